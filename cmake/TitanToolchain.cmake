@@ -1,0 +1,45 @@
+# Compiler flags, build accelerators, and titan_library(), with which every folder declares itself.
+
+find_program(TITAN_CCACHE ccache)
+if(TITAN_CCACHE)
+  # ccache sees through a precompiled header only with these settings (its manual, "Precompiled headers").
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TITAN_CCACHE})
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()
+find_program(TITAN_MOLD mold)
+if(TITAN_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# GCC 12 reports -Wrestrict on std::string::insert where there is nothing to report (GCC bug 105651).
+add_compile_options(-Wall -Wextra -Wshadow -Woverloaded-virtual $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  # Line tables only: a backtrace and a profile name the line, at no cost in speed.
+  add_compile_options(-g1)
+endif()
+if(TITAN_SANITIZE)
+  add_compile_options(-fsanitize=${TITAN_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TITAN_SANITIZE})
+endif()
+
+# The engine's includes are rooted at src/, those of plug-ins (models/, data/) at the repository.
+set(TITAN_ENGINE_INCLUDE ${CMAKE_SOURCE_DIR}/src)
+set(TITAN_PLUGIN_INCLUDE ${CMAKE_SOURCE_DIR})
+
+# titan_library(NAME [TORCH] [PLUGIN] SOURCES ... DEPS ...)
+#   TORCH   compiles against torch through the shared precompiled header
+#   PLUGIN  may also include from the repository root (models/, data/)
+function(titan_library name)
+  cmake_parse_arguments(arg "TORCH;PLUGIN" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_include_directories(${name} PUBLIC ${TITAN_ENGINE_INCLUDE})
+  if(arg_PLUGIN)
+    target_include_directories(${name} PUBLIC ${TITAN_PLUGIN_INCLUDE})
+  endif()
+  target_link_libraries(${name} PUBLIC ${arg_DEPS})
+  if(arg_TORCH)
+    target_link_libraries(${name} PUBLIC titan::torch_cpu)
+    target_precompile_headers(${name} REUSE_FROM titan_pch)
+  endif()
+endfunction()

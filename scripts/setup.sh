@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Prepares a machine: Debian packages, the virtual environment .venv with the pinned torch wheel, and the default
+# corpus and tokenizer under assets/. Running it again checks stamps and does no work twice.
+#
+#   scripts/setup.sh            everything
+#
+# Environment: PYTHON (the interpreter that makes .venv; default python3).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+packages=(g++ cmake ninja-build mold ccache pkg-config git python3 python3-venv
+  libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
+  libgloo-dev libgtest-dev libgmock-dev openmpi-bin)
+
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+install_packages() {
+  local missing=() package
+  for package in "${packages[@]}"; do
+    # A compiler or cmake that did not come from a Debian package counts as well.
+    case $package in
+      g++|cmake|git|python3) command -v "$package" >/dev/null && continue ;;
+    esac
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  command -v apt-get >/dev/null || die "this machine has no apt-get. Install what these Debian packages hold, then run this again: ${missing[*]}"
+  local sudo=()
+  if ((EUID != 0)); then
+    sudo -n true 2>/dev/null || die "missing packages, and no root to install them. Ask for: apt-get install ${missing[*]}"
+    sudo=(sudo -n)
+  fi
+  echo "setup: installing ${missing[*]}"
+  "${sudo[@]}" apt-get update -qq || die "apt-get update failed. These packages are missing: ${missing[*]}"
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+    die "apt-get could not install: ${missing[*]}"
+}
+
+make_venv() {
+  local stamp=.venv/requirements.stamp
+  cmp -s requirements.txt "$stamp" && return 0
+  echo "setup: making .venv (torch wheel and what it needs, about 5 GB)"
+  # A half-made environment is made again from nothing: pip cannot repair one that was killed midway.
+  [[ -f $stamp ]] || rm -rf .venv
+  "${PYTHON:-python3}" -m venv .venv || die "python3 -m venv failed: is the package python3-venv installed?"
+  .venv/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt ||
+    die "pip could not install requirements.txt (needs a package index that has torch==2.11.0 for this Python)"
+  cp requirements.txt "$stamp"
+}
+
+# The default corpus and tokenizer: real code that every installation of the wheel has, see scripts/prepare_data.py.
+make_assets() { .venv/bin/python scripts/prepare_data.py --output assets; }
+
+install_packages
+make_venv
+make_assets

@@ -1,0 +1,71 @@
+#include "base/fs.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace titan {
+namespace {
+
+class FileDescriptor {
+ public:
+  FileDescriptor(const std::filesystem::path& path, int flags, mode_t mode = 0644) : path_(path), fd_(::open(path.c_str(), flags, mode)) {
+    if (fd_ < 0) fail("open");
+  }
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  void write_all(std::string_view content) const {
+    while (!content.empty()) {
+      const ssize_t written = ::write(fd_, content.data(), content.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write");
+      content.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  void sync() const {
+    // Some file systems have no fsync for folders; that is not an error.
+    if (::fsync(fd_) != 0 && errno != EINVAL) fail("fsync");
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what) const {
+    throw std::system_error(errno, std::generic_category(), std::string(what) + " " + path_.string());
+  }
+  std::filesystem::path path_;
+  int fd_;
+};
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw DataError(path.string() + " is a directory; expected a file");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw DataError("cannot read " + path.string() + ": " + std::strerror(errno));
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  const std::filesystem::path temporary = path.string() + ".tmp";
+  {
+    const FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
+    file.write_all(content);
+    file.sync();
+  }
+  std::filesystem::rename(temporary, path);
+  fsync_folder(path.parent_path().empty() ? "." : path.parent_path());
+}
+
+void fsync_folder(const std::filesystem::path& folder) { FileDescriptor(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync(); }
+
+}  // namespace titan

@@ -1,0 +1,20 @@
+// Files that survive a crash: written under a temporary name, flushed to the disk, renamed.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace titan {
+
+// The whole file as bytes. Throws DataError naming the path and the reason.
+std::string read_file(const std::filesystem::path& path);
+
+// Replaces `path` with `content` in one step: write `path`.tmp, fsync, rename, fsync the folder. After a crash the file
+// holds either the old bytes or the new ones. Throws std::system_error with the path in its text.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// Makes a rename or a removal inside `folder` durable.
+void fsync_folder(const std::filesystem::path& folder);
+
+}  // namespace titan

@@ -1,0 +1,19 @@
+// The program's log: one spdlog logger, rank-aware. Lines look like TorchTitan's:
+//   [titan] 2026-01-31 12:00:00,123 - root - INFO - message
+#pragma once
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+namespace titan {
+
+// Sets up the logger. Rank 0 logs from level info, other ranks from level warn with their rank in the line, so that a
+// message that all ranks agree on is printed once. Colors only on a terminal, and never when NO_COLOR is set.
+// Calling it again replaces the setting. Not thread-safe against concurrent logging.
+void init_log(int rank, int world_size, bool colors);
+
+// True when standard output is a terminal that accepts control sequences.
+bool stdout_is_terminal();
+
+}  // namespace titan

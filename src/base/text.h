@@ -1,0 +1,33 @@
+// Small helpers on text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace titan {
+
+// The candidate nearest to `name` by Damerau-Levenshtein distance (case and '-'/'_' do not count), or nothing when none is
+// near enough to be a likely typo (a third of the length, at least 2 edits).
+std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
+
+// "a, b, c"
+std::string join(std::span<const std::string> parts, std::string_view separator);
+
+std::vector<std::string> split(std::string_view text, char separator);
+
+std::string_view trim(std::string_view text);
+
+// 1234567 -> "1,234,567"
+std::string with_thousands(std::int64_t value);
+
+// 1536 -> "1.5 KiB"
+std::string format_bytes(double bytes);
+
+// 3725 -> "1:02:05"; 65 -> "1:05"
+std::string format_duration(double seconds);
+
+}  // namespace titan

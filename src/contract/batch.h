@@ -1,0 +1,13 @@
+// One microbatch of one rank.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace titan {
+
+struct Batch {
+  at::Tensor tokens;  // int64 [B, T], host
+  at::Tensor labels;  // int64 [B, T], host; labels[b][t] follows tokens[b][t]; -100 counts as no label
+};
+
+}  // namespace titan

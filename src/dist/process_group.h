@@ -1,0 +1,69 @@
+// A group of ranks that communicate. Wraps one c10d backend per device type (Gloo for CPU tensors, NCCL for CUDA tensors).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace titan::dist {
+
+enum class ReduceOp { kSum, kAvg, kMax, kMin };
+
+// A started collective. wait() blocks the host on CPU; on CUDA it makes the current stream wait. Waiting twice is fine.
+// Throws PeerError when a peer vanished or the group's timeout passed.
+class Work {
+ public:
+  Work() = default;  // already complete
+  explicit Work(c10::intrusive_ptr<c10d::Work> work, std::string what) : work_(std::move(work)), what_(std::move(what)) {}
+  void wait();
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::string what_;
+};
+
+// Every method below is collective: all ranks of the group must call it, in the same order, with the same sizes. Tensors
+// are contiguous; they must stay alive until wait(). A group of one rank copies, and communicates nothing.
+class ProcessGroup {
+ public:
+  // `ranks`: the global ranks of the members in group order, `rank` this process's index among them. Backends may be null
+  // when size is 1. `name` appears in messages ("fsdp", "world").
+  ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
+               c10::intrusive_ptr<c10d::Backend> accelerator);
+
+  const std::string& name() const { return name_; }
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const std::vector<int>& ranks() const { return ranks_; }  // global ranks
+
+  // output [size * n] = the inputs [n] of all ranks, in rank order. Same dtype.
+  [[nodiscard]] Work all_gather(at::Tensor output, at::Tensor input);
+  // output [n] = this rank's n elements of the reduction of all inputs [size * n].
+  [[nodiscard]] Work reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op);
+  // In place.
+  [[nodiscard]] Work all_reduce(at::Tensor tensor, ReduceOp op);
+  [[nodiscard]] Work broadcast(at::Tensor tensor, int root);
+  void barrier();
+
+  // Byte strings of any length each; for plans and metadata, not for tensors.
+  std::vector<std::string> all_gather_bytes(const std::string& bytes);
+  std::string broadcast_bytes(const std::string& bytes, int root);
+
+  // Replaces the time limit of the collectives that follow.
+  void set_timeout(std::chrono::milliseconds timeout);
+
+ private:
+  c10d::Backend& backend(const at::Tensor& tensor) const;
+  std::string name_;
+  std::vector<int> ranks_;
+  int rank_;
+  c10::intrusive_ptr<c10d::Backend> cpu_;
+  c10::intrusive_ptr<c10d::Backend> accelerator_;
+};
+
+}  // namespace titan::dist

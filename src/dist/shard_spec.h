@@ -1,0 +1,21 @@
+// Which box of a global tensor a rank holds. Plain numbers: checkpoint and initialization need no more than this.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace titan::dist {
+
+struct ShardSpec {
+  std::vector<std::int64_t> global_shape;
+  std::vector<std::int64_t> offset;       // of the local box in the global tensor, one entry a dim
+  std::vector<std::int64_t> local_shape;  // may have a zero: an empty shard is normal (its offset is then the global size)
+
+  static ShardSpec replicated(std::vector<std::int64_t> shape) {
+    std::vector<std::int64_t> zeros(shape.size(), 0);
+    return {shape, std::move(zeros), shape};
+  }
+  bool operator==(const ShardSpec&) const = default;
+};
+
+}  // namespace titan::dist
