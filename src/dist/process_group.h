@@ -12,7 +12,7 @@
 
 namespace titan::dist {
 
-enum class ReduceOp { kSum, kAvg, kMax, kMin };
+enum class ReduceOp { kSum, kMax, kMin };
 
 // A started collective. wait() blocks the host on CPU; on CUDA it makes the current stream wait. Waiting twice is fine.
 // Throws PeerError when a peer vanished or the group's timeout passed.
@@ -31,8 +31,8 @@ class Work {
 // are contiguous; they must stay alive until wait(). A group of one rank copies, and communicates nothing.
 class ProcessGroup {
  public:
-  // `ranks`: the global ranks of the members in group order, `rank` this process's index among them. Backends may be null
-  // when size is 1. `name` appears in messages ("fsdp", "world").
+  // `ranks`: the global ranks of the members in group order, `rank` this process's index among them. Backends are null
+  // when size is 1, or when the group exists on paper only. `name` appears in messages ("fsdp", "world").
   ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
                c10::intrusive_ptr<c10d::Backend> accelerator);
 
@@ -41,6 +41,7 @@ class ProcessGroup {
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const { return ranks_; }  // global ranks
 
+  // `output` may hold `input` at this rank's place.
   // output [size * n] = the inputs [n] of all ranks, in rank order. Same dtype.
   [[nodiscard]] Work all_gather(at::Tensor output, at::Tensor input);
   // output [n] = this rank's n elements of the reduction of all inputs [size * n].
@@ -58,6 +59,8 @@ class ProcessGroup {
   void set_timeout(std::chrono::milliseconds timeout);
 
  private:
+  template <typename Start>
+  Work start(const char* what, Start&& start);
   c10d::Backend& backend(const at::Tensor& tensor) const;
   std::string name_;
   std::vector<int> ranks_;

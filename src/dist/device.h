@@ -1,0 +1,42 @@
+// The accelerator seam. The engine speaks to devices through libc10's generic guards; what only a CUDA build can provide
+// (NCCL, memory statistics, device-side initialization) is registered here by the CUDA module when that is loaded.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace titan::dist {
+
+struct AcceleratorModule {
+  c10::DeviceType type = c10::DeviceType::CPU;
+  // Makes a communicator over the given ranks on the current device. Collective over those ranks.
+  std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Store>, int rank, int size, std::chrono::milliseconds)>
+      make_backend;
+  std::function<int()> device_count;
+  std::function<void(int index)> set_device;
+  std::function<std::string(int index)> device_name;
+  std::function<std::int64_t(int index)> device_capacity_bytes;
+  // Peak bytes that the caching allocator held since the last reset.
+  std::function<std::int64_t(int index)> peak_reserved_bytes;
+  std::function<void(int index)> reset_peak_memory;
+  // Fills `out` (contiguous float32) with values that depend only on seed, stream and the global element index
+  // first_index + i: uniform in [0, 1), from Philox-4x32-10 (nn/counter_rng.h is the plain reference).
+  std::function<void(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std::int64_t first_index)> fill_uniform;
+};
+
+void register_accelerator(AcceleratorModule module);
+
+// Null until the CUDA module was loaded.
+const AcceleratorModule* accelerator();
+
+// Loads libtitan_cuda.so from beside the program when a CUDA driver with at least one device is found. Returns why there is
+// no accelerator, or an empty string when there is one. `accelerator()` is set afterwards. Idempotent.
+std::string load_accelerator_module();
+
+}  // namespace titan::dist

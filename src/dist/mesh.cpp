@@ -1,0 +1,120 @@
+#include "dist/mesh.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace titan::dist {
+namespace {
+
+std::string describe(const std::vector<int>& shape, const std::vector<std::string>& names) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < shape.size(); ++i) parts.push_back((i < names.size() ? names[i] : "?") + "=" + std::to_string(shape[i]));
+  return "(" + join(parts, ", ") + ")";
+}
+
+std::vector<int> unravel(int index, const std::vector<int>& shape) {
+  std::vector<int> coordinate(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    coordinate[d] = index % shape[d];
+    index /= shape[d];
+  }
+  return coordinate;
+}
+
+int ravel(const std::vector<int>& coordinate, const std::vector<int>& shape) {
+  int index = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) index = index * shape[d] + coordinate[d];
+  return index;
+}
+
+int product(const std::vector<int>& shape) { return std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>()); }
+
+}  // namespace
+
+DeviceMesh DeviceMesh::init(World& world, std::vector<int> shape, std::vector<std::string> dim_names) {
+  if (shape.size() != dim_names.size()) {
+    throw DistError("a mesh of " + std::to_string(shape.size()) + " dims needs as many names, got " + std::to_string(dim_names.size()));
+  }
+  for (std::size_t i = 0; i < dim_names.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (dim_names[i] == dim_names[j]) throw DistError("mesh dim '" + dim_names[i] + "' is named twice");
+    }
+  }
+  if (product(shape) != world.size()) {
+    throw DistError("mesh " + describe(shape, dim_names) + " has " + std::to_string(product(shape)) + " places for " +
+                    std::to_string(world.size()) + " ranks");
+  }
+  DeviceMesh mesh;
+  mesh.world_ = &world;
+  mesh.shape_ = std::move(shape);
+  mesh.names_ = std::move(dim_names);
+  mesh.ranks_.resize(static_cast<std::size_t>(world.size()));
+  std::iota(mesh.ranks_.begin(), mesh.ranks_.end(), 0);
+  mesh.coordinate_ = unravel(world.rank(), mesh.shape_);
+  for (int d = 0; d < mesh.ndim(); ++d) mesh.groups_.push_back(world.make_group(mesh.names_[d], mesh.ranks_along({d})));
+  return mesh;
+}
+
+int DeviceMesh::size() const { return product(shape_); }
+int DeviceMesh::size(const std::string& dim) const { return shape_[dim_index(dim)]; }
+bool DeviceMesh::has(const std::string& dim) const { return std::find(names_.begin(), names_.end(), dim) != names_.end(); }
+int DeviceMesh::local_rank(const std::string& dim) const { return coordinate_[dim_index(dim)]; }
+ProcessGroup& DeviceMesh::group(const std::string& dim) const { return *groups_[dim_index(dim)]; }
+
+ProcessGroup& DeviceMesh::group() const {
+  if (ndim() != 1) throw DistError("mesh " + describe(shape_, names_) + " has several dims: name the one whose group you want");
+  return *groups_[0];
+}
+
+int DeviceMesh::dim_index(const std::string& dim) const {
+  const auto found = std::find(names_.begin(), names_.end(), dim);
+  if (found == names_.end()) throw DistError("mesh " + describe(shape_, names_) + " has no dim '" + dim + "'");
+  return static_cast<int>(found - names_.begin());
+}
+
+std::vector<int> DeviceMesh::ranks_along(const std::vector<int>& dims) const {
+  std::vector<int> sub_shape;
+  for (const int d : dims) sub_shape.push_back(shape_[d]);
+  std::vector<int> out;
+  for (int i = 0; i < product(sub_shape); ++i) {
+    const auto sub = unravel(i, sub_shape);
+    auto coordinate = coordinate_;
+    for (std::size_t k = 0; k < dims.size(); ++k) coordinate[dims[k]] = sub[k];
+    out.push_back(ranks_[ravel(coordinate, shape_)]);
+  }
+  return out;
+}
+
+DeviceMesh DeviceMesh::slice(const std::vector<std::string>& dims) const {
+  std::vector<int> indices;
+  for (const auto& dim : dims) {
+    indices.push_back(dim_index(dim));
+    if (indices.size() > 1 && indices[indices.size() - 2] >= indices.back()) {
+      throw DistError("mesh " + describe(shape_, names_) + " cannot be sliced as (" + join(dims, ", ") + "): keep the mesh's order of dims");
+    }
+  }
+  DeviceMesh mesh;
+  mesh.world_ = world_;
+  mesh.ranks_ = ranks_along(indices);
+  for (const int d : indices) {
+    mesh.shape_.push_back(shape_[d]);
+    mesh.names_.push_back(names_[d]);
+    mesh.coordinate_.push_back(coordinate_[d]);
+    mesh.groups_.push_back(groups_[d]);
+  }
+  return mesh;
+}
+
+DeviceMesh DeviceMesh::flatten(const std::vector<std::string>& dims, const std::string& name) const {
+  DeviceMesh mesh = slice(dims);
+  const int position = ravel(mesh.coordinate_, mesh.shape_);
+  mesh.shape_ = {product(mesh.shape_)};
+  mesh.names_ = {name};
+  mesh.coordinate_ = {position};
+  mesh.groups_ = {world_->make_group(name, mesh.ranks_)};
+  return mesh;
+}
+
+}  // namespace titan::dist

@@ -1,0 +1,145 @@
+#include "dist/process_group.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace titan::dist {
+namespace {
+
+c10d::ReduceOp to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return c10d::ReduceOp::SUM;
+    case ReduceOp::kMax: return c10d::ReduceOp::MAX;
+    case ReduceOp::kMin: return c10d::ReduceOp::MIN;
+  }
+  throw InternalError("unknown reduce operation");
+}
+
+// What a collective throws when a peer is gone differs by backend and moment; to the user it is one event.
+[[noreturn]] void throw_peer_error(const std::string& what, const std::exception& error) {
+  std::string reason = error.what();
+  reason = reason.substr(0, reason.find('\n'));
+  throw PeerError(what + " failed: a peer rank ended or did not answer in time (" + reason + ")");
+}
+
+}  // namespace
+
+void Work::wait() {
+  if (!work_) return;
+  try {
+    work_->wait();
+  } catch (const std::exception& error) {
+    throw_peer_error(what_, error);
+  }
+  work_.reset();
+}
+
+ProcessGroup::ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
+                           c10::intrusive_ptr<c10d::Backend> accelerator)
+    : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank), cpu_(std::move(cpu)), accelerator_(std::move(accelerator)) {
+  TITAN_CHECK(rank_ >= 0 && rank_ < size(), "group " + name_ + ": rank " + std::to_string(rank_) + " of " + std::to_string(size()));
+}
+
+c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
+  const auto& backend = tensor.is_cpu() ? cpu_ : accelerator_;
+  TITAN_CHECK(backend, "group " + name_ + " has no backend for tensors on " + tensor.device().str());
+  return *backend;
+}
+
+template <typename Start>
+Work ProcessGroup::start(const char* what, Start&& start) {
+  const std::string label = std::string(what) + " over '" + name_ + "'";
+  try {
+    return Work(start(), label);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw_peer_error(label, error);
+  }
+}
+
+Work ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
+  TITAN_CHECK(output.numel() == input.numel() * size(), "all_gather: output has " + std::to_string(output.numel()) + " elements, input " +
+                                                            std::to_string(input.numel()) + ", group " + std::to_string(size()));
+  if (size() == 1) {
+    if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
+    return {};
+  }
+  return start("all_gather", [&] { return backend(input)._allgather_base(output, input); });
+}
+
+Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op) {
+  TITAN_CHECK(input.numel() == output.numel() * size(), "reduce_scatter: input has " + std::to_string(input.numel()) +
+                                                            " elements, output " + std::to_string(output.numel()));
+  if (size() == 1) {
+    output.view(-1).copy_(input.view(-1));
+    return {};
+  }
+  return start("reduce_scatter", [&] {
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend(input)._reduce_scatter_base(output, input, options);
+  });
+}
+
+Work ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) {
+  if (size() == 1) return {};
+  return start("all_reduce", [&] {
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend(tensor).allreduce(tensors, options);
+  });
+}
+
+Work ProcessGroup::broadcast(at::Tensor tensor, int root) {
+  if (size() == 1) return {};
+  return start("broadcast", [&] {
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return backend(tensor).broadcast(tensors, options);
+  });
+}
+
+void ProcessGroup::barrier() {
+  if (size() == 1) return;
+  TITAN_CHECK(cpu_, "group " + name_ + " exists on paper only");
+  start("barrier", [&] { return cpu_->barrier(c10d::BarrierOptions()); }).wait();
+}
+
+std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) {
+  auto length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
+  auto lengths = at::empty({size()}, at::kLong);
+  all_gather(lengths, length).wait();
+  const auto longest = lengths.max().item<std::int64_t>();
+  auto mine = at::zeros({longest}, at::kByte);
+  std::memcpy(mine.data_ptr(), bytes.data(), bytes.size());
+  auto all = at::empty({size() * longest}, at::kByte);
+  if (longest > 0) all_gather(all, mine).wait();
+  std::vector<std::string> out;
+  const auto* base = static_cast<const char*>(all.data_ptr());
+  for (int r = 0; r < size(); ++r) {
+    out.emplace_back(longest > 0 ? base + r * longest : "", static_cast<std::size_t>(lengths[r].item<std::int64_t>()));
+  }
+  return out;
+}
+
+std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int root) {
+  auto length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
+  broadcast(length, root).wait();
+  auto buffer = at::empty({length.item<std::int64_t>()}, at::kByte);
+  if (rank() == root) std::memcpy(buffer.data_ptr(), bytes.data(), bytes.size());
+  if (buffer.numel() > 0) broadcast(buffer, root).wait();
+  return {static_cast<const char*>(buffer.data_ptr()), static_cast<std::size_t>(buffer.numel())};
+}
+
+void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) {
+  if (cpu_) cpu_->setTimeout(timeout);
+  if (accelerator_) accelerator_->setTimeout(timeout);
+}
+
+}  // namespace titan::dist

@@ -1,0 +1,120 @@
+#include "dist/world.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <unistd.h>
+
+#include <cstdio>
+#include <numeric>
+
+#include "base/error.h"
+#include "dist/device.h"
+#include "dist/process_group_gloo.h"
+#include "dist/rendezvous.h"
+
+namespace titan::dist {
+namespace {
+
+c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
+  if (type == c10::DeviceType::CPU) return c10::Device(type);
+  const auto* module = accelerator();
+  TITAN_CHECK(module && module->type == type, "the accelerator module is not loaded");
+  const int count = module->device_count();
+  if (env.local_rank >= count) {
+    throw DistError("local rank " + std::to_string(env.local_rank) + " has no device: this host shows " + std::to_string(count) +
+                    " CUDA device(s). Start at most that many ranks a host, or check CUDA_VISIBLE_DEVICES");
+  }
+  module->set_device(env.local_rank);
+  return {type, static_cast<c10::DeviceIndex>(env.local_rank)};
+}
+
+// The reason reaches this rank on another thread than the one that trains, which may be blocked for minutes: end here.
+[[noreturn]] void end_process(int rank, const std::string& reason) {
+  std::fprintf(stderr, "titan-train: rank %d stops: %s\n", rank, reason.c_str());
+  std::fflush(nullptr);
+  _exit(kExitPeerFailed);
+}
+
+}  // namespace
+
+World::World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::milliseconds init_timeout)
+    : env_(env), device_(pick_device(env, device_type)), timeout_(init_timeout) {
+  if (env_.world_size > 1) store_ = connect_store(env_, timeout_);
+  std::vector<int> all(static_cast<std::size_t>(env_.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  group_ = make_group("world", all);
+  if (store_) {
+    group_->barrier();
+    forget_port_file(env_);
+    watch_ = std::make_unique<FailureWatch>(clone_store(store_), env_.rank,
+                                            [rank = env_.rank](const std::string& reason) { end_process(rank, reason); });
+  }
+}
+
+World::World(int paper_world_size) : device_(c10::DeviceType::Meta), timeout_(0) {
+  env_.world_size = paper_world_size;
+  std::vector<int> all(static_cast<std::size_t>(paper_world_size));
+  std::iota(all.begin(), all.end(), 0);
+  group_ = make_group("world", all);
+}
+
+std::unique_ptr<World> World::on_paper(int world_size) { return std::unique_ptr<World>(new World(world_size)); }
+
+World::~World() = default;
+
+c10::intrusive_ptr<c10d::Backend> World::make_cpu_backend(const std::string& prefix, int rank, int size) {
+  const bool local_only = env_.local_world_size == env_.world_size;
+  return make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/gloo", store_), rank, size, timeout_, local_only);
+}
+
+c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::string& prefix, int rank, int size) {
+  if (device_.is_cpu()) return {};
+  return accelerator()->make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/device", store_), rank, size, timeout_);
+}
+
+std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const std::vector<int>& ranks) {
+  if (const auto found = groups_.find(ranks); found != groups_.end()) return found->second;
+  const auto self = std::find(ranks.begin(), ranks.end(), env_.rank);
+  TITAN_CHECK(self != ranks.end(), "group " + name + " does not hold this rank");
+  const int rank = static_cast<int>(self - ranks.begin());
+  const int size = static_cast<int>(ranks.size());
+  c10::intrusive_ptr<c10d::Backend> cpu, device;
+  if (size > 1 && store_) {
+    std::string prefix = "titan/group";
+    for (const int r : ranks) prefix += "," + std::to_string(r);
+    try {
+      cpu = make_cpu_backend(prefix, rank, size);
+      device = make_accelerator_backend(prefix, rank, size);
+    } catch (const std::exception& error) {
+      const std::string reason = error.what();
+      throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name + "': " + reason.substr(0, reason.find('\n')) +
+                      ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME");
+    }
+  }
+  auto group = std::make_shared<ProcessGroup>(name, ranks, rank, std::move(cpu), std::move(device));
+  groups_.emplace(ranks, group);
+  return group;
+}
+
+void World::set_timeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+  for (auto& [ranks, group] : groups_) group->set_timeout(timeout);
+}
+
+void World::report_failure(const std::string& reason) noexcept {
+  if (store_) dist::report_failure(*store_, env_.rank, reason);
+}
+
+std::optional<std::string> World::reported_failure() noexcept {
+  if (!store_) return std::nullopt;
+  if (watch_) watch_->stop();
+  return dist::reported_failure(*store_, std::chrono::milliseconds(500));
+}
+
+void World::shutdown() {
+  if (!store_) return;
+  group_->barrier();
+  watch_->stop();
+  group_->barrier();
+}
+
+}  // namespace titan::dist

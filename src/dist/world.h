@@ -1,0 +1,64 @@
+// This process among its peers: device, store, and the group of all ranks, from which every other group is made.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "dist/failure_watch.h"
+#include "dist/process_group.h"
+
+namespace titan::dist {
+
+class World {
+ public:
+  // Collective over all ranks of the job. `device_type` is CPU or CUDA (whose module must be loaded); on CUDA the local
+  // rank picks the device. A job of one rank opens no socket. Throws DistError.
+  World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::milliseconds init_timeout);
+  // Rank 0 of a job of `world_size` ranks that does not exist: groups and meshes can be made, nothing can be sent.
+  static std::unique_ptr<World> on_paper(int world_size);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const { return env_.rank; }
+  int size() const { return env_.world_size; }
+  const LaunchEnv& env() const { return env_; }
+  c10::Device device() const { return device_; }
+  ProcessGroup& group() const { return *group_; }
+
+  // The group of the given global ranks (ascending, this rank among them). Collective over those ranks; asking for the same
+  // ranks again gives the same group. Connects at once, so that the first step does not.
+  std::shared_ptr<ProcessGroup> make_group(const std::string& name, const std::vector<int>& ranks);
+
+  // Time limit of all collectives from here on.
+  void set_timeout(std::chrono::milliseconds timeout);
+
+  // Tells the other ranks why this one ends; they end too, within a second. Not collective, never throws.
+  void report_failure(const std::string& reason) noexcept;
+  // Why the job fails, when a rank has said so, waiting a moment for it.
+  std::optional<std::string> reported_failure() noexcept;
+
+  // Collective: a rank must not take the store away while others still look at it. Call at the end of a good run.
+  void shutdown();
+
+ private:
+  explicit World(int paper_world_size);
+  c10::intrusive_ptr<c10d::Backend> make_cpu_backend(const std::string& prefix, int rank, int size);
+  c10::intrusive_ptr<c10d::Backend> make_accelerator_backend(const std::string& prefix, int rank, int size);
+
+  LaunchEnv env_;
+  c10::Device device_;
+  std::chrono::milliseconds timeout_;
+  c10::intrusive_ptr<c10d::Store> store_;  // null in a job of one rank
+  std::shared_ptr<ProcessGroup> group_;
+  std::map<std::vector<int>, std::shared_ptr<ProcessGroup>> groups_;
+  std::unique_ptr<FailureWatch> watch_;
+};
+
+}  // namespace titan::dist
