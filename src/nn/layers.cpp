@@ -1,0 +1,16 @@
+#include "nn/layers.h"
+
+#include <ATen/ATen.h>
+
+namespace titan::nn {
+
+Linear::Linear(std::int64_t in_features, std::int64_t out_features) { param("weight", weight, {out_features, in_features}); }
+at::Tensor Linear::forward(const Tensors& inputs) { return at::linear(inputs[0], weight); }
+
+Embedding::Embedding(std::int64_t num_embeddings, std::int64_t dim) { param("weight", weight, {num_embeddings, dim}); }
+at::Tensor Embedding::forward(const Tensors& inputs) { return at::embedding(weight, inputs[0]); }
+
+RMSNorm::RMSNorm(std::int64_t dim, double eps) : eps_(eps) { param("weight", weight, {dim}); }
+at::Tensor RMSNorm::forward(const Tensors& inputs) { return at::rms_norm(inputs[0], weight.sizes(), weight, eps_); }
+
+}  // namespace titan::nn

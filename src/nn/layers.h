@@ -1,0 +1,35 @@
+// The layers that a transformer is made of. T: tokens of a row, B: rows, D: width.
+#pragma once
+
+#include "nn/module.h"
+
+namespace titan::nn {
+
+// y = x W^T. weight [out, in], no bias.
+class Linear : public Module {
+ public:
+  Linear(std::int64_t in_features, std::int64_t out_features);
+  at::Tensor forward(const Tensors& inputs) override;  // [..., in] -> [..., out]
+  at::Tensor weight;
+};
+
+// weight [num_embeddings, D].
+class Embedding : public Module {
+ public:
+  Embedding(std::int64_t num_embeddings, std::int64_t dim);
+  at::Tensor forward(const Tensors& inputs) override;  // int64 [B, T] -> [B, T, D]
+  at::Tensor weight;
+};
+
+// x / rms(x) * weight over the last dim, computed in float32 and cast once (torch.nn.RMSNorm). weight [D].
+class RMSNorm : public Module {
+ public:
+  RMSNorm(std::int64_t dim, double eps);
+  at::Tensor forward(const Tensors& inputs) override;  // [..., D] -> [..., D]
+  at::Tensor weight;
+
+ private:
+  double eps_;
+};
+
+}  // namespace titan::nn

@@ -1,0 +1,135 @@
+// The base of everything that holds parameters. LibTorch's own Module has no forward hooks and cannot move between the meta
+// device and a real one; here operator() runs hooks around forward(), and every parameter is reached through its slot, so
+// that sharding, materialization and unsharding replace the tensor that the module's code reads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dist/shard_spec.h"
+
+namespace titan::nn {
+
+class Module;
+
+using Tensors = std::vector<at::Tensor>;
+
+// One parameter of one module. `tensor` is the module's own member: what forward() uses. It is the local shard between
+// steps once the module is sharded, and the whole parameter while the module computes.
+struct Parameter {
+  std::string name;  // within its module: "weight"
+  at::Tensor* tensor;
+  // The box that the local tensor is of the whole parameter; nothing while the parameter is not sharded.
+  std::optional<dist::ShardSpec> spec;
+};
+
+struct Buffer {
+  std::string name;
+  at::Tensor* tensor;
+};
+
+struct NamedParameter {
+  std::string fqn;  // "layers.3.attention.wq.weight"
+  Module* module;
+  Parameter* parameter;
+
+  at::Tensor& tensor() const { return *parameter->tensor; }
+  // The box of the local tensor; the whole parameter when it is not sharded.
+  dist::ShardSpec spec() const;
+};
+
+struct NamedModule {
+  std::string fqn;
+  Module* module;
+};
+
+class Module {
+ public:
+  using PreHook = std::function<void(Module&, Tensors& inputs)>;
+  using PostHook = std::function<void(Module&, const Tensors& inputs, at::Tensor& output)>;
+  using Forward = std::function<at::Tensor(const Tensors&)>;
+  // Runs `forward` in place of the module: activation checkpointing.
+  using ForwardWrapper = std::function<at::Tensor(const Forward& forward, const Tensors& inputs)>;
+
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // Calls the module: pre-hooks, forward, post-hooks. Calling forward() directly skips the hooks and with them the sharding.
+  at::Tensor operator()(Tensors inputs);
+  template <typename... Rest>
+  at::Tensor operator()(const at::Tensor& first, const Rest&... rest) {
+    return (*this)(Tensors{first, rest...});
+  }
+
+  virtual at::Tensor forward(const Tensors& inputs) = 0;
+
+  // Hooks run in the order added (a pre-hook added first runs first, a post-hook added first runs first).
+  void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
+  void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
+  void set_forward_wrapper(ForwardWrapper wrapper) { forward_wrapper_ = std::move(wrapper); }
+
+  // State that a wrapper keeps for this module, found again by its key ("fsdp").
+  void attach(const std::string& key, std::shared_ptr<void> state) { attachments_[key] = std::move(state); }
+  template <typename T>
+  T* attached(const std::string& key) const {
+    const auto found = attachments_.find(key);
+    return found == attachments_.end() ? nullptr : static_cast<T*>(found->second.get());
+  }
+
+  // True where calling the module makes no sense (a list of blocks).
+  virtual bool is_container() const { return false; }
+
+  std::vector<Parameter>& own_parameters() { return parameters_; }
+  std::vector<Buffer>& own_buffers() { return buffers_; }
+  const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
+
+  // Registration order: a module's own parameters first, then its children's, depth first. It is the order of the optimizer,
+  // of checkpoints and of the random numbers.
+  std::vector<NamedParameter> named_parameters();
+  std::vector<NamedModule> named_modules();  // this module first, with an empty name
+
+  void train(bool training = true);
+  bool training() const { return training_; }
+
+ protected:
+  // Declares a parameter: `member` becomes an empty float32 tensor of `shape` on the meta device that requires grad. The
+  // member must live as long as the module.
+  void param(std::string name, at::Tensor& member, at::IntArrayRef shape);
+  void buffer(std::string name, at::Tensor& member);
+  template <typename M>
+  std::shared_ptr<M> child(std::string name, std::shared_ptr<M> module) {
+    children_.emplace_back(std::move(name), module);
+    return module;
+  }
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::vector<Buffer> buffers_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::vector<PreHook> pre_hooks_;
+  std::vector<PostHook> post_hooks_;
+  ForwardWrapper forward_wrapper_;
+  std::map<std::string, std::shared_ptr<void>> attachments_;
+  bool training_ = true;
+};
+
+// Blocks under the names "0", "1", ...
+class ModuleList : public Module {
+ public:
+  void append(std::shared_ptr<Module> module);
+  std::size_t size() const { return children().size(); }
+  Module& operator[](std::size_t i) const { return *children()[i].second; }
+  bool is_container() const override { return true; }
+  at::Tensor forward(const Tensors& inputs) override;
+};
+
+}  // namespace titan::nn
