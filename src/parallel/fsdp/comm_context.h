@@ -1,0 +1,65 @@
+// What all parameter groups of one root module share: streams on a device that has them, the order in which groups were used,
+// and the one all-gather or reduction whose buffers are still in flight.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "dist/process_group.h"
+
+namespace titan::fsdp {
+
+class ParamGroup;
+
+// A point in the caller's current stream; empty on CPU.
+using StreamEvent = std::shared_ptr<c10::Event>;
+
+// A side stream of a device; on CPU, which has none, every call but run() does nothing, and run() runs at once.
+class SideStream {
+ public:
+  SideStream() = default;
+  SideStream(at::Device device, bool high_priority);
+
+  // Runs `work` with this stream current.
+  void run(const std::function<void()>& work) const;
+  // This stream waits for what is queued on the caller's current stream, or for one point in it.
+  void waits_for_current() const;
+  void waits_for(const StreamEvent& event) const;
+  // The caller's current stream waits for what is queued here.
+  void current_waits() const;
+  StreamEvent record_current() const;
+
+ private:
+  std::optional<c10::Stream> stream_;
+};
+
+struct CommContext {
+  void init(at::Device device);
+
+  SideStream all_gather_stream;
+  SideStream reduce_scatter_stream;
+
+  // The buffer of the last all-gather belongs to the all-gather stream, but is read on the compute stream. It is kept until
+  // the next one is read, when that stream can be made to wait for the first reading without waiting for later computation.
+  void retire(at::Tensor all_gather_output);
+
+  // Groups in the order of their forwards in this iteration; backward prefetches in reverse.
+  std::vector<ParamGroup*> post_forward_order;
+
+  // At most one reduction is in flight: the next one completes it first. Completing divides, casts and adds to the shards'
+  // gradients.
+  std::optional<std::function<void()>> pending_reduction;
+  void complete_reduction();
+
+ private:
+  at::Tensor retired_output_;
+  StreamEvent retired_when_;
+};
+
+}  // namespace titan::fsdp

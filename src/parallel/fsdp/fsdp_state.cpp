@@ -1,0 +1,131 @@
+#include "parallel/fsdp/fsdp_state.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include "base/error.h"
+
+namespace titan::fsdp {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Callback : torch::CustomClassHolder {
+  explicit Callback(std::function<void()> c) : call(std::move(c)) {}
+  std::function<void()> call;
+};
+
+// Passes its inputs on; its backward runs when the gradients of all of them are there, that is, when the module is done.
+struct PostBackwardNode : torch::autograd::Function<PostBackwardNode> {
+  static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Callback>& callback, at::TensorList inputs) {
+    context->saved_data["callback"] = c10::IValue::make_capsule(callback);
+    return inputs.vec();
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    c10::static_intrusive_pointer_cast<Callback>(context->saved_data["callback"].toCapsule())->call();
+    grads.insert(grads.begin(), at::Tensor());  // the callback has no gradient
+    return grads;
+  }
+};
+
+}  // namespace
+
+FsdpState::FsdpState(std::vector<nn::Module*> modules, std::unique_ptr<ParamGroup> group, FullyShardOptions options)
+    : modules_(std::move(modules)), group_(std::move(group)), options_(std::move(options)) {}
+
+void FsdpState::install_hooks() {
+  for (auto* module : modules_) {
+    module->add_pre_hook([this](nn::Module& m, nn::Tensors& inputs) { pre_forward(m, inputs); });
+    module->add_post_hook([this](nn::Module& m, const nn::Tensors&, at::Tensor& output) { post_forward(m, output); });
+  }
+}
+
+std::vector<FsdpState*> FsdpState::all_below(nn::Module& module) {
+  std::vector<FsdpState*> states;
+  for (const auto& [fqn, m] : module.named_modules()) {
+    auto* state = of(*m);
+    if (state && std::find(states.begin(), states.end(), state) == states.end()) states.push_back(state);
+  }
+  return states;
+}
+
+void FsdpState::become_root(nn::Module& module) {
+  if (modules_.size() > 1) throw InternalError("[fsdp] the first module called must be a single root, not one of a list given to fully_shard");
+  context_ = std::make_shared<CommContext>();
+  context_->init(options_.mesh.device());
+  states_ = all_below(module);
+  for (auto* state : states_) {
+    if (state != this && state->context_) {
+      throw InternalError("[fsdp] a module below the root ran before the root's first forward; call the root module first");
+    }
+    state->context_ = context_;
+    state->root_ = this;
+    if (state->group_) state->group_->lazy_init(*context_, state == this);
+  }
+}
+
+void FsdpState::pre_forward(nn::Module& module, nn::Tensors& inputs) {
+  if (!root_) become_root(module);
+  if (root_ == this) {
+    context_->post_forward_order.clear();
+    context_->all_gather_stream.waits_for_current();  // the optimizer's writes to the shards
+  }
+  if (options_.mp_policy.cast_forward_inputs && options_.mp_policy.param_dtype) {
+    for (auto& input : inputs) {
+      if (input.defined() && input.is_floating_point()) input = input.to(*options_.mp_policy.param_dtype);
+    }
+  }
+  if (modules_run_++ > 0) return;
+  if (group_) group_->pre_forward();
+  register_post_backward(inputs);
+}
+
+void FsdpState::register_post_backward(nn::Tensors& inputs) {
+  if (!group_ || !at::GradMode::is_enabled()) return;
+  variable_list with_grad;
+  for (const auto& input : inputs) {
+    if (input.defined() && input.requires_grad()) with_grad.push_back(input);
+  }
+  if (with_grad.empty()) return;
+  const auto callback = c10::make_intrusive<Callback>([this] { group_->post_backward(); });
+  auto outputs = PostBackwardNode::apply(callback, at::TensorList(with_grad));
+  std::size_t next = 0;
+  for (auto& input : inputs) {
+    if (input.defined() && input.requires_grad()) input = outputs[next++];
+  }
+}
+
+void FsdpState::post_forward(nn::Module&, at::Tensor& output) {
+  if (modules_run_ < modules_.size()) return;
+  modules_run_ = 0;
+  if (group_) group_->post_forward();
+  if (output.requires_grad()) {
+    output.register_hook([this](const at::Tensor& grad) {
+      pre_backward();
+      return grad;
+    });
+  }
+  if (options_.mp_policy.output_dtype && output.is_floating_point()) output = output.to(*options_.mp_policy.output_dtype);
+}
+
+void FsdpState::pre_backward() {
+  if (!root_->callback_queued_) {
+    root_->callback_queued_ = true;
+    torch::autograd::Engine::get_default_engine().queue_callback([root = root_] { root->root_post_backward(); });
+  }
+  if (group_) group_->pre_backward();
+}
+
+void FsdpState::root_post_backward() {
+  for (auto* state : states_) {
+    if (state->group_) state->group_->finalize_backward();
+  }
+  context_->complete_reduction();
+  context_->reduce_scatter_stream.current_waits();
+  context_->post_forward_order.clear();
+  callback_queued_ = false;
+}
+
+}  // namespace titan::fsdp

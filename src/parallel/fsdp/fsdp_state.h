@@ -1,0 +1,52 @@
+// The hooks that fully_shard puts around its modules (after torch's _fsdp_state.py):
+//
+//   pre-forward   unshard, cast floating point inputs, put a node on the inputs that fires when their gradients are ready
+//   post-forward  reshard, put a hook on the output that fires when its gradient is ready
+//   pre-backward  (that hook) unshard, prefetch the group before
+//   post-backward (that node) take gradients, reshard, start the reduction
+//   end of backward (queued by the first pre-backward) post-backward where no input had a gradient; wait for the last reduction
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/module.h"
+#include "parallel/fsdp/param_group.h"
+
+namespace titan::fsdp {
+
+class FsdpState : public std::enable_shared_from_this<FsdpState> {
+ public:
+  static constexpr const char* kKey = "fsdp";
+  static FsdpState* of(const nn::Module& module) { return module.attached<FsdpState>(kKey); }
+
+  // `group` is null when the modules own no parameter that an inner fully_shard left over.
+  FsdpState(std::vector<nn::Module*> modules, std::unique_ptr<ParamGroup> group, FullyShardOptions options);
+
+  void install_hooks();
+  ParamGroup* group() const { return group_.get(); }
+
+  // All states at and below `module`, in module order, each once.
+  static std::vector<FsdpState*> all_below(nn::Module& module);
+
+ private:
+  void pre_forward(nn::Module& module, nn::Tensors& inputs);
+  void post_forward(nn::Module& module, at::Tensor& output);
+  void become_root(nn::Module& module);
+  void register_post_backward(nn::Tensors& inputs);
+  void pre_backward();
+  void root_post_backward();
+
+  std::vector<nn::Module*> modules_;
+  std::unique_ptr<ParamGroup> group_;
+  FullyShardOptions options_;
+
+  // Set by the root's first forward.
+  std::shared_ptr<CommContext> context_;
+  FsdpState* root_ = nullptr;
+  std::vector<FsdpState*> states_;  // of the root: every state below it
+  bool callback_queued_ = false;    // of the root: the end of this backward is announced to autograd
+  std::size_t modules_run_ = 0;     // of this forward: a group acts before its first and after its last module
+};
+
+}  // namespace titan::fsdp

@@ -1,0 +1,35 @@
+// fully_shard: per-parameter sharding with the semantics of torch.distributed.fsdp.fully_shard (FSDP2).
+//
+//   for (auto& block : blocks) fully_shard(*block, options);   // bottom-up
+//   fully_shard(model, options);                               // the root last
+//   fsdp::to_empty(model, device);                             // when the model was built on the meta device
+//   model.init_weights(...);
+//   // only now the optimizer, over the shards
+//
+// Call modules, not their forward(): the hooks gather and free the parameters.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+#include "parallel/fsdp/fsdp_state.h"
+#include "parallel/fsdp/policies.h"
+
+namespace titan::fsdp {
+
+// Takes every parameter below `module` that no earlier call took, shards each over the mesh's shard dim along dim 0, and makes
+// them communicate together. Not collective. Throws InternalError on a container without forward, a module that is sharded
+// already, a scalar parameter, or a mesh that is not 1-D or 2-D.
+void fully_shard(nn::Module& module, const FullyShardOptions& options);
+
+// Several modules as one group, gathered before the first of them runs and freed after the last.
+void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOptions& options);
+
+// Gives every parameter on the meta device, sharded or not, zeroed memory on `device`, stored as `dtype`. Not collective.
+void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype = at::kFloat);
+
+// The gradient sum over the ranks is divided by `factor` in every group at and below `module`; the default averages.
+void set_gradient_divide_factor(nn::Module& module, double factor);
+
+}  // namespace titan::fsdp

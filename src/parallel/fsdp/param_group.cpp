@@ -1,0 +1,146 @@
+#include "parallel/fsdp/param_group.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+
+namespace titan::fsdp {
+
+ParamGroup::ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options)
+    : params_(std::move(params)), mesh_(options.mesh), policy_(options.mp_policy), reshard_after_forward_(options.reshard_after_forward) {
+  for (const auto& param : params_) view_.push_back(param.get());
+  const auto& dims = mesh_.dim_names();
+  shard_group_ = &mesh_.group(dims.back());
+  if (dims.size() == 2) replicate_group_ = &mesh_.group(dims.front());
+}
+
+void ParamGroup::lazy_init(CommContext& context, bool is_root) {
+  context_ = &context;
+  // Backward needs the root's own parameters at once, so by default they stay.
+  if (!reshard_after_forward_) reshard_after_forward_ = !is_root;
+  std::string on_meta;
+  for (auto* param : view_) {
+    if (param->sharded_padded().is_meta()) on_meta += (on_meta.empty() ? "" : ", ") + param->fqn();
+    param->init_dtypes(policy_);
+  }
+  if (!on_meta.empty()) {
+    throw InternalError("[fsdp] still on the meta device at the first forward: " + on_meta + ". Call fsdp::to_empty and initialize them first");
+  }
+}
+
+std::string ParamGroup::names() const {
+  std::string text;
+  for (const auto* param : view_) text += (text.empty() ? "" : ", ") + param->fqn();
+  return text;
+}
+
+void ParamGroup::unshard() {
+  if (unsharded_ || all_gather_) return;
+  context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, *shard_group_); });
+}
+
+void ParamGroup::wait_for_unshard() {
+  if (unsharded_) return;
+  TITAN_CHECK(all_gather_, "[fsdp] wait without unshard for " + names());
+  context_->all_gather_stream.current_waits();
+  finish_all_gather(*all_gather_, view_, shard_group_->size());
+  context_->retire(std::move(all_gather_->output));
+  all_gather_.reset();
+  for (auto* param : view_) param->to_unsharded();
+  unsharded_ = true;
+}
+
+void ParamGroup::reshard() {
+  if (all_gather_) {  // prefetched and never used
+    all_gather_->work.wait();
+    all_gather_.reset();
+  }
+  if (!unsharded_) return;
+  for (auto* param : view_) param->to_sharded();
+  unsharded_ = false;
+}
+
+void ParamGroup::pre_forward() {
+  phase_ = Phase::kForward;
+  unshard();
+  wait_for_unshard();
+}
+
+void ParamGroup::post_forward() {
+  if (*reshard_after_forward_) reshard();
+  if (at::GradMode::is_enabled()) {
+    forward_uses_.push_back(context_->post_forward_order.size());
+    context_->post_forward_order.push_back(this);
+  }
+}
+
+void ParamGroup::pre_backward() {
+  if (phase_ == Phase::kPreBackward) return;  // a group of several modules, or a module with several uses
+  phase_ = Phase::kPreBackward;
+  unshard();
+  wait_for_unshard();
+  prefetch_for_backward();
+}
+
+// The group whose forward came just before this one's is the next that backward needs: its all-gather runs beside this
+// group's computation.
+void ParamGroup::prefetch_for_backward() {
+  if (forward_uses_.empty()) return;
+  const std::size_t position = forward_uses_.back();
+  forward_uses_.pop_back();
+  if (position > 0) context_->post_forward_order[position - 1]->unshard();
+}
+
+void ParamGroup::post_backward() {
+  if (phase_ == Phase::kPostBackward) return;
+  phase_ = Phase::kPostBackward;
+  std::vector<FsdpParam*> params;
+  std::vector<at::Tensor> grads;
+  for (auto* param : view_) {
+    if (at::Tensor grad = param->take_unsharded_grad(); grad.defined()) {
+      params.push_back(param);
+      grads.push_back(std::move(grad));
+    }
+  }
+  reshard();
+  if (!params.empty()) start_reduction(std::move(params), std::move(grads));
+}
+
+void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads) {
+  const at::NoGradGuard no_grad;
+  for (const auto& grad : grads) {
+    TITAN_CHECK(grad.scalar_type() == grads.front().scalar_type(), "[fsdp] gradients of different dtypes in the group of " + names());
+  }
+  context_->complete_reduction();
+  const auto reduce_dtype = policy_.reduce_dtype.value_or(grads.front().scalar_type());
+  const double factor = divide_factor_.value_or(mesh_.size());
+  // Copied in on the compute stream, to which the gradients belong: they are free right after.
+  ReduceScatterResult result;
+  result.input = copy_in_gradients(params, grads, reduce_dtype, shard_group_->size());
+  grads.clear();
+  context_->reduce_scatter_stream.waits_for_current();
+  context_->reduce_scatter_stream.run([&] { start_reduce_scatter(result, *shard_group_); });
+  auto complete = [this, params = std::move(params), result = std::move(result), factor]() mutable {
+    const at::NoGradGuard guard;
+    result.work.wait();
+    if (replicate_group_) replicate_group_->all_reduce(result.output, dist::ReduceOp::kSum).wait();
+    if (factor != 1) result.output.div_(factor);
+    std::int64_t offset = 0;
+    for (auto* param : params) {
+      param->accumulate_sharded_grad(result.output.narrow(0, offset, param->chunk_numel()));
+      offset += param->chunk_numel();
+    }
+  };
+  context_->pending_reduction = [this, complete = std::move(complete)]() mutable {
+    context_->reduce_scatter_stream.run([&] { complete(); });
+    context_->reduce_scatter_stream.current_waits();  // the input's memory belongs to the compute stream
+  };
+}
+
+void ParamGroup::finalize_backward() {
+  post_backward();  // a group whose inputs need no gradient has not run it
+  forward_uses_.clear();
+  phase_ = Phase::kIdle;
+}
+
+}  // namespace titan::fsdp

@@ -1,0 +1,69 @@
+// The parameters that one fully_shard call took, which communicate together, and what happens to them around forward and
+// backward (after torch's _fsdp_param_group.py).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+#include "parallel/fsdp/collectives.h"
+#include "parallel/fsdp/comm_context.h"
+#include "parallel/fsdp/fsdp_param.h"
+
+namespace titan::fsdp {
+
+class ParamGroup {
+ public:
+  // `params`: the parameters to own, with their names below the root module's wrapped module (for messages until the root is known).
+  ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options);
+
+  // The root's first forward decides: shared context, dtypes, and whether this group belongs to the root.
+  void lazy_init(CommContext& context, bool is_root);
+
+  // Gathers the parameters. unshard() starts, wait_for_unshard() ends it; both do nothing when they are there. Collective.
+  void unshard();
+  void wait_for_unshard();
+  // Frees the gathered parameters.
+  void reshard();
+
+  // Called by the hooks of the modules, see fsdp_state.h.
+  void pre_forward();
+  void post_forward();
+  void pre_backward();
+  // Takes the gradients, frees the parameters and starts the reduction. Does nothing when it ran already in this backward.
+  void post_backward();
+  // At the end of backward: ready for the next forward.
+  void finalize_backward();
+
+  const std::vector<FsdpParam*>& params() const { return view_; }
+  // The sum of gradients over the shard group is divided by it: 1 sums, unset averages.
+  void set_gradient_divide_factor(double factor) { divide_factor_ = factor; }
+  void set_reshard_after_forward(bool reshard) { reshard_after_forward_ = reshard; }
+
+ private:
+  enum class Phase { kIdle, kForward, kPreBackward, kPostBackward };
+
+  void prefetch_for_backward();
+  void start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads);
+  std::string names() const;
+
+  std::vector<std::unique_ptr<FsdpParam>> params_;
+  std::vector<FsdpParam*> view_;
+  dist::DeviceMesh mesh_;
+  dist::ProcessGroup* shard_group_;
+  dist::ProcessGroup* replicate_group_ = nullptr;  // of a 2-D mesh
+  MixedPrecisionPolicy policy_;
+  std::optional<bool> reshard_after_forward_;
+  std::optional<double> divide_factor_;
+
+  CommContext* context_ = nullptr;
+  Phase phase_ = Phase::kIdle;
+  bool unsharded_ = false;
+  std::optional<AllGatherResult> all_gather_;
+  // Where this group's forwards stand in the context's order, not yet used by a backward.
+  std::vector<std::size_t> forward_uses_;
+};
+
+}  // namespace titan::fsdp

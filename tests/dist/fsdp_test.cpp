@@ -1,0 +1,238 @@
+// fully_shard against the same model on one device: losses, gradients and parameters after optimizer steps.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/error.h"
+#include "nn/checkpointed.h"
+#include "nn/init.h"
+#include "nn/layers.h"
+#include "optim/adamw.h"
+#include "optim/clip_grad_norm.h"
+#include "parallel/fsdp/fully_shard.h"
+#include "tests/support/run_ranks.h"
+
+namespace titan {
+namespace {
+
+// Two layers with rows that divide by no small world size, and one with fewer rows than ranks.
+class Block : public nn::Module {
+ public:
+  explicit Block(std::int64_t dim) {
+    norm_ = child("norm", std::make_shared<nn::RMSNorm>(dim, 1e-5));
+    up_ = child("up", std::make_shared<nn::Linear>(dim, 3));
+    down_ = child("down", std::make_shared<nn::Linear>(3, dim));
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override { return inputs[0] + (*down_)(at::silu((*up_)((*norm_)(inputs[0])))); }
+
+ private:
+  std::shared_ptr<nn::RMSNorm> norm_;
+  std::shared_ptr<nn::Linear> up_, down_;
+};
+
+class Net : public nn::Module {
+ public:
+  Net() {
+    embedding = child("embedding", std::make_shared<nn::Embedding>(13, 7));
+    blocks = child("blocks", std::make_shared<nn::ModuleList>());
+    for (int i = 0; i < 3; ++i) blocks->append(std::make_shared<Block>(7));
+    output = child("output", std::make_shared<nn::Linear>(7, 13));
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override {
+    auto h = (*embedding)(inputs[0]);
+    for (const auto& [name, block] : blocks->children()) h = (*block)(h);
+    return (*output)(h);
+  }
+  void init_weights() {
+    const at::NoGradGuard no_grad;
+    nn::SequentialInitializer initializer(7);
+    for (const auto& parameter : named_parameters()) initializer.normal(parameter, 0.0, 0.5);
+  }
+  std::shared_ptr<nn::Embedding> embedding;
+  std::shared_ptr<nn::ModuleList> blocks;
+  std::shared_ptr<nn::Linear> output;
+};
+
+struct Result {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<at::Tensor> params;  // whole
+};
+
+at::Tensor tokens_of(int step, int rank) {
+  return at::randint(13, {2, 5}, at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 * step + rank)), at::kLong);
+}
+
+at::Tensor loss_of(Net& net, const at::Tensor& tokens) {
+  const auto logits = net(tokens);
+  return at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat), tokens.flatten().roll(1), {}, at::Reduction::Sum);
+}
+
+optim::AdamW optimizer_of(Net& net) {
+  std::vector<std::pair<std::string, at::Tensor>> params;
+  for (const auto& parameter : net.named_parameters()) params.emplace_back(parameter.fqn, parameter.tensor());
+  return optim::AdamW(params, {.lr = 0.01});
+}
+
+double clip(optim::AdamW& optimizer, dist::ProcessGroup& group) {
+  std::vector<at::Tensor> grads;
+  for (const auto& state : optimizer.states()) grads.push_back(state.param.grad());
+  return optim::clip_grad_norm(grads, 1.0, group).item<double>();
+}
+
+constexpr int kSteps = 4;
+
+// All ranks' batches on one device, no sharding.
+Result train_plain(int num_ranks) {
+  const auto world = dist::World::on_paper(1);
+  Net net;
+  fsdp::to_empty(net, at::kCPU);
+  net.init_weights();
+  auto optimizer = optimizer_of(net);
+  Result result;
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    double loss = 0;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      const auto l = loss_of(net, tokens_of(step, rank));
+      torch::autograd::backward({l}, {});
+      loss += l.item<double>();
+    }
+    result.losses.push_back(loss);
+    result.norms.push_back(clip(optimizer, world->group()));
+    optimizer.step();
+  }
+  for (const auto& parameter : net.named_parameters()) result.params.push_back(parameter.tensor().detach().clone());
+  return result;
+}
+
+struct Setting {
+  std::optional<bool> reshard_after_forward;
+  bool checkpoint = false;
+  std::optional<at::ScalarType> param_dtype;
+};
+
+Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Setting& setting) {
+  Net net;
+  fsdp::FullyShardOptions options{mesh, setting.reshard_after_forward, {}};
+  options.mp_policy.param_dtype = setting.param_dtype;
+  options.mp_policy.reduce_dtype = at::kFloat;
+  fsdp::fully_shard(*net.embedding, options);
+  for (std::size_t i = 0; i < net.blocks->size(); ++i) {
+    if (setting.checkpoint) nn::checkpoint_activations((*net.blocks)[i]);
+    fsdp::fully_shard((*net.blocks)[i], options);
+  }
+  fsdp::fully_shard(net, options);  // the output layer stays with the root
+  fsdp::set_gradient_divide_factor(net, 1.0);
+  fsdp::to_empty(net, at::kCPU);
+  net.init_weights();
+  auto optimizer = optimizer_of(net);
+  auto& shard_group = mesh.group(mesh.dim_names().back());
+  Result result;
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    const auto l = loss_of(net, tokens_of(step, world.rank()));
+    torch::autograd::backward({l}, {});
+    auto total = l.detach().to(at::kDouble);
+    world.group().all_reduce(total, dist::ReduceOp::kSum).wait();
+    result.losses.push_back(total.item<double>());
+    result.norms.push_back(clip(optimizer, shard_group));
+    optimizer.step();
+  }
+  for (const auto& parameter : net.named_parameters()) {
+    // The whole parameter from everybody's rows.
+    const auto spec = parameter.spec();
+    auto whole = at::zeros(spec.global_shape);
+    whole.narrow(0, spec.offset[0], spec.local_shape[0]).copy_(parameter.tensor().detach());
+    shard_group.all_reduce(whole, dist::ReduceOp::kSum).wait();
+    result.params.push_back(whole);
+  }
+  return result;
+}
+
+// float32 sums of the same terms in another order: a few units in the last place for each of the handful of additions, grown
+// by four Adam steps whose ratio m / sqrt(v) is sensitive where gradients are near zero.
+void expect_close(const Result& sharded, const Result& plain) {
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(sharded.losses[step], plain.losses[step], 1e-5 * plain.losses[step]) << "step " << step;
+    EXPECT_NEAR(sharded.norms[step], plain.norms[step], 1e-5 * plain.norms[step]) << "step " << step;
+  }
+  for (std::size_t i = 0; i < plain.params.size(); ++i) {
+    EXPECT_TRUE(at::allclose(sharded.params[i], plain.params[i], 1e-4, 1e-5)) << i << "\n" << sharded.params[i] - plain.params[i];
+  }
+}
+
+dist::DeviceMesh one_dim(dist::World& world) { return dist::DeviceMesh::init(world, {world.size()}, {"fsdp"}); }
+
+class FullyShard : public testing::TestWithParam<int> {};
+
+TEST_P(FullyShard, TrainsLikeOneDevice) {
+  test::on_ranks(GetParam(), [](dist::World& world) {
+    expect_close(train_sharded(world, one_dim(world), {}), train_plain(world.size()));
+  });
+}
+
+TEST_P(FullyShard, KeepsParametersAfterForwardWhenAsked) {
+  test::on_ranks(GetParam(), [](dist::World& world) {
+    expect_close(train_sharded(world, one_dim(world), Setting{false, false, {}}), train_plain(world.size()));
+  });
+}
+
+TEST_P(FullyShard, RecomputesActivationsToTheSameBits) {
+  test::on_ranks(GetParam(), [](dist::World& world) {
+    const auto with = train_sharded(world, one_dim(world), Setting{{}, true, {}});
+    const auto without = train_sharded(world, one_dim(world), {});
+    EXPECT_EQ(with.losses, without.losses);
+    EXPECT_EQ(with.norms, without.norms);
+    for (std::size_t i = 0; i < with.params.size(); ++i) EXPECT_TRUE(with.params[i].equal(without.params[i])) << i;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, FullyShard, testing::Values(1, 2, 3, 4));
+
+TEST(FullyShardMesh, TwoDimsShardAndReplicate) {
+  test::on_ranks(4, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"dp_replicate", "fsdp"});
+    expect_close(train_sharded(world, mesh, {}), train_plain(world.size()));
+  });
+}
+
+TEST(FullyShardState, IsFreedBetweenSteps) {
+  test::on_ranks(2, [](dist::World& world) {
+    Net net;
+    const fsdp::FullyShardOptions options{one_dim(world), std::nullopt, {}};
+    fsdp::fully_shard(*net.embedding, options);
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    const auto l = loss_of(net, tokens_of(0, world.rank()));
+    torch::autograd::backward({l}, {});
+    for (auto* state : fsdp::FsdpState::all_below(net)) {
+      for (const auto* param : state->group()->params()) {
+        EXPECT_FALSE(param->is_unsharded()) << param->fqn();
+        EXPECT_EQ(param->unsharded_param().storage().nbytes(), 0u) << param->fqn();
+        EXPECT_FALSE(param->unsharded_param().grad().defined()) << param->fqn();
+      }
+    }
+    // 13 rows on 2 ranks: 7 and 6; 7 columns.
+    EXPECT_EQ(net.embedding->weight.size(0), world.rank() == 0 ? 7 : 6);
+  });
+}
+
+TEST(FullyShardErrors, NameTheMistake) {
+  const auto world = dist::World::on_paper(2);
+  const fsdp::FullyShardOptions options{one_dim(*world), std::nullopt, {}};
+  Net net;
+  EXPECT_THROW(fsdp::fully_shard(*net.blocks, options), InternalError);
+  fsdp::fully_shard(net, options);
+  EXPECT_THROW(fsdp::fully_shard(net, options), InternalError);
+  try {
+    net(at::zeros({1, 2}, at::kLong));
+    FAIL() << "ran on the meta device";
+  } catch (const InternalError& error) {
+    EXPECT_NE(std::string(error.what()).find("embedding.weight"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace titan
