@@ -1,0 +1,112 @@
+#include "models/llama3/flavors.h"
+
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace titan::models {
+namespace {
+
+LlamaArgs llama3(std::int64_t dim, std::int64_t layers, std::int64_t heads, std::optional<std::int64_t> kv_heads, std::int64_t vocab,
+                 std::optional<double> multiplier, std::int64_t multiple_of) {
+  LlamaArgs args;
+  args.dim = dim;
+  args.n_layers = layers;
+  args.n_heads = heads;
+  args.n_kv_heads = kv_heads;
+  args.vocab_size = vocab;
+  args.ffn_dim_multiplier = multiplier;
+  args.multiple_of = multiple_of;
+  args.rope_theta = 500000;
+  return args;
+}
+
+LlamaArgs llama2(std::int64_t dim, std::int64_t layers, std::int64_t heads, std::optional<std::int64_t> kv_heads,
+                 std::optional<double> multiplier, std::int64_t multiple_of) {
+  LlamaArgs args = llama3(dim, layers, heads, kv_heads, 32000, multiplier, multiple_of);
+  args.rope_theta = 10000;
+  args.rope_scaling = std::nullopt;
+  args.max_seq_len = 4096;
+  return args;
+}
+
+template <typename T, typename U>
+void override_with(T& value, const std::optional<U>& replacement) {
+  if (replacement) value = static_cast<T>(*replacement);
+}
+
+void override_rope_scaling(std::optional<nn::RopeScaling>& scaling, const config::RopeScalingArgs& args) {
+  if (args == config::RopeScalingArgs{}) return;
+  if (!scaling) scaling.emplace();
+  override_with(scaling->scaling_factor, args.scaling_factor);
+  override_with(scaling->low_freq_factor, args.low_freq_factor);
+  override_with(scaling->high_freq_factor, args.high_freq_factor);
+  override_with(scaling->original_max_position_embeddings, args.original_max_position_embeddings);
+}
+
+void check(const LlamaArgs& args) {
+  const auto text = [](std::int64_t n) { return std::to_string(n); };
+  if (args.dim % args.n_heads != 0) {
+    throw ConfigError("model.args.dim (" + text(args.dim) + ") must be a multiple of n_heads (" + text(args.n_heads) + ")");
+  }
+  if (args.head_dim() % 2 != 0) {
+    throw ConfigError("model.args: dim / n_heads = " + text(args.head_dim()) + " must be even, rotary embeddings turn pairs");
+  }
+  if (args.n_heads % args.kv_heads() != 0) {
+    throw ConfigError("model.args.n_heads (" + text(args.n_heads) + ") must be a multiple of n_kv_heads (" + text(args.kv_heads()) + ")");
+  }
+}
+
+}  // namespace
+
+std::int64_t LlamaArgs::hidden_dim() const {
+  auto hidden = 2 * (4 * dim) / 3;
+  if (ffn_dim_multiplier) hidden = static_cast<std::int64_t>(*ffn_dim_multiplier * static_cast<double>(hidden));
+  return multiple_of * ((hidden + multiple_of - 1) / multiple_of);
+}
+
+const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors() {
+  static const std::map<std::string, std::map<std::string, LlamaArgs>> kFlavors = {
+      {"llama3",
+       {{"debugmodel", llama3(256, 6, 16, {}, 2048, {}, 256)},
+        {"8B", llama3(4096, 32, 32, 8, 128256, 1.3, 1024)},
+        {"70B", llama3(8192, 80, 64, 8, 128256, 1.3, 4096)},
+        {"405B", llama3(16384, 126, 128, 8, 128256, 1.2, 4096)}}},
+      {"llama2",
+       {{"7B", llama2(4096, 32, 32, {}, {}, 256)},
+        {"13B", llama2(5120, 40, 40, {}, {}, 256)},
+        {"70B", llama2(8192, 80, 64, 8, 1.3, 4096)}}},
+  };
+  return kFlavors;
+}
+
+LlamaArgs llama_args(const config::Model& model) {
+  const auto& flavors = llama_flavors().at(model.name);
+  const auto found = flavors.find(model.flavor);
+  if (found == flavors.end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, args] : flavors) names.push_back(name);
+    const auto nearest = nearest_name(model.flavor, names);
+    throw ConfigError("model.flavor = \"" + model.flavor + "\" is no flavor of " + model.name + (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") +
+                      " Flavors: " + join(names, ", ") + ". Other sizes: take one and set [model.args]");
+  }
+  LlamaArgs args = found->second;
+  override_with(args.dim, model.args.dim);
+  override_with(args.n_layers, model.args.n_layers);
+  override_with(args.n_heads, model.args.n_heads);
+  if (model.args.n_kv_heads) args.n_kv_heads = model.args.n_kv_heads;
+  override_with(args.vocab_size, model.args.vocab_size);
+  override_with(args.multiple_of, model.args.multiple_of);
+  if (model.args.ffn_dim_multiplier) args.ffn_dim_multiplier = model.args.ffn_dim_multiplier;
+  override_with(args.norm_eps, model.args.norm_eps);
+  override_with(args.rope_theta, model.args.rope_theta);
+  override_with(args.max_seq_len, model.args.max_seq_len);
+  override_with(args.depth_init, model.args.depth_init);
+  override_rope_scaling(args.rope_scaling, model.args.rope_scaling_args);
+  check(args);
+  return args;
+}
+
+}  // namespace titan::models

@@ -1,0 +1,39 @@
+// The shapes of the Llama family: Llama 2 and Llama 3 are one architecture with other numbers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "config/job_config.h"
+#include "nn/rope.h"
+
+namespace titan::models {
+
+struct LlamaArgs {
+  std::int64_t dim = 4096;
+  std::int64_t n_layers = 32;
+  std::int64_t n_heads = 32;
+  std::optional<std::int64_t> n_kv_heads;  // absent: as many as n_heads
+  std::int64_t vocab_size = 128256;
+  std::int64_t multiple_of = 256;          // the feed-forward width is rounded up to it
+  std::optional<double> ffn_dim_multiplier;
+  double norm_eps = 1e-5;
+  double rope_theta = 10000;
+  std::optional<nn::RopeScaling> rope_scaling = nn::RopeScaling{};  // absent in Llama 2
+  std::int64_t max_seq_len = 131072;
+  bool depth_init = true;
+
+  std::int64_t kv_heads() const { return n_kv_heads.value_or(n_heads); }
+  std::int64_t head_dim() const { return dim / n_heads; }
+  std::int64_t hidden_dim() const;
+};
+
+// Flavor name -> shape, by model name ("llama3", "llama2").
+const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors();
+
+// The flavor of [model] with the overrides of [model.args]. Throws ConfigError: unknown flavor, or a shape that cannot be.
+LlamaArgs llama_args(const config::Model& model);
+
+}  // namespace titan::models

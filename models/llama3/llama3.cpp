@@ -1,0 +1,93 @@
+#include "models/llama3/llama3.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace titan::models {
+
+Attention::Attention(const LlamaArgs& args) : n_heads_(args.n_heads), n_kv_heads_(args.kv_heads()), head_dim_(args.head_dim()) {
+  wq_ = child("wq", std::make_shared<nn::Linear>(args.dim, n_heads_ * head_dim_));
+  wk_ = child("wk", std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
+  wv_ = child("wv", std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
+  wo_ = child("wo", std::make_shared<nn::Linear>(n_heads_ * head_dim_, args.dim));
+}
+
+at::Tensor Attention::forward(const nn::Tensors& inputs) {
+  const auto& x = inputs[0];  // [B, T, D]
+  const auto& freqs_cis = inputs[1];
+  const auto B = x.size(0), T = x.size(1);
+  const auto heads = [&](const at::Tensor& projected) { return projected.view({B, T, -1, head_dim_}); };
+  const auto q = nn::apply_rotary_emb(heads((*wq_)(x)), freqs_cis).transpose(1, 2);  // [B, H, T, E]
+  const auto k = nn::apply_rotary_emb(heads((*wk_)(x)), freqs_cis).transpose(1, 2);  // [B, K, T, E]
+  const auto v = heads((*wv_)(x)).transpose(1, 2);                                   // [B, K, T, E]
+  const auto out = at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true,
+                                                    /*scale=*/{}, /*enable_gqa=*/n_heads_ > n_kv_heads_);
+  return (*wo_)(out.transpose(1, 2).contiguous().view({B, T, -1}));
+}
+
+FeedForward::FeedForward(std::int64_t dim, std::int64_t hidden_dim) {
+  w1_ = child("w1", std::make_shared<nn::Linear>(dim, hidden_dim));
+  w2_ = child("w2", std::make_shared<nn::Linear>(hidden_dim, dim));
+  w3_ = child("w3", std::make_shared<nn::Linear>(dim, hidden_dim));
+}
+
+at::Tensor FeedForward::forward(const nn::Tensors& inputs) {
+  const auto& x = inputs[0];
+  return (*w2_)(at::silu((*w1_)(x)) * (*w3_)(x));
+}
+
+TransformerBlock::TransformerBlock(const LlamaArgs& args) {
+  attention_ = child("attention", std::make_shared<Attention>(args));
+  feed_forward_ = child("feed_forward", std::make_shared<FeedForward>(args.dim, args.hidden_dim()));
+  attention_norm_ = child("attention_norm", std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
+  ffn_norm_ = child("ffn_norm", std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
+}
+
+at::Tensor TransformerBlock::forward(const nn::Tensors& inputs) {
+  const auto& x = inputs[0];
+  const auto h = x + (*attention_)((*attention_norm_)(x), inputs[1]);
+  return h + (*feed_forward_)((*ffn_norm_)(h));
+}
+
+Llama::Llama(const LlamaArgs& args, std::int64_t seq_len) : args_(args), seq_len_(seq_len) {
+  tok_embeddings_ = child("tok_embeddings", std::make_shared<nn::Embedding>(args.vocab_size, args.dim));
+  layers_ = child("layers", std::make_shared<nn::ModuleList>());
+  for (std::int64_t i = 0; i < args.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(args));
+  norm_ = child("norm", std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
+  output_ = child("output", std::make_shared<nn::Linear>(args.dim, args.vocab_size));
+}
+
+at::Tensor Llama::forward(const nn::Tensors& inputs) {
+  at::Tensor h = (*tok_embeddings_)(inputs[0]);
+  for (const auto& [name, layer] : layers_->children()) h = (*layer)(h, freqs_cis_);
+  return (*output_)((*norm_)(h));
+}
+
+// The order of the draws is part of the result: it is TorchTitan's, which is the order of the parameters.
+void Llama::init_weights(nn::Initializer& initializer) {
+  constexpr double kStd = 0.02;
+  const auto parameters = named_parameters();
+  freqs_cis_ = nn::precompute_freqs_cis(args_.head_dim(), seq_len_, args_.rope_theta, args_.rope_scaling, parameters[0].tensor().device());
+  std::int64_t layer = 0;
+  for (const auto& parameter : parameters) {
+    const std::string& fqn = parameter.fqn;
+    const auto ends_with = [&](std::string_view suffix) { return fqn.ends_with(suffix); };
+    if (fqn.starts_with("layers.")) layer = std::stoll(fqn.substr(7));
+    if (ends_with("norm.weight")) {
+      initializer.ones(parameter);
+    } else if (fqn == "tok_embeddings.weight") {
+      initializer.normal(parameter, 0.0, 1.0);
+    } else if (fqn == "output.weight") {
+      const double std = std::pow(static_cast<double>(args_.dim), -0.5);
+      initializer.trunc_normal(parameter, 0.0, std, -3 * std, 3 * std);
+    } else if (ends_with("wo.weight") || ends_with("w2.weight") || ends_with("w3.weight")) {
+      const double depth = static_cast<double>(args_.depth_init ? layer + 1 : args_.n_layers);
+      initializer.trunc_normal(parameter, 0.0, kStd / std::sqrt(2 * depth), -2.0, 2.0);
+    } else {
+      initializer.trunc_normal(parameter, 0.0, kStd, -2.0, 2.0);
+    }
+  }
+}
+
+}  // namespace titan::models

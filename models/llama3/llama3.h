@@ -1,0 +1,67 @@
+// The Llama decoder: RMSNorm, rotary embeddings, grouped-query attention, SwiGLU. Single-device maths; sharding attaches
+// from outside (parallelize.h).
+//
+// B rows, T tokens, V vocabulary, D width, F feed-forward width, H query heads, K key/value heads, E head dim (D / H).
+#pragma once
+
+#include <memory>
+
+#include "contract/train_spec.h"
+#include "models/llama3/flavors.h"
+#include "nn/layers.h"
+
+namespace titan::models {
+
+class Attention : public nn::Module {
+ public:
+  explicit Attention(const LlamaArgs& args);
+  at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], freqs_cis [T, E / 2] -> [B, T, D]
+
+ private:
+  std::int64_t n_heads_, n_kv_heads_, head_dim_;
+  std::shared_ptr<nn::Linear> wq_, wk_, wv_, wo_;
+};
+
+class FeedForward : public nn::Module {
+ public:
+  FeedForward(std::int64_t dim, std::int64_t hidden_dim);
+  at::Tensor forward(const nn::Tensors& inputs) override;  // [B, T, D] -> [B, T, D]
+
+ private:
+  std::shared_ptr<nn::Linear> w1_, w2_, w3_;
+};
+
+class TransformerBlock : public nn::Module {
+ public:
+  explicit TransformerBlock(const LlamaArgs& args);
+  at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], freqs_cis -> [B, T, D]
+
+ private:
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<FeedForward> feed_forward_;
+  std::shared_ptr<nn::RMSNorm> attention_norm_, ffn_norm_;
+};
+
+class Llama : public LanguageModel {
+ public:
+  // `seq_len`: rows of the rotary table.
+  Llama(const LlamaArgs& args, std::int64_t seq_len);
+  at::Tensor forward(const nn::Tensors& inputs) override;  // tokens int64 [B, T] -> logits [B, T, V]
+  void init_weights(nn::Initializer& initializer) override;
+
+  nn::Module& tok_embeddings() { return *tok_embeddings_; }
+  nn::ModuleList& layers() { return *layers_; }
+  nn::Module& norm() { return *norm_; }
+  nn::Module& output() { return *output_; }
+
+ private:
+  LlamaArgs args_;
+  std::int64_t seq_len_;
+  std::shared_ptr<nn::Embedding> tok_embeddings_;
+  std::shared_ptr<nn::ModuleList> layers_;
+  std::shared_ptr<nn::RMSNorm> norm_;
+  std::shared_ptr<nn::Linear> output_;
+  at::Tensor freqs_cis_;  // complex64 [T, E / 2]
+};
+
+}  // namespace titan::models

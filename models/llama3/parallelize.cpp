@@ -1,0 +1,54 @@
+#include "models/llama3/parallelize.h"
+
+#include "base/error.h"
+#include "nn/checkpointed.h"
+#include "parallel/fsdp/fully_shard.h"
+
+namespace titan::models {
+namespace {
+
+at::ScalarType dtype_of(const std::string& name) { return name == "bfloat16" ? at::kBFloat16 : at::kFloat; }
+
+// "full": every block. "selective" with n: every n-th block (TorchTitan's count starts so that the n-th is the first).
+void apply_activation_checkpointing(Llama& model, const config::ActivationCheckpoint& config) {
+  if (config.mode == "none") return;
+  const std::size_t every = config.mode == "full" ? 1 : std::stoul(config.selective_ac_option);
+  for (std::size_t i = 0; i < model.layers().size(); ++i) {
+    if ((i + 1) % every == 0) nn::checkpoint_activations(model.layers()[i]);
+  }
+}
+
+// "default" keeps the last group: backward starts with it. "always" and "never" are literal.
+struct ReshardRule {
+  bool blocks;
+  bool last;
+};
+
+ReshardRule reshard_rule(const std::string& policy) {
+  if (policy == "always") return {true, true};
+  if (policy == "never") return {false, false};
+  return {true, false};
+}
+
+}  // namespace
+
+void parallelize_llama(Llama& model, const dist::DeviceMesh& mesh, const config::Training& training,
+                       const config::Parallelism& parallelism, const config::ActivationCheckpoint& activation_checkpoint) {
+  apply_activation_checkpointing(model, activation_checkpoint);
+
+  fsdp::FullyShardOptions options{mesh, std::nullopt, {}};
+  options.mp_policy.param_dtype = dtype_of(training.mixed_precision_param);
+  options.mp_policy.reduce_dtype = dtype_of(training.mixed_precision_reduce);
+  const ReshardRule reshard = reshard_rule(parallelism.fsdp_reshard_after_forward);
+
+  options.reshard_after_forward = reshard.blocks;
+  fsdp::fully_shard(model.tok_embeddings(), options);
+  for (std::size_t i = 0; i < model.layers().size(); ++i) fsdp::fully_shard(model.layers()[i], options);
+  options.reshard_after_forward = reshard.last;
+  fsdp::fully_shard({&model.norm(), &model.output()}, options);
+  options.reshard_after_forward = std::nullopt;
+  fsdp::fully_shard(model, options);
+  fsdp::set_gradient_divide_factor(model, 1.0);
+}
+
+}  // namespace titan::models

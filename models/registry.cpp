@@ -1,0 +1,70 @@
+#include "models/registry.h"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <functional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "models/llama3/llama3.h"
+#include "models/llama3/parallelize.h"
+
+namespace titan::models {
+namespace {
+
+TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len) {
+  const LlamaArgs args = llama_args(model);
+  if (seq_len > args.max_seq_len) {
+    spdlog::warn("training.seq_len ({}) is longer than the {} tokens that {} {} is made for", seq_len, args.max_seq_len, model.name, model.flavor);
+  }
+  TrainSpec spec;
+  spec.name = model.name + " " + model.flavor;
+  spec.build_model = [args, seq_len] { return std::make_unique<Llama>(args, seq_len); };
+  spec.parallelize = [](LanguageModel& m, const dist::DeviceMesh& mesh, const config::Training& training,
+                        const config::Parallelism& parallelism, const config::ActivationCheckpoint& ac) {
+    parallelize_llama(dynamic_cast<Llama&>(m), mesh, training, parallelism, ac);
+  };
+  auto& stats = spec.stats;
+  stats = {.vocab_size = args.vocab_size,
+           .dim = args.dim,
+           .hidden_dim = args.hidden_dim(),
+           .num_layers = args.n_layers,
+           .num_heads = args.n_heads,
+           .num_kv_heads = args.kv_heads(),
+           .head_dim = args.head_dim()};
+  const auto attention = args.dim * args.head_dim() * 2 * (args.n_heads + args.kv_heads());
+  const auto block = attention + 3 * args.dim * args.hidden_dim() + 2 * args.dim;
+  stats.num_embedding_parameters = args.vocab_size * args.dim;
+  stats.num_parameters = 2 * stats.num_embedding_parameters + args.n_layers * block + args.dim;
+  return spec;
+}
+
+struct Entry {
+  const char* name;
+  TrainSpec (*make)(const config::Model&, std::int64_t seq_len);
+};
+
+constexpr std::array kModels = {
+    Entry{"llama3", llama_spec},
+    Entry{"llama2", llama_spec},
+};
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : kModels) names.emplace_back(entry.name);
+  return names;
+}
+
+TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len) {
+  for (const auto& entry : kModels) {
+    if (model.name == entry.name) return entry.make(model, seq_len);
+  }
+  const auto names = model_names();
+  const auto nearest = nearest_name(model.name, names);
+  throw ConfigError("model.name = \"" + model.name + "\" is unknown" + (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Models: " + join(names, ", "));
+}
+
+}  // namespace titan::models

@@ -1,0 +1,47 @@
+// What an application hands to the trainer about a model: how to build it, and how to shard it. models/registry.h makes one
+// from the [model] section.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "config/job_config.h"
+#include "dist/mesh.h"
+#include "nn/init.h"
+#include "nn/module.h"
+
+namespace titan {
+
+// A language model: tokens int64 [B, T] -> logits [B, T, V].
+class LanguageModel : public nn::Module {
+ public:
+  // Fills every parameter (materialized, sharded or not) and recomputes the buffers on the parameters' device.
+  virtual void init_weights(nn::Initializer& initializer) = 0;
+};
+
+struct ModelStats {
+  std::int64_t num_parameters = 0;
+  std::int64_t num_embedding_parameters = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t dim = 0;
+  std::int64_t hidden_dim = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+};
+
+struct TrainSpec {
+  std::string name;  // "llama3 debugmodel"
+  ModelStats stats;
+  // On the meta device: no memory.
+  std::function<std::unique_ptr<LanguageModel>()> build_model;
+  // Activation checkpointing, then fully_shard bottom-up over `mesh`. The model is still on meta. Not collective.
+  std::function<void(LanguageModel&, const dist::DeviceMesh& mesh, const config::Training&, const config::Parallelism&,
+                     const config::ActivationCheckpoint&)>
+      parallelize;
+};
+
+}  // namespace titan
