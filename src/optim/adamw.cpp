@@ -1,0 +1,39 @@
+#include "optim/adamw.h"
+
+#include <ATen/ATen.h>
+
+namespace titan::optim {
+
+AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options) : options_(options) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [fqn, param] : params) {
+    // The step lives where the kernel reads it: on the parameter's device.
+    const auto on_device = at::TensorOptions().dtype(at::kFloat).device(param.device());
+    states_.push_back({fqn, param, at::zeros_like(param), at::zeros_like(param), at::zeros({}, on_device)});
+  }
+}
+
+void AdamW::step() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
+  for (auto& state : states_) {
+    const auto& grad = state.param.grad();
+    if (!grad.defined()) continue;
+    state.step.add_(1);
+    if (grad.numel() == 0) continue;  // an empty shard: nothing here, but its step counts
+    params.push_back(state.param);
+    grads.push_back(grad);
+    exp_avgs.push_back(state.exp_avg);
+    exp_avg_sqs.push_back(state.exp_avg_sq);
+    steps.push_back(state.step);
+  }
+  if (params.empty()) return;
+  at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr, options_.beta1, options_.beta2,
+                    options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+}
+
+void AdamW::zero_grad() {
+  for (auto& state : states_) state.param.mutable_grad().reset();
+}
+
+}  // namespace titan::optim

@@ -1,0 +1,49 @@
+// AdamW on shards: every rank updates what it holds. The update is ATen's fused kernel, the one PyTorch runs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace titan::optim {
+
+struct AdamWOptions {
+  double lr = 8e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;  // decoupled, on every parameter
+};
+
+// A parameter and its state. Moments have the parameter's shape and dtype; `step` is a float32 scalar on the host.
+struct AdamWState {
+  std::string fqn;
+  at::Tensor param;
+  at::Tensor exp_avg;
+  at::Tensor exp_avg_sq;
+  at::Tensor step;
+};
+
+class AdamW {
+ public:
+  // `params`: the local shards, materialized, in the model's order. Moments start at zero.
+  AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options);
+
+  // Updates every parameter that has a gradient.
+  void step();
+  // Drops the gradients.
+  void zero_grad();
+
+  void set_lr(double lr) { options_.lr = lr; }
+  AdamWOptions& options() { return options_; }
+  const AdamWOptions& options() const { return options_; }
+  std::vector<AdamWState>& states() { return states_; }
+
+ private:
+  AdamWOptions options_;
+  std::vector<AdamWState> states_;
+};
+
+}  // namespace titan::optim

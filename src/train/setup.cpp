@@ -1,0 +1,102 @@
+#include "train/setup.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+#include "parallel/fsdp/fully_shard.h"
+
+namespace titan::train {
+
+std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist::ProcessGroup& world) {
+  if (configured) return static_cast<std::uint64_t>(*configured);
+  std::string drawn;
+  if (world.rank() == 0) drawn = std::to_string(std::random_device{}());
+  const auto seed = std::stoull(world.broadcast_bytes(drawn, 0));
+  spdlog::info("seed {} (set debug.seed = {} to repeat this run)", seed, seed);
+  return seed;
+}
+
+void apply_debug(const config::Debug& debug, std::uint64_t seed) {
+  at::manual_seed(seed);
+  at::globalContext().setDeterministicAlgorithms(debug.deterministic, /*warn_only=*/false);
+}
+
+void set_num_threads(int local_world_size) {
+  if (std::getenv("OMP_NUM_THREADS")) return;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  at::set_num_threads(std::max(1, cores / local_world_size));
+}
+
+std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh, const config::Training& training,
+                                           const config::Parallelism& parallelism, const config::ActivationCheckpoint& ac,
+                                           std::uint64_t seed) {
+  auto model = spec.build_model();
+  spec.parallelize(*model, mesh, training, parallelism, ac);
+  fsdp::to_empty(*model, mesh.device(), training.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
+  const at::NoGradGuard no_grad;
+  std::unique_ptr<nn::Initializer> initializer;
+  if (mesh.device().is_cpu()) {
+    initializer = std::make_unique<nn::SequentialInitializer>(seed);
+  } else {
+    initializer = std::make_unique<nn::CounterInitializer>(seed);
+  }
+  model->init_weights(*initializer);
+  for (const auto& parameter : model->named_parameters()) {
+    TITAN_CHECK(!parameter.tensor().is_meta(), parameter.fqn + " is still on the meta device after initialization");
+  }
+  return model;
+}
+
+optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options) {
+  std::vector<std::pair<std::string, at::Tensor>> params;
+  for (const auto& parameter : model.named_parameters()) params.emplace_back(parameter.fqn, parameter.tensor());
+  return optim::AdamW(params, {options.lr, options.beta1, options.beta2, options.eps, options.weight_decay});
+}
+
+optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps) {
+  optim::LrSchedule schedule({.total_steps = options.total_steps.value_or(training_steps),
+                              .warmup_steps = options.warmup_steps,
+                              .decay_ratio = options.decay_ratio,
+                              .decay_type = optim::parse_decay_type(options.decay_type),
+                              .min_lr_factor = options.min_lr_factor});
+  for (const auto& warning : schedule.warnings()) spdlog::warn(warning);
+  return schedule;
+}
+
+checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& options, const std::string& dump_folder) {
+  checkpoint::CheckpointOptions out;
+  out.enable = options.enable;
+  out.dump_folder = dump_folder;
+  out.folder = options.folder;
+  out.interval = static_cast<int>(options.interval);
+  out.initial_load_path = options.initial_load_path.value_or("");
+  out.initial_load_model_only = options.initial_load_model_only;
+  out.last_save_model_only = options.last_save_model_only;
+  out.keep_latest_k = static_cast<int>(options.keep_latest_k);
+  out.load_step = static_cast<int>(options.load_step);
+  out.exclude_from_loading = options.exclude_from_loading;
+  out.enable_first_step_checkpoint = options.enable_first_step_checkpoint;
+  out.create_seed_checkpoint = options.create_seed_checkpoint;
+  out.load_only = options.load_only;
+  return out;
+}
+
+std::int64_t gradient_accumulation_steps(const config::Training& training, int dp_size) {
+  const auto at_once = training.local_batch_size * dp_size;
+  const auto global = training.global_batch_size < 0 ? at_once : training.global_batch_size;
+  if (global < at_once || global % at_once != 0) {
+    const auto below = std::max<std::int64_t>(1, global / at_once) * at_once;
+    throw ConfigError("training.global_batch_size (" + std::to_string(global) + ") must be a multiple of training.local_batch_size (" +
+                      std::to_string(training.local_batch_size) + ") * data-parallel ranks (" + std::to_string(dp_size) + ") = " +
+                      std::to_string(at_once) + "; nearest: " + std::to_string(below) + " or " + std::to_string(below + at_once));
+  }
+  return global / at_once;
+}
+
+}  // namespace titan::train

@@ -1,0 +1,40 @@
+// The steps that turn a configuration into the parts of a run, in the order in which Trainer's constructor calls them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/checkpointer.h"
+#include "config/job_config.h"
+#include "contract/train_spec.h"
+#include "dist/parallel_dims.h"
+#include "metrics/metrics_processor.h"
+#include "optim/adamw.h"
+#include "optim/lr_schedule.h"
+
+namespace titan::train {
+
+// debug.seed, or one that rank 0 draws and all ranks take, so that a run without a seed is still one run. Collective.
+std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist::ProcessGroup& world);
+
+// Seeds torch's own generators and sets its determinism.
+void apply_debug(const config::Debug& debug, std::uint64_t seed);
+
+// Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the machine's cores.
+void set_num_threads(int local_world_size);
+
+// Built on meta, sharded, materialized on the world's device, initialized. Throws InternalError listing any parameter that is
+// still on meta.
+std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh, const config::Training& training,
+                                           const config::Parallelism& parallelism, const config::ActivationCheckpoint& ac,
+                                           std::uint64_t seed);
+
+optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
+optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
+checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& options, const std::string& dump_folder);
+
+// Microbatches of a step. Throws ConfigError when the global batch is no multiple of what the ranks process at once.
+std::int64_t gradient_accumulation_steps(const config::Training& training, int dp_size);
+
+}  // namespace titan::train

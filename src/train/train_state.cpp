@@ -1,0 +1,84 @@
+#include "train/train_state.h"
+
+#include <spdlog/spdlog.h>
+
+#include "checkpoint/torchtitan_keys.h"
+
+namespace titan::train {
+namespace {
+
+void warn_if_changed(const char* key, double saved, double configured) {
+  if (saved != configured) spdlog::warn("{} is {} in the checkpoint and {} in the configuration: going on with {}", key, saved, configured, configured);
+}
+
+}  // namespace
+
+std::vector<checkpoint::Item> TrainState::items(bool model_only) {
+  std::vector<checkpoint::Item> items;
+  const auto parameters = parts_.model->named_parameters();
+  for (const auto& parameter : parameters) {
+    items.push_back(checkpoint::TensorItem{
+        parameter.fqn, {parameter.fqn}, parameter.tensor().detach(), parameter.spec(), parameter.parameter->spec.has_value()});
+  }
+  if (model_only) return items;
+  for (std::size_t i = 0; i < parameters.size(); ++i) append_optimizer(items, parameters[i], parts_.optimizer->states()[i]);
+  const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
+  checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
+  checkpoint::append_train_state(items, {step, parts_.metrics->tokens_seen()});
+  const auto position = parts_.data->position();
+  checkpoint::append_dataloader(items, parts_.batch_mesh->local_rank("batch"), parts_.batch_mesh->size(),
+                                {position.num_batches, position.sample_idx, position.token_buffer}, parts_.local_batch_size);
+  checkpoint::append_rng(items, parts_.rank, parts_.world_size);
+  return items;
+}
+
+void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
+                                  const optim::AdamWState& state) {
+  const bool sharded = parameter.parameter->spec.has_value();
+  items.push_back(checkpoint::optimizer_tensor(state.fqn, "step", state.step, dist::ShardSpec::replicated({}), false));
+  items.push_back(checkpoint::optimizer_tensor(state.fqn, "exp_avg", state.exp_avg, parameter.spec(), sharded));
+  items.push_back(checkpoint::optimizer_tensor(state.fqn, "exp_avg_sq", state.exp_avg_sq, parameter.spec(), sharded));
+  const auto& options = parts_.optimizer->options();
+  checkpoint::AdamWGroup group;
+  group.lr = parts_.base_lr * parts_.schedule->factor(step);
+  group.beta1 = options.beta1;
+  group.beta2 = options.beta2;
+  group.eps = options.eps;
+  group.weight_decay = options.weight_decay;
+  group.initial_lr = parts_.base_lr;
+  checkpoint::append_param_group(items, state.fqn, group);
+}
+
+// What exclude_from_loading left out is not among the values.
+void TrainState::restored(const checkpoint::Values& values, bool model_only) {
+  if (model_only) return;
+  if (values.contains("train_state.step")) {
+    const auto progress = checkpoint::parse_train_state(values);
+    step = progress.step;
+    parts_.metrics->set_tokens_seen(progress.ntokens_seen);
+  }
+  if (values.contains("dataloader.world_size")) {
+    const auto state = checkpoint::parse_dataloader(values, parts_.batch_mesh->local_rank("batch"));
+    parts_.data->seek({state.num_batches, state.sample_idx, state.token_buffer});
+  }
+  checkpoint::restore_rng(values, parts_.rank, parts_.world_size);
+  restore_hyperparameters(values);
+}
+
+// TorchTitan takes these from the checkpoint, in silence. Here the configuration decides, and a difference is said.
+void TrainState::restore_hyperparameters(const checkpoint::Values& values) {
+  const auto& first = parts_.optimizer->states().front().fqn;
+  if (values.contains("lr_scheduler.base_lrs")) {
+    warn_if_changed("optimizer.lr", checkpoint::parse_lr_scheduler(values).base_lr, parts_.base_lr);
+  }
+  if (values.contains("optimizer.param_groups." + first + ".lr")) {
+    const auto group = checkpoint::parse_param_group(values, first);
+    const auto& options = parts_.optimizer->options();
+    warn_if_changed("optimizer.beta1", group.beta1, options.beta1);
+    warn_if_changed("optimizer.beta2", group.beta2, options.beta2);
+    warn_if_changed("optimizer.eps", group.eps, options.eps);
+    warn_if_changed("optimizer.weight_decay", group.weight_decay, options.weight_decay);
+  }
+}
+
+}  // namespace titan::train

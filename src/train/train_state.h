@@ -1,0 +1,45 @@
+// What a checkpoint of a run holds, under TorchTitan's keys, and how it comes back.
+#pragma once
+
+#include <memory>
+
+#include "checkpoint/checkpointer.h"
+#include "contract/batch_source.h"
+#include "contract/train_spec.h"
+#include "dist/mesh.h"
+#include "metrics/metrics_processor.h"
+#include "optim/adamw.h"
+#include "optim/lr_schedule.h"
+
+namespace titan::train {
+
+// The live objects of a run. Owns none of them.
+class TrainState : public checkpoint::CheckpointState {
+ public:
+  struct Parts {
+    LanguageModel* model;
+    optim::AdamW* optimizer;
+    const optim::LrSchedule* schedule;
+    double base_lr;  // optimizer.lr
+    BatchSource* data;
+    std::int64_t local_batch_size;
+    metrics::MetricsProcessor* metrics;
+    const dist::DeviceMesh* batch_mesh;
+    int rank;
+    int world_size;
+  };
+  explicit TrainState(Parts parts) : parts_(parts) {}
+
+  std::int64_t step = 0;  // finished steps
+
+  std::vector<checkpoint::Item> items(bool model_only) override;
+  void restored(const checkpoint::Values& values, bool model_only) override;
+
+ private:
+  void append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter, const optim::AdamWState& state);
+  void restore_hyperparameters(const checkpoint::Values& values);
+
+  Parts parts_;
+};
+
+}  // namespace titan::train

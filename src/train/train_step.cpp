@@ -1,0 +1,45 @@
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "optim/clip_grad_norm.h"
+#include "train/loss.h"
+#include "train/trainer.h"
+
+namespace titan::train {
+
+Trainer::StepOutput Trainer::train_step(const StepData& data) {
+  StepOutput output;
+  output.local_valid_tokens = data.local_valid_tokens;
+  output.global_valid_tokens = data.global_valid_tokens;
+
+  // 1. gradients: every microbatch adds its part of the mean over all valid tokens of the step
+  optimizer_.zero_grad();
+  for (const auto& batch : data.microbatches) {
+    const auto loss = forward_backward(batch, data.global_valid_tokens);
+    output.loss = output.loss.defined() ? output.loss + loss : loss;
+  }
+
+  // 2. clip by the norm of the whole gradient
+  std::vector<at::Tensor> grads;
+  for (const auto& state : optimizer_.states()) grads.push_back(state.param.grad());
+  const auto& dims = meshes_.fsdp.dim_names();
+  output.grad_norm = optim::clip_grad_norm(grads, config_.training.max_norm, meshes_.fsdp.group(dims.back()));
+
+  // 3. update at this step's learning rate
+  output.lr = config_.optimizer.lr * schedule_.factor(state_.step);
+  optimizer_.set_lr(output.lr);
+  optimizer_.step();
+  return output;
+}
+
+at::Tensor Trainer::forward_backward(const Batch& batch, std::int64_t global_valid_tokens) {
+  const auto tokens = batch.tokens.to(world_.device(), /*non_blocking=*/true);
+  const auto labels = batch.labels.to(world_.device(), /*non_blocking=*/true);
+  at::Tensor logits = (*model_)(tokens);  // [B, T, V]
+  const auto loss = cross_entropy_sum(logits, labels) / static_cast<double>(global_valid_tokens);
+  logits.reset();  // backward frees it as it goes
+  torch::autograd::backward({loss}, {});
+  return loss.detach();
+}
+
+}  // namespace titan::train

@@ -1,0 +1,163 @@
+#include "train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "dist/device.h"
+#include "metrics/console_sink.h"
+#include "metrics/cpu_peak.h"
+#include "metrics/flops.h"
+#include "metrics/jsonl_sink.h"
+#include "metrics/progress_bar.h"
+#include "train/setup.h"
+
+namespace titan::train {
+namespace {
+
+metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device) {
+  const auto& stats = spec.stats;
+  metrics::MetricsOptions options;
+  options.log_freq = config.metrics.log_freq;
+  options.flops_per_token = metrics::flops_per_token(
+      {stats.num_parameters, stats.num_embedding_parameters, stats.num_layers, stats.num_heads, stats.head_dim}, config.training.seq_len);
+  if (device.is_cpu()) return options;
+  const auto* module = dist::accelerator();
+  options.peak_flops = metrics::device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
+  options.memory = [module, index = device.index()] {
+    const auto peak = module->peak_reserved_bytes(index);
+    module->reset_peak_memory(index);
+    return metrics::MemoryUse{static_cast<std::uint64_t>(peak), static_cast<std::uint64_t>(module->device_capacity_bytes(index))};
+  };
+  return options;
+}
+
+}  // namespace
+
+Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
+                 std::unique_ptr<BatchSource> data)
+    : config_(config),
+      world_(world),
+      meshes_(meshes),
+      metrics_(metrics_options(config, spec, world.device()), {}),
+      data_(std::move(data)),
+      accumulation_steps_(gradient_accumulation_steps(config.training, meshes.batch.size())),
+      model_([&] {
+        const auto seed = agree_on_seed(config.debug.seed, world.group());
+        apply_debug(config.debug, seed);
+        return build_model(spec, meshes.fsdp, config.training, config.parallelism, config.activation_checkpoint, seed);
+      }()),
+      optimizer_(build_optimizer(*model_, config.optimizer)),
+      schedule_(build_lr_schedule(config.lr_scheduler, config.training.steps)),
+      state_({model_.get(), &optimizer_, &schedule_, config.optimizer.lr, data_.get(), config.training.local_batch_size, &metrics_,
+              &meshes.batch, world.rank(), world.size()}),
+      checkpoint_ranks_(world.group()),
+      checkpointer_(checkpoint_options(config.checkpoint, config.job.dump_folder), checkpoint_ranks_, state_) {
+  spdlog::info("{}: {} parameters, {} on this rank, {} ranks, {} sequences of {} tokens a step", spec.name,
+               with_thousands(spec.stats.num_parameters), with_thousands([&] {
+                 std::int64_t local = 0;
+                 for (const auto& parameter : model_->named_parameters()) local += parameter.tensor().numel();
+                 return local;
+               }()),
+               world.size(), accumulation_steps_ * config.training.local_batch_size * meshes.batch.size(), config.training.seq_len);
+}
+
+bool Trainer::train() {
+  if (config_.checkpoint.create_seed_checkpoint) {
+    checkpointer_.save_seed();
+    return true;
+  }
+  checkpointer_.load();
+  attach_sinks(state_.step);
+  const auto last_step = config_.training.steps;
+  while (state_.step < last_step) {
+    metrics_.begin_step();
+    const StepData data = fetch_step_data();
+    if (data.stop) {
+      save_on_stop();
+      return false;
+    }
+    const StepOutput output = train_step(data);
+    ++state_.step;
+    metrics_.end_step(state_.step);
+    if (metrics_.should_log(state_.step)) log_step(output);
+    checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step));
+    if (state_.step == 1) after_first_step();
+  }
+  spdlog::info("training completed: {} steps", last_step);
+  return true;
+}
+
+void Trainer::attach_sinks(std::int64_t finished_steps) {
+  if (world_.rank() != 0) return;
+  std::vector<std::unique_ptr<metrics::MetricsSink>> sinks;
+  sinks.push_back(std::make_unique<metrics::JsonlSink>(config_.job.dump_folder, finished_steps));
+  sinks.push_back(std::make_unique<metrics::ConsoleSink>(!config_.metrics.disable_color_printing));
+  if (auto bar = metrics::make_progress_bar(config_.training.steps)) sinks.push_back(std::move(bar));
+  metrics_.set_sinks(std::move(sinks));
+}
+
+// All microbatches are fetched before the first forward: the loss is divided by the tokens of all of them.
+Trainer::StepData Trainer::fetch_step_data() {
+  StepData data;
+  std::int64_t valid = 0;
+  for (std::int64_t i = 0; i < accumulation_steps_; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto batch = data_->next();
+    if (!batch) throw DataError("the data ended before training.steps; use a larger dataset or fewer steps");
+    valid += batch->labels.ne(-100).sum().item<std::int64_t>();
+    metrics_.add_data(batch->labels.numel(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    data.microbatches.push_back(std::move(*batch));
+  }
+  // One exchange a step on the host: token counts, and whether some rank was asked to stop.
+  auto counts = at::tensor({valid, std::int64_t{stop_requested().has_value()}}, at::kLong);
+  meshes_.batch.group().all_reduce(counts, dist::ReduceOp::kSum).wait();
+  data.local_valid_tokens = valid;
+  data.global_valid_tokens = counts[0].item<std::int64_t>();
+  data.stop = counts[1].item<std::int64_t>() > 0;
+  return data;
+}
+
+void Trainer::log_step(const StepOutput& output) {
+  const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
+  auto& group = meshes_.batch.group();
+  auto mean_loss = output.loss.to(at::kFloat).clone();
+  auto max_loss = mean_loss * static_cast<double>(output.global_valid_tokens) / static_cast<double>(output.local_valid_tokens);
+  auto tokens = at::full({1}, metrics_.tokens_seen(), at::TensorOptions().dtype(at::kLong));
+  group.all_reduce(mean_loss, dist::ReduceOp::kSum).wait();
+  group.all_reduce(max_loss, dist::ReduceOp::kMax).wait();
+  group.all_reduce(tokens, dist::ReduceOp::kSum).wait();
+  metrics_.log({.step = state_.step,
+                .loss = host(mean_loss),
+                .max_loss = host(max_loss),
+                .grad_norm = host(output.grad_norm),
+                .lr = output.lr,
+                .tokens_seen = tokens.item<std::int64_t>()});
+  // Now, that the first line is out: measuring takes longer than a small step.
+  if (!metrics_.has_peak_flops() && world_.device().is_cpu()) {
+    metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(config_.training.mixed_precision_param == "bfloat16" ? at::kBFloat16 : at::kFloat));
+  }
+}
+
+// A first step waits for everything that is made on first use; later ones do not, so a hang shows sooner.
+void Trainer::after_first_step() {
+  world_.group().barrier();
+  world_.set_timeout(std::chrono::seconds(config_.comm.train_timeout_seconds));
+}
+
+void Trainer::save_on_stop() {
+  const auto signal = stop_requested();
+  const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
+  if (!config_.checkpoint.enable || config_.checkpoint.load_only) {
+    spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", state_.step, why);
+    return;
+  }
+  checkpointer_.save_full(static_cast<int>(state_.step));
+  spdlog::info("stopped after step {} ({}); saved", state_.step, why);
+}
+
+}  // namespace titan::train

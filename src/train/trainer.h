@@ -1,0 +1,67 @@
+// The train loop. Everything around it is a part that this class wires together; setup.h builds them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "checkpoint/checkpointer.h"
+#include "config/job_config.h"
+#include "contract/batch_source.h"
+#include "contract/train_spec.h"
+#include "dist/parallel_dims.h"
+#include "metrics/metrics_processor.h"
+#include "optim/adamw.h"
+#include "optim/lr_schedule.h"
+#include "train/train_state.h"
+
+namespace titan::train {
+
+class Trainer {
+ public:
+  // Builds and initializes everything. Collective. `data` yields this data-parallel rank's batches.
+  Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
+          std::unique_ptr<BatchSource> data);
+
+  // Loads a checkpoint if there is one, then trains to training.steps. Collective. Gives false when a signal stopped it early
+  // (a checkpoint was saved if they are enabled).
+  bool train();
+
+ private:
+  // What one step leaves behind, on the device; nothing is read back before a step is logged.
+  struct StepOutput {
+    at::Tensor loss;       // 0-d: this rank's sum of losses over the global number of valid tokens
+    at::Tensor grad_norm;  // 0-d, of the whole gradient, before clipping
+    double lr = 0;
+    std::int64_t local_valid_tokens = 0;
+    std::int64_t global_valid_tokens = 0;
+  };
+  struct StepData {
+    std::vector<Batch> microbatches;
+    std::int64_t local_valid_tokens = 0;
+    std::int64_t global_valid_tokens = 0;
+    bool stop = false;  // some rank was asked to stop
+  };
+
+  StepData fetch_step_data();
+  StepOutput train_step(const StepData& data);
+  at::Tensor forward_backward(const Batch& batch, std::int64_t global_valid_tokens);
+  void log_step(const StepOutput& output);
+  void after_first_step();
+  void attach_sinks(std::int64_t finished_steps);
+  void save_on_stop();
+
+  const config::JobConfig& config_;
+  dist::World& world_;
+  const dist::Meshes& meshes_;
+  metrics::MetricsProcessor metrics_;
+  std::unique_ptr<BatchSource> data_;
+  std::int64_t accumulation_steps_;
+  std::unique_ptr<LanguageModel> model_;
+  optim::AdamW optimizer_;
+  optim::LrSchedule schedule_;
+  TrainState state_;
+  checkpoint::GroupRanks checkpoint_ranks_;
+  checkpoint::Checkpointer checkpointer_;
+};
+
+}  // namespace titan::train
