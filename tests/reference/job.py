@@ -64,10 +64,11 @@ def parse_value(text, default):
     if isinstance(default, int):
         return int(text)
     if default is None:
-        try:
-            return int(text)
-        except ValueError:
-            return text
+        for convert in (int, float):
+            try:
+                return convert(text)
+            except ValueError:
+                pass
     return text
 
 

@@ -113,6 +113,9 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
+    # True: no rounding to the weights' dtype between silu and the product, as a compiler that fuses them computes it.
+    fused = False
+
     def __init__(self, args):
         super().__init__()
         self.w1 = nn.Linear(args.dim, args.hidden_dim, bias=False)
@@ -120,7 +123,10 @@ class FeedForward(nn.Module):
         self.w3 = nn.Linear(args.dim, args.hidden_dim, bias=False)
 
     def forward(self, x):
-        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+        gate, up = self.w1(x), self.w3(x)
+        if self.fused:
+            return self.w2((F.silu(gate.float()) * up.float()).type_as(gate))
+        return self.w2(F.silu(gate) * up)
 
 
 class Block(nn.Module):
