@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prepares the machine, builds the release preset and runs every test. Prints "N passed, N failed" last; the exit code is 0
-# only when tests ran and none failed.
+# Prepares the machine, builds the release preset and runs every test. Prints "N passed, N failed" last; the exit code
+# is 0 only when tests ran and none failed.
 #
 #   scripts/test.sh                     everything
 #   scripts/test.sh unit dist           only the tests with these labels (unit, dist, integration)
@@ -12,8 +12,12 @@ exec </dev/null
 labels=("$@")
 ((${#labels[@]})) || labels=(unit dist integration)
 if [[ -z ${TITAN_SKIP_SETUP:-} ]]; then
-  scripts/setup.sh || exit 1
-  scripts/build.sh release || exit 1
+  for step in scripts/setup.sh scripts/build.sh; do
+    "$step" && continue
+    echo "test.sh: $step failed, so no test ran" >&2
+    echo "0 passed, 1 failed"
+    exit 1
+  done
 fi
 
 passed=0 failed=0
@@ -23,7 +27,8 @@ run_label() {
   # Ranks of distributed tests share the cores already.
   [[ $label == unit ]] && jobs=2
   report=$(mktemp) || return 1
-  ctest --test-dir build/release -L "^$label\$" --output-on-failure --no-tests=error -j "$jobs" --output-junit "$report" ||
+  ctest --test-dir build/release -L "^$label\$" --output-on-failure --no-tests=error -j "$jobs" \
+    --output-junit "$report" ||
     echo "test.sh: tests with the label $label failed" >&2
   local total bad
   read -r total bad < <(python3 - "$report" <<'PYTHON'

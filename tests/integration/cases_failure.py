@@ -20,8 +20,9 @@ def wait_for_steps(context, name, count=3):
 
 def check_gone(pids, since):
     """All ranks have ended within 10 s of `since`."""
-    left = lambda: [rank for rank, pid in pids.items() if is_alive(pid)]  # noqa: E731
-    wait_until(lambda: not left(), max(0.1, since + 10 - time.monotonic()), f"ranks {left()} outlived the killed one")
+    for rank, pid in pids.items():
+        remaining_s = max(0.1, since + 10 - time.monotonic())
+        wait_until(lambda pid=pid: not is_alive(pid), remaining_s, f"rank {rank} outlived the killed one")
 
 
 def check_reason(text, pattern):
@@ -77,8 +78,7 @@ def failing_rank(context):
     check_reason(jobs[0].text(), r"(?i)rank 1\b")
 
 
-# name -> (replacement in the job file, command-line words, what the message must hold). {line} and {column} are those of
-# the replaced text's first character... of the key, which is where an editor should jump.
+# name -> (text of the good job file, what replaces it, further command-line words, what the message must hold)
 BAD_CONFIGS = {
     "unknown_key": ("steps = 20", "stepz = 20", [], ["stepz", "steps"]),
     "unknown_table": ("[training]", "[trainning]", [], ["trainning", "training"]),
@@ -86,6 +86,7 @@ BAD_CONFIGS = {
     "bad_choice": ('decay_type = "linear"', 'decay_type = "liner"', [], ["liner", "linear"]),
     "syntax": ("steps = 20", "steps = = 20", [], []),
 }
+# name -> (command-line words, what the message must hold)
 BAD_WORDS = {
     "unknown_flag": (["--training.stepz", "5"], ["stepz", "steps"]),
     "flag_value": (["--training.steps", "abc"], ["training.steps", "abc"]),
@@ -96,7 +97,7 @@ BAD_WORDS = {
 
 
 def check_refused(context, name, words, fragments):
-    """Exit code 2, in less than half a second (best of three, the machine may be busy), and a message with `fragments`."""
+    """Exit code 2 in less than half a second (best of three: the machine may be busy), and a message with `fragments`."""
     seconds = []
     for attempt in range(3):
         job = run(context, 1, words, name=f"{name}{attempt}", timeout_s=20, exit_code=2)

@@ -1,4 +1,4 @@
-"""The runner's own parts: a check that cannot fail, or a child that outlives its case, would make every case worthless."""
+"""The runner's own parts: a check that cannot fail or a child that outlives its case makes every case worthless."""
 import sys
 import time
 
@@ -34,8 +34,9 @@ def harness_comparisons(_context):
 @case(30)
 def harness_ends_orphans(context):
     """A grandchild in a session of its own, whose parent is gone, is found and ended."""
-    grandchild = f"import subprocess,sys; subprocess.Popen([{sys.executable!r},'-c','import time; time.sleep(600)'], start_new_session=True)"
-    job = Job([sys.executable, "-c", grandchild], context.folder, "orphan")
+    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+    parent = f"import subprocess; subprocess.Popen({sleeper!r}, start_new_session=True)"
+    job = Job([sys.executable, "-c", parent], context.folder, "orphan")
     expect(job.process.wait(10) == 0, "the parent failed")
     pids = processes_marked(job.mark)
     expect(len(pids) == 1, f"found {pids}")

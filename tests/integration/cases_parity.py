@@ -7,16 +7,16 @@ KEYS = ("loss", "max_loss", "grad_norm")
 FP32 = ["--training.mixed_precision_param", "float32"]
 
 # In fp32, two correct programs differ in the order of sums: 2^-24 = 6e-8 relative an operation, carried on by the
-# optimizer. Changing PyTorch's own attention kernel moves the reference's losses and gradient norms by the distances that
-# the case reference_rounding measures, 1e-7, two orders of magnitude below this bound; a missing 1/N, a wrong decay or one token
-# more moves them by 1e-3 and more.
+# optimizer. Changing PyTorch's own attention kernel moves the reference's losses and gradient norms by the distances
+# that the case reference_rounding measures, 1e-7, two orders of magnitude below this bound; a missing 1/N, a wrong
+# decay or one token more moves them by 1e-3 and more.
 FP32_TOLERANCE = 1e-5
 
-# Two correct bf16 programs differ in the order of sums before each rounding to 8 bits, and in the roundings that a fused
-# operation leaves out (torch.compile does that too). How far that carries two runs apart is measured on PyTorch itself: the
-# reference with its default kernels, with the plain attention formula, without oneDNN's matrix products, and with a fused
-# SwiGLU. The largest distance so far in the run is the yardstick (single steps pass through zero), and the program may be
-# three times as far: it may differ in every operation at once, each variant differs in one kind.
+# Two correct bf16 programs differ in the order of sums before each rounding to 8 bits, and in the roundings that a
+# fused operation leaves out (torch.compile does that too). How far that carries two runs apart is measured on PyTorch
+# itself: the reference with its default kernels, with the plain attention formula, without oneDNN's matrix products,
+# and with a fused SwiGLU. The largest distance so far in the run is the yardstick (single steps pass through zero), and
+# the program may be three times as far: it may differ in every operation at once, each variant differs in one kind.
 BF16_MARGIN = 3
 # The first step's yardstick may be zero by luck; rounding one logit in bf16 once more moves a mean loss of some hundred
 # tokens by about 2^-9 / sqrt(128) = 1.7e-4, and by less when most agree.

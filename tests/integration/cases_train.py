@@ -8,8 +8,8 @@ from harness import case, expect, read_rows, run
 
 # The contract of metrics.jsonl.
 ROW_KEYS = {
-    "step", "loss", "max_loss", "grad_norm", "lr", "tokens_seen", "tokens_per_second", "tflops", "mfu", "memory_peak_bytes",
-    "step_seconds", "data_seconds", "unix_time",
+    "step", "loss", "max_loss", "grad_norm", "lr", "tokens_seen", "tokens_per_second", "tflops", "mfu",
+    "memory_peak_bytes", "step_seconds", "data_seconds", "unix_time",
 }  # fmt: skip
 FIRST_ROW_KEY = "time_to_first_step_seconds"
 
@@ -25,7 +25,8 @@ def check_rows(rows, steps, ranks):
     for row in rows:
         missing = ROW_KEYS - set(row)
         expect(not missing, f"step {row['step']} lacks {sorted(missing)}")
-        expect(row["tokens_seen"] == row["step"] * ranks * 2 * 64, f"step {row['step']}: tokens_seen is {row['tokens_seen']}")
+        seen, tokens = row["tokens_seen"], row["step"] * ranks * 2 * 64
+        expect(seen == tokens, f"step {row['step']}: tokens_seen is {seen}, expected {tokens}")
         expect(row["max_loss"] >= row["loss"] * (1 - 1e-6), f"step {row['step']}: max_loss is below loss")
     expect(rows[0].get(FIRST_ROW_KEY, 0) > 0, f"the first row lacks {FIRST_ROW_KEY}")
     times = [row["unix_time"] for row in rows]
@@ -41,9 +42,9 @@ def check_console(text, rows):
     for row in rows:
         match = found.get(row["step"])
         expect(match is not None, f"no console line of TorchTitan's form for step {row['step']}")
-        for key in ("loss", "grad_norm"):
-            digits = 5 if key == "loss" else 4
-            expect(match[key] == f"{row[key]:.{digits}f}", f"step {row['step']}: console {key} {match[key]}, metrics {row[key]}")
+        for key, digits in (("loss", 5), ("grad_norm", 4)):
+            text_expected = f"{row[key]:.{digits}f}"
+            expect(match[key] == text_expected, f"step {row['step']}: console {key} {match[key]}, metrics {text_expected}")
 
 
 def train(context, ranks, launcher):

@@ -64,8 +64,8 @@ def free_port():
 # ---------------------------------------------------------------------------------------------------- processes
 
 
-# Set for every process of a job and inherited by all that it starts, so that ranks are found (and ended) even when their
-# launcher is gone.
+# Set for every process of a job and inherited by all that it starts, so that ranks are found (and ended) even when
+# their launcher is gone.
 MARK = "TITAN_INTEGRATION_JOB"
 
 
@@ -190,7 +190,8 @@ def start(context, ranks, words, launcher=None, name="run"):
 
 def start_plain(context, ranks, words, cwd=None):
     """Starts the ranks one by one with torchrun's variables, no launcher over them. `cwd`: rank -> folder."""
-    env = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [
         Job(
             [context.program, *words],

@@ -42,6 +42,7 @@ def run_case(name, program, work):
         failure = traceback.format_exc()
     finally:
         harness.end_all_jobs()
+        harness.JOBS.clear()
     if failure is None:
         shutil.rmtree(folder)
         return None

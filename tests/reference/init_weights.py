@@ -1,8 +1,8 @@
 """The weights with which a one-rank TorchTitan run of a job starts: saved, or compared with a checkpoint bit for bit.
 
-    python tests/reference/init_weights.py --config FILE [--section.key VALUE ...] [--save FOLDER] [--compare CHECKPOINT]
+    python tests/reference/init_weights.py --config FILE [--section.key VALUE ...] [--save DIR] [--compare CHECKPOINT]
 
-Without --save and --compare it prints the sha256 of every weight's bytes. --compare exits 1 on the first difference list.
+Without --save and --compare it prints the sha256 of every weight's bytes. --compare exits 1 if any differs.
 """
 import argparse
 import hashlib
@@ -20,7 +20,8 @@ def initial_weights(job):
     """name -> tensor, in registration order. debug.seed must be set: the values follow from it alone."""
     if job["debug"]["seed"] is None:
         raise SystemExit("reference: debug.seed is not set")
-    model = llama.build_initialized(llama.ModelArgs.from_job(job), job["debug"]["seed"], DTYPES[job["training"]["dtype"]])
+    dtype = DTYPES[job["training"]["dtype"]]
+    model = llama.build_initialized(llama.ModelArgs.from_job(job), job["debug"]["seed"], dtype)
     return {name: weight.detach() for name, weight in model.named_parameters()}
 
 
@@ -41,7 +42,8 @@ def differences(expected, found):
     for name, weight in expected.items():
         other = found[name]
         if (other.dtype, other.shape) != (weight.dtype, weight.shape):
-            lines.append(f"{name}: {weight.dtype} {tuple(weight.shape)} expected, {other.dtype} {tuple(other.shape)} found")
+            kinds = [f"{t.dtype} {tuple(t.shape)}" for t in (weight, other)]
+            lines.append(f"{name}: {kinds[0]} expected, {kinds[1]} found")
         elif not torch.equal(weight.view(torch.uint8), other.view(torch.uint8)):
             count = (weight != other).sum().item()
             gap = (weight.double() - other.double()).abs().max().item()
@@ -50,7 +52,9 @@ def differences(expected, found):
 
 
 def main():
-    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--config", required=True)
     parser.add_argument("--save", help="write a model-only DCP checkpoint here")
     parser.add_argument("--compare", help="a DCP checkpoint that must hold the same bits")

@@ -1,7 +1,7 @@
 """Reads the part of a training job (TOML plus command line) that the reference understands.
 
-The keys and their defaults are those of TorchTitan 0.2.2, written down here a second time on purpose: a wrong default in
-the program must show as a difference.
+The keys and their defaults are those of TorchTitan 0.2.2, written down here a second time on purpose: a wrong default
+in the program must show as a difference.
 """
 import copy
 import tomllib

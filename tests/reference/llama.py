@@ -189,7 +189,7 @@ def truncated_normal(weight, std, bound=2.0):
 
 
 def build_initialized(args, seed, dtype=torch.float32):
-    """The whole model on the CPU with the weights that one rank draws for `seed` (None: whatever the generator holds)."""
+    """The whole model on the CPU with the weights that one rank draws for `seed` (None: an unseeded draw)."""
     if seed is not None:
         torch.manual_seed(seed)
     # On "meta", so that the layers' own default initialization draws nothing from the generator.

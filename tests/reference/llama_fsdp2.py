@@ -152,14 +152,16 @@ def train(model, job, source, rows):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--config", required=True)
-    parser.add_argument("--init-from", help="DCP folder with the model's weights; without it they are drawn from debug.seed")
+    parser.add_argument("--init-from", help="DCP folder with the weights (default: drawn from debug.seed)")
     parser.add_argument("--output", help="metrics file (default: <job.dump_folder>/metrics.jsonl)")
     parser.add_argument("--save-final", help="DCP folder for the weights after the last step")
     parser.add_argument("--sdpa", choices=("default", "math"), default="default", help="which attention kernel")
     parser.add_argument("--gemm", choices=("default", "native"), default="default", help="native: without oneDNN")
-    parser.add_argument("--swiglu", choices=("default", "fused"), default="default", help="fused: one rounding less in bf16")
+    parser.add_argument("--swiglu", choices=("default", "fused"), default="default", help="fused: one rounding less")
     return parser.parse_known_args()
 
 
@@ -206,8 +208,8 @@ def main():
         dcp.save({name: p.detach() for name, p in model.named_parameters()}, checkpoint_id=options.save_final)
     dist.barrier()
     sys.stdout.flush()
-    # Not through the interpreter's teardown: c10d's threads sometimes abort the process there ("terminate called without
-    # an active exception"), which would fail a run whose results are complete.
+    # Not through the interpreter's teardown: c10d's threads sometimes abort the process there ("terminate called
+    # without an active exception"), which would fail a run whose results are complete.
     os._exit(0)
 
 

@@ -50,7 +50,8 @@ def load_tokenizer(assets):
 def read_documents(kind, path):
     """All documents in order. "text": one a file, by relative path bytewise. "jsonl" and "c4_test": one a line."""
     path = pathlib.Path(path)
-    files = [path] if path.is_file() else sorted((p for p in path.rglob("*") if p.is_file()), key=lambda p: bytes(p.relative_to(path)))
+    found = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    files = sorted(found, key=lambda file: bytes(file.relative_to(path)))
     if not files:
         raise SystemExit(f"reference: no file under {path}")
     if kind == "text":
