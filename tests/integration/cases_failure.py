@@ -97,7 +97,7 @@ BAD_WORDS = {
 
 
 def check_refused(context, name, words, fragments):
-    """Exit code 2 in less than half a second (best of three: the machine may be busy), and a message with `fragments`."""
+    """Exit code 2 in less than half a second (best of three: the machine may be busy), `fragments` in the message."""
     seconds = []
     for attempt in range(3):
         job = run(context, 1, words, name=f"{name}{attempt}", timeout_s=20, exit_code=2)

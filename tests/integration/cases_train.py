@@ -1,5 +1,4 @@
 """Training under every launcher, and what a run leaves behind."""
-import json
 import re
 import statistics
 
@@ -31,10 +30,9 @@ def check_rows(rows, steps, ranks):
     expect(rows[0].get(FIRST_ROW_KEY, 0) > 0, f"the first row lacks {FIRST_ROW_KEY}")
     times = [row["unix_time"] for row in rows]
     expect(times == sorted(times), "unix_time does not grow")
-    # Two layers on repetitive source code: the mean of the last five losses is far below the first, which is about
-    # ln(2048) = 7.6. The reference falls by 2.2 here.
+    # The PyTorch reference starts at 8.0 to 8.1 and falls by 4.0 to 4.6 here, at 1, 2 and 4 ranks.
     fall = rows[0]["loss"] - statistics.mean(row["loss"] for row in rows[-5:])
-    expect(fall > 1.0, f"the loss fell by {fall:.3f} in {steps} steps, expected more than 1")
+    expect(fall > 3.0, f"the loss fell by {fall:.3f} in {steps} steps, expected more than 3")
 
 
 def check_console(text, rows):
@@ -43,8 +41,8 @@ def check_console(text, rows):
         match = found.get(row["step"])
         expect(match is not None, f"no console line of TorchTitan's form for step {row['step']}")
         for key, digits in (("loss", 5), ("grad_norm", 4)):
-            text_expected = f"{row[key]:.{digits}f}"
-            expect(match[key] == text_expected, f"step {row['step']}: console {key} {match[key]}, metrics {text_expected}")
+            wanted = f"{row[key]:.{digits}f}"
+            expect(match[key] == wanted, f"step {row['step']}: console {key} {match[key]}, metrics {wanted}")
 
 
 def train(context, ranks, launcher):
@@ -76,15 +74,16 @@ def train_without_launcher(context):
 
 @case(60)
 def metrics_are_exact(context):
-    """Numbers of metrics.jsonl have all their digits: each reads back to a number that prints as the same text."""
+    """Numbers of metrics.jsonl have all their digits, those of a double where the value is one."""
     run(context, 1, ["--config", write_job(context, "train", steps=3)])
     for row in read_rows(context.dump("train") / "metrics.jsonl", exact=True):
         for key in ("loss", "grad_norm", "lr"):
             digits = row[key].lower().partition("e")[0].replace(".", "").lstrip("0")
-            # A float32 has 24 bits; the shortest text that reads back exactly as a double has 6 digits or more nearly
-            # always, where a "%.5f" has at most 6 for a loss and far fewer for a learning rate.
+            # A float32 that was computed needs 7 to 9 digits nearly always; TorchTitan's console forms have 6 at most.
             expect(key == "lr" or len(digits) >= 7, f"step {row['step']}: {key} is printed as {row[key]}")
-            expect(json.loads(row[key]) == float(row[key]), f"step {row['step']}: {key} is no number: {row[key]}")
+        # The learning rate follows from the schedule: three of four warm-up steps to 3e-3, in double precision.
+        wanted = 3e-3 * int(row["step"]) / 4
+        expect(abs(float(row["lr"]) / wanted - 1) < 1e-15, f"step {row['step']}: lr is {row['lr']}, expected {wanted!r}")
 
 
 @case(90, ranks=[1, 2])
