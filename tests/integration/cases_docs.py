@@ -1,0 +1,57 @@
+"""What the documentation points at exists."""
+import re
+import subprocess
+
+from harness import ROOT, case, expect
+
+# A path of this repository as it stands in a command or in backquotes.
+PATH_WORD = re.compile(r"(?<![\w/.-])((?:scripts|configs|docs|src|models|data|apps|tests|benchmarks)/[\w./-]*\w)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def documents():
+    """Every Markdown file that git has or would add."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return [ROOT / name for name in listed if (ROOT / name).exists()]
+
+
+def anchors(text):
+    """The fragments that a Markdown file's headings can be linked by, made as code hosts make them."""
+    headings = re.findall(r"^#+ +(.*?)\s*$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(path):
+    text = path.read_text(encoding="utf-8")
+    for target in LINK.findall(FENCE.sub("", text)):
+        if re.match(r"[a-z]+:", target):
+            continue  # another site's, which a test without a network cannot follow
+        name, _, fragment = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists():
+            yield f"{path.relative_to(ROOT)}: {target} does not exist"
+        elif fragment and file.suffix == ".md" and fragment not in anchors(file.read_text(encoding="utf-8")):
+            yield f"{path.relative_to(ROOT)}: {target}: no such heading"
+
+
+@case(30)
+def links(_context):
+    """Relative links of every Markdown file lead somewhere."""
+    broken = [line for path in documents() for line in broken_links(path)]
+    expect(not broken, "\n".join(broken))
+
+
+@case(30)
+def readme_paths(_context):
+    """Scripts, configs and other files that README.md names are there, and its scripts can be executed."""
+    readme = ROOT / "README.md"
+    expect(readme.exists(), "there is no README.md")
+    named = sorted(set(PATH_WORD.findall(readme.read_text(encoding="utf-8"))))
+    expect(any(name.startswith("scripts/") for name in named), "README.md names no script")
+    missing = [name for name in named if not (ROOT / name).exists()]
+    expect(not missing, f"README.md names what does not exist: {', '.join(missing)}")
+    scripts = [ROOT / name for name in named if name.endswith(".sh")]
+    plain = [str(path.relative_to(ROOT)) for path in scripts if not path.stat().st_mode & 0o100]
+    expect(not plain, f"not executable: {', '.join(plain)}")

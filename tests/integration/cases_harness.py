@@ -1,0 +1,81 @@
+"""The runner's own parts: a check that cannot fail or a child that outlives its case makes every case worthless."""
+import sys
+import time
+
+import harness
+from fixtures import write_job
+from harness import Failure, Job, case, check_close, check_identical, expect, is_alive, processes_marked, run_reference
+
+
+def fails(function, *arguments):
+    try:
+        function(*arguments)
+    except Failure:
+        return True
+    return False
+
+
+@case(30)
+def harness_comparisons(_context):
+    """check_close and check_identical accept what they should, and nothing else."""
+    rows = [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}]
+    near = [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.000009}]
+    far = [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.00002}]
+    nan = [{"step": 1, "loss": 2.0}, {"step": 2, "loss": float("nan")}]
+    check_close(near, rows, ["loss"], 1e-5, "near")
+    for other in (far, nan, rows[:1], []):
+        expect(fails(check_close, other, rows, ["loss"], 1e-5, "other"), f"accepted {other}")
+    table, other_text = {1: {"loss": "2.0"}}, {1: {"loss": "2.00"}}
+    check_identical(table, table, ["loss"], "same")
+    for other in (other_text, {2: {"loss": "2.0"}}, {}, {1: {}}):
+        expect(fails(check_identical, other, table, ["loss"], "other"), f"accepted {other}")
+
+
+@case(30)
+def harness_ends_orphans(context):
+    """A grandchild in a session of its own, whose parent is gone, is found and ended."""
+    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+    parent = f"import subprocess; subprocess.Popen({sleeper!r}, start_new_session=True)"
+    job = Job([sys.executable, "-c", parent], context.folder, "orphan")
+    expect(job.process.wait(10) == 0, "the parent failed")
+    pids = processes_marked(job.mark)
+    expect(len(pids) == 1, f"found {pids}")
+    job.end()
+    harness.wait_until(lambda: not is_alive(pids[0]), 5, "the orphan is still alive")
+
+
+@case(30)
+def harness_time_limit(context):
+    """A job that does not end is ended at its limit, and the case fails."""
+    job = Job([sys.executable, "-c", "import time; time.sleep(600)"], context.folder, "sleeper")
+    started = time.monotonic()
+    expect(fails(job.wait, 0.5), "waiting for a job without end did not fail")
+    expect(time.monotonic() - started < 10, "ending the job took too long")
+    expect(not processes_marked(job.mark), "the job is still alive")
+
+
+@case(240)
+def reference_rounding(context):
+    """The bounds of the parity cases are fair: another attention kernel stays inside them, another rate does not."""
+    import cases_parity as parity
+
+    config = write_job(context, "reference", steps=parity.STEPS)
+    seed = parity.make_seed_checkpoint(context, config)
+    words = ["--config", config, "--init-from", seed, *parity.FP32]
+    base = run_reference(context, 2, words)
+    other = run_reference(context, 2, [*words, "--sdpa", "math"], name="math")
+    check_close(other, base, parity.KEYS, parity.FP32_TOLERANCE / 2, "fp32, plain attention")
+    wrong = run_reference(context, 2, [*words, "--optimizer.weight_decay", "0.11"], name="decay")
+    expect(fails(check_close, wrong, base, parity.KEYS, parity.FP32_TOLERANCE, "decay"), "another weight decay passed")
+
+
+@case(240)
+def reference_rounding_bf16(context):
+    """The bound of the bf16 parity case tells a run that ignored mixed_precision_param from one that did not."""
+    import cases_parity as parity
+
+    config = write_job(context, "reference", steps=parity.STEPS)
+    seed = parity.make_seed_checkpoint(context, config)
+    base, tolerance = parity.bf16_tolerance(context, 1, config, seed)
+    wrong = run_reference(context, 1, ["--config", config, "--init-from", seed, *parity.FP32], name="fp32")
+    expect(fails(check_close, wrong, base, parity.KEYS, tolerance, "fp32"), "an fp32 run passed as a bf16 run")

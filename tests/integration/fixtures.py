@@ -1,0 +1,137 @@
+"""Corpus, tokenizer and job file of the integration cases, made of what every installation has: torch's own sources.
+
+    corpus.jsonl, corpus/      the same documents as JSON lines and as a folder of files
+    tokenizer/tokenizer.model  SentencePiece BPE, 2,048 pieces, BOS and EOS
+"""
+import json
+import os
+import pathlib
+import shutil
+import sysconfig
+import tempfile
+
+VOCABULARY = 2048
+CORPUS_CHARACTERS = 400_000
+VERSION = "1"  # part of the folder's name: raise it when what is made here changes
+
+# A few milliseconds a step: two layers, grouped heads, and sizes that three ranks cannot share evenly.
+SMALL_MODEL = """\
+[job]
+dump_folder = "{dump}"
+[model]
+name = "llama3"
+flavor = "debugmodel"
+hf_assets_path = "{fixtures}/tokenizer"
+[model.args]
+dim = 64
+n_layers = 2
+n_heads = 4
+n_kv_heads = 2
+vocab_size = 2048
+multiple_of = 64
+[metrics]
+log_freq = 1
+[optimizer]
+name = "AdamW"
+lr = 3e-3
+[lr_scheduler]
+warmup_steps = 4
+decay_ratio = 0.5
+decay_type = "linear"
+[training]
+dataset = "jsonl"
+dataset_path = "{fixtures}/corpus.jsonl"
+local_batch_size = 2
+seq_len = 64
+steps = {steps}
+[activation_checkpoint]
+mode = "none"
+[debug]
+seed = 42
+"""
+
+# The sizes of TorchTitan's debug_model.toml, on a batch that a CPU can take.
+DEBUG_MODEL = """\
+[job]
+dump_folder = "{dump}"
+[model]
+name = "llama3"
+flavor = "debugmodel"
+hf_assets_path = "{fixtures}/tokenizer"
+[metrics]
+log_freq = 1
+[training]
+dataset = "jsonl"
+dataset_path = "{fixtures}/corpus.jsonl"
+local_batch_size = 4
+seq_len = 256
+steps = {steps}
+[activation_checkpoint]
+mode = "none"
+[debug]
+seed = 42
+"""
+
+
+def documents():
+    """Python files of the torch package by path, up to CORPUS_CHARACTERS."""
+    package = pathlib.Path(sysconfig.get_paths()["purelib"], "torch")
+    total = 0
+    for path in sorted(package.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if len(text) < 200:
+            continue
+        yield text
+        total += len(text)
+        if total > CORPUS_CHARACTERS:
+            return
+
+
+def write_fixtures(folder):
+    import sentencepiece
+
+    texts = list(documents())
+    with open(folder / "corpus.jsonl", "w", encoding="utf-8") as file:
+        for text in texts:
+            print(json.dumps({"text": text}), file=file)
+    for index, text in enumerate(texts):
+        # Two levels, and names whose bytewise order is not the order of creation.
+        path = folder / "corpus" / f"part{index % 3}" / f"{index * 7919 % 1000:03d}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    (folder / "tokenizer").mkdir()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for text in texts for line in text.splitlines() if line),
+        model_prefix=str(folder / "tokenizer/tokenizer"),
+        model_type="bpe",
+        vocab_size=VOCABULARY,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        num_threads=1,
+        minloglevel=2,
+    )
+
+
+def make_fixtures(work):
+    """The folder with the fixtures, made on first use. Cases may run at once: the rename decides who made it."""
+    folder = pathlib.Path(work).resolve() / f"fixtures-{VERSION}"
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = pathlib.Path(tempfile.mkdtemp(dir=folder.parent, prefix="fixtures-"))
+        try:
+            write_fixtures(temporary)
+            os.rename(temporary, folder)
+        except OSError:
+            if not folder.exists():
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def write_job(context, name, template=SMALL_MODEL, steps=20):
+    """A job file whose dump folder is context.dump(name); its path."""
+    path = context.folder / f"{name}.toml"
+    path.write_text(template.format(dump=context.dump(name), fixtures=context.fixtures, steps=steps))
+    return path

@@ -1,0 +1,217 @@
+"""The reference training run: PyTorch's own FSDP2 around a second, independent implementation of everything else.
+
+    torchrun --nproc-per-node N tests/reference/llama_fsdp2.py --config FILE [--section.key VALUE ...] [options below]
+
+CPU and Gloo. Writes one JSON object a step: step, loss, max_loss, grad_norm, lr, tokens_seen. At one rank the model is
+wrapped as at many, so the same mixed precision holds for every world size.
+"""
+import argparse
+import contextlib
+import json
+import math
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import job as job_file
+import llama
+import text_data
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def make_mesh(parallelism, world):
+    replicas, shards = (parallelism[f"data_parallel_{kind}_degree"] for kind in ("replicate", "shard"))
+    shards = world // replicas if shards == -1 else shards
+    if replicas * shards != world:
+        raise SystemExit(f"reference: replicate {replicas} * shard {shards} is not the world size {world}")
+    if replicas == 1:
+        return init_device_mesh("cpu", (shards,), mesh_dim_names=("shard",))
+    return init_device_mesh("cpu", (replicas, shards), mesh_dim_names=("replicate", "shard"))
+
+
+def shard_model(model, job, mesh):
+    training = job["training"]
+    policy = MixedPrecisionPolicy(
+        param_dtype=DTYPES[training["mixed_precision_param"]], reduce_dtype=DTYPES[training["mixed_precision_reduce"]]
+    )
+    mode = job["parallelism"]["fsdp_reshard_after_forward"]
+    common = {"mesh": mesh, "mp_policy": policy}
+    for module in (model.tok_embeddings, *model.layers.values()):
+        fully_shard(module, reshard_after_forward=mode != "never", **common)
+    fully_shard([model.norm, model.output], reshard_after_forward=mode == "always", **common)
+    fully_shard(model, **common)
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            # The loss is divided by the global token count already: gradients are summed. Gloo has no scaled sum, which
+            # a factor alone would ask for.
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+
+
+def lr_factor(schedule, steps):
+    """The multiplier of optimizer.lr as a function of the 0-based step."""
+    total = schedule["total_steps"] or steps
+    warmup = min(schedule["warmup_steps"], total)
+    decay = total - warmup
+    if schedule["decay_ratio"] is not None:
+        decay = min(round(total * schedule["decay_ratio"]), decay)
+    stable = total + 1 - warmup - decay
+    shape = {
+        "linear": lambda p: 1 - p,
+        "sqrt": lambda p: 1 - math.sqrt(p),
+        "cosine": lambda p: 0.5 * (1.0 + math.cos(math.pi * p)),
+    }[schedule["decay_type"]]
+    floor = schedule["min_lr_factor"]
+
+    def factor(step):
+        if step < warmup:
+            return (step + 1) / warmup
+        if step < warmup + stable:
+            return 1.0
+        progress = (step + 1 - (warmup + stable)) / decay
+        return floor + (1 - floor) * shape(progress)
+
+    return factor
+
+
+def make_optimizer(model, options):
+    if options["name"] not in ("AdamW", "Adam"):
+        raise SystemExit(f"reference: optimizer.name '{options['name']}' is not AdamW or Adam")
+    return getattr(torch.optim, options["name"])(
+        model.parameters(),
+        lr=options["lr"],
+        betas=(options["beta1"], options["beta2"]),
+        eps=options["eps"],
+        weight_decay=options["weight_decay"],
+        fused=options["implementation"] == "fused",
+        foreach=options["implementation"] == "foreach",
+    )
+
+
+def all_reduce(value, op, dtype):
+    tensor = torch.as_tensor(value, dtype=dtype).clone()
+    dist.all_reduce(tensor, op)
+    return tensor.item()
+
+
+def clip(model, max_norm):
+    parameters = list(model.parameters())
+    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters], foreach=True).full_tensor()
+    torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm, foreach=True)
+    return norm.item()
+
+
+def forward_backward(model, microbatches, valid_tokens):
+    """Accumulates gradients; the sum of this rank's losses, each divided by the global token count."""
+    losses = []
+    for tokens, labels in microbatches:
+        logits = model(tokens)
+        loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum") / valid_tokens
+        del logits
+        loss.backward()
+        losses.append(loss.detach())
+    return torch.stack(losses).sum()
+
+
+def train(model, job, source, rows):
+    training, world = job["training"], dist.get_world_size()
+    global_batch = training["global_batch_size"]
+    accumulate, rest = divmod(global_batch, training["local_batch_size"] * world) if global_batch > 0 else (1, 0)
+    if rest:
+        raise SystemExit(f"reference: global_batch_size {global_batch} is no multiple of the ranks' batches")
+    optimizer = make_optimizer(model, job["optimizer"])
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lr_factor(job["lr_scheduler"], training["steps"]))
+    tokens_seen = 0
+    for step in range(1, training["steps"] + 1):
+        optimizer.zero_grad()
+        lr = scheduler.get_last_lr()[0]
+        microbatches = [next(source) for _ in range(accumulate)]
+        local_valid = sum((labels != -100).sum().item() for _, labels in microbatches)
+        valid = all_reduce(local_valid, dist.ReduceOp.SUM, torch.int64)
+        loss = forward_backward(model, microbatches, valid)
+        grad_norm = clip(model, training["max_norm"])
+        optimizer.step()
+        scheduler.step()
+        tokens_seen += all_reduce(sum(t.numel() for t, _ in microbatches), dist.ReduceOp.SUM, torch.int64)
+        rows(
+            step=step,
+            loss=all_reduce(loss, dist.ReduceOp.SUM, torch.float32),
+            max_loss=all_reduce(loss * valid / local_valid, dist.ReduceOp.MAX, torch.float32),
+            grad_norm=grad_norm,
+            lr=lr,
+            tokens_seen=tokens_seen,
+        )
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--init-from", help="DCP folder with the weights (default: drawn from debug.seed)")
+    parser.add_argument("--output", help="metrics file (default: <job.dump_folder>/metrics.jsonl)")
+    parser.add_argument("--save-final", help="DCP folder for the weights after the last step")
+    parser.add_argument("--sdpa", choices=("default", "math"), default="default", help="which attention kernel")
+    parser.add_argument("--gemm", choices=("default", "native"), default="default", help="native: without oneDNN")
+    parser.add_argument("--swiglu", choices=("default", "fused"), default="default", help="fused: one rounding less")
+    return parser.parse_known_args()
+
+
+@contextlib.contextmanager
+def arithmetic(options):
+    """Other kernels for the same formulas: how far they carry two correct runs apart is what a tolerance may be."""
+    with contextlib.ExitStack() as stack:
+        if options.sdpa == "math":
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        if options.gemm == "native":
+            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        llama.FeedForward.fused = options.swiglu == "fused"
+        yield
+
+
+def open_rows(path, rank):
+    """A function that writes its keyword arguments as one line, on rank 0 only."""
+    if rank != 0:
+        return lambda **row: None
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    file = open(path, "w")
+
+    def write(**row):
+        print(json.dumps(row), file=file, flush=True)
+
+    return write
+
+
+def main():
+    options, words = parse_arguments()
+    job = job_file.load_job(options.config, words)
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    args = llama.ModelArgs.from_job(job)
+    # Every rank draws the whole model and keeps its shard, so the start does not depend on the world size.
+    model = llama.build_initialized(args, job["debug"]["seed"], DTYPES[job["training"]["dtype"]])
+    shard_model(model, job, make_mesh(job["parallelism"], world))
+    if options.init_from:
+        dcp.load({name: p.detach() for name, p in model.named_parameters()}, checkpoint_id=options.init_from)
+    rows = open_rows(options.output or os.path.join(job["job"]["dump_folder"], "metrics.jsonl"), rank)
+    with arithmetic(options):
+        train(model, job, text_data.rank_batches(job, rank, world), rows)
+    if options.save_final:
+        dcp.save({name: p.detach() for name, p in model.named_parameters()}, checkpoint_id=options.save_final)
+    dist.barrier()
+    sys.stdout.flush()
+    # Not through the interpreter's teardown: c10d's threads sometimes abort the process there ("terminate called
+    # without an active exception"), which would fail a run whose results are complete.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
