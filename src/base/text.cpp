@@ -76,13 +76,10 @@ std::string_view trim(std::string_view text) {
 }
 
 std::string with_thousands(std::int64_t value) {
-  const std::string digits = std::to_string(value < 0 ? -value : value);
-  std::string out = value < 0 ? "-" : "";
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) out.push_back(',');
-    out.push_back(digits[i]);
-  }
-  return out;
+  const auto magnitude = static_cast<std::uint64_t>(value);  // negating as unsigned is defined for the smallest value too
+  std::string digits = std::to_string(value < 0 ? 0 - magnitude : magnitude);
+  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3) digits.insert(static_cast<std::size_t>(i), ",");
+  return value < 0 ? "-" + digits : digits;
 }
 
 std::string format_bytes(double bytes) {
