@@ -1,0 +1,51 @@
+// The learning-rate schedule: linear warm-up, a stable stretch, then a decay. Equal to TorchTitan's to the last bit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace titan::optim {
+
+enum class DecayType { kLinear, kSqrt, kCosine };
+
+// "linear", "sqrt" or "cosine". Throws ConfigError.
+DecayType parse_decay_type(std::string_view name);
+
+struct LrScheduleOptions {
+  std::int64_t total_steps = 0;  // lr_scheduler.total_steps, or training.steps where that is not set
+  std::int64_t warmup_steps = 0;
+  std::optional<double> decay_ratio;  // part of total_steps that decays; without it, all that follows the warm-up
+  DecayType decay_type = DecayType::kLinear;
+  double min_lr_factor = 0.0;  // where the decay ends
+};
+
+// Immutable; the only state of a run is the number of finished steps.
+class LrSchedule {
+ public:
+  // Throws ConfigError for a negative count or a factor or ratio that is no fraction. Counts that do not fit are adjusted,
+  // with a line in warnings().
+  explicit LrSchedule(const LrScheduleOptions& options);
+
+  // What the base learning rate is multiplied by in the step that follows `finished_steps` finished ones: 0 for the first
+  // step, which gets 1 / warmup_steps. The decay would reach min_lr_factor one step after the last, so that the last step
+  // still learns; beyond that the factor stays where it ended (TorchTitan's formula turns negative there).
+  double factor(std::int64_t finished_steps) const;
+
+  std::int64_t warmup_steps() const { return warmup_steps_; }
+  std::int64_t stable_steps() const { return stable_steps_; }  // one more than fits: the virtual step after the last
+  std::int64_t decay_steps() const { return decay_steps_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  std::int64_t warmup_steps_;
+  std::int64_t decay_steps_;
+  std::int64_t stable_steps_;
+  DecayType decay_type_;
+  double min_lr_factor_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace titan::optim
