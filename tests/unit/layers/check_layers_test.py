@@ -1,0 +1,103 @@
+"""check_layers.py has to find what breaks a rule, at its line, and to let pass what does not."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "check_layers.py"
+
+
+def run(files: dict[str, str], rules: str | None = None) -> tuple[int, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        command = [sys.executable, str(SCRIPT), "--root", folder]
+        if rules is not None:
+            (root / "rules.toml").write_text(rules)
+            command += ["--rules", str(root / "rules.toml")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+
+ALLOWED = {
+    "src/base/fs.h": "#include <string>\n",
+    "src/base/log.h": "#include <spdlog/spdlog.h>\n",
+    "src/base/fs.cpp": '#include "base/fs.h"\n',
+    "src/pch.h": "#include <torch/csrc/distributed/c10d/Backend.hpp>\n",
+    "src/pch.cpp": '#include "pch.h"\n',
+    "src/config/load.cpp": "#include <toml++/toml.h>\n#include <CLI/CLI.hpp>\n",
+    "src/config/load_toml.cpp": "#include <toml++/toml.h>\n",
+    "src/dist/process_group.h": "#include <torch/csrc/distributed/c10d/Backend.hpp>\n",
+    "src/optim/clip.cpp": '#include "dist/process_group.h"\n',
+    "src/checkpoint/planner.cpp": '#include <nlohmann/json.hpp>\n#include "dist/shard_spec.h"\n',
+    "src/parallel/fsdp/a.h": '#include "parallel/fsdp/b.h"\n#include "parallel/common.h"\n#include "nn/module.h"\n',
+    "src/cuda/nccl.cpp": '#include "dist/process_group.h"\n#include "parallel/common.h"\n',
+    "models/llama3/llama3.cpp": '#include "models/common/rope.h"\n#include "nn/linear.h"\n',
+    "data/sentencepiece_tokenizer.cpp": "#include <sentencepiece_processor.h>\n#include <nlohmann/json.hpp>\n",
+    "data/text_source.cpp": '#include "data/tokenizer.h"\n#include "contract/batch.h"\n',
+    "apps/titan_train.cpp": '#include "models/registry.h"\n#include "data/registry.h"\n#include "train/trainer.h"\n',
+}
+
+# file, the line that breaks a rule, a part of the message
+FORBIDDEN = [
+    ("src/base/x.cpp", '#include "config/job_config.h"', "src/base may not include src/config"),
+    ("src/base/x.cpp", "#include <ATen/ATen.h>", "torch not in"),
+    ("src/config/x.h", "#include <torch/torch.h>", "torch not in"),
+    ("src/sweep/x.h", "#include <c10/core/Device.h>", "torch not in"),
+    ("src/config/validate.cpp", "#include <toml++/toml.h>", "toml++ only in"),
+    ("src/config/load.h", "#include <CLI/CLI.hpp>", "CLI11 only in"),
+    ("src/nn/x.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>", "c10d only in"),
+    ("src/nn/x.cpp", '#include "dist/mesh.h"', "src/nn may not include src/dist"),
+    ("src/nn/x.cpp", "#include <dist/mesh.h>", "src/nn may not include src/dist"),
+    ("src/optim/x.cpp", '#include "parallel/common.h"', "src/optim may not include src/parallel"),
+    ("src/checkpoint/x.cpp", '#include "parallel/fsdp/a.h"', "src/checkpoint may not include src/parallel"),
+    ("src/train/x.cpp", '#include "models/registry.h"', "src/train may not include models"),
+    ("src/train/x.cpp", "#include <nlohmann/json.hpp>", "nlohmann/json only in"),
+    ("src/parallel/fsdp/x.h", '#include "parallel/tensor/styles.h"', "do not include each other"),
+    ("src/parallel/common.h", '#include "parallel/fsdp/a.h"', "do not include each other"),
+    ("src/metrics/x.cpp", '#include "step_metrics.h"', "no layer"),
+    ("src/metrics/x.cpp", '#include "../base/fs.h"', "never relative"),
+    ("src/metrics/x.cu", '#include "train/trainer.h"', "src/metrics may not include src/train"),
+    ("models/x.cpp", '#include "data/tokenizer.h"', "models may not include data"),
+    ("models/x.cpp", '#include "train/trainer.h"', "models may not include src/train"),
+    ("data/x.cpp", '#include "models/registry.h"', "data may not include models"),
+    ("data/x.cpp", '#include "dist/mesh.h"', "data may not include src/dist"),
+    ("data/packer.cpp", "#include <sentencepiece_processor.h>", "SentencePiece only in"),
+    ("src/base/x.cpp", '  #  include   "config/job_config.h"', "src/base may not include src/config"),
+    ("src/novel/x.cpp", "#include <string>", "no entry in layers.toml"),
+]
+
+
+class CheckLayers(unittest.TestCase):
+    def test_lets_pass_what_is_allowed(self):
+        code, output = run(ALLOWED)
+        self.assertEqual((code, output), (0, ""))
+
+    def test_finds_each_violation_at_its_line(self):
+        for path, line, message in FORBIDDEN:
+            with self.subTest(path=path, line=line):
+                at = 1 if "no entry" in message else 3
+                code, output = run({**ALLOWED, path: f"// a comment\n#include <vector>\n{line}\n"})
+                self.assertEqual(code, 1, output)
+                self.assertIn(f"{path}:{at}: ", output)
+                self.assertIn(message, output)
+
+    def test_ignores_other_files_and_comments(self):
+        text = '// #include "train/trainer.h"\n'
+        self.assertEqual(run({"src/base/x.cpp": text, "src/base/notes.md": '#include "train/trainer.h"\n'})[0], 0)
+
+    def test_refuses_rules_with_a_cycle_or_an_unknown_folder(self):
+        code, output = run({}, '[layers]\n"src/a" = ["src/b"]\n"src/b" = ["src/a"]\n')
+        self.assertEqual(code, 2)
+        self.assertIn("cycle", output)
+        code, output = run({}, '[layers]\n"src/a" = ["src/c"]\n')
+        self.assertEqual(code, 2)
+        self.assertIn('"src/c"', output)
+
+
+if __name__ == "__main__":
+    unittest.main()
