@@ -32,7 +32,8 @@ void on_signal(int signal) {
   int none = 0;
   if (g_signal.compare_exchange_strong(none, signal)) {
     g_first_ns.store(now_ns());
-  } else if (const auto first = g_first_ns.load(); signal != SIGUSR1 && first != 0 && now_ns() - first > kSameRequestNs) {
+  } else if (const auto first = g_first_ns.load();
+             signal != SIGUSR1 && first != 0 && now_ns() - first > kSameRequestNs) {
     constexpr std::string_view kMessage = "titan-train: asked to stop again; exiting now, without saving\n";
     [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
     ::_exit(128 + signal);

@@ -6,8 +6,8 @@
 
 namespace titan {
 
-// From here on the first SIGTERM, SIGINT or SIGUSR1 is remembered (stop_requested()) instead of ending the process, and a
-// later SIGTERM or SIGINT ends it at once with exit code 128 + signal, without destructors. A SIGUSR1 never ends it.
+// From here on the first SIGTERM, SIGINT or SIGUSR1 is remembered (stop_requested()) instead of ending the process, and
+// a later SIGTERM or SIGINT ends it at once with exit code 128 + signal, without destructors. A SIGUSR1 never ends it.
 // Signals within 0.2 s of the first count as the same request: a scheduler and a launcher often both deliver one.
 // SIGPIPE is ignored: a write to a vanished reader fails with EPIPE instead of ending the process; children that the
 // process starts inherit that. Interrupted system calls are restarted. Calling it again changes nothing.

@@ -22,7 +22,8 @@ void validate(const LrScheduleOptions& options) {
   require(options.warmup_steps >= 0, "warmup_steps", "0 or more", std::to_string(options.warmup_steps));
   require(!options.decay_ratio || is_fraction(*options.decay_ratio), "decay_ratio", "between 0 and 1",
           std::to_string(options.decay_ratio.value_or(0.0)));
-  require(is_fraction(options.min_lr_factor), "min_lr_factor", "between 0 and 1", std::to_string(options.min_lr_factor));
+  require(is_fraction(options.min_lr_factor), "min_lr_factor", "between 0 and 1",
+          std::to_string(options.min_lr_factor));
 }
 
 double decayed(DecayType type, double progress) {
@@ -44,8 +45,8 @@ DecayType parse_decay_type(std::string_view name) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found != kNames.end()) return static_cast<DecayType>(found - kNames.begin());
   const auto near = nearest_name(name, kNames);
-  throw ConfigError("lr_scheduler.decay_type must be one of " + join(kNames, ", ") + "; found \"" + std::string(name) + "\"" +
-                    (near ? ". Did you mean \"" + *near + "\"?" : ""));
+  throw ConfigError("lr_scheduler.decay_type must be one of " + join(kNames, ", ") + "; found \"" + std::string(name) +
+                    "\"" + (near ? ". Did you mean \"" + *near + "\"?" : ""));
 }
 
 LrSchedule::LrSchedule(const LrScheduleOptions& options)
@@ -64,7 +65,8 @@ LrSchedule::LrSchedule(const LrScheduleOptions& options)
     decay_steps_ = static_cast<std::int64_t>(std::nearbyint(static_cast<double>(total) * *options.decay_ratio));
     if (decay_steps_ > rest) {
       warnings_.push_back("warm-up (" + std::to_string(warmup_steps_) + ") and decay (" + std::to_string(decay_steps_) +
-                          ") are more than all steps (" + std::to_string(total) + "): decaying for " + std::to_string(rest));
+                          ") are more than all steps (" + std::to_string(total) + "): decaying for " +
+                          std::to_string(rest));
       decay_steps_ = rest;
     }
   }

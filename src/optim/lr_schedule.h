@@ -25,13 +25,13 @@ struct LrScheduleOptions {
 // Immutable; the only state of a run is the number of finished steps.
 class LrSchedule {
  public:
-  // Throws ConfigError for a negative count or a factor or ratio that is no fraction. Counts that do not fit are adjusted,
-  // with a line in warnings().
+  // Throws ConfigError for a negative count or a factor or ratio that is no fraction. Counts that do not fit are
+  // adjusted, with a line in warnings().
   explicit LrSchedule(const LrScheduleOptions& options);
 
-  // What the base learning rate is multiplied by in the step that follows `finished_steps` finished ones: 0 for the first
-  // step, which gets 1 / warmup_steps. The decay would reach min_lr_factor one step after the last, so that the last step
-  // still learns; beyond that the factor stays where it ended (TorchTitan's formula turns negative there).
+  // What the base learning rate is multiplied by in the step that follows `finished_steps` finished ones: 0 for the
+  // first step, which gets 1 / warmup_steps. The decay would reach min_lr_factor one step after the last, so that the
+  // last step still learns; beyond that the factor stays where it ended (TorchTitan's formula turns negative there).
   double factor(std::int64_t finished_steps) const;
 
   std::int64_t warmup_steps() const { return warmup_steps_; }

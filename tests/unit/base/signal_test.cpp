@@ -1,4 +1,5 @@
-// Signals change the state of a whole process, so each case runs in a child process of its own (fork before any thread).
+// Signals change the state of a whole process, so each case runs in a child process of its own (fork before any
+// thread).
 #include "base/signal.h"
 
 #include <gtest/gtest.h>

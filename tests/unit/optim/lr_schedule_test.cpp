@@ -1,6 +1,6 @@
 // The tables come from TorchTitan 0.2.2's build_lr_schedulers, driven through torch's AdamW and LambdaLR with a base
-// learning rate of 1; the last number of each is the virtual step after the last. The comparison is exact: both sides do
-// the same operations on doubles.
+// learning rate of 1; the last number of each is the virtual step after the last. The comparison is exact: both sides
+// do the same operations on doubles.
 #include "optim/lr_schedule.h"
 
 #include <gmock/gmock.h>
@@ -45,12 +45,14 @@ TEST(LrSchedule, SqrtAndHalfRoundsUpToEven) {  // 3.5 steps of decay are 4
 }
 
 TEST(LrSchedule, NoWarmup) {
-  EXPECT_THAT(factors(options(6, 0, 0.75, DecayType::kLinear, 0.1)), ElementsAre(1.0, 1.0, 1.0, 0.775, 0.55, 0.325, 0.1));
+  EXPECT_THAT(factors(options(6, 0, 0.75, DecayType::kLinear, 0.1)),
+              ElementsAre(1.0, 1.0, 1.0, 0.775, 0.55, 0.325, 0.1));
 }
 
 TEST(LrSchedule, WarmupLongerThanTheRunIsCutWithAWarning) {
   EXPECT_THAT(factors(options(4, 9)), ElementsAre(0.25, 0.5, 0.75, 1.0, 1.0));
-  EXPECT_THAT(LrSchedule(options(4, 9)).warnings(), ElementsAre(HasSubstr("warmup_steps (9) is more than all steps (4)")));
+  EXPECT_THAT(LrSchedule(options(4, 9)).warnings(),
+              ElementsAre(HasSubstr("warmup_steps (9) is more than all steps (4)")));
 }
 
 TEST(LrSchedule, DecayThatDoesNotFitIsCutWithAWarning) {
