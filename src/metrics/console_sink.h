@@ -1,0 +1,29 @@
+// TorchTitan's one line a step, through the program's log.
+#pragma once
+
+#include <string>
+
+#include "metrics/step_metrics.h"
+
+namespace titan::metrics {
+
+// "step:  1  loss:  8.04030  grad_norm:  1.3470  memory:  1.02GiB(1.08%)  tps: 27,483  tflops: 1.97  mfu: 0.20%", equal
+// to TorchTitan's line with and without colors, except that an unknown mfu reads "N/A".
+std::string format_console_line(const StepMetrics& metrics, bool colors);
+
+// "validate step:  5  loss:  7.1234  memory:  1.02GiB(1.08%)  tps: 27,483"
+std::string format_console_line(const ValidationMetrics& metrics, bool colors);
+
+class ConsoleSink : public MetricsSink {
+ public:
+  // `colors`: the setting of the configuration; there are none all the same when standard output is no terminal or
+  // NO_COLOR is set.
+  explicit ConsoleSink(bool colors);
+  void log(const StepMetrics& metrics) override;
+  void log_validation(const ValidationMetrics& metrics) override;
+
+ private:
+  bool colors_;
+};
+
+}  // namespace titan::metrics

@@ -1,0 +1,119 @@
+#include "metrics/jsonl_sink.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "base/fs.h"
+
+namespace titan::metrics {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
+
+std::optional<std::int64_t> step_of(std::string_view line) {
+  const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
+  return row["step"].get<std::int64_t>();
+}
+
+// The lines of `content` with a step up to `finished_steps`.
+std::string kept_lines(std::string_view content, std::int64_t finished_steps, const std::filesystem::path& path) {
+  std::string kept;
+  std::int64_t line_number = 0, later = 0;
+  while (!content.empty()) {
+    ++line_number;
+    const auto end = content.find('\n');
+    const std::string_view line = content.substr(0, end);
+    content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
+    const auto step = step_of(line);
+    if (!step) {
+      spdlog::warn("{}:{} is not a row of metrics (cut short by a crash?); dropping it", path.string(), line_number);
+    } else if (*step > finished_steps) {
+      ++later;
+    } else {
+      kept.append(line).push_back('\n');
+    }
+  }
+  if (later > 0) {
+    spdlog::info("{}: dropped {} rows of an earlier run past step {}", path.string(), later, finished_steps);
+  }
+  return kept;
+}
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
+  throw std::system_error(errno, std::generic_category(), std::string(what) + " " + path.string());
+}
+
+}  // namespace
+
+JsonlHistory::JsonlHistory(std::filesystem::path path, std::int64_t finished_steps) : path_(std::move(path)) {
+  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path());
+  if (std::filesystem::exists(path_)) {
+    const std::string content = read_file(path_);
+    const std::string kept = kept_lines(content, finished_steps, path_);
+    if (kept != content) write_file_atomically(path_, kept);
+  }
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail("open", path_);
+}
+
+JsonlHistory::~JsonlHistory() { ::close(fd_); }
+
+void JsonlHistory::append(const nlohmann::ordered_json& row) {
+  const std::string line = row.dump() + "\n";
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(fd_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path_);
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+JsonlSink::JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps)
+    : steps_(folder / "metrics.jsonl", finished_steps), validations_(folder / "validation.jsonl", finished_steps) {}
+
+void JsonlSink::log(const StepMetrics& m) {
+  Json row = {{"step", m.step},
+              {"loss", number(m.loss)},
+              {"max_loss", number(m.max_loss)},
+              {"grad_norm", number(m.grad_norm)},
+              {"lr", number(m.lr)},
+              {"tokens_seen", m.tokens_seen},
+              {"tokens_per_second", number(m.tokens_per_second)},
+              {"tflops", number(m.tflops)},
+              {"mfu", number(m.mfu)},
+              {"memory_peak_bytes", m.memory_peak_bytes},
+              {"step_seconds", number(m.step_seconds)},
+              {"data_seconds", number(m.data_seconds)},
+              {"unix_time", number(m.unix_time)}};
+  if (m.time_to_first_step_seconds) row["time_to_first_step_seconds"] = number(*m.time_to_first_step_seconds);
+  steps_.append(row);
+}
+
+void JsonlSink::log_validation(const ValidationMetrics& m) {
+  validations_.append({{"step", m.step},
+                       {"loss", number(m.loss)},
+                       {"tokens_per_second", number(m.tokens_per_second)},
+                       {"memory_peak_bytes", m.memory_peak_bytes},
+                       {"unix_time", number(m.unix_time)}});
+}
+
+}  // namespace titan::metrics

@@ -1,0 +1,81 @@
+#include "metrics/metrics_processor.h"
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace titan::metrics {
+namespace {
+
+double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+MetricsProcessor::MetricsProcessor(MetricsOptions options, std::vector<std::unique_ptr<MetricsSink>> sinks)
+    : options_(std::move(options)), sinks_(std::move(sinks)), step_begin_(Clock::now()), interval_begin_(step_begin_) {
+  if (options_.log_freq < 1) {
+    throw ConfigError("metrics.log_freq must be 1 or more; found " + std::to_string(options_.log_freq));
+  }
+}
+
+void MetricsProcessor::begin_step() { step_begin_ = Clock::now(); }
+
+void MetricsProcessor::add_data(std::int64_t num_tokens, double data_seconds) {
+  tokens_seen_ += num_tokens;
+  interval_tokens_ += num_tokens;
+  interval_data_seconds_ += data_seconds;
+}
+
+void MetricsProcessor::end_step(std::int64_t step) {
+  ++interval_steps_;
+  interval_step_seconds_ += seconds(Clock::now() - step_begin_);
+  if (!first_step_ended_) first_step_seconds_ = seconds_since_process_start();
+  first_step_ended_ = true;
+  for (const auto& sink : sinks_) sink->on_step(step);
+}
+
+void MetricsProcessor::log(const StepResult& result) {
+  TITAN_CHECK(interval_steps_ > 0, "log() without a step since the last one");
+  const auto now = Clock::now();
+  const MemoryUsage memory = options_.memory();
+  const auto num_steps = static_cast<double>(interval_steps_);
+
+  StepMetrics m;
+  m.step = result.step;
+  m.loss = result.loss;
+  m.max_loss = result.max_loss;
+  m.grad_norm = result.grad_norm;
+  m.lr = result.lr;
+  m.tokens_seen = result.tokens_seen;
+  m.tokens_per_second = static_cast<double>(interval_tokens_) /
+                        (seconds(now - interval_begin_) * static_cast<double>(options_.non_data_parallel_size));
+  const double flops = static_cast<double>(options_.flops_per_token) * m.tokens_per_second;
+  m.tflops = flops / 1e12;
+  if (options_.peak_flops) m.mfu = 100.0 * flops / *options_.peak_flops;
+  m.memory_peak_bytes = memory.peak_bytes;
+  m.memory_capacity_bytes = memory.capacity_bytes;
+  m.step_seconds = interval_step_seconds_ / num_steps;
+  m.data_seconds = interval_data_seconds_ / num_steps;
+  m.unix_time = unix_now();
+  m.time_to_first_step_seconds = std::exchange(first_step_seconds_, std::nullopt);
+  for (const auto& sink : sinks_) sink->log(m);
+
+  interval_begin_ = Clock::now();
+  interval_tokens_ = 0;
+  interval_steps_ = 0;
+  interval_step_seconds_ = 0.0;
+  interval_data_seconds_ = 0.0;
+}
+
+void MetricsProcessor::log_validation(std::int64_t step, double loss, std::int64_t num_tokens, double pass_seconds) {
+  const MemoryUsage memory = options_.memory();
+  const double rate =
+      static_cast<double>(num_tokens) / (pass_seconds * static_cast<double>(options_.non_data_parallel_size));
+  const ValidationMetrics m{step, loss, rate, memory.peak_bytes, memory.capacity_bytes, unix_now()};
+  for (const auto& sink : sinks_) sink->log_validation(m);
+}
+
+}  // namespace titan::metrics

@@ -1,0 +1,79 @@
+// Owns the clock of the train loop: what a step cost, how many tokens it saw, and when to report it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "metrics/process_stats.h"
+#include "metrics/step_metrics.h"
+
+namespace titan::metrics {
+
+struct MetricsOptions {
+  std::int64_t log_freq = 10;               // metrics.log_freq; at least 1
+  std::int64_t flops_per_token = 0;         // flops.h
+  std::int64_t non_data_parallel_size = 1;  // cp * tp * pp: ranks that share one batch
+  std::optional<double> peak_flops = {};    // of one rank's device
+  MemoryProbe memory = process_memory;
+};
+
+// The numbers of a step that the caller has reduced over ranks.
+struct StepResult {
+  std::int64_t step = 0;
+  double loss = 0.0;
+  double max_loss = 0.0;
+  double grad_norm = 0.0;
+  double lr = 0.0;
+  std::int64_t tokens_seen = 0;  // of all ranks
+};
+
+// One on each rank, made before the model is built (the first row's throughput includes the start-up); only the rank
+// that reports gets sinks. In a step: begin_step(), add_data() for every batch, end_step(step), and log() if
+// should_log(step). Nothing here communicates. For the training thread only.
+class MetricsProcessor {
+ public:
+  // Throws ConfigError when log_freq is below 1.
+  MetricsProcessor(MetricsOptions options, std::vector<std::unique_ptr<MetricsSink>> sinks);
+
+  bool should_log(std::int64_t step) const { return step == 1 || step % options_.log_freq == 0; }
+
+  void begin_step();
+  // A batch of `num_tokens` tokens of this rank that took `seconds` to come.
+  void add_data(std::int64_t num_tokens, double seconds);
+  void end_step(std::int64_t step);
+
+  // Once after each step for which should_log(): reports, and starts the next interval.
+  void log(const StepResult& result);
+  // After a validation pass over `num_tokens` tokens of this rank in `seconds`. The training interval goes on.
+  void log_validation(std::int64_t step, double loss, std::int64_t num_tokens, double seconds);
+
+  // Of this rank since the first step of the training: part of the checkpoint, restored before the first step.
+  std::int64_t tokens_seen() const { return tokens_seen_; }
+  void set_tokens_seen(std::int64_t tokens) { tokens_seen_ = tokens; }
+
+  // For sizes and peaks that are known later than the clock must start.
+  void set_flops_per_token(std::int64_t flops) { options_.flops_per_token = flops; }
+  void set_peak_flops(double flops) { options_.peak_flops = flops; }
+  bool has_peak_flops() const { return options_.peak_flops.has_value(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  MetricsOptions options_;
+  std::vector<std::unique_ptr<MetricsSink>> sinks_;
+  std::int64_t tokens_seen_ = 0;
+  std::optional<double> first_step_seconds_;  // until it is reported
+  bool first_step_ended_ = false;
+  Clock::time_point step_begin_;
+  // Since the last log():
+  Clock::time_point interval_begin_;
+  std::int64_t interval_tokens_ = 0;
+  std::int64_t interval_steps_ = 0;
+  double interval_step_seconds_ = 0.0;
+  double interval_data_seconds_ = 0.0;
+};
+
+}  // namespace titan::metrics

@@ -1,0 +1,50 @@
+// One line at the bottom of a terminal that is redrawn after every step, under the log lines.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "metrics/step_metrics.h"
+
+namespace titan::metrics {
+
+// " 42% |########            | 42/100  loss 3.1416  tps 2,650  0:12 left", cut to `columns`.
+std::string format_progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
+                            int columns);
+
+namespace detail {
+class BarLogSink;
+}
+
+// While it lives, every line of the default logger goes through it: the bar is wiped, the line printed, the bar drawn
+// again. What others print to the terminal is not seen and may leave a piece of the bar behind. Make and destroy it
+// (before the logger is replaced) while no other thread logs. Destruction wipes the bar.
+class ProgressBar : public MetricsSink {
+ public:
+  // `terminal`: stays open while this lives; the logger must write to the same place.
+  ProgressBar(std::FILE* terminal, std::int64_t total_steps);
+  ~ProgressBar() override;
+  void log(const StepMetrics& metrics) override;
+  void on_step(std::int64_t step) override;
+
+ private:
+  void draw();
+
+  std::FILE* terminal_;
+  std::int64_t total_steps_;
+  std::shared_ptr<detail::BarLogSink> log_sink_;
+  StepMetrics last_;
+  bool has_last_ = false;
+  std::int64_t first_step_ = 0;  // 0 until a step ended
+  std::int64_t step_ = 0;
+  std::chrono::steady_clock::time_point first_step_end_;
+  std::chrono::steady_clock::time_point last_draw_;
+};
+
+// A bar on standard output, or null when that is no terminal: the console sink's lines say it all there.
+std::unique_ptr<MetricsSink> make_progress_bar(std::int64_t total_steps);
+
+}  // namespace titan::metrics

@@ -1,0 +1,72 @@
+// The expected lines were printed by TorchTitan 0.2.2's f-string for the same numbers.
+#include "metrics/console_sink.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace titan::metrics {
+namespace {
+
+constexpr std::uint64_t kMiB = 1024 * 1024, kGiB = 1024 * kMiB;
+
+TEST(ConsoleLine, Plain) {
+  StepMetrics m;
+  m.step = 1;
+  m.loss = 8.0403;
+  m.grad_norm = 1.347;
+  m.memory_peak_bytes = static_cast<std::uint64_t>(1.02 * kGiB);
+  m.memory_capacity_bytes = static_cast<std::uint64_t>(94.4 * kGiB);
+  m.tokens_per_second = 27483.4;
+  m.tflops = 1.974;
+  m.mfu = 0.2;
+  EXPECT_EQ(
+      format_console_line(m, false),
+      "step:  1  loss:  8.04030  grad_norm:  1.3470  memory:  1.02GiB(1.08%)  tps: 27,483  tflops: 1.97  mfu: 0.20%");
+}
+
+TEST(ConsoleLine, ColoredLargeAndRoundedToEven) {
+  StepMetrics m;
+  m.step = 12345;
+  m.loss = 0.123456789;
+  m.grad_norm = 123.45678;
+  m.memory_peak_bytes = 10 * kGiB;
+  m.memory_capacity_bytes = 24 * kGiB;
+  m.tokens_per_second = 2500000.5;
+  m.tflops = 12345.678;
+  m.mfu = 41.237;
+  EXPECT_EQ(format_console_line(m, true),
+            "\x1b[31mstep: 12345  \x1b[32mloss:  0.12346  \x1b[38;2;180;60;0mgrad_norm: 123.4568  "
+            "\x1b[38;2;54;234;195mmemory: 10.00GiB(41.67%)  \x1b[34mtps: 2,500,000  \x1b[36mtflops: 12,345.68  "
+            "\x1b[35mmfu: 41.24%\x1b[39m");
+}
+
+TEST(ConsoleLine, NotFiniteLikePython) {
+  StepMetrics m;
+  m.step = 7;
+  m.grad_norm = std::numeric_limits<double>::infinity();
+  m.memory_peak_bytes = 5 * kMiB;
+  m.memory_capacity_bytes = kGiB;
+  m.tokens_per_second = 2.5;
+  m.tflops = 0.001;
+  m.mfu = 0.0;
+  for (const double nan : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::quiet_NaN()}) {
+    m.loss = nan;
+    EXPECT_EQ(
+        format_console_line(m, false),
+        "step:  7  loss:      nan  grad_norm:     inf  memory:  0.00GiB(0.49%)  tps: 2  tflops: 0.00  mfu: 0.00%");
+  }
+}
+
+TEST(ConsoleLine, UnknownPeakHasNoUtilization) {
+  const std::string line = format_console_line(StepMetrics{}, false);
+  EXPECT_EQ(line.substr(line.find("mfu")), "mfu: N/A");
+}
+
+TEST(ConsoleLine, Validation) {
+  const ValidationMetrics m{5, 7.12344, 27483.4, static_cast<std::uint64_t>(1.02 * kGiB), 4 * kGiB, 0.0};
+  EXPECT_EQ(format_console_line(m, false), "validate step:  5  loss:  7.1234  memory:  1.02GiB(25.50%)  tps: 27,483");
+}
+
+}  // namespace
+}  // namespace titan::metrics

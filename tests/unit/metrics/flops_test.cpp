@@ -1,0 +1,53 @@
+#include "metrics/flops.h"
+
+#include <gtest/gtest.h>
+
+#include "metrics/cpu_peak.h"
+
+namespace titan::metrics {
+namespace {
+
+// Parameter counts and results that TorchTitan 0.2.2 computes for its llama3 flavors at a sequence of 2048.
+TEST(Flops, PerTokenOfTheLlama3Flavors) {
+  EXPECT_EQ(flops_per_token({6'163'712, 2048 * 256, 6, 16, 16}, 2048), 71'585'280);
+  EXPECT_EQ(flops_per_token({8'030'261'248, 128256LL * 4096, 32, 32, 128}, 2048), 48'250'773'504);
+  EXPECT_EQ(flops_per_token({70'553'706'496, 128256LL * 8192, 80, 64, 128}, 2048), 433'124'327'424);
+  EXPECT_EQ(flops_per_token({405'853'388'800, 128256LL * 16384, 126, 128, 128}, 2048), 2'473'246'556'160);
+}
+
+TEST(Flops, PeaksByDeviceName) {
+  const auto peak = [](const char* name) { return device_peak_flops(name, "bfloat16"); };
+  EXPECT_EQ(peak("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_EQ(peak("NVIDIA H100 NVL"), 835e12);
+  EXPECT_EQ(peak("NVIDIA H100 PCIe"), 756e12);
+  EXPECT_EQ(peak("NVIDIA H100 80GB HBM3"), 989e12);
+  EXPECT_EQ(peak("NVIDIA H200"), 989e12);
+  EXPECT_EQ(peak("NVIDIA H20"), 148e12);
+  EXPECT_EQ(peak("NVIDIA B200"), 2.25e15);
+  EXPECT_EQ(peak("AMD Instinct MI300X"), 1.3e15);
+  EXPECT_EQ(peak("AMD Instinct MI325X"), 1.3e15);
+  EXPECT_EQ(peak("AMD Instinct MI250X"), 191.5e12);
+  EXPECT_EQ(peak("AMD Instinct MI355X"), 2.5e15);
+  EXPECT_EQ(peak("NVIDIA L40S"), 362e12);
+  EXPECT_EQ(device_peak_flops("NVIDIA H200", "float16"), 989e12);
+}
+
+TEST(Flops, NoPeakForWhatIsNotKnown) {
+  EXPECT_EQ(device_peak_flops("NVIDIA GeForce RTX 4090", "bfloat16"), std::nullopt);
+  EXPECT_EQ(device_peak_flops("NVIDIA RTX A1000 Laptop GPU", "bfloat16"), std::nullopt);  // contains "A100"
+  EXPECT_EQ(device_peak_flops("", "bfloat16"), std::nullopt);
+  EXPECT_EQ(device_peak_flops("NVIDIA H100 80GB HBM3", "float32"), std::nullopt);
+}
+
+// No machine that runs this is outside these bounds: a scalar loop reaches 1e8, and no CPU 1e15.
+TEST(Flops, CpuPeakIsPlausible) {
+  for (const auto dtype : {c10::kFloat, c10::kBFloat16}) {
+    const double peak = measure_cpu_peak_flops(dtype);
+    EXPECT_GT(peak, 1e9) << c10::toString(dtype);
+    EXPECT_LT(peak, 1e15) << c10::toString(dtype);
+    RecordProperty(c10::toString(dtype), std::to_string(peak / 1e9));
+  }
+}
+
+}  // namespace
+}  // namespace titan::metrics

@@ -1,0 +1,169 @@
+#include "metrics/jsonl_sink.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/fs.h"
+#include "base/text.h"
+
+namespace titan::metrics {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Jsonl : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "titan_jsonl_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<Json> rows(const char* name = "metrics.jsonl") const {
+    std::vector<Json> out;
+    for (const auto& line : split(read_file(folder_ / name), '\n')) {
+      if (!line.empty()) out.push_back(Json::parse(line));
+    }
+    return out;
+  }
+  std::vector<int> steps() const {
+    std::vector<int> out;
+    for (const auto& row : rows()) out.push_back(row["step"]);
+    return out;
+  }
+  void log_steps(std::int64_t finished, std::initializer_list<int> step_numbers) const {
+    JsonlSink sink(folder_, finished);
+    for (const int step : step_numbers) {
+      StepMetrics m;
+      m.step = step;
+      sink.log(m);
+    }
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Jsonl, WritesTheContractsFieldsInOrder) {
+  StepMetrics m;
+  m.step = 1;
+  m.mfu = 12.5;
+  m.time_to_first_step_seconds = 3.5;
+  JsonlSink sink(folder_, 0);
+  sink.log(m);
+  m.time_to_first_step_seconds.reset();
+  m.step = 2;
+  sink.log(m);
+  std::vector<std::string> keys;
+  const Json first = rows().at(0);
+  for (const auto& [key, value] : first.items()) keys.push_back(key);
+  EXPECT_THAT(keys, ElementsAre("step", "loss", "max_loss", "grad_norm", "lr", "tokens_seen", "tokens_per_second",
+                                "tflops", "mfu", "memory_peak_bytes", "step_seconds", "data_seconds", "unix_time",
+                                "time_to_first_step_seconds"));
+  EXPECT_EQ(rows().at(0)["time_to_first_step_seconds"], 3.5);
+  EXPECT_FALSE(rows().at(1).contains("time_to_first_step_seconds"));
+}
+
+TEST_F(Jsonl, FloatsReadBackToTheLastBit) {
+  const double values[] = {
+      0.1, 1.0 / 3.0, static_cast<double>(8.15539f), 5e-324, 1.7976931348623157e308, 1763712000.123456};
+  JsonlSink sink(folder_, 0);
+  for (const double value : values) {
+    StepMetrics m;
+    m.step = 1;
+    m.loss = value;
+    sink.log(m);
+  }
+  const auto written = rows();
+  for (std::size_t i = 0; i < std::size(values); ++i) EXPECT_EQ(written.at(i)["loss"].get<double>(), values[i]);
+}
+
+TEST_F(Jsonl, NotFiniteIsNamedAndUnknownIsNull) {
+  StepMetrics m;
+  m.step = 1;
+  m.loss = std::nan("");
+  m.max_loss = std::numeric_limits<double>::infinity();
+  m.grad_norm = -std::numeric_limits<double>::infinity();
+  JsonlSink(folder_, 0).log(m);
+  const Json row = rows().at(0);
+  EXPECT_EQ(row["loss"], "NaN");
+  EXPECT_EQ(row["max_loss"], "Infinity");
+  EXPECT_EQ(row["grad_norm"], "-Infinity");
+  EXPECT_TRUE(row["mfu"].is_null());
+}
+
+TEST_F(Jsonl, RowIsInTheFileAtOnce) {
+  JsonlSink sink(folder_ / "made" / "here", 0);
+  StepMetrics m;
+  m.step = 1;
+  sink.log(m);
+  EXPECT_THAT(read_file(folder_ / "made" / "here" / "metrics.jsonl"), HasSubstr("\"step\":1"));
+}
+
+TEST_F(Jsonl, ResumeDropsTheRowsThatRunAgain) {
+  log_steps(0, {1, 10, 20, 30});
+  log_steps(20, {30, 40});
+  EXPECT_THAT(steps(), ElementsAre(1, 10, 20, 30, 40));
+  log_steps(15, {20});
+  EXPECT_THAT(steps(), ElementsAre(1, 10, 20));
+}
+
+TEST_F(Jsonl, FreshStartBeginsANewHistory) {
+  log_steps(0, {1, 10});
+  log_steps(0, {1});
+  EXPECT_THAT(steps(), ElementsAre(1));
+}
+
+TEST_F(Jsonl, KeptRowsKeepTheirBytes) {
+  const std::string first = R"({"step":1, "loss":1.50, "more":[1]})";
+  std::ofstream(folder_ / "metrics.jsonl") << first << "\n"
+                                           << R"({"step":2})"
+                                           << "\n";
+  log_steps(1, {});
+  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), first + "\n");
+}
+
+TEST_F(Jsonl, TornAndForeignLinesAreDropped) {
+  std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":1}\n[3]\n{\"loss\":2}\n"
+                                           << std::string(8, '\0') << "\n{\"step\":2,\"lo";
+  log_steps(10, {11});
+  EXPECT_THAT(steps(), ElementsAre(1, 11));
+}
+
+TEST_F(Jsonl, LastRowWithoutNewlineGetsOne) {
+  std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":1}";
+  log_steps(1, {2});
+  EXPECT_THAT(steps(), ElementsAre(1, 2));
+}
+
+TEST_F(Jsonl, ValidationHasAFileOfItsOwn) {
+  JsonlSink sink(folder_, 0);
+  sink.log_validation({5, 7.25, 100.0, 1, 2, 3.0});
+  EXPECT_EQ(rows("validation.jsonl").at(0)["loss"], 7.25);
+  EXPECT_TRUE(rows().empty());
+}
+
+TEST_F(Jsonl, UnwritablePathIsNamed) {
+  std::filesystem::create_directory(folder_ / "metrics.jsonl.tmp");  // in the way of the rewrite
+  std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":9}\n";
+  try {
+    JsonlSink(folder_, 0);
+    FAIL() << "nothing was thrown";
+  } catch (const std::system_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr((folder_ / "metrics.jsonl").string()));
+  }
+}
+
+}  // namespace
+}  // namespace titan::metrics
