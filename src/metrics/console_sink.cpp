@@ -44,7 +44,7 @@ std::string rounded_with_thousands(double value) {
 
 // 1234.5 -> "1,234.50"
 std::string two_decimals_with_thousands(double value) {
-  const std::string digits = fmt::format("{:.2f}", unsigned_nan(value));
+  std::string digits = fmt::format("{:.2f}", unsigned_nan(value));
   if (!std::isfinite(value)) return digits;
   const auto point = digits.find('.');
   return with_thousands(std::stoll(digits.substr(0, point))) + digits.substr(point);
