@@ -1,0 +1,44 @@
+// The command line of a training run, taken apart but not yet applied.
+//
+// `--section.key VALUE` or `--section.key=VALUE` for every key of job_config.h; '-' and '_' are alike in names. A
+// boolean is
+// `--checkpoint.enable`, `--checkpoint.no-enable` or `--checkpoint.enable=false`. The last of several wins.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/fields.h"
+
+namespace titan::config {
+
+struct Override {
+  std::string key;  // "training.steps"
+  FieldValue value;
+  std::string flag;  // as typed, for messages
+};
+
+struct CommandLine {
+  std::optional<std::string> config_file;  // --config FILE, --job.config_file FILE
+  std::vector<Override> overrides;         // in the order of the command line
+  bool dry_run = false;
+  bool print_config = false;
+  bool version = false;
+  bool help = false;
+  std::optional<std::int64_t> nproc;       // ranks to start on this machine
+  std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run
+  // Everything wrong with the command line. load_job_config() throws them together with the file's; a caller that does
+  // not load must call throw_if_wrong().
+  std::vector<std::string> errors;
+};
+
+// `args` without the program's name. Does not throw: see `errors`.
+CommandLine parse_command_line(std::span<const std::string> args);
+
+// Throws ConfigError with all of `errors`.
+void throw_if_wrong(const std::vector<std::string>& errors);
+
+}  // namespace titan::config

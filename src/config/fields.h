@@ -1,0 +1,96 @@
+// The one description of all keys: parsing, checking, --help and --print-config all walk this table, so that they
+// cannot disagree. A row is `add(KEY(section.key), doc, rule, support)` in fields.cpp; the key's text is the path of
+// its member.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/job_config.h"
+
+namespace titan::config {
+
+struct None {
+  bool operator==(const None&) const = default;
+};
+using StringList = std::vector<std::string>;
+using StringLists = std::vector<StringList>;
+
+// A value of any key. None only where the key is optional.
+using FieldValue = std::variant<None, bool, std::int64_t, double, std::string, StringList, StringLists>;
+
+enum class ValueKind { kBool, kInt, kFloat, kString, kStringList, kStringLists };
+
+// What this program does with a key.
+enum class Support {
+  kSupported,  // carried out
+  kNoEffect,   // accepted; nothing here depends on it (the reason says why), and a change from the default is warned
+               // about
+  kDormant,    // accepted; it only refines another key, and that key cannot be switched on yet
+  kNotBuilt,   // any value but the default is an error, with the reason and a way out
+};
+
+struct Status {
+  Support support = Support::kSupported;
+  std::string reason;  // a sentence without a full stop; empty for kSupported
+};
+
+// What a value must be, beyond its type. Numbers: bounds. Strings and the entries of lists: choices.
+struct Rule {
+  StringList choices = {};            // allowed strings; empty: any
+  StringList choices_not_built = {};  // TorchTitan's other choices, which get an answer of their own
+  std::optional<double> min = {};
+  std::optional<double> max = {};
+  bool min_excluded = false;
+  bool max_excluded = false;
+  bool or_minus_one = false;      // -1 is allowed although below min
+  bool non_empty = false;         // no empty string
+  bool number_in_string = false;  // the string holds a positive integer (or one of `choices`)
+};
+
+struct Field {
+  std::string key;  // "training.dataloader.num_workers"
+  std::string doc;
+  Rule rule;
+  Status status;
+  ValueKind kind;
+  bool optional;
+  FieldValue (*get)(const JobConfig&);
+  void (*set)(JobConfig&, const FieldValue&);  // the value's alternative must be the one of `kind` (or None)
+};
+
+// All keys, in the order of job_config.h.
+std::span<const Field> fields();
+
+// nullptr for an unknown key.
+const Field* find_field(std::string_view key);
+
+// "", "training", "training.dataloader", ...: every table that holds a key or a table.
+bool is_table(std::string_view name);
+
+// The names of all keys, for "did you mean".
+const StringList& field_names();
+
+FieldValue default_value(const Field& field);
+
+// "an integer", "true or false", ...
+std::string describe_kind(const Field& field);
+
+// "at least 1", "one of none, full"; empty when the type says all.
+std::string describe_rule(const Rule& rule);
+
+// The value as TOML writes it ("text" in quotes); None as None.
+std::string to_toml_value(const FieldValue& value);
+
+// What is wrong with a value of the right type, with a way out; nothing when it may be used.
+std::optional<std::string> find_fault(const Field& field, const FieldValue& value);
+
+// The text of a command line as a value of the field. On failure returns nothing and says in `expected` what would do.
+std::optional<FieldValue> parse_text(const Field& field, std::string_view text, std::string& expected);
+
+}  // namespace titan::config

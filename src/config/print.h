@@ -1,0 +1,16 @@
+// A configuration as text.
+#pragma once
+
+#include <string>
+
+#include "config/job_config.h"
+
+namespace titan::config {
+
+// Every key as TOML, which loads back to an equal configuration. Unset optional keys stand as comments.
+std::string to_toml(const JobConfig& config);
+
+// All keys by table, each with its default, its rule and what it does; for --help.
+std::string help_text();
+
+}  // namespace titan::config

@@ -1,0 +1,178 @@
+#include "config/validate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "config/command_line.h"
+
+namespace titan::config {
+namespace {
+
+using Messages = std::vector<std::string>;
+
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+void check_schedule(const JobConfig& config, Messages& errors, Messages& warnings) {
+  const LRScheduler& lr = config.lr_scheduler;
+  const std::int64_t total = lr.total_steps.value_or(config.training.steps);
+  const std::string total_key = lr.total_steps ? "lr_scheduler.total_steps" : "training.steps";
+  if (lr.total_steps && *lr.total_steps < config.training.steps) {
+    errors.push_back("error: lr_scheduler.total_steps (" + text(*lr.total_steps) + ") is less than training.steps (" +
+                     text(config.training.steps) +
+                     "): the learning rate would pass the end of its decay; set it to at least " +
+                     text(config.training.steps) + " or leave it out");
+  }
+  if (lr.warmup_steps > total) {
+    warnings.push_back("lr_scheduler.warmup_steps (" + text(lr.warmup_steps) + ") exceeds " + total_key + " (" +
+                       text(total) + "): the warm-up is cut to " + text(total) + " steps");
+  }
+  const std::int64_t warmup = std::min(lr.warmup_steps, total);
+  if (!lr.decay_ratio) return;
+  const auto decay = static_cast<std::int64_t>(std::nearbyint(static_cast<double>(total) * *lr.decay_ratio));
+  if (warmup + decay > total) {
+    warnings.push_back("lr_scheduler.warmup_steps (" + text(warmup) + ") and the decay (" + text(decay) +
+                       " steps by lr_scheduler.decay_ratio) exceed " + total_key + " (" + text(total) +
+                       "): the decay is cut to " + text(total - warmup) + " steps");
+  }
+}
+
+void check_sequence(const JobConfig& config, Messages& errors) {
+  const Parallelism& p = config.parallelism;
+  const std::int64_t step = 2 * std::max<std::int64_t>(1, p.tensor_parallel_degree * p.context_parallel_degree);
+  const std::int64_t length = config.training.seq_len;
+  if (length % step == 0) return;
+  const std::int64_t below = length / step * step;
+  const std::string nearest = below > 0 ? text(below) + " or " + text(below + step) : text(below + step);
+  errors.push_back("error: training.seq_len (" + text(length) +
+                   ") must be a multiple of 2 * parallelism.tensor_parallel_degree (" + text(p.tensor_parallel_degree) +
+                   ") * parallelism.context_parallel_degree (" + text(p.context_parallel_degree) + ") = " + text(step) +
+                   "; use " + nearest);
+}
+
+void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warnings) {
+  const Checkpoint& c = config.checkpoint;
+  if (c.keep_latest_k == 1)
+    errors.push_back(
+        "error: checkpoint.keep_latest_k = 1 could delete the only whole checkpoint while the next one is being "
+        "written; use 0 "
+        "(keep all) or at least 2");
+  if (c.create_seed_checkpoint && !c.enable)
+    errors.push_back("error: checkpoint.create_seed_checkpoint needs checkpoint.enable = true");
+  if (c.create_seed_checkpoint && c.load_only)
+    errors.push_back(
+        "error: checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false");
+  if (c.export_dtype != "float32" && !c.last_save_model_only)
+    errors.push_back("error: checkpoint.export_dtype = \"" + c.export_dtype +
+                     "\" needs checkpoint.last_save_model_only = true: a full checkpoint keeps its dtypes");
+  if (c.last_save_in_hf && !c.last_save_model_only)
+    errors.push_back("error: checkpoint.last_save_in_hf needs checkpoint.last_save_model_only = true");
+  if (c.initial_load_in_hf && !c.initial_load_model_only)
+    errors.push_back("error: checkpoint.initial_load_in_hf needs checkpoint.initial_load_model_only = true");
+  if (c.enable) return;
+  if (c.initial_load_path) warnings.push_back("checkpoint.initial_load_path is not read: checkpoint.enable is false");
+  if (c.load_step != -1) warnings.push_back("checkpoint.load_step is not read: checkpoint.enable is false");
+  if (c.load_only) warnings.push_back("checkpoint.load_only loads nothing: checkpoint.enable is false");
+}
+
+void check_shape(const JobConfig& config, Messages& errors) {
+  const ModelArgs& a = config.model.args;
+  if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
+    errors.push_back("error: model.args.n_heads (" + text(*a.n_heads) +
+                     ") must be a multiple of model.args.n_kv_heads (" + text(*a.n_kv_heads) + ")");
+  if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
+    errors.push_back("error: model.args.dim (" + text(*a.dim) + ") must be a multiple of model.args.n_heads (" +
+                     text(*a.n_heads) + "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads));
+  } else if (a.dim && a.n_heads && *a.dim / *a.n_heads % 2 != 0) {
+    errors.push_back("error: model.args.dim (" + text(*a.dim) + ") / model.args.n_heads (" + text(*a.n_heads) +
+                     ") must be even: rotary embedding turns pairs");
+  }
+  const RopeScalingArgs& r = a.rope_scaling_args;
+  if (r.low_freq_factor && r.high_freq_factor && *r.low_freq_factor >= *r.high_freq_factor)
+    errors.push_back("error: model.args.rope_scaling_args.low_freq_factor must be less than high_freq_factor");
+}
+
+// The degrees besides data_parallel_shard_degree, as "name (value)" and as a product.
+struct OtherDegrees {
+  std::int64_t product = 1;
+  std::string names;
+};
+
+OtherDegrees other_degrees(const Parallelism& p) {
+  OtherDegrees out;
+  const std::pair<const char*, std::int64_t> degrees[] = {
+      {"data_parallel_replicate_degree", p.data_parallel_replicate_degree},
+      {"context_parallel_degree", p.context_parallel_degree},
+      {"tensor_parallel_degree", p.tensor_parallel_degree},
+      {"pipeline_parallel_degree", p.pipeline_parallel_degree}};
+  for (const auto& [name, value] : degrees) {
+    out.product *= value;
+    out.names += std::string(" * ") + name + " (" + text(value) + ")";
+  }
+  return out;
+}
+
+void collect(Messages& errors, const ConfigError& error) { errors.emplace_back(error.what()); }
+
+}  // namespace
+
+std::vector<std::string> validate(const JobConfig& config) {
+  Messages errors, warnings;
+  check_schedule(config, errors, warnings);
+  check_sequence(config, errors);
+  check_checkpoint(config, errors, warnings);
+  check_shape(config, errors);
+  throw_if_wrong(errors);
+  return warnings;
+}
+
+std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t world_size) {
+  const OtherDegrees others = other_degrees(parallelism);
+  const std::int64_t shard = parallelism.data_parallel_shard_degree;
+  const bool fits = others.product >= 1 && world_size % others.product == 0;
+  if (fits && (shard == -1 || shard * others.product == world_size)) return world_size / others.product;
+  std::string cure = "change the number of ranks to a multiple of " + text(others.product);
+  if (shard != -1) cure = "start " + text(shard * others.product) + " ranks";
+  if (shard != -1 && fits)
+    cure += " or set data_parallel_shard_degree to " + text(world_size / others.product) +
+            " (or to -1: all ranks that are left)";
+  throw ConfigError(
+      "error: the degrees of [parallelism] must multiply to the number of ranks: data_parallel_shard_degree (" +
+      text(shard) + ")" + others.names + (shard == -1 ? " do not divide " : " is not ") + text(world_size) + "; " +
+      cure);
+}
+
+std::int64_t num_accumulation_steps(const JobConfig& config, std::int64_t world_size) {
+  const std::int64_t ranks =
+      resolve_shard_degree(config.parallelism, world_size) * config.parallelism.data_parallel_replicate_degree;
+  const std::int64_t global = config.training.global_batch_size;
+  const std::int64_t once = config.training.local_batch_size * ranks;
+  if (global == -1) return 1;
+  if (global % once == 0) return global / once;
+  const std::int64_t below = global / once * once;
+  throw ConfigError("error: training.global_batch_size (" + text(global) +
+                    ") must be a multiple of training.local_batch_size (" + text(config.training.local_batch_size) +
+                    ") * data-parallel ranks (" + text(ranks) + ") = " + text(once) + "; use " +
+                    (below > 0 ? text(below) + " or " : "") + text(below + once) + ", or -1");
+}
+
+std::vector<std::string> validate(const JobConfig& config, std::int64_t world_size) {
+  Messages errors, warnings;
+  try {
+    warnings = validate(config);
+  } catch (const ConfigError& error) {
+    collect(errors, error);
+  }
+  try {
+    num_accumulation_steps(config, world_size);
+  } catch (const ConfigError& error) {
+    collect(errors, error);
+  }
+  if (config.checkpoint.create_seed_checkpoint && world_size != 1)
+    errors.push_back("error: checkpoint.create_seed_checkpoint needs one rank, and there are " + text(world_size) +
+                     "; start one");
+  throw_if_wrong(errors);
+  return warnings;
+}
+
+}  // namespace titan::config

@@ -1,0 +1,27 @@
+// Checks between keys. Those of single values are in fields.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/job_config.h"
+
+namespace titan::config {
+
+// What can be said without knowing the number of ranks. Returns warnings; throws one ConfigError with everything wrong,
+// each naming the keys in conflict and a change that mends it.
+std::vector<std::string> validate(const JobConfig& config);
+
+// As above, and that degrees and batch sizes fit `world_size` ranks.
+std::vector<std::string> validate(const JobConfig& config, std::int64_t world_size);
+
+// data_parallel_shard_degree with -1 resolved to the ranks that the other degrees leave. Throws ConfigError, naming all
+// the factors, when the degrees do not multiply to `world_size`.
+std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t world_size);
+
+// Microbatches of one step: global_batch_size / (local_batch_size * data-parallel ranks), 1 for -1. Throws ConfigError
+// with the nearest sizes that divide.
+std::int64_t num_accumulation_steps(const JobConfig& config, std::int64_t world_size);
+
+}  // namespace titan::config
