@@ -1,6 +1,6 @@
 #include "dist/parallel_dims.h"
 
-#include "base/error.h"
+#include "config/validate.h"
 
 namespace titan::dist {
 
@@ -8,13 +8,7 @@ ParallelDims ParallelDims::from_config(const config::Parallelism& parallelism, i
   ParallelDims dims;
   dims.world_size = world_size;
   dims.dp_replicate = static_cast<int>(parallelism.data_parallel_replicate_degree);
-  dims.dp_shard = static_cast<int>(parallelism.data_parallel_shard_degree);
-  if (dims.dp_shard == -1) dims.dp_shard = world_size / std::max(1, dims.dp_replicate);
-  if (dims.dp_replicate < 1 || dims.dp_shard < 1 || dims.dp_replicate * dims.dp_shard != world_size) {
-    throw ConfigError("parallelism.data_parallel_replicate_degree (" + std::to_string(parallelism.data_parallel_replicate_degree) +
-                      ") * parallelism.data_parallel_shard_degree (" + std::to_string(parallelism.data_parallel_shard_degree) +
-                      ") must be the number of ranks (" + std::to_string(world_size) + "); set data_parallel_shard_degree = -1 to use them all");
-  }
+  dims.dp_shard = static_cast<int>(config::resolve_shard_degree(parallelism, world_size));
   return dims;
 }
 

@@ -45,8 +45,8 @@ World::World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::mil
   if (store_) {
     group_->barrier();
     forget_port_file(env_);
-    watch_ = std::make_unique<FailureWatch>(clone_store(store_), env_.rank,
-                                            [rank = env_.rank](const std::string& reason) { end_process(rank, reason); });
+    watch_ = std::make_unique<FailureWatch>(clone_store(store_), rank(),
+                                            [self = rank()](const std::string& reason) { end_process(self, reason); });
   }
 }
 
@@ -73,24 +73,24 @@ c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::str
 
 std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const std::vector<int>& ranks) {
   if (const auto found = groups_.find(ranks); found != groups_.end()) return found->second;
-  const auto self = std::find(ranks.begin(), ranks.end(), env_.rank);
+  const auto self = std::find(ranks.begin(), ranks.end(), rank());
   TITAN_CHECK(self != ranks.end(), "group " + name + " does not hold this rank");
-  const int rank = static_cast<int>(self - ranks.begin());
+  const int group_rank = static_cast<int>(self - ranks.begin());
   const int size = static_cast<int>(ranks.size());
   c10::intrusive_ptr<c10d::Backend> cpu, device;
   if (size > 1 && store_) {
     std::string prefix = "titan/group";
     for (const int r : ranks) prefix += "," + std::to_string(r);
     try {
-      cpu = make_cpu_backend(prefix, rank, size);
-      device = make_accelerator_backend(prefix, rank, size);
+      cpu = make_cpu_backend(prefix, group_rank, size);
+      device = make_accelerator_backend(prefix, group_rank, size);
     } catch (const std::exception& error) {
       const std::string reason = error.what();
       throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name + "': " + reason.substr(0, reason.find('\n')) +
                       ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME");
     }
   }
-  auto group = std::make_shared<ProcessGroup>(name, ranks, rank, std::move(cpu), std::move(device));
+  auto group = std::make_shared<ProcessGroup>(name, ranks, group_rank, std::move(cpu), std::move(device));
   groups_.emplace(ranks, group);
   return group;
 }
@@ -101,7 +101,7 @@ void World::set_timeout(std::chrono::milliseconds timeout) {
 }
 
 void World::report_failure(const std::string& reason) noexcept {
-  if (store_) dist::report_failure(*store_, env_.rank, reason);
+  if (store_) dist::report_failure(*store_, rank(), reason);
 }
 
 std::optional<std::string> World::reported_failure() noexcept {

@@ -26,8 +26,8 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  int rank() const { return env_.rank; }
-  int size() const { return env_.world_size; }
+  int rank() const { return static_cast<int>(env_.rank); }
+  int size() const { return static_cast<int>(env_.world_size); }
   const LaunchEnv& env() const { return env_; }
   c10::Device device() const { return device_; }
   ProcessGroup& group() const { return *group_; }

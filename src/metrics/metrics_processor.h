@@ -56,6 +56,7 @@ class MetricsProcessor {
 
   // For sizes and peaks that are known later than the clock must start.
   void set_flops_per_token(std::int64_t flops) { options_.flops_per_token = flops; }
+  void set_sinks(std::vector<std::unique_ptr<MetricsSink>> sinks) { sinks_ = std::move(sinks); }
   void set_peak_flops(double flops) { options_.peak_flops = flops; }
   bool has_peak_flops() const { return options_.peak_flops.has_value(); }
 

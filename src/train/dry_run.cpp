@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "base/text.h"
+#include "config/validate.h"
 #include "dist/parallel_dims.h"
 #include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -39,7 +40,7 @@ Bytes count_bytes(nn::Module& model, std::int64_t stored_size, std::int64_t comp
 
 std::string dry_run(const config::JobConfig& config, const TrainSpec& spec, int world_size) {
   const auto dims = dist::ParallelDims::from_config(config.parallelism, world_size);
-  const auto accumulation = gradient_accumulation_steps(config.training, dims.dp());
+  const auto accumulation = config::num_accumulation_steps(config, world_size);
   auto world = dist::World::on_paper(world_size);
   const auto meshes = dist::Meshes::build(*world, dims);
   auto model = spec.build_model();

@@ -27,10 +27,10 @@ void apply_debug(const config::Debug& debug, std::uint64_t seed) {
   at::globalContext().setDeterministicAlgorithms(debug.deterministic, /*warn_only=*/false);
 }
 
-void set_num_threads(int local_world_size) {
+void set_num_threads(std::int64_t local_world_size) {
   if (std::getenv("OMP_NUM_THREADS")) return;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  at::set_num_threads(std::max(1, cores / local_world_size));
+  const std::int64_t cores = std::thread::hardware_concurrency();
+  at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, cores / local_world_size)));
 }
 
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh, const config::Training& training,
@@ -85,18 +85,6 @@ checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& optio
   out.create_seed_checkpoint = options.create_seed_checkpoint;
   out.load_only = options.load_only;
   return out;
-}
-
-std::int64_t gradient_accumulation_steps(const config::Training& training, int dp_size) {
-  const auto at_once = training.local_batch_size * dp_size;
-  const auto global = training.global_batch_size < 0 ? at_once : training.global_batch_size;
-  if (global < at_once || global % at_once != 0) {
-    const auto below = std::max<std::int64_t>(1, global / at_once) * at_once;
-    throw ConfigError("training.global_batch_size (" + std::to_string(global) + ") must be a multiple of training.local_batch_size (" +
-                      std::to_string(training.local_batch_size) + ") * data-parallel ranks (" + std::to_string(dp_size) + ") = " +
-                      std::to_string(at_once) + "; nearest: " + std::to_string(below) + " or " + std::to_string(below + at_once));
-  }
-  return global / at_once;
 }
 
 }  // namespace titan::train

@@ -22,7 +22,7 @@ std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist:
 void apply_debug(const config::Debug& debug, std::uint64_t seed);
 
 // Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the machine's cores.
-void set_num_threads(int local_world_size);
+void set_num_threads(std::int64_t local_world_size);
 
 // Built on meta, sharded, materialized on the world's device, initialized. Throws InternalError listing any parameter that is
 // still on meta.
@@ -33,8 +33,5 @@ std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::De
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
 checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& options, const std::string& dump_folder);
-
-// Microbatches of a step. Throws ConfigError when the global batch is no multiple of what the ranks process at once.
-std::int64_t gradient_accumulation_steps(const config::Training& training, int dp_size);
 
 }  // namespace titan::train

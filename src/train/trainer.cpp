@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "config/validate.h"
 #include "dist/device.h"
 #include "metrics/console_sink.h"
 #include "metrics/cpu_peak.h"
@@ -31,7 +32,7 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
   options.memory = [module, index = device.index()] {
     const auto peak = module->peak_reserved_bytes(index);
     module->reset_peak_memory(index);
-    return metrics::MemoryUse{static_cast<std::uint64_t>(peak), static_cast<std::uint64_t>(module->device_capacity_bytes(index))};
+    return metrics::MemoryUsage{static_cast<std::uint64_t>(peak), static_cast<std::uint64_t>(module->device_capacity_bytes(index))};
   };
   return options;
 }
@@ -45,7 +46,7 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       meshes_(meshes),
       metrics_(metrics_options(config, spec, world.device()), {}),
       data_(std::move(data)),
-      accumulation_steps_(gradient_accumulation_steps(config.training, meshes.batch.size())),
+      accumulation_steps_(config::num_accumulation_steps(config, world.size())),
       model_([&] {
         const auto seed = agree_on_seed(config.debug.seed, world.group());
         apply_debug(config.debug, seed);

@@ -1,0 +1,121 @@
+#include "apps/run_train.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "config/load.h"
+#include "config/print.h"
+#include "config/validate.h"
+#include "data/batch_loader.h"
+#include "dist/device.h"
+#include "dist/parallel_dims.h"
+#include "models/registry.h"
+#include "train/dry_run.h"
+#include "train/setup.h"
+#include "train/trainer.h"
+
+namespace titan {
+namespace {
+
+// Everything that can be said about the input before ranks meet, so that a mistake costs no rendezvous.
+struct Checked {
+  config::JobConfig config;
+  TrainSpec spec;
+  std::shared_ptr<data::Tokenizer> tokenizer;  // null in a dry run, which reads no data
+};
+
+Checked check_input(const config::CommandLine& command_line, std::int64_t world_size) {
+  auto loaded = config::load_job_config(command_line);
+  Checked checked;
+  checked.config = std::move(loaded.config);
+  for (const auto& warning : config::validate(checked.config, world_size)) spdlog::warn(warning);
+  for (const auto& warning : loaded.warnings) spdlog::warn(warning);
+  const auto& config = checked.config;
+  checked.spec = models::make_train_spec(config.model, config.training.seq_len);
+  return checked;
+}
+
+c10::DeviceType pick_device_type(const std::string& wanted) {
+  if (wanted == "cpu") return c10::DeviceType::CPU;
+  const std::string missing = dist::load_accelerator_module();
+  if (missing.empty()) return c10::DeviceType::CUDA;
+  if (wanted == "cuda") throw ConfigError("training.device = \"cuda\", but " + missing);
+  spdlog::info("training on CPU: {}", missing);
+  return c10::DeviceType::CPU;
+}
+
+void write_resolved_config(const config::JobConfig& config) {
+  std::filesystem::create_directories(config.job.dump_folder);
+  write_file_atomically(std::filesystem::path(config.job.dump_folder) / "config.toml", config::to_toml(config));
+}
+
+int train(const Checked& checked, dist::World& world) {
+  const auto& config = checked.config;
+  if (world.rank() == 0) write_resolved_config(config);
+  const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
+  data::DataOptions options;
+  options.dataset = config.training.dataset;
+  options.dataset_path = config.training.dataset_path.value_or("");
+  options.local_batch_size = config.training.local_batch_size;
+  options.seq_len = config.training.seq_len;
+  options.dp_rank = meshes.batch.local_rank("batch");
+  options.dp_size = meshes.batch.size();
+  options.pin_memory = !world.device().is_cpu();
+  auto source = data::make_batch_source(options, checked.tokenizer);
+  train::Trainer trainer(config, world, meshes, checked.spec, std::move(source));
+  const bool finished = trainer.train();
+  world.shutdown();
+  return finished ? kExitDone : kExitSavedRequeue;
+}
+
+// A rank that fails tells the others; one that fails because another did says what that one said.
+int train_or_report(const Checked& checked, const LaunchEnv& env, c10::DeviceType device_type) {
+  dist::World world(env, device_type, std::chrono::seconds(checked.config.comm.init_timeout_seconds));
+  try {
+    return train(checked, world);
+  } catch (const PeerError& error) {
+    const auto reason = world.reported_failure();
+    throw PeerError(reason ? "stops: " + *reason : std::string(error.what()));
+  } catch (const std::exception& error) {
+    world.report_failure(error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+int run_train(const config::CommandLine& command_line) {
+  const LaunchEnv env = detect_launch();
+  init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), true);
+  const std::int64_t world_size = command_line.world_size.value_or(env.world_size);
+  Checked checked;
+  try {
+    checked = check_input(command_line, world_size);
+  } catch (const ConfigError&) {
+    if (env.rank == 0) throw;
+    return kExitBadInput;  // rank 0 prints the same
+  }
+  const auto& config = checked.config;
+  if (command_line.print_config) {
+    std::fputs(config::to_toml(config).c_str(), stdout);
+    return kExitDone;
+  }
+  if (command_line.dry_run) {
+    std::fputs(train::dry_run(config, checked.spec, static_cast<int>(world_size)).c_str(), stdout);
+    return kExitDone;
+  }
+  init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
+  train::set_num_threads(env.local_world_size);
+  checked.tokenizer = data::make_tokenizer(config.model.hf_assets_path);
+  data::check_vocab_size(*checked.tokenizer, checked.spec.stats.vocab_size);
+  return train_or_report(checked, env, pick_device_type(config.training.device));
+}
+
+}  // namespace titan

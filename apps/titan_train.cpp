@@ -1,0 +1,70 @@
+// The program: reads the command line, picks what to do, and turns every error into one line and one exit code.
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <ATen/Version.h>
+
+#include "apps/run_train.h"
+#include "base/env.h"
+#include "base/error.h"
+#include "base/signal.h"
+#include "config/command_line.h"
+#include "config/print.h"
+
+namespace titan {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: titan-train --config FILE [--section.key VALUE | --section.key=VALUE ...]\n"
+    "  --dry-run        print parameters and bytes a rank without allocating; --world-size N for N ranks\n"
+    "  --print-config   print the resolved configuration as TOML\n"
+    "  --version, --help\n"
+    "Several ranks: torchrun --no-python --nproc-per-node N titan-train ..., or mpirun, or srun.\n";
+
+int run(const config::CommandLine& command_line) {
+  if (command_line.help) {
+    std::cout << kUsage << "\n" << config::help_text();
+    return kExitDone;
+  }
+  if (command_line.version) {
+    std::cout << "titan-train " TITAN_VERSION " (" TITAN_REVISION ")\n" << at::show_config() << "\n";
+    return kExitDone;
+  }
+  return run_train(command_line);
+}
+
+// Messages about input stand alone, as a compiler's do. What fails later, fails on one rank, which names itself.
+void print_error(const Error& error) {
+  const auto rank = get_env("RANK").value_or(get_env("OMPI_COMM_WORLD_RANK").value_or(get_env("SLURM_PROCID").value_or("0")));
+  if (error.exit_code() == kExitBadInput) {
+    std::cerr << error.what() << std::endl;
+  } else {
+    std::cerr << "titan-train: rank " << rank << ": " << error.what() << std::endl;
+  }
+}
+
+}  // namespace
+}  // namespace titan
+
+int main(int argc, char** argv) {
+  using namespace titan;
+  int exit_code = kExitFailed;
+  try {
+    install_signal_handlers();
+    exit_code = run(config::parse_command_line(std::vector<std::string>(argv + 1, argv + argc)));
+  } catch (const Error& error) {
+    print_error(error);
+    exit_code = error.exit_code();
+  } catch (const std::exception& error) {
+    print_error(Error(std::string(error.what()), kExitFailed));
+  }
+  // Threads of torch and Gloo may still run; nothing that they do matters any more.
+  std::fflush(nullptr);
+  std::cout.flush();
+  _exit(exit_code);
+}
