@@ -1,0 +1,33 @@
+// Writes and reads a checkpoint folder. Both calls are collective: all ranks of the group, each with its own items.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/item.h"
+#include "checkpoint/ranks.h"
+
+namespace titan::checkpoint {
+
+// Writes `folder` so that at any moment, also after a kill, it holds the old checkpoint or the new one: everything goes
+// to `folder`.tmp, is flushed to the disk, .metadata last, and the folder is renamed into place. A failure on any rank
+// throws CheckpointError on all ranks and leaves `folder` as it was. Gives the number of bytes that all ranks wrote.
+std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks);
+std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group);
+
+// Values by key; optional ones that the checkpoint lacks are absent.
+using Values = std::map<std::string, Value>;
+
+// Fills the tensors of `items` in place, from however many ranks wrote them. Throws CheckpointError on all ranks when a
+// key is missing, a shape differs, or a file is truncated or damaged on any; tensors may be half filled then.
+Values load(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks);
+Values load(const std::filesystem::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group);
+
+// Ends what a kill interrupted: when `folder` was being replaced on a file system that cannot swap folders, the old one
+// may stand aside; it is put back, or removed when the new one is in place. Not collective: rank 0 calls it.
+void recover_replacement(const std::filesystem::path& folder);
+
+}  // namespace titan::checkpoint

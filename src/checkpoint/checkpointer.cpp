@@ -1,0 +1,283 @@
+#include "checkpoint/checkpointer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/commit.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kStepPrefix = "step-";
+constexpr const char* kStepKey = "train_state.step";
+constexpr const char* kDataRanksKey = "dataloader.world_size";
+
+const std::vector<std::string>& state_groups() {
+  static const std::vector<std::string> kGroups = {"model", "optimizer", "lr_scheduler", "dataloader", "train_state"};
+  return kGroups;
+}
+
+// N for exactly "step-N<suffix>".
+std::optional<int> step_of(const std::string& name, std::string_view suffix = "") {
+  if (!name.starts_with(kStepPrefix) || !name.ends_with(suffix)) return std::nullopt;
+  if (name.size() <= kStepPrefix.size() + suffix.size()) return std::nullopt;
+  const std::string digits = name.substr(kStepPrefix.size(), name.size() - kStepPrefix.size() - suffix.size());
+  int step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 0 || std::to_string(step) != digits)
+    return std::nullopt;
+  return step;
+}
+
+// All N with a folder "step-N<suffix>", ascending.
+std::vector<int> steps_in(const fs::path& base, std::string_view suffix = "") {
+  std::vector<int> steps;
+  if (!fs::is_directory(base)) return steps;
+  for (const auto& entry : fs::directory_iterator(base)) {
+    const auto step = step_of(entry.path().filename().string(), suffix);
+    if (step && entry.is_directory()) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::string step_list(const std::vector<int>& steps) {
+  std::vector<std::string> names;
+  for (const int step : steps) names.push_back(std::string(kStepPrefix) + std::to_string(step));
+  return names.empty() ? "none" : join(names, ", ");
+}
+
+// A full state can be resumed; a model-only one lacks the trainer's own keys.
+bool is_full(const fs::path& folder) { return read_metadata(folder).find(kStepKey) != nullptr; }
+
+std::string group_of(const Item& item) {
+  const StatePath& path = item_path(item);
+  const auto* first = path.empty() ? nullptr : std::get_if<std::string>(&path[0]);
+  if (first != nullptr && path.size() > 1 && (*first == "titan" || std::ranges::count(state_groups(), *first) > 0))
+    return *first;
+  return "model";
+}
+
+// Interrupted replacements are ended, unfinished saves removed.
+void clean_up(const fs::path& base) {
+  for (const int step : steps_in(base, ".replaced"))
+    recover_replacement(base / (std::string(kStepPrefix) + std::to_string(step)));
+  for (const int step : steps_in(base, ".tmp"))
+    fs::remove_all(temporary_folder(base / (std::string(kStepPrefix) + std::to_string(step))));
+}
+
+}  // namespace
+
+struct Checkpointer::Choice {
+  std::string folder;  // "" = nothing to load
+  int step = 0;
+  bool model_only = false;
+};
+
+Checkpointer::Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state)
+    : options_(std::move(options)),
+      ranks_(ranks),
+      state_(state),
+      base_(fs::path(options_.dump_folder) / options_.folder) {
+  if (options_.interval < 1)
+    throw ConfigError("checkpoint.interval is " + std::to_string(options_.interval) + ", expected 1 or more");
+  if (options_.keep_latest_k < 0 || options_.keep_latest_k == 1)
+    throw ConfigError(
+        "checkpoint.keep_latest_k is " + std::to_string(options_.keep_latest_k) +
+        ", expected 0 (keep all) or 2 and more: with 1 the only checkpoint would be removed for the next");
+  if (options_.load_step < -1)
+    throw ConfigError("checkpoint.load_step is " + std::to_string(options_.load_step) +
+                      ", expected -1 (the newest) or a step");
+  for (const std::string& name : options_.exclude_from_loading) {
+    if (std::ranges::count(state_groups(), name) > 0) continue;
+    const auto near = nearest_name(name, state_groups());
+    throw ConfigError("checkpoint.exclude_from_loading: unknown name \"" + name + "\"" +
+                      (near ? ", did you mean \"" + *near + "\"?" : "") + " Names are " + join(state_groups(), ", "));
+  }
+  if (options_.create_seed_checkpoint && ranks_.size() != 1)
+    throw ConfigError("checkpoint.create_seed_checkpoint needs 1 rank, this run has " + std::to_string(ranks_.size()));
+  if (options_.create_seed_checkpoint && !options_.enable)
+    throw ConfigError("checkpoint.create_seed_checkpoint needs checkpoint.enable = true");
+}
+
+fs::path Checkpointer::step_folder(int step) const { return base_ / (std::string(kStepPrefix) + std::to_string(step)); }
+
+bool Checkpointer::should_save(int step, int last_step) const {
+  if (!options_.enable || options_.load_only) return false;
+  return step == last_step || step % options_.interval == 0 || (step == 1 && options_.enable_first_step_checkpoint);
+}
+
+bool Checkpointer::save(int step, int last_step) {
+  if (!should_save(step, last_step)) return false;
+  const bool is_last = step == last_step;
+  write(step, is_last && options_.last_save_model_only);
+  // As in TorchTitan the last save removes nothing: a full state to resume from stays beside a model-only one.
+  if (!is_last) remove_old_steps();
+  return true;
+}
+
+void Checkpointer::save_full(int step) {
+  if (options_.enable && !options_.load_only) write(step, false);
+}
+
+void Checkpointer::save_seed() { write(0, options_.last_save_model_only); }
+
+void Checkpointer::write(int step, bool model_only) {
+  const auto start = std::chrono::steady_clock::now();
+  const fs::path folder = step_folder(step);
+  on_rank_0(ranks_, "saving checkpoint " + folder.string() + " failed", [&] {
+    clean_up(base_);
+    return std::string();
+  });
+  const std::uint64_t bytes = checkpoint::save(folder, state_.items(model_only), ranks_);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (ranks_.rank() == 0)
+    spdlog::info("Saved checkpoint {} ({}, {}) in {:.2f} s", folder.string(), model_only ? "model only" : "full state",
+                 format_bytes(static_cast<double>(bytes)), seconds.count());
+}
+
+void Checkpointer::remove_old_steps() const {
+  if (ranks_.rank() != 0 || options_.keep_latest_k == 0) return;
+  try {
+    std::vector<int> steps = steps_in(base_);
+    std::erase_if(steps, [&](int step) { return !is_complete(step_folder(step)); });
+    const auto keep = static_cast<std::size_t>(options_.keep_latest_k);
+    for (std::size_t i = 0; i + keep < steps.size(); ++i) {
+      // Under its temporary name it is no checkpoint any more, so a kill in between leaves nothing half removed.
+      fs::remove_all(temporary_folder(step_folder(steps[i])));
+      fs::rename(step_folder(steps[i]), temporary_folder(step_folder(steps[i])));
+      fs::remove_all(temporary_folder(step_folder(steps[i])));
+    }
+  } catch (const fs::filesystem_error& error) {
+    spdlog::warn("Old checkpoints in {} could not be removed: {}", base_.string(), error.what());
+  }
+}
+
+Checkpointer::Choice Checkpointer::choose_from_folder(const std::vector<int>& steps) const {
+  std::vector<int> complete = steps;
+  std::erase_if(complete, [&](int step) { return !is_complete(step_folder(step)); });
+  const std::string where = base_.string();
+  if (complete.empty())
+    throw CheckpointError(where + " holds " + step_list(steps) +
+                          ", but none of them is complete (a complete one has a .metadata file). Move the "
+                          "folder away to start from the beginning");
+  int step = complete.back();
+  if (options_.load_step >= 0) {
+    step = options_.load_step;
+    if (std::ranges::count(complete, step) == 0)
+      throw CheckpointError("checkpoint.load_step = " + std::to_string(step) + ", but " + where +
+                            " has no complete checkpoint of that step; it has " + step_list(complete));
+  }
+  if (step == 0) return {step_folder(0).string(), 0, true};
+  if (is_full(step_folder(step))) return {step_folder(step).string(), step, false};
+  const std::string hint =
+      "it holds the model only, as the last save of a run does by default. To go on training, set "
+      "checkpoint.last_save_model_only = "
+      "false before the run ends; to start a new run from these weights, set checkpoint.initial_load_path = \"" +
+      step_folder(step).string() + "\" and another checkpoint.folder";
+  if (options_.load_step >= 0) throw CheckpointError(step_folder(step).string() + " cannot be resumed: " + hint);
+  for (auto older = complete.rbegin() + 1; older != complete.rend(); ++older) {
+    if (*older == 0 || !is_full(step_folder(*older))) continue;
+    spdlog::warn("{} holds the model only and cannot be resumed; resuming from step {} instead, the newest full state",
+                 step_folder(step).string(), *older);
+    return {step_folder(*older).string(), *older, false};
+  }
+  throw CheckpointError(step_folder(step).string() + " is the newest checkpoint and cannot be resumed: " + hint);
+}
+
+Checkpointer::Choice Checkpointer::choose() const {
+  for (const int step : steps_in(base_, ".replaced")) recover_replacement(step_folder(step));
+  const std::vector<int> steps = steps_in(base_);
+  if (!steps.empty()) {
+    const Choice choice = choose_from_folder(steps);
+    if (!options_.initial_load_path.empty())
+      spdlog::warn("checkpoint.initial_load_path is ignored: {} has checkpoints, and a run goes on from its own",
+                   base_.string());
+    spdlog::info("Checkpoints in {}: {}. Loading {} from {}", base_.string(), step_list(steps),
+                 choice.model_only ? "the model only" : "the full state", choice.folder);
+    return choice;
+  }
+  if (options_.load_step > 0)
+    throw CheckpointError("checkpoint.load_step = " + std::to_string(options_.load_step) + ", but " + base_.string() +
+                          " has no checkpoints");
+  if (options_.initial_load_path.empty()) {
+    spdlog::info("No checkpoints in {}; starting from initialized weights", base_.string());
+    return {};
+  }
+  const fs::path initial = options_.initial_load_path;
+  if (!is_complete(initial)) {
+    const std::vector<int> inside = steps_in(initial);
+    throw CheckpointError("checkpoint.initial_load_path = \"" + initial.string() +
+                          "\" is not a complete checkpoint (no .metadata file in it)" +
+                          (inside.empty() ? "" : "; it holds " + step_list(inside) + ": name one of them"));
+  }
+  spdlog::info("No checkpoints in {}. Loading {} from checkpoint.initial_load_path {}", base_.string(),
+               options_.initial_load_model_only ? "the model only" : "the full state", initial.string());
+  return {initial.string(), 0, options_.initial_load_model_only};
+}
+
+std::vector<Item> Checkpointer::wanted_items(bool model_only) const {
+  std::vector<Item> items = state_.items(model_only);
+  // As in TorchTitan a load of the model alone takes no exclusions.
+  if (!model_only)
+    std::erase_if(
+        items, [&](const Item& item) { return std::ranges::count(options_.exclude_from_loading, group_of(item)) > 0; });
+  return items;
+}
+
+void Checkpointer::check_data_ranks(const fs::path& folder, const std::vector<Item>& items) {
+  std::vector<Item> probe;
+  for (const Item& item : items) {
+    if (item_fqn(item) != kDataRanksKey) continue;
+    probe.push_back(item);
+    std::get<ValueItem>(probe.back()).optional = true;
+  }
+  const Values saved = checkpoint::load(folder, probe, ranks_);
+  if (saved.empty()) return;
+  const std::int64_t then = saved.at(kDataRanksKey).as_int(kDataRanksKey);
+  const std::int64_t now = std::get<ValueItem>(probe[0]).value.as_int(kDataRanksKey);
+  if (then != now)
+    throw CheckpointError(folder.string() + ": the dataloader state was saved at " + std::to_string(then) +
+                          " data-parallel ranks, this run has " + std::to_string(now) + "; run at " +
+                          std::to_string(then) +
+                          ", or set checkpoint.exclude_from_loading = [\"dataloader\"] to "
+                          "restart the data from the beginning");
+}
+
+std::optional<int> Checkpointer::load_choice(const Choice& choice) {
+  const std::vector<Item> items = wanted_items(choice.model_only);
+  if (!choice.model_only) {
+    check_data_ranks(choice.folder, items);
+    if (!options_.exclude_from_loading.empty() && ranks_.rank() == 0)
+      spdlog::info("Not loaded, as checkpoint.exclude_from_loading asks: {}",
+                   join(options_.exclude_from_loading, ", "));
+  }
+  const Values values = checkpoint::load(choice.folder, items, ranks_);
+  state_.restored(values, choice.model_only);
+  if (choice.model_only) return 0;
+  const auto step = values.find(kStepKey);
+  return step == values.end() ? choice.step : static_cast<int>(step->second.as_int(kStepKey));
+}
+
+std::optional<int> Checkpointer::load() {
+  if (!options_.enable) return std::nullopt;
+  const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed", [&] {
+    const Choice choice = choose();
+    return nlohmann::json({choice.folder, choice.step, choice.model_only}).dump();
+  });
+  const auto json = nlohmann::json::parse(reply);
+  const Choice choice{json[0].get<std::string>(), json[1].get<int>(), json[2].get<bool>()};
+  if (choice.folder.empty()) return std::nullopt;
+  return load_choice(choice);
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,99 @@
+#include "checkpoint/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace titan::checkpoint {
+namespace {
+
+constexpr std::size_t kBufferSize = 1 << 20;
+constexpr std::size_t kDirectSize = 1 << 16;  // pieces from this size on skip the buffer
+
+[[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error) {
+  throw CheckpointError(std::string("cannot ") + action + " " + path.string() + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::filesystem::path path)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail("create", path_, errno);
+  buffer_.reserve(kBufferSize);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void OutputFile::write_out(const char* data, std::size_t size) {
+  while (size > 0) {
+    const ssize_t written = ::write(fd_, data, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path_, errno);
+    data += written;
+    size -= static_cast<std::size_t>(written);
+  }
+}
+
+void OutputFile::flush() {
+  write_out(buffer_.data(), buffer_.size());
+  buffer_.clear();
+}
+
+void OutputFile::append(const void* data, std::size_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  position_ += size;
+  if (size >= kDirectSize) {
+    flush();
+    write_out(bytes, size);
+    return;
+  }
+  if (buffer_.size() + size > kBufferSize) flush();
+  buffer_.append(bytes, size);
+}
+
+void OutputFile::finish() {
+  flush();
+  if (::fsync(fd_) != 0) fail("flush to disk", path_, errno);
+  const int fd = fd_;
+  fd_ = -1;
+  // Network file systems report a failed write as late as here.
+  if (::close(fd) != 0) fail("close", path_, errno);
+}
+
+InputFile::InputFile(std::filesystem::path path)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (fd_ < 0) fail("open", path_, errno);
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    const int error = S_ISREG(status.st_mode) ? errno : EISDIR;
+    ::close(fd_);
+    fail("read", path_, error);
+  }
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+InputFile::~InputFile() { ::close(fd_); }
+
+void InputFile::read(std::uint64_t offset, void* data, std::size_t size) const {
+  auto* bytes = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t got = ::pread(fd_, bytes, size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read", path_, errno);
+    if (got == 0)
+      throw CheckpointError(path_.string() + " ends at byte " + std::to_string(offset) + ", but " +
+                            std::to_string(size) + " more bytes are expected there: the file is truncated");
+    bytes += got;
+    offset += static_cast<std::uint64_t>(got);
+    size -= static_cast<std::size_t>(got);
+  }
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,54 @@
+// The files of a checkpoint. Every failure is a CheckpointError that names the file and the system's reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace titan::checkpoint {
+
+// A new file, written from front to back. Small pieces are gathered in a buffer; large ones go to the system as they
+// are.
+class OutputFile {
+ public:
+  // Creates or truncates.
+  explicit OutputFile(std::filesystem::path path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void append(const void* data, std::size_t size);
+  std::uint64_t position() const { return position_; }
+  // Everything is on the disk when this returns. Without it the file is of no use.
+  void finish();
+
+ private:
+  void write_out(const char* data, std::size_t size);
+  void flush();
+
+  std::filesystem::path path_;
+  int fd_;
+  std::string buffer_;
+  std::uint64_t position_ = 0;
+};
+
+class InputFile {
+ public:
+  explicit InputFile(std::filesystem::path path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t size() const { return size_; }
+  // Reads exactly `size` bytes at `offset`; throws when the file ends before. Safe from several threads.
+  void read(std::uint64_t offset, void* data, std::size_t size) const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,95 @@
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "checkpoint/archive.h"
+#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/planner.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+// Opens each file of a checkpoint once.
+class FileSet {
+ public:
+  explicit FileSet(fs::path folder) : folder_(std::move(folder)) {}
+  const InputFile& get(const std::string& relative_path) {
+    auto& file = files_[relative_path];
+    if (file == nullptr) file = std::make_unique<InputFile>(folder_ / relative_path);
+    return *file;
+  }
+
+ private:
+  fs::path folder_;
+  std::map<std::string, std::unique_ptr<InputFile>> files_;
+};
+
+// Finds what is cut off before anything is overwritten, and names all of it.
+void check_ranges(FileSet& files, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
+  std::map<std::string, std::string> missing;  // file -> what its end lacks
+  const auto check = [&](const StorageLocation& where, const std::string& fqn) {
+    const std::uint64_t size = files.get(where.relative_path).size();
+    if (where.offset > size || where.length > size - where.offset)
+      missing[where.relative_path] += (missing[where.relative_path].empty() ? "" : ", ") + fqn;
+  };
+  for (const std::size_t index : plan.values) {
+    const std::string& fqn = item_fqn(items[index]);
+    check(std::get<ValueEntry>(*metadata.find(fqn)).location, fqn);
+  }
+  for (const ReadBox& box : plan.boxes) check(box.chunk->location, item_fqn(items[box.item]));
+  std::string message;
+  for (const auto& [file, fqns] : missing)
+    message += "\n  " + files.get(file).path().string() + " has " + std::to_string(files.get(file).size()) +
+               " bytes and is truncated; lost: " + fqns;
+  if (!message.empty()) throw CheckpointError("the checkpoint is damaged:" + message);
+}
+
+void read_tensor(FileSet& files, const ReadBox& box, const TensorItem& item) {
+  const StorageLocation& where = box.chunk->location;
+  const ZipReader archive(files.get(where.relative_path), where.offset, where.length, item.fqn);
+  const StoredTensor stored(archive);
+  if (stored.sizes() != box.chunk->sizes) archive.fail("the stored tensor has another shape than .metadata says");
+  at::Tensor target = item.local.detach();
+  for (std::size_t d = 0; d < box.sizes.size(); ++d)
+    target = target.narrow(static_cast<std::int64_t>(d), box.start_in_local[d], box.sizes[d]);
+  stored.read_box(box.start_in_chunk, target);
+}
+
+Values load_on_this_rank(const fs::path& folder, const std::vector<Item>& items) {
+  const Metadata metadata = read_metadata(folder);
+  const LoadPlan plan = plan_load(metadata, items, folder.string());
+  FileSet files(folder);
+  check_ranges(files, metadata, plan, items);
+  Values values;
+  for (const std::size_t index : plan.values) {
+    const std::string& fqn = item_fqn(items[index]);
+    const StorageLocation& where = std::get<ValueEntry>(*metadata.find(fqn)).location;
+    values[fqn] = read_value_archive(ZipReader(files.get(where.relative_path), where.offset, where.length, fqn));
+  }
+  for (const ReadBox& box : plan.boxes) read_tensor(files, box, std::get<TensorItem>(items[box.item]));
+  return values;
+}
+
+}  // namespace
+
+Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks) {
+  const std::string action = "loading checkpoint " + folder.string() + " failed";
+  on_rank_0(ranks, action, [&] {
+    recover_replacement(folder);
+    return std::string();
+  });
+  Values values;
+  on_every_rank(ranks, action, [&] {
+    const at::NoGradGuard no_grad;
+    values = load_on_this_rank(folder, items);
+    return std::string();
+  });
+  return values;
+}
+
+Values load(const fs::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group) {
+  GroupRanks ranks(group);
+  return load(folder, items, ranks);
+}
+
+}  // namespace titan::checkpoint

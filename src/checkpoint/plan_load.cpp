@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+#include "checkpoint/planner.h"
+
+namespace titan::checkpoint {
+namespace {
+
+std::string shape_text(at::IntArrayRef shape) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < shape.size(); ++d) text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
+  return text + "]";
+}
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  std::int64_t result = 1;
+  for (const std::int64_t dim : shape) result *= dim;
+  return result;
+}
+
+// The common part of a stored chunk and the wanted box, or nothing.
+std::optional<ReadBox> intersect(const Chunk& chunk, const dist::ShardSpec& spec) {
+  ReadBox box;
+  box.chunk = &chunk;
+  for (std::size_t d = 0; d < spec.global_shape.size(); ++d) {
+    const std::int64_t begin = std::max(chunk.offsets[d], spec.offset[d]);
+    const std::int64_t end = std::min(chunk.offsets[d] + chunk.sizes[d], spec.offset[d] + spec.local_shape[d]);
+    if (begin >= end) return std::nullopt;
+    box.start_in_chunk.push_back(begin - chunk.offsets[d]);
+    box.start_in_local.push_back(begin - spec.offset[d]);
+    box.sizes.push_back(end - begin);
+  }
+  return box;
+}
+
+class Planner {
+ public:
+  Planner(const Metadata& metadata, const std::vector<Item>& items) : metadata_(metadata), items_(items) {}
+
+  LoadPlan plan(const std::string& what) {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const Metadata::Entry* entry = metadata_.find(item_fqn(items_[i]));
+      if (const auto* tensor = std::get_if<TensorItem>(&items_[i])) {
+        add_tensor(i, *tensor, entry);
+      } else {
+        add_value(i, std::get<ValueItem>(items_[i]), entry);
+      }
+    }
+    if (!problems_.empty()) {
+      throw CheckpointError(std::to_string(num_problems_) + " of " + std::to_string(items_.size()) +
+                            " wanted items do not match the checkpoint " + what + ":" + problems_);
+    }
+    std::sort(plan_.boxes.begin(), plan_.boxes.end(), [](const ReadBox& a, const ReadBox& b) {
+      const StorageLocation& left = a.chunk->location;
+      const StorageLocation& right = b.chunk->location;
+      return std::tie(left.relative_path, left.offset) < std::tie(right.relative_path, right.offset);
+    });
+    return std::move(plan_);
+  }
+
+ private:
+  void problem(const std::string& text) {
+    problems_ += "\n  " + text;
+    ++num_problems_;
+  }
+
+  void add_value(std::size_t index, const ValueItem& item, const Metadata::Entry* entry) {
+    if (entry == nullptr) {
+      if (!item.optional) problem("missing key: " + item.fqn);
+    } else if (!std::holds_alternative<ValueEntry>(*entry)) {
+      problem(item.fqn + ": expected a value, the checkpoint has a tensor");
+    } else {
+      plan_.values.push_back(index);
+    }
+  }
+
+  void add_tensor(std::size_t index, const TensorItem& item, const Metadata::Entry* entry) {
+    if (entry == nullptr) return problem("missing key: " + item.fqn);
+    const auto* stored = std::get_if<TensorEntry>(entry);
+    if (stored == nullptr) return problem(item.fqn + ": expected a tensor, the checkpoint has a value");
+    if (stored->size != item.spec.global_shape)
+      return problem(item.fqn + ": expected shape " + shape_text(item.spec.global_shape) + ", the checkpoint has " +
+                     shape_text(stored->size));
+    if (item.local.sizes() != at::IntArrayRef(item.spec.local_shape))
+      return problem(item.fqn + ": the local tensor has shape " + shape_text(item.local.sizes()) +
+                     ", its shard spec says " + shape_text(item.spec.local_shape));
+    std::int64_t covered = 0;
+    for (const Chunk& chunk : stored->chunks) {
+      auto box = intersect(chunk, item.spec);
+      if (!box) continue;
+      covered += product(box->sizes);
+      box->item = index;
+      plan_.boxes.push_back(std::move(*box));
+    }
+    if (covered != product(item.spec.local_shape))
+      problem(item.fqn + ": the stored chunks hold " + std::to_string(covered) + " of the " +
+              std::to_string(product(item.spec.local_shape)) + " elements of this rank's part");
+  }
+
+  const Metadata& metadata_;
+  const std::vector<Item>& items_;
+  LoadPlan plan_;
+  std::string problems_;
+  std::size_t num_problems_ = 0;
+};
+
+}  // namespace
+
+LoadPlan plan_load(const Metadata& metadata, const std::vector<Item>& items, const std::string& what) {
+  return Planner(metadata, items).plan(what);
+}
+
+}  // namespace titan::checkpoint

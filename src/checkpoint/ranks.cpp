@@ -1,0 +1,45 @@
+#include "checkpoint/ranks.h"
+
+#include "base/error.h"
+
+namespace titan::checkpoint {
+namespace {
+
+constexpr char kOk = '+';
+constexpr char kFailed = '!';
+
+std::string attempt(const std::function<std::string()>& step) {
+  try {
+    return kOk + step();
+  } catch (const std::exception& error) {
+    return kFailed + std::string(error.what());
+  }
+}
+
+bool failed(const std::string& reply) { return reply.empty() || reply[0] != kOk; }
+
+std::string message_of(const std::string& reply) { return reply.empty() ? "no answer" : reply.substr(1); }
+
+}  // namespace
+
+std::vector<std::string> on_every_rank(Ranks& ranks, const std::string& action,
+                                       const std::function<std::string()>& step) {
+  std::vector<std::string> replies = ranks.all_gather(attempt(step));
+  std::string errors;
+  for (std::size_t rank = 0; rank < replies.size(); ++rank) {
+    if (!failed(replies[rank])) continue;
+    errors +=
+        (errors.empty() ? "" : "; ") + std::string("rank ") + std::to_string(rank) + ": " + message_of(replies[rank]);
+  }
+  if (!errors.empty()) throw CheckpointError(action + ": " + errors);
+  for (std::string& reply : replies) reply.erase(0, 1);
+  return replies;
+}
+
+std::string on_rank_0(Ranks& ranks, const std::string& action, const std::function<std::string()>& step) {
+  std::string reply = ranks.broadcast(ranks.rank() == 0 ? attempt(step) : std::string(), 0);
+  if (failed(reply)) throw CheckpointError(action + ": rank 0: " + message_of(reply));
+  return reply.substr(1);
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,71 @@
+// The keys of a TorchTitan checkpoint, made from plain structs and read back into them. Model parameters and the
+// tensors optimizer.state.<P>.{step,exp_avg,exp_avg_sq} are TensorItems that the trainer makes itself; all else is
+// here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/item.h"
+
+namespace titan::checkpoint {
+
+// {"optimizer", "state.X.step"} for "optimizer.state.X.step": split at the first dot, as TorchTitan nests its state.
+// For the keys of model parameters use {fqn}.
+StatePath group_path(const std::string& fqn);
+
+// optimizer.state.<parameter>.<name>, name being step, exp_avg or exp_avg_sq. `step` is a 0-d float32 tensor,
+// replicated.
+TensorItem optimizer_tensor(const std::string& parameter, const std::string& name, at::Tensor local,
+                            dist::ShardSpec spec, bool sharded);
+
+// One parameter's group as torch.optim.AdamW keeps it.
+struct AdamWGroup {
+  double lr = 0;  // of the next step
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  bool foreach = false;
+  bool fused = true;
+  double initial_lr = 0;
+};
+// The 12 entries optimizer.param_groups.<parameter>.*
+void append_param_group(std::vector<Item>& items, const std::string& parameter, const AdamWGroup& group);
+AdamWGroup parse_param_group(const Values& values, const std::string& parameter);
+
+struct LrSchedulerState {
+  double base_lr = 0;
+  std::int64_t steps_done = 0;
+  double last_lr = 0;  // the rate of the next step
+};
+void append_lr_scheduler(std::vector<Item>& items, const LrSchedulerState& state);
+LrSchedulerState parse_lr_scheduler(const Values& values);
+
+struct TrainProgress {
+  std::int64_t step = 0;
+  std::int64_t ntokens_seen = 0;
+};
+void append_train_state(std::vector<Item>& items, const TrainProgress& progress);
+TrainProgress parse_train_state(const Values& values);
+
+// The data position of one data-parallel rank (contract/batch_source.h's DataPosition).
+struct DataLoaderState {
+  std::int64_t num_batches = 0;
+  std::int64_t sample_idx = 0;
+  std::vector<std::int64_t> token_buffer = {};
+};
+// dataloader.dp_rank_<dp_rank> and dataloader.world_size. `batch_size`: samples a batch, from which TorchTitan's own
+// count of samples is made.
+void append_dataloader(std::vector<Item>& items, int dp_rank, int dp_size, const DataLoaderState& state,
+                       std::int64_t batch_size);
+DataLoaderState parse_dataloader(const Values& values, int dp_rank);
+
+// titan.rng.rank_<rank> and titan.rng.world_size: the CPU generator. TorchTitan ignores these extra keys.
+void append_rng(std::vector<Item>& items, int rank, int world_size);
+// Restores the generator when the checkpoint has this rank's state from as many ranks as now; says whether it did.
+bool restore_rng(const Values& values, int rank, int world_size);
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,91 @@
+// checkpoint_tool write FOLDER RANKS | dump FOLDER OUT | overwrite FOLDER COUNT
+//   write      saves the sample state, split over RANKS threads
+//   dump       reads every key of a checkpoint and saves it anew at one rank, all tensors whole
+//   overwrite  saves step 0, 1, … COUNT-1 into the same folder, a line of output after each
+#include <cstdio>
+#include <iostream>
+
+#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/torchtitan_keys.h"
+#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/thread_ranks.h"
+
+namespace titan::checkpoint {
+namespace {
+
+std::vector<Item> sample_items(int rank, int size) {
+  std::vector<Item> items;
+  for (const auto& [name, tensor] : sample_tensors()) items.push_back(shard(name, tensor, rank, size));
+  items.push_back(replicate("scalar", at::scalar_tensor(4.0, at::kFloat)));
+  items.push_back(replicate("empty", at::empty({0, 4}, at::kFloat)));
+  items.push_back(ValueItem{"train_state.step", {"train_state", "step"}, Value(4)});
+  items.push_back(value("betas", Value::tuple({0.9, 0.95})));
+  items.push_back(value("lrs", Value::list({0.0008, -1, 70000, std::int64_t{1} << 40, true, Value(), "h\xc3\xa9"})));
+  items.push_back(value("nested", Value::dict({{"a", Value::list({Value::tuple({}), 1.5})}, {"b", Value::dict({})}})));
+  items.push_back(value("bytes", Value::bytes(std::string("\x00\xff\x80 ab", 6))));
+  items.push_back(value("no_bytes", Value::bytes("")));
+  append_dataloader(items, rank, size,
+                    {.num_batches = 3 + rank, .sample_idx = 5, .token_buffer = {1, 300, 70000, rank}}, 4);
+  append_param_group(items, "even", {.lr = 0.25, .initial_lr = 0.5});
+  append_lr_scheduler(items, {0.0008, 4, 0.0002});
+  return items;
+}
+
+int fail_if_any(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors)
+    if (!error.empty()) {
+      std::cerr << error << "\n";
+      return 1;
+    }
+  return 0;
+}
+
+int write(const std::string& folder, int size) {
+  return fail_if_any(run_ranks(size, [&](Ranks& ranks) { save(folder, sample_items(ranks.rank(), size), ranks); }));
+}
+
+int dump(const std::string& folder, const std::string& out) {
+  return fail_if_any(run_ranks(1, [&](Ranks& ranks) {
+    const Metadata metadata = read_metadata(folder);
+    std::vector<Item> items;
+    for (const std::string& fqn : metadata.order) {
+      const StatePath& path = metadata.paths.at(fqn);
+      if (const TensorEntry* tensor = metadata.find_tensor(fqn)) {
+        items.push_back(TensorItem{fqn, path, at::zeros(tensor->size, at::TensorOptions(tensor->dtype)),
+                                   dist::ShardSpec::replicated(tensor->size), false});
+      } else {
+        items.push_back(ValueItem{fqn, path, {}, false});
+      }
+    }
+    const Values values = load(folder, items, ranks);
+    for (Item& item : items)
+      if (auto* each = std::get_if<ValueItem>(&item)) each->value = values.at(each->fqn);
+    save(out, items, ranks);
+  }));
+}
+
+int overwrite(const std::string& folder, int count) {
+  return fail_if_any(run_ranks(2, [&](Ranks& ranks) {
+    for (int step = 0; step < count; ++step) {
+      const auto content = at::full({1000, 200}, step, at::kFloat);
+      save(folder, {shard("w", content, ranks.rank(), 2), value("step", step)}, ranks);
+      if (ranks.rank() == 0) {
+        std::printf("%d\n", step);
+        std::fflush(stdout);
+      }
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace titan::checkpoint
+
+int main(int argc, char** argv) {
+  using namespace titan::checkpoint;
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.size() == 3 && args[0] == "write") return write(args[1], std::stoi(args[2]));
+  if (args.size() == 3 && args[0] == "dump") return dump(args[1], args[2]);
+  if (args.size() == 3 && args[0] == "overwrite") return overwrite(args[1], std::stoi(args[2]));
+  std::cerr << "usage: checkpoint_tool write FOLDER RANKS | dump FOLDER OUT | overwrite FOLDER COUNT\n";
+  return 2;
+}

@@ -1,0 +1,196 @@
+#include "checkpoint/checkpointer.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "checkpoint/torchtitan_keys.h"
+#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/thread_ranks.h"
+
+namespace titan::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// A model of one weight, with all other groups of state.
+class TinyState : public CheckpointState {
+ public:
+  explicit TinyState(int dp_size = 1) : dp_size_(dp_size) {}
+  std::vector<Item> items(bool model_only) override {
+    std::vector<Item> items = {shard("w", weight, 0, 1)};
+    std::get<TensorItem>(items[0]).local = weight;
+    if (model_only) return items;
+    append_train_state(items, {step, step * 100});
+    append_param_group(items, "w", {.lr = 0.1});
+    append_lr_scheduler(items, {0.1, step, 0.1});
+    append_dataloader(items, 0, dp_size_, {.num_batches = step}, 4);
+    append_rng(items, 0, 1);
+    return items;
+  }
+  void restored(const Values& values, bool model_only) override {
+    last_values = values;
+    if (!model_only && values.contains("train_state.step")) step = parse_train_state(values).step;
+  }
+  void advance() {
+    ++step;
+    weight.fill_(static_cast<double>(step));
+  }
+
+  at::Tensor weight = at::zeros({4, 2});
+  std::int64_t step = 0;
+  Values last_values;
+
+ private:
+  int dp_size_;
+};
+
+class CheckpointerTest : public ::testing::Test {
+ protected:
+  CheckpointOptions options() const {
+    CheckpointOptions result;
+    result.enable = true;
+    result.dump_folder = folder_.path();
+    result.interval = 2;
+    result.last_save_model_only = false;
+    return result;
+  }
+  // Trains to `last` from whatever load() gives; the step it started from, or -1.
+  int train(const CheckpointOptions& with, int last, int dp_size = 1) {
+    state_ = TinyState(dp_size);
+    Checkpointer checkpointer(with, ranks_, state_);
+    const std::optional<int> start = checkpointer.load();
+    for (int step = start.value_or(0) + 1; step <= last; ++step) {
+      state_.advance();
+      checkpointer.save(step, last);
+    }
+    return start.value_or(-1);
+  }
+  std::string train_error(const CheckpointOptions& with, int dp_size = 1) {
+    try {
+      train(with, 100, dp_size);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  std::set<std::string> folders() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(base_)) names.insert(entry.path().filename());
+    return names;
+  }
+
+  TemporaryFolder folder_;
+  fs::path base_ = folder_ / "checkpoint";
+  ThreadRanks::Shared shared_{1};
+  ThreadRanks ranks_{0, shared_};
+  TinyState state_;
+};
+
+TEST_F(CheckpointerTest, SavesAtIntervalsAndResumesAtTheNewest) {
+  EXPECT_EQ(train(options(), 5), -1);
+  EXPECT_EQ(folders(), (std::set<std::string>{"step-2", "step-4", "step-5"}));
+  EXPECT_EQ(train(options(), 8), 5);
+  EXPECT_EQ(state_.weight[0][0].item<float>(), 8);
+  EXPECT_EQ(state_.step, 8);
+  auto older = options();
+  older.load_step = 4;
+  EXPECT_EQ(train(older, 4), 4);
+  EXPECT_EQ(state_.weight[3][1].item<float>(), 4);
+}
+
+TEST_F(CheckpointerTest, KeepsTheLatestAsTorchTitanDoes) {
+  auto with = options();
+  with.interval = 1;
+  with.keep_latest_k = 2;
+  with.enable_first_step_checkpoint = true;
+  train(with, 6);
+  EXPECT_EQ(folders(), (std::set<std::string>{"step-4", "step-5", "step-6"}));
+}
+
+TEST_F(CheckpointerTest, UnfinishedFoldersNeverCount) {
+  train(options(), 4);
+  fs::create_directories(base_ / "step-9.tmp");
+  fs::create_directories(base_ / "step-8");  // no .metadata
+  fs::copy(base_ / "step-4", base_ / "step-77_backup");
+  EXPECT_EQ(train(options(), 6), 4);
+  EXPECT_FALSE(folders().contains("step-9.tmp"));
+  EXPECT_TRUE(folders().contains("step-77_backup"));
+}
+
+TEST_F(CheckpointerTest, NeverAFreshStartOverARun) {
+  fs::create_directories(base_ / "step-3");
+  EXPECT_THAT(train_error(options()), HasSubstr("holds step-3, but none of them is complete"));
+  fs::remove_all(base_);
+  train(options(), 4);
+  auto with = options();
+  with.load_step = 3;
+  EXPECT_THAT(train_error(with), HasSubstr("it has step-2, step-4"));
+}
+
+TEST_F(CheckpointerTest, AFinishedModelOnlyRunIsAnErrorOrFallsBack) {
+  auto with = options();
+  with.last_save_model_only = true;
+  train(with, 5);
+  EXPECT_EQ(train(with, 5), 4);  // step-5 is model-only again, step-4 full
+  fs::remove_all(base_ / "step-2");
+  fs::remove_all(base_ / "step-4");
+  const std::string error = train_error(with);
+  EXPECT_THAT(error, HasSubstr("checkpoint.last_save_model_only = false"));
+  EXPECT_THAT(error, HasSubstr("checkpoint.initial_load_path"));
+}
+
+TEST_F(CheckpointerTest, InitialLoadGivesWayToTheRunsOwn) {
+  train(options(), 4);
+  auto other = options();
+  other.folder = "second";
+  other.initial_load_path = base_ / "step-4";
+  EXPECT_EQ(train(other, 2), 0);
+  EXPECT_EQ(train(other, 2), 2);
+  other.folder = "third";
+  other.initial_load_model_only = false;
+  EXPECT_EQ(train(other, 4), 4);
+  other.folder = "fourth";
+  other.initial_load_path = base_;
+  EXPECT_THAT(train_error(other), HasSubstr("it holds step-2, step-4: name one of them"));
+}
+
+TEST_F(CheckpointerTest, SeedLoadsTheModelOnly) {
+  auto with = options();
+  with.create_seed_checkpoint = true;
+  state_.weight.fill_(42);
+  Checkpointer(with, ranks_, state_).save_seed();
+  with.create_seed_checkpoint = false;
+  EXPECT_EQ(train(with, 0), 0);
+  EXPECT_EQ(state_.weight[0][0].item<float>(), 42);
+  EXPECT_TRUE(state_.last_values.empty());
+}
+
+TEST_F(CheckpointerTest, OtherWorldSizeNeedsTheDataExcluded) {
+  train(options(), 2);
+  EXPECT_THAT(train_error(options(), 3), HasSubstr("saved at 1 data-parallel ranks, this run has 3"));
+  auto with = options();
+  with.exclude_from_loading = {"dataloader", "lr_scheduler"};
+  EXPECT_EQ(train(with, 2, 3), 2);
+  EXPECT_FALSE(state_.last_values.contains("dataloader.dp_rank_0"));
+  EXPECT_FALSE(state_.last_values.contains("lr_scheduler.last_epoch"));
+  EXPECT_TRUE(state_.last_values.contains("train_state.step"));
+}
+
+TEST_F(CheckpointerTest, BadOptionsAreRefused) {
+  auto with = options();
+  with.exclude_from_loading = {"data_loader"};
+  EXPECT_THAT(train_error(with), HasSubstr("did you mean \"dataloader\""));
+  with = options();
+  with.keep_latest_k = 1;
+  EXPECT_THAT(train_error(with), HasSubstr("keep_latest_k is 1"));
+  with = options();
+  with.load_only = true;
+  train(with, 4);
+  EXPECT_FALSE(fs::exists(base_));
+}
+
+}  // namespace
+}  // namespace titan::checkpoint

@@ -1,0 +1,146 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/file.h"
+#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/thread_ranks.h"
+
+namespace titan::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<Item> sharded_sample(int rank, int size) {
+  std::vector<Item> items;
+  for (const auto& [name, tensor] : sample_tensors()) items.push_back(shard(name, tensor, rank, size));
+  items.push_back(replicate("step", at::scalar_tensor(7)));
+  items.push_back(value("lr", Value::list({0.5})));
+  items.push_back(value("rank_" + std::to_string(rank), rank));
+  return items;
+}
+
+std::vector<Item> emptied(std::vector<Item> items) {
+  for (Item& item : items)
+    if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local.zero_();
+  return items;
+}
+
+void expect_no_errors(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+void save_on(int size, const fs::path& folder) {
+  expect_no_errors(run_ranks(size, [&](Ranks& ranks) { save(folder, sharded_sample(ranks.rank(), size), ranks); }));
+}
+
+void expect_loads_on(int size, const fs::path& folder) {
+  expect_no_errors(run_ranks(size, [&](Ranks& ranks) {
+    auto items = emptied(sharded_sample(ranks.rank(), size));
+    std::erase_if(items, [](const Item& item) { return item_fqn(item).starts_with("rank_"); });
+    items.push_back(value("rank_0", 0));
+    const Values values = load(folder, items, ranks);
+    const auto expected = sharded_sample(ranks.rank(), size);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const auto* want = std::get_if<TensorItem>(&expected[i]);
+      if (want != nullptr && !at::equal(std::get<TensorItem>(items[i]).local, want->local))
+        throw CheckpointError(want->fqn + " differs");
+    }
+    if (values.at("lr") != Value::list({0.5}) || values.at("rank_0") != Value(0))
+      throw CheckpointError("values differ");
+  }));
+}
+
+TEST(CheckpointIo, AnyNumberOfRanksReadsAnyNumbersCheckpoint) {
+  const TemporaryFolder folder;
+  for (const int writers : {1, 2, 3}) {
+    save_on(writers, folder / "ck");  // over the one before
+    EXPECT_FALSE(fs::exists(folder / "ck.tmp"));
+    for (const int readers : {1, 2, 3, 5}) expect_loads_on(readers, folder / "ck");
+  }
+}
+
+TEST(CheckpointIo, AProcessGroupOfOneWorks) {
+  const TemporaryFolder folder;
+  dist::ProcessGroup group("world", {0}, 0, {}, {});
+  EXPECT_GT(save(folder / "ck/", sharded_sample(0, 1), group), 1200000u);  // "large" alone has 1.2 MB
+  auto items = emptied(sharded_sample(0, 1));
+  load(folder / "ck", items, group);
+  EXPECT_TRUE(at::equal(std::get<TensorItem>(items[0]).local, sample_tensors()[0].second));
+}
+
+TEST(CheckpointIo, ColumnShardsAndOtherTypesLoad) {
+  const TemporaryFolder folder;
+  save_on(3, folder / "ck");
+  run_ranks(1, [&](Ranks& ranks) {
+    const at::Tensor whole = sample_tensors()[1].second;  // "uneven" [5, 7]
+    TensorItem item{"uneven", {"uneven"}, at::zeros({5, 3}, at::kBFloat16), {{5, 7}, {0, 2}, {5, 3}}, true};
+    item.local.requires_grad_(true);
+    load(folder / "ck", {item}, ranks);
+    EXPECT_TRUE(at::equal(item.local.detach(), whole.narrow(1, 2, 3).to(at::kBFloat16)));
+  });
+}
+
+TEST(CheckpointIo, AFailingRankIsAnErrorOnAllAndKeepsTheOld) {
+  const TemporaryFolder folder;
+  save_on(2, folder / "ck");
+  // A folder where rank 1's file should be: the write fails as a full disk would. Rank 0 empties ck.tmp first, so the
+  // obstacle is put there from within the items of rank 1, between planning and writing.
+  class Obstacle : public ThreadRanks {
+   public:
+    Obstacle(Ranks& ranks, fs::path path) : ThreadRanks(ranks.rank(), dummy_), ranks_(ranks), path_(std::move(path)) {}
+    int size() const override { return ranks_.size(); }
+    std::vector<std::string> all_gather(const std::string& bytes) override { return ranks_.all_gather(bytes); }
+    std::string broadcast(const std::string& bytes, int root) override {
+      std::string result = ranks_.broadcast(bytes, root);
+      if (rank() == 1) fs::create_directories(path_);
+      return result;
+    }
+
+   private:
+    Shared dummy_{1};
+    Ranks& ranks_;
+    fs::path path_;
+  };
+  const auto errors = run_ranks(2, [&](Ranks& ranks) {
+    Obstacle blocked(ranks, folder / "ck.tmp" / "__1_0.distcp");
+    save(folder / "ck", sharded_sample(ranks.rank(), 2), blocked);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
+    EXPECT_NE(error.find("__1_0.distcp"), std::string::npos) << error;
+    EXPECT_NE(error.find("Is a directory"), std::string::npos) << error;
+  }
+  expect_loads_on(2, folder / "ck");
+}
+
+TEST(CheckpointIo, AFullDiskIsNamed) {
+  OutputFile file("/dev/full");
+  file.append("x", 1);
+  try {
+    file.finish();
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_NE(std::string(error.what()).find("/dev/full: No space left on device"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CheckpointIo, AKillBetweenTheTwoRenamesIsRepaired) {
+  const TemporaryFolder folder;
+  save_on(1, folder / "ck");
+  // File systems without a swap: the old folder stands aside while the new one moves in.
+  fs::rename(folder / "ck", folder / "ck.replaced");
+  expect_loads_on(1, folder / "ck");
+  EXPECT_FALSE(fs::exists(folder / "ck.replaced"));
+  // And the whole way, with both in place afterwards.
+  fs::copy(folder / "ck", folder / "ck.tmp");
+  put_in_place_by_two_renames(folder / "ck");
+  EXPECT_FALSE(fs::exists(folder / "ck.tmp"));
+  EXPECT_FALSE(fs::exists(folder / "ck.replaced"));
+  expect_loads_on(2, folder / "ck");
+}
+
+}  // namespace
+}  // namespace titan::checkpoint

@@ -1,0 +1,84 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "checkpoint/torchtitan_keys.h"
+#include "checkpoint/value_pickle.h"
+
+namespace titan::checkpoint {
+namespace {
+
+Values values_of(const std::vector<Item>& items) {
+  Values values;
+  for (const Item& item : items) values[item_fqn(item)] = std::get<ValueItem>(item).value;
+  return values;
+}
+
+TEST(TorchTitanKeys, ParamGroupsHaveTorchTitansFieldsInOrder) {
+  std::vector<Item> items;
+  append_param_group(items, "layers.0.attention.wq.weight",
+                     {.lr = 0.5, .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-9, .weight_decay = 0.2, .initial_lr = 0.7});
+  const std::string prefix = "optimizer.param_groups.layers.0.attention.wq.weight.";
+  std::vector<std::string> names;
+  for (const Item& item : items) names.push_back(item_fqn(item).substr(prefix.size()));
+  EXPECT_EQ(names, (std::vector<std::string>{"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach",
+                                             "capturable", "differentiable", "fused", "decoupled_weight_decay",
+                                             "initial_lr"}));
+  EXPECT_EQ(item_path(items[0]), (StatePath{"optimizer", "param_groups.layers.0.attention.wq.weight.lr"}));
+  const AdamWGroup back = parse_param_group(values_of(items), "layers.0.attention.wq.weight");
+  EXPECT_EQ(back.lr, 0.5);
+  EXPECT_EQ(back.beta1, 0.8);
+  EXPECT_EQ(back.beta2, 0.9);
+  EXPECT_EQ(back.eps, 1e-9);
+  EXPECT_EQ(back.weight_decay, 0.2);
+  EXPECT_EQ(back.initial_lr, 0.7);
+  EXPECT_TRUE(back.fused);
+  EXPECT_THROW(parse_param_group(values_of(items), "other"), CheckpointError);
+}
+
+TEST(TorchTitanKeys, SchedulerAndProgressRoundTrip) {
+  std::vector<Item> items;
+  append_lr_scheduler(items, {0.0008, 4, 0.0002});
+  append_train_state(items, {4, 4096});
+  const Values values = values_of(items);
+  EXPECT_EQ(values.at("lr_scheduler._step_count"), Value(5));
+  EXPECT_EQ(values.at("lr_scheduler._last_lr"), Value::list({0.0002}));
+  const LrSchedulerState scheduler = parse_lr_scheduler(values);
+  EXPECT_EQ(scheduler.base_lr, 0.0008);
+  EXPECT_EQ(scheduler.steps_done, 4);
+  EXPECT_EQ(scheduler.last_lr, 0.0002);
+  EXPECT_EQ(parse_train_state(values).step, 4);
+  EXPECT_EQ(parse_train_state(values).ntokens_seen, 4096);
+}
+
+TEST(TorchTitanKeys, DataPositionRoundTripsThroughTheInnerPickle) {
+  std::vector<Item> items;
+  append_dataloader(items, 1, 2, {.num_batches = 6, .sample_idx = 11, .token_buffer = {1, 2, 70000, 0}}, 4);
+  const Values values = values_of(items);
+  const DataLoaderState back = parse_dataloader(values, 1);
+  EXPECT_EQ(back.num_batches, 6);
+  EXPECT_EQ(back.sample_idx, 11);
+  EXPECT_EQ(back.token_buffer, (std::vector<std::int64_t>{1, 2, 70000, 0}));
+  const Value inner = unpickle_value(values.at("dataloader.dp_rank_1").as_bytes("x"), "x");
+  EXPECT_EQ(*inner.as_dict("x").find("_sampler_iter_state"), Value::dict({{"samples_yielded", 24}}));
+  EXPECT_EQ(values.at("dataloader.world_size"), Value(2));
+  EXPECT_THROW(parse_dataloader(values, 0), CheckpointError);
+  Values wrong = values;
+  wrong["dataloader.dp_rank_1"] = Value::bytes("not a pickle");
+  EXPECT_THROW(parse_dataloader(wrong, 1), CheckpointError);
+}
+
+TEST(TorchTitanKeys, TheGeneratorGoesOnWhereItWasSaved) {
+  at::manual_seed(5);
+  at::rand({3});
+  std::vector<Item> items;
+  append_rng(items, 0, 2);
+  const at::Tensor expected = at::rand({10});
+  EXPECT_TRUE(restore_rng(values_of(items), 0, 2));
+  EXPECT_TRUE(at::equal(at::rand({10}), expected));
+  EXPECT_FALSE(restore_rng(values_of(items), 0, 3));
+  EXPECT_FALSE(restore_rng(values_of(items), 1, 2));
+}
+
+}  // namespace
+}  // namespace titan::checkpoint

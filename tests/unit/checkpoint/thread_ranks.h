@@ -1,0 +1,75 @@
+// Ranks that are threads of one process, for tests of collective code without a network.
+#pragma once
+
+#include <barrier>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/ranks.h"
+
+namespace titan::checkpoint {
+
+class ThreadRanks : public Ranks {
+ public:
+  struct Shared {
+    explicit Shared(int size) : gate(size), slots(static_cast<std::size_t>(size)) {}
+    std::barrier<> gate;
+    std::vector<std::string> slots;
+  };
+  ThreadRanks(int rank, Shared& shared) : rank_(rank), shared_(shared) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(shared_.slots.size()); }
+  std::vector<std::string> all_gather(const std::string& bytes) override {
+    shared_.slots[static_cast<std::size_t>(rank_)] = bytes;
+    shared_.gate.arrive_and_wait();
+    auto all = shared_.slots;
+    shared_.gate.arrive_and_wait();
+    return all;
+  }
+  std::string broadcast(const std::string& bytes, int root) override {
+    return all_gather(bytes)[static_cast<std::size_t>(root)];
+  }
+
+ private:
+  int rank_;
+  Shared& shared_;
+};
+
+// Runs `body` once a rank; gives each rank's error message ("" when it did not throw).
+inline std::vector<std::string> run_ranks(int size, const std::function<void(Ranks&)>& body) {
+  ThreadRanks::Shared shared(size);
+  std::vector<std::string> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      ThreadRanks ranks(rank, shared);
+      try {
+        body(ranks);
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return errors;
+}
+
+// A fresh folder, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "titan_checkpoint_XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace titan::checkpoint
