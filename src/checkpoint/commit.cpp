@@ -40,7 +40,9 @@ void put_in_place(const fs::path& folder) {
   }
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     sync_parent(target);
-    fs::remove_all(temporary);
+    // The new checkpoint is in place; what cannot be removed of the old one is left to the next save.
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
     return;
   }
   if (errno != EINVAL && errno != ENOSYS)

@@ -29,8 +29,10 @@ void check_ranges(FileSet& files, const Metadata& metadata, const LoadPlan& plan
   std::map<std::string, std::string> missing;  // file -> what its end lacks
   const auto check = [&](const StorageLocation& where, const std::string& fqn) {
     const std::uint64_t size = files.get(where.relative_path).size();
-    if (where.offset > size || where.length > size - where.offset)
-      missing[where.relative_path] += (missing[where.relative_path].empty() ? "" : ", ") + fqn;
+    if (where.offset <= size && where.length <= size - where.offset) return;
+    std::string& fqns = missing[where.relative_path];
+    if (!fqns.empty()) fqns += ", ";
+    fqns += fqn;
   };
   for (const std::size_t index : plan.values) {
     const std::string& fqn = item_fqn(items[index]);

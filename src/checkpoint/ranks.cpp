@@ -28,8 +28,8 @@ std::vector<std::string> on_every_rank(Ranks& ranks, const std::string& action,
   std::string errors;
   for (std::size_t rank = 0; rank < replies.size(); ++rank) {
     if (!failed(replies[rank])) continue;
-    errors +=
-        (errors.empty() ? "" : "; ") + std::string("rank ") + std::to_string(rank) + ": " + message_of(replies[rank]);
+    if (!errors.empty()) errors += "; ";
+    errors += "rank " + std::to_string(rank) + ": " + message_of(replies[rank]);
   }
   if (!errors.empty()) throw CheckpointError(action + ": " + errors);
   for (std::string& reply : replies) reply.erase(0, 1);

@@ -96,18 +96,24 @@ std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, Ranks
     return pack(Json(plan.items));
   });
 
-  const auto lengths = on_every_rank(ranks, action, [&] {
-    const auto rank = static_cast<std::size_t>(ranks.rank());
-    const auto chosen = Json::from_msgpack(assignment).at(rank).get<std::vector<std::size_t>>();
-    return pack(Json(write_file(temporary / file_name(ranks.rank()), items, chosen)));
-  });
-
-  return std::stoull(on_rank_0(ranks, action, [&] {
-    const std::uint64_t total = write_metadata(temporary, folder, plan, lengths);
-    fsync_folder(temporary);
-    put_in_place(folder);
-    return std::to_string(total);
-  }));
+  try {
+    const auto lengths = on_every_rank(ranks, action, [&] {
+      const auto rank = static_cast<std::size_t>(ranks.rank());
+      const auto chosen = Json::from_msgpack(assignment).at(rank).get<std::vector<std::size_t>>();
+      return pack(Json(write_file(temporary / file_name(ranks.rank()), items, chosen)));
+    });
+    return std::stoull(on_rank_0(ranks, action, [&] {
+      const std::uint64_t total = write_metadata(temporary, folder, plan, lengths);
+      fsync_folder(temporary);
+      put_in_place(folder);
+      return std::to_string(total);
+    }));
+  } catch (const CheckpointError&) {
+    // Gives a full disk its space back. The folder may be an old checkpoint by now, swapped out but not removed.
+    std::error_code ignored;
+    if (ranks.rank() == 0) fs::remove_all(temporary, ignored);
+    throw;
+  }
 }
 
 std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group) {

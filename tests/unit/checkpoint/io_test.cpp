@@ -113,6 +113,7 @@ TEST(CheckpointIo, AFailingRankIsAnErrorOnAllAndKeepsTheOld) {
     EXPECT_NE(error.find("__1_0.distcp"), std::string::npos) << error;
     EXPECT_NE(error.find("Is a directory"), std::string::npos) << error;
   }
+  EXPECT_FALSE(fs::exists(folder / "ck.tmp"));
   expect_loads_on(2, folder / "ck");
 }
 
