@@ -26,15 +26,14 @@ TEST(Planner, PlansSurviveTheWire) {
 TEST(Planner, ReplicasGoToTheLightestRank) {
   // Worked by hand after DCP's rule: the weight of a shard is its WHOLE tensor (64 bytes), that of a value is 1.
   const auto items = [](int rank) {
-    return std::vector<Item>{shard("w", at::zeros({4, 4}), rank, 2), replicate("a", at::zeros({2})), value("v", 1),
+    return std::vector<Item>{shard("w", at::zeros({4, 4}), rank, 2), replicate("a", at::zeros({20})), value("v", 1),
                              replicate("b", at::zeros({1}))};
   };
   const SavePlan plan = plan_save(plans_of({items(0), items(1)}));
-  // In order of first appearance: w(0,0) to 0 [64, 0]; a to 1 [64, 8]; v to 1 [64, 9]; b to 1 [64, 13]; w(2,0) only
-  // rank 1 has.
-  EXPECT_EQ(plan.items[0], (Indices{0}));
-  EXPECT_EQ(plan.items[1], (Indices{2, 0, 1, 3}));  // values first in the file
-  EXPECT_EQ(plan.metadata.order, (std::vector<std::string>{"w", "a", "v", "b"}));
+  // In order of first appearance: w(0,0) only rank 0 has [64, 0]; a to 1 [64, 80]; v to 0 [65, 80]; b to 0 [69, 80].
+  EXPECT_EQ(plan.items[0], (Indices{2, 0, 3}));  // values first in the file
+  EXPECT_EQ(plan.items[1], (Indices{0, 1}));
+  EXPECT_EQ(plan.metadata.order, (std::vector<std::string>{"w", "v", "b", "a"}));
   const auto& chunks = plan.metadata.find_tensor("w")->chunks;
   ASSERT_EQ(chunks.size(), 2u);
   EXPECT_EQ(chunks[1].offsets, (std::vector<std::int64_t>{2, 0}));
