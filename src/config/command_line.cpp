@@ -139,7 +139,8 @@ class Parser {
   void stray(const std::string& arg) {
     std::string hint = "; a value follows its flag: --section.key VALUE";
     if (arg.ends_with(".toml")) hint = "; a configuration file is given by --config " + arg;
-    if ((arg == "true" || arg == "false") && !flag_.empty()) hint = "; did you mean " + flag_ + "=" + arg + "?";
+    const bool after_flag = next_ >= 2 && args_[next_ - 2] == flag_;
+    if ((arg == "true" || arg == "false") && after_flag) hint = "; did you mean " + flag_ + "=" + arg + "?";
     line_.errors.push_back("command line: error: unexpected argument \"" + arg + "\"" + hint);
   }
 

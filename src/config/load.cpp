@@ -132,7 +132,7 @@ class Loader {
       const toml::table table = toml::parse(text, name);
       walk(table, "");
     } catch (const toml::parse_error& error) {
-      errors_.push_back(source_->error(error.source().begin, std::string(error.description())));
+      file_error(error.source().begin, std::string(error.description()));
     }
   }
 
@@ -144,7 +144,7 @@ class Loader {
       if (it != assigned_.end()) apply(field, it->second, out);
     }
     if (command_line_.config_file) out.config.job.config_file = command_line_.config_file;
-    throw_if_wrong(errors_);
+    throw_if_wrong(all_errors());
     if (out.config.model.tokenizer_path) {
       out.config.model.hf_assets_path = *out.config.model.tokenizer_path;
       out.warnings.push_back("model.tokenizer_path is deprecated; call it model.hf_assets_path");
@@ -153,7 +153,21 @@ class Loader {
     return out;
   }
 
+  void fail(const std::string& message) { errors_.push_back(message); }
+
  private:
+  void file_error(const toml::source_position& at, const std::string& message) {
+    file_errors_.emplace(std::pair(at.line, at.column), source_->error(at, message));
+  }
+
+  // The file's from top to bottom, then the others.
+  std::vector<std::string> all_errors() const {
+    std::vector<std::string> all;
+    for (const auto& [at, message] : file_errors_) all.push_back(message);
+    all.insert(all.end(), errors_.begin(), errors_.end());
+    return all;
+  }
+
   void walk(const toml::table& table, const std::string& prefix) {
     for (const auto& [toml_key, node] : table) {
       const std::string key = prefix + std::string(toml_key.str());
@@ -164,8 +178,7 @@ class Loader {
       } else if (const toml::table* inner = node.as_table()) {
         walk(*inner, key + ".");
       } else {
-        errors_.push_back(source_->error(node.source().begin,
-                                         key + ": expected a table, [" + key + "]; found " + describe_found(node)));
+        file_error(node.source().begin, key + ": expected a table, [" + key + "]; found " + describe_found(node));
       }
     }
   }
@@ -177,9 +190,9 @@ class Loader {
       return;
     }
     const std::string rule = describe_rule(field.rule);
-    errors_.push_back(source_->error(node.source().begin, field.key + ": expected " + describe_kind(field) +
-                                                              (rule.empty() ? "" : ", " + rule) + "; found " +
-                                                              describe_found(node) + cure(field, node)));
+    file_error(node.source().begin, field.key + ": expected " + describe_kind(field) +
+                                        (rule.empty() ? "" : ", " + rule) + "; found " + describe_found(node) +
+                                        cure(field, node));
   }
 
   void unknown(const std::string& key, const std::string& prefix, const toml::source_position& at, bool table) {
@@ -202,13 +215,13 @@ class Loader {
     const std::string hint = !near   ? "; --help lists all keys"
                              : table ? "; did you mean [" + *near + "]?"
                                      : "; did you mean " + *near + "?";
-    errors_.push_back(source_->error(at, what + hint));
+    file_error(at, what + hint);
   }
 
   void apply(const Field& field, const Assignment& given, LoadedConfig& out) {
     if (const auto fault = find_fault(field, given.value)) {
-      errors_.push_back(given.flag.empty() ? source_->error(given.at, *fault)
-                                           : "command line: error: " + given.flag + ": " + *fault);
+      if (given.flag.empty()) file_error(given.at, *fault);
+      if (!given.flag.empty()) errors_.push_back("command line: error: " + given.flag + ": " + *fault);
       return;
     }
     field.set(out.config, given.value);
@@ -219,6 +232,7 @@ class Loader {
 
   const CommandLine& command_line_;
   std::vector<std::string> errors_;
+  std::multimap<std::pair<toml::source_index, toml::source_index>, std::string> file_errors_;
   std::optional<Source> source_;
   std::map<std::string, Assignment> assigned_;
 };
@@ -228,14 +242,12 @@ class Loader {
 LoadedConfig load_job_config(const CommandLine& command_line) {
   Loader loader(command_line);
   if (command_line.config_file) {
-    std::string text;
     try {
-      text = read_file(*command_line.config_file);
-    } catch (const Error& error) {
-      throw ConfigError("cannot read the configuration file: " + std::string(error.what()) +
-                        ". Relative paths start at the current directory");
+      loader.read(read_file(*command_line.config_file), *command_line.config_file);
+    } catch (const DataError& error) {
+      loader.fail("error: cannot read the configuration file: " + std::string(error.what()) +
+                  "; relative paths start at the current directory");
     }
-    loader.read(text, *command_line.config_file);
   }
   return loader.finish();
 }

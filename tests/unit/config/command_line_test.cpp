@@ -1,0 +1,137 @@
+#include "config/command_line.h"
+
+#include <gmock/gmock.h>
+
+#include "support.h"
+
+namespace titan::config {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+JobConfig config_of(const std::vector<std::string>& args) { return load("", args).config; }
+
+TEST(CommandLine, ValueAfterSpaceOrEquals) {
+  EXPECT_EQ(config_of({"--training.steps", "7"}).training.steps, 7);
+  EXPECT_EQ(config_of({"--training.steps=7"}).training.steps, 7);
+  EXPECT_EQ(config_of({"--job.description=a=b c"}).job.description, "a=b c");
+}
+
+TEST(CommandLine, DashAndUnderscoreAreAlike) {
+  EXPECT_EQ(config_of({"--training.local-batch-size=3"}).training.local_batch_size, 3);
+  EXPECT_EQ(config_of({"--lr-scheduler.warmup_steps=4"}).lr_scheduler.warmup_steps, 4);
+  EXPECT_TRUE(parse({"--dry_run"}).dry_run);
+}
+
+TEST(CommandLine, DashesInValuesStay) {
+  EXPECT_EQ(config_of({"--job.dump-folder", "./my-runs"}).job.dump_folder, "./my-runs");
+}
+
+TEST(CommandLine, NestedKeys) {
+  EXPECT_EQ(config_of({"--training.dataloader.num_workers", "2"}).training.dataloader.num_workers, 2);
+  EXPECT_EQ(config_of({"--model.args.rope_scaling_args.scaling_factor=4"}).model.args.rope_scaling_args.scaling_factor,
+            4.0);
+}
+
+TEST(CommandLine, BooleansInAllSpellings) {
+  EXPECT_TRUE(config_of({"--checkpoint.enable"}).checkpoint.enable);
+  EXPECT_TRUE(config_of({"--checkpoint.enable=true"}).checkpoint.enable);
+  for (const char* off : {"--checkpoint.no-initial-load-model-only", "--checkpoint.no_initial_load_model_only",
+                          "--checkpoint.initial_load_model_only=false", "--checkpoint.no_initial_load_model_only=true"})
+    EXPECT_FALSE(config_of({off}).checkpoint.initial_load_model_only) << off;
+  EXPECT_TRUE(config_of({"--checkpoint.no_initial_load_model_only=false"}).checkpoint.initial_load_model_only);
+}
+
+TEST(CommandLine, OptionalBooleans) {
+  EXPECT_EQ(config_of({"--model.args.depth_init"}).model.args.depth_init, true);
+  EXPECT_EQ(config_of({"--model.args.no_depth_init"}).model.args.depth_init, false);
+  EXPECT_EQ(config_of({"--model.args.depth_init", "--model.args.depth_init=None"}).model.args.depth_init, std::nullopt);
+}
+
+TEST(CommandLine, BooleansTakeNoSeparateValue) {
+  EXPECT_THAT(parse({"--checkpoint.enable", "true"}).errors,
+              ElementsAre(HasSubstr("did you mean --checkpoint.enable=true?")));
+  EXPECT_THAT(parse({"--checkpoint.enable=yes"}).errors,
+              ElementsAre(HasSubstr("expected true or false; found \"yes\"")));
+  EXPECT_THAT(parse({"--no-checkpoint.enable"}).errors, ElementsAre(HasSubstr("unknown flag --no-checkpoint.enable")));
+  EXPECT_THAT(parse({"--training.no_steps=1"}).errors, ElementsAre(HasSubstr("unknown flag")));
+}
+
+TEST(CommandLine, NoneUnsetsOptionalsOnly) {
+  EXPECT_EQ(load("[debug]\nseed = 3", {"--debug.seed", "None"}).config.debug.seed, std::nullopt);
+  EXPECT_THAT(parse({"--training.steps", "None"}).errors,
+              ElementsAre(HasSubstr("expected an integer; found \"None\"")));
+  EXPECT_THAT(parse({"--debug.seed", "none"}).errors, ElementsAre(HasSubstr("expected an integer or None")));
+}
+
+TEST(CommandLine, ListsReplaceTheFiles) {
+  const char* toml = "[checkpoint]\nexclude_from_loading = ['model']";
+  EXPECT_THAT(
+      load(toml, {"--checkpoint.exclude_from_loading", "optimizer,dataloader"}).config.checkpoint.exclude_from_loading,
+      ElementsAre("optimizer", "dataloader"));
+  EXPECT_THAT(load(toml, {"--checkpoint.exclude_from_loading="}).config.checkpoint.exclude_from_loading, IsEmpty());
+}
+
+TEST(CommandLine, NumbersAsPythonReadsThem) {
+  EXPECT_EQ(config_of({"--training.steps", "1_000"}).training.steps, 1000);
+  EXPECT_EQ(config_of({"--training.steps", "+5"}).training.steps, 5);
+  EXPECT_EQ(config_of({"--training.global_batch_size", "-1"}).training.global_batch_size, -1);
+  EXPECT_EQ(config_of({"--training.max_norm", "1"}).training.max_norm, 1.0);
+  EXPECT_EQ(config_of({"--optimizer.lr=3e-4"}).optimizer.lr, 3e-4);
+  for (const char* bad : {"1e3", "1.5", "", "_1", "1_", "1__0", "0x10", "abc", "9223372036854775808", "+-1", " 1"})
+    EXPECT_THAT(parse({std::string("--training.steps=") + bad}).errors, ElementsAre(HasSubstr("expected an integer")))
+        << bad;
+  for (const char* bad : {"", "a", "1e", "1.0x", "1e999", "0x1p3"})
+    EXPECT_THAT(parse({std::string("--optimizer.lr=") + bad}).errors, ElementsAre(HasSubstr("expected a number")))
+        << bad;
+}
+
+TEST(CommandLine, TheLastOfSeveralWins) {
+  EXPECT_EQ(config_of({"--training.steps=1", "--training.steps=2"}).training.steps, 2);
+  EXPECT_FALSE(config_of({"--checkpoint.enable", "--checkpoint.no-enable"}).checkpoint.enable);
+}
+
+TEST(CommandLine, ConfigFileInAllSpellings) {
+  for (const char* flag : {"--config", "--job.config_file", "--job.config-file"}) {
+    EXPECT_EQ(parse({flag, "a.toml"}).config_file, "a.toml") << flag;
+    EXPECT_EQ(parse({std::string(flag) + "=a.toml"}).config_file, "a.toml") << flag;
+  }
+  EXPECT_THAT(parse({"--config", "a.toml", "--config=b.toml"}).errors, ElementsAre(HasSubstr("a.toml; give one")));
+}
+
+TEST(CommandLine, Modes) {
+  const CommandLine line = parse({"--dry-run", "--print-config", "--nproc", "4", "--world-size=8", "--version", "-h"});
+  EXPECT_THAT(line.errors, IsEmpty());
+  EXPECT_TRUE(line.dry_run && line.print_config && line.version && line.help);
+  EXPECT_EQ(line.nproc, 4);
+  EXPECT_EQ(line.world_size, 8);
+  EXPECT_THAT(parse({"--nproc=0"}).errors,
+              ElementsAre(HasSubstr("--nproc: expected an integer, at least 1; found \"0\"")));
+  EXPECT_THAT(parse({"--dry-run=1"}).errors, ElementsAre(HasSubstr("--dry-run takes no value")));
+}
+
+TEST(CommandLine, UnknownFlagsGetTheNearest) {
+  EXPECT_THAT(parse({"--training.stesp", "3"}).errors,
+              ElementsAre("command line: error: unknown flag --training.stesp; did you mean --training.steps?"));
+  EXPECT_THAT(parse({"--Training.steps=3"}).errors, ElementsAre(HasSubstr("unknown flag")));
+  EXPECT_THAT(parse({"--training.step"}).errors, ElementsAre(HasSubstr("did you mean")));  // no abbreviations
+}
+
+TEST(CommandLine, MissingValuesAndStrayArguments) {
+  EXPECT_THAT(parse({"--training.steps"}).errors, ElementsAre(HasSubstr("found the end of the command line")));
+  EXPECT_THAT(parse({"--job.dump_folder", "--checkpoint.enable"}).errors,
+              ElementsAre(HasSubstr("found the flag --checkpoint.enable")));
+  EXPECT_THAT(parse({"a.toml"}).errors, ElementsAre(HasSubstr("--config a.toml")));
+  EXPECT_THAT(parse({"-x"}).errors, ElementsAre(HasSubstr("unexpected argument \"-x\"")));
+}
+
+TEST(CommandLine, AllErrorsAtOnce) {
+  const CommandLine line = parse({"--training.bogus", "3", "--training.steps=x", "y"});
+  EXPECT_EQ(line.errors.size(), 3u);
+  EXPECT_THAT(error_of([&] { throw_if_wrong(line.errors); }), HasSubstr("3 errors"));
+}
+
+}  // namespace
+}  // namespace titan::config

@@ -1,0 +1,147 @@
+#include "config/fields.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "support.h"
+
+namespace titan::config {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Fields, KeysAreUniqueAndDocumented) {
+  std::set<std::string> seen;
+  for (const Field& field : fields()) {
+    EXPECT_TRUE(seen.insert(field.key).second) << field.key;
+    EXPECT_FALSE(field.doc.empty()) << field.key;
+    EXPECT_EQ(field.status.reason.empty(), field.status.support == Support::kSupported) << field.key;
+  }
+}
+
+// A member of job_config.h without a row would be invisible to every reader and printer.
+TEST(Fields, EveryMemberHasARow) {
+  // TorchTitan 0.2.2's keys, [model.args] with its rope_scaling_args, and training.device.
+  EXPECT_EQ(fields().size(), 149u + 11u + 4u + 1u);
+  EXPECT_EQ(find_field("training.step"), nullptr);
+  EXPECT_TRUE(is_table("quantize.grouped_mm"));
+  EXPECT_FALSE(is_table("training.steps"));
+}
+
+TEST(Fields, DefaultsSatisfyTheirOwnRules) {
+  for (const Field& field : fields()) EXPECT_EQ(find_fault(field, default_value(field)), std::nullopt) << field.key;
+}
+
+TEST(Fields, SetWritesWhatGetReads) {
+  for (const Field& field : fields()) {
+    JobConfig config;
+    FieldValue value;
+    switch (field.kind) {
+      case ValueKind::kBool:
+        value = default_value(field) != FieldValue(true);
+        break;
+      case ValueKind::kInt:
+        value = std::int64_t{12345};
+        break;
+      case ValueKind::kFloat:
+        value = 0.12345;
+        break;
+      case ValueKind::kString:
+        value = std::string("text");
+        break;
+      case ValueKind::kStringList:
+        value = StringList{"x", "y"};
+        break;
+      case ValueKind::kStringLists:
+        value = StringLists{{"x"}, {"y", "z"}};
+        break;
+    }
+    field.set(config, value);
+    EXPECT_EQ(field.get(config), value) << field.key;
+    EXPECT_FALSE(config == JobConfig{}) << field.key;  // and it is this configuration that changed
+    if (!field.optional) continue;
+    field.set(config, None{});
+    EXPECT_EQ(field.get(config), FieldValue(None{})) << field.key;
+  }
+}
+
+// Every key that is not built yet refuses every value but its default, and says why.
+TEST(Fields, KeysNotBuiltRefuseWithAReason) {
+  int num_not_built = 0;
+  for (const Field& field : fields()) {
+    if (field.status.support != Support::kNotBuilt) continue;
+    ++num_not_built;
+    FieldValue value = std::string("text");
+    if (field.kind == ValueKind::kBool) value = default_value(field) != FieldValue(true);
+    if (field.kind == ValueKind::kInt) value = std::int64_t{2};
+    if (field.kind == ValueKind::kStringList) value = StringList{"x"};
+    const auto fault = find_fault(field, value);
+    ASSERT_TRUE(fault) << field.key;
+    EXPECT_THAT(*fault, HasSubstr(field.key + " = "));
+    EXPECT_THAT(*fault, HasSubstr("known but not built yet: " + field.status.reason));
+  }
+  EXPECT_GT(num_not_built, 0);
+}
+
+struct Limits {
+  const char* key;
+  FieldValue good;
+  FieldValue bad;
+};
+
+TEST(Fields, RangesAndChoices) {
+  const auto i = [](std::int64_t v) { return FieldValue(v); };
+  const auto s = [](const char* v) { return FieldValue(std::string(v)); };
+  const double inf = std::numeric_limits<double>::infinity();
+  const Limits cases[] = {
+      {"training.steps", i(1), i(0)},
+      {"training.global_batch_size", i(-1), i(0)},
+      {"training.global_batch_size", i(1), i(-2)},
+      {"training.max_norm", 0.5, 0.0},
+      {"training.max_norm", 1e30, inf},
+      {"optimizer.lr", 0.0, -1e-9},
+      {"optimizer.lr", 1.0, std::nan("")},
+      {"optimizer.beta1", 0.0, 1.0},
+      {"optimizer.name", s("AdamW"), s("SGD")},
+      {"optimizer.name", s("AdamW"), s("Adam")},
+      {"optimizer.implementation", s("for-loop"), s("for_loop")},
+      {"lr_scheduler.decay_ratio", 1.0, 1.01},
+      {"lr_scheduler.decay_ratio", 0.0, -0.01},
+      {"lr_scheduler.decay_type", s("cosine"), s("Cosine")},
+      {"parallelism.data_parallel_shard_degree", i(-1), i(0)},
+      {"parallelism.tensor_parallel_degree", i(1), i(2)},
+      {"parallelism.data_parallel_replicate_degree", i(1), i(2)},
+      {"parallelism.fsdp_reshard_after_forward", s("never"), s("sometimes")},
+      {"training.dtype", s("bfloat16"), s("float16")},
+      {"training.mixed_precision_reduce", s("float32"), s("bfloat16")},
+      {"training.device", s("cpu"), s("tpu")},
+      {"checkpoint.folder", s("c"), s("")},
+      {"checkpoint.async_mode", s("disabled"), s("async")},
+      {"checkpoint.export_dtype", s("float32"), s("bfloat16")},
+      {"checkpoint.exclude_from_loading", StringList{"optimizer"}, StringList{"optimizer", "weights"}},
+      {"activation_checkpoint.selective_ac_option", s("3"), s("op")},
+      {"activation_checkpoint.selective_ac_option", s("1"), s("0")},
+      {"activation_checkpoint.selective_ac_option", s("2"), s("two")},
+      {"activation_checkpoint.mode", s("full"), s("memory_budget")},
+      {"validation.steps", i(-1), i(0)},
+  };
+  for (const auto& [key, good, bad] : cases) {
+    const Field* field = find_field(key);
+    ASSERT_TRUE(field) << key;
+    EXPECT_EQ(find_fault(*field, good), std::nullopt) << key << " = " << to_toml_value(good);
+    const auto fault = find_fault(*field, bad);
+    ASSERT_TRUE(fault) << key << " = " << to_toml_value(bad);
+    EXPECT_THAT(*fault, HasSubstr(key));
+  }
+}
+
+TEST(Fields, AWrongChoiceGetsTheNearest) {
+  EXPECT_THAT(*find_fault(*find_field("optimizer.implementation"), std::string("fussed")),
+              HasSubstr("one of fused, foreach, for-loop; found \"fussed\"; did you mean \"fused\"?"));
+}
+
+}  // namespace
+}  // namespace titan::config

@@ -1,0 +1,173 @@
+#include "config/load.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "support.h"
+
+namespace titan::config {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+TEST(Load, NothingGivenIsTheDefaults) {
+  const LoadedConfig loaded = load("");
+  EXPECT_EQ(loaded.config, JobConfig{});
+  EXPECT_THAT(loaded.warnings, IsEmpty());
+}
+
+TEST(Load, CommandLineOverFileOverDefaults) {
+  const JobConfig config = load("[training]\nsteps = 300\nseq_len = 64", {"--training.steps=400"}).config;
+  EXPECT_EQ(config.training.steps, 400);
+  EXPECT_EQ(config.training.seq_len, 64);
+  EXPECT_EQ(config.training.local_batch_size, 8);
+}
+
+TEST(Load, AllTypes) {
+  const JobConfig config = load(R"(
+[job]
+description = "quote \" and ü"
+[model.args]
+dim = 64
+depth_init = false
+rope_scaling_args = {scaling_factor = 2}
+[training]
+max_norm = 2
+[debug]
+seed = 7
+[checkpoint]
+enable = true
+exclude_from_loading = ["optimizer", "dataloader"]
+[parallelism]
+module_fqns_per_model_part = [["a"], ["b", "c"]]
+)")
+                               .config;
+  EXPECT_EQ(config.job.description, "quote \" and ü");
+  EXPECT_EQ(config.model.args.dim, 64);
+  EXPECT_EQ(config.model.args.depth_init, false);
+  EXPECT_EQ(config.model.args.rope_scaling_args.scaling_factor, 2.0);
+  EXPECT_EQ(config.training.max_norm, 2.0);
+  EXPECT_EQ(config.debug.seed, 7);
+  EXPECT_THAT(config.checkpoint.exclude_from_loading, ElementsAre("optimizer", "dataloader"));
+  EXPECT_EQ(config.parallelism.module_fqns_per_model_part, (StringLists{{"a"}, {"b", "c"}}));
+}
+
+TEST(Load, StrictTypes) {
+  EXPECT_THAT(load_error("[training]\nsteps = 1.0"),
+              HasSubstr("expected an integer, at least 1; found the number 1.0"));
+  EXPECT_THAT(load_error("[training]\nsteps = '1'"), HasSubstr("found the string \"1\""));
+  EXPECT_THAT(load_error("[training]\nsteps = true"), HasSubstr("found true"));
+  EXPECT_THAT(load_error("[training]\nsteps = 2020-01-01"), HasSubstr("found a date or time"));
+  EXPECT_THAT(load_error("[checkpoint]\nenable = 1"), HasSubstr("expected true or false; found the integer 1"));
+  EXPECT_THAT(load_error("[checkpoint]\nenable = 'yes'"), HasSubstr("expected true or false"));
+  EXPECT_THAT(load_error("[job]\ndump_folder = 3"), HasSubstr("found the integer 3; write \"3\""));
+  EXPECT_THAT(load_error("[optimizer]\nlr = '1e-3'"), HasSubstr("expected a number"));
+  EXPECT_THAT(load_error("[optimizer]\nlr = true"), HasSubstr("expected a number"));
+  EXPECT_THAT(load_error("[optimizer]\nlr = inf"), HasSubstr("an infinity"));
+  EXPECT_THAT(load_error("[checkpoint]\nexclude_from_loading = 'a,b'"), HasSubstr("write [\"a\", \"b\"]"));
+  EXPECT_THAT(load_error("[checkpoint]\nexclude_from_loading = ['model', 1]"), HasSubstr("expected a list of strings"));
+  EXPECT_THAT(load_error("[training.steps]\na = 1"), HasSubstr("found a table"));
+  EXPECT_THAT(load_error("training = 3"), HasSubstr("training: expected a table, [training]; found the integer 3"));
+}
+
+TEST(Load, NoneInAFileUnsetsOptionals) {
+  EXPECT_EQ(
+      load("[parallelism]\ncontext_parallel_load_balancer = 'None'").config.parallelism.context_parallel_load_balancer,
+      std::nullopt);
+  EXPECT_EQ(load("[job]\ndescription = 'None'").config.job.description, "None");
+}
+
+TEST(Load, ErrorsPointIntoTheFile) {
+  EXPECT_EQ(load_error("# ü\n[training]\n\tsteps = 0  # none\n"),
+            "t.toml:3:10: error: training.steps: expected an integer, at least 1; found 0\n"
+            "   3 | \tsteps = 0  # none\n"
+            "     | \t        ^");
+  // Columns count characters: the caret stands under the value although ü takes two bytes.
+  EXPECT_EQ(
+      load_error("job.description = 'ü'\noptimizer = {name = 'AdamW', implementation = 'ü'}"),
+      "t.toml:2:47: error: optimizer.implementation: expected a string, one of fused, foreach, for-loop; found \"ü\"\n"
+      "   2 | optimizer = {name = 'AdamW', implementation = 'ü'}\n"
+      "     |                                               ^");
+}
+
+TEST(Load, UnknownKeysGetTheNearest) {
+  EXPECT_THAT(load_error("[training]\nstesp = 1"), AllOf(StartsWith("t.toml:2:1: error: unknown key training.stesp"),
+                                                         HasSubstr("did you mean training.steps?")));
+  EXPECT_THAT(load_error("[trainin]\nsteps = 1"), HasSubstr("unknown table [trainin]; did you mean [training]?"));
+  EXPECT_THAT(load_error("[job]\nwarmup_steps = 1"), HasSubstr("did you mean lr_scheduler.warmup_steps?"));
+  EXPECT_THAT(load_error("steps = 1"), HasSubstr("unknown key steps; did you mean training.steps?"));
+  EXPECT_THAT(load_error("[training.dataloadr]\nnum_workers = 1"), HasSubstr("did you mean [training.dataloader]?"));
+  EXPECT_THAT(load_error("[zzzzzzzzzz]"), HasSubstr("--help lists all keys"));
+}
+
+TEST(Load, SyntaxErrorsAndDuplicates) {
+  EXPECT_THAT(load_error("[training]\nsteps = = 3"), StartsWith("t.toml:2:"));
+  EXPECT_THAT(load_error("[training]\nsteps = 1\nsteps = 2"), AllOf(StartsWith("t.toml:3:"), HasSubstr("'steps'")));
+  EXPECT_THAT(load_error("[training]\n[training]\n"), StartsWith("t.toml:2:"));
+  EXPECT_THAT(load_error("[training]\nsteps = \"abc"), StartsWith("t.toml:2:"));
+}
+
+TEST(Load, AllErrorsAtOnceInTheOrderOfTheFile) {
+  const std::string error =
+      load_error("[training]\nsteps = 0\nbogus = 1\n[compile]\nenable = true\n[optimizer]\nlr = 'x'",
+                 {"--training.seq_len=0", "--nonsense"});
+  EXPECT_THAT(error, HasSubstr("6 errors"));
+  std::size_t last = 0;
+  for (const char* part : {"t.toml:2:", "t.toml:3:", "t.toml:5:", "t.toml:7:",
+                           "command line: error: unknown flag --nonsense", "command line: error: --training.seq_len"}) {
+    const std::size_t at = error.find(part);
+    ASSERT_NE(at, std::string::npos) << part << "\n" << error;
+    EXPECT_GE(at, last) << part;
+    last = at;
+  }
+}
+
+TEST(Load, ValuesNotBuiltMayBeOverriddenAway) {
+  const char* toml = "[compile]\nenable = true";
+  EXPECT_THAT(load_error(toml), AllOf(HasSubstr("t.toml:2:10: error: compile.enable = true is known but not built yet"),
+                                      HasSubstr("set it to its default, false")));
+  EXPECT_EQ(load_error(toml, {"--compile.no-enable"}), "no error");
+  EXPECT_THAT(load_error("", {"--compile.enable"}), StartsWith("command line: error: --compile.enable: "));
+}
+
+TEST(Load, KeysWithoutEffectWarnWhenChanged) {
+  EXPECT_THAT(load("[training]\ngc_freq = 100").warnings,
+              ElementsAre(HasSubstr("training.gc_freq = 100 changes nothing here")));
+  EXPECT_THAT(load("[training]\ngc_freq = 50").warnings, IsEmpty());
+  EXPECT_THAT(load("[profiling]\nprofile_freq = 100").warnings, IsEmpty());
+}
+
+TEST(Load, TokenizerPathIsAnAlias) {
+  const LoadedConfig loaded = load("[model]\ntokenizer_path = './t'");
+  EXPECT_EQ(loaded.config.model.hf_assets_path, "./t");
+  EXPECT_THAT(loaded.warnings, ElementsAre(HasSubstr("model.tokenizer_path is deprecated")));
+}
+
+TEST(Load, CrossChecksRunToo) { EXPECT_THAT(load_error("[training]\nseq_len = 7"), HasSubstr("use 6 or 8")); }
+
+TEST(Load, FromARealFile) {
+  const std::string path = ::testing::TempDir() + "titan_load_test.toml";
+  std::ofstream(path) << "[training]\nsteps = 5\n";
+  const JobConfig config = load_job_config(parse({"--config", path})).config;
+  EXPECT_EQ(config.training.steps, 5);
+  EXPECT_EQ(config.job.config_file, path);
+  std::ofstream(path) << "[training]\nsteps = x\n";
+  EXPECT_THAT(error_of([&] { load_job_config(parse({"--config", path})); }), StartsWith(path + ":2:"));
+  EXPECT_THAT(error_of([&] {
+                load_job_config(parse({"--config", path + ".none", "--bogus"}));
+              }),
+              AllOf(HasSubstr(path + ".none"), HasSubstr("--bogus"), HasSubstr("2 errors")));
+}
+
+TEST(Load, NoFileIsTheCommandLineAlone) {
+  EXPECT_EQ(load_job_config(parse({"--training.steps=5"})).config.training.steps, 5);
+}
+
+}  // namespace
+}  // namespace titan::config

@@ -1,0 +1,33 @@
+// Shorthand of the configuration tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/load.h"
+
+namespace titan::config {
+
+inline CommandLine parse(const std::vector<std::string>& args) { return parse_command_line(args); }
+
+inline LoadedConfig load(const std::string& toml, const std::vector<std::string>& args = {}) {
+  return load_job_config_text(toml, "t.toml", parse(args));
+}
+
+// The text of the ConfigError that `action` throws; "no error" when it throws none.
+template <class Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline std::string load_error(const std::string& toml, const std::vector<std::string>& args = {}) {
+  return error_of([&] { load(toml, args); });
+}
+
+}  // namespace titan::config

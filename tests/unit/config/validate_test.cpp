@@ -1,0 +1,160 @@
+#include "config/validate.h"
+
+#include <gmock/gmock.h>
+
+#include "support.h"
+
+namespace titan::config {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+template <class Change>
+std::string fault(Change change, std::int64_t world_size = 1) {
+  JobConfig config;
+  change(config);
+  return error_of([&] { validate(config, world_size); });
+}
+
+template <class Change>
+std::vector<std::string> warnings(Change change) {
+  JobConfig config;
+  change(config);
+  return validate(config);
+}
+
+TEST(Validate, DefaultsAreFineOnAnyNumberOfRanks) {
+  for (const int world_size : {1, 2, 3, 64}) EXPECT_THAT(validate(JobConfig{}, world_size), IsEmpty());
+}
+
+TEST(Validate, SequenceLength) {
+  EXPECT_THAT(fault([](JobConfig& c) { c.training.seq_len = 255; }),
+              AllOf(HasSubstr("training.seq_len (255)"), HasSubstr("use 254 or 256")));
+  const auto degrees = [](std::int64_t length) {
+    return fault(
+        [=](JobConfig& c) {
+          c.training.seq_len = length;
+          c.parallelism.tensor_parallel_degree = 4;
+          c.parallelism.context_parallel_degree = 2;
+        },
+        8);
+  };
+  EXPECT_EQ(degrees(32), "no error");
+  EXPECT_THAT(degrees(40), AllOf(HasSubstr("context_parallel_degree (2) = 16"), HasSubstr("use 32 or 48")));
+  EXPECT_THAT(degrees(8), HasSubstr("use 16"));
+}
+
+TEST(Validate, DegreesAndWorldSize) {
+  Parallelism p;
+  EXPECT_EQ(resolve_shard_degree(p, 6), 6);
+  p.data_parallel_replicate_degree = 2;
+  EXPECT_EQ(resolve_shard_degree(p, 6), 3);
+  EXPECT_THAT(error_of([&] { resolve_shard_degree(p, 5); }),
+              AllOf(HasSubstr("data_parallel_replicate_degree (2)"), HasSubstr("context_parallel_degree (1)"),
+                    HasSubstr("tensor_parallel_degree (1)"), HasSubstr("pipeline_parallel_degree (1)"),
+                    HasSubstr("multiple of 2")));
+  p.data_parallel_shard_degree = 2;
+  EXPECT_EQ(resolve_shard_degree(p, 4), 2);
+  EXPECT_THAT(error_of([&] { resolve_shard_degree(p, 8); }),
+              AllOf(HasSubstr("data_parallel_shard_degree (2)"), HasSubstr("is not 8"), HasSubstr("start 4 ranks"),
+                    HasSubstr("set data_parallel_shard_degree to 4")));
+}
+
+TEST(Validate, GlobalBatch) {
+  JobConfig config;
+  config.training.local_batch_size = 4;
+  EXPECT_EQ(num_accumulation_steps(config, 2), 1);
+  config.training.global_batch_size = 24;
+  EXPECT_EQ(num_accumulation_steps(config, 2), 3);
+  config.training.global_batch_size = 20;
+  EXPECT_THAT(error_of([&] { num_accumulation_steps(config, 2); }),
+              AllOf(HasSubstr("global_batch_size (20)"), HasSubstr("local_batch_size (4)"), HasSubstr("ranks (2) = 8"),
+                    HasSubstr("use 16 or 24")));
+  config.training.global_batch_size = 4;
+  EXPECT_THAT(error_of([&] { validate(config, 2); }), HasSubstr("use 8, or -1"));
+  config.parallelism.tensor_parallel_degree = 2;  // these two ranks share one microbatch
+  EXPECT_EQ(num_accumulation_steps(config, 2), 1);
+}
+
+TEST(Validate, Schedule) {
+  EXPECT_THAT(warnings([](JobConfig& c) { c.training.steps = 100; }),
+              ElementsAre(AllOf(HasSubstr("lr_scheduler.warmup_steps (200)"), HasSubstr("training.steps (100)"))));
+  const auto wsd = [](std::int64_t warmup, double ratio) {
+    return warnings([=](JobConfig& c) {
+      c.training.steps = 10;
+      c.lr_scheduler.warmup_steps = warmup;
+      c.lr_scheduler.decay_ratio = ratio;
+    });
+  };
+  EXPECT_THAT(wsd(2, 0.8), IsEmpty());
+  EXPECT_THAT(wsd(3, 0.8), ElementsAre(HasSubstr("cut to 7 steps")));
+  EXPECT_THAT(wsd(8, 0.25), IsEmpty());  // 2.5 steps round to the even 2, as in Python
+  EXPECT_THAT(fault([](JobConfig& c) { c.lr_scheduler.total_steps = 9999; }),
+              AllOf(HasSubstr("lr_scheduler.total_steps (9999)"), HasSubstr("training.steps (10000)")));
+  EXPECT_EQ(fault([](JobConfig& c) { c.lr_scheduler.total_steps = 20000; }), "no error");
+}
+
+TEST(Validate, Checkpoint) {
+  EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.keep_latest_k = 1; }), HasSubstr("use 0 (keep all) or at least 2"));
+  EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.create_seed_checkpoint = true; }),
+              HasSubstr("needs checkpoint.enable"));
+  const auto seed = [](JobConfig& c) { c.checkpoint.enable = c.checkpoint.create_seed_checkpoint = true; };
+  EXPECT_EQ(fault(seed), "no error");
+  EXPECT_THAT(fault(seed, 2), HasSubstr("needs one rank, and there are 2"));
+  EXPECT_THAT(fault([](JobConfig& c) {
+                c.checkpoint.enable = c.checkpoint.create_seed_checkpoint = c.checkpoint.load_only = true;
+              }),
+              HasSubstr("checkpoint.load_only"));
+  const auto full_save = [](auto member, auto value) {
+    return fault([=](JobConfig& c) {
+      c.checkpoint.last_save_model_only = c.checkpoint.initial_load_model_only = false;
+      c.checkpoint.*member = value;
+    });
+  };
+  EXPECT_THAT(full_save(&Checkpoint::export_dtype, "bfloat16"),
+              HasSubstr("checkpoint.export_dtype = \"bfloat16\" needs"));
+  EXPECT_THAT(full_save(&Checkpoint::last_save_in_hf, true), HasSubstr("checkpoint.last_save_in_hf needs"));
+  EXPECT_THAT(full_save(&Checkpoint::initial_load_in_hf, true), HasSubstr("checkpoint.initial_load_in_hf needs"));
+  EXPECT_THAT(warnings([](JobConfig& c) {
+                c.checkpoint.initial_load_path = "p";
+                c.checkpoint.load_step = 3;
+                c.checkpoint.load_only = true;
+              }),
+              ElementsAre(HasSubstr("initial_load_path"), HasSubstr("load_step"), HasSubstr("load_only")));
+}
+
+TEST(Validate, Shape) {
+  const auto shape = [](std::int64_t dim, std::int64_t heads, std::int64_t kv_heads) {
+    return fault([=](JobConfig& c) {
+      c.model.args.dim = dim;
+      c.model.args.n_heads = heads;
+      c.model.args.n_kv_heads = kv_heads;
+    });
+  };
+  EXPECT_EQ(shape(64, 4, 2), "no error");
+  EXPECT_THAT(shape(64, 4, 3), HasSubstr("n_heads (4) must be a multiple of model.args.n_kv_heads (3)"));
+  EXPECT_THAT(shape(66, 4, 2), HasSubstr("the next one is 68"));
+  EXPECT_THAT(shape(60, 4, 2), HasSubstr("must be even"));
+  EXPECT_THAT(fault([](JobConfig& c) {
+                c.model.args.rope_scaling_args.low_freq_factor = 4;
+                c.model.args.rope_scaling_args.high_freq_factor = 4;
+              }),
+              HasSubstr("low_freq_factor must be less than high_freq_factor"));
+}
+
+TEST(Validate, AllErrorsAtOnce) {
+  const std::string error = fault(
+      [](JobConfig& c) {
+        c.training.seq_len = 3;
+        c.checkpoint.keep_latest_k = 1;
+        c.parallelism.data_parallel_shard_degree = 3;
+      },
+      2);
+  EXPECT_THAT(error, AllOf(HasSubstr("seq_len"), HasSubstr("keep_latest_k"), HasSubstr("data_parallel_shard_degree")));
+}
+
+}  // namespace
+}  // namespace titan::config
