@@ -14,6 +14,7 @@
 #include "config/print.h"
 #include "config/validate.h"
 #include "data/batch_loader.h"
+#include "data/tokenizer.h"
 #include "dist/device.h"
 #include "dist/parallel_dims.h"
 #include "models/registry.h"
@@ -27,16 +28,17 @@ namespace {
 // Everything that can be said about the input before ranks meet, so that a mistake costs no rendezvous.
 struct Checked {
   config::JobConfig config;
+  std::vector<std::string> warnings;
   TrainSpec spec;
-  std::shared_ptr<data::Tokenizer> tokenizer;  // null in a dry run, which reads no data
+  std::shared_ptr<const data::Tokenizer> tokenizer;  // null in a dry run, which reads no data
 };
 
 Checked check_input(const config::CommandLine& command_line, std::int64_t world_size) {
   auto loaded = config::load_job_config(command_line);
   Checked checked;
   checked.config = std::move(loaded.config);
-  for (const auto& warning : config::validate(checked.config, world_size)) spdlog::warn(warning);
-  for (const auto& warning : loaded.warnings) spdlog::warn(warning);
+  config::validate(checked.config, world_size);  // its warnings are among those of loading
+  checked.warnings = std::move(loaded.warnings);
   const auto& config = checked.config;
   checked.spec = models::make_train_spec(config.model, config.training.seq_len);
   return checked;
@@ -68,7 +70,8 @@ int train(const Checked& checked, dist::World& world) {
   options.dp_rank = meshes.batch.local_rank("batch");
   options.dp_size = meshes.batch.size();
   options.pin_memory = !world.device().is_cpu();
-  auto source = data::make_batch_source(options, checked.tokenizer);
+  options.tokenizer = checked.tokenizer;
+  auto source = data::make_batch_source(options);
   train::Trainer trainer(config, world, meshes, checked.spec, std::move(source));
   const bool finished = trainer.train();
   world.shutdown();
@@ -103,6 +106,9 @@ int run_train(const config::CommandLine& command_line) {
     return kExitBadInput;  // rank 0 prints the same
   }
   const auto& config = checked.config;
+  if (env.rank == 0) {
+    for (const auto& warning : checked.warnings) spdlog::warn(warning);
+  }
   if (command_line.print_config) {
     std::fputs(config::to_toml(config).c_str(), stdout);
     return kExitDone;
@@ -114,7 +120,7 @@ int run_train(const config::CommandLine& command_line) {
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
   train::set_num_threads(env.local_world_size);
   checked.tokenizer = data::make_tokenizer(config.model.hf_assets_path);
-  data::check_vocab_size(*checked.tokenizer, checked.spec.stats.vocab_size);
+  data::check_vocab_fits(*checked.tokenizer, checked.spec.stats.vocab_size);
   return train_or_report(checked, env, pick_device_type(config.training.device));
 }
 

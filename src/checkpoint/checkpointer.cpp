@@ -103,8 +103,6 @@ Checkpointer::Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointSt
     throw ConfigError("checkpoint.exclude_from_loading: unknown name \"" + name + "\"" +
                       (near ? ", did you mean \"" + *near + "\"?" : "") + " Names are " + join(state_groups(), ", "));
   }
-  if (options_.create_seed_checkpoint && ranks_.size() != 1)
-    throw ConfigError("checkpoint.create_seed_checkpoint needs 1 rank, this run has " + std::to_string(ranks_.size()));
   if (options_.create_seed_checkpoint && !options_.enable)
     throw ConfigError("checkpoint.create_seed_checkpoint needs checkpoint.enable = true");
 }

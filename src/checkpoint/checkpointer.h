@@ -25,7 +25,7 @@ struct CheckpointOptions {
   int load_step = -1;                             // -1: the newest
   std::vector<std::string> exclude_from_loading;  // of model, optimizer, lr_scheduler, dataloader, train_state
   bool enable_first_step_checkpoint = false;
-  bool create_seed_checkpoint = false;  // save step 0 and leave; one rank
+  bool create_seed_checkpoint = false;  // save step 0 and leave; the same at any number of ranks
   bool load_only = false;               // never save
 };
 

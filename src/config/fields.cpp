@@ -227,7 +227,7 @@ class Table {
     add(KEY(checkpoint.load_step), "step to load; -1: the latest", minus_one_or(at_least(0)), kSupported);
     add(KEY(checkpoint.exclude_from_loading), "parts not to load", one_of({"model", "optimizer", "lr_scheduler", "dataloader", "train_state"}), kSupported);
     add(KEY(checkpoint.enable_first_step_checkpoint), "also save after step 1", kAny, kSupported);
-    add(KEY(checkpoint.create_seed_checkpoint), "save the initial weights as step 0 and exit; one rank", kAny, kSupported);
+    add(KEY(checkpoint.create_seed_checkpoint), "save the initial weights as step 0 and exit", kAny, kSupported);
     add(KEY(checkpoint.load_only), "load, never save", kAny, kSupported);
   }
 

@@ -168,9 +168,6 @@ std::vector<std::string> validate(const JobConfig& config, std::int64_t world_si
   } catch (const ConfigError& error) {
     collect(errors, error);
   }
-  if (config.checkpoint.create_seed_checkpoint && world_size != 1)
-    errors.push_back("error: checkpoint.create_seed_checkpoint needs one rank, and there are " + text(world_size) +
-                     "; start one");
   throw_if_wrong(errors);
   return warnings;
 }

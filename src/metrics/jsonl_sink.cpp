@@ -70,13 +70,16 @@ JsonlHistory::JsonlHistory(std::filesystem::path path, std::int64_t finished_ste
     const std::string kept = kept_lines(content, finished_steps, path_);
     if (kept != content) write_file_atomically(path_, kept);
   }
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) fail("open", path_);
 }
 
-JsonlHistory::~JsonlHistory() { ::close(fd_); }
+JsonlHistory::~JsonlHistory() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 void JsonlHistory::append(const nlohmann::ordered_json& row) {
+  // Made with its first row: a run without validation leaves no empty validation.jsonl.
+  if (fd_ < 0) fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail("open", path_);
   const std::string line = row.dump() + "\n";
   std::string_view rest = line;
   while (!rest.empty()) {

@@ -60,13 +60,11 @@ optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& opti
 }
 
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps) {
-  optim::LrSchedule schedule({.total_steps = options.total_steps.value_or(training_steps),
+  return optim::LrSchedule({.total_steps = options.total_steps.value_or(training_steps),
                               .warmup_steps = options.warmup_steps,
                               .decay_ratio = options.decay_ratio,
                               .decay_type = optim::parse_decay_type(options.decay_type),
                               .min_lr_factor = options.min_lr_factor});
-  for (const auto& warning : schedule.warnings()) spdlog::warn(warning);
-  return schedule;
 }
 
 checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& options, const std::string& dump_folder) {
