@@ -1,0 +1,49 @@
+// Reading corpora: listing folders, positioned reads, UTF-8 checks. Every failure is a DataError that names the file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace titan::data {
+
+// The regular files below `root` (links are followed) whose name ends in one of `extensions` (all, when empty), sorted by
+// relative path bytewise, so that every machine and locale sees the same order. Hidden files and folders (.name) are left
+// out. `root` may be one file, which is then the answer whatever its name. Throws DataError when there is no `root` and
+// when nothing is found, saying what the folder holds.
+std::vector<std::filesystem::path> list_files(const std::filesystem::path& root, std::span<const std::string> extensions);
+
+// "3 entries: a.bin, b.gz, c", at most 8 names; "nothing".
+std::string describe_folder(const std::filesystem::path& folder);
+
+// The offset of the first byte that is not UTF-8 (RFC 3629: no overlong forms, no surrogates), or nothing.
+std::optional<std::size_t> find_invalid_utf8(std::string_view text);
+
+// A file open for reading. Const calls may run on several threads at once. Positioned reads rather than a memory map:
+// a map of a file that shrinks kills the process.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path);
+  InputFile(InputFile&& other) noexcept;
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  InputFile& operator=(InputFile&&) = delete;
+  ~InputFile();
+
+  // When it was opened.
+  std::uint64_t size() const { return size_; }
+
+  // Fills `out` from `offset` on. Throws DataError when the file has become shorter.
+  void read_at(std::uint64_t offset, std::span<char> out) const;
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace titan::data

@@ -1,0 +1,24 @@
+// What a serialized SentencePiece model says about its training and normalization. The library does not export its
+// protobuf classes, so the few fields are read from the wire format.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace titan::data {
+
+struct SentencePieceModelInfo {
+  // Defaults are those of sentencepiece_model.proto.
+  std::int64_t model_type = 1;  // trainer_spec.model_type: 1 unigram, 2 BPE, 3 word, 4 char
+  bool treat_whitespace_as_suffix = false;
+  bool has_charsmap = false;  // normalizer_spec.precompiled_charsmap: false for the identity normalization
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+};
+
+// Throws DataError on bytes that are not a protobuf message.
+SentencePieceModelInfo read_sentencepiece_model_info(std::string_view serialized);
+
+}  // namespace titan::data

@@ -1,0 +1,41 @@
+// Documents by number: what a dataset is to the packer.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace titan::data {
+
+// A map-style dataset. Const calls may run on several threads at once.
+class TextSource {
+ public:
+  virtual ~TextSource() = default;
+
+  virtual std::int64_t num_documents() const = 0;
+
+  // The text of document `index` in [0, num_documents()), valid UTF-8. Throws DataError naming file and line when the
+  // document cannot be read.
+  virtual std::string document(std::int64_t index) const = 0;
+};
+
+// The documents [start, start + count) of one rank.
+struct DocumentBlock {
+  std::int64_t start = 0;
+  std::int64_t count = 0;
+};
+
+// TorchTitan's split of `num_documents` over `dp_size` ranks: contiguous blocks, of which the first num_documents % dp_size
+// have one document more.
+DocumentBlock contiguous_block(std::int64_t num_documents, std::int64_t dp_rank, std::int64_t dp_size);
+
+// Dataset kind "text": one document a file. `path` is a file, or a folder that is read recursively.
+std::unique_ptr<TextSource> open_text_files(const std::filesystem::path& path);
+
+// Dataset kind "jsonl": one document a line, the string "text" of a JSON object; blank lines are skipped. `path` is a
+// file, or a folder whose *.json and *.jsonl files are read recursively. Opening reads all files once to find the lines,
+// and keeps 8 bytes for each.
+std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path);
+
+}  // namespace titan::data
