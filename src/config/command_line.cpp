@@ -1,7 +1,14 @@
+// The command line on CLI11. What CLI11 reads is not the arguments but their positions: "--job.dump-folder=x" at
+// position 4 goes in as "--job.dump_folder=4", and "x" at position 4 as "4". So it matches names and hands out values
+// without tripping over one that is empty or begins with '-', it stops at no error, and every message can quote what
+// was typed. Texts are converted afterwards, in the order of the command line.
 #include "config/command_line.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -9,145 +16,234 @@
 namespace titan::config {
 namespace {
 
-constexpr std::array<const char*, 4> kSwitches = {"dry_run", "print_config", "version", "help"};
-constexpr std::array<const char*, 2> kCounts = {"nproc", "world_size"};
+struct Switch {
+  const char* name;
+  bool CommandLine::*member;
+};
+constexpr std::array<Switch, 4> kSwitches = {{{"dry_run", &CommandLine::dry_run},
+                                              {"print_config", &CommandLine::print_config},
+                                              {"version", &CommandLine::version},
+                                              {"help", &CommandLine::help}}};
 
-std::string with_underscores(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '-', '_');
-  return out;
+struct Count {
+  const char* name;
+  std::optional<std::int64_t> CommandLine::*member;
+};
+constexpr std::array<Count, 2> kCounts = {{{"nproc", &CommandLine::nproc}, {"world_size", &CommandLine::world_size}}};
+
+constexpr const char* kConfigFileKey = "job.config_file";  // a field, but one that says what to load
+
+bool is_flag(std::string_view arg) { return arg.starts_with("--") || arg == "-h"; }
+
+// As typed, up to the '='.
+std::string flag_of(const std::string& arg) { return arg.substr(0, arg.find('=')); }
+
+bool has_inline_value(const std::string& arg) { return arg.find('=') != std::string::npos; }
+
+// The name that a flag means: "--Some-name=5" -> "Some_name".
+std::string name_of(const std::string& arg) {
+  if (arg == "-h") return "help";
+  std::string name = flag_of(arg).substr(2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
-// "checkpoint.no_enable" -> "checkpoint.enable"; empty for a name without the "no_".
-std::string without_negation(const std::string& name) {
-  const auto dot = name.rfind('.');
-  if (dot == std::string::npos || name.compare(dot + 1, 3, "no_") != 0) return {};
-  return name.substr(0, dot + 1) + name.substr(dot + 4);
+std::string table_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
+
+// "checkpoint.enable" -> "checkpoint.no_enable"
+std::string negation_of(const std::string& key) {
+  const auto begin = key.rfind('.') + 1;
+  return key.substr(0, begin) + "no_" + key.substr(begin);
 }
 
 class Parser {
  public:
-  explicit Parser(std::span<const std::string> args) : args_(args) {}
+  explicit Parser(std::span<const std::string> args) : args_(args), known_by_arg_(args.size()), is_value_(args.size()) {
+    app_.allow_extras();
+    app_.set_help_flag();  // --help is a switch like the others: CLI11's own would end the parse
+    add_modes();
+    add_fields();
+  }
 
   CommandLine run() {
-    while (next_ < args_.size()) {
-      const std::string& arg = args_[next_++];
-      if (arg == "-h") {
-        line_.help = true;
-      } else if (arg.starts_with("--") && arg.size() > 2) {
-        parse_flag(arg);
+    app_.parse(tokens());
+    collect();
+    for (std::size_t i = 0; i < args_.size(); ++i) {
+      if (is_value_[i]) continue;
+      if (known_by_arg_[i]) {
+        known_by_arg_[i]->read(i);
+      } else if (is_flag(args_[i]) && args_[i] != "--") {
+        unknown(i);
       } else {
-        stray(arg);
+        stray(i);
       }
     }
     return std::move(line_);
   }
 
  private:
-  void parse_flag(const std::string& arg) {
-    const auto equals = arg.find('=');
-    flag_ = arg.substr(0, equals);
-    inline_value_.reset();
-    if (equals != std::string::npos) inline_value_ = arg.substr(equals + 1);
-    const std::string name = with_underscores(std::string_view(flag_).substr(2));
-    if (name == "config" || name == "job.config_file") return parse_config_file();
-    if (std::find(kSwitches.begin(), kSwitches.end(), name) != kSwitches.end()) return parse_switch(name);
-    if (std::find(kCounts.begin(), kCounts.end(), name) != kCounts.end()) return parse_count(name);
-    if (const Field* field = find_field(name)) return parse_field(*field, false);
-    if (const Field* field = find_field(without_negation(name)); field && field->kind == ValueKind::kBool)
-      return parse_field(*field, true);
-    unknown(name);
+  struct Known {
+    CLI::Option* option;
+    std::function<void(std::size_t)> read;  // takes the flag's position
+    bool is_bool_field = false;
+  };
+
+  // Every occurrence counts (take_all), as each may have an error to report; that the last one wins is up to the order
+  // in which they are applied. The first of the one or two expected values is the flag's own position.
+  Known& add(const std::string& names, const std::string& group, const std::string& doc, bool takes_value) {
+    CLI::Option* option = app_.add_option(names, CLI::callback_t{}, doc);
+    option->expected(1, takes_value ? 2 : 1)->take_all()->group(group);
+    return known_.emplace_back(Known{option, {}});
   }
 
-  // The value after '=', or the next argument unless that is a flag itself.
-  std::optional<std::string> take_value(const std::string& expected) {
-    if (inline_value_) return inline_value_;
-    if (next_ < args_.size() && !args_[next_].starts_with("--")) return args_[next_++];
-    const std::string what =
-        next_ < args_.size() ? "found the flag " + args_[next_] : "found the end of the command line";
-    line_.errors.push_back("command line: error: " + flag_ + ": expected " + expected + " after it; " + what);
+  void add_modes() {
+    add(std::string("--config,--") + kConfigFileKey, "Modes", "TOML file", true).read = [this](std::size_t at) {
+      read_config_file(at);
+    };
+    for (const Switch& item : kSwitches)
+      add(std::string("--") + item.name, "Modes", "", false).read = [this, &item](std::size_t at) {
+        read_switch(item, at);
+      };
+    for (const Count& item : kCounts)
+      add(std::string("--") + item.name, "Modes", "", true).read = [this, &item](std::size_t at) {
+        read_count(item, at);
+      };
+  }
+
+  void add_fields() {
+    for (const Field& field : fields()) {
+      if (field.key == kConfigFileKey) continue;
+      const bool is_bool = field.kind == ValueKind::kBool;
+      std::string names = "--" + field.key;
+      if (is_bool) names += ",--" + negation_of(field.key);
+      Known& known = add(names, table_of(field.key), field.doc, !is_bool);
+      known.is_bool_field = is_bool;
+      known.read = [this, &field](std::size_t at) { read_field(field, at); };
+    }
+  }
+
+  // What CLI11 gets, last one first as it wants it.
+  std::vector<std::string> tokens() const {
+    std::vector<std::string> out;
+    for (std::size_t i = args_.size(); i-- > 0;) {
+      const std::string position = std::to_string(i);
+      if (!is_flag(args_[i])) {
+        out.push_back(position);
+        continue;
+      }
+      std::string name = name_of(args_[i]);
+      if (name.find_first_of("! \n") == 0) name.insert(0, "_");  // CLI11 would take it for a value; unknown either way
+      out.push_back("--" + name + "=" + position);
+    }
+    return out;
+  }
+
+  // Notes which option each flag was matched with, and which arguments are values. All others are extras.
+  void collect() {
+    for (const Known& known : known_) {
+      for (const std::string& result : known.option->results()) {
+        const std::size_t at = std::stoul(result);
+        if (is_flag(args_[at])) {
+          known_by_arg_[at] = &known;
+        } else {
+          is_value_[at] = !has_inline_value(args_[at - 1]);
+        }
+      }
+    }
+  }
+
+  std::optional<std::string> value_of(std::size_t at) const {
+    const std::string& arg = args_[at];
+    if (has_inline_value(arg)) return arg.substr(arg.find('=') + 1);
+    if (at + 1 < args_.size() && is_value_[at + 1]) return args_[at + 1];
     return std::nullopt;
   }
 
-  void parse_config_file() {
-    const auto file = take_value("a TOML file");
+  std::optional<std::string> require_value(std::size_t at, const std::string& expected) {
+    auto value = value_of(at);
+    if (!value) {
+      const bool last = at + 1 == args_.size();
+      error(flag_of(args_[at]) + ": expected " + expected + " after it; " +
+            (last ? "found the end of the command line" : "found the flag " + args_[at + 1]));
+    }
+    return value;
+  }
+
+  void read_config_file(std::size_t at) {
+    const auto file = require_value(at, "a TOML file");
     if (!file) return;
     if (line_.config_file && *line_.config_file != *file) {
-      line_.errors.push_back("command line: error: " + flag_ + " " + *file +
-                             ": there is one configuration file already, " + *line_.config_file + "; give one");
+      error(flag_of(args_[at]) + " " + *file + ": there is one configuration file already, " + *line_.config_file +
+            "; give one");
       return;
     }
     line_.config_file = *file;
   }
 
-  void parse_switch(const std::string& name) {
-    if (inline_value_) {
-      line_.errors.push_back("command line: error: " + flag_ + " takes no value; found \"" + *inline_value_ + "\"");
+  void read_switch(const Switch& item, std::size_t at) {
+    if (const auto value = value_of(at)) {
+      error(flag_of(args_[at]) + " takes no value; found \"" + *value + "\"");
       return;
     }
-    if (name == "dry_run") line_.dry_run = true;
-    if (name == "print_config") line_.print_config = true;
-    if (name == "version") line_.version = true;
-    if (name == "help") line_.help = true;
+    line_.*item.member = true;
   }
 
-  void parse_count(const std::string& name) {
-    const auto text = take_value("a number of processes");
+  void read_count(const Count& item, std::size_t at) {
+    const auto text = require_value(at, "a number of processes");
     if (!text) return;
     static const Field* const kInteger = find_field("training.steps");
     std::string expected;
     const auto value = parse_text(*kInteger, *text, expected);
     if (!value || std::get<std::int64_t>(*value) < 1) {
-      line_.errors.push_back("command line: error: " + flag_ + ": expected an integer, at least 1; found \"" + *text +
-                             "\"");
+      error(flag_of(args_[at]) + ": expected an integer, at least 1; found \"" + *text + "\"");
       return;
     }
-    (name == "nproc" ? line_.nproc : line_.world_size) = std::get<std::int64_t>(*value);
+    line_.*item.member = std::get<std::int64_t>(*value);
   }
 
-  void parse_field(const Field& field, bool negated) {
-    if (field.kind == ValueKind::kBool && !inline_value_ && !field.optional) {
-      line_.overrides.push_back({field.key, !negated, flag_});
-      return;
-    }
-    if (field.kind == ValueKind::kBool && !inline_value_)
-      inline_value_ = "true";  // an optional boolean may also be =None
-    const auto text = take_value(describe_kind(field));
+  void read_field(const Field& field, std::size_t at) {
+    const bool is_bool = field.kind == ValueKind::kBool;
+    const auto text = is_bool ? value_of(at).value_or("true") : require_value(at, describe_kind(field));
     if (!text) return;
+    const std::string flag = flag_of(args_[at]);
     std::string expected;
     auto value = parse_text(field, *text, expected);
     if (!value) {
-      line_.errors.push_back("command line: error: " + flag_ + ": expected " + expected + "; found \"" + *text + "\"");
+      error(flag + ": expected " + expected + "; found \"" + *text + "\"");
       return;
     }
-    if (negated && std::holds_alternative<bool>(*value)) value = !std::get<bool>(*value);
-    line_.overrides.push_back({field.key, *value, flag_});
+    if (std::holds_alternative<bool>(*value) && name_of(flag) != field.key) value = !std::get<bool>(*value);
+    line_.overrides.push_back({field.key, *value, flag});
   }
 
-  void unknown(const std::string& name) {
+  void unknown(std::size_t at) {
     StringList names = field_names();
-    names.insert(names.end(), kSwitches.begin(), kSwitches.end());
-    names.insert(names.end(), kCounts.begin(), kCounts.end());
+    for (const Switch& item : kSwitches) names.push_back(item.name);
+    for (const Count& item : kCounts) names.push_back(item.name);
     names.push_back("config");
-    const auto near = nearest_name(name, names);
-    line_.errors.push_back("command line: error: unknown flag " + flag_ +
-                           (near ? "; did you mean --" + *near + "?" : "; --help lists all"));
+    const auto near = nearest_name(name_of(args_[at]), names);
+    error("unknown flag " + flag_of(args_[at]) + (near ? "; did you mean --" + *near + "?" : "; --help lists all"));
     // Its value, if it has one, is no mistake of its own.
-    if (!inline_value_ && next_ < args_.size() && !args_[next_].starts_with("--")) ++next_;
+    if (!has_inline_value(args_[at]) && at + 1 < args_.size() && !is_flag(args_[at + 1])) is_value_[at + 1] = true;
   }
 
-  void stray(const std::string& arg) {
+  void stray(std::size_t at) {
+    const std::string& arg = args_[at];
     std::string hint = "; a value follows its flag: --section.key VALUE";
     if (arg.ends_with(".toml")) hint = "; a configuration file is given by --config " + arg;
-    const bool after_flag = next_ >= 2 && args_[next_ - 2] == flag_;
-    if ((arg == "true" || arg == "false") && after_flag) hint = "; did you mean " + flag_ + "=" + arg + "?";
-    line_.errors.push_back("command line: error: unexpected argument \"" + arg + "\"" + hint);
+    const Known* before = at > 0 ? known_by_arg_[at - 1] : nullptr;
+    if ((arg == "true" || arg == "false") && before && before->is_bool_field && !has_inline_value(args_[at - 1]))
+      hint = "; did you mean " + args_[at - 1] + "=" + arg + "?";
+    error("unexpected argument \"" + arg + "\"" + hint);
   }
 
+  void error(const std::string& text) { line_.errors.push_back("command line: error: " + text); }
+
   std::span<const std::string> args_;
-  std::size_t next_ = 0;
-  std::string flag_;  // the last one seen, as typed
-  std::optional<std::string> inline_value_;
+  CLI::App app_;
+  std::vector<Known> known_;
+  std::vector<const Known*> known_by_arg_;  // null: a value, a stray argument or an unknown flag
+  std::vector<bool> is_value_;
   CommandLine line_;
 };
 

@@ -10,6 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 JobConfig config_of(const std::vector<std::string>& args) { return load("", args).config; }
 
@@ -127,9 +128,59 @@ TEST(CommandLine, MissingValuesAndStrayArguments) {
   EXPECT_THAT(parse({"-x"}).errors, ElementsAre(HasSubstr("unexpected argument \"-x\"")));
 }
 
+TEST(CommandLine, ValuesThatLookLikeFlagsOrNothing) {
+  EXPECT_EQ(config_of({"--job.description", "-x"}).job.description, "-x");
+  EXPECT_EQ(parse({"--optimizer.lr", "-.5"}).overrides.at(0).value, FieldValue(-.5));
+  for (const char* text : {"", "%%", "[a,b]", "{}", "=", "++", "0", "a=b"}) {
+    EXPECT_EQ(config_of({"--job.description", text}).job.description, text);
+    EXPECT_EQ(config_of({std::string("--job.description=") + text}).job.description, text);
+  }
+  EXPECT_THAT(parse({"--dry-run="}).errors, ElementsAre(HasSubstr("takes no value; found \"\"")));
+}
+
+TEST(CommandLine, AnInlineValueLeavesTheNextArgumentAlone) {
+  for (const char* flag : {"--training.steps=3", "--job.description=", "--config=a.toml", "--nproc=2"})
+    EXPECT_THAT(parse({flag, "5"}).errors, ElementsAre(HasSubstr("unexpected argument \"5\""))) << flag;
+}
+
+TEST(CommandLine, NamesThatNoOptionCanHave) {
+  for (const char* flag :
+       {"--!training.steps", "-- training.steps", "--\n", "---training.steps", "--=", "--a:b", "--{}"})
+    EXPECT_THAT(parse({"--job.description", flag}).errors,
+                ElementsAre(HasSubstr("found the flag "), HasSubstr("unknown flag ")))
+        << flag;
+  EXPECT_THAT(parse({"--", "--dry-run"}).errors, ElementsAre(HasSubstr("unexpected argument \"--\"")));
+}
+
+TEST(CommandLine, TrueIsNoValueOfASwitch) {
+  EXPECT_THAT(parse({"--dry-run", "true"}).errors, ElementsAre(Not(HasSubstr("did you mean"))));
+}
+
+TEST(CommandLine, EveryRepetitionIsChecked) {
+  const CommandLine line = parse({"--training.steps=x", "--job.description", "d", "--training.steps"});
+  EXPECT_THAT(line.errors, ElementsAre(HasSubstr("found \"x\""), HasSubstr("found the end")));
+}
+
+TEST(CommandLine, OverridesKeepTheirOrderAndSpelling) {
+  const CommandLine line =
+      parse({"--training.steps=1", "--checkpoint.no-enable", "--training.steps", "2", "--checkpoint.enable"});
+  ASSERT_THAT(line.errors, IsEmpty());
+  std::vector<std::string> flags;
+  for (const Override& given : line.overrides) flags.push_back(given.flag);
+  EXPECT_THAT(flags,
+              ElementsAre("--training.steps", "--checkpoint.no-enable", "--training.steps", "--checkpoint.enable"));
+}
+
+TEST(CommandLine, EveryFieldIsAFlag) {
+  for (const Field& field : fields()) {
+    const CommandLine line = parse({"--" + field.key + "=\x01"});
+    for (const std::string& error : line.errors) EXPECT_THAT(error, Not(HasSubstr("unknown flag")));
+  }
+}
+
 TEST(CommandLine, AllErrorsAtOnce) {
   const CommandLine line = parse({"--training.bogus", "3", "--training.steps=x", "y"});
-  EXPECT_EQ(line.errors.size(), 3u);
+  EXPECT_THAT(line.errors, ElementsAre(HasSubstr("training.bogus"), HasSubstr("\"x\""), HasSubstr("\"y\"")));
   EXPECT_THAT(error_of([&] { throw_if_wrong(line.errors); }), HasSubstr("3 errors"));
 }
 
