@@ -28,6 +28,29 @@ std::string status_note(const Status& status) {
   return {};
 }
 
+// The flags of CommandLine that are no keys; the rest of --help follows from the table of fields.
+constexpr const char* kUsage =
+    "Usage: titan-train --config FILE [--section.key VALUE | --section.key=VALUE ...]\n"
+    "Several ranks: torchrun --no-python --nproc-per-node N titan-train ..., or mpirun, or srun.\n"
+    "\n"
+    "  --config (a TOML file; default none)\n"
+    "      what to train and how; flags win over it, it wins over defaults\n"
+    "  --dry-run\n"
+    "      print parameters and bytes a rank without allocating, and exit\n"
+    "  --world-size (an integer, at least 1; default the launcher's)\n"
+    "      ranks to pretend with --dry-run\n"
+    "  --nproc (an integer, at least 1; default 1)\n"
+    "      ranks to start on this machine without a launcher\n"
+    "  --print-config\n"
+    "      print the resolved configuration as TOML and exit\n"
+    "  --version\n"
+    "      print the version and exit\n"
+    "  --help, -h\n"
+    "      print this and exit\n"
+    "\n"
+    "Keys of the TOML file, each also a flag. '-' and '_' are alike in names; a boolean is --checkpoint.enable or\n"
+    "--checkpoint.no-enable; lists are comma separated; None unsets an optional key; the last of several flags wins.\n";
+
 }  // namespace
 
 std::string to_toml(const JobConfig& config) {
@@ -43,19 +66,7 @@ std::string to_toml(const JobConfig& config) {
 }
 
 std::string help_text() {
-  std::string out =
-      "Usage: titan-train --config FILE [--section.key VALUE | --section.key=VALUE ...]\n"
-      "\n"
-      "  --config FILE     TOML file to read; flags win over it, it wins over defaults\n"
-      "  --dry-run         build everything with fake ranks, train nothing\n"
-      "  --world-size N    ranks to pretend with --dry-run\n"
-      "  --nproc N         start N ranks on this machine\n"
-      "  --print-config    print the resolved configuration as TOML and exit\n"
-      "  --version         print the version and exit\n"
-      "  --help            print this and exit\n"
-      "\n"
-      "Keys of the TOML file, each also a flag. '-' and '_' are alike in names; a boolean is --checkpoint.enable or\n"
-      "--checkpoint.no-enable; lists are comma separated; None unsets an optional key.\n";
+  std::string out = kUsage;
   std::string table;
   for (const Field& field : fields()) {
     if (table_of(field) != table) {

@@ -9,6 +9,7 @@ namespace titan::config {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(ToToml, DefaultsLoadBack) { EXPECT_EQ(load(to_toml(JobConfig{})).config, JobConfig{}); }
 
@@ -37,6 +38,16 @@ TEST(Help, NamesEveryKeyWithItsDefault) {
   }
   EXPECT_THAT(help, HasSubstr("--training.seq_len (an integer, at least 2; default 2048)"));
   EXPECT_THAT(help, HasSubstr("only the default so far: there is no compiler in this program"));
+}
+
+TEST(Help, NamesEveryModeAndOnlyFlagsThatExist) {
+  const std::string help = help_text();
+  for (const char* flag : {"config", "dry-run", "world-size", "nproc", "print-config", "version", "help"})
+    EXPECT_THAT(help, HasSubstr(std::string("\n  --") + flag)) << flag;
+  for (auto at = help.find("\n  --"); at != std::string::npos; at = help.find("\n  --", at + 1)) {
+    const std::string flag = help.substr(at + 3, help.find_first_of(" ,\n", at + 3) - at - 3);
+    for (const std::string& error : parse({flag}).errors) EXPECT_THAT(error, Not(HasSubstr("unknown flag"))) << flag;
+  }
 }
 
 }  // namespace
