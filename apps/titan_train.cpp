@@ -19,16 +19,9 @@
 namespace titan {
 namespace {
 
-constexpr const char* kUsage =
-    "usage: titan-train --config FILE [--section.key VALUE | --section.key=VALUE ...]\n"
-    "  --dry-run        print parameters and bytes a rank without allocating; --world-size N for N ranks\n"
-    "  --print-config   print the resolved configuration as TOML\n"
-    "  --version, --help\n"
-    "Several ranks: torchrun --no-python --nproc-per-node N titan-train ..., or mpirun, or srun.\n";
-
 int run(const config::CommandLine& command_line) {
   if (command_line.help) {
-    std::cout << kUsage << "\n" << config::help_text();
+    std::cout << config::help_text();
     return kExitDone;
   }
   if (command_line.version) {

@@ -31,7 +31,9 @@ struct Item {
 HostBatch make_host_batch(Packer& packer, const LoaderOptions& options) {
   const auto seq_len = static_cast<std::size_t>(options.seq_len);
   const auto size = static_cast<std::size_t>(options.local_batch_size) * seq_len;
-  HostBatch batch{.tokens = std::vector<std::int64_t>(size), .labels = std::vector<std::int64_t>(size)};
+  HostBatch batch;
+  batch.tokens.resize(size);
+  batch.labels.resize(size);
   for (; batch.rows < options.local_batch_size; ++batch.rows) {
     const std::size_t row = static_cast<std::size_t>(batch.rows) * seq_len;
     if (!packer.next_window(std::span(batch.tokens).subspan(row, seq_len), std::span(batch.labels).subspan(row, seq_len)))
