@@ -70,8 +70,7 @@ int train(const Checked& checked, dist::World& world) {
   options.dp_rank = meshes.batch.local_rank("batch");
   options.dp_size = meshes.batch.size();
   options.pin_memory = !world.device().is_cpu();
-  options.tokenizer = checked.tokenizer;
-  auto source = data::make_batch_source(options);
+  auto source = data::make_batch_source(options, checked.tokenizer);
   train::Trainer trainer(config, world, meshes, checked.spec, std::move(source));
   const bool finished = trainer.train();
   world.shutdown();
@@ -84,8 +83,7 @@ int train_or_report(const Checked& checked, const LaunchEnv& env, c10::DeviceTyp
   try {
     return train(checked, world);
   } catch (const PeerError& error) {
-    const auto reason = world.reported_failure();
-    throw PeerError(reason ? "stops: " + *reason : std::string(error.what()));
+    throw PeerError("stops: " + world.diagnose(error.what()));
   } catch (const std::exception& error) {
     world.report_failure(error.what());
     throw;
@@ -97,7 +95,7 @@ int train_or_report(const Checked& checked, const LaunchEnv& env, c10::DeviceTyp
 int run_train(const config::CommandLine& command_line) {
   const LaunchEnv env = detect_launch();
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), true);
-  const std::int64_t world_size = command_line.world_size.value_or(env.world_size);
+  const std::int64_t world_size = command_line.world_size.value_or(command_line.nproc.value_or(env.world_size));
   Checked checked;
   try {
     checked = check_input(command_line, world_size);
@@ -120,7 +118,7 @@ int run_train(const config::CommandLine& command_line) {
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
   train::set_num_threads(env.local_world_size);
   checked.tokenizer = data::make_tokenizer(config.model.hf_assets_path);
-  data::check_vocab_fits(*checked.tokenizer, checked.spec.stats.vocab_size);
+  data::check_vocab_size(*checked.tokenizer, checked.spec.stats.vocab_size);
   return train_or_report(checked, env, pick_device_type(config.training.device));
 }
 

@@ -9,6 +9,7 @@
 
 #include <ATen/Version.h>
 
+#include "apps/launch_local.h"
 #include "apps/run_train.h"
 #include "base/env.h"
 #include "base/error.h"
@@ -19,7 +20,8 @@
 namespace titan {
 namespace {
 
-int run(const config::CommandLine& command_line) {
+int run(const std::vector<std::string>& args) {
+  const auto command_line = config::parse_command_line(args);
   if (command_line.help) {
     std::cout << config::help_text();
     return kExitDone;
@@ -27,6 +29,10 @@ int run(const config::CommandLine& command_line) {
   if (command_line.version) {
     std::cout << "titan-train " TITAN_VERSION " (" TITAN_REVISION ")\n" << at::show_config() << "\n";
     return kExitDone;
+  }
+  if (command_line.nproc && !command_line.dry_run && !command_line.print_config) {
+    config::throw_if_wrong(command_line.errors);
+    return launch_local(without_nproc(args), *command_line.nproc);
   }
   return run_train(command_line);
 }
@@ -49,7 +55,7 @@ int main(int argc, char** argv) {
   int exit_code = kExitFailed;
   try {
     install_signal_handlers();
-    exit_code = run(config::parse_command_line(std::vector<std::string>(argv + 1, argv + argc)));
+    exit_code = run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const Error& error) {
     print_error(error);
     exit_code = error.exit_code();

@@ -6,6 +6,16 @@ namespace {
 constexpr const char* kKey = "titan/failure";
 constexpr auto kPeriod = std::chrono::milliseconds(200);
 
+constexpr const char* kStoreGone = "rank 0 or the launcher ended: the rendezvous store is gone";
+
+std::string beat_key(int rank) { return "titan/beat/" + std::to_string(rank); }
+
+std::vector<std::int64_t> beats(c10d::Store& store, int world_size) {
+  std::vector<std::int64_t> out;
+  for (int rank = 0; rank < world_size; ++rank) out.push_back(store.add(beat_key(rank), 0));
+  return out;
+}
+
 std::string read_reason(c10d::Store& store) {
   const auto bytes = store.get(kKey);
   return {bytes.begin(), bytes.end()};
@@ -32,10 +42,11 @@ void FailureWatch::run() {
     last_look = std::chrono::steady_clock::now();
     std::string reason;
     try {
+      store_->add(beat_key(rank_), 1);
       if (!store_->check({kKey})) continue;
       reason = read_reason(*store_);
     } catch (const std::exception&) {
-      reason = "the rendezvous store is gone: its rank or launcher ended";
+      reason = kStoreGone;
     }
     // A rank that failed itself reports its own error on its main thread.
     if (!stopping_ && !reason.starts_with(own)) on_failure_(reason);
@@ -51,16 +62,24 @@ void report_failure(c10d::Store& store, int rank, const std::string& reason) noe
   }
 }
 
-std::optional<std::string> reported_failure(c10d::Store& store, std::chrono::milliseconds patience) noexcept {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+std::string diagnose_failure(c10d::Store& store, int world_size, const std::string& symptom) noexcept {
   try {
-    do {
+    const auto before = beats(store, world_size);
+    const auto deadline = std::chrono::steady_clock::now() + 3 * kPeriod;
+    while (std::chrono::steady_clock::now() < deadline) {
       if (store.check({kKey})) return read_reason(store);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    } while (std::chrono::steady_clock::now() < deadline);
-  } catch (...) {  // the store went with its rank
+    }
+    const auto after = beats(store, world_size);
+    for (int rank = 0; rank < world_size; ++rank) {
+      if (before[rank] != after[rank]) continue;
+      report_failure(store, rank, "ended without a word (killed, or out of memory?)");
+      return read_reason(store);
+    }
+    return symptom;
+  } catch (...) {
+    return kStoreGone;
   }
-  return std::nullopt;
 }
 
 }  // namespace titan::dist

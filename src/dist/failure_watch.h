@@ -1,5 +1,6 @@
 // One clear reason for every rank: a rank that fails writes why to the job's store, and a thread on every other rank, which
-// looks there a few times a second, ends its process with that reason. Without it a rank that waits for data, or writes a
+// looks there a few times a second, ends its process with that reason. The same thread counts up a key of its own, by which the
+// others can tell that a rank was killed. Without it a rank that waits for data, or writes a
 // checkpoint, would learn of a dead peer only at the next collective's time limit.
 #pragma once
 
@@ -37,7 +38,9 @@ class FailureWatch {
 // Writes this rank's reason; the first rank to fail wins. Never throws: the store may be gone already.
 void report_failure(c10d::Store& store, int rank, const std::string& reason) noexcept;
 
-// "rank 3: reason", waiting up to `patience` for a failing rank to write it. Nothing when none did, or the store is gone.
-std::optional<std::string> reported_failure(c10d::Store& store, std::chrono::milliseconds patience) noexcept;
+// Why a collective failed on this rank, in one line: "rank 3: <its reason>" when a rank wrote one; else the rank whose watch no
+// longer beats, which has then been killed; else that the store went, and rank 0 or the launcher with it; else `symptom`. Takes up
+// to a second. What it finds is written for the others. The watches must still run.
+std::string diagnose_failure(c10d::Store& store, int world_size, const std::string& symptom) noexcept;
 
 }  // namespace titan::dist

@@ -104,10 +104,8 @@ void World::report_failure(const std::string& reason) noexcept {
   if (store_) dist::report_failure(*store_, rank(), reason);
 }
 
-std::optional<std::string> World::reported_failure() noexcept {
-  if (!store_) return std::nullopt;
-  if (watch_) watch_->stop();
-  return dist::reported_failure(*store_, std::chrono::milliseconds(500));
+std::string World::diagnose(const std::string& symptom) noexcept {
+  return store_ ? diagnose_failure(*store_, size(), symptom) : symptom;
 }
 
 void World::shutdown() {

@@ -41,8 +41,8 @@ class World {
 
   // Tells the other ranks why this one ends; they end too, within a second. Not collective, never throws.
   void report_failure(const std::string& reason) noexcept;
-  // Why the job fails, when a rank has said so, waiting a moment for it.
-  std::optional<std::string> reported_failure() noexcept;
+  // Why a collective failed with `symptom`, in one line that names the rank to blame where that can be found out.
+  std::string diagnose(const std::string& symptom) noexcept;
 
   // Collective: a rank must not take the store away while others still look at it. Call at the end of a good run.
   void shutdown();

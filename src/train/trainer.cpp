@@ -78,16 +78,16 @@ bool Trainer::train() {
   while (state_.step < last_step) {
     metrics_.begin_step();
     const StepData data = fetch_step_data();
-    if (data.stop) {
-      save_on_stop();
-      return false;
-    }
     const StepOutput output = train_step(data);
     ++state_.step;
     metrics_.end_step(state_.step);
     if (metrics_.should_log(state_.step)) log_step(output);
-    checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step));
+    const bool saved = checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step));
     if (state_.step == 1) after_first_step();
+    if (data.stop && state_.step < last_step) {
+      stop_early(saved);
+      return false;
+    }
   }
   spdlog::info("training completed: {} steps", last_step);
   return true;
@@ -150,14 +150,15 @@ void Trainer::after_first_step() {
   world_.set_timeout(std::chrono::seconds(config_.comm.train_timeout_seconds));
 }
 
-void Trainer::save_on_stop() {
+// The step whose data was fetched already is done: no sample is lost.
+void Trainer::stop_early(bool saved) {
   const auto signal = stop_requested();
   const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
   if (!config_.checkpoint.enable || config_.checkpoint.load_only) {
     spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", state_.step, why);
     return;
   }
-  checkpointer_.save_full(static_cast<int>(state_.step));
+  if (!saved) checkpointer_.save_full(static_cast<int>(state_.step));
   spdlog::info("stopped after step {} ({}); saved", state_.step, why);
 }
 

@@ -48,7 +48,7 @@ class Trainer {
   void log_step(const StepOutput& output);
   void after_first_step();
   void attach_sinks(std::int64_t finished_steps);
-  void save_on_stop();
+  void stop_early(bool saved);
 
   const config::JobConfig& config_;
   dist::World& world_;
