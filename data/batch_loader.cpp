@@ -19,7 +19,7 @@ struct HostBatch {
   std::int64_t rows = 0;
   std::vector<std::int64_t> tokens;  // [rows, seq_len]
   std::vector<std::int64_t> labels;
-  Packer::Snapshot after;
+  Packer::Snapshot after{};
 };
 
 // What the thread puts into the queue: a batch, or the end with the exception that made it.
@@ -36,7 +36,8 @@ HostBatch make_host_batch(Packer& packer, const LoaderOptions& options) {
   batch.labels.resize(size);
   for (; batch.rows < options.local_batch_size; ++batch.rows) {
     const std::size_t row = static_cast<std::size_t>(batch.rows) * seq_len;
-    if (!packer.next_window(std::span(batch.tokens).subspan(row, seq_len), std::span(batch.labels).subspan(row, seq_len)))
+    if (!packer.next_window(std::span(batch.tokens).subspan(row, seq_len),
+                            std::span(batch.labels).subspan(row, seq_len)))
       break;
   }
   batch.after = packer.snapshot();
@@ -45,8 +46,8 @@ HostBatch make_host_batch(Packer& packer, const LoaderOptions& options) {
 
 at::Tensor to_tensor(std::vector<std::int64_t>&& values, std::int64_t rows, std::int64_t seq_len, bool pin_memory) {
   auto* owned = new std::vector<std::int64_t>(std::move(values));
-  at::Tensor tensor =
-      at::from_blob(owned->data(), {rows, seq_len}, [owned](void*) { delete owned; }, at::TensorOptions(at::kLong));
+  at::Tensor tensor = at::from_blob(
+      owned->data(), {rows, seq_len}, [owned](void*) { delete owned; }, at::TensorOptions(at::kLong));
   if (!pin_memory) return tensor;
   at::Tensor pinned = at::empty({rows, seq_len}, at::TensorOptions(at::kLong).pinned_memory(true));
   pinned.copy_(tensor);
@@ -153,18 +154,17 @@ std::unique_ptr<BatchSource> make_batch_loader(std::unique_ptr<Packer> packer, c
   return std::make_unique<BatchLoader>(std::move(packer), options);
 }
 
-std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options) {
+std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   std::shared_ptr<const TextSource> source = open_dataset(options.dataset, options.dataset_path);
-  auto tokenizer = options.tokenizer ? options.tokenizer : make_tokenizer(options.tokenizer_path);
   auto packer = std::make_unique<Packer>(std::move(source), std::move(tokenizer),
                                          Packer::Options{.dataset_name = options.dataset,
                                                          .seq_len = options.seq_len,
                                                          .dp_rank = options.dp_rank,
                                                          .dp_size = options.dp_size,
                                                          .infinite = options.infinite});
-  return make_batch_loader(std::move(packer), {.local_batch_size = options.local_batch_size,
-                                               .seq_len = options.seq_len,
-                                               .pin_memory = options.pin_memory});
+  return make_batch_loader(
+      std::move(packer),
+      {.local_batch_size = options.local_batch_size, .seq_len = options.seq_len, .pin_memory = options.pin_memory});
 }
 
 }  // namespace titan::data

@@ -121,7 +121,7 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
 InputFile::InputFile(const fs::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) throw DataError("cannot open " + path.string() + ": " + reason());
-  struct stat info{};
+  struct stat info {};
   if (::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(descriptor_);
     throw DataError("cannot read " + path.string() + ": it is not a regular file");
@@ -139,8 +139,7 @@ InputFile::~InputFile() {
 void InputFile::read_at(std::uint64_t offset, std::span<char> out) const {
   std::size_t done = 0;
   while (done < out.size()) {
-    const ssize_t got =
-        ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw DataError("cannot read " + path_.string() + ": " + reason());
     if (got == 0) {

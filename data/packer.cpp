@@ -19,10 +19,11 @@ Packer::Packer(std::shared_ptr<const TextSource> source, std::shared_ptr<const T
   TITAN_CHECK(options_.seq_len > 0, "seq_len " + std::to_string(options_.seq_len));
   const std::int64_t documents = source_->num_documents();
   if (documents < options_.dp_size) {
-    throw DataError("dataset \"" + options_.dataset_name + "\" has " + with_thousands(documents) +
-                    (documents == 1 ? " document" : " documents") + " for " + with_thousands(options_.dp_size) +
-                    " data-parallel ranks: some would have nothing to train on. Use fewer data-parallel ranks, or split "
-                    "the dataset into more documents.");
+    throw DataError(
+        "dataset \"" + options_.dataset_name + "\" has " + with_thousands(documents) +
+        (documents == 1 ? " document" : " documents") + " for " + with_thousands(options_.dp_size) +
+        " data-parallel ranks: some would have nothing to train on. Use fewer data-parallel ranks, or split "
+        "the dataset into more documents.");
   }
   block_ = contiguous_block(documents, options_.dp_rank, options_.dp_size);
   window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
@@ -89,7 +90,7 @@ void Packer::seek(std::int64_t sample_idx, std::span<const std::int64_t> token_b
   stream_ = {.sample_idx = sample_idx, .tokens = std::move(tokens), .consumed = 0};
   snapshot_ = stream_;
   filled_ = 0;
-  // The documents before the position count as this loop's: one more pass decides whether the block gives tokens.
+  // Not known of the documents before the position; the next pass tells.
   loop_had_tokens_ = true;
 }
 

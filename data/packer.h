@@ -13,8 +13,8 @@
 
 namespace titan::data {
 
-// Windows follow each other without overlap: the last token of a window is the label of its row and the input of none, as
-// in TorchTitan. Not thread-safe.
+// Windows follow each other without overlap: the last token of a window is the label of its row and the input of none,
+// as in TorchTitan. Not thread-safe.
 class Packer {
  public:
   struct Options {
@@ -45,8 +45,8 @@ class Packer {
   // As of the last window that next_window() wrote, or the last seek().
   const Snapshot& snapshot() const { return snapshot_; }
 
-  // Continues with `token_buffer`, then document `sample_idx` of the block. Throws DataError when they cannot be of this
-  // dataset and tokenizer.
+  // Continues with `token_buffer`, then document `sample_idx` of the block. Throws DataError when they cannot be of
+  // this dataset and tokenizer.
   void seek(std::int64_t sample_idx, std::span<const std::int64_t> token_buffer);
 
  private:
@@ -59,7 +59,7 @@ class Packer {
   DocumentBlock block_;
   std::vector<std::int64_t> window_;  // filled up to filled_
   std::size_t filled_ = 0;
-  Snapshot stream_;    // ahead of snapshot_ by the tokens in window_
+  Snapshot stream_;  // ahead of snapshot_ by the tokens in window_
   Snapshot snapshot_;
   bool loop_had_tokens_ = false;  // since the last re-loop or seek
 };

@@ -12,8 +12,8 @@ namespace titan::data {
 
 std::vector<std::string> dataset_names();
 
-// Opens the dataset kind `name` (upper and lower case are the same) at `path`. Throws DataError on an unknown name, listing
-// the known ones, and what the kind itself throws.
+// Opens the dataset kind `name` (upper and lower case are the same) at `path`. Throws DataError on an unknown name,
+// listing the known ones, and what the kind itself throws.
 std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path);
 
 }  // namespace titan::data

@@ -24,11 +24,20 @@ class Fields {
     value_ = 0;
     bytes_ = {};
     switch (tag & 7) {
-      case kVarint: value_ = varint(); break;
-      case kFixed64: take(8); break;
-      case kBytes: bytes_ = take(varint()); break;
-      case kFixed32: take(4); break;
-      default: fail();
+      case kVarint:
+        value_ = varint();
+        break;
+      case kFixed64:
+        take(8);
+        break;
+      case kBytes:
+        bytes_ = take(varint());
+        break;
+      case kFixed32:
+        take(4);
+        break;
+      default:
+        fail();
     }
     return true;
   }

@@ -153,7 +153,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words) {
+std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words) {
   return std::make_shared<SentencePieceTokenizer>(file, by_words);
 }
 

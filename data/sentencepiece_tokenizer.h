@@ -14,6 +14,6 @@ namespace titan::data {
 // encoded word by word with a cache of words, which is several times faster and needs no memory in proportion to the
 // document: BPE in the library keeps about 150 bytes for every byte of its input.
 // `by_words` false turns that off; the tests compare both.
-std::shared_ptr<const Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words = true);
+std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words = true);
 
 }  // namespace titan::data

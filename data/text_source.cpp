@@ -16,7 +16,8 @@ namespace {
 class TextFiles final : public TextSource {
  public:
   explicit TextFiles(const fs::path& path) : files_(list_files(path, {})) {
-    const bool all_empty = std::ranges::all_of(files_, [](const fs::path& file) { return InputFile(file).size() == 0; });
+    const bool all_empty =
+        std::ranges::all_of(files_, [](const fs::path& file) { return InputFile(file).size() == 0; });
     if (all_empty) throw DataError("no dataset in " + path.string() + ": every file in it is empty");
   }
 

@@ -26,16 +26,16 @@ struct DocumentBlock {
   std::int64_t count = 0;
 };
 
-// TorchTitan's split of `num_documents` over `dp_size` ranks: contiguous blocks, of which the first num_documents % dp_size
-// have one document more.
+// TorchTitan's split of `num_documents` over `dp_size` ranks: contiguous blocks, of which the first num_documents %
+// dp_size have one document more.
 DocumentBlock contiguous_block(std::int64_t num_documents, std::int64_t dp_rank, std::int64_t dp_size);
 
 // Dataset kind "text": one document a file. `path` is a file, or a folder that is read recursively.
 std::unique_ptr<TextSource> open_text_files(const std::filesystem::path& path);
 
 // Dataset kind "jsonl": one document a line, the string "text" of a JSON object; blank lines are skipped. `path` is a
-// file, or a folder whose *.json and *.jsonl files are read recursively. Opening reads all files once to find the lines,
-// and keeps 8 bytes for each.
+// file, or a folder whose *.json and *.jsonl files are read recursively. Opening reads all files once to find the
+// lines, and keeps 8 bytes for each.
 std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path);
 
 }  // namespace titan::data

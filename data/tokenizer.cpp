@@ -27,7 +27,7 @@ void Tokenizer::encode_document(std::string_view text, std::vector<std::int32_t>
   if (const auto eos = eos_id()) ids.push_back(*eos);
 }
 
-std::shared_ptr<const Tokenizer> make_tokenizer(const fs::path& path) {
+std::shared_ptr<Tokenizer> make_tokenizer(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw DataError("no tokenizer at " + path.string() + ": there is no such file or folder. Expected a folder with " +
@@ -44,10 +44,11 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const fs::path& path) {
                   describe_folder(path) + ".");
 }
 
-void check_vocab_fits(const Tokenizer& tokenizer, std::int64_t model_vocab_size) {
+void check_vocab_size(const Tokenizer& tokenizer, std::int64_t model_vocab_size) {
   if (tokenizer.vocab_size() <= model_vocab_size) return;
-  throw DataError("the tokenizer has " + with_thousands(tokenizer.vocab_size()) + " tokens but the model's vocab_size is " +
-                  with_thousands(model_vocab_size) + ": its larger ids have no embedding. Set model.args.vocab_size to " +
+  throw DataError("the tokenizer has " + with_thousands(tokenizer.vocab_size()) +
+                  " tokens but the model's vocab_size is " + with_thousands(model_vocab_size) +
+                  ": its larger ids have no embedding. Set model.args.vocab_size to " +
                   std::to_string(tokenizer.vocab_size()) + " or more, or use the model's own tokenizer.");
 }
 

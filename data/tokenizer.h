@@ -36,9 +36,9 @@ class Tokenizer {
 
 // The tokenizer in `path`: a folder that holds tokenizer.model (SentencePiece), or that file itself.
 // Throws DataError saying what the folder holds when there is none, and when the file is of an unsupported kind.
-std::shared_ptr<const Tokenizer> make_tokenizer(const std::filesystem::path& path);
+std::shared_ptr<Tokenizer> make_tokenizer(const std::filesystem::path& path);
 
 // Throws DataError when the tokenizer can make ids that the model has no embedding for. A larger model is fine.
-void check_vocab_fits(const Tokenizer& tokenizer, std::int64_t model_vocab_size);
+void check_vocab_size(const Tokenizer& tokenizer, std::int64_t model_vocab_size);
 
 }  // namespace titan::data

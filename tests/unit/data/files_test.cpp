@@ -1,0 +1,74 @@
+#include "data/files.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/data/support.h"
+
+namespace titan::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> relative_names(const TempFolder& folder, std::vector<std::string> extensions = {}) {
+  std::vector<std::string> names;
+  for (const auto& file : list_files(folder.path(), extensions)) {
+    names.push_back(file.lexically_relative(folder.path()).string());
+  }
+  return names;
+}
+
+TEST(ListFiles, SortsRelativePathsByBytesAndLeavesOutHiddenOnes) {
+  const TempFolder folder;
+  for (const char* name : {"b", "a/z", "a.txt", "Z", "a/.hidden", ".git/x", "\xc3\xa9"}) folder.write(name, "x");
+  // '.' (0x2e) comes before '/' (0x2f), capitals before small letters, é last.
+  EXPECT_THAT(relative_names(folder), ElementsAre("Z", "a.txt", "a/z", "b", "\xc3\xa9"));
+  EXPECT_THAT(relative_names(folder, {".txt"}), ElementsAre("a.txt"));
+}
+
+TEST(ListFiles, FollowsLinks) {
+  const TempFolder folder;
+  const TempFolder elsewhere;
+  std::filesystem::create_symlink(elsewhere.write("shard", "x"), folder.path() / "link");
+  std::filesystem::create_directory_symlink(elsewhere.path(), folder.path() / "more");
+  EXPECT_THAT(relative_names(folder), ElementsAre("link", "more/shard"));
+}
+
+TEST(ListFiles, SaysWhatItLookedFor) {
+  const TempFolder folder;
+  EXPECT_THAT(data_error([&] { list_files(folder.path() / "missing", {}); }), HasSubstr("missing"));
+  EXPECT_THAT(data_error([&] { list_files(folder.path(), {}); }), HasSubstr("holds nothing"));
+  folder.write("part.jsonl.gz", "x");
+  const std::vector<std::string> wanted = {".jsonl"};
+  EXPECT_THAT(data_error([&] { list_files(folder.path(), wanted); }),
+              ::testing::AllOf(HasSubstr(".jsonl"), HasSubstr("1 entry: part.jsonl.gz")));
+}
+
+TEST(FindInvalidUtf8, AcceptsEveryCodePointAndRejectsDamage) {
+  EXPECT_FALSE(find_invalid_utf8(""));
+  EXPECT_FALSE(find_invalid_utf8("plain text that is longer than one machine word"));
+  EXPECT_FALSE(
+      find_invalid_utf8(std::string_view("a\0b \xc2\x80 \xdf\xbf \xe0\xa0\x80 \xed\x9f\xbf \xef\xbf\xbf", 21)));
+  EXPECT_FALSE(find_invalid_utf8("\xf0\x90\x80\x80 \xf4\x8f\xbf\xbf"));
+  const std::string ascii = "0123456789";
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xc3(", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe2\x82",
+                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
+    EXPECT_EQ(find_invalid_utf8(ascii + bad), ascii.size());
+    EXPECT_EQ(find_invalid_utf8(ascii + bad + ascii), ascii.size());
+  }
+}
+
+TEST(InputFile, AFileThatShrinksIsAnError) {
+  const TempFolder folder;
+  const auto path = folder.write("data", "0123456789");
+  const InputFile file(path);
+  std::string bytes(4, '\0');
+  file.read_at(6, bytes);
+  EXPECT_EQ(bytes, "6789");
+  std::filesystem::resize_file(path, 8);
+  EXPECT_THAT(data_error([&] { file.read_at(6, bytes); }),
+              ::testing::AllOf(HasSubstr(path.string()), HasSubstr("shorter"), HasSubstr("10 bytes")));
+}
+
+}  // namespace
+}  // namespace titan::data

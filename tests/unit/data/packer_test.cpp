@@ -1,0 +1,167 @@
+#include "data/packer.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+
+#include "tests/unit/data/support.h"
+
+namespace titan::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Row = std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // input, label
+
+std::unique_ptr<Packer> make_packer(const std::filesystem::path& path, const Packer::Options& options,
+                                    ByteTokenizer tokenizer = ByteTokenizer()) {
+  return std::make_unique<Packer>(open_text_files(path), std::make_shared<ByteTokenizer>(tokenizer), options);
+}
+
+std::vector<Row> rows(Packer& packer, std::int64_t seq_len, int limit) {
+  std::vector<Row> result;
+  for (int i = 0; i < limit; ++i) {
+    const auto size = static_cast<std::size_t>(seq_len);
+    Row row{std::vector<std::int64_t>(size), std::vector<std::int64_t>(size)};
+    if (!packer.next_window(row.first, row.second)) break;
+    result.push_back(std::move(row));
+  }
+  return result;
+}
+
+// The rule written down directly: concatenate everything, cut windows of seq_len + 1.
+std::vector<Row> reference(const std::vector<std::string>& texts, std::size_t seq_len, std::size_t limit, bool bos,
+                           bool eos) {
+  std::vector<std::int64_t> stream;
+  while (stream.size() < limit * (seq_len + 1)) {
+    for (const std::string& text : texts) {
+      if (bos) stream.push_back(256);
+      for (const char byte : text) stream.push_back(static_cast<unsigned char>(byte));
+      if (eos) stream.push_back(257);
+    }
+  }
+  std::vector<Row> result;
+  for (std::size_t i = 0; i < limit; ++i) {
+    const auto window = stream.begin() + static_cast<std::ptrdiff_t>(i * (seq_len + 1));
+    const auto length = static_cast<std::ptrdiff_t>(seq_len);
+    result.push_back({{window, window + length}, {window + 1, window + 1 + length}});
+  }
+  return result;
+}
+
+std::vector<std::string> write_documents(const TempFolder& folder, std::vector<std::size_t> sizes) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::string text;
+    for (std::size_t j = 0; j < sizes[i]; ++j) text += static_cast<char>('!' + (i * 31 + j) % 90);
+    folder.write(std::string(1, static_cast<char>('a' + i)), text);
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+TEST(Packer, MatchesThePlainRuleOverManyLoops) {
+  const TempFolder folder;
+  // Shorter and longer than a window, empty, and longer than several.
+  const auto texts = write_documents(folder, {5, 40, 0, 1, 17, 8, 3});
+  for (const std::int64_t seq_len : {1, 7, 16, 200}) {
+    for (const auto& [bos, eos] : {std::pair{true, true}, {false, true}, {true, false}, {false, false}}) {
+      auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = seq_len}, ByteTokenizer(bos, eos));
+      EXPECT_EQ(rows(*packer, seq_len, 50), reference(texts, static_cast<std::size_t>(seq_len), 50, bos, eos));
+    }
+  }
+}
+
+TEST(Packer, EveryRankPacksItsOwnBlock) {
+  const TempFolder folder;
+  const auto texts = write_documents(folder, {5, 40, 2, 11, 17, 8, 3});
+  const std::pair<std::size_t, std::size_t> blocks[] = {{0, 3}, {3, 5}, {5, 7}};  // 7 documents on 3 ranks
+  for (std::int64_t rank = 0; rank < 3; ++rank) {
+    auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 6, .dp_rank = rank, .dp_size = 3});
+    const auto [begin, end] = blocks[rank];
+    EXPECT_EQ(rows(*packer, 6, 30), reference({texts.begin() + static_cast<std::ptrdiff_t>(begin),
+                                               texts.begin() + static_cast<std::ptrdiff_t>(end)},
+                                              6, 30, true, true));
+  }
+}
+
+TEST(Packer, AFiniteSourceEndsWithItsLastWholeWindow) {
+  const TempFolder folder;
+  const auto texts = write_documents(folder, {5, 40, 2});
+  auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 9, .infinite = false});
+  // 47 bytes and 3 pairs of BOS and EOS are 53 tokens: 5 windows of 10.
+  EXPECT_EQ(rows(*packer, 9, 100), reference(texts, 9, 5, true, true));
+  EXPECT_TRUE(rows(*packer, 9, 1).empty());
+}
+
+TEST(Packer, SnapshotCountsDocumentsAndKeepsTheTail) {
+  const TempFolder folder;
+  write_documents(folder, {1, 5, 2});  // streams of 3, 7 and 4 tokens
+  auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 3});
+  EXPECT_EQ(packer->snapshot().sample_idx, 0);
+  EXPECT_TRUE(packer->snapshot().token_buffer().empty());
+  rows(*packer, 3, 1);  // 4 tokens: the first document and one token of the second
+  EXPECT_EQ(packer->snapshot().sample_idx, 2);
+  EXPECT_EQ(packer->snapshot().token_buffer().size(), 6u);
+  EXPECT_EQ(packer->snapshot().token_buffer().back(), 257);
+  rows(*packer, 3, 2);  // 12 tokens of 14
+  EXPECT_EQ(packer->snapshot().sample_idx, 3);
+  EXPECT_EQ(packer->snapshot().token_buffer().size(), 2u);
+  rows(*packer, 3, 1);  // into the second loop: 16 tokens, two of which are the first document's first two
+  EXPECT_EQ(packer->snapshot().sample_idx, 1);
+  EXPECT_EQ(packer->snapshot().token_buffer().size(), 1u);
+}
+
+TEST(Packer, SeekContinuesExactlyThere) {
+  const TempFolder folder;
+  write_documents(folder, {5, 40, 0, 1, 17, 8, 3});
+  const Packer::Options options{.dataset_name = "text", .seq_len = 6, .dp_rank = 0, .dp_size = 2};
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 60; ++trial) {
+    auto first = make_packer(folder.path(), options);
+    rows(*first, 6, std::uniform_int_distribution<int>(0, 40)(random));
+    const Packer::Snapshot at = first->snapshot();
+    auto second = make_packer(folder.path(), options);
+    rows(*second, 6, trial % 5);  // a packer that was elsewhere before
+    second->seek(at.sample_idx, at.token_buffer());
+    for (int step = 0; step < 10; ++step) {
+      ASSERT_EQ(rows(*first, 6, 1), rows(*second, 6, 1));
+      ASSERT_EQ(first->snapshot().sample_idx, second->snapshot().sample_idx);
+      ASSERT_EQ(first->snapshot().token_buffer(), second->snapshot().token_buffer());
+    }
+  }
+}
+
+TEST(Packer, SeekRefusesAPositionOfOtherData) {
+  const TempFolder folder;
+  write_documents(folder, {5, 5, 5});
+  auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 6});
+  EXPECT_THAT(data_error([&] { packer->seek(4, {}); }), AllOf(HasSubstr("after document 4"), HasSubstr("has 3")));
+  const std::vector<std::int64_t> tokens = {1, 258};
+  EXPECT_THAT(data_error([&] { packer->seek(1, tokens); }), AllOf(HasSubstr("token 258"), HasSubstr("tokenizer")));
+}
+
+TEST(Packer, MoreRanksThanDocumentsIsAnError) {
+  const TempFolder folder;
+  write_documents(folder, {5, 5, 5});
+  for (std::int64_t rank = 0; rank < 4; ++rank) {  // on every rank, so that none waits for the others
+    EXPECT_THAT(data_error([&] {
+                  make_packer(folder.path(), {.dataset_name = "text", .seq_len = 6, .dp_rank = rank, .dp_size = 4});
+                }),
+                AllOf(HasSubstr("\"text\""), HasSubstr("3 documents"), HasSubstr("4 data-parallel ranks")));
+  }
+}
+
+TEST(Packer, DocumentsWithoutTokensDoNotLoopForever) {
+  const TempFolder folder;
+  folder.write("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"\"}\n");
+  Packer packer(open_jsonl_files(folder.path()), std::make_shared<ByteTokenizer>(false, false),
+                {.dataset_name = "jsonl", .seq_len = 2});
+  EXPECT_THAT(data_error([&] { rows(packer, 2, 1); }), HasSubstr("no tokens"));
+  packer.seek(1, {});
+  EXPECT_THAT(data_error([&] { rows(packer, 2, 1); }), HasSubstr("no tokens"));
+}
+
+}  // namespace
+}  // namespace titan::data

@@ -1,0 +1,140 @@
+#include "data/text_source.h"
+
+#include <gmock/gmock.h>
+
+#include "data/registry.h"
+#include "tests/unit/data/support.h"
+
+namespace titan::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> documents(const TextSource& source) {
+  std::vector<std::string> texts;
+  for (std::int64_t i = 0; i < source.num_documents(); ++i) texts.push_back(source.document(i));
+  return texts;
+}
+
+TEST(ContiguousBlock, FirstRanksTakeTheRemainder) {
+  // 11 documents on 4 ranks: 3, 3, 3, 2.
+  const std::int64_t starts[] = {0, 3, 6, 9};
+  const std::int64_t counts[] = {3, 3, 3, 2};
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(contiguous_block(11, rank, 4).start, starts[rank]);
+    EXPECT_EQ(contiguous_block(11, rank, 4).count, counts[rank]);
+  }
+}
+
+TEST(ContiguousBlock, BlocksTileTheDataset) {
+  for (std::int64_t n = 1; n < 40; ++n) {
+    for (std::int64_t size = 1; size <= 9; ++size) {
+      std::int64_t next = 0;
+      for (std::int64_t rank = 0; rank < size; ++rank) {
+        const DocumentBlock block = contiguous_block(n, rank, size);
+        EXPECT_EQ(block.start, next);
+        next += block.count;
+      }
+      EXPECT_EQ(next, n);
+    }
+  }
+}
+
+TEST(TextFiles, OneDocumentAFile) {
+  const TempFolder folder;
+  folder.write("b.txt", "second\n");
+  folder.write("a/x", "first\n\xc3\xa9");
+  folder.write("c", "");
+  EXPECT_THAT(documents(*open_text_files(folder.path())), ElementsAre("first\n\xc3\xa9", "second\n", ""));
+  EXPECT_THAT(documents(*open_text_files(folder.path() / "b.txt")), ElementsAre("second\n"));
+}
+
+TEST(TextFiles, ErrorsNameTheFile) {
+  const TempFolder folder;
+  const auto empty = folder.write("empty", "");
+  EXPECT_THAT(data_error([&] { open_text_files(empty); }), AllOf(HasSubstr(empty.string()), HasSubstr("empty")));
+  const auto latin1 = folder.write("latin1",
+                                   "one\ntwo\nth\xe9"
+                                   "ee\n");
+  const auto source = open_text_files(folder.path());
+  EXPECT_THAT(data_error([&] { source->document(1); }), AllOf(HasSubstr(latin1.string() + ":3"), HasSubstr("UTF-8")));
+  std::filesystem::remove(latin1);
+  EXPECT_THAT(data_error([&] { source->document(1); }), HasSubstr(latin1.string()));
+}
+
+TEST(JsonlFiles, SkipsBlankLinesAndReadsFilesInOrder) {
+  const TempFolder folder;
+  folder.write("2.json", "{\"text\": \"c\"}");  // no newline at the end
+  folder.write("1.jsonl",
+               "\n{\"text\": \"a\\n\\u00e9\", \"url\": \"x\"}\r\n  \n\t\r\n   {\"id\": 1, \"text\": \"\"}\n\n");
+  folder.write("README.md", "not data");
+  folder.write("0.jsonl", "\n\n");
+  EXPECT_THAT(documents(*open_jsonl_files(folder.path())), ElementsAre("a\n\xc3\xa9", "", "c"));
+}
+
+// Lines, blank or not, on every side of the borders between the pieces in which a file is scanned (1 MiB).
+TEST(JsonlFiles, FindsLinesAcrossScanBorders) {
+  const TempFolder folder;
+  std::string content;
+  std::vector<std::string> expected;
+  for (int i = 0; content.size() < (5u << 20); ++i) {
+    expected.push_back(std::string(static_cast<std::size_t>(i * 7919 % 3001), 'x') + std::to_string(i));
+    content += "{\"text\":\"" + expected.back() + "\"}" + std::string(static_cast<std::size_t>(i % 5 + 1), '\n');
+    if (i % 3 == 0) content += "  \t";
+  }
+  EXPECT_EQ(documents(*open_jsonl_files(folder.write("data.jsonl", content))), expected);
+}
+
+TEST(JsonlFiles, ErrorsNameFileAndLine) {
+  const TempFolder folder;
+  const auto file = folder.write("data.jsonl",
+                                 "{\"text\": \"fine\"}\n\n"
+                                 "{\"text\": \n"
+                                 "{\"txt\": \"a\"}\n"
+                                 "{\"text\": 3}\n"
+                                 "[1]\n"
+                                 "{\"text\": \"\xff\"}\n"
+                                 "{\"text\": \"\\ud800\"}\n");
+  const auto source = open_jsonl_files(file);
+  ASSERT_EQ(source->num_documents(), 7);
+  const char* expected[] = {":3: not a JSON object",
+                            ":4: the object has no \"text\"",
+                            ":5: \"text\" is not a string",
+                            ":6: expected a JSON object, found array",
+                            ":7: byte 10",
+                            ":8: not a JSON object"};
+  for (std::int64_t i = 0; i < 6; ++i) {
+    EXPECT_THAT(data_error([&] { source->document(i + 1); }), HasSubstr(file.string() + expected[i]));
+  }
+  EXPECT_EQ(source->document(0), "fine");
+}
+
+TEST(JsonlFiles, EmptyAndShrinkingFilesAreErrors) {
+  const TempFolder folder;
+  const auto blank = folder.write("blank.jsonl", " \n\n");
+  EXPECT_THAT(data_error([&] { open_jsonl_files(blank); }), HasSubstr(blank.string()));
+  const auto file = folder.write("data.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  const auto source = open_jsonl_files(file);
+  std::filesystem::resize_file(file, 14);
+  EXPECT_EQ(source->document(0), "a");
+  EXPECT_THAT(data_error([&] { source->document(1); }), AllOf(HasSubstr(file.string()), HasSubstr("shorter")));
+}
+
+TEST(Registry, KnowsTheKindsWhateverTheirCase) {
+  const TempFolder folder;
+  folder.write("a.jsonl", "{\"text\": \"a\"}\n");
+  for (const std::string name : {"jsonl", "c4_test", "JSONL"}) {
+    EXPECT_THAT(documents(*open_dataset(name, folder.path())), ElementsAre("a"));
+  }
+  EXPECT_THAT(documents(*open_dataset("text", folder.path())), ElementsAre("{\"text\": \"a\"}\n"));
+}
+
+TEST(Registry, UnknownNameGetsTheNearestAndTheList) {
+  EXPECT_THAT(data_error([] { open_dataset("jsnol", "x"); }),
+              AllOf(HasSubstr("\"jsnol\""), HasSubstr("Did you mean \"jsonl\""), HasSubstr("text, jsonl, c4_test")));
+}
+
+}  // namespace
+}  // namespace titan::data

@@ -1,0 +1,125 @@
+#include "data/tokenizer.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+#include <thread>
+
+#include "base/fs.h"
+#include "data/sentencepiece_tokenizer.h"
+#include "tests/unit/data/support.h"
+
+namespace titan::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::filesystem::path kTokenizer = TITAN_TEST_ASSETS "/tokenizer";
+
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int32_t> ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+TEST(Tokenizer, DefaultModel) {
+  const auto tokenizer = make_tokenizer(kTokenizer);
+  EXPECT_EQ(tokenizer->vocab_size(), 2048);
+  EXPECT_EQ(tokenizer->bos_id(), 1);
+  EXPECT_EQ(tokenizer->eos_id(), 2);
+  std::vector<std::int32_t> ids = {7};  // appends
+  tokenizer->encode_document("x", ids);
+  ASSERT_GE(ids.size(), 4u);
+  EXPECT_EQ(ids[0], 7);
+  EXPECT_EQ(ids[1], 1);
+  EXPECT_EQ(ids.back(), 2);
+}
+
+TEST(Tokenizer, DecodeGivesTheTextBack) {
+  const auto tokenizer = make_tokenizer(kTokenizer / "tokenizer.model");
+  using namespace std::string_literals;  // for the zero byte
+  const auto text = "def f(x):\n    return  x\t# \xe6\xbc\xa2 \xf0\x9f\x98\x80\r\n\0end "s;
+  EXPECT_EQ(tokenizer->decode(encode(*tokenizer, text)), text);
+  const std::int32_t bad[] = {5, 2048};
+  EXPECT_THAT(data_error([&] { tokenizer->decode(bad); }), HasSubstr("2048"));
+}
+
+TEST(Tokenizer, WordByWordEqualsTheLibrary) {
+  const auto fast = make_sentencepiece_tokenizer(kTokenizer / "tokenizer.model", true);
+  const auto plain = make_sentencepiece_tokenizer(kTokenizer / "tokenizer.model", false);
+  // Spaces everywhere, the symbol that stands for them, characters without a piece, control characters.
+  const std::vector<std::string> parts = {" ",
+                                          "  ",
+                                          "        ",
+                                          "\n",
+                                          "\t",
+                                          "self",
+                                          ".",
+                                          "\xe2\x96\x81",
+                                          "\xc3\xa9",
+                                          "12",
+                                          "\xe6\xbc\xa2",
+                                          "\r\n",
+                                          std::string(1, '\0'),
+                                          "a",
+                                          "return",
+                                          "(",
+                                          "<s>"};
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 5000; ++trial) {
+    std::string text;
+    for (int i = std::uniform_int_distribution<int>(0, 12)(random); i > 0; --i) text += parts[random() % parts.size()];
+    ASSERT_EQ(encode(*fast, text), encode(*plain, text)) << testing::PrintToString(text);
+  }
+  for (const auto& file : std::filesystem::directory_iterator(TITAN_TEST_ASSETS "/corpus/validation")) {
+    const std::string text = read_file(file.path());
+    ASSERT_EQ(encode(*fast, text), encode(*plain, text)) << file.path();
+  }
+}
+
+TEST(Tokenizer, EncodesOnSeveralThreads) {
+  const auto tokenizer = make_tokenizer(kTokenizer);
+  const std::string text = "for name, value in sorted(items):\n        print(name,  value)\n";
+  const auto expected = encode(*tokenizer, text);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int j = 0; j < 200; ++j) {
+        encode(*tokenizer, "word" + std::to_string(i * 1000 + j) + " tail");
+        if (encode(*tokenizer, text) != expected) ++wrong;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(MakeTokenizer, SaysWhatIsThere) {
+  const TempFolder folder;
+  EXPECT_THAT(data_error([&] { make_tokenizer(folder.path() / "missing"); }), HasSubstr("missing"));
+  folder.write("vocab.txt", "x");
+  EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }),
+              AllOf(HasSubstr("expected tokenizer.model"), HasSubstr("1 entry: vocab.txt")));
+  const auto json = folder.write("tokenizer.json", "{}");
+  for (const auto& path : {folder.path(), json}) {
+    EXPECT_THAT(data_error([&] { make_tokenizer(path); }),
+                AllOf(HasSubstr("Hugging Face tokenizer.json is not supported yet"), HasSubstr(json.string())));
+  }
+  const auto model = folder.write("tokenizer.model", "IQ== 0\nIg== 1\n");  // tiktoken's format
+  EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }),
+              AllOf(HasSubstr(model.string()), HasSubstr("not a SentencePiece model")));
+  folder.write("tokenizer.model", "");
+  EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }), HasSubstr("not a SentencePiece model"));
+}
+
+TEST(CheckVocabSize, RefusesATokenizerLargerThanTheModel) {
+  const ByteTokenizer tokenizer;
+  EXPECT_NO_THROW(check_vocab_size(tokenizer, 258));
+  EXPECT_NO_THROW(check_vocab_size(tokenizer, 1000));
+  EXPECT_THAT(data_error([&] { check_vocab_size(tokenizer, 257); }), AllOf(HasSubstr("258"), HasSubstr("257")));
+}
+
+}  // namespace
+}  // namespace titan::data
