@@ -93,6 +93,8 @@ TEST(Packer, AFiniteSourceEndsWithItsLastWholeWindow) {
   // 47 bytes and 3 pairs of BOS and EOS are 53 tokens: 5 windows of 10.
   EXPECT_EQ(rows(*packer, 9, 100), reference(texts, 9, 5, true, true));
   EXPECT_TRUE(rows(*packer, 9, 1).empty());
+  packer->seek(0, {});  // the tokens of the window that never was are forgotten
+  EXPECT_EQ(rows(*packer, 9, 100), reference(texts, 9, 5, true, true));
 }
 
 TEST(Packer, SnapshotCountsDocumentsAndKeepsTheTail) {
