@@ -187,9 +187,9 @@ class Table {
   }
 
   void add_parallelism() {
-    add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (DDP, HSDP)", at_least(1), not_built("weights are not replicated yet"));
+    add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (HSDP; DDP with a shard degree of 1)", at_least(1), kSupported);
     add(KEY(parallelism.data_parallel_shard_degree), "ranks that share one copy (FSDP); -1: all that are left", minus_one_or(at_least(1)), kSupported);
-    add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass; default: always, but for the last block", one_of({"default", "always", "never"}), kSupported);
+    add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass; default: always, but for the last group (norm and output)", one_of({"default", "always", "never"}), kSupported);
     add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), not_built("there is no tensor parallelism yet"));
     add(KEY(parallelism.disable_loss_parallel), "gather the logits before the loss", kAny, dormant("parallelism.tensor_parallel_degree"));
     add(KEY(parallelism.enable_async_tensor_parallel), "overlap tensor-parallel collectives with products", kAny, not_built("there is no tensor parallelism yet"));

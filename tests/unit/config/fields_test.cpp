@@ -113,7 +113,7 @@ TEST(Fields, RangesAndChoices) {
       {"lr_scheduler.decay_type", s("cosine"), s("Cosine")},
       {"parallelism.data_parallel_shard_degree", i(-1), i(0)},
       {"parallelism.tensor_parallel_degree", i(1), i(2)},
-      {"parallelism.data_parallel_replicate_degree", i(1), i(2)},
+      {"parallelism.data_parallel_replicate_degree", i(2), i(0)},
       {"parallelism.fsdp_reshard_after_forward", s("never"), s("sometimes")},
       {"training.dtype", s("bfloat16"), s("float16")},
       {"training.mixed_precision_reduce", s("float32"), s("bfloat16")},
