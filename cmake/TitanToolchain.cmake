@@ -12,14 +12,16 @@ if(TITAN_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# Flags are for C++ alone: nvcc (src/cuda) is given its own.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Woverloaded-virtual>")
 # GCC 12 reports -Wrestrict on std::string::insert where there is nothing to report (GCC bug 105651).
-add_compile_options(-Wall -Wextra -Wshadow -Woverloaded-virtual $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   # Line tables only: a backtrace and a profile name the line, at no cost in speed.
-  add_compile_options(-g1)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-g1>)
 endif()
 if(TITAN_SANITIZE)
-  add_compile_options(-fsanitize=${TITAN_SANITIZE} -fno-omit-frame-pointer)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TITAN_SANITIZE};-fno-omit-frame-pointer>")
   add_link_options(-fsanitize=${TITAN_SANITIZE})
 endif()
 

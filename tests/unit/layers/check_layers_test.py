@@ -36,7 +36,7 @@ ALLOWED = {
     "src/optim/clip.cpp": '#include "dist/process_group.h"\n',
     "src/checkpoint/planner.cpp": '#include <nlohmann/json.hpp>\n#include "dist/shard_spec.h"\n',
     "src/parallel/fsdp/a.h": '#include "parallel/fsdp/b.h"\n#include "parallel/common.h"\n#include "nn/module.h"\n',
-    "src/cuda/nccl.cpp": '#include "dist/process_group.h"\n#include "parallel/common.h"\n',
+    "src/cuda/nccl.cpp": '#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>\n#include "dist/process_group.h"\n',
     "models/llama3/llama3.cpp": '#include "models/common/rope.h"\n#include "nn/linear.h"\n',
     "data/sentencepiece_tokenizer.cpp": "#include <sentencepiece_processor.h>\n#include <nlohmann/json.hpp>\n",
     "data/text_source.cpp": '#include "data/tokenizer.h"\n#include "contract/batch.h"\n',

@@ -1,0 +1,85 @@
+# Decides whether the CUDA module is built (TITAN_BUILD_CUDA), enables the language for it, and imports the CUDA part of the
+# torch wheel as titan::torch_cuda. Nothing but src/cuda and its tests uses it.
+
+set(TITAN_BUILD_CUDA OFF)
+set(titan_cuda_missing "")
+if(NOT TITAN_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "TITAN_CUDA is '${TITAN_CUDA}'; expected AUTO, ON or OFF")
+elseif(TITAN_CUDA STREQUAL "OFF")
+  set(titan_cuda_missing "TITAN_CUDA is OFF")
+elseif(NOT EXISTS ${TITAN_TORCH_DIR}/lib/libtorch_cuda.so)
+  set(titan_cuda_missing "the torch wheel at ${TITAN_TORCH_DIR} has no CUDA part")
+else()
+  find_program(TITAN_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(NOT TITAN_NVCC)
+    set(titan_cuda_missing "no nvcc in PATH, CUDA_HOME or /usr/local/cuda")
+  endif()
+endif()
+
+if(NOT titan_cuda_missing)
+  # The kernel is launched through the wheel's CUDA runtime, so the toolkit must be of the same major version.
+  file(READ ${TITAN_TORCH_DIR}/version.py titan_torch_version_file)
+  string(REGEX MATCH "cuda: [^=]*= '([0-9]+)\\." ignored "${titan_torch_version_file}")
+  set(titan_torch_cuda_major "${CMAKE_MATCH_1}")
+  execute_process(COMMAND ${TITAN_NVCC} --version OUTPUT_VARIABLE titan_nvcc_version ERROR_QUIET)
+  string(REGEX MATCH "release ([0-9]+)\\.([0-9]+)" ignored "${titan_nvcc_version}")
+  if(NOT CMAKE_MATCH_1)
+    set(titan_cuda_missing "${TITAN_NVCC} --version names no release")
+  elseif(NOT CMAKE_MATCH_1 STREQUAL titan_torch_cuda_major)
+    set(titan_cuda_missing "${TITAN_NVCC} is of CUDA ${CMAKE_MATCH_1}, the torch wheel of CUDA ${titan_torch_cuda_major}")
+  endif()
+endif()
+
+if(NOT titan_cuda_missing)
+  # A100, H100/H200 and, where nvcc knows it, B200.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    execute_process(COMMAND ${TITAN_NVCC} --list-gpu-arch OUTPUT_VARIABLE titan_nvcc_archs ERROR_QUIET)
+    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    if(titan_nvcc_archs MATCHES "compute_100")
+      list(APPEND CMAKE_CUDA_ARCHITECTURES 100)
+    endif()
+  endif()
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  set(ENV{CUDACXX} ${TITAN_NVCC})
+  include(CheckLanguage)
+  check_language(CUDA)  # a toolkit that cannot compile does not end the configuration of everything else
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    set(TITAN_BUILD_CUDA ON)
+  else()
+    set(titan_cuda_missing "${TITAN_NVCC} cannot compile; see ${CMAKE_BINARY_DIR}/CMakeFiles/CMakeError.log")
+  endif()
+endif()
+
+if(NOT TITAN_BUILD_CUDA)
+  if(TITAN_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TITAN_CUDA is ON, but ${titan_cuda_missing}")
+  endif()
+  message(STATUS "The CUDA module is left out: ${titan_cuda_missing}")
+  return()
+endif()
+message(STATUS "The CUDA module is built with ${TITAN_NVCC} for ${CMAKE_CUDA_ARCHITECTURES}")
+set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no later one of nvcc; what the kernels include keeps to it
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # the wheel's, like torch itself
+
+# The wheels of CUDA and NCCL that the torch wheel depends on lie beside it.
+get_filename_component(titan_nvidia ${TITAN_TORCH_DIR}/../nvidia ABSOLUTE)
+set(titan_cuda_wheel ${titan_nvidia}/cu${titan_torch_cuda_major})
+file(GLOB titan_cudart ${titan_cuda_wheel}/lib/libcudart.so.*)
+if(NOT titan_cudart OR NOT EXISTS ${titan_nvidia}/nccl/include/nccl.h)
+  message(FATAL_ERROR "The CUDA runtime or NCCL of the torch wheel is not below ${titan_nvidia}. Run scripts/setup.sh, or set TITAN_CUDA=OFF.")
+endif()
+add_library(titan_torch_cuda INTERFACE)
+target_link_libraries(
+  titan_torch_cuda
+  INTERFACE titan::torch_cpu
+            # torch's CUDA part registers itself when it is loaded; no symbol of it needs to be used.
+            -Wl,--no-as-needed
+            ${TITAN_TORCH_DIR}/lib/libtorch_cuda.so
+            ${TITAN_TORCH_DIR}/lib/libc10_cuda.so
+            ${TITAN_TORCH_DIR}/lib/libtorch.so
+            ${titan_cudart}
+            ${titan_nvidia}/nccl/lib/libnccl.so.2)
+target_include_directories(titan_torch_cuda SYSTEM INTERFACE ${titan_cuda_wheel}/include ${titan_nvidia}/nccl/include)
+add_library(titan::torch_cuda ALIAS titan_torch_cuda)

@@ -1,0 +1,70 @@
+// The entry of libtitan_cuda.so: registers what the engine asks of an accelerator (dist/device.h).
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "base/error.h"
+#include "cuda/fill_uniform.h"
+#include "cuda/nccl_backend.h"
+#include "dist/device.h"
+
+namespace titan::cuda {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+c10::DeviceIndex device_index(int index) { return static_cast<c10::DeviceIndex>(index); }
+
+// Memory statistics exist once the allocator does.
+void set_device(int index) {
+  c10::cuda::set_device(device_index(index));
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+}
+
+cudaDeviceProp properties(int index) {
+  cudaDeviceProp found;
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&found, index));
+  return found;
+}
+
+std::int64_t peak_reserved_bytes(int index) {
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return allocator::getDeviceStats(device_index(index)).reserved_bytes[kAll].peak;
+}
+
+void fill_uniform(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std::int64_t first_index) {
+  TITAN_CHECK(out.is_cuda() && out.is_contiguous() && out.scalar_type() == at::kFloat,
+              "fill_uniform needs a contiguous float32 CUDA tensor");
+  TITAN_CHECK(first_index >= 0, "fill_uniform from element " + std::to_string(first_index));
+  const c10::cuda::CUDAGuard guard(out.device());
+  const Fill fill{seed, stream, static_cast<std::uint64_t>(first_index), out.numel()};
+  C10_CUDA_CHECK(launch_fill_uniform(out.mutable_data_ptr<float>(), fill, c10::cuda::getCurrentCUDAStream()));
+}
+
+}  // namespace
+}  // namespace titan::cuda
+
+extern "C" void titan_register_cuda() {
+  using namespace titan;
+  // Torch looks its CUDA part up once and keeps the answer: asked before this library was loaded, it would stay
+  // without.
+  TITAN_CHECK(at::Context::hasCUDART(), "torch was asked about CUDA before the CUDA module was loaded");
+  cuda::end_on_nccl_failure();
+  dist::register_accelerator({
+      .type = c10::DeviceType::CUDA,
+      .make_backend = cuda::make_nccl_backend,
+      .device_count = [] { return static_cast<int>(c10::cuda::device_count()); },
+      .set_device = cuda::set_device,
+      .device_name = [](int index) { return std::string(cuda::properties(index).name); },
+      .device_capacity_bytes =
+          [](int index) { return static_cast<std::int64_t>(cuda::properties(index).totalGlobalMem); },
+      .peak_reserved_bytes = cuda::peak_reserved_bytes,
+      .reset_peak_memory =
+          [](int index) { c10::cuda::CUDACachingAllocator::resetPeakStats(cuda::device_index(index)); },
+      .fill_uniform = cuda::fill_uniform,
+  });
+}

@@ -1,0 +1,66 @@
+#include "cuda/nccl_backend.h"
+
+#include <c10/cuda/CUDAFunctions.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "base/error.h"
+
+namespace titan::cuda {
+namespace {
+
+// Ends its communicators with itself: at a good end nothing is in flight any more, and after a failure nobody may wait
+// for what never comes.
+class NcclBackend final : public c10d::ProcessGroupNCCL {
+ public:
+  using ProcessGroupNCCL::ProcessGroupNCCL;
+  ~NcclBackend() override {
+    try {
+      abort();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "titan-train: NCCL does not end cleanly: %s\n", error.what());
+    }
+  }
+};
+
+std::terminate_handler previous_handler = nullptr;
+
+void end_with_reason() {
+  if (const auto failure = std::current_exception()) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const c10::DistError& error) {
+      const std::string reason = error.what_without_backtrace();
+      std::fprintf(stderr, "titan-train: NCCL: a peer rank ended or did not answer in time: %s\n",
+                   reason.substr(0, reason.find('\n')).c_str());
+      std::fflush(nullptr);
+      _exit(kExitPeerFailed);
+    } catch (...) {
+      // Not NCCL's: handled below.
+    }
+  }
+  previous_handler();
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                                                    std::chrono::milliseconds timeout) {
+  auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+  options->timeout = timeout;
+  auto backend = c10::make_intrusive<NcclBackend>(std::move(store), rank, size, std::move(options));
+  // Now and not at the first collective: a host whose NCCL cannot connect says so before the model is built.
+  backend->eagerConnectSingleDevice(c10::Device(c10::DeviceType::CUDA, c10::cuda::current_device()));
+  return backend;
+}
+
+void end_on_nccl_failure() {
+  const auto handler = std::set_terminate(end_with_reason);
+  if (handler != end_with_reason) previous_handler = handler;
+}
+
+}  // namespace titan::cuda
