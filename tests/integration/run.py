@@ -16,7 +16,8 @@ import threading
 import time
 import traceback
 
-import cases_docs  # noqa: F401  (importing registers the cases)
+import cases_cuda  # noqa: F401  (importing registers the cases)
+import cases_docs  # noqa: F401
 import cases_failure  # noqa: F401
 import cases_harness  # noqa: F401
 import cases_jobs  # noqa: F401
