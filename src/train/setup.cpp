@@ -23,6 +23,8 @@ std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist:
 }
 
 void apply_debug(const config::Debug& debug, std::uint64_t seed) {
+  // cuBLAS is deterministic only with a fixed workspace, which it reads when it starts.
+  if (debug.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::manual_seed(seed);
   at::globalContext().setDeterministicAlgorithms(debug.deterministic, /*warn_only=*/false);
 }

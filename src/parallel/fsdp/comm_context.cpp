@@ -60,6 +60,12 @@ void CommContext::retire(at::Tensor all_gather_output) {
   if (!retired_when_) retired_output_.reset();  // no stream, nothing to wait for
 }
 
+void CommContext::release_retired() {
+  all_gather_stream.waits_for(retired_when_);
+  retired_output_.reset();
+  retired_when_.reset();
+}
+
 void CommContext::complete_reduction() {
   if (const auto complete = std::exchange(pending_reduction, std::nullopt)) (*complete)();
 }

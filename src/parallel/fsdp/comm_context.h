@@ -48,6 +48,8 @@ struct CommContext {
   // The buffer of the last all-gather belongs to the all-gather stream, but is read on the compute stream. It is kept until
   // the next one is read, when that stream can be made to wait for the first reading without waiting for later computation.
   void retire(at::Tensor all_gather_output);
+  // Frees the kept buffer, at the end of backward.
+  void release_retired();
 
   // Groups in the order of their forwards in this iteration; backward prefetches in reverse.
   std::vector<ParamGroup*> post_forward_order;

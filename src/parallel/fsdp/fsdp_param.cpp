@@ -1,6 +1,7 @@
 #include "parallel/fsdp/fsdp_param.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/strides.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -15,6 +16,7 @@ void resize_storage(const at::Tensor& tensor, std::int64_t bytes) {
   const auto& storage = tensor.storage();
   if (static_cast<std::int64_t>(storage.nbytes()) == bytes) return;
   auto* impl = storage.unsafeGetStorageImpl();
+  const c10::OptionalDeviceGuard guard(tensor.is_cpu() ? std::nullopt : std::make_optional(tensor.device()));
   impl->set_data_ptr_noswap(bytes == 0 ? at::DataPtr(nullptr, tensor.device())
                                        : impl->allocator()->allocate(static_cast<std::size_t>(bytes)));
   impl->set_nbytes(static_cast<std::size_t>(bytes));

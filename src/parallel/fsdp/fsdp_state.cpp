@@ -124,6 +124,7 @@ void FsdpState::root_post_backward() {
   }
   context_->complete_reduction();
   context_->reduce_scatter_stream.current_waits();
+  context_->release_retired();
   context_->post_forward_order.clear();
   callback_queued_ = false;
 }

@@ -51,13 +51,17 @@ void ParamGroup::wait_for_unshard() {
 }
 
 void ParamGroup::reshard() {
-  if (all_gather_) {  // prefetched and never used
-    all_gather_->work.wait();
-    all_gather_.reset();
-  }
+  drop_unused_all_gather();
   if (!unsharded_) return;
   for (auto* param : view_) param->to_sharded();
   unsharded_ = false;
+}
+
+// Prefetched and never used. The buffer belongs to the all-gather stream, which must not reuse it while it is being written.
+void ParamGroup::drop_unused_all_gather() {
+  if (!all_gather_) return;
+  context_->all_gather_stream.run([this] { all_gather_->work.wait(); });
+  all_gather_.reset();
 }
 
 void ParamGroup::pre_forward() {
@@ -139,6 +143,7 @@ void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at:
 
 void ParamGroup::finalize_backward() {
   post_backward();  // a group whose inputs need no gradient has not run it
+  drop_unused_all_gather();
   forward_uses_.clear();
   phase_ = Phase::kIdle;
 }

@@ -45,6 +45,7 @@ class ParamGroup {
  private:
   enum class Phase { kIdle, kForward, kPreBackward, kPostBackward };
 
+  void drop_unused_all_gather();
   void prefetch_for_backward();
   void start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads);
   std::string names() const;
