@@ -36,7 +36,7 @@ void parallelize_llama(Llama& model, const dist::DeviceMesh& mesh, const config:
                        const config::Parallelism& parallelism, const config::ActivationCheckpoint& activation_checkpoint) {
   apply_activation_checkpointing(model, activation_checkpoint);
 
-  fsdp::FullyShardOptions options{mesh, std::nullopt, {}};
+  fsdp::FullyShardOptions options{.mesh = mesh};
   options.mp_policy.param_dtype = dtype_of(training.mixed_precision_param);
   options.mp_policy.reduce_dtype = dtype_of(training.mixed_precision_reduce);
   const ReshardRule reshard = reshard_rule(parallelism.fsdp_reshard_after_forward);

@@ -107,16 +107,19 @@ Result train_plain(int num_ranks) {
 }
 
 struct Setting {
-  std::optional<bool> reshard_after_forward;
+  std::optional<bool> reshard_after_forward = std::nullopt;
   bool checkpoint = false;
-  std::optional<at::ScalarType> param_dtype;
+  std::function<std::optional<std::int64_t>(const nn::NamedParameter&)> placement = {};
+  // Called with the sharded net before the first step, and before each backward of a microbatch.
+  std::function<void(Net&)> prepare = {};
+  std::function<void(Net&, int microbatch, bool last)> before_backward = {};
+  int microbatches = 1;
 };
 
 Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Setting& setting) {
   Net net;
-  fsdp::FullyShardOptions options{mesh, setting.reshard_after_forward, {}};
-  options.mp_policy.param_dtype = setting.param_dtype;
-  options.mp_policy.reduce_dtype = at::kFloat;
+  fsdp::FullyShardOptions options{.mesh = mesh, .reshard_after_forward = setting.reshard_after_forward};
+  options.shard_placement_fn = setting.placement;
   fsdp::fully_shard(*net.embedding, options);
   for (std::size_t i = 0; i < net.blocks->size(); ++i) {
     if (setting.checkpoint) nn::checkpoint_activations((*net.blocks)[i]);
@@ -126,14 +129,19 @@ Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Set
   fsdp::set_gradient_divide_factor(net, 1.0);
   fsdp::to_empty(net, at::kCPU);
   net.init_weights();
+  if (setting.prepare) setting.prepare(net);
   auto optimizer = optimizer_of(net);
   auto& shard_group = mesh.group(mesh.dim_names().back());
   Result result;
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
-    const auto l = loss_of(net, tokens_of(step, world.rank()));
-    torch::autograd::backward({l}, {});
-    auto total = l.detach().to(at::kDouble);
+    auto total = at::zeros({}, at::kDouble);
+    for (int i = 0; i < setting.microbatches; ++i) {
+      const auto l = loss_of(net, tokens_of(step, world.rank() * setting.microbatches + i));
+      if (setting.before_backward) setting.before_backward(net, i, i + 1 == setting.microbatches);
+      torch::autograd::backward({l}, {});
+      total.add_(l.detach());
+    }
     world.group().all_reduce(total, dist::ReduceOp::kSum).wait();
     result.losses.push_back(total.item<double>());
     result.norms.push_back(clip(optimizer, shard_group));
@@ -143,7 +151,9 @@ Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Set
     // The whole parameter from everybody's rows.
     const auto spec = parameter.spec();
     auto whole = at::zeros(spec.global_shape);
-    whole.narrow(0, spec.offset[0], spec.local_shape[0]).copy_(parameter.tensor().detach());
+    auto box = whole;
+    for (std::size_t d = 0; d < spec.offset.size(); ++d) box = box.narrow(static_cast<std::int64_t>(d), spec.offset[d], spec.local_shape[d]);
+    box.copy_(parameter.tensor().detach());
     shard_group.all_reduce(whole, dist::ReduceOp::kSum).wait();
     result.params.push_back(whole);
   }
@@ -174,13 +184,13 @@ TEST_P(FullyShard, TrainsLikeOneDevice) {
 
 TEST_P(FullyShard, KeepsParametersAfterForwardWhenAsked) {
   test::on_ranks(GetParam(), [](dist::World& world) {
-    expect_close(train_sharded(world, one_dim(world), Setting{false, false, {}}), train_plain(world.size()));
+    expect_close(train_sharded(world, one_dim(world), Setting{.reshard_after_forward = false}), train_plain(world.size()));
   });
 }
 
 TEST_P(FullyShard, RecomputesActivationsToTheSameBits) {
   test::on_ranks(GetParam(), [](dist::World& world) {
-    const auto with = train_sharded(world, one_dim(world), Setting{{}, true, {}});
+    const auto with = train_sharded(world, one_dim(world), Setting{.checkpoint = true});
     const auto without = train_sharded(world, one_dim(world), {});
     EXPECT_EQ(with.losses, without.losses);
     EXPECT_EQ(with.norms, without.norms);
@@ -197,10 +207,116 @@ TEST(FullyShardMesh, TwoDimsShardAndReplicate) {
   });
 }
 
+TEST(FullyShardMesh, OneShardIsDataParallel) {
+  test::on_ranks(2, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2, 1}, {"dp_replicate", "fsdp"});
+    expect_close(train_sharded(world, mesh, {}), train_plain(world.size()));
+  });
+}
+
+TEST(FullyShardPlacement, AlongAnotherDimThanTheFirst) {
+  test::on_ranks(3, [](dist::World& world) {
+    // "up" is [3, 7] and the embedding [13, 7]: the one matrix that 3 ranks can share along its last dim is "down", [7, 3].
+    const Setting setting{.placement = [](const nn::NamedParameter& p) -> std::optional<std::int64_t> {
+      return p.fqn == "down.weight" ? std::optional<std::int64_t>(-1) : std::nullopt;
+    }};
+    expect_close(train_sharded(world, one_dim(world), setting), train_plain(world.size()));
+  });
+}
+
+// Three microbatches of two ranks are six ranks' worth of data.
+TEST(FullyShardAccumulation, ReducesEveryMicrobatchOrOnlyTheLast) {
+  test::on_ranks(2, [](dist::World& world) {
+    const auto plain = train_plain(6);
+    expect_close(train_sharded(world, one_dim(world), {.microbatches = 3}), plain);
+    const auto sync_last = [](Net& net, int, bool last) {
+      fsdp::set_requires_gradient_sync(net, last);
+      fsdp::set_is_last_backward(net, last);
+    };
+    expect_close(train_sharded(world, one_dim(world), {.before_backward = sync_last, .microbatches = 3}), plain);
+    const auto keep_gathered = [&](Net& net, int i, bool last) {
+      sync_last(net, i, last);
+      fsdp::set_reshard_after_backward(net, last);
+    };
+    expect_close(train_sharded(world, one_dim(world), {.before_backward = keep_gathered, .microbatches = 3}), plain);
+  });
+}
+
+TEST(FullyShardAccumulation, AllReducesOnlyTheLastOverReplicas) {
+  test::on_ranks(4, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"dp_replicate", "fsdp"});
+    const auto all_reduce_last = [](Net& net, int, bool last) { fsdp::set_requires_all_reduce(net, last); };
+    expect_close(train_sharded(world, mesh, {.before_backward = all_reduce_last, .microbatches = 2}), train_plain(8));
+  });
+}
+
+TEST(FullyShardPrefetch, ListsChangeNothingButTheOrder) {
+  test::on_ranks(2, [](dist::World& world) {
+    const auto lists = [](Net& net) {
+      auto& blocks = *net.blocks;
+      fsdp::set_modules_to_forward_prefetch(*net.embedding, {&blocks[0], &blocks[1]});
+      fsdp::set_modules_to_forward_prefetch(blocks[0], {&blocks[2]});
+      fsdp::set_modules_to_backward_prefetch(blocks[2], {&blocks[1], &blocks[0]});
+    };
+    const auto with = train_sharded(world, one_dim(world), {.prepare = lists});
+    const auto without = train_sharded(world, one_dim(world), {});
+    EXPECT_EQ(with.losses, without.losses);
+    for (std::size_t i = 0; i < with.params.size(); ++i) EXPECT_TRUE(with.params[i].equal(without.params[i])) << i;
+  });
+}
+
+TEST(FullyShardParams, CanBeFrozenOrIgnored) {
+  test::on_ranks(2, [](dist::World& world) {
+    Net net;
+    net.embedding->weight.set_requires_grad(false);
+    auto& down = net.named_parameters()[3].tensor();
+    fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    options.ignored_params = {down};
+    const std::string ignored = net.named_parameters()[3].fqn;
+    fsdp::fully_shard((*net.blocks)[0], options);
+    options.ignored_params.clear();
+    fsdp::fully_shard((*net.blocks)[1], options);
+    options.ignored_params = {down};
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    torch::autograd::backward({loss_of(net, tokens_of(0, world.rank()))}, {});
+    for (const auto& parameter : net.named_parameters()) {
+      EXPECT_EQ(parameter.parameter->spec.has_value(), parameter.fqn != ignored) << parameter.fqn;
+      EXPECT_EQ(parameter.tensor().grad().defined(), parameter.fqn != "embedding.weight") << parameter.fqn;
+    }
+    // The ignored parameter's gradient is this rank's own: the ranks' data differs.
+    auto grad = down.grad().clone();
+    const auto own = grad.clone();
+    world.group().broadcast(grad, 0).wait();
+    EXPECT_EQ(grad.equal(own), world.rank() == 0);
+  });
+}
+
+TEST(FullyShardState, UnshardsAndReshardsOnRequest) {
+  test::on_ranks(2, [](dist::World& world) {
+    Net net;
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    fsdp::fully_shard(*net.embedding, options);
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    fsdp::unshard(*net.embedding);  // before any forward
+    EXPECT_EQ(net.embedding->weight.size(0), 13);
+    auto whole = net.embedding->weight.detach().clone();
+    const auto mine = whole.clone();
+    world.group().broadcast(whole, 0).wait();
+    EXPECT_TRUE(whole.equal(mine));
+    fsdp::reshard(*net.embedding);
+    EXPECT_EQ(net.embedding->weight.size(0), world.rank() == 0 ? 7 : 6);
+    EXPECT_TRUE(loss_of(net, tokens_of(0, 0)).isfinite().item<bool>());
+  });
+}
+
 TEST(FullyShardState, IsFreedBetweenSteps) {
   test::on_ranks(2, [](dist::World& world) {
     Net net;
-    const fsdp::FullyShardOptions options{one_dim(world), std::nullopt, {}};
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
     fsdp::fully_shard(*net.embedding, options);
     fsdp::fully_shard(net, options);
     fsdp::to_empty(net, at::kCPU);
@@ -221,11 +337,17 @@ TEST(FullyShardState, IsFreedBetweenSteps) {
 
 TEST(FullyShardErrors, NameTheMistake) {
   const auto world = dist::World::on_paper(2);
-  const fsdp::FullyShardOptions options{one_dim(*world), std::nullopt, {}};
+  const fsdp::FullyShardOptions options{.mesh = one_dim(*world)};
   Net net;
   EXPECT_THROW(fsdp::fully_shard(*net.blocks, options), InternalError);
   fsdp::fully_shard(net, options);
   EXPECT_THROW(fsdp::fully_shard(net, options), InternalError);
+  EXPECT_THROW(fsdp::unshard(*net.embedding), InternalError);
+  EXPECT_THROW(fsdp::set_modules_to_forward_prefetch(net, {net.output.get()}), InternalError);
+  Net uneven;
+  fsdp::FullyShardOptions along_last{.mesh = one_dim(*world)};
+  along_last.shard_placement_fn = [](const nn::NamedParameter&) { return std::optional<std::int64_t>(1); };
+  EXPECT_THROW(fsdp::fully_shard(*uneven.embedding, along_last), InternalError);  // 7 columns, 2 ranks
   try {
     net(at::zeros({1, 2}, at::kLong));
     FAIL() << "ran on the meta device";

@@ -13,16 +13,6 @@ std::int64_t total_numel(const std::vector<FsdpParam*>& params) {
   return total;
 }
 
-// Copies chunk `rank` of dim 0 of `grad` to `out` [chunk_numel], padding with zeros.
-void copy_chunk(const FsdpParam& param, const at::Tensor& grad, std::int64_t rank, at::Tensor out) {
-  const std::int64_t rows = grad.size(0);
-  const std::int64_t first = std::min(rows, rank * param.chunk_rows());
-  const std::int64_t count = std::min(rows - first, param.chunk_rows());
-  const std::int64_t numel = count == 0 ? 0 : count * (grad.numel() / rows);
-  if (numel > 0) out.narrow(0, 0, numel).copy_(grad.narrow(0, first, count).reshape({-1}));
-  if (numel < out.numel()) out.narrow(0, numel, out.numel() - numel).zero_();
-}
-
 }  // namespace
 
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group) {
@@ -49,8 +39,7 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
   const auto by_rank = result.output.view({world_size, total});
   std::int64_t offset = 0;
   for (auto* param : params) {
-    auto& gathered = param->alloc_gathered();
-    gathered.view({world_size, param->chunk_numel()}).copy_(by_rank.narrow(1, offset, param->chunk_numel()));
+    param->copy_out(by_rank.narrow(1, offset, param->chunk_numel()));
     offset += param->chunk_numel();
   }
 }
@@ -63,7 +52,7 @@ at::Tensor copy_in_gradients(const std::vector<FsdpParam*>& params, const std::v
   for (int rank = 0; rank < world_size; ++rank) {
     std::int64_t offset = rank * total;
     for (std::size_t i = 0; i < params.size(); ++i) {
-      copy_chunk(*params[i], grads[i], rank, input.narrow(0, offset, params[i]->chunk_numel()));
+      params[i]->copy_grad_chunk(grads[i], rank, input.narrow(0, offset, params[i]->chunk_numel()));
       offset += params[i]->chunk_numel();
     }
   }

@@ -2,8 +2,8 @@
 //
 // All-gather: rank r's part is the padded chunks of all parameters one after the other, cast to the compute dtype while they
 // are copied in; copy-out writes every parameter's chunks, in rank order, into its gathered storage.
-// Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of every gradient's r-th chunk of dim 0, padded
-// with zeros, cast to the reduce dtype while it is copied in.
+// Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of every gradient's r-th chunk of its shard dim,
+// padded with zeros, cast to the reduce dtype while it is copied in.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -41,16 +41,23 @@ void SideStream::waits_for(const StreamEvent& event) const {
 
 void SideStream::waits_for_current() const { waits_for(record_current()); }
 
-void SideStream::current_waits() const {
-  if (!stream_) return;
-  c10::Event event(stream_->device_type());
-  event.record(*stream_);
-  event.block(current_stream(*stream_));
+StreamEvent SideStream::record() const {
+  if (!stream_) return nullptr;
+  auto event = std::make_shared<c10::Event>(stream_->device_type());
+  event->record(*stream_);
+  return event;
 }
+
+void SideStream::current_waits_for(const StreamEvent& event) const {
+  if (stream_ && event) event->block(current_stream(*stream_));
+}
+
+void SideStream::current_waits() const { current_waits_for(record()); }
 
 void CommContext::init(at::Device device) {
   all_gather_stream = SideStream(device, true);
   reduce_scatter_stream = SideStream(device, true);
+  all_reduce_stream = SideStream(device, false);
 }
 
 void CommContext::retire(at::Tensor all_gather_output) {
@@ -60,10 +67,15 @@ void CommContext::retire(at::Tensor all_gather_output) {
   if (!retired_when_) retired_output_.reset();  // no stream, nothing to wait for
 }
 
-void CommContext::release_retired() {
+void CommContext::end_backward() {
+  complete_reduction();
+  reduce_scatter_stream.current_waits();
+  all_reduce_stream.current_waits();
+  kept_.clear();
   all_gather_stream.waits_for(retired_when_);
   retired_output_.reset();
   retired_when_.reset();
+  post_forward_order.clear();
 }
 
 void CommContext::complete_reduction() {

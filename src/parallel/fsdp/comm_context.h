@@ -34,6 +34,9 @@ class SideStream {
   // The caller's current stream waits for what is queued here.
   void current_waits() const;
   StreamEvent record_current() const;
+  StreamEvent record() const;  // a point in this stream
+  void current_waits_for(const StreamEvent& event) const;
+  bool exists() const { return stream_.has_value(); }
 
  private:
   std::optional<c10::Stream> stream_;
@@ -44,22 +47,30 @@ struct CommContext {
 
   SideStream all_gather_stream;
   SideStream reduce_scatter_stream;
+  SideStream all_reduce_stream;
 
   // The buffer of the last all-gather belongs to the all-gather stream, but is read on the compute stream. It is kept until
   // the next one is read, when that stream can be made to wait for the first reading without waiting for later computation.
   void retire(at::Tensor all_gather_output);
-  // Frees the kept buffer, at the end of backward.
-  void release_retired();
 
   // Groups in the order of their forwards in this iteration; backward prefetches in reverse.
   std::vector<ParamGroup*> post_forward_order;
 
-  // At most one reduction is in flight: the next one completes it first. Completing divides, casts and adds to the shards'
-  // gradients.
+  // The groups in the order of their forwards in this iteration and in the one before, by which forward prefetches where the
+  // host cannot run ahead of the device (CPU).
+  std::vector<ParamGroup*> forward_order;
+  std::vector<ParamGroup*> last_forward_order;
+
+  // At most one reduction is in flight: the next one completes it first.
   std::optional<std::function<void()>> pending_reduction;
   void complete_reduction();
+  // Keeps a buffer of the reduction until end_backward(), when no side stream uses it any more.
+  void keep_until_end(at::Tensor buffer) { kept_.push_back(std::move(buffer)); }
+  // Waits for every reduction; the caller's current stream sees the gradients.
+  void end_backward();
 
  private:
+  std::vector<at::Tensor> kept_;
   at::Tensor retired_output_;
   StreamEvent retired_when_;
 };

@@ -5,6 +5,8 @@
 #include <c10/util/strides.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace titan::fsdp {
@@ -30,33 +32,38 @@ std::string shape_text(at::IntArrayRef shape) {
 
 }  // namespace
 
-FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, int shard_rank, int shard_size)
-    : fqn_(std::move(fqn)), slots_(std::move(slots)), shard_size_(shard_size) {
+FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank, int shard_size)
+    : fqn_(std::move(fqn)), slots_(std::move(slots)), shard_dim_(shard_dim), shard_size_(shard_size) {
   const at::Tensor whole = slots_.front()->tensor->detach();
-  if (whole.dim() == 0) throw InternalError("[fsdp] " + fqn_ + " is a scalar; fully_shard shards dim 0: make it 1-D with one element");
-  if (!whole.is_contiguous()) throw InternalError("[fsdp] " + fqn_ + " with shape " + shape_text(whole.sizes()) + " is not contiguous");
+  const std::string name = "[fsdp] " + fqn_ + " with shape " + shape_text(whole.sizes());
+  if (whole.dim() == 0) throw InternalError("[fsdp] " + fqn_ + " is a scalar; fully_shard shards a dim: make it 1-D with one element");
+  if (!whole.is_contiguous()) throw InternalError(name + " is not contiguous");
+  if (shard_dim_ < 0) shard_dim_ += whole.dim();
+  if (shard_dim_ < 0 || shard_dim_ >= whole.dim()) throw InternalError(name + " has no dim " + std::to_string(shard_dim) + " to shard");
   requires_grad_ = slots_.front()->tensor->requires_grad();
   shape_ = whole.sizes().vec();
-  const std::int64_t rows = shape_[0];
-  chunk_rows_ = (rows + shard_size - 1) / shard_size;  // torch.chunk's rule
-  for (std::size_t d = 1; d < shape_.size(); ++d) row_numel_ *= shape_[d];
-
-  const std::int64_t first = std::min(rows, shard_rank * chunk_rows_);
-  const std::int64_t count = std::min(rows - first, chunk_rows_);
+  const std::int64_t rows = shape_[shard_dim_];
+  if (shard_dim_ != 0 && rows % shard_size != 0) {
+    throw InternalError(name + " cannot be sharded along dim " + std::to_string(shard_dim_) + " over " + std::to_string(shard_size) +
+                        " ranks: only dim 0 may be uneven");
+  }
+  const std::int64_t chunk = (rows + shard_size - 1) / shard_size;  // torch.chunk's rule
+  const std::int64_t first = std::min(rows, shard_rank * chunk);
+  const std::int64_t count = std::min(rows - first, chunk);
   spec_ = dist::ShardSpec::replicated(shape_);
-  spec_.offset[0] = first;
-  spec_.local_shape[0] = count;
+  spec_.offset[shard_dim_] = first;
+  spec_.local_shape[shard_dim_] = count;
 
   auto padded_shape = shape_;
-  padded_shape[0] = chunk_rows_;
+  padded_shape[shard_dim_] = chunk;
   auto padded = at::zeros(padded_shape, whole.options());
-  if (!whole.is_meta() && count > 0) padded.narrow(0, 0, count).copy_(whole.narrow(0, first, count));
+  if (!whole.is_meta() && count > 0) padded.narrow(shard_dim_, 0, count).copy_(whole.narrow(shard_dim_, first, count));
   set_sharded_param(std::move(padded));
 }
 
 void FsdpParam::set_sharded_param(at::Tensor padded) {
   sharded_padded_ = std::move(padded);
-  sharded_param_ = sharded_padded_.narrow(0, 0, spec_.local_shape[0]).variable_data().set_requires_grad(requires_grad_);
+  sharded_param_ = sharded_padded_.narrow(shard_dim_, 0, spec_.local_shape[shard_dim_]).variable_data().set_requires_grad(requires_grad_);
   param_dtype_ = sharded_padded_.scalar_type();
   for (auto* slot : slots_) slot->spec = spec_;
   point_slots_at(sharded_param_);
@@ -73,7 +80,7 @@ void FsdpParam::materialize(at::Device device, at::ScalarType dtype) {
   set_sharded_param(at::zeros(sharded_padded_.sizes(), sharded_padded_.options().device(device).dtype(dtype)));
 }
 
-at::Tensor& FsdpParam::alloc_gathered() {
+void FsdpParam::alloc_gathered() {
   const std::int64_t numel = chunk_numel() * shard_size_;
   if (!gathered_.defined()) {
     gathered_ = at::empty({numel}, sharded_padded_.options().dtype(param_dtype_));
@@ -83,7 +90,31 @@ at::Tensor& FsdpParam::alloc_gathered() {
   } else {
     resize_storage(gathered_, numel * static_cast<std::int64_t>(gathered_.element_size()));
   }
-  return gathered_;
+}
+
+void FsdpParam::copy_out(const at::Tensor& chunks) {
+  alloc_gathered();
+  if (shard_dim_ == 0) {
+    gathered_.view({shard_size_, chunk_numel()}).copy_(chunks);
+    return;
+  }
+  // Rank r's chunk is the r-th of equal parts of the shard dim: [.., world, part, ..] in the whole parameter.
+  auto parts = spec_.local_shape;
+  parts.insert(parts.begin() + shard_dim_, shard_size_);
+  auto by_rank = spec_.local_shape;
+  by_rank.insert(by_rank.begin(), shard_size_);
+  gathered_.view(parts).copy_(chunks.reshape(by_rank).movedim(0, shard_dim_));
+}
+
+void FsdpParam::copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const {
+  const std::int64_t rows = shape_[shard_dim_];
+  const std::int64_t chunk = sharded_padded_.size(shard_dim_);
+  const std::int64_t first = std::min(rows, rank * chunk);
+  const std::int64_t count = std::min(rows - first, chunk);
+  const auto part = grad.narrow(shard_dim_, first, count);
+  const std::int64_t numel = part.numel();
+  if (numel > 0) out.narrow(0, 0, numel).view(part.sizes()).copy_(part);
+  if (numel < out.numel()) out.narrow(0, numel, out.numel() - numel).zero_();
 }
 
 void FsdpParam::to_unsharded() {
@@ -99,13 +130,19 @@ void FsdpParam::to_sharded() {
 
 at::Tensor FsdpParam::take_unsharded_grad() {
   if (!unsharded_param_.defined()) return {};
-  at::Tensor grad = unsharded_param_.grad();
-  unsharded_param_.mutable_grad().reset();
-  return grad;
+  at::Tensor grad = std::exchange(unsharded_param_.mutable_grad(), at::Tensor());
+  if (!kept_grad_.defined()) return grad;
+  if (grad.defined()) kept_grad_.add_(grad);
+  return std::exchange(kept_grad_, at::Tensor());
+}
+
+void FsdpParam::keep_unsharded_grad(std::optional<at::ScalarType> reduce_dtype) {
+  at::Tensor grad = take_unsharded_grad();
+  if (grad.defined()) kept_grad_ = grad.to(reduce_dtype.value_or(grad.scalar_type()));
 }
 
 void FsdpParam::accumulate_sharded_grad(const at::Tensor& chunk) {
-  auto mine = chunk.narrow(0, 0, spec_.local_shape[0] * row_numel_).view(spec_.local_shape).to(stored_dtype());
+  auto mine = chunk.narrow(0, 0, sharded_param_.numel()).view(spec_.local_shape).to(stored_dtype());
   auto& grad = sharded_param_.mutable_grad();
   if (grad.defined()) {
     grad.add_(mine);

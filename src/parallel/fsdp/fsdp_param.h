@@ -1,12 +1,13 @@
 // One parameter under fully_shard. The tensors of its life (after torch/distributed/fsdp/_fully_shard/_fsdp_param.py):
 //
-//   sharded_padded    the rank's chunk of dim 0, zero-padded to ceil(d0 / world) rows, so that all ranks send equally much;
-//                     lives as long as the parameter, in the stored dtype (float32)
+//   sharded_padded    the rank's chunk of the shard dim, for dim 0 zero-padded to ceil(d0 / world) rows, so that all ranks send
+//                     equally much; lives as long as the parameter, in the stored dtype (float32)
 //   sharded_param     the rows of it that exist: a leaf, what optimizer and checkpoints see; may be empty
 //   gathered          the padded chunks of all ranks one after the other, in the compute dtype; its storage is freed on
 //                     reshard and filled again on unshard, while the tensor object stays, because autograd refers to it
 //   unsharded_param   the whole parameter: the first numel elements of `gathered`; a leaf, what forward() sees
-//   unsharded grad    what autograd accumulates for unsharded_param, in the compute dtype
+//   unsharded grad    what autograd accumulates for unsharded_param, in the compute dtype; kept in the reduce dtype over backwards
+//                     that do not reduce
 //   sharded grad      sharded_param.grad(): this rank's rows of the reduced gradient, in the stored dtype
 #pragma once
 
@@ -22,9 +23,10 @@ namespace titan::fsdp {
 
 class FsdpParam {
  public:
-  // Shards the parameter over `shard_size` ranks and puts the shard into its slots. The parameter may be on the meta device,
+  // Shards the parameter along `shard_dim` over `shard_size` ranks and puts the shard into its slots. The parameter may be on the meta device,
   // or hold values, of which this rank keeps its rows. `slots`: every place in the group's modules that shares it.
-  FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, int shard_rank, int shard_size);
+  // Throws InternalError: a scalar, a dim that it has not, a dim other than 0 that does not divide.
+  FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank, int shard_size);
 
   // Fixes the dtypes that the policy means for this parameter. Called at the first forward.
   void init_dtypes(const MixedPrecisionPolicy& policy);
@@ -39,31 +41,34 @@ class FsdpParam {
   at::ScalarType stored_dtype() const { return sharded_padded_.scalar_type(); }
   at::ScalarType param_dtype() const { return param_dtype_; }
   // Elements of the padded chunk of one rank.
-  std::int64_t chunk_numel() const { return chunk_rows_ * row_numel_; }
-  std::int64_t chunk_rows() const { return chunk_rows_; }
-  const std::vector<std::int64_t>& shape() const { return shape_; }
+  std::int64_t chunk_numel() const { return sharded_padded_.numel(); }
+  std::int64_t shard_dim() const { return shard_dim_; }
   bool is_unsharded() const { return unsharded_; }
 
-  // [shard_size * chunk_numel], storage allocated; where the all-gather's result is written.
-  at::Tensor& alloc_gathered();
+  // Allocates the gathered storage and fills it from the padded chunks of all ranks, [shard_size, chunk_numel] in param_dtype.
+  void copy_out(const at::Tensor& chunks);
+  // Writes `rank`'s padded chunk of a whole gradient to `out` [chunk_numel], casting.
+  void copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const;
   void to_unsharded();  // slots point at the whole parameter
   void to_sharded();    // slots point at the shard; the gathered storage is freed
 
   // The gradient that autograd left on the whole parameter, taken away from it; undefined when there is none.
   at::Tensor take_unsharded_grad();
+  // Without a reduction after this backward: keeps the gradient for the next, in the reduce dtype.
+  void keep_unsharded_grad(std::optional<at::ScalarType> reduce_dtype);
   // Adds this rank's padded chunk of the reduced gradient, [chunk_numel] in the reduce dtype, to the shard's gradient.
   void accumulate_sharded_grad(const at::Tensor& chunk);
 
  private:
+  void alloc_gathered();
   void set_sharded_param(at::Tensor padded);
   void point_slots_at(const at::Tensor& tensor);
 
   std::string fqn_;
   std::vector<nn::Parameter*> slots_;
+  std::int64_t shard_dim_;
   int shard_size_;
   std::vector<std::int64_t> shape_;
-  std::int64_t chunk_rows_ = 0;
-  std::int64_t row_numel_ = 1;
   dist::ShardSpec spec_;
   bool requires_grad_ = true;
   at::ScalarType param_dtype_ = at::kFloat;
@@ -72,6 +77,7 @@ class FsdpParam {
   at::Tensor sharded_param_;
   at::Tensor gathered_;
   at::Tensor unsharded_param_;
+  at::Tensor kept_grad_;  // whole, of earlier backwards without a reduction
   bool unsharded_ = false;
 };
 

@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace titan::fsdp {
@@ -57,7 +59,7 @@ void FsdpState::become_root(nn::Module& module) {
   context_->init(options_.mesh.device());
   states_ = all_below(module);
   for (auto* state : states_) {
-    if (state != this && state->context_) {
+    if (state != this && state->root_) {
       throw InternalError("[fsdp] a module below the root ran before the root's first forward; call the root module first");
     }
     state->context_ = context_;
@@ -66,10 +68,21 @@ void FsdpState::become_root(nn::Module& module) {
   }
 }
 
+void FsdpState::unshard() {
+  if (!context_) {
+    context_ = std::make_shared<CommContext>();
+    context_->init(options_.mesh.device());
+    group_->lazy_init(*context_, /*is_root=*/false);
+  }
+  group_->unshard();
+  group_->wait_for_unshard();
+}
+
 void FsdpState::pre_forward(nn::Module& module, nn::Tensors& inputs) {
   if (!root_) become_root(module);
   if (root_ == this) {
     context_->post_forward_order.clear();
+    context_->last_forward_order = std::exchange(context_->forward_order, {});
     context_->all_gather_stream.waits_for_current();  // the optimizer's writes to the shards
   }
   if (options_.mp_policy.cast_forward_inputs && options_.mp_policy.param_dtype) {
@@ -120,12 +133,9 @@ void FsdpState::pre_backward() {
 
 void FsdpState::root_post_backward() {
   for (auto* state : states_) {
-    if (state->group_) state->group_->finalize_backward();
+    if (state->group_) state->group_->end_backward(is_last_backward_);
   }
-  context_->complete_reduction();
-  context_->reduce_scatter_stream.current_waits();
-  context_->release_retired();
-  context_->post_forward_order.clear();
+  if (is_last_backward_) context_->end_backward();
   callback_queued_ = false;
 }
 

@@ -25,6 +25,9 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
 
   void install_hooks();
   ParamGroup* group() const { return group_.get(); }
+  // Gathers the group outside forward, also before the root's first. Collective.
+  void unshard();
+  void set_is_last_backward(bool is_last) { is_last_backward_ = is_last; }
 
   // All states at and below `module`, in module order, each once.
   static std::vector<FsdpState*> all_below(nn::Module& module);
@@ -45,6 +48,7 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   std::shared_ptr<CommContext> context_;
   FsdpState* root_ = nullptr;
   std::vector<FsdpState*> states_;  // of the root: every state below it
+  bool is_last_backward_ = true;    // of the root: wait for reductions at the end of this backward
   bool callback_queued_ = false;    // of the root: the end of this backward is announced to autograd
   std::size_t modules_run_ = 0;     // of this forward: a group acts before its first and after its last module
 };

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <map>
+#include <set>
 
 #include "base/error.h"
 
@@ -21,28 +22,63 @@ void check_arguments(const std::vector<nn::Module*>& modules, const FullyShardOp
 }
 
 // The parameters of the modules that are not sharded yet, each once, with every slot that shares it.
-std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Module*>& modules, const dist::DeviceMesh& mesh) {
+std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Module*>& modules, const FullyShardOptions& options) {
   struct Found {
     std::string fqn;
     std::vector<nn::Parameter*> slots;
+    std::int64_t shard_dim;
   };
+  std::set<const void*> ignored;
+  for (const auto& tensor : options.ignored_params) ignored.insert(tensor.unsafeGetTensorImpl());
   std::vector<Found> order;
   std::map<const void*, std::size_t> by_tensor;
   for (auto* module : modules) {
     for (auto& named : module->named_parameters()) {
       if (named.parameter->spec) continue;  // an inner call took it
       const void* identity = named.tensor().unsafeGetTensorImpl();
+      if (ignored.contains(identity)) continue;
       const auto [found, is_new] = by_tensor.emplace(identity, order.size());
-      if (is_new) order.push_back({named.fqn, {}});
+      if (is_new) {
+        const auto dim = options.shard_placement_fn ? options.shard_placement_fn(named) : std::nullopt;
+        order.push_back({named.fqn, {}, dim.value_or(0)});
+      }
       order[found->second].slots.push_back(named.parameter);
     }
   }
-  const auto& shard_dim = mesh.dim_names().back();
+  const auto& mesh = options.mesh;
+  const auto& mesh_dim = mesh.dim_names().back();
   std::vector<std::unique_ptr<FsdpParam>> params;
-  for (auto& [fqn, slots] : order) {
-    params.push_back(std::make_unique<FsdpParam>(fqn, std::move(slots), mesh.local_rank(shard_dim), mesh.size(shard_dim)));
+  for (auto& [fqn, slots, shard_dim] : order) {
+    params.push_back(std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh.local_rank(mesh_dim), mesh.size(mesh_dim)));
   }
   return params;
+}
+
+FsdpState& state_of(const nn::Module& module, const char* call) {
+  auto* state = FsdpState::of(module);
+  if (!state) throw InternalError(std::string("[fsdp] ") + call + " needs a module that fully_shard was applied to");
+  return *state;
+}
+
+ParamGroup& group_of(const nn::Module& module, const char* call) {
+  auto* group = state_of(module, call).group();
+  if (!group) throw InternalError(std::string("[fsdp] ") + call + ": the module has no parameters of its own, inner fully_shard calls took them all");
+  return *group;
+}
+
+// Applies `set` to the groups at and below `module`, or to the module's own.
+template <typename Set>
+void for_groups(nn::Module& module, bool recurse, Set&& set) {
+  const auto states = recurse ? FsdpState::all_below(module) : std::vector<FsdpState*>{FsdpState::of(module)};
+  for (auto* state : states) {
+    if (state && state->group()) set(*state->group());
+  }
+}
+
+std::vector<ParamGroup*> groups_of(const std::vector<nn::Module*>& modules, const char* call) {
+  std::vector<ParamGroup*> groups;
+  for (const auto* module : modules) groups.push_back(&group_of(*module, call));
+  return groups;
 }
 
 }  // namespace
@@ -51,7 +87,7 @@ void fully_shard(nn::Module& module, const FullyShardOptions& options) { fully_s
 
 void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOptions& options) {
   check_arguments(modules, options);
-  auto params = take_parameters(modules, options.mesh);
+  auto params = take_parameters(modules, options);
   auto group = params.empty() ? nullptr : std::make_unique<ParamGroup>(std::move(params), options);
   auto state = std::make_shared<FsdpState>(modules, std::move(group), options);
   for (auto* module : modules) module->attach(FsdpState::kKey, state);
@@ -70,10 +106,46 @@ void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype) {
   }
 }
 
+void set_requires_gradient_sync(nn::Module& module, bool requires_sync, bool recurse) {
+  for_groups(module, recurse, [&](ParamGroup& group) {
+    group.set_requires_gradient_sync(requires_sync);
+    group.set_requires_all_reduce(requires_sync);
+  });
+}
+
+void set_requires_all_reduce(nn::Module& module, bool requires_all_reduce, bool recurse) {
+  for_groups(module, recurse, [&](ParamGroup& group) { group.set_requires_all_reduce(requires_all_reduce); });
+}
+
+void set_reshard_after_forward(nn::Module& module, bool reshard, bool recurse) {
+  for_groups(module, recurse, [&](ParamGroup& group) { group.set_reshard_after_forward(reshard); });
+}
+
+void set_reshard_after_backward(nn::Module& module, bool reshard, bool recurse) {
+  for_groups(module, recurse, [&](ParamGroup& group) { group.set_reshard_after_backward(reshard); });
+}
+
+void set_is_last_backward(nn::Module& module, bool is_last) { state_of(module, "set_is_last_backward").set_is_last_backward(is_last); }
+
+void set_modules_to_forward_prefetch(nn::Module& module, const std::vector<nn::Module*>& modules) {
+  constexpr const char* kCall = "set_modules_to_forward_prefetch";
+  group_of(module, kCall).set_forward_prefetch(groups_of(modules, kCall));
+}
+
+void set_modules_to_backward_prefetch(nn::Module& module, const std::vector<nn::Module*>& modules) {
+  constexpr const char* kCall = "set_modules_to_backward_prefetch";
+  group_of(module, kCall).set_backward_prefetch(groups_of(modules, kCall));
+}
+
+void unshard(nn::Module& module) {
+  group_of(module, "unshard");
+  FsdpState::of(module)->unshard();
+}
+
+void reshard(nn::Module& module) { group_of(module, "reshard").reshard(); }
+
 void set_gradient_divide_factor(nn::Module& module, double factor) {
-  for (auto* state : FsdpState::all_below(module)) {
-    if (state->group()) state->group()->set_gradient_divide_factor(factor);
-  }
+  for_groups(module, /*recurse=*/true, [&](ParamGroup& group) { group.set_gradient_divide_factor(factor); });
 }
 
 }  // namespace titan::fsdp

@@ -29,6 +29,25 @@ void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOption
 // Gives every parameter on the meta device, sharded or not, zeroed memory on `device`, stored as `dtype`. Not collective.
 void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype = at::kFloat);
 
+// What FSDPModule's methods do in PyTorch, for every group at and below `module` where `recurse`, else for its own. None is
+// collective but unshard().
+//
+// Off: backward leaves whole gradients, in the reduce dtype, which the next backward with it on adds in and reduces.
+void set_requires_gradient_sync(nn::Module& module, bool requires_sync, bool recurse = true);
+// Off (2-D mesh): backward reduces over the shards only; the next one with it on reduces the sum over the replicas.
+void set_requires_all_reduce(nn::Module& module, bool requires_all_reduce, bool recurse = true);
+void set_reshard_after_forward(nn::Module& module, bool reshard, bool recurse = true);
+void set_reshard_after_backward(nn::Module& module, bool reshard, bool recurse = true);
+// On the root: false lets a backward end while its reductions run; set it for all but the last microbatch.
+void set_is_last_backward(nn::Module& module, bool is_last);
+// Which modules to gather when `module` is gathered, instead of the default order. Throws InternalError for one that
+// fully_shard was not applied to, or that has no parameters of its own.
+void set_modules_to_forward_prefetch(nn::Module& module, const std::vector<nn::Module*>& modules);
+void set_modules_to_backward_prefetch(nn::Module& module, const std::vector<nn::Module*>& modules);
+// Gathers the parameters of `module` itself until reshard(), for use outside forward. Collective over the mesh.
+void unshard(nn::Module& module);
+void reshard(nn::Module& module);
+
 // The gradient sum over the ranks is divided by `factor` in every group at and below `module`; the default averages.
 void set_gradient_divide_factor(nn::Module& module, double factor);
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace titan::fsdp {
@@ -16,8 +18,8 @@ ParamGroup::ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const Ful
 
 void ParamGroup::lazy_init(CommContext& context, bool is_root) {
   context_ = &context;
-  // Backward needs the root's own parameters at once, so by default they stay.
-  if (!reshard_after_forward_) reshard_after_forward_ = !is_root;
+  // Backward needs the root's own parameters at once, so by default they stay after forward.
+  is_root_ = is_root;
   std::string on_meta;
   for (auto* param : view_) {
     if (param->sharded_padded().is_meta()) on_meta += (on_meta.empty() ? "" : ", ") + param->fqn();
@@ -68,10 +70,23 @@ void ParamGroup::pre_forward() {
   phase_ = Phase::kForward;
   unshard();
   wait_for_unshard();
+  prefetch_for_forward();
+}
+
+// On a device the host runs ahead and issues the next group's gather while this one computes. On CPU it does not, so the group
+// that came next in the iteration before is started here, to communicate beside this one's computation.
+void ParamGroup::prefetch_for_forward() {
+  for (auto* group : forward_prefetch_) group->unshard();
+  auto& order = context_->forward_order;
+  const auto& last = context_->last_forward_order;
+  const std::size_t position = order.size();
+  order.push_back(this);
+  if (!forward_prefetch_.empty() || context_->all_gather_stream.exists()) return;
+  if (position + 1 < last.size() && last[position] == this) last[position + 1]->unshard();
 }
 
 void ParamGroup::post_forward() {
-  if (*reshard_after_forward_) reshard();
+  if (reshard_after_forward_.value_or(!is_root_)) reshard();
   if (at::GradMode::is_enabled()) {
     forward_uses_.push_back(context_->post_forward_order.size());
     context_->post_forward_order.push_back(this);
@@ -89,15 +104,21 @@ void ParamGroup::pre_backward() {
 // The group whose forward came just before this one's is the next that backward needs: its all-gather runs beside this
 // group's computation.
 void ParamGroup::prefetch_for_backward() {
+  for (auto* group : backward_prefetch_) group->unshard();
   if (forward_uses_.empty()) return;
   const std::size_t position = forward_uses_.back();
   forward_uses_.pop_back();
-  if (position > 0) context_->post_forward_order[position - 1]->unshard();
+  if (backward_prefetch_.empty() && position > 0) context_->post_forward_order[position - 1]->unshard();
 }
 
 void ParamGroup::post_backward() {
   if (phase_ == Phase::kPostBackward) return;
   phase_ = Phase::kPostBackward;
+  if (!reduce_grads_) {
+    for (auto* param : view_) param->keep_unsharded_grad(policy_.reduce_dtype);
+    if (reshard_after_backward_) reshard();
+    return;
+  }
   std::vector<FsdpParam*> params;
   std::vector<at::Tensor> grads;
   for (auto* param : view_) {
@@ -106,7 +127,7 @@ void ParamGroup::post_backward() {
       grads.push_back(std::move(grad));
     }
   }
-  reshard();
+  if (reshard_after_backward_) reshard();
   if (!params.empty()) start_reduction(std::move(params), std::move(grads));
 }
 
@@ -117,32 +138,53 @@ void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at:
   }
   context_->complete_reduction();
   const auto reduce_dtype = policy_.reduce_dtype.value_or(grads.front().scalar_type());
-  const double factor = divide_factor_.value_or(mesh_.size());
   // Copied in on the compute stream, to which the gradients belong: they are free right after.
-  ReduceScatterResult result;
-  result.input = copy_in_gradients(params, grads, reduce_dtype, shard_group_->size());
+  auto result = std::make_shared<ReduceScatterResult>();
+  result->input = copy_in_gradients(params, grads, reduce_dtype, shard_group_->size());
   grads.clear();
-  context_->reduce_scatter_stream.waits_for_current();
-  context_->reduce_scatter_stream.run([&] { start_reduce_scatter(result, *shard_group_); });
-  auto complete = [this, params = std::move(params), result = std::move(result), factor]() mutable {
-    const at::NoGradGuard guard;
-    result.work.wait();
-    if (replicate_group_) replicate_group_->all_reduce(result.output, dist::ReduceOp::kSum).wait();
-    if (factor != 1) result.output.div_(factor);
-    std::int64_t offset = 0;
-    for (auto* param : params) {
-      param->accumulate_sharded_grad(result.output.narrow(0, offset, param->chunk_numel()));
-      offset += param->chunk_numel();
-    }
-  };
-  context_->pending_reduction = [this, complete = std::move(complete)]() mutable {
-    context_->reduce_scatter_stream.run([&] { complete(); });
-    context_->reduce_scatter_stream.current_waits();  // the input's memory belongs to the compute stream
-  };
+  const auto& stream = context_->reduce_scatter_stream;
+  stream.waits_for_current();
+  stream.run([&] { start_reduce_scatter(*result, *shard_group_); });
+  if (!stream.exists()) {
+    // The host would wait here: finish when the next reduction starts, or at the end of backward.
+    context_->pending_reduction = [this, params = std::move(params), result] {
+      result->work.wait();
+      finish_reduction(params, result->output);
+    };
+    return;
+  }
+  stream.run([&] { result->work.wait(); });
+  const auto scattered = stream.record();
+  context_->all_reduce_stream.waits_for(scattered);
+  context_->all_reduce_stream.run([&] { finish_reduction(params, result->output); });
+  context_->keep_until_end(result->output);
+  // The input's memory belongs to the compute stream: it is free when that has waited.
+  context_->pending_reduction = [this, result, scattered] { context_->reduce_scatter_stream.current_waits_for(scattered); };
 }
 
-void ParamGroup::finalize_backward() {
-  post_backward();  // a group whose inputs need no gradient has not run it
+void ParamGroup::finish_reduction(const std::vector<FsdpParam*>& params, at::Tensor reduced) {
+  const at::NoGradGuard no_grad;
+  if (replicate_group_) {
+    if (partial_reduction_.defined()) reduced.add_(std::exchange(partial_reduction_, at::Tensor()));
+    if (!all_reduce_grads_) {
+      partial_reduction_ = std::move(reduced);
+      return;
+    }
+    replicate_group_->all_reduce(reduced, dist::ReduceOp::kSum).wait();
+  }
+  const double factor = divide_factor_.value_or(mesh_.size());
+  if (factor != 1) reduced.div_(factor);
+  reduced = reduced.to(params.front()->stored_dtype());
+  std::int64_t offset = 0;
+  for (auto* param : params) {
+    param->accumulate_sharded_grad(reduced.narrow(0, offset, param->chunk_numel()));
+    offset += param->chunk_numel();
+  }
+}
+
+void ParamGroup::end_backward(bool is_last) {
+  if (phase_ != Phase::kIdle) post_backward();  // a group whose inputs need no gradient has not run it
+  if (!is_last) return;
   drop_unused_all_gather();
   forward_uses_.clear();
   phase_ = Phase::kIdle;

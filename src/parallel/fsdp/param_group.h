@@ -34,20 +34,29 @@ class ParamGroup {
   void pre_backward();
   // Takes the gradients, frees the parameters and starts the reduction. Does nothing when it ran already in this backward.
   void post_backward();
-  // At the end of backward: ready for the next forward.
-  void finalize_backward();
+  // At the end of backward: post_backward() if nothing called it, and ready for the next forward when this was the last backward.
+  void end_backward(bool is_last);
 
   const std::vector<FsdpParam*>& params() const { return view_; }
   // The sum of gradients over the shard group is divided by it: 1 sums, unset averages.
   void set_gradient_divide_factor(double factor) { divide_factor_ = factor; }
   void set_reshard_after_forward(bool reshard) { reshard_after_forward_ = reshard; }
+  void set_reshard_after_backward(bool reshard) { reshard_after_backward_ = reshard; }
+  void set_requires_gradient_sync(bool sync) { reduce_grads_ = sync; }
+  void set_requires_all_reduce(bool all_reduce) { all_reduce_grads_ = all_reduce; }
+  // Gathered right after this group is, before it computes; an empty list restores the default order.
+  void set_forward_prefetch(std::vector<ParamGroup*> groups) { forward_prefetch_ = std::move(groups); }
+  void set_backward_prefetch(std::vector<ParamGroup*> groups) { backward_prefetch_ = std::move(groups); }
 
  private:
   enum class Phase { kIdle, kForward, kPreBackward, kPostBackward };
 
   void drop_unused_all_gather();
+  void prefetch_for_forward();
   void prefetch_for_backward();
   void start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads);
+  // Adds the reduced [total] of all parameters to the shards' gradients.
+  void finish_reduction(const std::vector<FsdpParam*>& params, at::Tensor reduced);
   std::string names() const;
 
   std::vector<std::unique_ptr<FsdpParam>> params_;
@@ -57,14 +66,21 @@ class ParamGroup {
   dist::ProcessGroup* replicate_group_ = nullptr;  // of a 2-D mesh
   MixedPrecisionPolicy policy_;
   std::optional<bool> reshard_after_forward_;
+  bool reshard_after_backward_ = true;
+  bool reduce_grads_ = true;
+  bool all_reduce_grads_ = true;
+  std::vector<ParamGroup*> forward_prefetch_;
+  std::vector<ParamGroup*> backward_prefetch_;
   std::optional<double> divide_factor_;
 
   CommContext* context_ = nullptr;
+  bool is_root_ = false;
   Phase phase_ = Phase::kIdle;
   bool unsharded_ = false;
   std::optional<AllGatherResult> all_gather_;
   // Where this group's forwards stand in the context's order, not yet used by a backward.
   std::vector<std::size_t> forward_uses_;
+  at::Tensor partial_reduction_;  // reduce-scattered, not yet all-reduced over the replicas
 };
 
 }  // namespace titan::fsdp
