@@ -104,7 +104,8 @@ std::vector<std::string> without_nproc(const std::vector<std::string>& args) {
 
 int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
   if (const auto env = detect_launch(); env.launcher != Launcher::kAlone) {
-    throw ConfigError(std::string("error: --nproc starts ranks, and ") + to_string(env.launcher) + " has started this process as one: drop one of them");
+    throw ConfigError(std::string("error: --nproc starts ranks, and ") + to_string(env.launcher) +
+                      " has started this process as one: drop one of them");
   }
   const int port = free_port();
   std::vector<Rank> ranks;
@@ -112,7 +113,9 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
   std::optional<int> failed;
   std::optional<Clock::time_point> deadline;
   bool signal_sent = false;
-  const auto running = [&] { return std::any_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.exit_code < 0; }); };
+  const auto running = [&] {
+    return std::any_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.exit_code < 0; });
+  };
   while (running()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (const auto signal = stop_requested(); signal && !signal_sent) {
@@ -124,7 +127,9 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
     if (deadline && Clock::now() > *deadline) signal_all(ranks, SIGKILL);
   }
   if (failed) return *failed;
-  return std::max_element(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) { return a.exit_code < b.exit_code; })->exit_code;
+  return std::max_element(ranks.begin(), ranks.end(),
+                          [](const Rank& a, const Rank& b) { return a.exit_code < b.exit_code; })
+      ->exit_code;
 }
 
 }  // namespace titan

@@ -5,7 +5,8 @@
 
 namespace titan {
 
-// Loads the configuration and trains, or prints what --dry-run or --print-config ask for. Gives the exit code. Throws Error.
+// Loads the configuration and trains, or prints what --dry-run or --print-config ask for. Gives the exit code. Throws
+// Error.
 int run_train(const config::CommandLine& command_line);
 
 }  // namespace titan

@@ -1,4 +1,5 @@
 // The program: reads the command line, picks what to do, and turns every error into one line and one exit code.
+#include <ATen/Version.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -6,8 +7,6 @@
 #include <iostream>
 #include <string>
 #include <vector>
-
-#include <ATen/Version.h>
 
 #include "apps/launch_local.h"
 #include "apps/run_train.h"
@@ -39,7 +38,8 @@ int run(const std::vector<std::string>& args) {
 
 // Messages about input stand alone, as a compiler's do. What fails later, fails on one rank, which names itself.
 void print_error(const Error& error) {
-  const auto rank = get_env("RANK").value_or(get_env("OMPI_COMM_WORLD_RANK").value_or(get_env("SLURM_PROCID").value_or("0")));
+  const auto rank =
+      get_env("RANK").value_or(get_env("OMPI_COMM_WORLD_RANK").value_or(get_env("SLURM_PROCID").value_or("0")));
   if (error.exit_code() == kExitBadInput) {
     std::cerr << error.what() << std::endl;
   } else {

@@ -16,7 +16,8 @@ namespace {
 TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len) {
   const LlamaArgs args = llama_args(model);
   if (seq_len > args.max_seq_len) {
-    spdlog::warn("training.seq_len ({}) is longer than the {} tokens that {} {} is made for", seq_len, args.max_seq_len, model.name, model.flavor);
+    spdlog::warn("training.seq_len ({}) is longer than the {} tokens that {} {} is made for", seq_len, args.max_seq_len,
+                 model.name, model.flavor);
   }
   TrainSpec spec;
   spec.name = model.name + " " + model.flavor;
@@ -64,7 +65,8 @@ TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len) {
   }
   const auto names = model_names();
   const auto nearest = nearest_name(model.name, names);
-  throw ConfigError("model.name = \"" + model.name + "\" is unknown" + (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Models: " + join(names, ", "));
+  throw ConfigError("model.name = \"" + model.name + "\" is unknown" +
+                    (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Models: " + join(names, ", "));
 }
 
 }  // namespace titan::models

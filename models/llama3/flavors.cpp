@@ -9,8 +9,8 @@
 namespace titan::models {
 namespace {
 
-LlamaArgs llama3(std::int64_t dim, std::int64_t layers, std::int64_t heads, std::optional<std::int64_t> kv_heads, std::int64_t vocab,
-                 std::optional<double> multiplier, std::int64_t multiple_of) {
+LlamaArgs llama3(std::int64_t dim, std::int64_t layers, std::int64_t heads, std::optional<std::int64_t> kv_heads,
+                 std::int64_t vocab, std::optional<double> multiplier, std::int64_t multiple_of) {
   LlamaArgs args;
   args.dim = dim;
   args.n_layers = layers;
@@ -49,13 +49,16 @@ void override_rope_scaling(std::optional<nn::RopeScaling>& scaling, const config
 void check(const LlamaArgs& args) {
   const auto text = [](std::int64_t n) { return std::to_string(n); };
   if (args.dim % args.n_heads != 0) {
-    throw ConfigError("model.args.dim (" + text(args.dim) + ") must be a multiple of n_heads (" + text(args.n_heads) + ")");
+    throw ConfigError("model.args.dim (" + text(args.dim) + ") must be a multiple of n_heads (" + text(args.n_heads) +
+                      ")");
   }
   if (args.head_dim() % 2 != 0) {
-    throw ConfigError("model.args: dim / n_heads = " + text(args.head_dim()) + " must be even, rotary embeddings turn pairs");
+    throw ConfigError("model.args: dim / n_heads = " + text(args.head_dim()) +
+                      " must be even, rotary embeddings turn pairs");
   }
   if (args.n_heads % args.kv_heads() != 0) {
-    throw ConfigError("model.args.n_heads (" + text(args.n_heads) + ") must be a multiple of n_kv_heads (" + text(args.kv_heads()) + ")");
+    throw ConfigError("model.args.n_heads (" + text(args.n_heads) + ") must be a multiple of n_kv_heads (" +
+                      text(args.kv_heads()) + ")");
   }
 }
 
@@ -89,8 +92,9 @@ LlamaArgs llama_args(const config::Model& model) {
     std::vector<std::string> names;
     for (const auto& [name, args] : flavors) names.push_back(name);
     const auto nearest = nearest_name(model.flavor, names);
-    throw ConfigError("model.flavor = \"" + model.flavor + "\" is no flavor of " + model.name + (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") +
-                      " Flavors: " + join(names, ", ") + ". Other sizes: take one and set [model.args]");
+    throw ConfigError("model.flavor = \"" + model.flavor + "\" is no flavor of " + model.name +
+                      (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Flavors: " + join(names, ", ") +
+                      ". Other sizes: take one and set [model.args]");
   }
   LlamaArgs args = found->second;
   override_with(args.dim, model.args.dim);

@@ -17,7 +17,7 @@ struct LlamaArgs {
   std::int64_t n_heads = 32;
   std::optional<std::int64_t> n_kv_heads;  // absent: as many as n_heads
   std::int64_t vocab_size = 128256;
-  std::int64_t multiple_of = 256;          // the feed-forward width is rounded up to it
+  std::int64_t multiple_of = 256;  // the feed-forward width is rounded up to it
   std::optional<double> ffn_dim_multiplier;
   double norm_eps = 1e-5;
   double rope_theta = 10000;
@@ -33,7 +33,8 @@ struct LlamaArgs {
 // Flavor name -> shape, by model name ("llama3", "llama2").
 const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors();
 
-// The flavor of [model] with the overrides of [model.args]. Throws ConfigError: unknown flavor, or a shape that cannot be.
+// The flavor of [model] with the overrides of [model.args]. Throws ConfigError: unknown flavor, or a shape that cannot
+// be.
 LlamaArgs llama_args(const config::Model& model);
 
 }  // namespace titan::models

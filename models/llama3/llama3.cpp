@@ -6,7 +6,8 @@
 
 namespace titan::models {
 
-Attention::Attention(const LlamaArgs& args) : n_heads_(args.n_heads), n_kv_heads_(args.kv_heads()), head_dim_(args.head_dim()) {
+Attention::Attention(const LlamaArgs& args)
+    : n_heads_(args.n_heads), n_kv_heads_(args.kv_heads()), head_dim_(args.head_dim()) {
   wq_ = child("wq", std::make_shared<nn::Linear>(args.dim, n_heads_ * head_dim_));
   wk_ = child("wk", std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
   wv_ = child("wv", std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
@@ -68,7 +69,8 @@ at::Tensor Llama::forward(const nn::Tensors& inputs) {
 void Llama::init_weights(nn::Initializer& initializer) {
   constexpr double kStd = 0.02;
   const auto parameters = named_parameters();
-  freqs_cis_ = nn::precompute_freqs_cis(args_.head_dim(), seq_len_, args_.rope_theta, args_.rope_scaling, parameters[0].tensor().device());
+  freqs_cis_ = nn::precompute_freqs_cis(args_.head_dim(), seq_len_, args_.rope_theta, args_.rope_scaling,
+                                        parameters[0].tensor().device());
   std::int64_t layer = 0;
   for (const auto& parameter : parameters) {
     const std::string& fqn = parameter.fqn;

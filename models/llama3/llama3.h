@@ -1,5 +1,5 @@
-// The Llama decoder: RMSNorm, rotary embeddings, grouped-query attention, SwiGLU. Single-device maths; sharding attaches
-// from outside (parallelize.h).
+// The Llama decoder: RMSNorm, rotary embeddings, grouped-query attention, SwiGLU. Single-device maths; sharding
+// attaches from outside (parallelize.h).
 //
 // B rows, T tokens, V vocabulary, D width, F feed-forward width, H query heads, K key/value heads, E head dim (D / H).
 #pragma once

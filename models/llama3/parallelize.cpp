@@ -33,7 +33,8 @@ ReshardRule reshard_rule(const std::string& policy) {
 }  // namespace
 
 void parallelize_llama(Llama& model, const dist::DeviceMesh& mesh, const config::Training& training,
-                       const config::Parallelism& parallelism, const config::ActivationCheckpoint& activation_checkpoint) {
+                       const config::Parallelism& parallelism,
+                       const config::ActivationCheckpoint& activation_checkpoint) {
   apply_activation_checkpointing(model, activation_checkpoint);
 
   fsdp::FullyShardOptions options{.mesh = mesh};

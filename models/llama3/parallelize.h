@@ -7,9 +7,10 @@
 
 namespace titan::models {
 
-// Groups that communicate together: tok_embeddings; each block; norm and output; the root owns nothing. The gradients are
-// summed, not averaged: the loss is divided by the global token count. The model is on meta. Not collective.
+// Groups that communicate together: tok_embeddings; each block; norm and output; the root owns nothing. The gradients
+// are summed, not averaged: the loss is divided by the global token count. The model is on meta. Not collective.
 void parallelize_llama(Llama& model, const dist::DeviceMesh& mesh, const config::Training& training,
-                       const config::Parallelism& parallelism, const config::ActivationCheckpoint& activation_checkpoint);
+                       const config::Parallelism& parallelism,
+                       const config::ActivationCheckpoint& activation_checkpoint);
 
 }  // namespace titan::models

@@ -1,5 +1,5 @@
-// The error types of the program. Each maps to one exit code (apps/titan_train.cpp); a message names the thing, what was
-// expected, what was found, and what to do.
+// The error types of the program. Each maps to one exit code (apps/titan_train.cpp); a message names the thing, what
+// was expected, what was found, and what to do.
 #pragma once
 
 #include <stdexcept>
@@ -11,8 +11,8 @@ namespace titan {
 enum ExitCode : int {
   kExitDone = 0,
   kExitFailed = 1,
-  kExitBadInput = 2,     // configuration, command line or input file
-  kExitPeerFailed = 3,   // another rank failed or hung
+  kExitBadInput = 2,      // configuration, command line or input file
+  kExitPeerFailed = 3,    // another rank failed or hung
   kExitSavedRequeue = 75  // a signal asked to stop; a checkpoint is on disk (EX_TEMPFAIL)
 };
 
@@ -68,8 +68,8 @@ namespace detail {
 }  // namespace titan
 
 // Checks an invariant of the program itself. `message` is a std::string expression, built only on failure.
-#define TITAN_CHECK(condition, message)                                                    \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
-      ::titan::detail::throw_check_failed(__FILE__, __LINE__, #condition, (message));      \
+#define TITAN_CHECK(condition, message)                                               \
+  do {                                                                                \
+    if (!(condition)) [[unlikely]]                                                    \
+      ::titan::detail::throw_check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

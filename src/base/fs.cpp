@@ -15,7 +15,8 @@ namespace {
 
 class FileDescriptor {
  public:
-  FileDescriptor(const std::filesystem::path& path, int flags, mode_t mode = 0644) : path_(path), fd_(::open(path.c_str(), flags, mode)) {
+  FileDescriptor(const std::filesystem::path& path, int flags, mode_t mode = 0644)
+      : path_(path), fd_(::open(path.c_str(), flags, mode)) {
     if (fd_ < 0) fail("open");
   }
   ~FileDescriptor() {
@@ -66,6 +67,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   fsync_folder(path.parent_path().empty() ? "." : path.parent_path());
 }
 
-void fsync_folder(const std::filesystem::path& folder) { FileDescriptor(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync(); }
+void fsync_folder(const std::filesystem::path& folder) {
+  FileDescriptor(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync();
+}
 
 }  // namespace titan

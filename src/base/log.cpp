@@ -31,7 +31,8 @@ bool stdout_is_terminal() {
 
 void init_log(int rank, int world_size, bool colors) {
   const bool color = colors && stdout_is_terminal() && std::getenv("NO_COLOR") == nullptr;
-  auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::always : spdlog::color_mode::never);
+  auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::always
+                                                                          : spdlog::color_mode::never);
   auto logger = std::make_shared<spdlog::logger>("titan", std::move(sink));
   const std::string who = world_size > 1 && rank != 0 ? "rank " + std::to_string(rank) : "root";
   auto formatter = std::make_unique<spdlog::pattern_formatter>();

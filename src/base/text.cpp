@@ -11,7 +11,8 @@ namespace {
 
 std::string folded(std::string_view text) {
   std::string out;
-  for (const char c : text) out.push_back(c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+  for (const char c : text)
+    out.push_back(c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
   return out;
 }
 
@@ -76,9 +77,11 @@ std::string_view trim(std::string_view text) {
 }
 
 std::string with_thousands(std::int64_t value) {
-  const auto magnitude = static_cast<std::uint64_t>(value);  // negating as unsigned is defined for the smallest value too
+  const auto magnitude =
+      static_cast<std::uint64_t>(value);  // negating as unsigned is defined for the smallest value too
   std::string digits = std::to_string(value < 0 ? 0 - magnitude : magnitude);
-  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3) digits.insert(static_cast<std::size_t>(i), ",");
+  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3)
+    digits.insert(static_cast<std::size_t>(i), ",");
   return value < 0 ? "-" + digits : digits;
 }
 
@@ -101,7 +104,8 @@ std::string format_duration(double seconds) {
     std::snprintf(buffer, sizeof(buffer), "%lld:%02lld:%02lld", static_cast<long long>(total / 3600),
                   static_cast<long long>(total / 60 % 60), static_cast<long long>(total % 60));
   else
-    std::snprintf(buffer, sizeof(buffer), "%lld:%02lld", static_cast<long long>(total / 60), static_cast<long long>(total % 60));
+    std::snprintf(buffer, sizeof(buffer), "%lld:%02lld", static_cast<long long>(total / 60),
+                  static_cast<long long>(total % 60));
   return buffer;
 }
 

@@ -10,8 +10,8 @@
 
 namespace titan {
 
-// The candidate nearest to `name` by Damerau-Levenshtein distance (case and '-'/'_' do not count), or nothing when none is
-// near enough to be a likely typo (a third of the length, at least 2 edits).
+// The candidate nearest to `name` by Damerau-Levenshtein distance (case and '-'/'_' do not count), or nothing when none
+// is near enough to be a likely typo (a third of the length, at least 2 edits).
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
 
 // "a, b, c"

@@ -10,8 +10,8 @@
 
 namespace titan {
 
-// Where a rank stands in its data, as of the last batch that next() returned (batches prefetched beyond it do not count).
-// The fields are those of TorchTitan's data loader state, from which its checkpoints are made.
+// Where a rank stands in its data, as of the last batch that next() returned (batches prefetched beyond it do not
+// count). The fields are those of TorchTitan's data loader state, from which its checkpoints are made.
 struct DataPosition {
   std::int64_t num_batches = 0;            // batches returned so far
   std::int64_t sample_idx = 0;             // documents of this rank's block that were tokenized since the last re-loop

@@ -1,5 +1,5 @@
-// What an application hands to the trainer about a model: how to build it, and how to shard it. models/registry.h makes one
-// from the [model] section.
+// What an application hands to the trainer about a model: how to build it, and how to shard it. models/registry.h makes
+// one from the [model] section.
 #pragma once
 
 #include <cstdint>

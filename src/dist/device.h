@@ -1,22 +1,24 @@
-// The accelerator seam. The engine speaks to devices through libc10's generic guards; what only a CUDA build can provide
-// (NCCL, memory statistics, device-side initialization) is registered here by the CUDA module when that is loaded.
+// The accelerator seam. The engine speaks to devices through libc10's generic guards; what only a CUDA build can
+// provide (NCCL, memory statistics, device-side initialization) is registered here by the CUDA module when that is
+// loaded.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace titan::dist {
 
 struct AcceleratorModule {
   c10::DeviceType type = c10::DeviceType::CPU;
   // Makes a communicator over the given ranks on the current device. Collective over those ranks.
-  std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Store>, int rank, int size, std::chrono::milliseconds)>
+  std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Store>, int rank, int size,
+                                                  std::chrono::milliseconds)>
       make_backend;
   std::function<int()> device_count;
   std::function<void(int index)> set_device;
@@ -35,8 +37,8 @@ void register_accelerator(AcceleratorModule module);
 // Null until the CUDA module was loaded.
 const AcceleratorModule* accelerator();
 
-// Loads libtitan_cuda.so from beside the program when a CUDA driver with at least one device is found. Returns why there is
-// no accelerator, or an empty string when there is one. `accelerator()` is set afterwards. Idempotent.
+// Loads libtitan_cuda.so from beside the program when a CUDA driver with at least one device is found. Returns why
+// there is no accelerator, or an empty string when there is one. `accelerator()` is set afterwards. Idempotent.
 std::string load_accelerator_module();
 
 }  // namespace titan::dist

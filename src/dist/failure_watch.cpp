@@ -23,7 +23,8 @@ std::string read_reason(c10d::Store& store) {
 
 }  // namespace
 
-FailureWatch::FailureWatch(c10::intrusive_ptr<c10d::Store> store, int rank, std::function<void(const std::string&)> on_failure)
+FailureWatch::FailureWatch(c10::intrusive_ptr<c10d::Store> store, int rank,
+                           std::function<void(const std::string&)> on_failure)
     : store_(std::move(store)), rank_(rank), on_failure_(std::move(on_failure)), thread_([this] { run(); }) {}
 
 FailureWatch::~FailureWatch() { stop(); }

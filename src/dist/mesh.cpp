@@ -10,7 +10,8 @@ namespace {
 
 std::string describe(const std::vector<int>& shape, const std::vector<std::string>& names) {
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < shape.size(); ++i) parts.push_back((i < names.size() ? names[i] : "?") + "=" + std::to_string(shape[i]));
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    parts.push_back((i < names.size() ? names[i] : "?") + "=" + std::to_string(shape[i]));
   return "(" + join(parts, ", ") + ")";
 }
 
@@ -29,13 +30,16 @@ int ravel(const std::vector<int>& coordinate, const std::vector<int>& shape) {
   return index;
 }
 
-int product(const std::vector<int>& shape) { return std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>()); }
+int product(const std::vector<int>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>());
+}
 
 }  // namespace
 
 DeviceMesh DeviceMesh::init(World& world, std::vector<int> shape, std::vector<std::string> dim_names) {
   if (shape.size() != dim_names.size()) {
-    throw DistError("a mesh of " + std::to_string(shape.size()) + " dims needs as many names, got " + std::to_string(dim_names.size()));
+    throw DistError("a mesh of " + std::to_string(shape.size()) + " dims needs as many names, got " +
+                    std::to_string(dim_names.size()));
   }
   for (std::size_t i = 0; i < dim_names.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -59,12 +63,15 @@ DeviceMesh DeviceMesh::init(World& world, std::vector<int> shape, std::vector<st
 
 int DeviceMesh::size() const { return product(shape_); }
 int DeviceMesh::size(const std::string& dim) const { return shape_[dim_index(dim)]; }
-bool DeviceMesh::has(const std::string& dim) const { return std::find(names_.begin(), names_.end(), dim) != names_.end(); }
+bool DeviceMesh::has(const std::string& dim) const {
+  return std::find(names_.begin(), names_.end(), dim) != names_.end();
+}
 int DeviceMesh::local_rank(const std::string& dim) const { return coordinate_[dim_index(dim)]; }
 ProcessGroup& DeviceMesh::group(const std::string& dim) const { return *groups_[dim_index(dim)]; }
 
 ProcessGroup& DeviceMesh::group() const {
-  if (ndim() != 1) throw DistError("mesh " + describe(shape_, names_) + " has several dims: name the one whose group you want");
+  if (ndim() != 1)
+    throw DistError("mesh " + describe(shape_, names_) + " has several dims: name the one whose group you want");
   return *groups_[0];
 }
 
@@ -92,7 +99,8 @@ DeviceMesh DeviceMesh::slice(const std::vector<std::string>& dims) const {
   for (const auto& dim : dims) {
     indices.push_back(dim_index(dim));
     if (indices.size() > 1 && indices[indices.size() - 2] >= indices.back()) {
-      throw DistError("mesh " + describe(shape_, names_) + " cannot be sliced as (" + join(dims, ", ") + "): keep the mesh's order of dims");
+      throw DistError("mesh " + describe(shape_, names_) + " cannot be sliced as (" + join(dims, ", ") +
+                      "): keep the mesh's order of dims");
     }
   }
   DeviceMesh mesh;

@@ -1,5 +1,5 @@
-// Ranks as a grid with named dims, after torch.distributed.device_mesh.DeviceMesh: row-major over the ranks, the last dim
-// fastest. "dim" is PyTorch's word for an axis of the mesh.
+// Ranks as a grid with named dims, after torch.distributed.device_mesh.DeviceMesh: row-major over the ranks, the last
+// dim fastest. "dim" is PyTorch's word for an axis of the mesh.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace titan::dist {
 
 class DeviceMesh {
  public:
-  // The grid `shape` over all ranks of the world, in rank order. Collective over the world. Throws DistError when the product
-  // of `shape` is not the world's size, or when names and shape differ in length or repeat.
+  // The grid `shape` over all ranks of the world, in rank order. Collective over the world. Throws DistError when the
+  // product of `shape` is not the world's size, or when names and shape differ in length or repeat.
   static DeviceMesh init(World& world, std::vector<int> shape, std::vector<std::string> dim_names);
 
   int ndim() const { return static_cast<int>(shape_.size()); }
-  int size() const;                            // ranks in the grid
+  int size() const;  // ranks in the grid
   int size(const std::string& dim) const;
   const std::vector<std::string>& dim_names() const { return names_; }
   bool has(const std::string& dim) const;

@@ -11,9 +11,12 @@ namespace {
 
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum: return c10d::ReduceOp::SUM;
-    case ReduceOp::kMax: return c10d::ReduceOp::MAX;
-    case ReduceOp::kMin: return c10d::ReduceOp::MIN;
+    case ReduceOp::kSum:
+      return c10d::ReduceOp::SUM;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
   }
   throw InternalError("unknown reduce operation");
 }
@@ -39,8 +42,13 @@ void Work::wait() {
 
 ProcessGroup::ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
                            c10::intrusive_ptr<c10d::Backend> accelerator)
-    : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank), cpu_(std::move(cpu)), accelerator_(std::move(accelerator)) {
-  TITAN_CHECK(rank_ >= 0 && rank_ < size(), "group " + name_ + ": rank " + std::to_string(rank_) + " of " + std::to_string(size()));
+    : name_(std::move(name)),
+      ranks_(std::move(ranks)),
+      rank_(rank),
+      cpu_(std::move(cpu)),
+      accelerator_(std::move(accelerator)) {
+  TITAN_CHECK(rank_ >= 0 && rank_ < size(),
+              "group " + name_ + ": rank " + std::to_string(rank_) + " of " + std::to_string(size()));
 }
 
 c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
@@ -62,8 +70,9 @@ Work ProcessGroup::start(const char* what, Start&& start) {
 }
 
 Work ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
-  TITAN_CHECK(output.numel() == input.numel() * size(), "all_gather: output has " + std::to_string(output.numel()) + " elements, input " +
-                                                            std::to_string(input.numel()) + ", group " + std::to_string(size()));
+  TITAN_CHECK(output.numel() == input.numel() * size(), "all_gather: output has " + std::to_string(output.numel()) +
+                                                            " elements, input " + std::to_string(input.numel()) +
+                                                            ", group " + std::to_string(size()));
   if (size() == 1) {
     if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
     return {};

@@ -1,13 +1,14 @@
-// A group of ranks that communicate. Wraps one c10d backend per device type (Gloo for CPU tensors, NCCL for CUDA tensors).
+// A group of ranks that communicate. Wraps one c10d backend per device type (Gloo for CPU tensors, NCCL for CUDA
+// tensors).
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 namespace titan::dist {
@@ -19,7 +20,8 @@ enum class ReduceOp { kSum, kMax, kMin };
 class Work {
  public:
   Work() = default;  // already complete
-  explicit Work(c10::intrusive_ptr<c10d::Work> work, std::string what) : work_(std::move(work)), what_(std::move(what)) {}
+  explicit Work(c10::intrusive_ptr<c10d::Work> work, std::string what)
+      : work_(std::move(work)), what_(std::move(what)) {}
   void wait();
 
  private:
@@ -27,8 +29,8 @@ class Work {
   std::string what_;
 };
 
-// Every method below is collective: all ranks of the group must call it, in the same order, with the same sizes. Tensors
-// are contiguous; they must stay alive until wait(). A group of one rank copies, and communicates nothing.
+// Every method below is collective: all ranks of the group must call it, in the same order, with the same sizes.
+// Tensors are contiguous; they must stay alive until wait(). A group of one rank copies, and communicates nothing.
 class ProcessGroup {
  public:
   // `ranks`: the global ranks of the members in group order, `rank` this process's index among them. Backends are null

@@ -1,8 +1,7 @@
 #include "dist/process_group_gloo.h"
 
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-
 #include <cstdlib>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 namespace titan::dist {
 

@@ -2,12 +2,12 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -22,7 +22,8 @@ std::string try_connect(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found)) return gai_strerror(error);
+  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
+    return gai_strerror(error);
   std::string reason = "no address";
   for (const addrinfo* a = found; a && !reason.empty(); a = a->ai_next) {
     const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, a->ai_protocol);
@@ -40,8 +41,9 @@ void wait_until_listening(const std::string& host, int port, std::chrono::millis
   std::string reason;
   while (!(reason = try_connect(host, port)).empty()) {
     if (Clock::now() > deadline) {
-      throw DistError("no rendezvous at " + host + ":" + std::to_string(port) + " within " + std::to_string(timeout.count() / 1000) +
-                      " s (" + reason + "); rank 0 must run there and the port must be reachable. Check MASTER_ADDR and MASTER_PORT");
+      throw DistError("no rendezvous at " + host + ":" + std::to_string(port) + " within " +
+                      std::to_string(timeout.count() / 1000) + " s (" + reason +
+                      "); rank 0 must run there and the port must be reachable. Check MASTER_ADDR and MASTER_PORT");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -55,7 +57,8 @@ int wait_for_port_file(const fs::path& path, std::chrono::milliseconds timeout) 
   const auto deadline = Clock::now() + timeout;
   while (!fs::exists(path)) {
     if (Clock::now() > deadline) {
-      throw DistError("rank 0 did not write its port to " + path.string() + " within " + std::to_string(timeout.count() / 1000) +
+      throw DistError("rank 0 did not write its port to " + path.string() + " within " +
+                      std::to_string(timeout.count() / 1000) +
                       " s; set MASTER_ADDR and MASTER_PORT if the ranks do not share that folder");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -63,7 +66,8 @@ int wait_for_port_file(const fs::path& path, std::chrono::milliseconds timeout) 
   return std::stoi(read_file(path));
 }
 
-c10::intrusive_ptr<c10d::TCPStore> connect_tcp(const std::string& host, int port, bool server, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<c10d::TCPStore> connect_tcp(const std::string& host, int port, bool server,
+                                               std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(port);
   options.isServer = server;
@@ -74,8 +78,9 @@ c10::intrusive_ptr<c10d::TCPStore> connect_tcp(const std::string& host, int port
   } catch (const std::exception& error) {
     std::string reason = error.what();
     reason = reason.substr(0, reason.find('\n'));
-    throw DistError(std::string(server ? "cannot serve" : "cannot reach") + " the rendezvous at " + host + ":" + std::to_string(port) + ": " +
-                    reason + (server ? ". Is the port taken? Choose another MASTER_PORT" : ""));
+    throw DistError(std::string(server ? "cannot serve" : "cannot reach") + " the rendezvous at " + host + ":" +
+                    std::to_string(port) + ": " + reason +
+                    (server ? ". Is the port taken? Choose another MASTER_PORT" : ""));
   }
 }
 

@@ -1,9 +1,8 @@
 // How the ranks of a job find each other: a c10d TCPStore.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <chrono>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/env.h"
 

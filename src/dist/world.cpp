@@ -1,10 +1,10 @@
 #include "dist/world.h"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <unistd.h>
 
 #include <cstdio>
 #include <numeric>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "base/error.h"
 #include "dist/device.h"
@@ -20,7 +20,8 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   TITAN_CHECK(module && module->type == type, "the accelerator module is not loaded");
   const int count = module->device_count();
   if (env.local_rank >= count) {
-    throw DistError("local rank " + std::to_string(env.local_rank) + " has no device: this host shows " + std::to_string(count) +
+    throw DistError("local rank " + std::to_string(env.local_rank) + " has no device: this host shows " +
+                    std::to_string(count) +
                     " CUDA device(s). Start at most that many ranks a host, or check CUDA_VISIBLE_DEVICES");
   }
   module->set_device(env.local_rank);
@@ -63,12 +64,14 @@ World::~World() = default;
 
 c10::intrusive_ptr<c10d::Backend> World::make_cpu_backend(const std::string& prefix, int rank, int size) {
   const bool local_only = env_.local_world_size == env_.world_size;
-  return make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/gloo", store_), rank, size, timeout_, local_only);
+  return make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/gloo", store_), rank, size, timeout_,
+                           local_only);
 }
 
 c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::string& prefix, int rank, int size) {
   if (device_.is_cpu()) return {};
-  return accelerator()->make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/device", store_), rank, size, timeout_);
+  return accelerator()->make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/device", store_), rank, size,
+                                     timeout_);
 }
 
 std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const std::vector<int>& ranks) {
@@ -86,7 +89,8 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
       device = make_accelerator_backend(prefix, group_rank, size);
     } catch (const std::exception& error) {
       const std::string reason = error.what();
-      throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name + "': " + reason.substr(0, reason.find('\n')) +
+      throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name +
+                      "': " + reason.substr(0, reason.find('\n')) +
                       ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME");
     }
   }

@@ -32,8 +32,8 @@ class World {
   c10::Device device() const { return device_; }
   ProcessGroup& group() const { return *group_; }
 
-  // The group of the given global ranks (ascending, this rank among them). Collective over those ranks; asking for the same
-  // ranks again gives the same group. Connects at once, so that the first step does not.
+  // The group of the given global ranks (ascending, this rank among them). Collective over those ranks; asking for the
+  // same ranks again gives the same group. Connects at once, so that the first step does not.
   std::shared_ptr<ProcessGroup> make_group(const std::string& name, const std::vector<int>& ranks);
 
   // Time limit of all collectives from here on.

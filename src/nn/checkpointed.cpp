@@ -50,7 +50,8 @@ void checkpoint_activations(Module& module) {
   module.set_forward_wrapper([](const Module::Forward& forward, const Tensors& inputs) -> at::Tensor {
     bool any_grad = false;
     for (const auto& input : inputs) any_grad |= input.requires_grad();
-    // Without a graph through the inputs nothing would call backward: parameters alone do not reach the function's node.
+    // Without a graph through the inputs nothing would call backward: parameters alone do not reach the function's
+    // node.
     if (!at::GradMode::is_enabled() || !any_grad) return forward(inputs);
     return Recompute::apply(forward, at::TensorList(inputs));
   });

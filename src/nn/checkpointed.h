@@ -5,8 +5,8 @@
 
 namespace titan::nn {
 
-// From now on the module keeps its inputs only, and recomputes in backward. Values and gradients are those without it. The
-// sharding hooks stay outside: one unshard in backward serves the recomputation and the gradients.
+// From now on the module keeps its inputs only, and recomputes in backward. Values and gradients are those without it.
+// The sharding hooks stay outside: one unshard in backward serves the recomputation and the gradients.
 void checkpoint_activations(Module& module);
 
 }  // namespace titan::nn

@@ -55,12 +55,12 @@ struct TruncNormal {
   void finish(at::Tensor& block) const { block.erfinv_().mul_(std * std::numbers::sqrt2).add_(mean).clamp_(a, b); }
 };
 
-// Draws a whole parameter block by block and copies what falls into the local box. `draw` fills a block; a block that the box
-// does not touch only advances the generator.
+// Draws a whole parameter block by block and copies what falls into the local box. `draw` fills a block; a block that
+// the box does not touch only advances the generator.
 template <typename Draw>
 void draw_sequentially(const NamedParameter& parameter, at::Generator& generator, Draw&& draw) {
-  // A multiple of 16: normal_ works in groups of 16, and treats the last 16 of a tensor apart. So the last block is never
-  // smaller than 16, and never skipped.
+  // A multiple of 16: normal_ works in groups of 16, and treats the last 16 of a tensor apart. So the last block is
+  // never smaller than 16, and never skipped.
   constexpr std::int64_t kBlock = 1 << 16;
   const auto spec = parameter.spec();
   auto& local = parameter.tensor();
@@ -81,7 +81,8 @@ void draw_sequentially(const NamedParameter& parameter, at::Generator& generator
       for (std::size_t r = run; r < runs.size() && runs[r].global < end; ++r) {
         const auto from = std::max(begin, runs[r].global);
         const auto to = std::min(end, runs[r].global + runs[r].length);
-        flat.narrow(0, runs[r].local + from - runs[r].global, to - from).copy_(block.narrow(0, from - begin, to - from));
+        flat.narrow(0, runs[r].local + from - runs[r].global, to - from)
+            .copy_(block.narrow(0, from - begin, to - from));
       }
     } else {
       auto* engine = at::check_generator<at::CPUGeneratorImpl>(generator);
@@ -122,7 +123,8 @@ void SequentialInitializer::trunc_normal(const NamedParameter& parameter, double
 }
 
 void CounterInitializer::normal(const NamedParameter& parameter, double mean, double std) {
-  draw_by_counter(parameter, seed_, [&](at::Tensor& u) { u.mul_(2).sub_(1).erfinv_().mul_(std * std::numbers::sqrt2).add_(mean); });
+  draw_by_counter(parameter, seed_,
+                  [&](at::Tensor& u) { u.mul_(2).sub_(1).erfinv_().mul_(std * std::numbers::sqrt2).add_(mean); });
 }
 
 void CounterInitializer::trunc_normal(const NamedParameter& parameter, double mean, double std, double a, double b) {

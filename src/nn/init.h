@@ -16,12 +16,14 @@ class Initializer {
   virtual ~Initializer() = default;
   void ones(const NamedParameter& parameter);
   virtual void normal(const NamedParameter& parameter, double mean, double std) = 0;
-  // Normal with values beyond [a, b] (absolute bounds) cut off by inverse transform sampling (torch.nn.init.trunc_normal_).
+  // Normal with values beyond [a, b] (absolute bounds) cut off by inverse transform sampling
+  // (torch.nn.init.trunc_normal_).
   virtual void trunc_normal(const NamedParameter& parameter, double mean, double std, double a, double b) = 0;
 };
 
-// CPU: PyTorch's own stream. torch.manual_seed(seed) and the same calls in the same order on whole tensors give the same
-// bits. Every rank draws the whole stream, a small block at a time, and keeps its part, so no rank holds a whole parameter.
+// CPU: PyTorch's own stream. torch.manual_seed(seed) and the same calls in the same order on whole tensors give the
+// same bits. Every rank draws the whole stream, a small block at a time, and keeps its part, so no rank holds a whole
+// parameter.
 class SequentialInitializer : public Initializer {
  public:
   explicit SequentialInitializer(std::uint64_t seed);

@@ -7,7 +7,9 @@
 namespace titan::nn {
 namespace {
 
-std::string dotted(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
+std::string dotted(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
 
 void collect_modules(Module& module, const std::string& prefix, std::vector<NamedModule>& out) {
   out.push_back({prefix, &module});
@@ -22,7 +24,8 @@ dist::ShardSpec NamedParameter::spec() const {
 
 at::Tensor Module::operator()(Tensors inputs) {
   for (const auto& hook : pre_hooks_) hook(*this, inputs);
-  at::Tensor output = forward_wrapper_ ? forward_wrapper_([this](const Tensors& in) { return forward(in); }, inputs) : forward(inputs);
+  at::Tensor output =
+      forward_wrapper_ ? forward_wrapper_([this](const Tensors& in) { return forward(in); }, inputs) : forward(inputs);
   for (const auto& hook : post_hooks_) hook(*this, inputs, output);
   return output;
 }
@@ -55,6 +58,8 @@ void Module::buffer(std::string name, at::Tensor& member) { buffers_.push_back({
 
 void ModuleList::append(std::shared_ptr<Module> module) { child(std::to_string(size()), std::move(module)); }
 
-at::Tensor ModuleList::forward(const Tensors&) { throw InternalError("a ModuleList cannot be called; call its modules"); }
+at::Tensor ModuleList::forward(const Tensors&) {
+  throw InternalError("a ModuleList cannot be called; call its modules");
+}
 
 }  // namespace titan::nn

@@ -1,6 +1,6 @@
-// The base of everything that holds parameters. LibTorch's own Module has no forward hooks and cannot move between the meta
-// device and a real one; here operator() runs hooks around forward(), and every parameter is reached through its slot, so
-// that sharding, materialization and unsharding replace the tensor that the module's code reads.
+// The base of everything that holds parameters. LibTorch's own Module has no forward hooks and cannot move between the
+// meta device and a real one; here operator() runs hooks around forward(), and every parameter is reached through its
+// slot, so that sharding, materialization and unsharding replace the tensor that the module's code reads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -63,7 +63,8 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Calls the module: pre-hooks, forward, post-hooks. Calling forward() directly skips the hooks and with them the sharding.
+  // Calls the module: pre-hooks, forward, post-hooks. Calling forward() directly skips the hooks and with them the
+  // sharding.
   at::Tensor operator()(Tensors inputs);
   template <typename... Rest>
   at::Tensor operator()(const at::Tensor& first, const Rest&... rest) {
@@ -92,8 +93,8 @@ class Module {
   std::vector<Buffer>& own_buffers() { return buffers_; }
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
 
-  // Registration order: a module's own parameters first, then its children's, depth first. It is the order of the optimizer,
-  // of checkpoints and of the random numbers.
+  // Registration order: a module's own parameters first, then its children's, depth first. It is the order of the
+  // optimizer, of checkpoints and of the random numbers.
   std::vector<NamedParameter> named_parameters();
   std::vector<NamedModule> named_modules();  // this module first, with an empty name
 
@@ -101,8 +102,8 @@ class Module {
   bool training() const { return training_; }
 
  protected:
-  // Declares a parameter: `member` becomes an empty float32 tensor of `shape` on the meta device that requires grad. The
-  // member must live as long as the module.
+  // Declares a parameter: `member` becomes an empty float32 tensor of `shape` on the meta device that requires grad.
+  // The member must live as long as the module.
   void param(std::string name, at::Tensor& member, at::IntArrayRef shape);
   void buffer(std::string name, at::Tensor& member);
   template <typename M>

@@ -13,7 +13,8 @@ at::Tensor scaled(const at::Tensor& freqs, const RopeScaling& scaling) {
   const double high_wavelen = original / scaling.high_freq_factor;
   const double low_wavelen = original / scaling.low_freq_factor;
   const auto stretched = at::where(wavelen > low_wavelen, freqs / scaling.scaling_factor, freqs);
-  const auto smooth = (original / wavelen - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  const auto smooth =
+      (original / wavelen - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
   const auto blended = (1 - smooth) * stretched / scaling.scaling_factor + smooth * stretched;
   const auto is_medium = at::logical_and(wavelen >= high_wavelen, wavelen <= low_wavelen);
   return at::where(is_medium, blended, stretched);
@@ -21,8 +22,8 @@ at::Tensor scaled(const at::Tensor& freqs, const RopeScaling& scaling) {
 
 }  // namespace
 
-at::Tensor precompute_freqs_cis(std::int64_t head_dim, std::int64_t seq_len, double theta, const std::optional<RopeScaling>& scaling,
-                                at::Device device) {
+at::Tensor precompute_freqs_cis(std::int64_t head_dim, std::int64_t seq_len, double theta,
+                                const std::optional<RopeScaling>& scaling, at::Device device) {
   const auto options = at::TensorOptions().device(device);
   const auto exponents = at::arange(0, head_dim, 2, options).slice(0, 0, head_dim / 2).to(at::kFloat) / head_dim;
   at::Tensor freqs = 1.0 / at::pow(theta, exponents);

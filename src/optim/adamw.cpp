@@ -4,7 +4,8 @@
 
 namespace titan::optim {
 
-AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options) : options_(options) {
+AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options)
+    : options_(options) {
   const at::NoGradGuard no_grad;
   for (const auto& [fqn, param] : params) {
     // The step lives where the kernel reads it: on the parameter's device.
@@ -28,8 +29,8 @@ void AdamW::step() {
     steps.push_back(state.step);
   }
   if (params.empty()) return;
-  at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr, options_.beta1, options_.beta2,
-                    options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+  at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr, options_.beta1,
+                    options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
 }
 
 void AdamW::zero_grad() {

@@ -51,13 +51,16 @@ std::string dry_run(const config::JobConfig& config, const TrainSpec& spec, int 
   const auto bytes = count_bytes(*model, stored, size_of(config.training.mixed_precision_param), dims.dp_shard);
   const std::int64_t tokens = config.training.local_batch_size * config.training.seq_len;
   const std::int64_t logits = tokens * spec.stats.vocab_size * (size_of(config.training.mixed_precision_param) + 4);
-  const auto flops = metrics::flops_per_token({spec.stats.num_parameters, spec.stats.num_embedding_parameters, spec.stats.num_layers,
-                                               spec.stats.num_heads, spec.stats.head_dim},
+  const auto flops = metrics::flops_per_token({spec.stats.num_parameters, spec.stats.num_embedding_parameters,
+                                               spec.stats.num_layers, spec.stats.num_heads, spec.stats.head_dim},
                                               config.training.seq_len);
   const auto state_total = 4 * bytes.parameters;
-  const auto line = [](const std::string& what, const std::string& value) { return fmt::format("  {:<44}{:>18}\n", what, value); };
+  const auto line = [](const std::string& what, const std::string& value) {
+    return fmt::format("  {:<44}{:>18}\n", what, value);
+  };
   const auto size = [](std::int64_t n) { return format_bytes(static_cast<double>(n)); };
-  std::string out = fmt::format("{}: {} ranks = {} replicas x {} shards\n", spec.name, world_size, dims.dp_replicate, dims.dp_shard);
+  std::string out =
+      fmt::format("{}: {} ranks = {} replicas x {} shards\n", spec.name, world_size, dims.dp_replicate, dims.dp_shard);
   out += line("parameters", with_thousands(spec.stats.num_parameters));
   out += line("FLOPs a token (forward and backward)", with_thousands(flops));
   out += line("sequences a step", with_thousands(accumulation * config.training.local_batch_size * dims.dp()));

@@ -8,8 +8,8 @@
 
 namespace titan::train {
 
-// A table of parameters, FLOPs a token and bytes a rank by kind, for `world_size` ranks. Builds and shards the model on the
-// meta device. Throws ConfigError where the degrees do not fit.
+// A table of parameters, FLOPs a token and bytes a rank by kind, for `world_size` ranks. Builds and shards the model on
+// the meta device. Throws ConfigError where the degrees do not fit.
 std::string dry_run(const config::JobConfig& config, const TrainSpec& spec, int world_size);
 
 }  // namespace titan::train

@@ -35,9 +35,9 @@ void set_num_threads(std::int64_t local_world_size) {
   at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, cores / local_world_size)));
 }
 
-std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh, const config::Training& training,
-                                           const config::Parallelism& parallelism, const config::ActivationCheckpoint& ac,
-                                           std::uint64_t seed) {
+std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
+                                           const config::Training& training, const config::Parallelism& parallelism,
+                                           const config::ActivationCheckpoint& ac, std::uint64_t seed) {
   auto model = spec.build_model();
   spec.parallelize(*model, mesh, training, parallelism, ac);
   fsdp::to_empty(*model, mesh.device(), training.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
@@ -63,10 +63,10 @@ optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& opti
 
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps) {
   return optim::LrSchedule({.total_steps = options.total_steps.value_or(training_steps),
-                              .warmup_steps = options.warmup_steps,
-                              .decay_ratio = options.decay_ratio,
-                              .decay_type = optim::parse_decay_type(options.decay_type),
-                              .min_lr_factor = options.min_lr_factor});
+                            .warmup_steps = options.warmup_steps,
+                            .decay_ratio = options.decay_ratio,
+                            .decay_type = optim::parse_decay_type(options.decay_type),
+                            .min_lr_factor = options.min_lr_factor});
 }
 
 checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& options, const std::string& dump_folder) {

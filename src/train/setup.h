@@ -24,11 +24,11 @@ void apply_debug(const config::Debug& debug, std::uint64_t seed);
 // Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the machine's cores.
 void set_num_threads(std::int64_t local_world_size);
 
-// Built on meta, sharded, materialized on the world's device, initialized. Throws InternalError listing any parameter that is
-// still on meta.
-std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh, const config::Training& training,
-                                           const config::Parallelism& parallelism, const config::ActivationCheckpoint& ac,
-                                           std::uint64_t seed);
+// Built on meta, sharded, materialized on the world's device, initialized. Throws InternalError listing any parameter
+// that is still on meta.
+std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
+                                           const config::Training& training, const config::Parallelism& parallelism,
+                                           const config::ActivationCheckpoint& ac, std::uint64_t seed);
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);

@@ -8,7 +8,9 @@ namespace titan::train {
 namespace {
 
 void warn_if_changed(const char* key, double saved, double configured) {
-  if (saved != configured) spdlog::warn("{} is {} in the checkpoint and {} in the configuration: going on with {}", key, saved, configured, configured);
+  if (saved != configured)
+    spdlog::warn("{} is {} in the checkpoint and {} in the configuration: going on with {}", key, saved, configured,
+                 configured);
 }
 
 }  // namespace
@@ -17,17 +19,22 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   std::vector<checkpoint::Item> items;
   const auto parameters = parts_.model->named_parameters();
   for (const auto& parameter : parameters) {
-    items.push_back(checkpoint::TensorItem{
-        parameter.fqn, {parameter.fqn}, parameter.tensor().detach(), parameter.spec(), parameter.parameter->spec.has_value()});
+    items.push_back(checkpoint::TensorItem{parameter.fqn,
+                                           {parameter.fqn},
+                                           parameter.tensor().detach(),
+                                           parameter.spec(),
+                                           parameter.parameter->spec.has_value()});
   }
   if (model_only) return items;
-  for (std::size_t i = 0; i < parameters.size(); ++i) append_optimizer(items, parameters[i], parts_.optimizer->states()[i]);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    append_optimizer(items, parameters[i], parts_.optimizer->states()[i]);
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
   checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
   checkpoint::append_train_state(items, {step, parts_.metrics->tokens_seen()});
   const auto position = parts_.data->position();
   checkpoint::append_dataloader(items, parts_.batch_mesh->local_rank("batch"), parts_.batch_mesh->size(),
-                                {position.num_batches, position.sample_idx, position.token_buffer}, parts_.local_batch_size);
+                                {position.num_batches, position.sample_idx, position.token_buffer},
+                                parts_.local_batch_size);
   checkpoint::append_rng(items, parts_.rank, parts_.world_size);
   return items;
 }

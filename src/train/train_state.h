@@ -36,7 +36,8 @@ class TrainState : public checkpoint::CheckpointState {
   void restored(const checkpoint::Values& values, bool model_only) override;
 
  private:
-  void append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter, const optim::AdamWState& state);
+  void append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
+                        const optim::AdamWState& state);
   void restore_hyperparameters(const checkpoint::Values& values);
 
   Parts parts_;

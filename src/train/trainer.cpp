@@ -25,14 +25,17 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
   metrics::MetricsOptions options;
   options.log_freq = config.metrics.log_freq;
   options.flops_per_token = metrics::flops_per_token(
-      {stats.num_parameters, stats.num_embedding_parameters, stats.num_layers, stats.num_heads, stats.head_dim}, config.training.seq_len);
+      {stats.num_parameters, stats.num_embedding_parameters, stats.num_layers, stats.num_heads, stats.head_dim},
+      config.training.seq_len);
   if (device.is_cpu()) return options;
   const auto* module = dist::accelerator();
-  options.peak_flops = metrics::device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
+  options.peak_flops =
+      metrics::device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
   options.memory = [module, index = device.index()] {
     const auto peak = module->peak_reserved_bytes(index);
     module->reset_peak_memory(index);
-    return metrics::MemoryUsage{static_cast<std::uint64_t>(peak), static_cast<std::uint64_t>(module->device_capacity_bytes(index))};
+    return metrics::MemoryUsage{static_cast<std::uint64_t>(peak),
+                                static_cast<std::uint64_t>(module->device_capacity_bytes(index))};
   };
   return options;
 }
@@ -54,8 +57,8 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       }()),
       optimizer_(build_optimizer(*model_, config.optimizer)),
       schedule_(build_lr_schedule(config.lr_scheduler, config.training.steps)),
-      state_({model_.get(), &optimizer_, &schedule_, config.optimizer.lr, data_.get(), config.training.local_batch_size, &metrics_,
-              &meshes.batch, world.rank(), world.size()}),
+      state_({model_.get(), &optimizer_, &schedule_, config.optimizer.lr, data_.get(), config.training.local_batch_size,
+              &metrics_, &meshes.batch, world.rank(), world.size()}),
       checkpoint_ranks_(world.group()),
       checkpointer_(checkpoint_options(config.checkpoint, config.job.dump_folder), checkpoint_ranks_, state_) {
   spdlog::info("{}: {} parameters, {} on this rank, {} ranks, {} sequences of {} tokens a step", spec.name,
@@ -64,7 +67,8 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
                  for (const auto& parameter : model_->named_parameters()) local += parameter.tensor().numel();
                  return local;
                }()),
-               world.size(), accumulation_steps_ * config.training.local_batch_size * meshes.batch.size(), config.training.seq_len);
+               world.size(), accumulation_steps_ * config.training.local_batch_size * meshes.batch.size(),
+               config.training.seq_len);
 }
 
 bool Trainer::train() {
@@ -111,7 +115,8 @@ Trainer::StepData Trainer::fetch_step_data() {
     auto batch = data_->next();
     if (!batch) throw DataError("the data ended before training.steps; use a larger dataset or fewer steps");
     valid += batch->labels.ne(-100).sum().item<std::int64_t>();
-    metrics_.add_data(batch->labels.numel(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    metrics_.add_data(batch->labels.numel(),
+                      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     data.microbatches.push_back(std::move(*batch));
   }
   // One exchange a step on the host: token counts, and whether some rank was asked to stop.
@@ -127,7 +132,8 @@ void Trainer::log_step(const StepOutput& output) {
   const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
   auto& group = meshes_.batch.group();
   auto mean_loss = output.loss.to(at::kFloat).clone();
-  auto max_loss = mean_loss * static_cast<double>(output.global_valid_tokens) / static_cast<double>(output.local_valid_tokens);
+  auto max_loss =
+      mean_loss * static_cast<double>(output.global_valid_tokens) / static_cast<double>(output.local_valid_tokens);
   auto tokens = at::full({1}, metrics_.tokens_seen(), at::TensorOptions().dtype(at::kLong));
   group.all_reduce(mean_loss, dist::ReduceOp::kSum).wait();
   group.all_reduce(max_loss, dist::ReduceOp::kMax).wait();
@@ -140,7 +146,8 @@ void Trainer::log_step(const StepOutput& output) {
                 .tokens_seen = tokens.item<std::int64_t>()});
   // Now, that the first line is out: measuring takes longer than a small step.
   if (!metrics_.has_peak_flops() && world_.device().is_cpu()) {
-    metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(config_.training.mixed_precision_param == "bfloat16" ? at::kBFloat16 : at::kFloat));
+    metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(
+        config_.training.mixed_precision_param == "bfloat16" ? at::kBFloat16 : at::kFloat));
   }
 }
 

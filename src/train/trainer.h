@@ -22,8 +22,8 @@ class Trainer {
   Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
           std::unique_ptr<BatchSource> data);
 
-  // Loads a checkpoint if there is one, then trains to training.steps. Collective. Gives false when a signal stopped it early
-  // (a checkpoint was saved if they are enabled).
+  // Loads a checkpoint if there is one, then trains to training.steps. Collective. Gives false when a signal stopped it
+  // early (a checkpoint was saved if they are enabled).
   bool train();
 
  private:

@@ -58,8 +58,8 @@ TEST(Mesh, IsRowMajorWithTheLastDimFastest) {
 TEST(Failure, OfOneRankEndsTheOthersWithItsReason) {
   // Rank 1 reports a failure and leaves; rank 0, which waits for nothing, must be ended by its watch with exit code 3.
   if (std::getenv("TITAN_TEST_RANK") && std::string(std::getenv("TITAN_TEST_RANK")) == "0") {
-    EXPECT_EXIT(test::on_ranks(2, [](dist::World&) { std::this_thread::sleep_for(std::chrono::seconds(20)); }), testing::ExitedWithCode(3),
-                "rank 0 stops: rank 1: out of milk");
+    EXPECT_EXIT(test::on_ranks(2, [](dist::World&) { std::this_thread::sleep_for(std::chrono::seconds(20)); }),
+                testing::ExitedWithCode(3), "rank 0 stops: rank 1: out of milk");
     return;
   }
   test::on_ranks(2, [](dist::World& world) {

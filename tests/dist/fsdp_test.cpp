@@ -23,7 +23,9 @@ class Block : public nn::Module {
     up_ = child("up", std::make_shared<nn::Linear>(dim, 3));
     down_ = child("down", std::make_shared<nn::Linear>(3, dim));
   }
-  at::Tensor forward(const nn::Tensors& inputs) override { return inputs[0] + (*down_)(at::silu((*up_)((*norm_)(inputs[0])))); }
+  at::Tensor forward(const nn::Tensors& inputs) override {
+    return inputs[0] + (*down_)(at::silu((*up_)((*norm_)(inputs[0]))));
+  }
 
  private:
   std::shared_ptr<nn::RMSNorm> norm_;
@@ -60,7 +62,8 @@ struct Result {
 };
 
 at::Tensor tokens_of(int step, int rank) {
-  return at::randint(13, {2, 5}, at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 * step + rank)), at::kLong);
+  return at::randint(13, {2, 5}, at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 * step + rank)),
+                     at::kLong);
 }
 
 at::Tensor loss_of(Net& net, const at::Tensor& tokens) {
@@ -152,7 +155,8 @@ Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Set
     const auto spec = parameter.spec();
     auto whole = at::zeros(spec.global_shape);
     auto box = whole;
-    for (std::size_t d = 0; d < spec.offset.size(); ++d) box = box.narrow(static_cast<std::int64_t>(d), spec.offset[d], spec.local_shape[d]);
+    for (std::size_t d = 0; d < spec.offset.size(); ++d)
+      box = box.narrow(static_cast<std::int64_t>(d), spec.offset[d], spec.local_shape[d]);
     box.copy_(parameter.tensor().detach());
     shard_group.all_reduce(whole, dist::ReduceOp::kSum).wait();
     result.params.push_back(whole);
@@ -160,15 +164,16 @@ Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Set
   return result;
 }
 
-// float32 sums of the same terms in another order: a few units in the last place for each of the handful of additions, grown
-// by four Adam steps whose ratio m / sqrt(v) is sensitive where gradients are near zero.
+// float32 sums of the same terms in another order: a few units in the last place for each of the handful of additions,
+// grown by four Adam steps whose ratio m / sqrt(v) is sensitive where gradients are near zero.
 void expect_close(const Result& sharded, const Result& plain) {
   for (int step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(sharded.losses[step], plain.losses[step], 1e-5 * plain.losses[step]) << "step " << step;
     EXPECT_NEAR(sharded.norms[step], plain.norms[step], 1e-5 * plain.norms[step]) << "step " << step;
   }
   for (std::size_t i = 0; i < plain.params.size(); ++i) {
-    EXPECT_TRUE(at::allclose(sharded.params[i], plain.params[i], 1e-4, 1e-5)) << i << "\n" << sharded.params[i] - plain.params[i];
+    EXPECT_TRUE(at::allclose(sharded.params[i], plain.params[i], 1e-4, 1e-5)) << i << "\n"
+                                                                              << sharded.params[i] - plain.params[i];
   }
 }
 
@@ -184,7 +189,8 @@ TEST_P(FullyShard, TrainsLikeOneDevice) {
 
 TEST_P(FullyShard, KeepsParametersAfterForwardWhenAsked) {
   test::on_ranks(GetParam(), [](dist::World& world) {
-    expect_close(train_sharded(world, one_dim(world), Setting{.reshard_after_forward = false}), train_plain(world.size()));
+    expect_close(train_sharded(world, one_dim(world), Setting{.reshard_after_forward = false}),
+                 train_plain(world.size()));
   });
 }
 
@@ -216,7 +222,8 @@ TEST(FullyShardMesh, OneShardIsDataParallel) {
 
 TEST(FullyShardPlacement, AlongAnotherDimThanTheFirst) {
   test::on_ranks(3, [](dist::World& world) {
-    // "up" is [3, 7] and the embedding [13, 7]: the one matrix that 3 ranks can share along its last dim is "down", [7, 3].
+    // "up" is [3, 7] and the embedding [13, 7]: the one matrix that 3 ranks can share along its last dim is "down", [7,
+    // 3].
     const Setting setting{.placement = [](const nn::NamedParameter& p) -> std::optional<std::int64_t> {
       return p.fqn == "down.weight" ? std::optional<std::int64_t>(-1) : std::nullopt;
     }};

@@ -60,7 +60,8 @@ Child start_child(int rank, int num_ranks, int port, const std::string& test_nam
   const auto output = std::filesystem::temp_directory_path() /
                       ("titan-test-" + std::to_string(getpid()) + "-" + std::to_string(rank) + ".log");
   const std::string filter = "--gtest_filter=" + test_name;
-  std::vector<std::string> env = {"TITAN_TEST_RANK=" + std::to_string(rank), "TITAN_TEST_WORLD_SIZE=" + std::to_string(num_ranks),
+  std::vector<std::string> env = {"TITAN_TEST_RANK=" + std::to_string(rank),
+                                  "TITAN_TEST_WORLD_SIZE=" + std::to_string(num_ranks),
                                   "TITAN_TEST_PORT=" + std::to_string(port)};
   std::vector<char*> envp;
   for (char** e = environ; *e; ++e) envp.push_back(*e);

@@ -44,8 +44,8 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
   }
 }
 
-at::Tensor copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads, at::ScalarType reduce_dtype,
-                             int world_size) {
+at::Tensor copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
+                             at::ScalarType reduce_dtype, int world_size) {
   const at::NoGradGuard no_grad;
   const std::int64_t total = total_numel(params);
   auto input = at::empty({world_size * total}, grads.front().options().dtype(reduce_dtype));

@@ -1,9 +1,9 @@
 // The two exchanges of a parameter group, each one flat buffer (after torch's _fsdp_collectives.py).
 //
-// All-gather: rank r's part is the padded chunks of all parameters one after the other, cast to the compute dtype while they
-// are copied in; copy-out writes every parameter's chunks, in rank order, into its gathered storage.
-// Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of every gradient's r-th chunk of its shard dim,
-// padded with zeros, cast to the reduce dtype while it is copied in.
+// All-gather: rank r's part is the padded chunks of all parameters one after the other, cast to the compute dtype while
+// they are copied in; copy-out writes every parameter's chunks, in rank order, into its gathered storage.
+// Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of every gradient's r-th chunk of its
+// shard dim, padded with zeros, cast to the reduce dtype while it is copied in.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,8 @@ struct AllGatherResult {
 // Starts the exchange. Collective over `group`; all parameters must have one compute dtype.
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group);
 
-// Waits, and writes every parameter's gathered storage, which it allocates; the buffer `result.output` is done with then.
+// Waits, and writes every parameter's gathered storage, which it allocates; the buffer `result.output` is done with
+// then.
 void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& params, int world_size);
 
 struct ReduceScatterResult {
@@ -33,8 +34,8 @@ struct ReduceScatterResult {
 };
 
 // The reduce-scatter's input from `grads` (one a parameter, whole): [world * total]. Not collective.
-at::Tensor copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads, at::ScalarType reduce_dtype,
-                             int world_size);
+at::Tensor copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
+                             at::ScalarType reduce_dtype, int world_size);
 
 // Starts the exchange of `result.input`; fills the other fields. Collective over `group`.
 void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group);

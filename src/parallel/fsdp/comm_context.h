@@ -1,5 +1,5 @@
-// What all parameter groups of one root module share: streams on a device that has them, the order in which groups were used,
-// and the one all-gather or reduction whose buffers are still in flight.
+// What all parameter groups of one root module share: streams on a device that has them, the order in which groups were
+// used, and the one all-gather or reduction whose buffers are still in flight.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -49,15 +49,16 @@ struct CommContext {
   SideStream reduce_scatter_stream;
   SideStream all_reduce_stream;
 
-  // The buffer of the last all-gather belongs to the all-gather stream, but is read on the compute stream. It is kept until
-  // the next one is read, when that stream can be made to wait for the first reading without waiting for later computation.
+  // The buffer of the last all-gather belongs to the all-gather stream, but is read on the compute stream. It is kept
+  // until the next one is read, when that stream can be made to wait for the first reading without waiting for later
+  // computation.
   void retire(at::Tensor all_gather_output);
 
   // Groups in the order of their forwards in this iteration; backward prefetches in reverse.
   std::vector<ParamGroup*> post_forward_order;
 
-  // The groups in the order of their forwards in this iteration and in the one before, by which forward prefetches where the
-  // host cannot run ahead of the device (CPU).
+  // The groups in the order of their forwards in this iteration and in the one before, by which forward prefetches
+  // where the host cannot run ahead of the device (CPU).
   std::vector<ParamGroup*> forward_order;
   std::vector<ParamGroup*> last_forward_order;
 

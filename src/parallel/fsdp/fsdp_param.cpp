@@ -12,8 +12,8 @@
 namespace titan::fsdp {
 namespace {
 
-// Storage is replaced behind the tensors that share it: autograd's saved references stay valid, and no version changes. The
-// old content is not kept: it is dead, or not written yet.
+// Storage is replaced behind the tensors that share it: autograd's saved references stay valid, and no version changes.
+// The old content is not kept: it is dead, or not written yet.
 void resize_storage(const at::Tensor& tensor, std::int64_t bytes) {
   const auto& storage = tensor.storage();
   if (static_cast<std::int64_t>(storage.nbytes()) == bytes) return;
@@ -32,20 +32,23 @@ std::string shape_text(at::IntArrayRef shape) {
 
 }  // namespace
 
-FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank, int shard_size)
+FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank,
+                     int shard_size)
     : fqn_(std::move(fqn)), slots_(std::move(slots)), shard_dim_(shard_dim), shard_size_(shard_size) {
   const at::Tensor whole = slots_.front()->tensor->detach();
   const std::string name = "[fsdp] " + fqn_ + " with shape " + shape_text(whole.sizes());
-  if (whole.dim() == 0) throw InternalError("[fsdp] " + fqn_ + " is a scalar; fully_shard shards a dim: make it 1-D with one element");
+  if (whole.dim() == 0)
+    throw InternalError("[fsdp] " + fqn_ + " is a scalar; fully_shard shards a dim: make it 1-D with one element");
   if (!whole.is_contiguous()) throw InternalError(name + " is not contiguous");
   if (shard_dim_ < 0) shard_dim_ += whole.dim();
-  if (shard_dim_ < 0 || shard_dim_ >= whole.dim()) throw InternalError(name + " has no dim " + std::to_string(shard_dim) + " to shard");
+  if (shard_dim_ < 0 || shard_dim_ >= whole.dim())
+    throw InternalError(name + " has no dim " + std::to_string(shard_dim) + " to shard");
   requires_grad_ = slots_.front()->tensor->requires_grad();
   shape_ = whole.sizes().vec();
   const std::int64_t rows = shape_[shard_dim_];
   if (shard_dim_ != 0 && rows % shard_size != 0) {
-    throw InternalError(name + " cannot be sharded along dim " + std::to_string(shard_dim_) + " over " + std::to_string(shard_size) +
-                        " ranks: only dim 0 may be uneven");
+    throw InternalError(name + " cannot be sharded along dim " + std::to_string(shard_dim_) + " over " +
+                        std::to_string(shard_size) + " ranks: only dim 0 may be uneven");
   }
   const std::int64_t chunk = (rows + shard_size - 1) / shard_size;  // torch.chunk's rule
   const std::int64_t first = std::min(rows, shard_rank * chunk);
@@ -63,7 +66,9 @@ FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::in
 
 void FsdpParam::set_sharded_param(at::Tensor padded) {
   sharded_padded_ = std::move(padded);
-  sharded_param_ = sharded_padded_.narrow(shard_dim_, 0, spec_.local_shape[shard_dim_]).variable_data().set_requires_grad(requires_grad_);
+  sharded_param_ = sharded_padded_.narrow(shard_dim_, 0, spec_.local_shape[shard_dim_])
+                       .variable_data()
+                       .set_requires_grad(requires_grad_);
   param_dtype_ = sharded_padded_.scalar_type();
   for (auto* slot : slots_) slot->spec = spec_;
   point_slots_at(sharded_param_);
@@ -73,7 +78,9 @@ void FsdpParam::point_slots_at(const at::Tensor& tensor) {
   for (auto* slot : slots_) *slot->tensor = tensor;
 }
 
-void FsdpParam::init_dtypes(const MixedPrecisionPolicy& policy) { param_dtype_ = policy.param_dtype.value_or(stored_dtype()); }
+void FsdpParam::init_dtypes(const MixedPrecisionPolicy& policy) {
+  param_dtype_ = policy.param_dtype.value_or(stored_dtype());
+}
 
 void FsdpParam::materialize(at::Device device, at::ScalarType dtype) {
   if (!sharded_padded_.is_meta()) return;

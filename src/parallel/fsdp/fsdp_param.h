@@ -1,12 +1,14 @@
 // One parameter under fully_shard. The tensors of its life (after torch/distributed/fsdp/_fully_shard/_fsdp_param.py):
 //
-//   sharded_padded    the rank's chunk of the shard dim, for dim 0 zero-padded to ceil(d0 / world) rows, so that all ranks send
+//   sharded_padded    the rank's chunk of the shard dim, for dim 0 zero-padded to ceil(d0 / world) rows, so that all
+//   ranks send
 //                     equally much; lives as long as the parameter, in the stored dtype (float32)
 //   sharded_param     the rows of it that exist: a leaf, what optimizer and checkpoints see; may be empty
 //   gathered          the padded chunks of all ranks one after the other, in the compute dtype; its storage is freed on
 //                     reshard and filled again on unshard, while the tensor object stays, because autograd refers to it
 //   unsharded_param   the whole parameter: the first numel elements of `gathered`; a leaf, what forward() sees
-//   unsharded grad    what autograd accumulates for unsharded_param, in the compute dtype; kept in the reduce dtype over backwards
+//   unsharded grad    what autograd accumulates for unsharded_param, in the compute dtype; kept in the reduce dtype
+//   over backwards
 //                     that do not reduce
 //   sharded grad      sharded_param.grad(): this rank's rows of the reduced gradient, in the stored dtype
 #pragma once
@@ -23,9 +25,10 @@ namespace titan::fsdp {
 
 class FsdpParam {
  public:
-  // Shards the parameter along `shard_dim` over `shard_size` ranks and puts the shard into its slots. The parameter may be on the meta device,
-  // or hold values, of which this rank keeps its rows. `slots`: every place in the group's modules that shares it.
-  // Throws InternalError: a scalar, a dim that it has not, a dim other than 0 that does not divide.
+  // Shards the parameter along `shard_dim` over `shard_size` ranks and puts the shard into its slots. The parameter may
+  // be on the meta device, or hold values, of which this rank keeps its rows. `slots`: every place in the group's
+  // modules that shares it. Throws InternalError: a scalar, a dim that it has not, a dim other than 0 that does not
+  // divide.
   FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank, int shard_size);
 
   // Fixes the dtypes that the policy means for this parameter. Called at the first forward.
@@ -45,7 +48,8 @@ class FsdpParam {
   std::int64_t shard_dim() const { return shard_dim_; }
   bool is_unsharded() const { return unsharded_; }
 
-  // Allocates the gathered storage and fills it from the padded chunks of all ranks, [shard_size, chunk_numel] in param_dtype.
+  // Allocates the gathered storage and fills it from the padded chunks of all ranks, [shard_size, chunk_numel] in
+  // param_dtype.
   void copy_out(const at::Tensor& chunks);
   // Writes `rank`'s padded chunk of a whole gradient to `out` [chunk_numel], casting.
   void copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const;

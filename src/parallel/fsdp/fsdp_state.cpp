@@ -19,9 +19,11 @@ struct Callback : torch::CustomClassHolder {
   std::function<void()> call;
 };
 
-// Passes its inputs on; its backward runs when the gradients of all of them are there, that is, when the module is done.
+// Passes its inputs on; its backward runs when the gradients of all of them are there, that is, when the module is
+// done.
 struct PostBackwardNode : torch::autograd::Function<PostBackwardNode> {
-  static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Callback>& callback, at::TensorList inputs) {
+  static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Callback>& callback,
+                               at::TensorList inputs) {
     context->saved_data["callback"] = c10::IValue::make_capsule(callback);
     return inputs.vec();
   }
@@ -54,13 +56,15 @@ std::vector<FsdpState*> FsdpState::all_below(nn::Module& module) {
 }
 
 void FsdpState::become_root(nn::Module& module) {
-  if (modules_.size() > 1) throw InternalError("[fsdp] the first module called must be a single root, not one of a list given to fully_shard");
+  if (modules_.size() > 1)
+    throw InternalError("[fsdp] the first module called must be a single root, not one of a list given to fully_shard");
   context_ = std::make_shared<CommContext>();
   context_->init(options_.mesh.device());
   states_ = all_below(module);
   for (auto* state : states_) {
     if (state != this && state->root_) {
-      throw InternalError("[fsdp] a module below the root ran before the root's first forward; call the root module first");
+      throw InternalError(
+          "[fsdp] a module below the root ran before the root's first forward; call the root module first");
     }
     state->context_ = context_;
     state->root_ = this;
@@ -120,7 +124,8 @@ void FsdpState::post_forward(nn::Module&, at::Tensor& output) {
       return grad;
     });
   }
-  if (options_.mp_policy.output_dtype && output.is_floating_point()) output = output.to(*options_.mp_policy.output_dtype);
+  if (options_.mp_policy.output_dtype && output.is_floating_point())
+    output = output.to(*options_.mp_policy.output_dtype);
 }
 
 void FsdpState::pre_backward() {

@@ -13,16 +13,19 @@ namespace {
 void check_arguments(const std::vector<nn::Module*>& modules, const FullyShardOptions& options) {
   if (modules.empty()) throw InternalError("[fsdp] fully_shard was given no module");
   if (options.mesh.ndim() != 1 && options.mesh.ndim() != 2) {
-    throw InternalError("[fsdp] fully_shard needs a 1-D or 2-D mesh, got " + std::to_string(options.mesh.ndim()) + " dims");
+    throw InternalError("[fsdp] fully_shard needs a 1-D or 2-D mesh, got " + std::to_string(options.mesh.ndim()) +
+                        " dims");
   }
   for (const auto* module : modules) {
-    if (module->is_container()) throw InternalError("[fsdp] fully_shard cannot take a ModuleList: it has no forward. Shard its modules");
+    if (module->is_container())
+      throw InternalError("[fsdp] fully_shard cannot take a ModuleList: it has no forward. Shard its modules");
     if (FsdpState::of(*module)) throw InternalError("[fsdp] fully_shard was applied twice to one module");
   }
 }
 
 // The parameters of the modules that are not sharded yet, each once, with every slot that shares it.
-std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Module*>& modules, const FullyShardOptions& options) {
+std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Module*>& modules,
+                                                        const FullyShardOptions& options) {
   struct Found {
     std::string fqn;
     std::vector<nn::Parameter*> slots;
@@ -49,7 +52,8 @@ std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Mo
   const auto& mesh_dim = mesh.dim_names().back();
   std::vector<std::unique_ptr<FsdpParam>> params;
   for (auto& [fqn, slots, shard_dim] : order) {
-    params.push_back(std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh.local_rank(mesh_dim), mesh.size(mesh_dim)));
+    params.push_back(
+        std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh.local_rank(mesh_dim), mesh.size(mesh_dim)));
   }
   return params;
 }
@@ -62,7 +66,9 @@ FsdpState& state_of(const nn::Module& module, const char* call) {
 
 ParamGroup& group_of(const nn::Module& module, const char* call) {
   auto* group = state_of(module, call).group();
-  if (!group) throw InternalError(std::string("[fsdp] ") + call + ": the module has no parameters of its own, inner fully_shard calls took them all");
+  if (!group)
+    throw InternalError(std::string("[fsdp] ") + call +
+                        ": the module has no parameters of its own, inner fully_shard calls took them all");
   return *group;
 }
 
@@ -83,7 +89,9 @@ std::vector<ParamGroup*> groups_of(const std::vector<nn::Module*>& modules, cons
 
 }  // namespace
 
-void fully_shard(nn::Module& module, const FullyShardOptions& options) { fully_shard(std::vector<nn::Module*>{&module}, options); }
+void fully_shard(nn::Module& module, const FullyShardOptions& options) {
+  fully_shard(std::vector<nn::Module*>{&module}, options);
+}
 
 void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOptions& options) {
   check_arguments(modules, options);
@@ -102,7 +110,8 @@ void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype) {
   for (auto& named : module.named_parameters()) {
     auto& tensor = named.tensor();
     if (!tensor.is_meta()) continue;
-    tensor = at::zeros(tensor.sizes(), tensor.options().device(device).dtype(dtype)).set_requires_grad(tensor.requires_grad());
+    tensor = at::zeros(tensor.sizes(), tensor.options().device(device).dtype(dtype))
+                 .set_requires_grad(tensor.requires_grad());
   }
 }
 
@@ -125,7 +134,9 @@ void set_reshard_after_backward(nn::Module& module, bool reshard, bool recurse) 
   for_groups(module, recurse, [&](ParamGroup& group) { group.set_reshard_after_backward(reshard); });
 }
 
-void set_is_last_backward(nn::Module& module, bool is_last) { state_of(module, "set_is_last_backward").set_is_last_backward(is_last); }
+void set_is_last_backward(nn::Module& module, bool is_last) {
+  state_of(module, "set_is_last_backward").set_is_last_backward(is_last);
+}
 
 void set_modules_to_forward_prefetch(nn::Module& module, const std::vector<nn::Module*>& modules) {
   constexpr const char* kCall = "set_modules_to_forward_prefetch";

@@ -18,19 +18,20 @@
 
 namespace titan::fsdp {
 
-// Takes every parameter below `module` that no earlier call took, shards each over the mesh's shard dim along dim 0, and makes
-// them communicate together. Not collective. Throws InternalError on a container without forward, a module that is sharded
-// already, a scalar parameter, or a mesh that is not 1-D or 2-D.
+// Takes every parameter below `module` that no earlier call took, shards each over the mesh's shard dim along dim 0,
+// and makes them communicate together. Not collective. Throws InternalError on a container without forward, a module
+// that is sharded already, a scalar parameter, or a mesh that is not 1-D or 2-D.
 void fully_shard(nn::Module& module, const FullyShardOptions& options);
 
 // Several modules as one group, gathered before the first of them runs and freed after the last.
 void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOptions& options);
 
-// Gives every parameter on the meta device, sharded or not, zeroed memory on `device`, stored as `dtype`. Not collective.
+// Gives every parameter on the meta device, sharded or not, zeroed memory on `device`, stored as `dtype`. Not
+// collective.
 void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype = at::kFloat);
 
-// What FSDPModule's methods do in PyTorch, for every group at and below `module` where `recurse`, else for its own. None is
-// collective but unshard().
+// What FSDPModule's methods do in PyTorch, for every group at and below `module` where `recurse`, else for its own.
+// None is collective but unshard().
 //
 // Off: backward leaves whole gradients, in the reduce dtype, which the next backward with it on adds in and reduces.
 void set_requires_gradient_sync(nn::Module& module, bool requires_sync, bool recurse = true);

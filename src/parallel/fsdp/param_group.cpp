@@ -9,7 +9,10 @@
 namespace titan::fsdp {
 
 ParamGroup::ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options)
-    : params_(std::move(params)), mesh_(options.mesh), policy_(options.mp_policy), reshard_after_forward_(options.reshard_after_forward) {
+    : params_(std::move(params)),
+      mesh_(options.mesh),
+      policy_(options.mp_policy),
+      reshard_after_forward_(options.reshard_after_forward) {
   for (const auto& param : params_) view_.push_back(param.get());
   const auto& dims = mesh_.dim_names();
   shard_group_ = &mesh_.group(dims.back());
@@ -26,7 +29,8 @@ void ParamGroup::lazy_init(CommContext& context, bool is_root) {
     param->init_dtypes(policy_);
   }
   if (!on_meta.empty()) {
-    throw InternalError("[fsdp] still on the meta device at the first forward: " + on_meta + ". Call fsdp::to_empty and initialize them first");
+    throw InternalError("[fsdp] still on the meta device at the first forward: " + on_meta +
+                        ". Call fsdp::to_empty and initialize them first");
   }
 }
 
@@ -59,7 +63,8 @@ void ParamGroup::reshard() {
   unsharded_ = false;
 }
 
-// Prefetched and never used. The buffer belongs to the all-gather stream, which must not reuse it while it is being written.
+// Prefetched and never used. The buffer belongs to the all-gather stream, which must not reuse it while it is being
+// written.
 void ParamGroup::drop_unused_all_gather() {
   if (!all_gather_) return;
   context_->all_gather_stream.run([this] { all_gather_->work.wait(); });
@@ -73,8 +78,8 @@ void ParamGroup::pre_forward() {
   prefetch_for_forward();
 }
 
-// On a device the host runs ahead and issues the next group's gather while this one computes. On CPU it does not, so the group
-// that came next in the iteration before is started here, to communicate beside this one's computation.
+// On a device the host runs ahead and issues the next group's gather while this one computes. On CPU it does not, so
+// the group that came next in the iteration before is started here, to communicate beside this one's computation.
 void ParamGroup::prefetch_for_forward() {
   for (auto* group : forward_prefetch_) group->unshard();
   auto& order = context_->forward_order;
@@ -134,7 +139,8 @@ void ParamGroup::post_backward() {
 void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads) {
   const at::NoGradGuard no_grad;
   for (const auto& grad : grads) {
-    TITAN_CHECK(grad.scalar_type() == grads.front().scalar_type(), "[fsdp] gradients of different dtypes in the group of " + names());
+    TITAN_CHECK(grad.scalar_type() == grads.front().scalar_type(),
+                "[fsdp] gradients of different dtypes in the group of " + names());
   }
   context_->complete_reduction();
   const auto reduce_dtype = policy_.reduce_dtype.value_or(grads.front().scalar_type());
@@ -159,7 +165,9 @@ void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at:
   context_->all_reduce_stream.run([&] { finish_reduction(params, result->output); });
   context_->keep_until_end(result->output);
   // The input's memory belongs to the compute stream: it is free when that has waited.
-  context_->pending_reduction = [this, result, scattered] { context_->reduce_scatter_stream.current_waits_for(scattered); };
+  context_->pending_reduction = [this, result, scattered] {
+    context_->reduce_scatter_stream.current_waits_for(scattered);
+  };
 }
 
 void ParamGroup::finish_reduction(const std::vector<FsdpParam*>& params, at::Tensor reduced) {

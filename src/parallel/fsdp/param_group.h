@@ -1,5 +1,5 @@
-// The parameters that one fully_shard call took, which communicate together, and what happens to them around forward and
-// backward (after torch's _fsdp_param_group.py).
+// The parameters that one fully_shard call took, which communicate together, and what happens to them around forward
+// and backward (after torch's _fsdp_param_group.py).
 #pragma once
 
 #include <memory>
@@ -16,13 +16,15 @@ namespace titan::fsdp {
 
 class ParamGroup {
  public:
-  // `params`: the parameters to own, with their names below the root module's wrapped module (for messages until the root is known).
+  // `params`: the parameters to own, with their names below the root module's wrapped module (for messages until the
+  // root is known).
   ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options);
 
   // The root's first forward decides: shared context, dtypes, and whether this group belongs to the root.
   void lazy_init(CommContext& context, bool is_root);
 
-  // Gathers the parameters. unshard() starts, wait_for_unshard() ends it; both do nothing when they are there. Collective.
+  // Gathers the parameters. unshard() starts, wait_for_unshard() ends it; both do nothing when they are there.
+  // Collective.
   void unshard();
   void wait_for_unshard();
   // Frees the gathered parameters.
@@ -32,9 +34,11 @@ class ParamGroup {
   void pre_forward();
   void post_forward();
   void pre_backward();
-  // Takes the gradients, frees the parameters and starts the reduction. Does nothing when it ran already in this backward.
+  // Takes the gradients, frees the parameters and starts the reduction. Does nothing when it ran already in this
+  // backward.
   void post_backward();
-  // At the end of backward: post_backward() if nothing called it, and ready for the next forward when this was the last backward.
+  // At the end of backward: post_backward() if nothing called it, and ready for the next forward when this was the last
+  // backward.
   void end_backward(bool is_last);
 
   const std::vector<FsdpParam*>& params() const { return view_; }

@@ -21,13 +21,14 @@ struct MixedPrecisionPolicy {
 };
 
 struct FullyShardOptions {
-  dist::DeviceMesh mesh;  // 1-D: sharded over it. 2-D (replicate, shard): sharded over the second, replicated over the first
+  dist::DeviceMesh
+      mesh;  // 1-D: sharded over it. 2-D (replicate, shard): sharded over the second, replicated over the first
   // Free the gathered parameters after forward and gather again for backward (ZeRO-3), or keep them (ZeRO-2).
   // Unset: true, but false for the root module, whose parameters backward needs first.
   std::optional<bool> reshard_after_forward = std::nullopt;
   MixedPrecisionPolicy mp_policy = {};
-  // The dim to shard a parameter along; unset or null function: 0. Another dim than 0 must divide by the shard ranks. Negative
-  // dims count from the end.
+  // The dim to shard a parameter along; unset or null function: 0. Another dim than 0 must divide by the shard ranks.
+  // Negative dims count from the end.
   std::function<std::optional<std::int64_t>(const nn::NamedParameter&)> shard_placement_fn = {};
   // Parameters to leave as they are: not sharded, not gathered, their gradients not reduced.
   std::vector<at::Tensor> ignored_params = {};

@@ -17,11 +17,13 @@ struct Held {
   at::Tensor tensor;
   Parameter slot;
   Held(std::vector<std::int64_t> shape, std::vector<std::int64_t> offset, std::vector<std::int64_t> local)
-      : tensor(at::zeros(local)), slot{"weight", &tensor, dist::ShardSpec{std::move(shape), std::move(offset), std::move(local)}} {}
+      : tensor(at::zeros(local)),
+        slot{"weight", &tensor, dist::ShardSpec{std::move(shape), std::move(offset), std::move(local)}} {}
   NamedParameter named(std::string fqn = "p.weight") { return {std::move(fqn), nullptr, &slot}; }
 };
 
-at::Tensor plain_trunc_normal(std::vector<std::int64_t> shape, double std, double a, double b, at::Generator generator) {
+at::Tensor plain_trunc_normal(std::vector<std::int64_t> shape, double std, double a, double b,
+                              at::Generator generator) {
   const auto cdf = [](double x) { return (1 + std::erf(x / std::sqrt(2.0))) / 2; };
   auto whole = at::empty(shape);
   whole.uniform_(2 * cdf(a / std) - 1, 2 * cdf(b / std) - 1, generator);
@@ -30,7 +32,8 @@ at::Tensor plain_trunc_normal(std::vector<std::int64_t> shape, double std, doubl
 
 // Sizes around the block size (65,536), not divisible by 16, and below 16, where torch draws differently.
 TEST(SequentialInitializer, GivesTheBitsOfTheWholeTensorInEveryShard) {
-  for (const auto& shape : std::vector<std::vector<std::int64_t>>{{5}, {15}, {16}, {33}, {1000, 257}, {7, 40001}, {131072}, {131072 + 16}, {3, 65537}}) {
+  for (const auto& shape : std::vector<std::vector<std::int64_t>>{
+           {5}, {15}, {16}, {33}, {1000, 257}, {7, 40001}, {131072}, {131072 + 16}, {3, 65537}}) {
     const std::int64_t rows = shape[0];
     for (const std::int64_t world : {1, 2, 3, 4}) {
       for (std::int64_t rank = 0; rank < world; ++rank) {
@@ -45,11 +48,13 @@ TEST(SequentialInitializer, GivesTheBitsOfTheWholeTensorInEveryShard) {
         initializer.normal(held.named(), 0.0, 1.0);
         auto generator = at::detail::createCPUGenerator(42);
         auto whole = at::empty(shape).normal_(0.0, 1.0, generator);
-        EXPECT_TRUE(held.tensor.equal(whole.narrow(0, first, count))) << "normal, rows " << rows << " rank " << rank << "/" << world;
+        EXPECT_TRUE(held.tensor.equal(whole.narrow(0, first, count)))
+            << "normal, rows " << rows << " rank " << rank << "/" << world;
         // The stream goes on where the whole tensor's would: also for ranks that skipped most of it.
         initializer.trunc_normal(held.named(), 0.0, 0.02, -2, 2);
         whole = plain_trunc_normal(shape, 0.02, -2, 2, generator);
-        EXPECT_TRUE(held.tensor.equal(whole.narrow(0, first, count))) << "trunc, rows " << rows << " rank " << rank << "/" << world;
+        EXPECT_TRUE(held.tensor.equal(whole.narrow(0, first, count)))
+            << "trunc, rows " << rows << " rank " << rank << "/" << world;
       }
     }
   }

@@ -8,8 +8,8 @@
 namespace titan::nn {
 namespace {
 
-// The ratios of scaled to plain frequencies for head_dim 16, theta 500,000, from the formula by hand: wavelengths 6.3, 32, 167
-// and 863 are short, 4,459 is between, the rest beyond 8,192.
+// The ratios of scaled to plain frequencies for head_dim 16, theta 500,000, from the formula by hand: wavelengths 6.3,
+// 32, 167 and 863 are short, 4,459 is between, the rest beyond 8,192.
 TEST(Rope, ScalesFrequenciesAsLlama31) {
   const auto plain = at::angle(precompute_freqs_cis(16, 2, 500000, std::nullopt, at::kCPU))[1];
   const auto scaled = at::angle(precompute_freqs_cis(16, 2, 500000, RopeScaling{}, at::kCPU))[1];
@@ -23,8 +23,9 @@ TEST(Rope, TurnsInterleavedPairs) {
   const auto y = apply_rotary_emb(x, table);
   EXPECT_TRUE(y[0][0].equal(x[0][0]));  // position 0 is not turned
   const double a = 2.0, b = 2.0 / 100;  // angles of the two pairs at position 2
-  const auto expected = at::tensor({std::cos(a) - 2 * std::sin(a), 2 * std::cos(a) + std::sin(a), 3 * std::cos(b) - 4 * std::sin(b),
-                                    4 * std::cos(b) + 3 * std::sin(b)}, at::kFloat);
+  const auto expected = at::tensor({std::cos(a) - 2 * std::sin(a), 2 * std::cos(a) + std::sin(a),
+                                    3 * std::cos(b) - 4 * std::sin(b), 4 * std::cos(b) + 3 * std::sin(b)},
+                                   at::kFloat);
   EXPECT_TRUE(at::allclose(y[0][2][0], expected, 1e-6, 1e-6)) << y;
   EXPECT_EQ(apply_rotary_emb(x.to(at::kBFloat16), table).scalar_type(), at::kBFloat16);
 }
