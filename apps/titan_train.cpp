@@ -1,5 +1,6 @@
 // The program: reads the command line, picks what to do, and turns every error into one line and one exit code.
 #include <ATen/Version.h>
+#include <c10/util/Logging.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -54,6 +55,9 @@ int main(int argc, char** argv) {
   using namespace titan;
   int exit_code = kExitFailed;
   try {
+    // c10d warns with a backtrace when a peer's connection closes; what that means is said once, by who finds out.
+    setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+    c10::initLogging();
     install_signal_handlers();
     exit_code = run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const Error& error) {
