@@ -14,8 +14,8 @@ endif()
 
 # Flags are for C++ alone: nvcc (src/cuda) is given its own.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Woverloaded-virtual>")
-# GCC 12 reports -Wrestrict on std::string::insert where there is nothing to report (GCC bug 105651).
-add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+# GCC 12 reports these two on plain std::string concatenation where there is nothing to report (GCC bugs 105329, 105651).
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   # Line tables only: a backtrace and a profile name the line, at no cost in speed.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-g1>)

@@ -77,6 +77,22 @@ def parity_hsdp(context):
 
 
 @case(120)
+def parity_data_parallel(context):
+    """Two replicas of one shard: gradients are summed over replicas as over shards."""
+    compare(context, 2, [*FP32, "--parallelism.data_parallel_replicate_degree", "2"])
+
+
+@case(120, mode=["full", "selective"])
+def parity_recompute(context, mode):
+    """Activation checkpointing changes no number; the reference runs without it."""
+    config = write_job(context, "reference", steps=STEPS)
+    seed = make_seed_checkpoint(context, config)
+    expected = run_reference(context, 2, ["--config", config, "--init-from", seed, *FP32])
+    recompute = ["--activation_checkpoint.mode", mode, "--activation_checkpoint.selective_ac_option", "2"]
+    check_close(run_program(context, 2, seed, [*FP32, *recompute]), expected, KEYS, FP32_TOLERANCE, mode)
+
+
+@case(120)
 def parity_text_folder(context):
     """A folder of text files is read in the bytewise order of its relative paths, and split over ranks in blocks."""
     compare(context, 2, [*FP32, "--training.dataset", "text", "--training.dataset_path", context.fixtures / "corpus"])
