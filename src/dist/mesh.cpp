@@ -75,6 +75,16 @@ ProcessGroup& DeviceMesh::group() const {
   return *groups_[0];
 }
 
+std::shared_ptr<ProcessGroup> DeviceMesh::neighbours(const std::string& dim, int size) const {
+  const auto& all = group(dim).ranks();
+  if (size < 1 || all.size() % static_cast<std::size_t>(size) != 0) {
+    throw DistError("mesh dim '" + dim + "' has " + std::to_string(all.size()) + " ranks, which blocks of " +
+                    std::to_string(size) + " do not divide");
+  }
+  const auto first = all.begin() + local_rank(dim) / size * size;
+  return world_->make_group(dim + "_neighbours", std::vector<int>(first, first + size));
+}
+
 int DeviceMesh::dim_index(const std::string& dim) const {
   const auto found = std::find(names_.begin(), names_.end(), dim);
   if (found == names_.end()) throw DistError("mesh " + describe(shape_, names_) + " has no dim '" + dim + "'");

@@ -33,6 +33,10 @@ class DeviceMesh {
   // Of a mesh with one dim.
   ProcessGroup& group() const;
 
+  // The group of the `size` neighbours along `dim` that this rank is among: blocks of consecutive ranks. Collective
+  // over them. Throws DistError when the dim does not divide by `size`.
+  std::shared_ptr<ProcessGroup> neighbours(const std::string& dim, int size) const;
+
   // The sub-grid through this rank over the named dims, which must be in this mesh's order. Shares the groups.
   DeviceMesh slice(const std::vector<std::string>& dims) const;
 

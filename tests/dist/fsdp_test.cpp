@@ -110,7 +110,7 @@ Result train_plain(int num_ranks) {
 }
 
 struct Setting {
-  std::optional<bool> reshard_after_forward = std::nullopt;
+  std::optional<fsdp::ReshardAfterForward> reshard_after_forward = std::nullopt;
   bool checkpoint = false;
   std::function<std::optional<std::int64_t>(const nn::NamedParameter&)> placement = {};
   // Called with the sharded net before the first step, and before each backward of a microbatch.
@@ -217,6 +217,17 @@ TEST(FullyShardMesh, OneShardIsDataParallel) {
   test::on_ranks(2, [](dist::World& world) {
     const auto mesh = dist::DeviceMesh::init(world, {2, 1}, {"dp_replicate", "fsdp"});
     expect_close(train_sharded(world, mesh, {}), train_plain(world.size()));
+  });
+}
+
+TEST(FullyShardMesh, ReshardsToTwoOfFourAfterForward) {
+  test::on_ranks(4, [](dist::World& world) {
+    const auto zero3 = train_sharded(world, one_dim(world), {});
+    const auto hpz = train_sharded(world, one_dim(world), {.reshard_after_forward = 2});
+    // The gathered bits are the same, wherever they come from.
+    EXPECT_EQ(hpz.losses, zero3.losses);
+    for (std::size_t i = 0; i < hpz.params.size(); ++i) EXPECT_TRUE(hpz.params[i].equal(zero3.params[i])) << i;
+    EXPECT_THROW(train_sharded(world, one_dim(world), {.reshard_after_forward = 3}), InternalError);
   });
 }
 

@@ -17,7 +17,8 @@ std::int64_t total_numel(const std::vector<FsdpParam*>& params) {
 
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  const std::int64_t total = total_numel(params);
+  std::int64_t total = 0;
+  for (const auto* param : params) total += param->send_numel();
   const auto dtype = params.front()->param_dtype();
   AllGatherResult result;
   result.output = at::empty({total * group.size()}, params.front()->sharded_padded().options().dtype(dtype));
@@ -25,8 +26,8 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
   std::int64_t offset = 0;
   for (const auto* param : params) {
     TITAN_CHECK(param->param_dtype() == dtype, param->fqn() + " has another compute dtype than the rest of its group");
-    input.narrow(0, offset, param->chunk_numel()).copy_(param->sharded_padded().view(-1));
-    offset += param->chunk_numel();
+    param->copy_in(input.narrow(0, offset, param->send_numel()));
+    offset += param->send_numel();
   }
   result.work = group.all_gather(result.output, input);
   return result;
@@ -39,8 +40,9 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
   const auto by_rank = result.output.view({world_size, total});
   std::int64_t offset = 0;
   for (auto* param : params) {
-    param->copy_out(by_rank.narrow(1, offset, param->chunk_numel()));
-    offset += param->chunk_numel();
+    const std::int64_t numel = param->send_numel();
+    param->copy_out(by_rank.narrow(1, offset, numel));
+    offset += numel;
   }
 }
 

@@ -99,18 +99,27 @@ void FsdpParam::alloc_gathered() {
   }
 }
 
-void FsdpParam::copy_out(const at::Tensor& chunks) {
+std::int64_t FsdpParam::send_numel() const {
+  return post_forward_part_.defined() ? post_forward_part_.numel() : chunk_numel();
+}
+
+void FsdpParam::copy_in(at::Tensor out) const {
+  out.copy_(post_forward_part_.defined() ? post_forward_part_ : sharded_padded_.view(-1));
+}
+
+void FsdpParam::copy_out(const at::Tensor& parts) {
   alloc_gathered();
-  if (shard_dim_ == 0) {
-    gathered_.view({shard_size_, chunk_numel()}).copy_(chunks);
+  if (shard_dim_ == 0 || post_forward_part_.defined()) {
+    gathered_.view(parts.sizes()).copy_(parts);
+    post_forward_part_.reset();
     return;
   }
   // Rank r's chunk is the r-th of equal parts of the shard dim: [.., world, part, ..] in the whole parameter.
-  auto parts = spec_.local_shape;
-  parts.insert(parts.begin() + shard_dim_, shard_size_);
+  auto by_part = spec_.local_shape;
+  by_part.insert(by_part.begin() + shard_dim_, shard_size_);
   auto by_rank = spec_.local_shape;
   by_rank.insert(by_rank.begin(), shard_size_);
-  gathered_.view(parts).copy_(chunks.reshape(by_rank).movedim(0, shard_dim_));
+  gathered_.view(by_part).copy_(parts.reshape(by_rank).movedim(0, shard_dim_));
 }
 
 void FsdpParam::copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const {
@@ -132,7 +141,15 @@ void FsdpParam::to_unsharded() {
 void FsdpParam::to_sharded() {
   point_slots_at(sharded_param_);
   if (gathered_.defined()) resize_storage(gathered_, 0);
+  post_forward_part_.reset();
   unsharded_ = false;
+}
+
+void FsdpParam::to_sharded_post_forward(int group_rank, int group_size) {
+  const std::int64_t part = gathered_.numel() / group_size;
+  auto kept = gathered_.narrow(0, group_rank * part, part).clone();
+  to_sharded();
+  post_forward_part_ = std::move(kept);
 }
 
 at::Tensor FsdpParam::take_unsharded_grad() {

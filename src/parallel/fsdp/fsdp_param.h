@@ -48,13 +48,19 @@ class FsdpParam {
   std::int64_t shard_dim() const { return shard_dim_; }
   bool is_unsharded() const { return unsharded_; }
 
-  // Allocates the gathered storage and fills it from the padded chunks of all ranks, [shard_size, chunk_numel] in
+  // What this rank sends in an all-gather: its padded chunk, or after to_sharded_post_forward() its part among
+  // neighbours.
+  std::int64_t send_numel() const;
+  void copy_in(at::Tensor out) const;  // [send_numel] in param_dtype, cast in the same pass
+  // Allocates the gathered storage and fills it from what all ranks of that group sent, [ranks, send_numel] in
   // param_dtype.
-  void copy_out(const at::Tensor& chunks);
+  void copy_out(const at::Tensor& parts);
   // Writes `rank`'s padded chunk of a whole gradient to `out` [chunk_numel], casting.
   void copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const;
   void to_unsharded();  // slots point at the whole parameter
   void to_sharded();    // slots point at the shard; the gathered storage is freed
+  // Like to_sharded(), and keeps this rank's part of the gathered parameter among `group_size` neighbours.
+  void to_sharded_post_forward(int group_rank, int group_size);
 
   // The gradient that autograd left on the whole parameter, taken away from it; undefined when there is none.
   at::Tensor take_unsharded_grad();
@@ -81,7 +87,8 @@ class FsdpParam {
   at::Tensor sharded_param_;
   at::Tensor gathered_;
   at::Tensor unsharded_param_;
-  at::Tensor kept_grad_;  // whole, of earlier backwards without a reduction
+  at::Tensor post_forward_part_;  // between forward and backward, with a group size for reshard_after_forward
+  at::Tensor kept_grad_;          // whole, of earlier backwards without a reduction
   bool unsharded_ = false;
 };
 

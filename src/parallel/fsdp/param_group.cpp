@@ -1,6 +1,7 @@
 #include "parallel/fsdp/param_group.h"
 
 #include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
 
 #include <utility>
 
@@ -9,14 +10,29 @@
 namespace titan::fsdp {
 
 ParamGroup::ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options)
-    : params_(std::move(params)),
-      mesh_(options.mesh),
-      policy_(options.mp_policy),
-      reshard_after_forward_(options.reshard_after_forward) {
+    : params_(std::move(params)), mesh_(options.mesh), policy_(options.mp_policy) {
   for (const auto& param : params_) view_.push_back(param.get());
   const auto& dims = mesh_.dim_names();
   shard_group_ = &mesh_.group(dims.back());
   if (dims.size() == 2) replicate_group_ = &mesh_.group(dims.front());
+  if (options.reshard_after_forward) init_reshard_after_forward(*options.reshard_after_forward);
+}
+
+void ParamGroup::init_reshard_after_forward(const ReshardAfterForward& rule) {
+  reshard_after_forward_ = rule.reshard;
+  const int shards = shard_group_->size();
+  const int size = rule.group_size.value_or(shards);
+  if (size < 1 || shards % size != 0) {
+    throw InternalError("[fsdp] reshard_after_forward = " + std::to_string(size) + " does not divide the " +
+                        std::to_string(shards) + " shard ranks");
+  }
+  if (size == shards) return;
+  if (size > 1) {
+    post_forward_group_ = mesh_.neighbours(mesh_.dim_names().back(), size);
+  } else {
+    spdlog::warn("[fsdp] reshard_after_forward = 1 keeps whole parameters; say false");
+    reshard_after_forward_ = false;
+  }
 }
 
 void ParamGroup::lazy_init(CommContext& context, bool is_root) {
@@ -42,25 +58,34 @@ std::string ParamGroup::names() const {
 
 void ParamGroup::unshard() {
   if (unsharded_ || all_gather_) return;
-  context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, *shard_group_); });
+  context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
 
 void ParamGroup::wait_for_unshard() {
   if (unsharded_) return;
   TITAN_CHECK(all_gather_, "[fsdp] wait without unshard for " + names());
   context_->all_gather_stream.current_waits();
-  finish_all_gather(*all_gather_, view_, shard_group_->size());
+  finish_all_gather(*all_gather_, view_, gather_group().size());
   context_->retire(std::move(all_gather_->output));
   all_gather_.reset();
   for (auto* param : view_) param->to_unsharded();
   unsharded_ = true;
+  sharded_post_forward_ = false;
 }
 
 void ParamGroup::reshard() {
   drop_unused_all_gather();
-  if (!unsharded_) return;
+  if (!unsharded_ && !sharded_post_forward_) return;
   for (auto* param : view_) param->to_sharded();
+  unsharded_ = sharded_post_forward_ = false;
+}
+
+// Only a backward to come is worth keeping parts for; they would be stale after an optimizer step.
+void ParamGroup::reshard_after_forward() {
+  if (!post_forward_group_ || !at::GradMode::is_enabled()) return reshard();
+  for (auto* param : view_) param->to_sharded_post_forward(post_forward_group_->rank(), post_forward_group_->size());
   unsharded_ = false;
+  sharded_post_forward_ = true;
 }
 
 // Prefetched and never used. The buffer belongs to the all-gather stream, which must not reuse it while it is being
@@ -91,7 +116,7 @@ void ParamGroup::prefetch_for_forward() {
 }
 
 void ParamGroup::post_forward() {
-  if (reshard_after_forward_.value_or(!is_root_)) reshard();
+  if (reshard_after_forward_.value_or(!is_root_)) reshard_after_forward();
   if (at::GradMode::is_enabled()) {
     forward_uses_.push_back(context_->post_forward_order.size());
     context_->post_forward_order.push_back(this);

@@ -55,6 +55,9 @@ class ParamGroup {
  private:
   enum class Phase { kIdle, kForward, kPreBackward, kPostBackward };
 
+  dist::ProcessGroup& gather_group() const { return sharded_post_forward_ ? *post_forward_group_ : *shard_group_; }
+  void init_reshard_after_forward(const ReshardAfterForward& rule);
+  void reshard_after_forward();
   void drop_unused_all_gather();
   void prefetch_for_forward();
   void prefetch_for_backward();
@@ -67,9 +70,10 @@ class ParamGroup {
   std::vector<FsdpParam*> view_;
   dist::DeviceMesh mesh_;
   dist::ProcessGroup* shard_group_;
-  dist::ProcessGroup* replicate_group_ = nullptr;  // of a 2-D mesh
+  dist::ProcessGroup* replicate_group_ = nullptr;           // of a 2-D mesh
+  std::shared_ptr<dist::ProcessGroup> post_forward_group_;  // with a group size for reshard_after_forward
   MixedPrecisionPolicy policy_;
-  std::optional<bool> reshard_after_forward_;
+  std::optional<bool> reshard_after_forward_;  // unset: the default, which depends on being the root
   bool reshard_after_backward_ = true;
   bool reduce_grads_ = true;
   bool all_reduce_grads_ = true;
@@ -81,6 +85,7 @@ class ParamGroup {
   bool is_root_ = false;
   Phase phase_ = Phase::kIdle;
   bool unsharded_ = false;
+  bool sharded_post_forward_ = false;  // the parameters are parts over post_forward_group_
   std::optional<AllGatherResult> all_gather_;
   // Where this group's forwards stand in the context's order, not yet used by a backward.
   std::vector<std::size_t> forward_uses_;

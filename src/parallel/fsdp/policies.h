@@ -20,12 +20,22 @@ struct MixedPrecisionPolicy {
   bool cast_forward_inputs = true;             // floating point inputs are cast to param_dtype
 };
 
+// What happens to the gathered parameters after forward: freed and gathered again for backward (true: ZeRO-3), kept
+// (false: ZeRO-2), or re-sharded over a smaller group of that many neighbours (ZeRO++ hpZ), from which backward gathers
+// over fast links.
+struct ReshardAfterForward {
+  ReshardAfterForward(bool yes) : reshard(yes) {}
+  ReshardAfterForward(int size) : reshard(true), group_size(size) {}
+  bool reshard;
+  std::optional<int> group_size;
+};
+
 struct FullyShardOptions {
   dist::DeviceMesh
       mesh;  // 1-D: sharded over it. 2-D (replicate, shard): sharded over the second, replicated over the first
-  // Free the gathered parameters after forward and gather again for backward (ZeRO-3), or keep them (ZeRO-2).
-  // Unset: true, but false for the root module, whose parameters backward needs first.
-  std::optional<bool> reshard_after_forward = std::nullopt;
+  // Unset: true, but false for the root module, whose parameters backward needs first. A number must divide the shard
+  // ranks: all of them is true, 1 is false; with any other, fully_shard is collective over those neighbours.
+  std::optional<ReshardAfterForward> reshard_after_forward = std::nullopt;
   MixedPrecisionPolicy mp_policy = {};
   // The dim to shard a parameter along; unset or null function: 0. Another dim than 0 must divide by the shard ranks.
   // Negative dims count from the end.
