@@ -73,6 +73,17 @@ def train_without_launcher(context):
 
 
 @case(60)
+def train_nproc(context):
+    """--nproc starts the ranks itself; --nproc=N too, and not under another launcher."""
+    config = write_job(context, "train", steps=40)
+    run(context, 1, ["--nproc", "2", "--config", config], "none")
+    check_rows(read_rows(context.dump("train") / "metrics.jsonl"), 40, 2)
+    run(context, 1, ["--nproc=2", "--config", config, "--training.steps", "1", "--lr_scheduler.warmup_steps", "1"], "none")
+    refused = run(context, 2, ["--nproc", "2", "--config", config], "mpirun", exit_code=2)
+    expect("--nproc" in refused.text(), "mpirun and --nproc together are not refused by name")
+
+
+@case(60)
 def metrics_are_exact(context):
     """Numbers of metrics.jsonl have all their digits, those of a double where the value is one."""
     run(context, 1, ["--config", write_job(context, "train", steps=3), "--optimizer.lr", "1e-3"])
