@@ -39,8 +39,7 @@ Checked check_input(const config::CommandLine& command_line, std::int64_t world_
   checked.config = std::move(loaded.config);
   config::validate(checked.config, world_size);  // its warnings are among those of loading
   checked.warnings = std::move(loaded.warnings);
-  const auto& config = checked.config;
-  checked.spec = models::make_train_spec(config.model, config.training.seq_len);
+  checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
   return checked;
 }
 

@@ -7,12 +7,6 @@
 namespace titan::checkpoint {
 namespace {
 
-std::string shape_text(at::IntArrayRef shape) {
-  std::string text = "[";
-  for (std::size_t d = 0; d < shape.size(); ++d) text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
-  return text + "]";
-}
-
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   std::int64_t result = 1;
   for (const std::int64_t dim : shape) result *= dim;
@@ -80,11 +74,11 @@ class Planner {
     const auto* stored = std::get_if<TensorEntry>(entry);
     if (stored == nullptr) return problem(item.fqn + ": expected a tensor, the checkpoint has a value");
     if (stored->size != item.spec.global_shape)
-      return problem(item.fqn + ": expected shape " + shape_text(item.spec.global_shape) + ", the checkpoint has " +
-                     shape_text(stored->size));
+      return problem(item.fqn + ": expected shape " + dist::shape_text(item.spec.global_shape) +
+                     ", the checkpoint has " + dist::shape_text(stored->size));
     if (item.local.sizes() != at::IntArrayRef(item.spec.local_shape))
-      return problem(item.fqn + ": the local tensor has shape " + shape_text(item.local.sizes()) +
-                     ", its shard spec says " + shape_text(item.spec.local_shape));
+      return problem(item.fqn + ": the local tensor has shape " + dist::shape_text(item.local.sizes()) +
+                     ", its shard spec says " + dist::shape_text(item.spec.local_shape));
     std::int64_t covered = 0;
     for (const Chunk& chunk : stored->chunks) {
       auto box = intersect(chunk, item.spec);

@@ -14,28 +14,22 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t d = 0; d < shape.size(); ++d) text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
-  return text + "]";
-}
-
 void check_tensor(const TensorItem& item) {
   const dist::ShardSpec& spec = item.spec;
   if (!item.local.defined()) throw CheckpointError(item.fqn + " has no tensor");
   if (item.local.is_meta()) throw CheckpointError(item.fqn + " is still on the meta device; expected cpu or cuda");
   if (item.local.sizes() != at::IntArrayRef(spec.local_shape))
-    throw CheckpointError(item.fqn + " has shape " + shape_text(item.local.sizes().vec()) + ", its shard spec says " +
-                          shape_text(spec.local_shape));
+    throw CheckpointError(item.fqn + " has shape " + dist::shape_text(item.local.sizes()) + ", its shard spec says " +
+                          dist::shape_text(spec.local_shape));
   const std::size_t dims = spec.global_shape.size();
   bool inside = spec.offset.size() == dims && spec.local_shape.size() == dims;
   for (std::size_t d = 0; inside && d < dims; ++d)
     inside =
         spec.offset[d] >= 0 && spec.local_shape[d] >= 0 && spec.offset[d] + spec.local_shape[d] <= spec.global_shape[d];
   if (!inside)
-    throw CheckpointError(item.fqn + ": the box at " + shape_text(spec.offset) + " of shape " +
-                          shape_text(spec.local_shape) + " is not inside the tensor of shape " +
-                          shape_text(spec.global_shape));
+    throw CheckpointError(item.fqn + ": the box at " + dist::shape_text(spec.offset) + " of shape " +
+                          dist::shape_text(spec.local_shape) + " is not inside the tensor of shape " +
+                          dist::shape_text(spec.global_shape));
   if (!item.sharded && spec != dist::ShardSpec::replicated(spec.global_shape))
     throw CheckpointError(item.fqn + " is not sharded, yet this rank holds only a part of it");
   dtype_name(item.local.scalar_type());
@@ -71,9 +65,9 @@ void check_agreement(const PlanEntry& first, const PlanEntry& other, std::size_t
                           std::to_string(rank));
   if (first.is_value) return;
   if (first.dtype != other.dtype || first.spec.global_shape != other.spec.global_shape)
-    throw CheckpointError(first.fqn + " is " + dtype_name(first.dtype) + " " + shape_text(first.spec.global_shape) +
-                          " on one rank and " + dtype_name(other.dtype) + " " + shape_text(other.spec.global_shape) +
-                          " on rank " + std::to_string(rank));
+    throw CheckpointError(first.fqn + " is " + dtype_name(first.dtype) + " " +
+                          dist::shape_text(first.spec.global_shape) + " on one rank and " + dtype_name(other.dtype) +
+                          " " + dist::shape_text(other.spec.global_shape) + " on rank " + std::to_string(rank));
 }
 
 // Which rank writes each item.
@@ -93,7 +87,7 @@ std::map<ItemKey, std::size_t> choose_writers(const std::vector<std::vector<Plan
       Candidate& candidate = candidates[found->second];
       if (!entry.is_value && candidate.entry->spec.local_shape != entry.spec.local_shape)
         throw CheckpointError(entry.fqn + ": two ranks hold boxes of different shapes at offset " +
-                              shape_text(entry.spec.offset));
+                              dist::shape_text(entry.spec.offset));
       candidate.ranks.push_back(rank);
     }
   }
@@ -134,7 +128,7 @@ void check_coverage(const Metadata& metadata) {
     for (const Chunk& chunk : tensor->chunks) covered += product(chunk.sizes);
     if (covered != product(tensor->size))
       throw CheckpointError("the shards of " + fqn + " hold " + std::to_string(covered) +
-                            " elements together, the tensor of shape " + shape_text(tensor->size) + " has " +
+                            " elements together, the tensor of shape " + dist::shape_text(tensor->size) + " has " +
                             std::to_string(product(tensor->size)));
   }
 }

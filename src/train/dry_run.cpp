@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "config/validate.h"
 #include "dist/parallel_dims.h"
-#include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/setup.h"
 
@@ -51,9 +50,7 @@ std::string dry_run(const config::JobConfig& config, const TrainSpec& spec, int 
   const auto bytes = count_bytes(*model, stored, size_of(config.training.mixed_precision_param), dims.dp_shard);
   const std::int64_t tokens = config.training.local_batch_size * config.training.seq_len;
   const std::int64_t logits = tokens * spec.stats.vocab_size * (size_of(config.training.mixed_precision_param) + 4);
-  const auto flops = metrics::flops_per_token({spec.stats.num_parameters, spec.stats.num_embedding_parameters,
-                                               spec.stats.num_layers, spec.stats.num_heads, spec.stats.head_dim},
-                                              config.training.seq_len);
+  const auto flops = flops_per_token(spec.stats, config.training.seq_len);
   const auto state_total = 4 * bytes.parameters;
   const auto line = [](const std::string& what, const std::string& value) {
     return fmt::format("  {:<44}{:>18}\n", what, value);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::train {
@@ -35,12 +36,20 @@ void set_num_threads(std::int64_t local_world_size) {
   at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, cores / local_world_size)));
 }
 
+at::ScalarType dtype_of(const std::string& name) { return name == "bfloat16" ? at::kBFloat16 : at::kFloat; }
+
+std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len) {
+  return metrics::flops_per_token(
+      {stats.num_parameters, stats.num_embedding_parameters, stats.num_layers, stats.num_heads, stats.head_dim},
+      seq_len);
+}
+
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
                                            const config::Training& training, const config::Parallelism& parallelism,
                                            const config::ActivationCheckpoint& ac, std::uint64_t seed) {
   auto model = spec.build_model();
   spec.parallelize(*model, mesh, training, parallelism, ac);
-  fsdp::to_empty(*model, mesh.device(), training.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
+  fsdp::to_empty(*model, mesh.device(), dtype_of(training.dtype));
   const at::NoGradGuard no_grad;
   std::unique_ptr<nn::Initializer> initializer;
   if (mesh.device().is_cpu()) {

@@ -15,18 +15,16 @@
 #include "metrics/flops.h"
 #include "metrics/jsonl_sink.h"
 #include "metrics/progress_bar.h"
+#include "train/loss.h"
 #include "train/setup.h"
 
 namespace titan::train {
 namespace {
 
 metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device) {
-  const auto& stats = spec.stats;
   metrics::MetricsOptions options;
   options.log_freq = config.metrics.log_freq;
-  options.flops_per_token = metrics::flops_per_token(
-      {stats.num_parameters, stats.num_embedding_parameters, stats.num_layers, stats.num_heads, stats.head_dim},
-      config.training.seq_len);
+  options.flops_per_token = flops_per_token(spec.stats, config.training.seq_len);
   if (device.is_cpu()) return options;
   const auto* module = dist::accelerator();
   options.peak_flops =
@@ -114,7 +112,7 @@ Trainer::StepData Trainer::fetch_step_data() {
     const auto begin = std::chrono::steady_clock::now();
     auto batch = data_->next();
     if (!batch) throw DataError("the data ended before training.steps; use a larger dataset or fewer steps");
-    valid += batch->labels.ne(-100).sum().item<std::int64_t>();
+    valid += batch->labels.ne(kIgnoreIndex).sum().item<std::int64_t>();
     metrics_.add_data(batch->labels.numel(),
                       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     data.microbatches.push_back(std::move(*batch));
@@ -146,8 +144,7 @@ void Trainer::log_step(const StepOutput& output) {
                 .tokens_seen = tokens.item<std::int64_t>()});
   // Now, that the first line is out: measuring takes longer than a small step.
   if (!metrics_.has_peak_flops() && world_.device().is_cpu()) {
-    metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(
-        config_.training.mixed_precision_param == "bfloat16" ? at::kBFloat16 : at::kFloat));
+    metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dtype_of(config_.training.mixed_precision_param)));
   }
 }
 

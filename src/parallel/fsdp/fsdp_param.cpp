@@ -24,19 +24,13 @@ void resize_storage(const at::Tensor& tensor, std::int64_t bytes) {
   impl->set_nbytes(static_cast<std::size_t>(bytes));
 }
 
-std::string shape_text(at::IntArrayRef shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 }  // namespace
 
 FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank,
                      int shard_size)
     : fqn_(std::move(fqn)), slots_(std::move(slots)), shard_dim_(shard_dim), shard_size_(shard_size) {
   const at::Tensor whole = slots_.front()->tensor->detach();
-  const std::string name = "[fsdp] " + fqn_ + " with shape " + shape_text(whole.sizes());
+  const std::string name = "[fsdp] " + fqn_ + " with shape " + dist::shape_text(whole.sizes());
   if (whole.dim() == 0)
     throw InternalError("[fsdp] " + fqn_ + " is a scalar; fully_shard shards a dim: make it 1-D with one element");
   if (!whole.is_contiguous()) throw InternalError(name + " is not contiguous");
