@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "dist/collective_trace.h"
 
 namespace titan::dist {
 namespace {
@@ -58,7 +59,8 @@ c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
 }
 
 template <typename Start>
-Work ProcessGroup::start(const char* what, Start&& start) {
+Work ProcessGroup::start(const char* what, const at::Tensor& input, const at::Tensor& output, Start&& start) {
+  trace_collective(ranks_[rank_], what, name_, input, output);
   const std::string label = std::string(what) + " over '" + name_ + "'";
   try {
     return Work(start(), label);
@@ -77,7 +79,7 @@ Work ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
     if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
     return {};
   }
-  return start("all_gather", [&] { return backend(input)._allgather_base(output, input); });
+  return start("all_gather", input, output, [&] { return backend(input)._allgather_base(output, input); });
 }
 
 Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op) {
@@ -87,7 +89,7 @@ Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp 
     output.view(-1).copy_(input.view(-1));
     return {};
   }
-  return start("reduce_scatter", [&] {
+  return start("reduce_scatter", input, output, [&] {
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(op);
     return backend(input)._reduce_scatter_base(output, input, options);
@@ -96,7 +98,7 @@ Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp 
 
 Work ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) {
   if (size() == 1) return {};
-  return start("all_reduce", [&] {
+  return start("all_reduce", tensor, tensor, [&] {
     std::vector<at::Tensor> tensors = {tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = to_c10d(op);
@@ -106,7 +108,7 @@ Work ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) {
 
 Work ProcessGroup::broadcast(at::Tensor tensor, int root) {
   if (size() == 1) return {};
-  return start("broadcast", [&] {
+  return start("broadcast", tensor, tensor, [&] {
     std::vector<at::Tensor> tensors = {tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
@@ -117,7 +119,8 @@ Work ProcessGroup::broadcast(at::Tensor tensor, int root) {
 void ProcessGroup::barrier() {
   if (size() == 1) return;
   TITAN_CHECK(cpu_, "group " + name_ + " exists on paper only");
-  start("barrier", [&] { return cpu_->barrier(c10d::BarrierOptions()); }).wait();
+  const at::Tensor nothing = at::empty({0});
+  start("barrier", nothing, nothing, [&] { return cpu_->barrier(c10d::BarrierOptions()); }).wait();
 }
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) {

@@ -62,7 +62,7 @@ class ProcessGroup {
 
  private:
   template <typename Start>
-  Work start(const char* what, Start&& start);
+  Work start(const char* what, const at::Tensor& input, const at::Tensor& output, Start&& start);
   c10d::Backend& backend(const at::Tensor& tensor) const;
   std::string name_;
   std::vector<int> ranks_;
