@@ -1,6 +1,6 @@
 #include "models/llama3/parallelize.h"
 
-#include "base/error.h"
+#include "config/validate.h"
 #include "nn/checkpointed.h"
 #include "parallel/fsdp/fully_shard.h"
 
@@ -18,16 +18,20 @@ void apply_activation_checkpointing(Llama& model, const config::ActivationCheckp
   }
 }
 
-// "default" keeps the last group: backward starts with it. "always" and "never" are literal.
+// "default" keeps the last group: backward starts with it. "always" and "never" are literal; a number re-shards over so
+// many neighbours, and again keeps the last group.
 struct ReshardRule {
-  bool blocks;
-  bool last;
+  fsdp::ReshardAfterForward blocks;
+  fsdp::ReshardAfterForward last;
 };
 
-ReshardRule reshard_rule(const std::string& policy) {
+ReshardRule reshard_rule(const config::Parallelism& parallelism, int num_shards) {
+  const std::string& policy = parallelism.fsdp_reshard_after_forward;
   if (policy == "always") return {true, true};
   if (policy == "never") return {false, false};
-  return {true, false};
+  const auto size = config::reshard_group_size(parallelism, num_shards);
+  if (!size) return {true, false};
+  return {static_cast<int>(*size), false};
 }
 
 }  // namespace
@@ -40,7 +44,8 @@ void parallelize_llama(Llama& model, const dist::DeviceMesh& mesh, const config:
   fsdp::FullyShardOptions options{.mesh = mesh};
   options.mp_policy.param_dtype = dtype_of(training.mixed_precision_param);
   options.mp_policy.reduce_dtype = dtype_of(training.mixed_precision_reduce);
-  const ReshardRule reshard = reshard_rule(parallelism.fsdp_reshard_after_forward);
+  if (training.enable_cpu_offload) options.offload_policy = fsdp::CPUOffloadPolicy{};
+  const ReshardRule reshard = reshard_rule(parallelism, mesh.size(mesh.dim_names().back()));
 
   options.reshard_after_forward = reshard.blocks;
   fsdp::fully_shard(model.tok_embeddings(), options);

@@ -106,10 +106,9 @@ std::optional<std::string> string_fault(const Field& field, const FieldValue& wh
                     rule.choices.empty() ? "it is not among the supported values"
                                          : "supported so far: " + join(rule.choices, ", "));
   }
-  if (rule.number_in_string) {
-    const auto number = to_int(text);
-    if (!number || *number < 1) return wrong(field, quoted(text));
-  } else if (!rule.choices.empty() && !contains(rule.choices, text)) {
+  const auto number = rule.number_in_string ? to_int(text) : std::nullopt;
+  const bool is_number = number && *number >= 1;
+  if ((rule.number_in_string || !rule.choices.empty()) && !is_number && !contains(rule.choices, text)) {
     const auto near = nearest_name(text, rule.choices);
     return wrong(field, quoted(text)) + (near ? "; did you mean " + quoted(*near) + "?" : "");
   }
@@ -174,8 +173,9 @@ std::string describe_kind(const Field& field) {
 }
 
 std::string describe_rule(const Rule& rule) {
-  if (!rule.choices.empty()) return "one of " + join(rule.choices, ", ");
-  if (rule.number_in_string) return "a positive integer in quotes";
+  const std::string number = rule.number_in_string ? "a positive integer in quotes" : "";
+  if (!rule.choices.empty()) return "one of " + join(rule.choices, ", ") + (number.empty() ? "" : ", or " + number);
+  if (rule.number_in_string) return number;
   if (rule.non_empty) return "not empty";
   StringList parts;
   if (rule.or_minus_one) parts.push_back("-1 or");

@@ -173,7 +173,7 @@ class Table {
     add(KEY(training.seq_len), "tokens of one sequence; even", at_least(2), kSupported);
     add(KEY(training.max_norm), "gradients are clipped to this L2 norm", above(0), kSupported);
     add(KEY(training.steps), "optimizer steps to run", at_least(1), kSupported);
-    add(KEY(training.enable_cpu_offload), "keep shards, gradients and optimizer state on the host", kAny, not_built("there is no CPU offload yet"));
+    add(KEY(training.enable_cpu_offload), "keep shards, gradients and optimizer state on the host (on a CPU they are there already)", kAny, kSupported);
     add(KEY(training.dtype), "dtype of parameters and optimizer state", one_of({"float32", "bfloat16"}), kSupported);
     add(KEY(training.mixed_precision_param), "dtype of the forward and backward pass", one_of({"bfloat16", "float32"}), kSupported);
     add(KEY(training.mixed_precision_reduce), "dtype of gradient reductions", one_of({"float32"}), kSupported);
@@ -189,7 +189,7 @@ class Table {
   void add_parallelism() {
     add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (HSDP; DDP with a shard degree of 1)", at_least(1), kSupported);
     add(KEY(parallelism.data_parallel_shard_degree), "ranks that share one copy (FSDP); -1: all that are left", minus_one_or(at_least(1)), kSupported);
-    add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass; default: always, but for the last group (norm and output)", one_of({"default", "always", "never"}), kSupported);
+    add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass: always, never, default (always, but for the last group: norm and output), or a number of neighbours to re-shard over (not in TorchTitan)", {.choices = {"default", "always", "never"}, .number_in_string = true}, kSupported);
     add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), not_built("there is no tensor parallelism yet"));
     add(KEY(parallelism.disable_loss_parallel), "gather the logits before the loss", kAny, dormant("parallelism.tensor_parallel_degree"));
     add(KEY(parallelism.enable_async_tensor_parallel), "overlap tensor-parallel collectives with products", kAny, not_built("there is no tensor parallelism yet"));

@@ -144,7 +144,7 @@ struct Training {
 struct Parallelism {
   std::int64_t data_parallel_replicate_degree = 1;     // copies of the weights (DDP, HSDP)
   std::int64_t data_parallel_shard_degree = -1;        // ranks that share one copy (FSDP); -1: all that are left
-  std::string fsdp_reshard_after_forward = "default";  // default, always or never
+  std::string fsdp_reshard_after_forward = "default";  // default, always, never, or a number of ranks
   std::int64_t tensor_parallel_degree = 1;             // ranks that share each matrix product
   bool disable_loss_parallel = false;                  // gather the logits before the loss
   bool enable_async_tensor_parallel = false;           // overlap tensor-parallel collectives with products

@@ -142,6 +142,20 @@ std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t w
       cure);
 }
 
+std::optional<std::int64_t> reshard_group_size(const Parallelism& parallelism, std::int64_t shard_degree) {
+  const std::string& rule = parallelism.fsdp_reshard_after_forward;
+  if (rule == "default" || rule == "always" || rule == "never") return std::nullopt;
+  const std::int64_t size = std::stoll(rule);
+  if (size >= 1 && shard_degree % size == 0) return size;
+  std::string divisors;
+  for (std::int64_t d = 2; d < shard_degree; ++d) {
+    if (shard_degree % d == 0) divisors += (divisors.empty() ? "" : ", ") + text(d);
+  }
+  throw ConfigError("error: parallelism.fsdp_reshard_after_forward (\"" + rule +
+                    "\") must divide the number of ranks that share one copy of the weights (" + text(shard_degree) +
+                    "); use " + (divisors.empty() ? "" : divisors + ", ") + "\"always\" or \"never\"");
+}
+
 std::int64_t num_accumulation_steps(const JobConfig& config, std::int64_t world_size) {
   const std::int64_t ranks =
       resolve_shard_degree(config.parallelism, world_size) * config.parallelism.data_parallel_replicate_degree;
@@ -165,6 +179,7 @@ std::vector<std::string> validate(const JobConfig& config, std::int64_t world_si
   }
   try {
     num_accumulation_steps(config, world_size);
+    reshard_group_size(config.parallelism, resolve_shard_degree(config.parallelism, world_size));
   } catch (const ConfigError& error) {
     collect(errors, error);
   }

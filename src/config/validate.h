@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ std::vector<std::string> validate(const JobConfig& config, std::int64_t world_si
 // data_parallel_shard_degree with -1 resolved to the ranks that the other degrees leave. Throws ConfigError, naming all
 // the factors, when the degrees do not multiply to `world_size`.
 std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t world_size);
+
+// The number in parallelism.fsdp_reshard_after_forward, nothing where it is a word. Throws ConfigError when it does not
+// divide the shard degree.
+std::optional<std::int64_t> reshard_group_size(const Parallelism& parallelism, std::int64_t shard_degree);
 
 // Microbatches of one step: global_batch_size / (local_batch_size * data-parallel ranks), 1 for -1. Throws ConfigError
 // with the nearest sizes that divide.

@@ -2,12 +2,21 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
+#include "base/error.h"
+
 namespace titan::optim {
 
 AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options)
     : options_(options) {
   const at::NoGradGuard no_grad;
   for (const auto& [fqn, param] : params) {
+    if (param.is_meta()) {
+      throw InternalError("[optim] " + fqn +
+                          " is on the meta device: materialize and initialize the model before the "
+                          "optimizer is made");
+    }
     // The step lives where the kernel reads it: on the parameter's device.
     const auto on_device = at::TensorOptions().dtype(at::kFloat).device(param.device());
     states_.push_back({fqn, param, at::zeros_like(param), at::zeros_like(param), at::zeros({}, on_device)});
@@ -16,6 +25,13 @@ AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, cons
 
 void AdamW::step() {
   const at::NoGradGuard no_grad;
+  const bool any = std::any_of(states_.begin(), states_.end(), [](const auto& s) { return s.param.grad().defined(); });
+  if (!any && !states_.empty()) {
+    throw InternalError("[optim] none of the " + std::to_string(states_.size()) + " parameters from " +
+                        states_.front().fqn +
+                        " on has a gradient. Run backward first; and make the optimizer after "
+                        "fully_shard, which replaces the parameters");
+  }
   std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   for (auto& state : states_) {
     const auto& grad = state.param.grad();

@@ -28,10 +28,12 @@ struct AdamWState {
 
 class AdamW {
  public:
-  // `params`: the local shards, materialized, in the model's order. Moments start at zero.
+  // `params`: the local shards, materialized, in the model's order. Moments start at zero. Throws InternalError for one
+  // on the meta device.
   AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options);
 
-  // Updates every parameter that has a gradient.
+  // Updates every parameter that has a gradient. Throws InternalError when none has: an optimizer made before
+  // fully_shard holds the parameters that this replaced.
   void step();
   // Drops the gradients.
   void zero_grad();

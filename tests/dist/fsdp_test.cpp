@@ -231,6 +231,22 @@ TEST(FullyShardMesh, ReshardsToTwoOfFourAfterForward) {
   });
 }
 
+TEST(FullyShardMesh, DataParallelInFloat16DividesOnBothSidesOfTheSum) {
+  test::on_ranks(4, [](dist::World& world) {
+    Net net;
+    const auto mesh = dist::DeviceMesh::init(world, {4, 1}, {"dp_replicate", "fsdp"});
+    fsdp::FullyShardOptions options{.mesh = mesh};
+    options.mp_policy.reduce_dtype = at::kHalf;
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    // 40000 on each of 4 ranks: the sum is beyond float16's 65504, the mean is not.
+    torch::autograd::backward({net(tokens_of(0, 0)).sum() * 0 + net.output->weight.sum() * 40000}, {});
+    EXPECT_TRUE(net.output->weight.grad().isfinite().all().item<bool>());
+    EXPECT_TRUE(at::allclose(net.output->weight.grad(), at::full({13, 7}, 40000.0)));
+  });
+}
+
 TEST(FullyShardPlacement, AlongAnotherDimThanTheFirst) {
   test::on_ranks(3, [](dist::World& world) {
     // "up" is [3, 7] and the embedding [13, 7]: the one matrix that 3 ranks can share along its last dim is "down", [7,
@@ -350,6 +366,99 @@ TEST(FullyShardState, IsFreedBetweenSteps) {
     }
     // 13 rows on 2 ranks: 7 and 6; 7 columns.
     EXPECT_EQ(net.embedding->weight.size(0), world.rank() == 0 ? 7 : 6);
+  });
+}
+
+TEST(FullyShardState, GathersInTheBackgroundUntilTheHandleIsWaitedFor) {
+  test::on_ranks(2, [](dist::World& world) {
+    Net net;
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    fsdp::fully_shard(*net.embedding, options);
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    auto handle = fsdp::unshard(*net.embedding, /*async=*/true);
+    EXPECT_LT(net.embedding->weight.size(0), 13);
+    handle.wait();
+    EXPECT_EQ(net.embedding->weight.size(0), 13);
+    handle.wait();  // a second time does nothing
+    // A gather that nobody waited for serves the forward that follows.
+    fsdp::reshard(*net.embedding);
+    fsdp::unshard(*net.embedding, /*async=*/true);
+    EXPECT_TRUE(loss_of(net, tokens_of(0, 0)).isfinite().item<bool>());
+  });
+}
+
+// One copy, one rank: the parameters that forward sees are the shards themselves, not a second copy of them.
+TEST(FullyShardState, OneRankInOneDtypeHoldsParametersOnce) {
+  test::on_ranks(1, [](dist::World& world) {
+    Net net;
+    fsdp::fully_shard(net, {.mesh = one_dim(world)});
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    fsdp::unshard(net);
+    for (const auto* param : fsdp::FsdpState::of(net)->group()->params()) {
+      EXPECT_EQ(param->unsharded_param().data_ptr(), param->sharded_param().data_ptr()) << param->fqn();
+    }
+  });
+}
+
+template <typename Call>
+void expect_error(Call&& call, const std::vector<std::string>& parts) {
+  try {
+    call();
+    ADD_FAILURE() << "no error with " << parts.front();
+  } catch (const InternalError& error) {
+    for (const auto& part : parts) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " is missing in: " << error.what();
+    }
+  }
+}
+
+TEST(FullyShardErrors, NameRankModuleAndParameter) {
+  test::on_ranks(2, [](dist::World& world) {
+    const std::string rank = "rank " + std::to_string(world.rank());
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    Net net;
+    fsdp::fully_shard(*net.embedding, options);
+    fsdp::fully_shard((*net.blocks)[1], options);
+    fsdp::fully_shard(net, options);
+    const auto tokens = tokens_of(0, 0);
+    expect_error([&] { net(tokens); }, {rank, "the root", "output.weight", "meta device", "to_empty"});
+    Net other;
+    fsdp::fully_shard((*other.blocks)[1], options);
+    fsdp::fully_shard(other, options);
+    fsdp::to_empty(other, at::kCPU);
+    other.init_weights();
+    loss_of(other, tokens);
+    // Past the hook: forward() itself, and a part of a sharded module.
+    const auto h = at::ones({2, 7});
+    expect_error([&] { (*other.blocks)[1].forward({h}); }, {rank, "blocks.1", "blocks.1.up.weight", "forward()"});
+    // Two dtypes in one group.
+    Net mixed;
+    mixed.output->weight = mixed.output->weight.detach().to(at::kBFloat16).set_requires_grad(true);
+    fsdp::fully_shard(mixed, options);
+    for (auto* param : fsdp::FsdpState::of(mixed)->group()->params())
+      param->materialize(param->sharded_padded().scalar_type());
+    expect_error([&] { mixed(tokens); }, {rank, "output.weight", "BFloat16", "embedding.weight", "Float"});
+  });
+}
+
+TEST(FullyShardErrors, WantBottomUpAndAnOptimizerAfterwards) {
+  test::on_ranks(1, [](dist::World& world) {
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    Net net;
+    fsdp::fully_shard(net, options);
+    expect_error([&] { fsdp::fully_shard((*net.blocks)[0], options); }, {"norm.weight", "bottom-up"});
+    Net early;
+    fsdp::to_empty(early, at::kCPU);
+    early.init_weights();
+    auto optimizer = optimizer_of(early);
+    fsdp::fully_shard(early, options);
+    torch::autograd::backward({loss_of(early, tokens_of(0, 0))}, {});
+    expect_error([&] { optimizer.step(); }, {"embedding.weight", "gradient", "after fully_shard"});
+    Net on_meta;
+    expect_error([&] { optimizer_of(on_meta); }, {"embedding.weight", "meta"});
   });
 }
 

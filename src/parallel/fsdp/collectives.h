@@ -20,7 +20,7 @@ struct AllGatherResult {
   dist::Work work;
 };
 
-// Starts the exchange. Collective over `group`; all parameters must have one compute dtype.
+// Starts the exchange. Collective over `group` (of two ranks at least); all parameters must have one compute dtype.
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group);
 
 // Waits, and writes every parameter's gathered storage, which it allocates; the buffer `result.output` is done with

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "parallel/fsdp/reduction.h"
+
 namespace titan::fsdp {
 namespace {
 
@@ -52,6 +54,10 @@ void SideStream::current_waits_for(const StreamEvent& event) const {
   if (stream_ && event) event->block(current_stream(*stream_));
 }
 
+void SideStream::host_waits_for(const StreamEvent& event) {
+  if (event) event->synchronize();
+}
+
 void SideStream::current_waits() const { current_waits_for(record()); }
 
 void CommContext::init(at::Device device) {
@@ -67,19 +73,63 @@ void CommContext::retire(at::Tensor all_gather_output) {
   if (!retired_when_) retired_output_.reset();  // no stream, nothing to wait for
 }
 
+void CommContext::reduce(std::shared_ptr<Reduction> reduction) {
+  if (reduce_scatter_stream.exists()) return reduce_on_streams(std::move(reduction));
+  advance_reductions();
+  reduction->start_reduce_scatter();
+  scattering_ = std::move(reduction);
+}
+
+// The host does not wait: each stream does. Torch's order: the compute stream waits for the reduce-scatter before this
+// one, because its input is memory of the compute stream.
+void CommContext::reduce_on_streams(std::shared_ptr<Reduction> reduction) {
+  advance_reductions();
+  reduce_scatter_stream.waits_for_current();
+  reduce_scatter_stream.run([&] {
+    reduction->start_reduce_scatter();
+    reduction->wait_reduce_scatter();
+  });
+  scattered_ = reduce_scatter_stream.record();
+  all_reduce_stream.waits_for(scattered_);
+  bool to_host = false;
+  all_reduce_stream.run([&] {
+    reduction->start_all_reduce();
+    to_host = reduction->finish();
+  });
+  if (to_host) to_host_.push_back(all_reduce_stream.record());
+  on_side_.push_back(reduction);
+  scattering_ = std::move(reduction);
+}
+
+void CommContext::advance_reductions() {
+  if (auto last = std::exchange(all_reducing_, nullptr)) last->finish();
+  auto scattered = std::exchange(scattering_, nullptr);
+  if (!scattered) return;
+  if (reduce_scatter_stream.exists()) {
+    reduce_scatter_stream.current_waits_for(scattered_);
+    scattered->release_input();
+    return;
+  }
+  scattered->wait_reduce_scatter();
+  scattered->release_input();
+  if (scattered->start_all_reduce()) {
+    all_reducing_ = std::move(scattered);
+  } else {
+    scattered->finish();
+  }
+}
+
 void CommContext::end_backward() {
-  complete_reduction();
+  advance_reductions();
+  advance_reductions();  // the all-reduce that the first one started
   reduce_scatter_stream.current_waits();
   all_reduce_stream.current_waits();
-  kept_.clear();
+  for (const auto& event : std::exchange(to_host_, {})) SideStream::host_waits_for(event);
+  on_side_.clear();
   all_gather_stream.waits_for(retired_when_);
   retired_output_.reset();
   retired_when_.reset();
   post_forward_order.clear();
-}
-
-void CommContext::complete_reduction() {
-  if (const auto complete = std::exchange(pending_reduction, std::nullopt)) (*complete)();
 }
 
 }  // namespace titan::fsdp

@@ -1,5 +1,5 @@
 // What all parameter groups of one root module share: streams on a device that has them, the order in which groups were
-// used, and the one all-gather or reduction whose buffers are still in flight.
+// used, and the all-gather and the reductions whose buffers are still in flight.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +16,7 @@
 namespace titan::fsdp {
 
 class ParamGroup;
+class Reduction;
 
 // A point in the caller's current stream; empty on CPU.
 using StreamEvent = std::shared_ptr<c10::Event>;
@@ -35,6 +36,7 @@ class SideStream {
   void current_waits() const;
   StreamEvent record_current() const;
   StreamEvent record() const;  // a point in this stream
+  static void host_waits_for(const StreamEvent& event);
   void current_waits_for(const StreamEvent& event) const;
   bool exists() const { return stream_.has_value(); }
 
@@ -62,16 +64,21 @@ struct CommContext {
   std::vector<ParamGroup*> forward_order;
   std::vector<ParamGroup*> last_forward_order;
 
-  // At most one reduction is in flight: the next one completes it first.
-  std::optional<std::function<void()>> pending_reduction;
-  void complete_reduction();
-  // Keeps a buffer of the reduction until end_backward(), when no side stream uses it any more.
-  void keep_until_end(at::Tensor buffer) { kept_.push_back(std::move(buffer)); }
-  // Waits for every reduction; the caller's current stream sees the gradients.
+  // Starts a reduction beside the computation that follows. At most one reduce-scatter is in flight, and on a CPU mesh
+  // the all-reduce of the group before it: the next reduction, or end_backward(), moves them on. Collective.
+  void reduce(std::shared_ptr<Reduction> reduction);
+  // Waits for every reduction; the caller's current stream, or the host for shards on it, sees the gradients.
   void end_backward();
 
  private:
-  std::vector<at::Tensor> kept_;
+  void reduce_on_streams(std::shared_ptr<Reduction> reduction);
+  void advance_reductions();
+
+  std::shared_ptr<Reduction> scattering_;
+  std::shared_ptr<Reduction> all_reducing_;          // CPU
+  StreamEvent scattered_;                            // streams: the end of `scattering_`'s reduce-scatter
+  std::vector<std::shared_ptr<Reduction>> on_side_;  // whose buffers a side stream still uses
+  std::vector<StreamEvent> to_host_;                 // gradients on their way to the host
   at::Tensor retired_output_;
   StreamEvent retired_when_;
 };

@@ -26,9 +26,18 @@ void resize_storage(const at::Tensor& tensor, std::int64_t bytes) {
 
 }  // namespace
 
+Devices Devices::of(at::Device compute, const std::optional<CPUOffloadPolicy>& offload) {
+  if (!offload || compute.is_cpu()) return {compute, compute};
+  return {compute, at::kCPU, offload->pin_memory};
+}
+
 FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank,
-                     int shard_size)
-    : fqn_(std::move(fqn)), slots_(std::move(slots)), shard_dim_(shard_dim), shard_size_(shard_size) {
+                     int shard_size, Devices devices)
+    : fqn_(std::move(fqn)),
+      slots_(std::move(slots)),
+      shard_dim_(shard_dim),
+      shard_size_(shard_size),
+      devices_(devices) {
   const at::Tensor whole = slots_.front()->tensor->detach();
   const std::string name = "[fsdp] " + fqn_ + " with shape " + dist::shape_text(whole.sizes());
   if (whole.dim() == 0)
@@ -53,9 +62,13 @@ FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::in
 
   auto padded_shape = shape_;
   padded_shape[shard_dim_] = chunk;
-  auto padded = at::zeros(padded_shape, whole.options());
+  auto padded = whole.is_meta() ? at::zeros(padded_shape, whole.options()) : zeros(padded_shape, whole.scalar_type());
   if (!whole.is_meta() && count > 0) padded.narrow(shard_dim_, 0, count).copy_(whole.narrow(shard_dim_, first, count));
   set_sharded_param(std::move(padded));
+}
+
+at::Tensor FsdpParam::zeros(at::IntArrayRef shape, at::ScalarType dtype) const {
+  return at::zeros(shape, at::TensorOptions().dtype(dtype).device(devices_.shards).pinned_memory(devices_.pin_memory));
 }
 
 void FsdpParam::set_sharded_param(at::Tensor padded) {
@@ -76,19 +89,21 @@ void FsdpParam::init_dtypes(const MixedPrecisionPolicy& policy) {
   param_dtype_ = policy.param_dtype.value_or(stored_dtype());
 }
 
-void FsdpParam::materialize(at::Device device, at::ScalarType dtype) {
-  if (!sharded_padded_.is_meta()) return;
-  set_sharded_param(at::zeros(sharded_padded_.sizes(), sharded_padded_.options().device(device).dtype(dtype)));
+void FsdpParam::materialize(at::ScalarType dtype) {
+  if (sharded_padded_.is_meta()) set_sharded_param(zeros(sharded_padded_.sizes(), dtype));
 }
+
+bool FsdpParam::is_alias() const { return shard_size_ == 1 && param_dtype_ == stored_dtype() && !devices_.offloads(); }
 
 void FsdpParam::alloc_gathered() {
   const std::int64_t numel = chunk_numel() * shard_size_;
   if (!gathered_.defined()) {
-    gathered_ = at::empty({numel}, sharded_padded_.options().dtype(param_dtype_));
+    gathered_ = is_alias() ? sharded_padded_.view(-1)
+                           : at::empty({numel}, at::TensorOptions().dtype(param_dtype_).device(devices_.compute));
     const at::AutoDispatchBelowADInplaceOrView below;
     unsharded_param_ = gathered_.as_strided(shape_, c10::contiguous_strides(shape_)).variable_data();
     unsharded_param_.set_requires_grad(requires_grad_);
-  } else {
+  } else if (!is_alias()) {
     resize_storage(gathered_, numel * static_cast<std::int64_t>(gathered_.element_size()));
   }
 }
@@ -97,23 +112,32 @@ std::int64_t FsdpParam::send_numel() const {
   return post_forward_part_.defined() ? post_forward_part_.numel() : chunk_numel();
 }
 
-void FsdpParam::copy_in(at::Tensor out) const {
-  out.copy_(post_forward_part_.defined() ? post_forward_part_ : sharded_padded_.view(-1));
+at::Tensor FsdpParam::send_buffer() const {
+  if (post_forward_part_.defined()) return post_forward_part_;
+  const auto flat = sharded_padded_.view(-1);
+  return devices_.offloads() ? flat.to(devices_.compute, stored_dtype(), /*non_blocking=*/devices_.pin_memory) : flat;
 }
 
-void FsdpParam::copy_out(const at::Tensor& parts) {
+at::Tensor FsdpParam::gather_target(int num_ranks) {
+  const bool in_order = shard_dim_ == 0 || post_forward_part_.defined();
   alloc_gathered();
-  if (shard_dim_ == 0 || post_forward_part_.defined()) {
-    gathered_.view(parts.sizes()).copy_(parts);
-    post_forward_part_.reset();
-    return;
-  }
-  // Rank r's chunk is the r-th of equal parts of the shard dim: [.., world, part, ..] in the whole parameter.
+  if (!in_order) return {};
+  post_forward_part_.reset();
+  return gathered_.view({num_ranks, -1});
+}
+
+// Rank r's chunk is the r-th of equal parts of the shard dim: [.., world, part, ..] in the whole parameter.
+void FsdpParam::copy_out(const at::Tensor& parts) {
   auto by_part = spec_.local_shape;
   by_part.insert(by_part.begin() + shard_dim_, shard_size_);
   auto by_rank = spec_.local_shape;
   by_rank.insert(by_rank.begin(), shard_size_);
   gathered_.view(by_part).copy_(parts.reshape(by_rank).movedim(0, shard_dim_));
+}
+
+void FsdpParam::gather_from_self() {
+  alloc_gathered();
+  if (!is_alias()) gathered_.copy_(sharded_padded_.view(-1), /*non_blocking=*/devices_.pin_memory);
 }
 
 void FsdpParam::copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const {
@@ -134,7 +158,7 @@ void FsdpParam::to_unsharded() {
 
 void FsdpParam::to_sharded() {
   point_slots_at(sharded_param_);
-  if (gathered_.defined()) resize_storage(gathered_, 0);
+  if (gathered_.defined() && !is_alias()) resize_storage(gathered_, 0);
   post_forward_part_.reset();
   unsharded_ = false;
 }
@@ -159,14 +183,18 @@ void FsdpParam::keep_unsharded_grad(std::optional<at::ScalarType> reduce_dtype) 
   if (grad.defined()) kept_grad_ = grad.to(reduce_dtype.value_or(grad.scalar_type()));
 }
 
-void FsdpParam::accumulate_sharded_grad(const at::Tensor& chunk) {
-  auto mine = chunk.narrow(0, 0, sharded_param_.numel()).view(spec_.local_shape).to(stored_dtype());
+bool FsdpParam::accumulate_sharded_grad(const at::Tensor& chunk) {
+  auto mine = chunk.narrow(0, 0, sharded_param_.numel()).view(spec_.local_shape);
   auto& grad = sharded_param_.mutable_grad();
+  // Adding to it needs it on the host at once.
+  const bool in_background = devices_.offloads() && devices_.pin_memory && !grad.defined();
+  mine = mine.to(devices_.shards, stored_dtype(), /*non_blocking=*/in_background);
   if (grad.defined()) {
     grad.add_(mine);
   } else {
     grad = std::move(mine);
   }
+  return in_background;
 }
 
 }  // namespace titan::fsdp

@@ -23,24 +23,39 @@
 
 namespace titan::fsdp {
 
+// Where shards live and where they are gathered; two devices only with CPUOffloadPolicy.
+struct Devices {
+  at::Device compute;
+  at::Device shards;
+  bool pin_memory = false;  // of shards on the host
+
+  static Devices of(at::Device compute, const std::optional<CPUOffloadPolicy>& offload);
+  bool offloads() const { return shards != compute; }
+};
+
 class FsdpParam {
  public:
   // Shards the parameter along `shard_dim` over `shard_size` ranks and puts the shard into its slots. The parameter may
   // be on the meta device, or hold values, of which this rank keeps its rows. `slots`: every place in the group's
   // modules that shares it. Throws InternalError: a scalar, a dim that it has not, a dim other than 0 that does not
   // divide.
-  FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank, int shard_size);
+  FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank, int shard_size,
+            Devices devices);
 
   // Fixes the dtypes that the policy means for this parameter. Called at the first forward.
   void init_dtypes(const MixedPrecisionPolicy& policy);
 
-  // Replaces a shard on the meta device by zeros on `device`. No effect on a shard that is elsewhere.
-  void materialize(at::Device device, at::ScalarType dtype);
+  // Replaces a shard on the meta device by zeros where shards live. No effect on a shard that is elsewhere.
+  void materialize(at::ScalarType dtype);
 
+  // The name below the root, once that is known; until then below the module given to fully_shard.
   const std::string& fqn() const { return fqn_; }
+  void set_fqn(std::string fqn) { fqn_ = std::move(fqn); }
+  const std::vector<nn::Parameter*>& slots() const { return slots_; }
   const at::Tensor& sharded_param() const { return sharded_param_; }
   const at::Tensor& sharded_padded() const { return sharded_padded_; }
   const at::Tensor& unsharded_param() const { return unsharded_param_; }
+  const Devices& devices() const { return devices_; }
   at::ScalarType stored_dtype() const { return sharded_padded_.scalar_type(); }
   at::ScalarType param_dtype() const { return param_dtype_; }
   // Elements of the padded chunk of one rank.
@@ -48,13 +63,16 @@ class FsdpParam {
   std::int64_t shard_dim() const { return shard_dim_; }
   bool is_unsharded() const { return unsharded_; }
 
-  // What this rank sends in an all-gather: its padded chunk, or after to_sharded_post_forward() its part among
-  // neighbours.
+  // What this rank sends in an all-gather, flat, on the compute device: its padded chunk in the stored dtype, or after
+  // to_sharded_post_forward() its part among neighbours in param_dtype.
+  at::Tensor send_buffer() const;
   std::int64_t send_numel() const;
-  void copy_in(at::Tensor out) const;  // [send_numel] in param_dtype, cast in the same pass
-  // Allocates the gathered storage and fills it from what all ranks of that group sent, [ranks, send_numel] in
-  // param_dtype.
-  void copy_out(const at::Tensor& parts);
+  // Allocates the gathered storage and returns it as [ranks, send_numel] where the parts of all ranks stand in it one
+  // after the other; undefined when they do not (another shard dim than 0): then copy_out() has to place them.
+  at::Tensor gather_target(int num_ranks);
+  void copy_out(const at::Tensor& parts);  // [ranks, send_numel] in param_dtype
+  // With one shard: the whole parameter is the shard itself, or its cast. No communication.
+  void gather_from_self();
   // Writes `rank`'s padded chunk of a whole gradient to `out` [chunk_numel], casting.
   void copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const;
   void to_unsharded();  // slots point at the whole parameter
@@ -66,11 +84,15 @@ class FsdpParam {
   at::Tensor take_unsharded_grad();
   // Without a reduction after this backward: keeps the gradient for the next, in the reduce dtype.
   void keep_unsharded_grad(std::optional<at::ScalarType> reduce_dtype);
-  // Adds this rank's padded chunk of the reduced gradient, [chunk_numel] in the reduce dtype, to the shard's gradient.
-  void accumulate_sharded_grad(const at::Tensor& chunk);
+  // Adds this rank's padded chunk of the reduced gradient, [chunk_numel] in the stored dtype, to the shard's gradient.
+  // True when a copy to the host is under way on the current stream: the host must wait for it.
+  bool accumulate_sharded_grad(const at::Tensor& chunk);
 
  private:
+  // One shard in the compute dtype: the whole parameter shares the shard's memory.
+  bool is_alias() const;
   void alloc_gathered();
+  at::Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype) const;  // where shards live
   void set_sharded_param(at::Tensor padded);
   void point_slots_at(const at::Tensor& tensor);
 
@@ -78,6 +100,7 @@ class FsdpParam {
   std::vector<nn::Parameter*> slots_;
   std::int64_t shard_dim_;
   int shard_size_;
+  Devices devices_;
   std::vector<std::int64_t> shape_;
   dist::ShardSpec spec_;
   bool requires_grad_ = true;

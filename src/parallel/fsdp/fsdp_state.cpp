@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <map>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -44,6 +46,24 @@ void FsdpState::install_hooks() {
     module->add_pre_hook([this](nn::Module& m, nn::Tensors& inputs) { pre_forward(m, inputs); });
     module->add_post_hook([this](nn::Module& m, const nn::Tensors&, at::Tensor& output) { post_forward(m, output); });
   }
+  if (!group_) return;
+  // The modules in which the parameters are used: after pre_forward above, where both are the same.
+  std::set<const nn::Parameter*> slots;
+  for (const auto* param : group_->params()) slots.insert(param->slots().begin(), param->slots().end());
+  std::set<nn::Module*> users;
+  for (auto* module : modules_) {
+    for (const auto& named : module->named_parameters()) {
+      if (slots.contains(named.parameter)) users.insert(named.module);
+    }
+  }
+  for (auto* user : users) {
+    user->add_pre_hook([this](nn::Module&, nn::Tensors&) { group_->check_gathered(); });
+  }
+}
+
+void FsdpState::init_context() {
+  context_ = std::make_shared<CommContext>();
+  context_->init(options_.mesh.device());
 }
 
 std::vector<FsdpState*> FsdpState::all_below(nn::Module& module) {
@@ -58,9 +78,15 @@ std::vector<FsdpState*> FsdpState::all_below(nn::Module& module) {
 void FsdpState::become_root(nn::Module& module) {
   if (modules_.size() > 1)
     throw InternalError("[fsdp] the first module called must be a single root, not one of a list given to fully_shard");
-  context_ = std::make_shared<CommContext>();
-  context_->init(options_.mesh.device());
   states_ = all_below(module);
+  // A group that was gathered before may have a gather in flight on its own context's stream.
+  for (auto* state : states_) {
+    if (state->context_) context_ = state->context_;
+  }
+  if (!context_) init_context();
+  const auto modules = module.named_modules();
+  std::map<const nn::Parameter*, std::string> names;
+  for (const auto& named : module.named_parameters()) names[named.parameter] = named.fqn;
   for (auto* state : states_) {
     if (state != this && state->root_) {
       throw InternalError(
@@ -68,18 +94,28 @@ void FsdpState::become_root(nn::Module& module) {
     }
     state->context_ = context_;
     state->root_ = this;
-    if (state->group_) state->group_->lazy_init(*context_, state == this);
+    if (!state->group_) continue;
+    for (auto* param : state->group_->params()) param->set_fqn(names.at(param->slots().front()));
+    state->group_->lazy_init(*context_, state->name_below(modules), state == this);
   }
+}
+
+// "layers.3", or "norm, output" for a group of several modules.
+std::string FsdpState::name_below(const std::vector<nn::NamedModule>& root_modules) const {
+  std::string text;
+  for (const auto& [fqn, module] : root_modules) {
+    if (of(*module) != this) continue;
+    text += (text.empty() ? "" : ", ") + (fqn.empty() ? "the root" : fqn);
+  }
+  return text;
 }
 
 void FsdpState::unshard() {
   if (!context_) {
-    context_ = std::make_shared<CommContext>();
-    context_->init(options_.mesh.device());
-    group_->lazy_init(*context_, /*is_root=*/false);
+    init_context();
+    group_->lazy_init(*context_, "a module gathered before its root ran", /*is_root=*/false);
   }
   group_->unshard();
-  group_->wait_for_unshard();
 }
 
 void FsdpState::pre_forward(nn::Module& module, nn::Tensors& inputs) {

@@ -25,7 +25,7 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
 
   void install_hooks();
   ParamGroup* group() const { return group_.get(); }
-  // Gathers the group outside forward, also before the root's first. Collective.
+  // Starts to gather the group outside forward, also before the root's first; wait_for_unshard() ends it. Collective.
   void unshard();
   void set_is_last_backward(bool is_last) { is_last_backward_ = is_last; }
 
@@ -36,6 +36,8 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   void pre_forward(nn::Module& module, nn::Tensors& inputs);
   void post_forward(nn::Module& module, at::Tensor& output);
   void become_root(nn::Module& module);
+  void init_context();
+  std::string name_below(const std::vector<nn::NamedModule>& root_modules) const;
   void register_post_backward(nn::Tensors& inputs);
   void pre_backward();
   void root_post_backward();

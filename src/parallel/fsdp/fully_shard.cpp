@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -21,6 +22,19 @@ void check_arguments(const std::vector<nn::Module*>& modules, const FullyShardOp
       throw InternalError("[fsdp] fully_shard cannot take a ModuleList: it has no forward. Shard its modules");
     if (FsdpState::of(*module)) throw InternalError("[fsdp] fully_shard was applied twice to one module");
   }
+}
+
+// With an enclosing module first, nothing is left for the ones inside: they would be one group with it, without a word.
+void check_bottom_up(nn::Module& module) {
+  const auto parameters = module.named_parameters();
+  if (parameters.empty() || !FsdpState::all_below(module).empty()) return;
+  for (const auto& named : parameters) {
+    if (!named.parameter->spec) return;
+  }
+  throw InternalError("[fsdp] fully_shard was applied to a module that encloses the one with " +
+                      parameters.front().fqn +
+                      " before it was applied to this one, and took all its parameters; go "
+                      "bottom-up, the root last");
 }
 
 // The parameters of the modules that are not sharded yet, each once, with every slot that shares it.
@@ -50,10 +64,11 @@ std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Mo
   }
   const auto& mesh = options.mesh;
   const auto& mesh_dim = mesh.dim_names().back();
+  const auto devices = Devices::of(mesh.device(), options.offload_policy);
   std::vector<std::unique_ptr<FsdpParam>> params;
   for (auto& [fqn, slots, shard_dim] : order) {
-    params.push_back(
-        std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh.local_rank(mesh_dim), mesh.size(mesh_dim)));
+    params.push_back(std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh.local_rank(mesh_dim),
+                                                 mesh.size(mesh_dim), devices));
   }
   return params;
 }
@@ -95,6 +110,7 @@ void fully_shard(nn::Module& module, const FullyShardOptions& options) {
 
 void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOptions& options) {
   check_arguments(modules, options);
+  for (auto* module : modules) check_bottom_up(*module);
   auto params = take_parameters(modules, options);
   auto group = params.empty() ? nullptr : std::make_unique<ParamGroup>(std::move(params), options);
   auto state = std::make_shared<FsdpState>(modules, std::move(group), options);
@@ -105,7 +121,7 @@ void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOption
 void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype) {
   for (auto* state : FsdpState::all_below(module)) {
     if (!state->group()) continue;
-    for (auto* param : state->group()->params()) param->materialize(device, dtype);
+    for (auto* param : state->group()->params()) param->materialize(dtype);
   }
   for (auto& named : module.named_parameters()) {
     auto& tensor = named.tensor();
@@ -148,9 +164,15 @@ void set_modules_to_backward_prefetch(nn::Module& module, const std::vector<nn::
   group_of(module, kCall).set_backward_prefetch(groups_of(modules, kCall));
 }
 
-void unshard(nn::Module& module) {
-  group_of(module, "unshard");
+void UnshardHandle::wait() {
+  if (auto* group = std::exchange(group_, nullptr)) group->wait_for_unshard();
+}
+
+UnshardHandle unshard(nn::Module& module, bool async) {
+  UnshardHandle handle(&group_of(module, "unshard"));
   FsdpState::of(module)->unshard();
+  if (!async) handle.wait();
+  return handle;
 }
 
 void reshard(nn::Module& module) { group_of(module, "reshard").reshard(); }

@@ -20,14 +20,15 @@ namespace titan::fsdp {
 
 // Takes every parameter below `module` that no earlier call took, shards each over the mesh's shard dim along dim 0,
 // and makes them communicate together. Not collective. Throws InternalError on a container without forward, a module
-// that is sharded already, a scalar parameter, or a mesh that is not 1-D or 2-D.
+// that is sharded already or whose parameters an enclosing module took, a scalar parameter, or a mesh that is not 1-D
+// or 2-D.
 void fully_shard(nn::Module& module, const FullyShardOptions& options);
 
 // Several modules as one group, gathered before the first of them runs and freed after the last.
 void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOptions& options);
 
-// Gives every parameter on the meta device, sharded or not, zeroed memory on `device`, stored as `dtype`. Not
-// collective.
+// Gives every parameter on the meta device zeroed memory, stored as `dtype`: shards where their policy wants them,
+// others on `device`. Not collective.
 void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype = at::kFloat);
 
 // What FSDPModule's methods do in PyTorch, for every group at and below `module` where `recurse`, else for its own.
@@ -45,8 +46,20 @@ void set_is_last_backward(nn::Module& module, bool is_last);
 // fully_shard was not applied to, or that has no parameters of its own.
 void set_modules_to_forward_prefetch(nn::Module& module, const std::vector<nn::Module*>& modules);
 void set_modules_to_backward_prefetch(nn::Module& module, const std::vector<nn::Module*>& modules);
-// Gathers the parameters of `module` itself until reshard(), for use outside forward. Collective over the mesh.
-void unshard(nn::Module& module);
+// A gather that was started. wait() ends it; forward and backward do that themselves where they need it.
+class UnshardHandle {
+ public:
+  UnshardHandle() = default;
+  explicit UnshardHandle(ParamGroup* group) : group_(group) {}
+  void wait();
+
+ private:
+  ParamGroup* group_ = nullptr;
+};
+
+// Gathers the parameters of `module` itself until reshard(), for use outside forward. With `async` the caller waits for
+// the handle; else they are there on return. Collective over the mesh.
+UnshardHandle unshard(nn::Module& module, bool async = false);
 void reshard(nn::Module& module);
 
 // The gradient sum over the ranks is divided by `factor` in every group at and below `module`; the default averages.

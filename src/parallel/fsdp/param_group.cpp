@@ -14,7 +14,7 @@ ParamGroup::ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const Ful
   for (const auto& param : params_) view_.push_back(param.get());
   const auto& dims = mesh_.dim_names();
   shard_group_ = &mesh_.group(dims.back());
-  if (dims.size() == 2) replicate_group_ = &mesh_.group(dims.front());
+  if (dims.size() == 2 && mesh_.size(dims.front()) > 1) replicate_group_ = &mesh_.group(dims.front());
   if (options.reshard_after_forward) init_reshard_after_forward(*options.reshard_after_forward);
 }
 
@@ -35,8 +35,9 @@ void ParamGroup::init_reshard_after_forward(const ReshardAfterForward& rule) {
   }
 }
 
-void ParamGroup::lazy_init(CommContext& context, bool is_root) {
+void ParamGroup::lazy_init(CommContext& context, std::string name, bool is_root) {
   context_ = &context;
+  name_ = std::move(name);
   // Backward needs the root's own parameters at once, so by default they stay after forward.
   is_root_ = is_root;
   std::string on_meta;
@@ -45,9 +46,34 @@ void ParamGroup::lazy_init(CommContext& context, bool is_root) {
     param->init_dtypes(policy_);
   }
   if (!on_meta.empty()) {
-    throw InternalError("[fsdp] still on the meta device at the first forward: " + on_meta +
+    throw InternalError(where() + "still on the meta device at the first forward: " + on_meta +
                         ". Call fsdp::to_empty and initialize them first");
   }
+  for (auto* param : view_) {
+    const auto& first = *view_.front();
+    if (param->stored_dtype() == first.stored_dtype()) continue;
+    throw InternalError(where() + param->fqn() + " is stored as " + c10::toString(param->stored_dtype()) + " and " +
+                        first.fqn() + " as " + c10::toString(first.stored_dtype()) +
+                        ": parameters of one group are gathered in one buffer; give both one dtype, or separate "
+                        "fully_shard calls");
+  }
+}
+
+std::string ParamGroup::where() const {
+  return "[fsdp] rank " + std::to_string(shard_group_->ranks()[shard_group_->rank()]) + ", " + name_ + ": ";
+}
+
+// Without an exchange, and without a copy to the device that could run ahead.
+bool ParamGroup::gathers_from_self() const {
+  return gather_group().size() == 1 && !view_.front()->devices().offloads();
+}
+
+void ParamGroup::check_gathered() const {
+  if (unsharded_) return;
+  throw InternalError(
+      where() + "a part of it is called while its parameters are sharded (" + names() +
+      "). Call the module that fully_shard was applied to, not its forward() or its children; or gather "
+      "it with fsdp::unshard() first");
 }
 
 std::string ParamGroup::names() const {
@@ -57,17 +83,22 @@ std::string ParamGroup::names() const {
 }
 
 void ParamGroup::unshard() {
-  if (unsharded_ || all_gather_) return;
+  if (unsharded_ || all_gather_ || gathers_from_self()) return;
   context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
 
 void ParamGroup::wait_for_unshard() {
   if (unsharded_) return;
-  TITAN_CHECK(all_gather_, "[fsdp] wait without unshard for " + names());
-  context_->all_gather_stream.current_waits();
-  finish_all_gather(*all_gather_, view_, gather_group().size());
-  context_->retire(std::move(all_gather_->output));
-  all_gather_.reset();
+  if (gathers_from_self()) {
+    const at::NoGradGuard no_grad;
+    for (auto* param : view_) param->gather_from_self();
+  } else {
+    TITAN_CHECK(all_gather_, where() + "wait without unshard");
+    context_->all_gather_stream.current_waits();
+    finish_all_gather(*all_gather_, view_, gather_group().size());
+    context_->retire(std::move(all_gather_->output));
+    all_gather_.reset();
+  }
   for (auto* param : view_) param->to_unsharded();
   unsharded_ = true;
   sharded_post_forward_ = false;
@@ -162,57 +193,14 @@ void ParamGroup::post_backward() {
 }
 
 void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads) {
-  const at::NoGradGuard no_grad;
-  for (const auto& grad : grads) {
-    TITAN_CHECK(grad.scalar_type() == grads.front().scalar_type(),
-                "[fsdp] gradients of different dtypes in the group of " + names());
-  }
-  context_->complete_reduction();
-  const auto reduce_dtype = policy_.reduce_dtype.value_or(grads.front().scalar_type());
-  // Copied in on the compute stream, to which the gradients belong: they are free right after.
-  auto result = std::make_shared<ReduceScatterResult>();
-  result->input = copy_in_gradients(params, grads, reduce_dtype, shard_group_->size());
-  grads.clear();
-  const auto& stream = context_->reduce_scatter_stream;
-  stream.waits_for_current();
-  stream.run([&] { start_reduce_scatter(*result, *shard_group_); });
-  if (!stream.exists()) {
-    // The host would wait here: finish when the next reduction starts, or at the end of backward.
-    context_->pending_reduction = [this, params = std::move(params), result] {
-      result->work.wait();
-      finish_reduction(params, result->output);
-    };
-    return;
-  }
-  stream.run([&] { result->work.wait(); });
-  const auto scattered = stream.record();
-  context_->all_reduce_stream.waits_for(scattered);
-  context_->all_reduce_stream.run([&] { finish_reduction(params, result->output); });
-  context_->keep_until_end(result->output);
-  // The input's memory belongs to the compute stream: it is free when that has waited.
-  context_->pending_reduction = [this, result, scattered] {
-    context_->reduce_scatter_stream.current_waits_for(scattered);
-  };
-}
-
-void ParamGroup::finish_reduction(const std::vector<FsdpParam*>& params, at::Tensor reduced) {
-  const at::NoGradGuard no_grad;
-  if (replicate_group_) {
-    if (partial_reduction_.defined()) reduced.add_(std::exchange(partial_reduction_, at::Tensor()));
-    if (!all_reduce_grads_) {
-      partial_reduction_ = std::move(reduced);
-      return;
-    }
-    replicate_group_->all_reduce(reduced, dist::ReduceOp::kSum).wait();
-  }
-  const double factor = divide_factor_.value_or(mesh_.size());
-  if (factor != 1) reduced.div_(factor);
-  reduced = reduced.to(params.front()->stored_dtype());
-  std::int64_t offset = 0;
-  for (auto* param : params) {
-    param->accumulate_sharded_grad(reduced.narrow(0, offset, param->chunk_numel()));
-    offset += param->chunk_numel();
-  }
+  ReductionRule rule;
+  rule.shard_group = shard_group_;
+  rule.replicate_group = replicate_group_;
+  rule.all_reduce = all_reduce_grads_;
+  rule.partial = &partial_reduction_;
+  rule.reduce_dtype = policy_.reduce_dtype;
+  rule.divide_factor = divide_factor_.value_or(mesh_.size());
+  context_->reduce(std::make_shared<Reduction>(std::move(params), std::move(grads), rule));
 }
 
 void ParamGroup::end_backward(bool is_last) {

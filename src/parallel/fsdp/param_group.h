@@ -11,17 +11,17 @@
 #include "parallel/fsdp/collectives.h"
 #include "parallel/fsdp/comm_context.h"
 #include "parallel/fsdp/fsdp_param.h"
+#include "parallel/fsdp/reduction.h"
 
 namespace titan::fsdp {
 
 class ParamGroup {
  public:
-  // `params`: the parameters to own, with their names below the root module's wrapped module (for messages until the
-  // root is known).
   ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options);
 
-  // The root's first forward decides: shared context, dtypes, and whether this group belongs to the root.
-  void lazy_init(CommContext& context, bool is_root);
+  // The root's first forward decides: shared context, dtypes, the name of its modules below the root (for messages),
+  // and whether this group belongs to the root.
+  void lazy_init(CommContext& context, std::string name, bool is_root);
 
   // Gathers the parameters. unshard() starts, wait_for_unshard() ends it; both do nothing when they are there.
   // Collective.
@@ -42,6 +42,8 @@ class ParamGroup {
   void end_backward(bool is_last);
 
   const std::vector<FsdpParam*>& params() const { return view_; }
+  // Throws InternalError when a module that uses these parameters is about to compute with shards.
+  void check_gathered() const;
   // The sum of gradients over the shard group is divided by it: 1 sums, unset averages.
   void set_gradient_divide_factor(double factor) { divide_factor_ = factor; }
   void set_reshard_after_forward(bool reshard) { reshard_after_forward_ = reshard; }
@@ -62,15 +64,16 @@ class ParamGroup {
   void prefetch_for_forward();
   void prefetch_for_backward();
   void start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads);
-  // Adds the reduced [total] of all parameters to the shards' gradients.
-  void finish_reduction(const std::vector<FsdpParam*>& params, at::Tensor reduced);
+  bool gathers_from_self() const;
   std::string names() const;
+  std::string where() const;  // the start of a message
 
   std::vector<std::unique_ptr<FsdpParam>> params_;
   std::vector<FsdpParam*> view_;
+  std::string name_ = "a group not used yet";
   dist::DeviceMesh mesh_;
   dist::ProcessGroup* shard_group_;
-  dist::ProcessGroup* replicate_group_ = nullptr;           // of a 2-D mesh
+  dist::ProcessGroup* replicate_group_ = nullptr;           // of a 2-D mesh with replicas
   std::shared_ptr<dist::ProcessGroup> post_forward_group_;  // with a group size for reshard_after_forward
   MixedPrecisionPolicy policy_;
   std::optional<bool> reshard_after_forward_;  // unset: the default, which depends on being the root

@@ -20,6 +20,12 @@ struct MixedPrecisionPolicy {
   bool cast_forward_inputs = true;             // floating point inputs are cast to param_dtype
 };
 
+// Shards, their gradients and so the optimizer's state live on the host; a shard is copied to the device when it is
+// gathered, and its gradient back when it is reduced. On a CPU mesh they are on the host already: no effect.
+struct CPUOffloadPolicy {
+  bool pin_memory = true;  // page-locked host memory, for copies beside computation
+};
+
 // What happens to the gathered parameters after forward: freed and gathered again for backward (true: ZeRO-3), kept
 // (false: ZeRO-2), or re-sharded over a smaller group of that many neighbours (ZeRO++ hpZ), from which backward gathers
 // over fast links.
@@ -37,6 +43,7 @@ struct FullyShardOptions {
   // ranks: all of them is true, 1 is false; with any other, fully_shard is collective over those neighbours.
   std::optional<ReshardAfterForward> reshard_after_forward = std::nullopt;
   MixedPrecisionPolicy mp_policy = {};
+  std::optional<CPUOffloadPolicy> offload_policy = std::nullopt;
   // The dim to shard a parameter along; unset or null function: 0. Another dim than 0 must divide by the shard ranks.
   // Negative dims count from the end.
   std::function<std::optional<std::int64_t>(const nn::NamedParameter&)> shard_placement_fn = {};

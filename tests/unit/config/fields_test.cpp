@@ -115,6 +115,7 @@ TEST(Fields, RangesAndChoices) {
       {"parallelism.tensor_parallel_degree", i(1), i(2)},
       {"parallelism.data_parallel_replicate_degree", i(2), i(0)},
       {"parallelism.fsdp_reshard_after_forward", s("never"), s("sometimes")},
+      {"parallelism.fsdp_reshard_after_forward", s("2"), s("0")},
       {"training.dtype", s("bfloat16"), s("float16")},
       {"training.mixed_precision_reduce", s("float32"), s("bfloat16")},
       {"training.device", s("cpu"), s("tpu")},

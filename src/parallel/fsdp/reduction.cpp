@@ -1,0 +1,96 @@
+#include "parallel/fsdp/reduction.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+
+namespace titan::fsdp {
+namespace {
+
+// The part of `factor` to divide by before the sum. float16 would overflow in a sum that is divided only afterwards,
+// and underflow in one that is divided only before: about the square root on either side, in powers of two
+// (torch's _get_gradient_divide_factors).
+double factor_before_sum(double factor, at::ScalarType dtype) {
+  double before = 1;
+  if (dtype != at::kHalf) return before;
+  while (std::fmod(factor, before) == 0 && factor / before > before) before *= 2;
+  return before;
+}
+
+}  // namespace
+
+Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads, const ReductionRule& rule)
+    : params_(std::move(params)), rule_(rule) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    TITAN_CHECK(grads[i].scalar_type() == grads.front().scalar_type(),
+                "[fsdp] the gradients of " + params_[i]->fqn() + " and " + params_.front()->fqn() +
+                    ", which are reduced together, have different dtypes");
+  }
+  const auto dtype = rule_.reduce_dtype.value_or(grads.front().scalar_type());
+  rule_.reduce_dtype = dtype;
+  if (is_local()) {
+    grads_ = std::move(grads);
+    divide_after_ = rule_.divide_factor;
+    return;
+  }
+  scatter_.input = copy_in_gradients(params_, grads, dtype, rule_.shard_group->size());
+  const double before = factor_before_sum(rule_.divide_factor, dtype);
+  if (before != 1) scatter_.input.div_(before);
+  divide_after_ = rule_.divide_factor / before;
+}
+
+bool Reduction::is_local() const { return rule_.shard_group->size() == 1 && !rule_.replicate_group; }
+
+void Reduction::start_reduce_scatter() {
+  if (!is_local()) fsdp::start_reduce_scatter(scatter_, *rule_.shard_group);
+}
+
+void Reduction::wait_reduce_scatter() { scatter_.work.wait(); }
+
+bool Reduction::start_all_reduce() {
+  if (!rule_.replicate_group) return false;
+  const at::NoGradGuard no_grad;
+  auto& reduced = scatter_.output;
+  if (rule_.partial->defined()) reduced.add_(std::exchange(*rule_.partial, at::Tensor()));
+  if (!rule_.all_reduce) {
+    *rule_.partial = reduced;
+    is_partial_ = true;
+    return false;
+  }
+  all_reduce_ = rule_.replicate_group->all_reduce(reduced, dist::ReduceOp::kSum);
+  return true;
+}
+
+bool Reduction::finish() {
+  if (is_partial_) return false;
+  const at::NoGradGuard no_grad;
+  if (is_local()) return finish_local();
+  all_reduce_.wait();
+  if (divide_after_ != 1) scatter_.output.div_(divide_after_);
+  const auto reduced = scatter_.output.to(params_.front()->stored_dtype());
+  std::int64_t offset = 0;
+  bool on_the_way = false;
+  for (auto* param : params_) {
+    on_the_way |= param->accumulate_sharded_grad(reduced.narrow(0, offset, param->chunk_numel()));
+    offset += param->chunk_numel();
+  }
+  return on_the_way;
+}
+
+// One rank: the gradient itself, in the dtype that a reduction would have given it.
+bool Reduction::finish_local() {
+  bool on_the_way = false;
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    auto grad = grads_[i].to(*rule_.reduce_dtype);
+    if (divide_after_ != 1) grad = grad.div(divide_after_);
+    grads_[i].reset();
+    on_the_way |= params_[i]->accumulate_sharded_grad(grad.to(params_[i]->stored_dtype()).contiguous().view(-1));
+  }
+  return on_the_way;
+}
+
+}  // namespace titan::fsdp
