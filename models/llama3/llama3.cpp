@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "nn/kept_ops.h"
+
 namespace titan::models {
 
 Attention::Attention(const LlamaArgs& args)
@@ -22,8 +24,7 @@ at::Tensor Attention::forward(const nn::Tensors& inputs) {
   const auto q = nn::apply_rotary_emb(heads((*wq_)(x)), freqs_cis).transpose(1, 2);  // [B, H, T, E]
   const auto k = nn::apply_rotary_emb(heads((*wk_)(x)), freqs_cis).transpose(1, 2);  // [B, K, T, E]
   const auto v = heads((*wv_)(x)).transpose(1, 2);                                   // [B, K, T, E]
-  const auto out = at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true,
-                                                    /*scale=*/{}, /*enable_gqa=*/n_heads_ > n_kv_heads_);
+  const auto out = nn::causal_attention(q, k, v);                                    // [B, H, T, E]
   return (*wo_)(out.transpose(1, 2).contiguous().view({B, T, -1}));
 }
 
@@ -35,7 +36,10 @@ FeedForward::FeedForward(std::int64_t dim, std::int64_t hidden_dim) {
 
 at::Tensor FeedForward::forward(const nn::Tensors& inputs) {
   const auto& x = inputs[0];
-  return (*w2_)(at::silu((*w1_)(x)) * (*w3_)(x));
+  // In this order: selective recomputation counts matrix products.
+  const auto gate = (*w1_)(x);
+  const auto up = (*w3_)(x);
+  return (*w2_)(at::silu(gate) * up);
 }
 
 TransformerBlock::TransformerBlock(const LlamaArgs& args) {

@@ -1,5 +1,8 @@
 #include "models/llama3/parallelize.h"
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "config/validate.h"
 #include "nn/checkpointed.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -9,12 +12,47 @@ namespace {
 
 at::ScalarType dtype_of(const std::string& name) { return name == "bfloat16" ? at::kBFloat16 : at::kFloat; }
 
-// "full": every block. "selective" with n: every n-th block (TorchTitan's count starts so that the n-th is the first).
+bool contains_one_of(const std::string& text, const std::vector<std::string>& parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const auto& part) { return text.find(part) != std::string::npos; });
+}
+
+// The weight shapes of the linear layers of `block` that the configuration names.
+std::vector<std::vector<std::int64_t>> named_shapes(nn::Module& block, const std::string& block_fqn,
+                                                    const std::vector<std::string>& names) {
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (const auto& [fqn, module] : block.named_modules()) {
+    const std::string full = block_fqn + "." + fqn;
+    if (!contains_one_of(full, names)) continue;
+    const auto* linear = dynamic_cast<nn::Linear*>(module);
+    if (!linear) {
+      throw ConfigError("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns must name linear layers; " +
+                        full + " is none");
+    }
+    shapes.push_back(linear->weight.sizes().vec());
+  }
+  return shapes;
+}
+
+// "full": every block. "selective" with n: every n-th block (TorchTitan's count starts so that the n-th is the first);
+// with "op": every block, which keeps some of its operators' outputs.
 void apply_activation_checkpointing(Llama& model, const config::ActivationCheckpoint& config) {
   if (config.mode == "none") return;
-  const std::size_t every = config.mode == "full" ? 1 : std::stoul(config.selective_ac_option);
+  nn::CheckpointOptions options{.preserve_rng_state = config.preserve_rng_state,
+                                .determinism_check = config.determinism_check == "default",
+                                .debug = config.debug};
+  const bool by_operator = config.mode == "selective" && config.selective_ac_option == "op";
+  const std::size_t every = config.mode == "full" || by_operator ? 1 : std::stoul(config.selective_ac_option);
   for (std::size_t i = 0; i < model.layers().size(); ++i) {
-    if ((i + 1) % every == 0) nn::checkpoint_activations(model.layers()[i]);
+    if ((i + 1) % every != 0) continue;
+    auto& block = model.layers()[i];
+    if (by_operator) {
+      options.policy = [shapes = named_shapes(block, "layers." + std::to_string(i),
+                                              config.per_op_sac_force_recompute_mm_shapes_by_fqns)] {
+        return nn::keep_every_second_linear(shapes);
+      };
+    }
+    nn::checkpoint_activations(block, options);
   }
 }
 

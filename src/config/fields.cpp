@@ -233,14 +233,14 @@ class Table {
 
   void add_memory_and_speed() {
     add(KEY(activation_checkpoint.mode), "recompute activations in the backward pass", one_of({"none", "selective", "full"}, {"memory_budget"}), kSupported);
-    add(KEY(activation_checkpoint.selective_ac_option), "selective: every how many blocks, as a string", {.choices_not_built = {"op"}, .number_in_string = true}, kSupported);
-    add(KEY(activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns), "layers always recomputed", kAny, dormant("activation_checkpoint.selective_ac_option = \"op\""));
+    add(KEY(activation_checkpoint.selective_ac_option), "selective: every how many blocks, as a string; op: in every block, all but attention and every second linear layer's output", {.choices = {"op"}, .number_in_string = true}, kSupported);
+    add(KEY(activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns), "op: linear layers, by parts of their names, whose shapes are always recomputed and not counted", kAny, kSupported);
     add(KEY(activation_checkpoint.early_stop), "stop recomputing once all is there", kAny, not_built("a block is always recomputed to its end"));
     add(KEY(activation_checkpoint.memory_budget), "0: as full, 1: as none", between(0, 1), dormant("activation_checkpoint.mode = \"memory_budget\""));
     add(KEY(activation_checkpoint.visualize_memory_budget_pareto), "plot the trade-off of memory_budget", kAny, dormant("activation_checkpoint.mode = \"memory_budget\""));
-    add(KEY(activation_checkpoint.preserve_rng_state), "recompute with the random state of the forward pass", kAny, no_effect("no model here draws random numbers in its forward pass"));
-    add(KEY(activation_checkpoint.determinism_check), "how recomputed tensors are compared", kNonEmpty, no_effect("the shapes and dtypes of recomputed tensors are always checked by autograd"));
-    add(KEY(activation_checkpoint.debug), "record what is recomputed", kAny, not_built("there is no such record"));
+    add(KEY(activation_checkpoint.preserve_rng_state), "recompute with the random state of the forward pass", kAny, kSupported);
+    add(KEY(activation_checkpoint.determinism_check), "default: recomputed linear layers, attention and blocks must have the shapes, dtypes and devices of the forward pass", one_of({"default", "none"}), kSupported);
+    add(KEY(activation_checkpoint.debug), "an error of determinism_check lists what ran in both passes", kAny, kSupported);
 
     add(KEY(compile.enable), "torch.compile", kAny, not_built("there is no compiler in this program"));
     add(KEY(compile.components), "what to compile", one_of({"model", "loss"}), dormant("compile.enable"));

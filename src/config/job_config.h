@@ -199,7 +199,7 @@ struct ActivationCheckpoint {
   bool visualize_memory_budget_pareto = false;  // plot the trade-off of memory_budget
   bool preserve_rng_state = true;               // recompute with the random state of the forward pass
   std::string determinism_check = "default";    // how recomputed tensors are compared
-  bool debug = false;                           // record what is recomputed
+  bool debug = false;                           // an error of determinism_check lists both passes
 
   bool operator==(const ActivationCheckpoint&) const = default;
 };

@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include "nn/kept_ops.h"
+
 namespace titan::nn {
 
 Linear::Linear(std::int64_t in_features, std::int64_t out_features) {
   param("weight", weight, {out_features, in_features});
 }
-at::Tensor Linear::forward(const Tensors& inputs) { return at::linear(inputs[0], weight); }
+at::Tensor Linear::forward(const Tensors& inputs) { return apply_linear(inputs[0], weight); }
 
 Embedding::Embedding(std::int64_t num_embeddings, std::int64_t dim) { param("weight", weight, {num_embeddings, dim}); }
 at::Tensor Embedding::forward(const Tensors& inputs) { return at::embedding(weight, inputs[0]); }

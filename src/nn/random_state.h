@@ -1,0 +1,37 @@
+// The state of torch's random number generators, to run something twice with the same numbers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+namespace titan::nn {
+
+// Of the CPU generator, and of the device generator of every device that one of `tensors` is on.
+class RandomState {
+ public:
+  RandomState() = default;  // of no generator
+  static RandomState of(const std::vector<at::Tensor>& tensors);
+
+  // Makes this state current; gives back the one that it replaced.
+  RandomState exchange() const;
+
+ private:
+  static at::Tensor read(at::Device device);
+  std::vector<std::pair<at::Device, at::Tensor>> states_;
+};
+
+// Makes `state` current for as long as it lives; then the generators go on where they were.
+class RandomStateGuard {
+ public:
+  explicit RandomStateGuard(const RandomState& state) : before_(state.exchange()) {}
+  ~RandomStateGuard() { before_.exchange(); }
+  RandomStateGuard(const RandomStateGuard&) = delete;
+  RandomStateGuard& operator=(const RandomStateGuard&) = delete;
+
+ private:
+  RandomState before_;
+};
+
+}  // namespace titan::nn

@@ -1,0 +1,159 @@
+// Activation checkpointing of a Llama with grouped heads, as [activation_checkpoint] asks for it: numbers equal to the
+// last bit, and what each mode keeps and runs again.
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "models/llama3/parallelize.h"
+#include "parallel/fsdp/fully_shard.h"
+
+namespace titan::models {
+namespace {
+
+constexpr std::int64_t kLayers = 3, kT = 32;
+
+// Calls of operators, by name.
+class OperatorCounter {
+ public:
+  OperatorCounter() {
+    current() = &calls_;
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&on_call).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~OperatorCounter() { at::removeCallback(handle_); }
+  OperatorCounter(const OperatorCounter&) = delete;
+  OperatorCounter& operator=(const OperatorCounter&) = delete;
+  int operator[](const std::string& name) const {
+    const auto found = calls_.find(name);
+    return found == calls_.end() ? 0 : found->second;
+  }
+
+ private:
+  static std::map<std::string, int>*& current() {
+    static std::map<std::string, int>* calls = nullptr;
+    return calls;
+  }
+  static std::unique_ptr<at::ObserverContext> on_call(const at::RecordFunction& function) {
+    ++(*current())[function.name()];
+    return nullptr;
+  }
+  std::map<std::string, int> calls_;
+  at::CallbackHandle handle_;
+};
+
+// Bytes of tensors that were allocated since, and are alive.
+class LiveBytes : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override { bytes += size; }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t bytes = 0;
+};
+
+struct Outcome {
+  at::Tensor loss;
+  std::vector<at::Tensor> grads;
+  int linears = 0;     // matrix products, backward's included
+  int attentions = 0;  // forwards
+  std::int64_t live_after_forward = 0;
+};
+
+config::ActivationCheckpoint mode(const std::string& name, const std::string& option = "2") {
+  config::ActivationCheckpoint ac;
+  ac.mode = name;
+  ac.selective_ac_option = option;
+  return ac;
+}
+
+Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "float32") {
+  const LlamaArgs args{
+      .dim = 32, .n_layers = kLayers, .n_heads = 4, .n_kv_heads = 2, .vocab_size = 40, .multiple_of = 16};
+  const auto world = dist::World::on_paper(1);
+  const auto mesh = dist::DeviceMesh::init(*world, {1}, {"shard"});
+  Llama model(args, kT);
+  config::Training training;
+  training.mixed_precision_param = dtype;
+  parallelize_llama(model, mesh, training, {}, ac);
+  fsdp::to_empty(model, at::kCPU);
+  {
+    const at::NoGradGuard no_grad;
+    nn::SequentialInitializer initializer(7);
+    model.init_weights(initializer);
+  }
+  const auto tokens = at::randint(40, {2, kT}, at::detail::createCPUGenerator(5), at::kLong);
+
+  Outcome outcome;
+  const OperatorCounter calls;
+  const auto live = std::make_shared<LiveBytes>();
+  const c10::DebugInfoGuard watch(c10::DebugInfoKind::PROFILER_STATE, live);
+  const auto logits = model(tokens);
+  outcome.live_after_forward = live->bytes;
+  outcome.loss = at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat), tokens.flatten().roll(1));
+  torch::autograd::backward({outcome.loss}, {});
+  outcome.linears = calls["aten::mm"];
+  outcome.attentions = calls["aten::_scaled_dot_product_flash_attention_for_cpu"];
+  for (const auto& parameter : model.named_parameters()) outcome.grads.push_back(parameter.tensor().grad());
+  return outcome;
+}
+
+void expect_equal(const Outcome& found, const Outcome& expected) {
+  EXPECT_TRUE(found.loss.equal(expected.loss));
+  ASSERT_EQ(found.grads.size(), expected.grads.size());
+  for (std::size_t i = 0; i < expected.grads.size(); ++i) {
+    EXPECT_TRUE(expected.grads[i].defined() && found.grads[i].equal(expected.grads[i])) << "gradient " << i;
+  }
+}
+
+class RecomputedLlama : public testing::TestWithParam<std::string> {};
+
+TEST_P(RecomputedLlama, NumbersAreThoseWithoutToTheLastBit) {
+  const auto plain = run(mode("none"), GetParam());
+  EXPECT_GT(plain.grads[1].abs().max().item<float>(), 0);
+  expect_equal(run(mode("full"), GetParam()), plain);
+  expect_equal(run(mode("selective", "2"), GetParam()), plain);
+  expect_equal(run(mode("selective", "op"), GetParam()), plain);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, RecomputedLlama, testing::Values("float32", "bfloat16"));
+
+// A block has seven products (wq, wk, wv, wo, w1, w3, w2), the odd ones kept: three run again. The output layer has
+// one. Each product has two in backward.
+TEST(RecomputedOperators, AreCounted) {
+  const int products = 3 * (7 * kLayers + 1);
+  EXPECT_EQ(run(mode("none")).linears, products);
+  EXPECT_EQ(run(mode("none")).attentions, kLayers);
+  EXPECT_EQ(run(mode("full")).linears, products + 7 * kLayers);
+  EXPECT_EQ(run(mode("full")).attentions, 2 * kLayers);
+  EXPECT_EQ(run(mode("selective", "2")).linears, products + 7);
+  EXPECT_EQ(run(mode("selective", "op")).linears, products + 3 * kLayers);
+  EXPECT_EQ(run(mode("selective", "op")).attentions, kLayers);
+}
+
+// wq and wo (32 -> 32) are named by wq alone: recomputed and not counted. Of wk, wv, w1, w3, w2 the odd ones are kept.
+TEST(RecomputedOperators, NamedShapesAreAlwaysRecomputed) {
+  auto ac = mode("selective", "op");
+  ac.per_op_sac_force_recompute_mm_shapes_by_fqns = {"attention.wq"};
+  const auto outcome = run(ac);
+  EXPECT_EQ(outcome.linears, 3 * (7 * kLayers + 1) + 4 * kLayers);
+  expect_equal(outcome, run(mode("none")));
+  ac.per_op_sac_force_recompute_mm_shapes_by_fqns = {"attention"};
+  EXPECT_THROW(run(ac), ConfigError);
+}
+
+TEST(RecomputedOperators, KeepLessThanAll) {
+  const auto none = run(mode("none")).live_after_forward;
+  const auto by_operator = run(mode("selective", "op")).live_after_forward;
+  const auto full = run(mode("full")).live_after_forward;
+  // Rows of a block, by their widths: wq 32, wv 16, attention 32 and 4 heads' sums, w1 and w2 64 + 32 (the hidden width
+  // is 96); full keeps the input, 32. The rest (embedding, logits) is the same in each.
+  const std::int64_t rows = 2 * kT * kLayers * static_cast<std::int64_t>(sizeof(float));
+  EXPECT_EQ(by_operator - full, rows * (32 + 16 + 32 + 4 + 96 + 32));
+  EXPECT_GT(none, 2 * by_operator);
+}
+
+}  // namespace
+}  // namespace titan::models
