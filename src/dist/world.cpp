@@ -8,24 +8,37 @@
 
 #include "base/error.h"
 #include "dist/device.h"
+#include "dist/host_staged_backend.h"
 #include "dist/process_group_gloo.h"
 #include "dist/rendezvous.h"
 
 namespace titan::dist {
 namespace {
 
+// How tensors of an accelerator travel. Gloo is for several ranks on one device, to test sharding where there is but
+// one.
+bool ranks_share_devices() {
+  const auto comm = get_env("TITAN_DEVICE_COMM").value_or("nccl");
+  if (comm != "nccl" && comm != "gloo") {
+    throw ConfigError("environment: TITAN_DEVICE_COMM=" + comm + ": expected nccl or gloo");
+  }
+  return comm == "gloo";
+}
+
 c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   if (type == c10::DeviceType::CPU) return c10::Device(type);
   const auto* module = accelerator();
   TITAN_CHECK(module && module->type == type, "the accelerator module is not loaded");
   const int count = module->device_count();
-  if (env.local_rank >= count) {
+  const auto index = static_cast<int>(ranks_share_devices() ? env.local_rank % std::max(count, 1) : env.local_rank);
+  if (index >= count) {
     throw DistError("local rank " + std::to_string(env.local_rank) + " has no device: this host shows " +
                     std::to_string(count) +
-                    " CUDA device(s). Start at most that many ranks a host, or check CUDA_VISIBLE_DEVICES");
+                    " CUDA device(s). Start at most that many ranks a host, or check CUDA_VISIBLE_DEVICES. "
+                    "TITAN_DEVICE_COMM=gloo lets ranks share a device, slowly, for tests");
   }
-  module->set_device(env.local_rank);
-  return {type, static_cast<c10::DeviceIndex>(env.local_rank)};
+  module->set_device(index);
+  return {type, static_cast<c10::DeviceIndex>(index)};
 }
 
 // The reason reaches this rank on another thread than the one that trains, which may be blocked for minutes: end here.
@@ -70,6 +83,7 @@ c10::intrusive_ptr<c10d::Backend> World::make_cpu_backend(const std::string& pre
 
 c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::string& prefix, int rank, int size) {
   if (device_.is_cpu()) return {};
+  if (ranks_share_devices()) return make_host_staged_backend(make_cpu_backend(prefix + "/device", rank, size));
   return accelerator()->make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/device", store_), rank, size,
                                      timeout_);
 }

@@ -2,8 +2,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
 #include "base/error.h"
+#include "dist/host_staged_backend.h"
 #include "dist/mesh.h"
+#include "dist/process_group_gloo.h"
 #include "tests/support/run_ranks.h"
 
 namespace titan {
@@ -33,6 +38,35 @@ TEST(Collectives, GiveTheSumsAndOrdersThatTheySay) {
     EXPECT_EQ(group.all_gather_bytes(mine), (std::vector<std::string>{"", "x", "xx"}));
     EXPECT_EQ(group.broadcast_bytes(rank == 1 ? "from one" : "", 1), "from one");
   });
+}
+
+// On CPU tensors, where only the copies differ from Gloo's own. Two ranks in two threads.
+TEST(HostStagedBackend, GivesWhatGlooGives) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto as_rank = [&](int rank) {
+    const auto gloo = dist::make_gloo_backend(store, rank, 2, std::chrono::seconds(30), /*local_only=*/true);
+    dist::ProcessGroup group("staged", {0, 1}, rank, dist::make_host_staged_backend(gloo), {});
+    // The input lies in the output, as FSDP has it.
+    auto gathered = at::full({4}, -1.0f);
+    auto own = gathered.narrow(0, 2 * rank, 2);
+    own.copy_(at::tensor({rank * 10.0f, rank * 10.0f + 1}));
+    group.all_gather(gathered, own).wait();
+    EXPECT_TRUE(gathered.equal(at::tensor({0.0f, 1.0f, 10.0f, 11.0f}))) << gathered;
+    auto scattered = at::empty({2});
+    const auto input = at::arange(4, at::kFloat) * (rank + 1);
+    group.reduce_scatter(scattered, input, dist::ReduceOp::kSum).wait();
+    EXPECT_TRUE(scattered.equal(at::tensor({2.0f * rank, 2.0f * rank + 1}) * 3)) << scattered;
+    EXPECT_TRUE(input.equal(at::arange(4, at::kFloat) * (rank + 1))) << "the input was changed";
+    auto largest = at::tensor({rank, 5 - rank}, at::kLong);
+    group.all_reduce(largest, dist::ReduceOp::kMax).wait();
+    EXPECT_TRUE(largest.equal(at::tensor({1, 5}, at::kLong))) << largest;
+    auto sent = at::full({3}, static_cast<float>(rank));
+    group.broadcast(sent, 1).wait();
+    EXPECT_TRUE(sent.equal(at::ones({3}))) << sent;
+  };
+  std::thread other([&] { as_rank(1); });
+  as_rank(0);
+  other.join();
 }
 
 TEST(Mesh, IsRowMajorWithTheLastDimFastest) {
