@@ -31,5 +31,4 @@ target_compile_definitions(titan_torch_headers INTERFACE USE_C10D_GLOO USE_DISTR
 add_library(titan_torch_cpu INTERFACE)
 target_link_libraries(titan_torch_cpu INTERFACE titan_torch_headers ${TITAN_TORCH_DIR}/lib/libtorch_cpu.so
                                                 ${TITAN_TORCH_DIR}/lib/libc10.so)
-target_link_options(titan_torch_cpu INTERFACE -Wl,-rpath,${TITAN_TORCH_DIR}/lib)
 add_library(titan::torch_cpu ALIAS titan_torch_cpu)

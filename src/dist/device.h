@@ -37,8 +37,9 @@ void register_accelerator(AcceleratorModule module);
 // Null until the CUDA module was loaded.
 const AcceleratorModule* accelerator();
 
-// Loads libtitan_cuda.so from beside the program when a CUDA driver with at least one device is found. Returns why
-// there is no accelerator, or an empty string when there is one. `accelerator()` is set afterwards. Idempotent.
+// Loads libtitan_cuda.so from beside the program, or from ../lib of an installed one, when a CUDA driver with at least
+// one device is found. Returns why there is no accelerator, or an empty string when there is one. `accelerator()` is
+// set afterwards. Idempotent.
 std::string load_accelerator_module();
 
 }  // namespace titan::dist

@@ -182,10 +182,10 @@ def launcher_words(launcher, ranks):
     raise ValueError(launcher)
 
 
-def start(context, ranks, words, launcher=None, name="run"):
+def start(context, ranks, words, launcher=None, name="run", env=None):
     """Starts the program under a launcher (default: none at one rank, torchrun above)."""
     launcher = launcher or ("none" if ranks == 1 else "torchrun")
-    return Job([*launcher_words(launcher, ranks), context.program, *words], context.folder / "logs", name)
+    return Job([*launcher_words(launcher, ranks), context.program, *words], context.folder / "logs", name, env)
 
 
 def start_plain(context, ranks, words, cwd=None):
