@@ -19,6 +19,7 @@ import traceback
 import cases_cuda  # noqa: F401  (importing registers the cases)
 import cases_docs  # noqa: F401
 import cases_failure  # noqa: F401
+import cases_gpu_check  # noqa: F401
 import cases_harness  # noqa: F401
 import cases_install  # noqa: F401
 import cases_jobs  # noqa: F401

@@ -2,8 +2,9 @@
 
     torchrun --nproc-per-node N tests/reference/llama_fsdp2.py --config FILE [--section.key VALUE ...] [options below]
 
-CPU and Gloo. Writes one JSON object a step: step, loss, max_loss, grad_norm, lr, tokens_seen. At one rank the model is
-wrapped as at many, so the same mixed precision holds for every world size.
+CPU and Gloo, or CUDA and NCCL with --device cuda. Writes one JSON object a step: step, loss, max_loss, grad_norm, lr,
+tokens_seen, and on CUDA the peaks of reserved and of allocated device memory. At one rank the model is wrapped as at
+many, so the same mixed precision holds for every world size.
 """
 import argparse
 import contextlib
@@ -27,14 +28,14 @@ import text_data
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def make_mesh(parallelism, world):
+def make_mesh(device, parallelism, world):
     replicas, shards = (parallelism[f"data_parallel_{kind}_degree"] for kind in ("replicate", "shard"))
     shards = world // replicas if shards == -1 else shards
     if replicas * shards != world:
         raise SystemExit(f"reference: replicate {replicas} * shard {shards} is not the world size {world}")
     if replicas == 1:
-        return init_device_mesh("cpu", (shards,), mesh_dim_names=("shard",))
-    return init_device_mesh("cpu", (replicas, shards), mesh_dim_names=("replicate", "shard"))
+        return init_device_mesh(device.type, (shards,), mesh_dim_names=("shard",))
+    return init_device_mesh(device.type, (replicas, shards), mesh_dim_names=("replicate", "shard"))
 
 
 def shard_model(model, job, mesh):
@@ -96,6 +97,34 @@ def make_optimizer(model, options):
     )
 
 
+def start_ranks(device_type):
+    """This rank's device. Tensors on the CPU travel over Gloo in both cases."""
+    if device_type == "cpu":
+        dist.init_process_group("gloo")
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    dist.init_process_group("cpu:gloo,cuda:nccl")
+    return device
+
+
+def device_memory(device):
+    if device.type == "cpu":
+        return {}
+    reserved, allocated = torch.cuda.max_memory_reserved(device), torch.cuda.max_memory_allocated(device)
+    return {"memory_peak_bytes": reserved, "memory_peak_allocated_bytes": allocated}
+
+
+def random_batches(job, rank, vocab_size):
+    """Endless (tokens, labels) of the job's shape without a tokenizer and a corpus: where only memory is looked at."""
+    training, generator = job["training"], torch.Generator().manual_seed(rank)
+    while True:
+        window = torch.randint(
+            vocab_size, (training["local_batch_size"], training["seq_len"] + 1), generator=generator
+        )
+        yield window[:, :-1].contiguous(), window[:, 1:].contiguous()
+
+
 def all_reduce(value, op, dtype):
     tensor = torch.as_tensor(value, dtype=dtype).clone()
     dist.all_reduce(tensor, op)
@@ -121,7 +150,7 @@ def forward_backward(model, microbatches, valid_tokens):
     return torch.stack(losses).sum()
 
 
-def train(model, job, source, rows):
+def train(model, job, device, source, rows):
     training, world = job["training"], dist.get_world_size()
     global_batch = training["global_batch_size"]
     accumulate, rest = divmod(global_batch, training["local_batch_size"] * world) if global_batch > 0 else (1, 0)
@@ -136,7 +165,8 @@ def train(model, job, source, rows):
         microbatches = [next(source) for _ in range(accumulate)]
         local_valid = sum((labels != -100).sum().item() for _, labels in microbatches)
         valid = all_reduce(local_valid, dist.ReduceOp.SUM, torch.int64)
-        loss = forward_backward(model, microbatches, valid)
+        on_device = [(tokens.to(device), labels.to(device)) for tokens, labels in microbatches]
+        loss = forward_backward(model, on_device, valid)
         grad_norm = clip(model, training["max_norm"])
         optimizer.step()
         scheduler.step()
@@ -148,6 +178,7 @@ def train(model, job, source, rows):
             grad_norm=grad_norm,
             lr=lr,
             tokens_seen=tokens_seen,
+            **device_memory(device),
         )
 
 
@@ -159,6 +190,8 @@ def parse_arguments():
     parser.add_argument("--init-from", help="DCP folder with the weights (default: drawn from debug.seed)")
     parser.add_argument("--output", help="metrics file (default: <job.dump_folder>/metrics.jsonl)")
     parser.add_argument("--save-final", help="DCP folder for the weights after the last step")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--random-tokens", action="store_true", help="train on noise: needs no tokenizer and no corpus")
     parser.add_argument("--sdpa", choices=("default", "math"), default="default", help="which attention kernel")
     parser.add_argument("--gemm", choices=("default", "native"), default="default", help="native: without oneDNN")
     parser.add_argument("--swiglu", choices=("default", "fused"), default="default", help="fused: one rounding less")
@@ -193,20 +226,21 @@ def open_rows(path, rank):
 def main():
     options, words = parse_arguments()
     job = job_file.load_job(options.config, words)
-    dist.init_process_group("gloo")
+    device = start_ranks(options.device)
     rank, world = dist.get_rank(), dist.get_world_size()
     args = llama.ModelArgs.from_job(job)
     # Every rank draws the whole model and keeps its shard, so the start does not depend on the world size.
     model = llama.build_initialized(args, job["debug"]["seed"], DTYPES[job["training"]["dtype"]])
-    shard_model(model, job, make_mesh(job["parallelism"], world))
+    shard_model(model, job, make_mesh(device, job["parallelism"], world))
     if options.init_from:
         dcp.load({name: p.detach() for name, p in model.named_parameters()}, checkpoint_id=options.init_from)
     rows = open_rows(options.output or os.path.join(job["job"]["dump_folder"], "metrics.jsonl"), rank)
+    source = random_batches(job, rank, args.vocab_size) if options.random_tokens else text_data.rank_batches(job, rank, world)
     with arithmetic(options):
-        train(model, job, text_data.rank_batches(job, rank, world), rows)
+        train(model, job, device, source, rows)
     if options.save_final:
         dcp.save({name: p.detach() for name, p in model.named_parameters()}, checkpoint_id=options.save_final)
-    dist.barrier()
+    all_reduce(0, dist.ReduceOp.SUM, torch.int64)  # nobody leaves before the others are done
     sys.stdout.flush()
     # Not through the interpreter's teardown: c10d's threads sometimes abort the process there ("terminate called
     # without an active exception"), which would fail a run whose results are complete.
