@@ -2,12 +2,19 @@
 
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <utility>
 
 #include "base/error.h"
 
 namespace titan::fsdp {
+namespace {
+
+// A forward within backward is the recomputation of a checkpointed module above.
+bool in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+}  // namespace
 
 ParamGroup::ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options)
     : params_(std::move(params)), mesh_(options.mesh), policy_(options.mp_policy) {
@@ -138,6 +145,7 @@ void ParamGroup::pre_forward() {
 // the group that came next in the iteration before is started here, to communicate beside this one's computation.
 void ParamGroup::prefetch_for_forward() {
   for (auto* group : forward_prefetch_) group->unshard();
+  if (in_backward()) return;
   auto& order = context_->forward_order;
   const auto& last = context_->last_forward_order;
   const std::size_t position = order.size();
@@ -147,6 +155,7 @@ void ParamGroup::prefetch_for_forward() {
 }
 
 void ParamGroup::post_forward() {
+  if (in_backward()) return;  // its backward follows at once, and is no use of its own
   if (reshard_after_forward_.value_or(!is_root_)) reshard_after_forward();
   if (at::GradMode::is_enabled()) {
     forward_uses_.push_back(context_->post_forward_order.size());
