@@ -61,7 +61,7 @@ struct Setting {
 
 struct Outcome {
   std::vector<at::Tensor> tensors;       // losses, gradients, parameters
-  std::vector<std::size_t> all_gathers;  // of each step
+  std::vector<std::size_t> all_gathers;  // of each step, and of a forward without gradients
 };
 
 constexpr const char* kTraceVariable = "TITAN_TRACE_COLLECTIVES";
@@ -126,6 +126,10 @@ Outcome train(dist::World& world, const Setting& setting) {
     outcome.all_gathers.push_back(num_all_gathers() - before);
   }
   for (const auto& parameter : net.named_parameters()) outcome.tensors.push_back(parameter.tensor().detach().clone());
+  const at::NoGradGuard no_grad;
+  const auto before = num_all_gathers();
+  outcome.tensors.push_back(net(at::randint(13, {2, 5}, at::kLong)));
+  outcome.all_gathers.push_back(num_all_gathers() - before);
   return outcome;
 }
 
@@ -151,7 +155,8 @@ void compare(dist::World& world, Setting setting, std::size_t groups) {
   expect_equal(full, plain, "full");
   expect_equal(op, plain, "op");
   if (world.rank() != 0) return;
-  const std::vector<std::size_t> expected(kSteps, 1 + 2 * groups);
+  std::vector<std::size_t> expected(kSteps, 1 + 2 * groups);
+  expected.push_back(1 + groups);
   EXPECT_EQ(plain.all_gathers, expected);
   EXPECT_EQ(full.all_gathers, expected);
   EXPECT_EQ(op.all_gathers, expected);
@@ -178,7 +183,7 @@ TEST(CheckpointFsdp, KeptParametersAreNotGatheredAgain) {
     const auto op = train(world, setting);
     expect_equal(op, plain, "op");
     if (world.rank() != 0) return;
-    EXPECT_EQ(op.all_gathers, std::vector<std::size_t>(kSteps, 1 + 3 * kBlocks));
+    EXPECT_EQ(op.all_gathers, std::vector<std::size_t>(kSteps + 1, 1 + 3 * kBlocks));
   });
 }
 
