@@ -37,6 +37,7 @@ DEFAULTS = {
         "dtype": "float32",
         "mixed_precision_param": "bfloat16",
         "mixed_precision_reduce": "float32",
+        "enable_cpu_offload": False,
     },
     "parallelism": {
         "data_parallel_replicate_degree": 1,

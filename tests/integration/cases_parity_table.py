@@ -1,0 +1,240 @@
+"""Every way to spread parameters, with every other setting that changes numbers or memory, against PyTorch.
+
+Both programs start from the same weights and take the same tokens. After STEPS steps every loss, every gradient norm
+and every updated parameter must be PyTorch's. The reference of a row is FSDP2, or DistributedDataParallel for replicas
+in fp32.
+"""
+import dataclasses
+import itertools
+import json
+import math
+
+import fixtures
+from cases_parity import BF16_CEILING, BF16_FLOOR, BF16_MARGIN, FP32_TOLERANCE
+from harness import REFERENCE, VENV, Failure, Job, case, expect, free_port, import_reference
+from harness import read_rows, relative_distance, start_plain
+
+STEPS = 10
+KEYS = ("loss", "grad_norm")
+LOCAL_BATCH = 1
+JOB = fixtures.SMALL_MODEL.replace("local_batch_size = 2", f"local_batch_size = {LOCAL_BATCH}")
+
+# A weight's distance is Euclidean over the whole weight, relative to how far the reference has moved it: Adam divides
+# by the root of the second moment, so a single element whose gradient is near zero turns a rounding into a whole step
+# of lr, and no useful bound holds for each element alone.
+WEIGHTS = "weights"
+# In fp32, another attention kernel of PyTorch moves weights of these sizes by 2e-6 in ten steps; a wrong sum, a shard
+# that misses a step or a parameter in the wrong place moves one by 0.1 and more.
+FP32_BOUNDS = {**dict.fromkeys(KEYS, FP32_TOLERANCE), WEIGHTS: FP32_TOLERANCE}
+# In bf16 the bound is BF16_MARGIN times the distance that PyTorch's own kernels put between two of its runs, as in
+# cases_parity.py, with its floor (for weights: a few elements of small gradient rounded once differently) and ceiling.
+FLOORS = {**dict.fromkeys(KEYS, BF16_FLOOR), WEIGHTS: 3e-3}
+CEILINGS = {**{key: BF16_CEILING[key] for key in KEYS}, WEIGHTS: 3e-2}
+VARIANTS = {"plain attention": {"sdpa": "math"}, "fused SwiGLU": {"swiglu": "fused"}}
+
+# No dimension of "uneven" is a multiple of 4 and its vocabulary is prime; of "narrow", the key and value projections
+# have two rows, fewer than four ranks, and the norms ten elements.
+SHAPES = {
+    "even": {},
+    "uneven": {"dim": 50, "n_layers": 3, "n_heads": 5, "n_kv_heads": 5, "vocab_size": 2053, "multiple_of": 7},
+    "narrow": {"dim": 10, "n_layers": 2, "n_heads": 5, "n_kv_heads": 1, "vocab_size": 2049, "multiple_of": 3},
+}
+STRATEGIES = {
+    "zero3": ["--parallelism.fsdp_reshard_after_forward", "always"],
+    "zero2": ["--parallelism.fsdp_reshard_after_forward", "never"],
+    "hpz": ["--parallelism.fsdp_reshard_after_forward", "2"],
+    "hsdp": ["--parallelism.data_parallel_replicate_degree", "2"],
+    "ddp": ["--parallelism.data_parallel_shard_degree", "1", "--parallelism.data_parallel_replicate_degree"],
+}
+DTYPES = {"fp32": ("float32", "float32"), "bf16": ("bfloat16", "float32"), "bf16 reduce": ("bfloat16", "bfloat16")}
+CHECKPOINTING = {
+    "none": ["--activation_checkpoint.mode", "none"],
+    "full": ["--activation_checkpoint.mode", "full"],
+    "every 2": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "2"],
+    "by op": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "op"],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    strategy: str
+    checkpointing: str
+    dtype: str
+    accumulate: int
+    offload: bool
+    ranks: int
+    shape: str
+
+    @property
+    def name(self):
+        words = [self.strategy, self.dtype, self.shape, f"{self.accumulate}x", f"recompute {self.checkpointing}"]
+        return ", ".join([*words, "offload"] if self.offload else words)
+
+    @property
+    def is_ddp(self):
+        return self.strategy == "ddp" and self.dtype == "fp32" and not self.offload
+
+    def words(self):
+        """Command-line overrides for both programs."""
+        param, reduce = DTYPES[self.dtype]
+        words = ["--training.mixed_precision_param", param, "--training.mixed_precision_reduce", reduce]
+        words += [*STRATEGIES[self.strategy], *([str(self.ranks)] if self.strategy == "ddp" else [])]
+        words += ["--training.global_batch_size", str(LOCAL_BATCH * self.ranks * self.accumulate)]
+        words += CHECKPOINTING[self.checkpointing]
+        words += ["--training.enable_cpu_offload"] if self.offload else []
+        return words + shape_words(self.shape)
+
+
+def shape_words(shape):
+    return [word for name, value in SHAPES[shape].items() for word in (f"--model.args.{name}", str(value))]
+
+
+# Any two values of any two of the first five columns meet in at least one row; check_covering() sees to it.
+TABLE = [
+    Row("zero3", "none", "bf16 reduce", 1, True, 4, "uneven"),
+    Row("zero3", "full", "bf16", 1, False, 2, "narrow"),
+    Row("zero3", "every 2", "fp32", 4, True, 4, "narrow"),
+    Row("zero3", "by op", "bf16 reduce", 1, False, 2, "even"),
+    Row("zero2", "none", "bf16", 1, True, 2, "uneven"),
+    Row("zero2", "full", "bf16 reduce", 1, False, 4, "even"),
+    Row("zero2", "every 2", "bf16", 4, True, 2, "even"),
+    Row("zero2", "by op", "fp32", 4, False, 4, "uneven"),
+    Row("hpz", "none", "bf16", 4, False, 4, "even"),
+    Row("hpz", "full", "fp32", 1, False, 4, "uneven"),
+    Row("hpz", "every 2", "bf16 reduce", 4, False, 4, "even"),
+    Row("hpz", "by op", "bf16", 1, True, 4, "narrow"),
+    Row("hsdp", "none", "fp32", 4, False, 4, "uneven"),
+    Row("hsdp", "full", "bf16 reduce", 4, True, 4, "uneven"),
+    Row("hsdp", "every 2", "bf16", 1, True, 4, "even"),
+    Row("hsdp", "by op", "fp32", 1, True, 4, "narrow"),
+    Row("ddp", "none", "bf16 reduce", 1, True, 2, "even"),
+    Row("ddp", "full", "bf16 reduce", 1, True, 2, "uneven"),
+    Row("ddp", "every 2", "bf16", 4, True, 2, "narrow"),
+    Row("ddp", "by op", "fp32", 1, False, 2, "uneven"),
+    Row("zero3", "none", "fp32", 1, False, 3, "uneven"),
+    Row("zero2", "full", "fp32", 4, False, 3, "narrow"),
+]
+VALUES = [list(STRATEGIES), list(CHECKPOINTING), list(DTYPES), [1, 4], [False, True]]
+
+
+def check_covering():
+    settings = [dataclasses.astuple(row)[: len(VALUES)] for row in TABLE]
+    for (i, first), (j, second) in itertools.combinations(enumerate(VALUES), 2):
+        for pair in itertools.product(first, second):
+            expect(any((s[i], s[j]) == pair for s in settings), f"no row of the table has {pair}")
+
+
+def make_seeds(context, config):
+    """shape -> (DCP folder with its initial weights, the weights)."""
+    import torch.distributed.checkpoint as dcp
+
+    init_weights, job_file = import_reference()
+    seeds = {}
+    for shape in SHAPES:
+        weights = init_weights.initial_weights(job_file.load_job(config, shape_words(shape)))
+        folder = context.folder / f"seed-{shape}/step-0"
+        dcp.save(weights, checkpoint_id=str(folder), no_dist=True)
+        seeds[shape] = folder, weights
+    return seeds
+
+
+def yardstick_rows(rows):
+    """dtype -> the row whose variants bound the others: the first with one microbatch, which rounds its sums least."""
+    return {row.dtype: row for row in reversed(rows) if row.dtype != "fp32" and row.accumulate == 1}
+
+
+def run_reference_rows(context, rows, config, seeds):
+    """(row, variant or None) -> (metrics, weights), all from one start of the ranks."""
+    import torch
+
+    plan, files = [], {}
+    keys = [(row, None) for row in rows]
+    keys += [(row, variant) for row in yardstick_rows(rows).values() for variant in VARIANTS]
+    for index, (row, variant) in enumerate(keys):
+        stem = context.folder / f"reference-{index}"
+        files[row, variant] = {"output": f"{stem}.jsonl", "weights": f"{stem}.pt"}
+        start = {"config": str(config), "words": row.words(), "init_from": str(seeds[row.shape][0])}
+        plan.append({**start, **files[row, variant], "ddp": row.is_ddp, "arithmetic": VARIANTS.get(variant, {})})
+    path = context.folder / "rows.json"
+    path.write_text(json.dumps(plan))
+    command = [VENV / "torchrun", "--nproc-per-node", rows[0].ranks, "--master-port", free_port()]
+    job = Job([*command, REFERENCE / "table.py", path], context.folder / "logs", "reference")
+    code = job.wait(180)
+    expect(code == 0, f"the reference failed with {code}\n{job.tail(30)}")
+    return {key: (read_rows(f["output"]), torch.load(f["weights"])) for key, f in files.items()}
+
+
+def run_program_row(context, row, index, seed):
+    """(metrics, weights) of the program."""
+    init_weights, _ = import_reference()
+    folder, start = seed
+    name = f"program-{index}"
+    config = fixtures.write_job(context, name, JOB, STEPS)
+    load = ["--checkpoint.enable", "--checkpoint.initial_load_path", folder, "--checkpoint.interval", "100000"]
+    for job in start_plain(context, row.ranks, ["--config", config, *load, *row.words()]):
+        code = job.wait(60)
+        expect(code == 0, f"exit code {code}: {' '.join(job.command)}\n{job.tail()}")
+    saved = context.dump(name) / f"checkpoint/step-{STEPS}"
+    return read_rows(context.dump(name) / "metrics.jsonl"), init_weights.load_weights(start, saved)
+
+
+def ordered(distance):
+    """NaN, which max() may pass over, as infinity."""
+    return math.inf if math.isnan(distance) else distance
+
+
+def distances(found, expected, start):
+    """key of the bounds -> the largest distance of the run, and the name of the weight that is farthest off."""
+    steps = [[row["step"] for row in rows] for rows, _ in (found, expected)]
+    expect(steps[0] == steps[1] == list(range(1, STEPS + 1)), f"steps {steps[0]} and {steps[1]}")
+    result = {
+        key: max(ordered(relative_distance(mine[key], theirs[key])) for mine, theirs in zip(found[0], expected[0]))
+        for key in KEYS
+    }
+    moved = {
+        name: ordered(((found[1][name] - weight).norm() / (weight - start[name]).norm()).item())
+        for name, weight in expected[1].items()
+    }
+    worst = max(moved, key=moved.get)
+    return {**result, WEIGHTS: moved[worst]}, worst
+
+
+def bf16_bounds(dtype, rows, references, seeds):
+    """The bounds for one bf16 dtype, from the variants of its yardstick row."""
+    row = yardstick_rows(rows)[dtype]
+    runs = [references[row, variant] for variant in VARIANTS]
+    found = [distances(run, references[row, None], seeds[row.shape][1])[0] for run in runs]
+    largest = {key: max(d[key] for d in found) for key in CEILINGS}
+    for key, value in largest.items():
+        expect(value < CEILINGS[key], f"{dtype}: the yardstick for {key} is {value:.2e}")
+    return {key: max(BF16_MARGIN * value, FLOORS[key]) for key, value in largest.items()}
+
+
+def check_row(context, index, row, bounds, reference, seed):
+    """Prints the row's line; None, or what is wrong."""
+    try:
+        found, worst = distances(run_program_row(context, row, index, seed), reference, seed[1])
+    except Failure as failure:
+        return f"{row.name}: {failure}"
+    cells = " | ".join(f"{key} {found[key]:.1e} <= {bounds[key]:.1e}" for key in bounds)
+    print(f"  {row.ranks} ranks | {row.name} | {cells}", flush=True)
+    wrong = [key for key in bounds if found[key] > bounds[key]]
+    return f"{row.name}: {', '.join(wrong)} beyond the bound: {cells}; worst weight {worst}" if wrong else None
+
+
+@case(300, ranks=[2, 3, 4])
+def parity_table(context, ranks):
+    """Losses, gradient norms and updated weights of the table's rows are PyTorch's."""
+    check_covering()
+    rows = [row for row in TABLE if row.ranks == ranks]
+    config = fixtures.write_job(context, "reference", JOB, STEPS)
+    seeds = make_seeds(context, config)
+    references = run_reference_rows(context, rows, config, seeds)
+    bounds = {"fp32": FP32_BOUNDS}
+    bounds |= {dtype: bf16_bounds(dtype, rows, references, seeds) for dtype in yardstick_rows(rows)}
+    wrong = [
+        check_row(context, index, row, bounds[row.dtype], references[row, None], seeds[row.shape])
+        for index, row in enumerate(rows)
+    ]
+    wrong = [line for line in wrong if line]
+    expect(not wrong, f"{len(wrong)} of {len(rows)} rows:\n" + "\n".join(wrong))
