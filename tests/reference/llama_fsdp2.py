@@ -18,8 +18,10 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parallel import DistributedDataParallel
 
 import job as job_file
 import llama
@@ -38,16 +40,25 @@ def make_mesh(device, parallelism, world):
     return init_device_mesh(device.type, (replicas, shards), mesh_dim_names=("replicate", "shard"))
 
 
+def reshard_policies(mode):
+    """fully_shard's reshard_after_forward of the blocks and of the last group, with which backward starts."""
+    if mode.isdigit():
+        return int(mode), False
+    return mode != "never", mode == "always"
+
+
 def shard_model(model, job, mesh):
     training = job["training"]
     policy = MixedPrecisionPolicy(
         param_dtype=DTYPES[training["mixed_precision_param"]], reduce_dtype=DTYPES[training["mixed_precision_reduce"]]
     )
-    mode = job["parallelism"]["fsdp_reshard_after_forward"]
+    blocks, last = reshard_policies(job["parallelism"]["fsdp_reshard_after_forward"])
     common = {"mesh": mesh, "mp_policy": policy}
+    if training["enable_cpu_offload"]:
+        common["offload_policy"] = CPUOffloadPolicy(pin_memory=mesh.device_type != "cpu")
     for module in (model.tok_embeddings, *model.layers.values()):
-        fully_shard(module, reshard_after_forward=mode != "never", **common)
-    fully_shard([model.norm, model.output], reshard_after_forward=mode == "always", **common)
+        fully_shard(module, reshard_after_forward=blocks, **common)
+    fully_shard([model.norm, model.output], reshard_after_forward=last, **common)
     fully_shard(model, **common)
     for module in model.modules():
         if isinstance(module, FSDPModule):
@@ -55,6 +66,44 @@ def shard_model(model, job, mesh):
             # a factor alone would ask for.
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
+
+
+def replicate_model(model):
+    """DistributedDataParallel, which is no FSDP; gradients are summed, as above."""
+
+    def sum_gradients(_, bucket):
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
+
+    model = DistributedDataParallel(model)
+    model.register_comm_hook(None, sum_gradients)
+    return model
+
+
+def named_weights(model):
+    """name -> parameter, with the model's own names whatever wraps it."""
+    whole = model.module if isinstance(model, DistributedDataParallel) else model
+    return {name: parameter.detach() for name, parameter in whole.named_parameters()}
+
+
+def build_model(job, device, mesh, init_from=None, ddp=False):
+    """The sharded (ddp: replicated) model with the weights of a DCP folder, or of debug.seed."""
+    args, dtype = llama.ModelArgs.from_job(job), DTYPES[job["training"]["dtype"]]
+    if init_from is None:
+        # Every rank draws the whole model and keeps its shard, so the start does not depend on the world size.
+        model = llama.build_initialized(args, job["debug"]["seed"], dtype)
+        if ddp:
+            return replicate_model(model)
+        shard_model(model, job, mesh)
+        return model
+    # A rank never holds more than its shards, so that its peak is that of training.
+    with torch.device("meta"):
+        model = llama.Llama(args).to(dtype)
+    if not ddp:
+        shard_model(model, job, mesh)
+    model.to_empty(device="cpu" if job["training"]["enable_cpu_offload"] else device)
+    model.freqs_cis = llama.rotation_table(args).to(device)
+    dcp.load(named_weights(model), checkpoint_id=init_from)
+    return replicate_model(model) if ddp else model
 
 
 def lr_factor(schedule, steps):
@@ -133,7 +182,8 @@ def all_reduce(value, op, dtype):
 
 def clip(model, max_norm):
     parameters = list(model.parameters())
-    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters], foreach=True).full_tensor()
+    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters], foreach=True)
+    norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
     torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm, foreach=True)
     return norm.item()
 
@@ -141,7 +191,9 @@ def clip(model, max_norm):
 def forward_backward(model, microbatches, valid_tokens):
     """Accumulates gradients; the sum of this rank's losses, each divided by the global token count."""
     losses = []
-    for tokens, labels in microbatches:
+    for index, (tokens, labels) in enumerate(microbatches):
+        if isinstance(model, DistributedDataParallel):
+            model.require_backward_grad_sync = index == len(microbatches) - 1
         logits = model(tokens)
         loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum") / valid_tokens
         del logits
@@ -180,6 +232,24 @@ def train(model, job, device, source, rows):
             tokens_seen=tokens_seen,
             **device_memory(device),
         )
+    return optimizer
+
+
+def held_bytes(model, optimizer):
+    """What this rank holds of parameters, gradients and optimizer state, padding included."""
+
+    def size(tensors):
+        # The gradients of a group are views of one storage.
+        local = (t.to_local() if isinstance(t, DTensor) else t for t in tensors)
+        storages = {s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in local)}
+        return sum(storages.values())
+
+    parameters = list(model.parameters())
+    return {
+        "parameters": size(parameters),
+        "gradients": size(p.grad for p in parameters),
+        "optimizer": size(t for state in optimizer.state.values() for t in state.values()),
+    }
 
 
 def parse_arguments():
@@ -190,6 +260,7 @@ def parse_arguments():
     parser.add_argument("--init-from", help="DCP folder with the weights (default: drawn from debug.seed)")
     parser.add_argument("--output", help="metrics file (default: <job.dump_folder>/metrics.jsonl)")
     parser.add_argument("--save-final", help="DCP folder for the weights after the last step")
+    parser.add_argument("--held", help="JSON file for the bytes that rank 0 holds after the last step")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--random-tokens", action="store_true", help="train on noise: needs no tokenizer and no corpus")
     parser.add_argument("--sdpa", choices=("default", "math"), default="default", help="which attention kernel")
@@ -199,14 +270,14 @@ def parse_arguments():
 
 
 @contextlib.contextmanager
-def arithmetic(options):
+def arithmetic(sdpa="default", gemm="default", swiglu="default"):
     """Other kernels for the same formulas: how far they carry two correct runs apart is what a tolerance may be."""
     with contextlib.ExitStack() as stack:
-        if options.sdpa == "math":
+        if sdpa == "math":
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        if options.gemm == "native":
+        if gemm == "native":
             stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
-        llama.FeedForward.fused = options.swiglu == "fused"
+        llama.FeedForward.fused = swiglu == "fused"
         yield
 
 
@@ -228,18 +299,23 @@ def main():
     job = job_file.load_job(options.config, words)
     device = start_ranks(options.device)
     rank, world = dist.get_rank(), dist.get_world_size()
-    args = llama.ModelArgs.from_job(job)
-    # Every rank draws the whole model and keeps its shard, so the start does not depend on the world size.
-    model = llama.build_initialized(args, job["debug"]["seed"], DTYPES[job["training"]["dtype"]])
-    shard_model(model, job, make_mesh(device, job["parallelism"], world))
-    if options.init_from:
-        dcp.load({name: p.detach() for name, p in model.named_parameters()}, checkpoint_id=options.init_from)
+    model = build_model(job, device, make_mesh(device, job["parallelism"], world), options.init_from)
     rows = open_rows(options.output or os.path.join(job["job"]["dump_folder"], "metrics.jsonl"), rank)
-    source = random_batches(job, rank, args.vocab_size) if options.random_tokens else text_data.rank_batches(job, rank, world)
-    with arithmetic(options):
-        train(model, job, device, source, rows)
+    if options.random_tokens:
+        source = random_batches(job, rank, llama.ModelArgs.from_job(job).vocab_size)
+    else:
+        source = text_data.rank_batches(job, rank, world)
+    with arithmetic(options.sdpa, options.gemm, options.swiglu):
+        optimizer = train(model, job, device, source, rows)
+    if options.held and rank == 0:
+        with open(options.held, "w") as file:
+            json.dump(held_bytes(model, optimizer), file)
     if options.save_final:
-        dcp.save({name: p.detach() for name, p in model.named_parameters()}, checkpoint_id=options.save_final)
+        dcp.save(named_weights(model), checkpoint_id=options.save_final)
+    end_process()
+
+
+def end_process():
     all_reduce(0, dist.ReduceOp.SUM, torch.int64)  # nobody leaves before the others are done
     sys.stdout.flush()
     # Not through the interpreter's teardown: c10d's threads sometimes abort the process there ("terminate called
