@@ -1,4 +1,4 @@
-"""Every way to spread parameters, with every other setting that changes numbers or memory, against PyTorch.
+"""Every way to spread parameters, in pairs with every other setting of numbers or memory, against PyTorch.
 
 Both programs start from the same weights and take the same tokens. After STEPS steps every loss, every gradient norm
 and every updated parameter must be PyTorch's. The reference of a row is FSDP2, or DistributedDataParallel for replicas

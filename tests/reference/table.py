@@ -20,16 +20,19 @@ import text_data
 from trace_collectives import collectives_recorded
 
 
+CPU = torch.device("cpu")
+
+
 def run_row(row, meshes):
     job = job_file.load_job(row["config"], row["words"])
     rank, world = dist.get_rank(), dist.get_world_size()
     replicas = job["parallelism"]["data_parallel_replicate_degree"]
     if replicas not in meshes:  # a mesh makes process groups: one for all rows that are alike
-        meshes[replicas] = reference.make_mesh(job["parallelism"], world)
-    model = reference.build_model(job, meshes[replicas], row["init_from"], row.get("ddp", False))
+        meshes[replicas] = reference.make_mesh(CPU, job["parallelism"], world)
+    model = reference.build_model(job, CPU, meshes[replicas], row["init_from"], row.get("ddp", False))
     rows = reference.open_rows(row["output"], rank)
     with reference.arithmetic(**row.get("arithmetic", {})), collectives_recorded(row.get("trace")):
-        reference.train(model, job, text_data.rank_batches(job, rank, world), rows)
+        reference.train(model, job, CPU, text_data.rank_batches(job, rank, world), rows)
     if "weights" not in row:
         return
     weights = reference.named_weights(model)
@@ -41,7 +44,7 @@ def run_row(row, meshes):
 def main():
     with open(sys.argv[1]) as file:
         rows = json.load(file)
-    dist.init_process_group("gloo")
+    reference.start_ranks(CPU.type)
     meshes = {}
     for row in rows:
         run_row(row, meshes)

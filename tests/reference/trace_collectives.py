@@ -1,7 +1,7 @@
 """Records the collectives that FSDP2 starts, in the program's format.
 
-One line each, written by rank 0: kind, "-" for the group, elements in, elements out, dtype. Reductions of single numbers
-(losses, counts of tokens) are left out; norms go through functional collectives, which are not recorded.
+One line each, written by rank 0: kind, "-" for the group, elements in, elements out, dtype. Reductions of single
+numbers (losses, counts of tokens) are left out; norms go through functional collectives, which are not recorded.
 """
 import contextlib
 
