@@ -12,7 +12,7 @@ SIZES = ["--model.args.n_layers", str(LAYERS), "--model.args.dim", "56"]
 RESHARD = "--parallelism.fsdp_reshard_after_forward"
 REPLICAS = "--parallelism.data_parallel_replicate_degree"
 
-# ranks -> name -> (overrides, microbatches, collectives of a microbatch). Backward gathers again what forward has freed.
+# ranks -> name -> (overrides, microbatches, collectives of a microbatch). Backward gathers again what forward freed.
 REDUCED = {"reduce_scatter": GROUPS}
 SCHEDULES = {
     2: {

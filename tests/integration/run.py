@@ -16,7 +16,8 @@ import threading
 import time
 import traceback
 
-import cases_cuda  # noqa: F401  (importing registers the cases)
+import cases_collectives  # noqa: F401  (importing registers the cases)
+import cases_cuda  # noqa: F401
 import cases_docs  # noqa: F401
 import cases_failure  # noqa: F401
 import cases_gpu_check  # noqa: F401
@@ -24,6 +25,7 @@ import cases_harness  # noqa: F401
 import cases_install  # noqa: F401
 import cases_jobs  # noqa: F401
 import cases_parity  # noqa: F401
+import cases_parity_table  # noqa: F401
 import cases_train  # noqa: F401
 import fixtures
 import harness
