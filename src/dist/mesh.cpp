@@ -1,6 +1,7 @@
 #include "dist/mesh.h"
 
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -57,7 +58,11 @@ DeviceMesh DeviceMesh::init(World& world, std::vector<int> shape, std::vector<st
   mesh.ranks_.resize(static_cast<std::size_t>(world.size()));
   std::iota(mesh.ranks_.begin(), mesh.ranks_.end(), 0);
   mesh.coordinate_ = unravel(world.rank(), mesh.shape_);
-  for (int d = 0; d < mesh.ndim(); ++d) mesh.groups_.push_back(world.make_group(mesh.names_[d], mesh.ranks_along({d})));
+  mesh.root_ = std::make_shared<const Root>(Root{mesh.shape_, mesh.coordinate_});
+  for (int d = 0; d < mesh.ndim(); ++d) {
+    mesh.groups_.push_back(world.make_group(mesh.names_[d], mesh.ranks_along({d})));
+    mesh.root_dims_.push_back({d});
+  }
   return mesh;
 }
 
@@ -67,6 +72,7 @@ bool DeviceMesh::has(const std::string& dim) const {
   return std::find(names_.begin(), names_.end(), dim) != names_.end();
 }
 int DeviceMesh::local_rank(const std::string& dim) const { return coordinate_[dim_index(dim)]; }
+std::vector<int> DeviceMesh::coordinate_of(int place) const { return unravel(place, shape_); }
 ProcessGroup& DeviceMesh::group(const std::string& dim) const { return *groups_[dim_index(dim)]; }
 
 ProcessGroup& DeviceMesh::group() const {
@@ -115,12 +121,14 @@ DeviceMesh DeviceMesh::slice(const std::vector<std::string>& dims) const {
   }
   DeviceMesh mesh;
   mesh.world_ = world_;
+  mesh.root_ = root_;
   mesh.ranks_ = ranks_along(indices);
   for (const int d : indices) {
     mesh.shape_.push_back(shape_[d]);
     mesh.names_.push_back(names_[d]);
     mesh.coordinate_.push_back(coordinate_[d]);
     mesh.groups_.push_back(groups_[d]);
+    mesh.root_dims_.push_back(root_dims_[d]);
   }
   return mesh;
 }
@@ -132,6 +140,46 @@ DeviceMesh DeviceMesh::flatten(const std::vector<std::string>& dims, const std::
   mesh.names_ = {name};
   mesh.coordinate_ = {position};
   mesh.groups_ = {world_->make_group(name, mesh.ranks_)};
+  std::vector<int> stands_for;
+  for (const auto& part : mesh.root_dims_) stands_for.insert(stands_for.end(), part.begin(), part.end());
+  mesh.root_dims_ = {std::move(stands_for)};
+  return mesh;
+}
+
+int DeviceMesh::rank_at(const std::vector<int>& coordinate) const {
+  auto at_root = root_->coordinate;
+  for (std::size_t d = 0; d < coordinate.size(); ++d) {
+    std::vector<int> sizes;
+    for (const int r : root_dims_[d]) sizes.push_back(root_->shape[r]);
+    const auto parts = unravel(coordinate[d], sizes);
+    for (std::size_t k = 0; k < parts.size(); ++k) at_root[root_dims_[d][k]] = parts[k];
+  }
+  return ravel(at_root, root_->shape);
+}
+
+DeviceMesh DeviceMesh::concatenate(const DeviceMesh& outer, const DeviceMesh& inner) {
+  const std::string both =
+      "mesh " + describe(outer.shape_, outer.names_) + " and mesh " + describe(inner.shape_, inner.names_);
+  if (!outer.root_ || outer.root_ != inner.root_) {
+    throw DistError(both + " have no common parent: make one mesh with the dims of both and slice them from it");
+  }
+  std::set<int> taken;
+  for (const auto& dims : outer.root_dims_) taken.insert(dims.begin(), dims.end());
+  DeviceMesh mesh = outer;
+  for (std::size_t d = 0; d < inner.shape_.size(); ++d) {
+    for (const int r : inner.root_dims_[d]) {
+      if (!taken.insert(r).second)
+        throw DistError(both + " overlap: '" + inner.names_[d] + "' lies along a dim of the other");
+    }
+    if (outer.has(inner.names_[d])) throw DistError(both + " both have a dim '" + inner.names_[d] + "'");
+    mesh.shape_.push_back(inner.shape_[d]);
+    mesh.names_.push_back(inner.names_[d]);
+    mesh.coordinate_.push_back(inner.coordinate_[d]);
+    mesh.groups_.push_back(inner.groups_[d]);
+    mesh.root_dims_.push_back(inner.root_dims_[d]);
+  }
+  mesh.ranks_.clear();
+  for (int i = 0; i < mesh.size(); ++i) mesh.ranks_.push_back(mesh.rank_at(unravel(i, mesh.shape_)));
   return mesh;
 }
 

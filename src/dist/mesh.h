@@ -20,6 +20,7 @@ class DeviceMesh {
   int ndim() const { return static_cast<int>(shape_.size()); }
   int size() const;  // ranks in the grid
   int size(const std::string& dim) const;
+  const std::vector<int>& shape() const { return shape_; }
   const std::vector<std::string>& dim_names() const { return names_; }
   bool has(const std::string& dim) const;
   c10::Device device() const { return world_->device(); }
@@ -27,6 +28,9 @@ class DeviceMesh {
   // This rank's index along a dim, and its whole coordinate.
   int local_rank(const std::string& dim) const;
   const std::vector<int>& coordinate() const { return coordinate_; }
+  // The global ranks of the grid, row-major, and the coordinate of the one at `place` among them.
+  const std::vector<int>& ranks() const { return ranks_; }
+  std::vector<int> coordinate_of(int place) const;
 
   // The group of the ranks that differ from this one in `dim` only.
   ProcessGroup& group(const std::string& dim) const;
@@ -43,10 +47,22 @@ class DeviceMesh {
   // The named dims (ascending) as one dim: "batch" and "cp" as "loss". Collective over the ranks concerned.
   DeviceMesh flatten(const std::vector<std::string>& dims, const std::string& name) const;
 
+  // One mesh with the dims of `outer`, then those of `inner`. Shares the groups; not collective. Throws DistError when
+  // the two were not sliced or flattened from one init(), or have a dim of it in common.
+  static DeviceMesh concatenate(const DeviceMesh& outer, const DeviceMesh& inner);
+
  private:
+  // The grid of init() that a mesh was cut from.
+  struct Root {
+    std::vector<int> shape;
+    std::vector<int> coordinate;  // this rank's
+  };
+
   int dim_index(const std::string& dim) const;
   // The global ranks that share this rank's coordinates outside `dims`, row-major over `dims`.
   std::vector<int> ranks_along(const std::vector<int>& dims) const;
+  // The global rank at a coordinate of this mesh, by way of the root's.
+  int rank_at(const std::vector<int>& coordinate) const;
 
   World* world_ = nullptr;
   std::vector<int> shape_;
@@ -54,6 +70,8 @@ class DeviceMesh {
   std::vector<int> ranks_;  // global ranks of the grid, row-major
   std::vector<int> coordinate_;
   std::vector<std::shared_ptr<ProcessGroup>> groups_;  // one a dim
+  std::shared_ptr<const Root> root_;
+  std::vector<std::vector<int>> root_dims_;  // of each dim: the dims of the root that it stands for
 };
 
 }  // namespace titan::dist

@@ -1,0 +1,48 @@
+// How a tensor lies on one dim of a mesh, after torch.distributed.tensor's placement types.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+
+namespace titan::dist {
+
+// Every rank along the mesh dim holds the same.
+struct Replicate {
+  bool operator==(const Replicate&) const = default;
+};
+
+// The ranks hold torch.chunk's pieces of tensor dim `dim`: ceil(size / ranks) each, the last ones fewer or none. Where
+// several mesh dims shard one tensor dim, the one further left cuts first, and the next ones cut its pieces.
+struct Shard {
+  std::int64_t dim;  // negative counts from the end
+  bool operator==(const Shard&) const = default;
+};
+
+// Like Shard, but this mesh dim cuts after those to its right, of which `split_factor` is the number of pieces: what
+// fully_shard (left) leaves of a parameter that tensor parallelism (right) had cut before (PyTorch's _StridedShard).
+struct StridedShard {
+  std::int64_t dim;
+  std::int64_t split_factor;
+  bool operator==(const StridedShard&) const = default;
+};
+
+enum class PartialOp { kSum, kAvg, kMax, kMin };
+
+// Each rank holds a term: the value is their reduction, still to be done.
+struct Partial {
+  PartialOp op = PartialOp::kSum;
+  bool operator==(const Partial&) const = default;
+};
+
+using Placement = std::variant<Replicate, Shard, StridedShard, Partial>;
+
+// The tensor dim that a placement cuts, or nothing.
+std::optional<std::int64_t> shard_dim(const Placement& placement);
+// "Shard(0)", and "(Replicate(), Shard(0))" for all mesh dims.
+std::string placement_text(const Placement& placement);
+std::string placements_text(std::span<const Placement> placements);
+
+}  // namespace titan::dist
