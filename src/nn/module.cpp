@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "dist/dtensor.h"
 
 namespace titan::nn {
 namespace {
@@ -19,7 +20,29 @@ void collect_modules(Module& module, const std::string& prefix, std::vector<Name
 }  // namespace
 
 dist::ShardSpec NamedParameter::spec() const {
-  return parameter->spec ? *parameter->spec : dist::ShardSpec::replicated(tensor().sizes().vec());
+  return parameter->sharding ? parameter->sharding->spec : dist::ShardSpec::replicated(tensor().sizes().vec());
+}
+
+dist::DTensor NamedParameter::dtensor() const {
+  if (!parameter->sharding) throw InternalError(fqn + " is not sharded: it has no mesh and no placements");
+  const auto& sharding = *parameter->sharding;
+  if (tensor().sizes() != at::IntArrayRef(sharding.spec.local_shape)) {
+    throw InternalError(fqn + " is gathered, " + dist::shape_text(tensor().sizes()) + ", where its shard is " +
+                        dist::shape_text(sharding.spec.local_shape) + "; reshard its module first");
+  }
+  return {tensor(), sharding};
+}
+
+void distribute(const NamedParameter& parameter, const dist::DeviceMesh& mesh,
+                std::vector<dist::Placement> placements) {
+  if (parameter.parameter->sharding) {
+    throw InternalError(parameter.fqn + " is sharded already, " +
+                        dist::placements_text(parameter.parameter->sharding->placements));
+  }
+  auto& tensor = parameter.tensor();
+  const auto part = dist::DTensor::distribute(tensor, mesh, std::move(placements));
+  tensor = part.to_local().detach().set_requires_grad(tensor.requires_grad());
+  parameter.parameter->sharding = part.sharding();
 }
 
 at::Tensor Module::operator()(Tensors inputs) {
@@ -51,7 +74,7 @@ void Module::train(bool training) {
 
 void Module::param(std::string name, at::Tensor& member, at::IntArrayRef shape) {
   member = at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(at::kMeta)).set_requires_grad(true);
-  parameters_.push_back({std::move(name), &member, std::nullopt});
+  parameters_.push_back({.name = std::move(name), .tensor = &member, .sharding = std::nullopt});
 }
 
 void Module::buffer(std::string name, at::Tensor& member) { buffers_.push_back({std::move(name), &member}); }

@@ -13,7 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "dist/shard_spec.h"
+#include "dist/sharding.h"
+
+namespace titan::dist {
+class DTensor;
+}
 
 namespace titan::nn {
 
@@ -26,8 +30,11 @@ using Tensors = std::vector<at::Tensor>;
 struct Parameter {
   std::string name;  // within its module: "weight"
   at::Tensor* tensor;
-  // The box that the local tensor is of the whole parameter; nothing while the parameter is not sharded.
-  std::optional<dist::ShardSpec> spec;
+  // Which part of the whole parameter the local tensor is; nothing while the parameter is not sharded.
+  std::optional<dist::Sharding> sharding;
+  // Taken by a fully_shard call, which from then on decides what `tensor` is. Without it a sharding is that of tensor
+  // parallelism, and forward() sees the local part.
+  bool fully_sharded = false;
 };
 
 struct Buffer {
@@ -43,7 +50,15 @@ struct NamedParameter {
   at::Tensor& tensor() const { return *parameter->tensor; }
   // The box of the local tensor; the whole parameter when it is not sharded.
   dist::ShardSpec spec() const;
+  // The local tensor with its mesh and placements, detached: for full_tensor() and the like. Throws InternalError for a
+  // parameter that is not sharded, or that is gathered at the moment.
+  dist::DTensor dtensor() const;
 };
+
+// Replaces a whole parameter, also one on the meta device, by this rank's part under `placements`, and says so in the
+// slot: how tensor parallelism starts, before fully_shard. No communication. Throws InternalError when it is sharded
+// already, DistError for placements that do not fit.
+void distribute(const NamedParameter& parameter, const dist::DeviceMesh& mesh, std::vector<dist::Placement> placements);
 
 struct NamedModule {
   std::string fqn;

@@ -23,7 +23,7 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
                                            {parameter.fqn},
                                            parameter.tensor().detach(),
                                            parameter.spec(),
-                                           parameter.parameter->spec.has_value()});
+                                           parameter.parameter->sharding.has_value()});
   }
   if (model_only) return items;
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -41,7 +41,7 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
 
 void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
                                   const optim::AdamWState& state) {
-  const bool sharded = parameter.parameter->spec.has_value();
+  const bool sharded = parameter.parameter->sharding.has_value();
   items.push_back(checkpoint::optimizer_tensor(state.fqn, "step", state.step, dist::ShardSpec::replicated({}), false));
   items.push_back(checkpoint::optimizer_tensor(state.fqn, "exp_avg", state.exp_avg, parameter.spec(), sharded));
   items.push_back(checkpoint::optimizer_tensor(state.fqn, "exp_avg_sq", state.exp_avg_sq, parameter.spec(), sharded));

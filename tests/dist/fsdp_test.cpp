@@ -316,7 +316,7 @@ TEST(FullyShardParams, CanBeFrozenOrIgnored) {
     net.init_weights();
     torch::autograd::backward({loss_of(net, tokens_of(0, world.rank()))}, {});
     for (const auto& parameter : net.named_parameters()) {
-      EXPECT_EQ(parameter.parameter->spec.has_value(), parameter.fqn != ignored) << parameter.fqn;
+      EXPECT_EQ(parameter.parameter->sharding.has_value(), parameter.fqn != ignored) << parameter.fqn;
       EXPECT_EQ(parameter.tensor().grad().defined(), parameter.fqn != "embedding.weight") << parameter.fqn;
     }
     // The ignored parameter's gradient is this rank's own: the ranks' data differs.

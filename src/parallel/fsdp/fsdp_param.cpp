@@ -31,17 +31,18 @@ Devices Devices::of(at::Device compute, const std::optional<CPUOffloadPolicy>& o
   return {compute, at::kCPU, offload->pin_memory};
 }
 
-FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank,
-                     int shard_size, Devices devices)
+FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim,
+                     const dist::DeviceMesh& mesh, Devices devices)
     : fqn_(std::move(fqn)),
       slots_(std::move(slots)),
       shard_dim_(shard_dim),
-      shard_size_(shard_size),
+      shard_size_(mesh.shape().back()),
       devices_(devices) {
   const at::Tensor whole = slots_.front()->tensor->detach();
   const std::string name = "[fsdp] " + fqn_ + " with shape " + dist::shape_text(whole.sizes());
   if (whole.dim() == 0)
     throw InternalError("[fsdp] " + fqn_ + " is a scalar; fully_shard shards a dim: make it 1-D with one element");
+  if (whole.numel() == 0) throw InternalError(name + " has no elements to shard");
   if (!whole.is_contiguous()) throw InternalError(name + " is not contiguous");
   if (shard_dim_ < 0) shard_dim_ += whole.dim();
   if (shard_dim_ < 0 || shard_dim_ >= whole.dim())
@@ -49,22 +50,42 @@ FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::in
   requires_grad_ = slots_.front()->tensor->requires_grad();
   shape_ = whole.sizes().vec();
   const std::int64_t rows = shape_[shard_dim_];
-  if (shard_dim_ != 0 && rows % shard_size != 0) {
+  if (shard_dim_ != 0 && rows % shard_size_ != 0) {
     throw InternalError(name + " cannot be sharded along dim " + std::to_string(shard_dim_) + " over " +
-                        std::to_string(shard_size) + " ranks: only dim 0 may be uneven");
+                        std::to_string(shard_size_) + " ranks: only dim 0 may be uneven");
   }
-  const std::int64_t chunk = (rows + shard_size - 1) / shard_size;  // torch.chunk's rule
-  const std::int64_t first = std::min(rows, shard_rank * chunk);
-  const std::int64_t count = std::min(rows - first, chunk);
-  spec_ = dist::ShardSpec::replicated(shape_);
-  spec_.offset[shard_dim_] = first;
-  spec_.local_shape[shard_dim_] = count;
+  init_sharding(mesh);
 
+  const auto [first, count] = dist::chunk_of(rows, shard_size_, mesh.coordinate().back());
+  const std::int64_t chunk = dist::chunk_of(rows, shard_size_, 0).count;
   auto padded_shape = shape_;
   padded_shape[shard_dim_] = chunk;
   auto padded = whole.is_meta() ? at::zeros(padded_shape, whole.options()) : zeros(padded_shape, whole.scalar_type());
   if (!whole.is_meta() && count > 0) padded.narrow(shard_dim_, 0, count).copy_(whole.narrow(shard_dim_, first, count));
   set_sharded_param(std::move(padded));
+}
+
+void FsdpParam::init_sharding(const dist::DeviceMesh& mesh) {
+  const auto& before = slots_.front()->sharding;
+  if (!before) {
+    std::vector<dist::Placement> placements(mesh.ndim(), dist::Replicate{});
+    placements.back() = dist::Shard{shard_dim_};
+    sharding_ = dist::Sharding::of(shape_, mesh, std::move(placements));
+    return;
+  }
+  const std::string name = "[fsdp] " + fqn_ + ", " + dist::placements_text(before->placements);
+  if (before->spec.local_shape != shape_) {
+    throw InternalError(name + ": its local tensor has shape " + dist::shape_text(shape_) + ", which should be " +
+                        dist::shape_text(before->spec.local_shape));
+  }
+  for (const auto& placement : before->placements) {
+    if (std::holds_alternative<dist::Partial>(placement)) throw InternalError(name + ": a partial sum is no parameter");
+  }
+  try {
+    sharding_ = before->cut_again(mesh, shard_dim_);
+  } catch (const DistError& error) {
+    throw DistError(name + ", cannot be sharded further: " + error.what());
+  }
 }
 
 at::Tensor FsdpParam::zeros(at::IntArrayRef shape, at::ScalarType dtype) const {
@@ -73,11 +94,14 @@ at::Tensor FsdpParam::zeros(at::IntArrayRef shape, at::ScalarType dtype) const {
 
 void FsdpParam::set_sharded_param(at::Tensor padded) {
   sharded_padded_ = std::move(padded);
-  sharded_param_ = sharded_padded_.narrow(shard_dim_, 0, spec_.local_shape[shard_dim_])
+  sharded_param_ = sharded_padded_.narrow(shard_dim_, 0, sharding_.spec.local_shape[shard_dim_])
                        .variable_data()
                        .set_requires_grad(requires_grad_);
   param_dtype_ = sharded_padded_.scalar_type();
-  for (auto* slot : slots_) slot->spec = spec_;
+  for (auto* slot : slots_) {
+    slot->sharding = sharding_;
+    slot->fully_sharded = true;
+  }
   point_slots_at(sharded_param_);
 }
 
@@ -128,9 +152,9 @@ at::Tensor FsdpParam::gather_target(int num_ranks) {
 
 // Rank r's chunk is the r-th of equal parts of the shard dim: [.., world, part, ..] in the whole parameter.
 void FsdpParam::copy_out(const at::Tensor& parts) {
-  auto by_part = spec_.local_shape;
+  auto by_part = sharding_.spec.local_shape;
   by_part.insert(by_part.begin() + shard_dim_, shard_size_);
-  auto by_rank = spec_.local_shape;
+  auto by_rank = sharding_.spec.local_shape;
   by_rank.insert(by_rank.begin(), shard_size_);
   gathered_.view(by_part).copy_(parts.reshape(by_rank).movedim(0, shard_dim_));
 }
@@ -184,7 +208,7 @@ void FsdpParam::keep_unsharded_grad(std::optional<at::ScalarType> reduce_dtype) 
 }
 
 bool FsdpParam::accumulate_sharded_grad(const at::Tensor& chunk) {
-  auto mine = chunk.narrow(0, 0, sharded_param_.numel()).view(spec_.local_shape);
+  auto mine = chunk.narrow(0, 0, sharded_param_.numel()).view(sharding_.spec.local_shape);
   auto& grad = sharded_param_.mutable_grad();
   // Adding to it needs it on the host at once.
   const bool in_background = devices_.offloads() && devices_.pin_memory && !grad.defined();

@@ -35,11 +35,12 @@ struct Devices {
 
 class FsdpParam {
  public:
-  // Shards the parameter along `shard_dim` over `shard_size` ranks and puts the shard into its slots. The parameter may
-  // be on the meta device, or hold values, of which this rank keeps its rows. `slots`: every place in the group's
-  // modules that shares it. Throws InternalError: a scalar, a dim that it has not, a dim other than 0 that does not
-  // divide.
-  FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, int shard_rank, int shard_size,
+  // Shards the parameter along `shard_dim` over the last dim of `mesh` and puts the shard into its slots. The parameter
+  // may be on the meta device, or hold values, of which this rank keeps its rows. `slots`: every place in the group's
+  // modules that shares it. Of a parameter that tensor parallelism split before, this rank's part is what is sharded
+  // here and gathered for computation; `mesh` and that split's must then be slices of one mesh. Throws InternalError: a
+  // scalar, a dim that it has not, a dim other than 0 that does not divide, no elements; DistError: unrelated meshes.
+  FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, const dist::DeviceMesh& mesh,
             Devices devices);
 
   // Fixes the dtypes that the policy means for this parameter. Called at the first forward.
@@ -93,6 +94,7 @@ class FsdpParam {
   bool is_alias() const;
   void alloc_gathered();
   at::Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype) const;  // where shards live
+  void init_sharding(const dist::DeviceMesh& mesh);
   void set_sharded_param(at::Tensor padded);
   void point_slots_at(const at::Tensor& tensor);
 
@@ -101,8 +103,8 @@ class FsdpParam {
   std::int64_t shard_dim_;
   int shard_size_;
   Devices devices_;
-  std::vector<std::int64_t> shape_;
-  dist::ShardSpec spec_;
+  std::vector<std::int64_t> shape_;  // of what is gathered: with tensor parallelism this rank's part
+  dist::Sharding sharding_;
   bool requires_grad_ = true;
   at::ScalarType param_dtype_ = at::kFloat;
 

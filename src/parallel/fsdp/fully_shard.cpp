@@ -29,7 +29,7 @@ void check_bottom_up(nn::Module& module) {
   const auto parameters = module.named_parameters();
   if (parameters.empty() || !FsdpState::all_below(module).empty()) return;
   for (const auto& named : parameters) {
-    if (!named.parameter->spec) return;
+    if (!named.parameter->fully_sharded) return;
   }
   throw InternalError("[fsdp] fully_shard was applied to a module that encloses the one with " +
                       parameters.front().fqn +
@@ -51,7 +51,7 @@ std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Mo
   std::map<const void*, std::size_t> by_tensor;
   for (auto* module : modules) {
     for (auto& named : module->named_parameters()) {
-      if (named.parameter->spec) continue;  // an inner call took it
+      if (named.parameter->fully_sharded) continue;  // an inner call took it
       const void* identity = named.tensor().unsafeGetTensorImpl();
       if (ignored.contains(identity)) continue;
       const auto [found, is_new] = by_tensor.emplace(identity, order.size());
@@ -63,12 +63,10 @@ std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Mo
     }
   }
   const auto& mesh = options.mesh;
-  const auto& mesh_dim = mesh.dim_names().back();
   const auto devices = Devices::of(mesh.device(), options.offload_policy);
   std::vector<std::unique_ptr<FsdpParam>> params;
   for (auto& [fqn, slots, shard_dim] : order) {
-    params.push_back(std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh.local_rank(mesh_dim),
-                                                 mesh.size(mesh_dim), devices));
+    params.push_back(std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh, devices));
   }
   return params;
 }
