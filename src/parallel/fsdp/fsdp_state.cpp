@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "parallel/fsdp/agreement.h"
 
 namespace titan::fsdp {
 namespace {
@@ -98,6 +99,32 @@ void FsdpState::become_root(nn::Module& module) {
     for (auto* param : state->group_->params()) param->set_fqn(names.at(param->slots().front()));
     state->group_->lazy_init(*context_, state->name_below(modules), state == this);
   }
+  check_ranks_agree_below(module);
+}
+
+// In module order; one exchange for all groups that communicate over the same ranks.
+void FsdpState::check_ranks_agree_below(nn::Module& root) const {
+  std::map<const nn::Parameter*, std::pair<std::size_t, const FsdpParam*>> taken;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!states_[i]->group_) continue;
+    for (const auto* param : states_[i]->group_->params()) taken[param->slots().front()] = {i, param};
+  }
+  std::vector<std::pair<dist::ProcessGroup*, std::vector<ParamFacts>>> lists;
+  for (const auto& named : root.named_parameters()) {
+    const auto found = taken.find(named.parameter);
+    if (found == taken.end()) continue;
+    const auto& [group, param] = found->second;
+    const ParamFacts facts{named.fqn, named.spec().global_shape, param->stored_dtype(),
+                           group,     param->shard_dim(),        named.tensor().requires_grad()};
+    const auto& mesh = states_[group]->options_.mesh;
+    for (const auto& dim : mesh.dim_names()) {
+      auto* ranks = &mesh.group(dim);
+      auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& l) { return l.first == ranks; });
+      if (list == lists.end()) list = lists.insert(list, {ranks, {}});
+      list->second.push_back(facts);
+    }
+  }
+  for (const auto& [ranks, params] : lists) check_ranks_agree(params, *ranks);
 }
 
 // "layers.3", or "norm, output" for a group of several modules.

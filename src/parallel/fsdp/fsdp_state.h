@@ -38,6 +38,7 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   void become_root(nn::Module& module);
   void init_context();
   std::string name_below(const std::vector<nn::NamedModule>& root_modules) const;
+  void check_ranks_agree_below(nn::Module& root) const;
   void register_post_backward(nn::Tensors& inputs);
   void pre_backward();
   void root_post_backward();
