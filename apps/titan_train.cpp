@@ -16,6 +16,7 @@
 #include "base/signal.h"
 #include "config/command_line.h"
 #include "config/print.h"
+#include "kernels/host_arena.h"
 
 namespace titan {
 namespace {
@@ -58,6 +59,7 @@ int main(int argc, char** argv) {
     // c10d warns with a backtrace when a peer's connection closes; what that means is said once, by who finds out.
     setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
     c10::initLogging();
+    kernels::install_host_arena();
     install_signal_handlers();
     exit_code = run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const Error& error) {
