@@ -18,7 +18,7 @@ struct Held {
   Parameter slot;
   Held(std::vector<std::int64_t> shape, std::vector<std::int64_t> offset, std::vector<std::int64_t> local)
       : tensor(at::zeros(local)),
-        slot{"weight", &tensor, dist::ShardSpec{std::move(shape), std::move(offset), std::move(local)}} {}
+        slot{"weight", &tensor, dist::Sharding{{}, {}, {std::move(shape), std::move(offset), std::move(local)}}} {}
   NamedParameter named(std::string fqn = "p.weight") { return {std::move(fqn), nullptr, &slot}; }
 };
 
