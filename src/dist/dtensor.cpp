@@ -213,7 +213,7 @@ DTensor DTensor::redistribute(std::vector<Placement> placements) const {
   check_target(*this, target.placements);
   auto local = Move(*this, target.placements).run();
   // A piece of a larger tensor would keep all of it alive.
-  if (!local.is_same(local_) && local.storage().nbytes() > local.nbytes()) local = local.clone();
+  if (local.storage().nbytes() > local.nbytes()) local = local.clone();
   return {local.contiguous(), std::move(target)};
 }
 

@@ -45,7 +45,7 @@ class DTensor {
   // Shard to Replicate gathers, Replicate to Shard only cuts, Partial to Replicate all-reduces, Partial to Shard
   // reduce-scatters, Shard(i) to Shard(j) gathers and cuts. Where several mesh dims cut one tensor dim, the last cut is
   // undone first; a cut that stays but lies behind one that changes is undone too, and made again. Throws DistError for
-  // a Partial that is not there already, or the average of an integer tensor.
+  // a Partial that is not there already, or the average of an integer tensor. The result may share this one's memory.
   DTensor redistribute(std::vector<Placement> placements) const;
 
   // "DTensor [8, 6] float over (fsdp=2, tp=2), (Shard(0), Replicate())", for messages.

@@ -13,7 +13,7 @@ std::string describe(const std::vector<int>& shape, const std::vector<std::strin
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < shape.size(); ++i)
     parts.push_back((i < names.size() ? names[i] : "?") + "=" + std::to_string(shape[i]));
-  return "(" + join(parts, ", ") + ")";
+  return std::string("(").append(join(parts, ", ")).append(")");
 }
 
 std::vector<int> unravel(int index, const std::vector<int>& shape) {
