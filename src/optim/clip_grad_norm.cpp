@@ -2,19 +2,143 @@
 
 #include <ATen/ATen.h>
 
-namespace titan::optim {
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
 
-at::Tensor clip_grad_norm(const std::vector<at::Tensor>& grads, double max_norm, dist::ProcessGroup& shard_group) {
-  const at::NoGradGuard no_grad;
-  auto norms = at::stack(at::_foreach_norm(grads, 2)).to(at::kFloat);  // [num_params]
-  if (shard_group.size() > 1) {
-    norms = norms.square();
-    shard_group.all_reduce(norms, dist::ReduceOp::kSum).wait();
-    norms = norms.sqrt();
+#include "base/error.h"
+
+namespace titan::optim {
+namespace {
+
+using Groups = std::vector<dist::ProcessGroup*>;
+
+// Gradients (their indices) whose norms are reduced together.
+struct Batch {
+  Groups groups;
+  std::vector<std::size_t> members;
+};
+
+// In the order of first use, which is every rank's.
+std::vector<Batch> batches_of(const std::vector<ShardedGrad>& grads) {
+  std::vector<Batch> batches;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    Groups groups;
+    for (auto* group : grads[i].sharded_over) {
+      if (group->size() > 1) groups.push_back(group);
+    }
+    if (groups.empty()) continue;
+    auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& b) { return b.groups == groups; });
+    if (batch == batches.end()) batch = batches.insert(batch, {std::move(groups), {}});
+    batch->members.push_back(i);
   }
-  const auto total = at::linalg_vector_norm(norms, 2);
+  return batches;
+}
+
+bool has_elements(const at::Tensor& grad) { return grad.defined() && grad.numel() > 0; }
+
+at::Device device_of(const std::vector<ShardedGrad>& grads) {
+  for (const auto& part : grads) {
+    if (part.grad.defined()) return part.grad.device();
+  }
+  return at::kCPU;
+}
+
+// [grads], float32: the norm of each part, computed in the part's dtype. No elements have the norm that adds nothing.
+at::Tensor local_norms(const std::vector<ShardedGrad>& grads, double norm_type) {
+  const auto device = device_of(grads);
+  std::vector<at::Tensor> parts;
+  for (const auto& part : grads) {
+    if (has_elements(part.grad)) parts.push_back(part.grad);
+  }
+  std::vector<at::Tensor> computed;
+  if (!parts.empty()) computed = at::_foreach_norm(parts, norm_type);
+  const auto neutral = at::full({}, norm_type < 0 ? std::numeric_limits<double>::infinity() : 0.0,
+                                at::TensorOptions().dtype(at::kFloat).device(device));
+  std::vector<at::Tensor> norms;
+  std::size_t next = 0;
+  for (const auto& part : grads)
+    norms.push_back(has_elements(part.grad) ? computed[next++].to(device, at::kFloat) : neutral);
+  return at::stack(norms);
+}
+
+// The norms of the wholes from those of the parts.
+at::Tensor reduce(at::Tensor norms, const Groups& groups, double norm_type) {
+  const auto all_reduce = [&](dist::ReduceOp op) {
+    for (auto* group : groups) group->all_reduce(norms, op).wait();
+  };
+  if (std::isinf(norm_type)) {
+    // Backends differ in what the maximum of NaN and a number is: whether there was one is reduced beside it.
+    const double sign = norm_type > 0 ? 1.0 : -1.0;
+    const auto is_nan = norms.isnan();
+    const auto num = norms.numel();
+    norms = at::cat({at::where(is_nan, -std::numeric_limits<float>::infinity(), norms * sign), is_nan.to(at::kFloat)});
+    all_reduce(dist::ReduceOp::kMax);
+    const auto nan = at::full_like(is_nan, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+    norms = at::where(norms.slice(0, num).to(at::kBool), nan, norms.slice(0, 0, num) * sign);
+  } else if (norm_type == 0 || norm_type == 1) {
+    all_reduce(dist::ReduceOp::kSum);
+  } else if (norm_type == 2) {
+    norms = norms.square();
+    all_reduce(dist::ReduceOp::kSum);
+    norms = norms.sqrt();
+  } else {
+    norms = norms.pow(norm_type);
+    all_reduce(dist::ReduceOp::kSum);
+    norms = norms.pow(1.0 / norm_type);
+  }
+  return norms;
+}
+
+void throw_if_nonfinite(const at::Tensor& total, double norm_type) {
+  const auto value = total.item<double>();
+  if (std::isfinite(value)) return;
+  throw Error("[optim] the total norm of order " + std::to_string(norm_type) + " of the gradients is " +
+                  std::to_string(value) +
+                  ": they cannot be clipped. Leave error_if_nonfinite off to go on all the same",
+              kExitFailed);
+}
+
+}  // namespace
+
+at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type, bool error_if_nonfinite) {
+  const at::NoGradGuard no_grad;
+  if (grads.empty()) return at::zeros({});
+  at::Tensor norms = local_norms(grads, norm_type);
+  const auto batches = batches_of(grads);
+  if (batches.size() == 1 && batches[0].members.size() == grads.size()) {
+    norms = reduce(std::move(norms), batches[0].groups, norm_type);
+  } else if (!batches.empty()) {
+    auto each = norms.unbind();
+    for (const auto& [groups, members] : batches) {
+      std::vector<at::Tensor> batch;
+      for (const auto i : members) batch.push_back(each[i]);
+      const auto reduced = reduce(at::stack(batch), groups, norm_type).unbind();
+      for (std::size_t k = 0; k < members.size(); ++k) each[members[k]] = reduced[k];
+    }
+    norms = at::stack(each);
+  }
+  const auto total = at::linalg_vector_norm(norms, norm_type);
+  if (error_if_nonfinite) throw_if_nonfinite(total, norm_type);
+  return total;
+}
+
+at::Tensor clip_grad_norm(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type,
+                          bool error_if_nonfinite) {
+  const at::NoGradGuard no_grad;
+  const auto total = total_norm(grads, norm_type, error_if_nonfinite);
   const auto scale = at::clamp_max(max_norm / (total + 1e-6), 1.0);
-  for (const auto& grad : grads) grad.mul_(scale);
+  std::vector<std::pair<at::Device, std::vector<at::Tensor>>> by_device;
+  for (const auto& part : grads) {
+    if (!has_elements(part.grad)) continue;
+    const auto device = part.grad.device();
+    auto found = std::find_if(by_device.begin(), by_device.end(), [&](const auto& d) { return d.first == device; });
+    if (found == by_device.end()) found = by_device.insert(found, {device, {}});
+    found->second.push_back(part.grad);
+  }
+  for (const auto& [device, parts] : by_device) at::_foreach_mul_(parts, scale.to(device));
   return total;
 }
 

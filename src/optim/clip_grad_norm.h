@@ -9,11 +9,25 @@
 
 namespace titan::optim {
 
-// Scales `grads` (this rank's shards) so that the L2 norm of the whole gradient is at most `max_norm`, and returns the
-// norm before that, float32 0-d. Per parameter: local norms, squared, summed over `shard_group` in one all-reduce,
-// root; then the norm of those (torch.nn.utils.clip_grad_norm_ on DTensors). Always multiplies, by at most 1; NaN and
-// Inf pass through to the result. Collective over `shard_group`; every rank must give as many gradients, empty shards
-// included.
-at::Tensor clip_grad_norm(const std::vector<at::Tensor>& grads, double max_norm, dist::ProcessGroup& shard_group);
+// This rank's part of one parameter's gradient, and the groups (mesh dims) over which the parts make up the whole. A
+// group is named once; none: every rank has the whole. Replicas are not named. The part may be empty; undefined counts
+// as empty.
+struct ShardedGrad {
+  at::Tensor grad;
+  std::vector<dist::ProcessGroup*> sharded_over;
+};
+
+// The norm of order `norm_type` over the whole gradients, float32 0-d on the device of the first one, as
+// torch.nn.utils.get_total_norm: the norm of the gradients' norms. Any order: inf and -inf are the largest and smallest
+// magnitude, and 0 is, as there, the number of gradients that are not all zero. One all-reduce for each group of each
+// different `sharded_over`; nothing is read back to the host unless `error_if_nonfinite`, which throws Error (on every
+// rank alike) when the norm is NaN or infinite. Collective over the groups; every rank must give as many gradients, in
+// the same order, with the same groups.
+at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type = 2.0, bool error_if_nonfinite = false);
+
+// Scales the gradients in place so that their total_norm is at most `max_norm`, and returns the norm before that.
+// Always multiplies, by at most 1; NaN and infinity pass through.
+at::Tensor clip_grad_norm(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type = 2.0,
+                          bool error_if_nonfinite = false);
 
 }  // namespace titan::optim

@@ -20,10 +20,10 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
   }
 
   // 2. clip by the norm of the whole gradient
-  std::vector<at::Tensor> grads;
-  for (const auto& state : optimizer_.states()) grads.push_back(state.param.grad());
-  const auto& dims = meshes_.fsdp.dim_names();
-  output.grad_norm = optim::clip_grad_norm(grads, config_.training.max_norm, meshes_.fsdp.group(dims.back()));
+  auto& shards = meshes_.fsdp.group(meshes_.fsdp.dim_names().back());
+  std::vector<optim::ShardedGrad> grads;
+  for (const auto& state : optimizer_.states()) grads.push_back({state.param.grad(), {&shards}});
+  output.grad_norm = optim::clip_grad_norm(grads, config_.training.max_norm);
 
   // 3. update at this step's learning rate
   output.lr = config_.optimizer.lr * schedule_.factor(state_.step);

@@ -78,9 +78,9 @@ optim::AdamW optimizer_of(Net& net) {
 }
 
 double clip(optim::AdamW& optimizer, dist::ProcessGroup& group) {
-  std::vector<at::Tensor> grads;
-  for (const auto& state : optimizer.states()) grads.push_back(state.param.grad());
-  return optim::clip_grad_norm(grads, 1.0, group).item<double>();
+  std::vector<optim::ShardedGrad> grads;
+  for (const auto& state : optimizer.states()) grads.push_back({state.param.grad(), {&group}});
+  return optim::clip_grad_norm(grads, 1.0).item<double>();
 }
 
 constexpr int kSteps = 4;
