@@ -77,6 +77,7 @@ bool Trainer::train() {
   checkpointer_.load();
   attach_sinks(state_.step);
   const auto last_step = config_.training.steps;
+  const auto first_step = state_.step + 1;  // of this process
   while (state_.step < last_step) {
     metrics_.begin_step();
     const StepData data = fetch_step_data();
@@ -85,7 +86,7 @@ bool Trainer::train() {
     metrics_.end_step(state_.step);
     if (metrics_.should_log(state_.step)) log_step(output);
     const bool saved = checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step));
-    if (state_.step == 1) after_first_step();
+    if (state_.step == first_step) after_first_step();
     if (data.stop && state_.step < last_step) {
       stop_early(saved);
       return false;

@@ -63,6 +63,23 @@ def killed_rank_plain(context, victim):
             check_reason(job.text(), rf"(?i)rank {victim}\b")
 
 
+@case(90)
+def stopped_rank(context):
+    """In a resumed run, too, a rank that hangs ends the others within comm.train_timeout_seconds, by name."""
+    words = ["--checkpoint.enable", "--checkpoint.interval", "3", "--comm.init_timeout_seconds", "300"]
+    run(context, 2, ["--config", write_job(context, "hung", steps=3), *words, "--checkpoint.last_save_model_only=false"])
+    config = write_job(context, "hung", steps=FOREVER)
+    jobs = start_plain(context, 2, ["--config", config, *words, "--comm.train_timeout_seconds", "4"])
+    wait_for_steps(context, "hung", 6)
+    kill(jobs[1].process.pid, signal.SIGSTOP)
+    try:
+        code = jobs[0].wait(20)
+        expect(code == 3, f"rank 0 exited with {code}, expected 3\n{jobs[0].tail()}")
+        check_reason(jobs[0].text(), r"(?i)rank 1\b")
+    finally:
+        kill(jobs[1].process.pid, signal.SIGKILL)
+
+
 @case(60)
 def failing_rank(context):
     """A rank that cannot read its data exits 2 with the path; the others exit 3 instead of waiting for it."""
