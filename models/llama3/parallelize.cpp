@@ -10,7 +10,10 @@
 namespace titan::models {
 namespace {
 
-at::ScalarType dtype_of(const std::string& name) { return name == "bfloat16" ? at::kBFloat16 : at::kFloat; }
+at::ScalarType dtype_of(const std::string& name) {
+  if (name == "float16") return at::kHalf;
+  return name == "bfloat16" ? at::kBFloat16 : at::kFloat;
+}
 
 bool contains_one_of(const std::string& text, const std::vector<std::string>& parts) {
   return std::any_of(parts.begin(), parts.end(),

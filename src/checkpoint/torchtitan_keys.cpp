@@ -118,6 +118,17 @@ TrainProgress parse_train_state(const Values& values) {
           get(values, "train_state.ntokens_seen").as_int("train_state.ntokens_seen")};
 }
 
+void append_grad_scaler(std::vector<Item>& items, const GradScalerState& state) {
+  append(items, "grad_scaler.scale", state.scale, /*optional=*/true);
+  append(items, "grad_scaler._growth_tracker", state.growth_tracker, /*optional=*/true);
+}
+
+std::optional<GradScalerState> parse_grad_scaler(const Values& values) {
+  if (!values.contains("grad_scaler.scale")) return std::nullopt;
+  return GradScalerState{get(values, "grad_scaler.scale").as_double("grad_scaler.scale"),
+                         get(values, "grad_scaler._growth_tracker").as_int("grad_scaler._growth_tracker")};
+}
+
 void append_dataloader(std::vector<Item>& items, int dp_rank, int dp_size, const DataLoaderState& state,
                        std::int64_t batch_size) {
   std::vector<Value> tokens(state.token_buffer.begin(), state.token_buffer.end());

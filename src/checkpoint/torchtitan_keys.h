@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,15 @@ struct TrainProgress {
 };
 void append_train_state(std::vector<Item>& items, const TrainProgress& progress);
 TrainProgress parse_train_state(const Values& values);
+
+// grad_scaler.scale and grad_scaler._growth_tracker, torch.amp.GradScaler's names. Only runs in float16 have them, and
+// a checkpoint without them loads: the parser then gives nothing. TorchTitan ignores these extra keys.
+struct GradScalerState {
+  double scale = 0;
+  std::int64_t growth_tracker = 0;
+};
+void append_grad_scaler(std::vector<Item>& items, const GradScalerState& state);
+std::optional<GradScalerState> parse_grad_scaler(const Values& values);
 
 // The data position of one data-parallel rank (contract/batch_source.h's DataPosition).
 struct DataLoaderState {

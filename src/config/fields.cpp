@@ -175,8 +175,8 @@ class Table {
     add(KEY(training.steps), "optimizer steps to run", at_least(1), kSupported);
     add(KEY(training.enable_cpu_offload), "keep shards, gradients and optimizer state on the host (on a CPU they are there already)", kAny, kSupported);
     add(KEY(training.dtype), "dtype of parameters and optimizer state", one_of({"float32", "bfloat16"}), kSupported);
-    add(KEY(training.mixed_precision_param), "dtype of the forward and backward pass", one_of({"bfloat16", "float32"}), kSupported);
-    add(KEY(training.mixed_precision_reduce), "dtype of gradient reductions", one_of({"float32"}), kSupported);
+    add(KEY(training.mixed_precision_param), "dtype of the forward and backward pass; float16 (not a value of TorchTitan) scales the loss", one_of({"bfloat16", "float32", "float16"}), kSupported);
+    add(KEY(training.mixed_precision_reduce), "dtype of gradient reductions; bfloat16 and float16 (not values of TorchTitan) halve the traffic, float16 scales the loss", one_of({"float32", "bfloat16", "float16"}), kSupported);
     add(KEY(training.gc_freq), "steps between two runs of Python's garbage collector", at_least(1), no_effect("there is no Python garbage collector"));
     add(KEY(training.gc_debug), "Python garbage collector debugging", kAny, no_effect("there is no Python garbage collector"));
     add(KEY(training.device), "where to train; auto: cuda when there is one (not a key of TorchTitan)", one_of({"auto", "cpu", "cuda"}), kSupported);

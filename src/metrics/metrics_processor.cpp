@@ -50,6 +50,7 @@ void MetricsProcessor::log(const StepResult& result) {
   m.grad_norm = result.grad_norm;
   m.lr = result.lr;
   m.tokens_seen = result.tokens_seen;
+  m.grad_scale = result.grad_scale;
   m.tokens_per_second = static_cast<double>(interval_tokens_) /
                         (seconds(now - interval_begin_) * static_cast<double>(options_.non_data_parallel_size));
   const double flops = static_cast<double>(options_.flops_per_token) * m.tokens_per_second;

@@ -28,6 +28,7 @@ struct StepResult {
   double grad_norm = 0.0;
   double lr = 0.0;
   std::int64_t tokens_seen = 0;  // of all ranks
+  std::optional<double> grad_scale = {};
 };
 
 // One on each rank, made before the model is built (the first row's throughput includes the start-up); only the rank

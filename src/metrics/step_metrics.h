@@ -7,12 +7,13 @@
 namespace titan::metrics {
 
 struct StepMetrics {
-  std::int64_t step = 0;         // 1-based
-  double loss = 0.0;             // mean over all tokens of the global batch
-  double max_loss = 0.0;         // largest mean over the tokens of one rank
-  double grad_norm = 0.0;        // before clipping
-  double lr = 0.0;               // that this step used
-  std::int64_t tokens_seen = 0;  // by all ranks, since the first step of the training
+  std::int64_t step = 0;             // 1-based
+  double loss = 0.0;                 // mean over all tokens of the global batch
+  double max_loss = 0.0;             // largest mean over the tokens of one rank
+  double grad_norm = 0.0;            // before clipping
+  double lr = 0.0;                   // that this step used
+  std::int64_t tokens_seen = 0;      // by all ranks, since the first step of the training
+  std::optional<double> grad_scale;  // float16 only: what the loss was multiplied by for the gradients
   // Of one rank, over all wall time since the last logged step: checkpoints and validation count, and on the first row
   // the start-up since the MetricsProcessor was made, as TorchTitan does. step_seconds has the steps alone.
   double tokens_per_second = 0.0;

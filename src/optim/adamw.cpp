@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 
@@ -23,7 +24,7 @@ AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, cons
   }
 }
 
-void AdamW::step() {
+void AdamW::step(const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
   const bool any = std::any_of(states_.begin(), states_.end(), [](const auto& s) { return s.param.grad().defined(); });
   if (!any && !states_.empty()) {
@@ -37,6 +38,7 @@ void AdamW::step() {
     const auto& grad = state.param.grad();
     if (!grad.defined()) continue;
     state.step.add_(1);
+    if (found_inf.defined()) state.step.sub_(found_inf.to(state.step.device()));
     if (grad.numel() == 0) continue;  // an empty shard: nothing here, but its step counts
     params.push_back(state.param);
     grads.push_back(grad);
@@ -45,8 +47,11 @@ void AdamW::step() {
     steps.push_back(state.step);
   }
   if (params.empty()) return;
+  std::optional<at::Tensor> skip;
+  if (found_inf.defined()) skip = found_inf.to(params.front().device());
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr, options_.beta1,
-                    options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+                    options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+                    /*grad_scale=*/{}, skip);
 }
 
 void AdamW::zero_grad() {

@@ -34,7 +34,8 @@ class AdamW {
 
   // Updates every parameter that has a gradient. Throws InternalError when none has: an optimizer made before
   // fully_shard holds the parameters that this replaced.
-  void step();
+  // Where `found_inf` (GradScaler's) is given and 1, nothing changes, the step counters included.
+  void step(const at::Tensor& found_inf = {});
   // Drops the gradients.
   void zero_grad();
 

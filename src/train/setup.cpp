@@ -36,7 +36,14 @@ void set_num_threads(std::int64_t local_world_size) {
   at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, cores / local_world_size)));
 }
 
-at::ScalarType dtype_of(const std::string& name) { return name == "bfloat16" ? at::kBFloat16 : at::kFloat; }
+at::ScalarType dtype_of(const std::string& name) {
+  if (name == "float16") return at::kHalf;
+  return name == "bfloat16" ? at::kBFloat16 : at::kFloat;
+}
+
+bool uses_float16(const config::Training& training) {
+  return training.mixed_precision_param == "float16" || training.mixed_precision_reduce == "float16";
+}
 
 std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len) {
   return metrics::flops_per_token(

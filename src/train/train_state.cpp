@@ -31,6 +31,10 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
   checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
   checkpoint::append_train_state(items, {step, parts_.metrics->tokens_seen()});
+  if (parts_.grad_scaler) {
+    const auto scaler = parts_.grad_scaler->state();
+    checkpoint::append_grad_scaler(items, {scaler.scale, scaler.growth_tracker});
+  }
   const auto position = parts_.data->position();
   checkpoint::append_dataloader(items, parts_.batch_mesh->local_rank("batch"), parts_.batch_mesh->size(),
                                 {position.num_batches, position.sample_idx, position.token_buffer},
@@ -68,8 +72,19 @@ void TrainState::restored(const checkpoint::Values& values, bool model_only) {
     const auto state = checkpoint::parse_dataloader(values, parts_.batch_mesh->local_rank("batch"));
     parts_.data->seek({state.num_batches, state.sample_idx, state.token_buffer});
   }
+  restore_grad_scaler(values);
   checkpoint::restore_rng(values, parts_.rank, parts_.world_size);
   restore_hyperparameters(values);
+}
+
+void TrainState::restore_grad_scaler(const checkpoint::Values& values) {
+  if (!parts_.grad_scaler) return;
+  if (const auto saved = checkpoint::parse_grad_scaler(values)) {
+    parts_.grad_scaler->set_state({saved->scale, saved->growth_tracker});
+  } else {
+    spdlog::info("the checkpoint has no gradient scale (it was saved without float16): starting with {}",
+                 parts_.grad_scaler->state().scale);
+  }
 }
 
 // TorchTitan takes these from the checkpoint, in silence. Here the configuration decides, and a difference is said.

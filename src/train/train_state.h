@@ -9,6 +9,7 @@
 #include "dist/mesh.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
+#include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
 
 namespace titan::train {
@@ -20,7 +21,8 @@ class TrainState : public checkpoint::CheckpointState {
     LanguageModel* model;
     optim::AdamW* optimizer;
     const optim::LrSchedule* schedule;
-    double base_lr;  // optimizer.lr
+    optim::GradScaler* grad_scaler;  // null without float16
+    double base_lr;                  // optimizer.lr
     BatchSource* data;
     std::int64_t local_batch_size;
     metrics::MetricsProcessor* metrics;
@@ -38,6 +40,7 @@ class TrainState : public checkpoint::CheckpointState {
  private:
   void append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
                         const optim::AdamWState& state);
+  void restore_grad_scaler(const checkpoint::Values& values);
   void restore_hyperparameters(const checkpoint::Values& values);
 
   Parts parts_;

@@ -21,6 +21,7 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
 
   // 2. clip by the norm of the whole gradient
   auto& shards = meshes_.fsdp.group(meshes_.fsdp.dim_names().back());
+  if (grad_scaler_) unscale_gradients();
   std::vector<optim::ShardedGrad> grads;
   for (const auto& state : optimizer_.states()) grads.push_back({state.param.grad(), {&shards}});
   output.grad_norm = optim::clip_grad_norm(grads, config_.training.max_norm);
@@ -28,8 +29,20 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
   // 3. update at this step's learning rate
   output.lr = config_.optimizer.lr * schedule_.factor(state_.step);
   optimizer_.set_lr(output.lr);
-  optimizer_.step();
+  if (grad_scaler_) {
+    output.grad_scale = grad_scaler_->current_scale();
+    optimizer_.step(grad_scaler_->found_inf());
+    grad_scaler_->update();
+  } else {
+    optimizer_.step();
+  }
   return output;
+}
+
+void Trainer::unscale_gradients() {
+  std::vector<at::Tensor> grads;
+  for (const auto& state : optimizer_.states()) grads.push_back(state.param.grad());
+  grad_scaler_->unscale(grads, world_.group());
 }
 
 at::Tensor Trainer::forward_backward(const Batch& batch, std::int64_t global_valid_tokens) {
@@ -38,7 +51,7 @@ at::Tensor Trainer::forward_backward(const Batch& batch, std::int64_t global_val
   at::Tensor logits = (*model_)(tokens);  // [B, T, V]
   const auto loss = cross_entropy_sum(logits, labels) / static_cast<double>(global_valid_tokens);
   logits.reset();  // backward frees it as it goes
-  torch::autograd::backward({loss}, {});
+  torch::autograd::backward({grad_scaler_ ? grad_scaler_->scale(loss) : loss}, {});
   return loss.detach();
 }
 

@@ -55,8 +55,10 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       }()),
       optimizer_(build_optimizer(*model_, config.optimizer)),
       schedule_(build_lr_schedule(config.lr_scheduler, config.training.steps)),
-      state_({model_.get(), &optimizer_, &schedule_, config.optimizer.lr, data_.get(), config.training.local_batch_size,
-              &metrics_, &meshes.batch, world.rank(), world.size()}),
+      grad_scaler_(uses_float16(config.training) ? std::make_optional<optim::GradScaler>(world.device())
+                                                 : std::nullopt),
+      state_({model_.get(), &optimizer_, &schedule_, grad_scaler_ ? &*grad_scaler_ : nullptr, config.optimizer.lr,
+              data_.get(), config.training.local_batch_size, &metrics_, &meshes.batch, world.rank(), world.size()}),
       checkpoint_ranks_(world.group()),
       checkpointer_(checkpoint_options(config.checkpoint, config.job.dump_folder), checkpoint_ranks_, state_) {
   spdlog::info("{}: {} parameters, {} on this rank, {} ranks, {} sequences of {} tokens a step", spec.name,
@@ -137,16 +139,31 @@ void Trainer::log_step(const StepOutput& output) {
   group.all_reduce(mean_loss, dist::ReduceOp::kSum).wait();
   group.all_reduce(max_loss, dist::ReduceOp::kMax).wait();
   group.all_reduce(tokens, dist::ReduceOp::kSum).wait();
+  std::optional<double> grad_scale;
+  if (output.grad_scale.defined()) grad_scale = host(output.grad_scale);
   metrics_.log({.step = state_.step,
                 .loss = host(mean_loss),
                 .max_loss = host(max_loss),
                 .grad_norm = host(output.grad_norm),
                 .lr = output.lr,
-                .tokens_seen = tokens.item<std::int64_t>()});
+                .tokens_seen = tokens.item<std::int64_t>(),
+                .grad_scale = grad_scale});
+  if (grad_scale) watch_grad_scale(*grad_scale);
   // Now, that the first line is out: measuring takes longer than a small step.
   if (!metrics_.has_peak_flops() && world_.device().is_cpu()) {
     metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dtype_of(config_.training.mixed_precision_param)));
   }
+}
+
+// A scale that keeps falling means gradients that are never finite: nothing is learned.
+void Trainer::watch_grad_scale(double scale) {
+  constexpr int kManyRows = 3;
+  small_grad_scales_ = scale < 1 ? small_grad_scales_ + 1 : 0;
+  if (small_grad_scales_ != kManyRows) return;
+  spdlog::warn(
+      "the gradient scale of float16 fell to {} and was below 1 in {} logged steps in a row: most steps are left out. "
+      "Use training.mixed_precision_param = \"bfloat16\", or a smaller optimizer.lr",
+      scale, kManyRows);
 }
 
 // A first step waits for everything that is made on first use; later ones do not, so a hang shows sooner.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "checkpoint/checkpointer.h"
@@ -11,6 +12,7 @@
 #include "dist/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
+#include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
 #include "train/train_state.h"
 
@@ -29,8 +31,9 @@ class Trainer {
  private:
   // What one step leaves behind, on the device; nothing is read back before a step is logged.
   struct StepOutput {
-    at::Tensor loss;       // 0-d: this rank's sum of losses over the global number of valid tokens
-    at::Tensor grad_norm;  // 0-d, of the whole gradient, before clipping
+    at::Tensor loss;        // 0-d: this rank's sum of losses over the global number of valid tokens
+    at::Tensor grad_norm;   // 0-d, of the whole gradient, before clipping
+    at::Tensor grad_scale;  // 0-d: what this step's loss was multiplied by; undefined without float16
     double lr = 0;
     std::int64_t local_valid_tokens = 0;
     std::int64_t global_valid_tokens = 0;
@@ -45,7 +48,9 @@ class Trainer {
   StepData fetch_step_data();
   StepOutput train_step(const StepData& data);
   at::Tensor forward_backward(const Batch& batch, std::int64_t global_valid_tokens);
+  void unscale_gradients();
   void log_step(const StepOutput& output);
+  void watch_grad_scale(double scale);
   void after_first_step();
   void attach_sinks(std::int64_t finished_steps);
   void stop_early(bool saved);
@@ -59,6 +64,8 @@ class Trainer {
   std::unique_ptr<LanguageModel> model_;
   optim::AdamW optimizer_;
   optim::LrSchedule schedule_;
+  std::optional<optim::GradScaler> grad_scaler_;  // with float16
+  int small_grad_scales_ = 0;                     // logged in a row
   TrainState state_;
   checkpoint::GroupRanks checkpoint_ranks_;
   checkpoint::Checkpointer checkpointer_;

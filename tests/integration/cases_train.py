@@ -3,7 +3,7 @@ import re
 import statistics
 
 from fixtures import DEBUG_MODEL, write_job
-from harness import case, expect, read_rows, run
+from harness import case, check_identical, expect, read_rows, rows_by_step, run
 
 # The contract of metrics.jsonl.
 ROW_KEYS = {
@@ -81,6 +81,50 @@ def train_nproc(context):
     run(context, 1, ["--nproc=2", "--config", config, "--training.steps", "1", "--lr_scheduler.warmup_steps", "1"], "none")
     refused = run(context, 2, ["--nproc", "2", "--config", config], "mpirun", exit_code=2)
     expect("--nproc" in refused.text(), "mpirun and --nproc together are not refused by name")
+
+
+FLOAT16 = ["--training.mixed_precision_param", "float16", "--training.mixed_precision_reduce", "float16"]
+
+
+@case(90, ranks=[1, 2])
+def float16(context, ranks):
+    """float16 with a scaled loss learns, skips the steps that overflow, and resumes with its scale to the last digit."""
+    save = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only", "--checkpoint.interval", "20"]
+    straight = write_job(context, "straight", steps=40)
+    broken = write_job(context, "broken", steps=40)
+    run(context, ranks, ["--config", straight, *FLOAT16], name="straight")
+    rows = read_rows(context.dump("straight") / "metrics.jsonl")
+    for row in rows:
+        row.pop("grad_norm")  # infinite where a step was left out
+    check_rows([{**row, "grad_norm": 0} for row in rows], 40, ranks)
+    scales = [row["grad_scale"] for row in rows]
+    expect(scales[0] == 65536, f"the first scale is {scales[0]}")
+    steps = {after / before for before, after in zip(scales, scales[1:], strict=False)}
+    expect(steps <= {1.0, 0.5}, f"within 2,000 steps the scale can only stay or halve; it went {scales}")
+    first_half = ["--training.steps", "20", "--lr_scheduler.total_steps", "40"]
+    run(context, ranks, ["--config", broken, *FLOAT16, *save, *first_half], name="first_half")
+    metrics = context.dump("broken") / "metrics.jsonl"
+    first = rows_by_step(metrics, exact=True)
+    run(context, ranks, ["--config", broken, *FLOAT16, *save, "--lr_scheduler.total_steps", "40"], name="second_half")
+    keys = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen", "grad_scale")
+    both = {**first, **rows_by_step(metrics, exact=True)}
+    check_identical(both, rows_by_step(context.dump("straight") / "metrics.jsonl", exact=True), keys, "resume")
+
+
+@case(90)
+def float16_from_float32(context):
+    """A run in float16 goes on from a checkpoint without a scale, and says that it starts with the first one."""
+    config = write_job(context, "train", steps=6)
+    save = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only", "--checkpoint.interval", "3"]
+    total = ["--lr_scheduler.total_steps", "6"]
+    run(context, 1, ["--config", config, *save, *total, "--training.steps", "3"], name="first")
+    second = run(context, 1, ["--config", config, *FLOAT16, *save, *total], name="second")
+    expect("no gradient scale" in second.text(), "the second run does not say that the checkpoint has no scale")
+    rows = rows_by_step(context.dump("train") / "metrics.jsonl")
+    expect("grad_scale" not in rows[3], "a row without float16 has a grad_scale")
+    expect(rows[4]["grad_scale"] == 65536, f"the first scale is {rows[4]['grad_scale']}")
+    # And back: what the scaler saved is no hindrance without float16.
+    run(context, 1, ["--config", config, *save, "--training.steps", "8", "--lr_scheduler.total_steps", "8"], name="third")
 
 
 @case(60)
