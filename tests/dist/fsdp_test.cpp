@@ -5,77 +5,24 @@
 
 #include "base/error.h"
 #include "nn/checkpointed.h"
-#include "nn/init.h"
-#include "nn/layers.h"
-#include "optim/adamw.h"
 #include "optim/clip_grad_norm.h"
 #include "parallel/fsdp/fully_shard.h"
-#include "tests/support/run_ranks.h"
+#include "tests/support/tiny_net.h"
 
 namespace titan {
 namespace {
 
-// Two layers with rows that divide by no small world size, and one with fewer rows than ranks.
-class Block : public nn::Module {
- public:
-  explicit Block(std::int64_t dim) {
-    norm_ = child("norm", std::make_shared<nn::RMSNorm>(dim, 1e-5));
-    up_ = child("up", std::make_shared<nn::Linear>(dim, 3));
-    down_ = child("down", std::make_shared<nn::Linear>(3, dim));
-  }
-  at::Tensor forward(const nn::Tensors& inputs) override {
-    return inputs[0] + (*down_)(at::silu((*up_)((*norm_)(inputs[0]))));
-  }
-
- private:
-  std::shared_ptr<nn::RMSNorm> norm_;
-  std::shared_ptr<nn::Linear> up_, down_;
-};
-
-class Net : public nn::Module {
- public:
-  Net() {
-    embedding = child("embedding", std::make_shared<nn::Embedding>(13, 7));
-    blocks = child("blocks", std::make_shared<nn::ModuleList>());
-    for (int i = 0; i < 3; ++i) blocks->append(std::make_shared<Block>(7));
-    output = child("output", std::make_shared<nn::Linear>(7, 13));
-  }
-  at::Tensor forward(const nn::Tensors& inputs) override {
-    auto h = (*embedding)(inputs[0]);
-    for (const auto& [name, block] : blocks->children()) h = (*block)(h);
-    return (*output)(h);
-  }
-  void init_weights() {
-    const at::NoGradGuard no_grad;
-    nn::SequentialInitializer initializer(7);
-    for (const auto& parameter : named_parameters()) initializer.normal(parameter, 0.0, 0.5);
-  }
-  std::shared_ptr<nn::Embedding> embedding;
-  std::shared_ptr<nn::ModuleList> blocks;
-  std::shared_ptr<nn::Linear> output;
-};
+using test::loss_of;
+using test::one_dim;
+using test::optimizer_of;
+using test::tokens_of;
+using Net = test::TinyNet;
 
 struct Result {
   std::vector<double> losses;
   std::vector<double> norms;
   std::vector<at::Tensor> params;  // whole
 };
-
-at::Tensor tokens_of(int step, int rank) {
-  return at::randint(13, {2, 5}, at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 * step + rank)),
-                     at::kLong);
-}
-
-at::Tensor loss_of(Net& net, const at::Tensor& tokens) {
-  const auto logits = net(tokens);
-  return at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat), tokens.flatten().roll(1), {}, at::Reduction::Sum);
-}
-
-optim::AdamW optimizer_of(Net& net) {
-  std::vector<std::pair<std::string, at::Tensor>> params;
-  for (const auto& parameter : net.named_parameters()) params.emplace_back(parameter.fqn, parameter.tensor());
-  return optim::AdamW(params, {.lr = 0.01});
-}
 
 double clip(optim::AdamW& optimizer, dist::ProcessGroup& group) {
   std::vector<optim::ShardedGrad> grads;
@@ -176,8 +123,6 @@ void expect_close(const Result& sharded, const Result& plain) {
                                                                               << sharded.params[i] - plain.params[i];
   }
 }
-
-dist::DeviceMesh one_dim(dist::World& world) { return dist::DeviceMesh::init(world, {world.size()}, {"fsdp"}); }
 
 class FullyShard : public testing::TestWithParam<int> {};
 
@@ -325,162 +270,6 @@ TEST(FullyShardParams, CanBeFrozenOrIgnored) {
     world.group().broadcast(grad, 0).wait();
     EXPECT_EQ(grad.equal(own), world.rank() == 0);
   });
-}
-
-TEST(FullyShardState, UnshardsAndReshardsOnRequest) {
-  test::on_ranks(2, [](dist::World& world) {
-    Net net;
-    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
-    fsdp::fully_shard(*net.embedding, options);
-    fsdp::fully_shard(net, options);
-    fsdp::to_empty(net, at::kCPU);
-    net.init_weights();
-    fsdp::unshard(*net.embedding);  // before any forward
-    EXPECT_EQ(net.embedding->weight.size(0), 13);
-    auto whole = net.embedding->weight.detach().clone();
-    const auto mine = whole.clone();
-    world.group().broadcast(whole, 0).wait();
-    EXPECT_TRUE(whole.equal(mine));
-    fsdp::reshard(*net.embedding);
-    EXPECT_EQ(net.embedding->weight.size(0), world.rank() == 0 ? 7 : 6);
-    EXPECT_TRUE(loss_of(net, tokens_of(0, 0)).isfinite().item<bool>());
-  });
-}
-
-TEST(FullyShardState, IsFreedBetweenSteps) {
-  test::on_ranks(2, [](dist::World& world) {
-    Net net;
-    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
-    fsdp::fully_shard(*net.embedding, options);
-    fsdp::fully_shard(net, options);
-    fsdp::to_empty(net, at::kCPU);
-    net.init_weights();
-    const auto l = loss_of(net, tokens_of(0, world.rank()));
-    torch::autograd::backward({l}, {});
-    for (auto* state : fsdp::FsdpState::all_below(net)) {
-      for (const auto* param : state->group()->params()) {
-        EXPECT_FALSE(param->is_unsharded()) << param->fqn();
-        EXPECT_EQ(param->unsharded_param().storage().nbytes(), 0u) << param->fqn();
-        EXPECT_FALSE(param->unsharded_param().grad().defined()) << param->fqn();
-      }
-    }
-    // 13 rows on 2 ranks: 7 and 6; 7 columns.
-    EXPECT_EQ(net.embedding->weight.size(0), world.rank() == 0 ? 7 : 6);
-  });
-}
-
-TEST(FullyShardState, GathersInTheBackgroundUntilTheHandleIsWaitedFor) {
-  test::on_ranks(2, [](dist::World& world) {
-    Net net;
-    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
-    fsdp::fully_shard(*net.embedding, options);
-    fsdp::fully_shard(net, options);
-    fsdp::to_empty(net, at::kCPU);
-    net.init_weights();
-    auto handle = fsdp::unshard(*net.embedding, /*async=*/true);
-    EXPECT_LT(net.embedding->weight.size(0), 13);
-    handle.wait();
-    EXPECT_EQ(net.embedding->weight.size(0), 13);
-    handle.wait();  // a second time does nothing
-    // A gather that nobody waited for serves the forward that follows.
-    fsdp::reshard(*net.embedding);
-    fsdp::unshard(*net.embedding, /*async=*/true);
-    EXPECT_TRUE(loss_of(net, tokens_of(0, 0)).isfinite().item<bool>());
-  });
-}
-
-// One copy, one rank: the parameters that forward sees are the shards themselves, not a second copy of them.
-TEST(FullyShardState, OneRankInOneDtypeHoldsParametersOnce) {
-  test::on_ranks(1, [](dist::World& world) {
-    Net net;
-    fsdp::fully_shard(net, {.mesh = one_dim(world)});
-    fsdp::to_empty(net, at::kCPU);
-    net.init_weights();
-    fsdp::unshard(net);
-    for (const auto* param : fsdp::FsdpState::of(net)->group()->params()) {
-      EXPECT_EQ(param->unsharded_param().data_ptr(), param->sharded_param().data_ptr()) << param->fqn();
-    }
-  });
-}
-
-template <typename Call>
-void expect_error(Call&& call, const std::vector<std::string>& parts) {
-  try {
-    call();
-    ADD_FAILURE() << "no error with " << parts.front();
-  } catch (const InternalError& error) {
-    for (const auto& part : parts) {
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " is missing in: " << error.what();
-    }
-  }
-}
-
-TEST(FullyShardErrors, NameRankModuleAndParameter) {
-  test::on_ranks(2, [](dist::World& world) {
-    const std::string rank = "rank " + std::to_string(world.rank());
-    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
-    Net net;
-    fsdp::fully_shard(*net.embedding, options);
-    fsdp::fully_shard((*net.blocks)[1], options);
-    fsdp::fully_shard(net, options);
-    const auto tokens = tokens_of(0, 0);
-    expect_error([&] { net(tokens); }, {rank, "the root", "output.weight", "meta device", "to_empty"});
-    Net other;
-    fsdp::fully_shard((*other.blocks)[1], options);
-    fsdp::fully_shard(other, options);
-    fsdp::to_empty(other, at::kCPU);
-    other.init_weights();
-    loss_of(other, tokens);
-    // Past the hook: forward() itself, and a part of a sharded module.
-    const auto h = at::ones({2, 7});
-    expect_error([&] { (*other.blocks)[1].forward({h}); }, {rank, "blocks.1", "blocks.1.up.weight", "forward()"});
-    // Two dtypes in one group.
-    Net mixed;
-    mixed.output->weight = mixed.output->weight.detach().to(at::kBFloat16).set_requires_grad(true);
-    fsdp::fully_shard(mixed, options);
-    for (auto* param : fsdp::FsdpState::of(mixed)->group()->params())
-      param->materialize(param->sharded_padded().scalar_type());
-    expect_error([&] { mixed(tokens); }, {rank, "output.weight", "BFloat16", "embedding.weight", "Float"});
-  });
-}
-
-TEST(FullyShardErrors, WantBottomUpAndAnOptimizerAfterwards) {
-  test::on_ranks(1, [](dist::World& world) {
-    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
-    Net net;
-    fsdp::fully_shard(net, options);
-    expect_error([&] { fsdp::fully_shard((*net.blocks)[0], options); }, {"norm.weight", "bottom-up"});
-    Net early;
-    fsdp::to_empty(early, at::kCPU);
-    early.init_weights();
-    auto optimizer = optimizer_of(early);
-    fsdp::fully_shard(early, options);
-    torch::autograd::backward({loss_of(early, tokens_of(0, 0))}, {});
-    expect_error([&] { optimizer.step(); }, {"embedding.weight", "gradient", "after fully_shard"});
-    Net on_meta;
-    expect_error([&] { optimizer_of(on_meta); }, {"embedding.weight", "meta"});
-  });
-}
-
-TEST(FullyShardErrors, NameTheMistake) {
-  const auto world = dist::World::on_paper(2);
-  const fsdp::FullyShardOptions options{.mesh = one_dim(*world)};
-  Net net;
-  EXPECT_THROW(fsdp::fully_shard(*net.blocks, options), InternalError);
-  fsdp::fully_shard(net, options);
-  EXPECT_THROW(fsdp::fully_shard(net, options), InternalError);
-  EXPECT_THROW(fsdp::unshard(*net.embedding), InternalError);
-  EXPECT_THROW(fsdp::set_modules_to_forward_prefetch(net, {net.output.get()}), InternalError);
-  Net uneven;
-  fsdp::FullyShardOptions along_last{.mesh = one_dim(*world)};
-  along_last.shard_placement_fn = [](const nn::NamedParameter&) { return std::optional<std::int64_t>(1); };
-  EXPECT_THROW(fsdp::fully_shard(*uneven.embedding, along_last), InternalError);  // 7 columns, 2 ranks
-  try {
-    net(at::zeros({1, 2}, at::kLong));
-    FAIL() << "ran on the meta device";
-  } catch (const InternalError& error) {
-    EXPECT_NE(std::string(error.what()).find("embedding.weight"), std::string::npos) << error.what();
-  }
 }
 
 }  // namespace

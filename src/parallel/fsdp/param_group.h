@@ -42,6 +42,8 @@ class ParamGroup {
   void end_backward(bool is_last);
 
   const std::vector<FsdpParam*>& params() const { return view_; }
+  // Memory for the gathered parameters is in use: they are there, or on their way.
+  bool holds_gathered() const { return unsharded_ || all_gather_.has_value(); }
   // Throws InternalError when a module that uses these parameters is about to compute with shards.
   void check_gathered() const;
   // The sum of gradients over the shard group is divided by it: 1 sums, unset averages.

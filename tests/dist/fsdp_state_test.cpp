@@ -1,0 +1,225 @@
+// What fully_shard holds when, and what it says to wrong calls.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/error.h"
+#include "parallel/fsdp/fully_shard.h"
+#include "tests/support/tiny_net.h"
+
+namespace titan {
+namespace {
+
+using test::loss_of;
+using test::one_dim;
+using test::optimizer_of;
+using test::tokens_of;
+using Net = test::TinyNet;
+
+TEST(FullyShardState, UnshardsAndReshardsOnRequest) {
+  test::on_ranks(2, [](dist::World& world) {
+    Net net;
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    fsdp::fully_shard(*net.embedding, options);
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    fsdp::unshard(*net.embedding);  // before any forward
+    EXPECT_EQ(net.embedding->weight.size(0), 13);
+    auto whole = net.embedding->weight.detach().clone();
+    const auto mine = whole.clone();
+    world.group().broadcast(whole, 0).wait();
+    EXPECT_TRUE(whole.equal(mine));
+    fsdp::reshard(*net.embedding);
+    EXPECT_EQ(net.embedding->weight.size(0), world.rank() == 0 ? 7 : 6);
+    EXPECT_TRUE(loss_of(net, tokens_of(0, 0)).isfinite().item<bool>());
+  });
+}
+
+TEST(FullyShardState, IsFreedBetweenSteps) {
+  test::on_ranks(2, [](dist::World& world) {
+    Net net;
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    fsdp::fully_shard(*net.embedding, options);
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    const auto l = loss_of(net, tokens_of(0, world.rank()));
+    torch::autograd::backward({l}, {});
+    for (auto* state : fsdp::FsdpState::all_below(net)) {
+      for (const auto* param : state->group()->params()) {
+        EXPECT_FALSE(param->is_unsharded()) << param->fqn();
+        EXPECT_EQ(param->unsharded_param().storage().nbytes(), 0u) << param->fqn();
+        EXPECT_FALSE(param->unsharded_param().grad().defined()) << param->fqn();
+      }
+    }
+    // 13 rows on 2 ranks: 7 and 6; 7 columns.
+    EXPECT_EQ(net.embedding->weight.size(0), world.rank() == 0 ? 7 : 6);
+  });
+}
+
+TEST(FullyShardState, GathersInTheBackgroundUntilTheHandleIsWaitedFor) {
+  test::on_ranks(2, [](dist::World& world) {
+    Net net;
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    fsdp::fully_shard(*net.embedding, options);
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    auto handle = fsdp::unshard(*net.embedding, /*async=*/true);
+    EXPECT_LT(net.embedding->weight.size(0), 13);
+    handle.wait();
+    EXPECT_EQ(net.embedding->weight.size(0), 13);
+    handle.wait();  // a second time does nothing
+    // A gather that nobody waited for serves the forward that follows.
+    fsdp::reshard(*net.embedding);
+    fsdp::unshard(*net.embedding, /*async=*/true);
+    EXPECT_TRUE(loss_of(net, tokens_of(0, 0)).isfinite().item<bool>());
+  });
+}
+
+// One copy, one rank: the parameters that forward sees are the shards themselves, not a second copy of them.
+TEST(FullyShardState, OneRankInOneDtypeHoldsParametersOnce) {
+  test::on_ranks(1, [](dist::World& world) {
+    Net net;
+    fsdp::fully_shard(net, {.mesh = one_dim(world)});
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    fsdp::unshard(net);
+    for (const auto* param : fsdp::FsdpState::of(net)->group()->params()) {
+      EXPECT_EQ(param->unsharded_param().data_ptr(), param->sharded_param().data_ptr()) << param->fqn();
+    }
+  });
+}
+
+template <typename Call>
+void expect_error(Call&& call, const std::vector<std::string>& parts) {
+  try {
+    call();
+    ADD_FAILURE() << "no error with " << parts.front();
+  } catch (const InternalError& error) {
+    for (const auto& part : parts) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " is missing in: " << error.what();
+    }
+  }
+}
+
+// What a rank holds: its 1/N of everything, and no more than two groups whole or on their way, at any point of a step.
+class FullyShardMemory : public testing::TestWithParam<int> {};
+
+TEST_P(FullyShardMemory, HoldsItsShareAndAtMostTwoGroupsWhole) {
+  test::on_ranks(GetParam(), [](dist::World& world) {
+    Net net;
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world), .reshard_after_forward = true};
+    fsdp::fully_shard(*net.embedding, options);
+    for (std::size_t i = 0; i < net.blocks->size(); ++i) fsdp::fully_shard((*net.blocks)[i], options);
+    fsdp::fully_shard(*net.output, options);
+    fsdp::fully_shard(net, options);
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    std::size_t most = 0;
+    const auto count = [&] {
+      std::size_t whole = 0;
+      for (auto* state : fsdp::FsdpState::all_below(net)) whole += state->group() && state->group()->holds_gathered();
+      most = std::max(most, whole);
+    };
+    for (std::size_t i = 0; i < net.blocks->size(); ++i) {
+      (*net.blocks)[i].add_pre_hook([&](nn::Module&, nn::Tensors&) { count(); });
+      (*net.blocks)[i].add_post_hook([&](nn::Module&, const nn::Tensors&, at::Tensor& output) {
+        count();
+        output.register_hook([&](const at::Tensor&) { count(); });
+      });
+    }
+    auto optimizer = optimizer_of(net);
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      torch::autograd::backward({loss_of(net, tokens_of(step, world.rank()))}, {});
+      count();
+      optimizer.step();
+    }
+    EXPECT_LE(most, 2u);
+    EXPECT_GE(most, world.size() > 1 ? 2u : 1u);  // the counting works: the next group is on its way
+    for (const auto& state : optimizer.states()) {
+      const auto parameters = net.named_parameters();
+      const auto spec =
+          std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.fqn == state.fqn; })->spec();
+      const auto rows = (spec.global_shape[0] + world.size() - 1) / world.size();
+      EXPECT_LE(state.param.size(0), rows) << state.fqn;
+      for (const auto& tensor : {state.param, state.param.grad(), state.exp_avg, state.exp_avg_sq})
+        EXPECT_EQ(tensor.sizes(), at::IntArrayRef(spec.local_shape)) << state.fqn;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, FullyShardMemory, testing::Values(1, 2, 4));
+
+TEST(FullyShardErrors, NameRankModuleAndParameter) {
+  test::on_ranks(2, [](dist::World& world) {
+    const std::string rank = "rank " + std::to_string(world.rank());
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    Net net;
+    fsdp::fully_shard(*net.embedding, options);
+    fsdp::fully_shard((*net.blocks)[1], options);
+    fsdp::fully_shard(net, options);
+    const auto tokens = tokens_of(0, 0);
+    expect_error([&] { net(tokens); }, {rank, "the root", "output.weight", "meta device", "to_empty"});
+    Net other;
+    fsdp::fully_shard((*other.blocks)[1], options);
+    fsdp::fully_shard(other, options);
+    fsdp::to_empty(other, at::kCPU);
+    other.init_weights();
+    loss_of(other, tokens);
+    // Past the hook: forward() itself, and a part of a sharded module.
+    const auto h = at::ones({2, 7});
+    expect_error([&] { (*other.blocks)[1].forward({h}); }, {rank, "blocks.1", "blocks.1.up.weight", "forward()"});
+    // Two dtypes in one group.
+    Net mixed;
+    mixed.output->weight = mixed.output->weight.detach().to(at::kBFloat16).set_requires_grad(true);
+    fsdp::fully_shard(mixed, options);
+    for (auto* param : fsdp::FsdpState::of(mixed)->group()->params())
+      param->materialize(param->sharded_padded().scalar_type());
+    expect_error([&] { mixed(tokens); }, {rank, "output.weight", "BFloat16", "embedding.weight", "Float"});
+  });
+}
+
+TEST(FullyShardErrors, WantBottomUpAndAnOptimizerAfterwards) {
+  test::on_ranks(1, [](dist::World& world) {
+    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
+    Net net;
+    fsdp::fully_shard(net, options);
+    expect_error([&] { fsdp::fully_shard((*net.blocks)[0], options); }, {"norm.weight", "bottom-up"});
+    Net early;
+    fsdp::to_empty(early, at::kCPU);
+    early.init_weights();
+    auto optimizer = optimizer_of(early);
+    fsdp::fully_shard(early, options);
+    torch::autograd::backward({loss_of(early, tokens_of(0, 0))}, {});
+    expect_error([&] { optimizer.step(); }, {"embedding.weight", "gradient", "after fully_shard"});
+    Net on_meta;
+    expect_error([&] { optimizer_of(on_meta); }, {"embedding.weight", "meta"});
+  });
+}
+
+TEST(FullyShardErrors, NameTheMistake) {
+  const auto world = dist::World::on_paper(2);
+  const fsdp::FullyShardOptions options{.mesh = one_dim(*world)};
+  Net net;
+  EXPECT_THROW(fsdp::fully_shard(*net.blocks, options), InternalError);
+  fsdp::fully_shard(net, options);
+  EXPECT_THROW(fsdp::fully_shard(net, options), InternalError);
+  EXPECT_THROW(fsdp::unshard(*net.embedding), InternalError);
+  EXPECT_THROW(fsdp::set_modules_to_forward_prefetch(net, {net.output.get()}), InternalError);
+  Net uneven;
+  fsdp::FullyShardOptions along_last{.mesh = one_dim(*world)};
+  along_last.shard_placement_fn = [](const nn::NamedParameter&) { return std::optional<std::int64_t>(1); };
+  EXPECT_THROW(fsdp::fully_shard(*uneven.embedding, along_last), InternalError);  // 7 columns, 2 ranks
+  try {
+    net(at::zeros({1, 2}, at::kLong));
+    FAIL() << "ran on the meta device";
+  } catch (const InternalError& error) {
+    EXPECT_NE(std::string(error.what()).find("embedding.weight"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace titan

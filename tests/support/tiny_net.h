@@ -1,0 +1,76 @@
+// A model of three blocks whose rows divide by no small number of ranks, for tests of fully_shard.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "nn/init.h"
+#include "nn/layers.h"
+#include "optim/adamw.h"
+#include "tests/support/run_ranks.h"
+
+namespace titan::test {
+
+// Two layers with rows that divide by no small world size, and one with fewer rows than ranks.
+class TinyBlock : public nn::Module {
+ public:
+  explicit TinyBlock(std::int64_t dim) {
+    norm_ = child("norm", std::make_shared<nn::RMSNorm>(dim, 1e-5));
+    up_ = child("up", std::make_shared<nn::Linear>(dim, 3));
+    down_ = child("down", std::make_shared<nn::Linear>(3, dim));
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override {
+    return inputs[0] + (*down_)(at::silu((*up_)((*norm_)(inputs[0]))));
+  }
+
+ private:
+  std::shared_ptr<nn::RMSNorm> norm_;
+  std::shared_ptr<nn::Linear> up_, down_;
+};
+
+class TinyNet : public nn::Module {
+ public:
+  TinyNet() {
+    embedding = child("embedding", std::make_shared<nn::Embedding>(13, 7));
+    blocks = child("blocks", std::make_shared<nn::ModuleList>());
+    for (int i = 0; i < 3; ++i) blocks->append(std::make_shared<TinyBlock>(7));
+    output = child("output", std::make_shared<nn::Linear>(7, 13));
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override {
+    auto h = (*embedding)(inputs[0]);
+    for (const auto& [name, block] : blocks->children()) h = (*block)(h);
+    return (*output)(h);
+  }
+  void init_weights() {
+    const at::NoGradGuard no_grad;
+    nn::SequentialInitializer initializer(7);
+    for (const auto& parameter : named_parameters()) initializer.normal(parameter, 0.0, 0.5);
+  }
+  std::shared_ptr<nn::Embedding> embedding;
+  std::shared_ptr<nn::ModuleList> blocks;
+  std::shared_ptr<nn::Linear> output;
+};
+
+inline at::Tensor tokens_of(int step, int rank) {
+  return at::randint(13, {2, 5}, at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 * step + rank)),
+                     at::kLong);
+}
+
+inline at::Tensor loss_of(TinyNet& net, const at::Tensor& tokens) {
+  const auto logits = net(tokens);
+  return at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat), tokens.flatten().roll(1), {}, at::Reduction::Sum);
+}
+
+inline optim::AdamW optimizer_of(TinyNet& net) {
+  std::vector<std::pair<std::string, at::Tensor>> params;
+  for (const auto& parameter : net.named_parameters()) params.emplace_back(parameter.fqn, parameter.tensor());
+  return optim::AdamW(params, {.lr = 0.01});
+}
+
+inline dist::DeviceMesh one_dim(dist::World& world) { return dist::DeviceMesh::init(world, {world.size()}, {"fsdp"}); }
+
+}  // namespace titan::test
