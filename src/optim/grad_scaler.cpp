@@ -37,9 +37,9 @@ void GradScaler::unscale(const std::vector<at::Tensor>& grads, dist::ProcessGrou
   const auto inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
   for (const auto& group : alike(grads)) {
     const auto device = group[0].device();
-    auto found = found_inf_.to(device, /*non_blocking=*/false, /*copy=*/true);
+    auto found = found_inf_.to(device);
     at::_amp_foreach_non_finite_check_and_unscale_(group, found, inverse.to(device));
-    found_inf_ = at::maximum(found_inf_, found.to(found_inf_.device()));
+    found_inf_ = found.to(found_inf_.device());
   }
   world.all_reduce(found_inf_, dist::ReduceOp::kMax).wait();
 }

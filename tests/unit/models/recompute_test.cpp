@@ -70,8 +70,13 @@ config::ActivationCheckpoint mode(const std::string& name, const std::string& op
 }
 
 Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "float32") {
-  const LlamaArgs args{
-      .dim = 32, .n_layers = kLayers, .n_heads = 4, .n_kv_heads = 2, .vocab_size = 40, .multiple_of = 16};
+  LlamaArgs args;
+  args.dim = 32;
+  args.n_layers = kLayers;
+  args.n_heads = 4;
+  args.n_kv_heads = 2;
+  args.vocab_size = 40;
+  args.multiple_of = 16;
   const auto world = dist::World::on_paper(1);
   const auto mesh = dist::DeviceMesh::init(*world, {1}, {"shard"});
   Llama model(args, kT);
