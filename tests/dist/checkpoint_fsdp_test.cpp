@@ -66,11 +66,12 @@ struct Outcome {
 
 constexpr const char* kTraceVariable = "TITAN_TRACE_COLLECTIVES";
 
-// Rank 0's all-gathers so far.
+// Rank 0's all-gathers of parameters so far; those of bytes are messages.
 std::size_t num_all_gathers() {
   std::ifstream file(std::getenv(kTraceVariable));
   std::size_t count = 0;
-  for (std::string line; std::getline(file, line);) count += line.starts_with("all_gather ") ? 1 : 0;
+  for (std::string line; std::getline(file, line);)
+    count += line.starts_with("all_gather ") && line.find("float") != std::string::npos ? 1 : 0;
   return count;
 }
 

@@ -7,8 +7,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <chrono>
 #include <map>
 
+#include "base/env.h"
 #include "base/error.h"
 #include "models/llama3/parallelize.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -77,8 +79,8 @@ Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "
   args.n_kv_heads = 2;
   args.vocab_size = 40;
   args.multiple_of = 16;
-  const auto world = dist::World::on_paper(1);
-  const auto mesh = dist::DeviceMesh::init(*world, {1}, {"shard"});
+  dist::World world(LaunchEnv{}, c10::DeviceType::CPU, std::chrono::seconds(10));
+  const auto mesh = dist::DeviceMesh::init(world, {1}, {"shard"});
   Llama model(args, kT);
   config::Training training;
   training.mixed_precision_param = dtype;
