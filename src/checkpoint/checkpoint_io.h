@@ -22,7 +22,8 @@ std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>&
 using Values = std::map<std::string, Value>;
 
 // Fills the tensors of `items` in place, from however many ranks wrote them. Throws CheckpointError on all ranks when a
-// key is missing, a shape differs, or a file is truncated or damaged on any; tensors may be half filled then.
+// key is missing or a shape differs on any, DamagedCheckpoint when a file is missing, truncated or changed; tensors may
+// be half filled then.
 Values load(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks);
 Values load(const std::filesystem::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group);
 

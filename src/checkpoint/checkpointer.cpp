@@ -59,6 +59,16 @@ std::string step_list(const std::vector<int>& steps) {
 // A full state can be resumed; a model-only one lacks the trainer's own keys.
 bool is_full(const fs::path& folder) { return read_metadata(folder).find(kStepKey) != nullptr; }
 
+bool has_readable_metadata(const fs::path& folder) {
+  try {
+    read_metadata(folder);
+    return true;
+  } catch (const CheckpointError& error) {
+    spdlog::error("{} is damaged, looking at older checkpoints: {}", folder.string(), error.what());
+    return false;
+  }
+}
+
 std::string group_of(const Item& item) {
   const StatePath& path = item_path(item);
   const auto* first = path.empty() ? nullptr : std::get_if<std::string>(&path[0]);
@@ -83,11 +93,13 @@ struct Checkpointer::Choice {
   bool model_only = false;
 };
 
-Checkpointer::Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state)
+Checkpointer::Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state, Ranks* background)
     : options_(std::move(options)),
       ranks_(ranks),
       state_(state),
+      background_(background),
       base_(fs::path(options_.dump_folder) / options_.folder) {
+  TITAN_CHECK(background_ || !options_.async, "saves beside training need a group of their own");
   if (options_.interval < 1)
     throw ConfigError("checkpoint.interval is " + std::to_string(options_.interval) + ", expected 1 or more");
   if (options_.keep_latest_k < 0 || options_.keep_latest_k == 1)
@@ -115,36 +127,77 @@ bool Checkpointer::should_save(int step, int last_step) const {
 }
 
 bool Checkpointer::save(int step, int last_step) {
+  try {
+    saver_.check();
+  } catch (const CheckpointError& error) {
+    handle_failed_save(error);
+  }
   if (!should_save(step, last_step)) return false;
   const bool is_last = step == last_step;
-  write(step, is_last && options_.last_save_model_only);
   // As in TorchTitan the last save removes nothing: a full state to resume from stays beside a model-only one.
-  if (!is_last) remove_old_steps();
+  write(step, is_last && options_.last_save_model_only, !is_last);
   return true;
 }
 
 void Checkpointer::save_full(int step) {
-  if (options_.enable && !options_.load_only) write(step, false);
+  if (options_.enable && !options_.load_only) write(step, false, false);
 }
 
-void Checkpointer::save_seed() { write(0, options_.last_save_model_only); }
+void Checkpointer::save_seed() { write(0, options_.last_save_model_only, false); }
 
-void Checkpointer::write(int step, bool model_only) {
+void Checkpointer::finish() {
+  try {
+    saver_.wait();
+  } catch (const CheckpointError& error) {
+    handle_failed_save(error);
+  }
+}
+
+void Checkpointer::write(int step, bool model_only, bool make_room) {
+  try {
+    if (!options_.async) return write_items(step, model_only, make_room, state_.items(model_only), ranks_);
+    // On its own, so that ranks which heard of a failed save at different steps all come to start() below.
+    finish();
+    saver_.start(state_.items(model_only), [this, step, model_only, make_room](const std::vector<Item>& items) {
+      write_items(step, model_only, make_room, items, *background_);
+    });
+  } catch (const CheckpointError& error) {
+    handle_failed_save(error);
+  }
+}
+
+// A save throws on every rank or on none, so the ranks decide alike.
+void Checkpointer::handle_failed_save(const CheckpointError& error) const {
+  if (options_.stop_on_failed_save) throw error;
+  if (ranks_.rank() == 0)
+    spdlog::error(
+        "{}. Training goes on without this checkpoint (checkpoint.on_save_error = \"warn\"); the ones before "
+        "it are intact",
+        error.what());
+}
+
+void Checkpointer::write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items,
+                               Ranks& ranks) const {
   const auto start = std::chrono::steady_clock::now();
   const fs::path folder = step_folder(step);
-  on_rank_0(ranks_, "saving checkpoint " + folder.string() + " failed", [&] {
+  on_rank_0(ranks, "saving checkpoint " + folder.string() + " failed", [&] {
     clean_up(base_);
     return std::string();
   });
-  const std::uint64_t bytes = checkpoint::save(folder, state_.items(model_only), ranks_);
+  const std::uint64_t bytes = checkpoint::save(folder, items, ranks);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (ranks_.rank() == 0)
-    spdlog::info("Saved checkpoint {} ({}, {}) in {:.2f} s", folder.string(), model_only ? "model only" : "full state",
-                 format_bytes(static_cast<double>(bytes)), seconds.count());
+  if (ranks.rank() == 0) {
+    const std::string stall =
+        options_.async ? fmt::format(" beside training, which stood still for {:.3f} s", saver_.stall_seconds()) : "";
+    spdlog::info("Saved checkpoint {} ({}, {}) in {:.2f} s{}", folder.string(),
+                 model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds.count(),
+                 stall);
+    if (make_room) remove_old_steps();
+  }
 }
 
 void Checkpointer::remove_old_steps() const {
-  if (ranks_.rank() != 0 || options_.keep_latest_k == 0) return;
+  if (options_.keep_latest_k == 0) return;
   try {
     std::vector<int> steps = steps_in(base_);
     std::erase_if(steps, [&](int step) { return !is_complete(step_folder(step)); });
@@ -160,10 +213,21 @@ void Checkpointer::remove_old_steps() const {
   }
 }
 
-Checkpointer::Choice Checkpointer::choose_from_folder(const std::vector<int>& steps) const {
+Checkpointer::Choice Checkpointer::choose_from_folder(const std::vector<int>& steps, std::vector<int> damaged) const {
   std::vector<int> complete = steps;
   std::erase_if(complete, [&](int step) { return !is_complete(step_folder(step)); });
   const std::string where = base_.string();
+  if (options_.load_step < 0) {
+    std::erase_if(complete, [&](int step) {
+      if (std::ranges::count(damaged, step) > 0) return true;
+      if (has_readable_metadata(step_folder(step))) return false;
+      damaged.push_back(step);
+      return true;
+    });
+    if (complete.empty() && !damaged.empty())
+      throw CheckpointError("every checkpoint in " + where + " is damaged (" + step_list(damaged) +
+                            "); the errors are above. Move the folder away to start from the beginning");
+  }
   if (complete.empty())
     throw CheckpointError(where + " holds " + step_list(steps) +
                           ", but none of them is complete (a complete one has a .metadata file). Move the "
@@ -192,11 +256,11 @@ Checkpointer::Choice Checkpointer::choose_from_folder(const std::vector<int>& st
   throw CheckpointError(step_folder(step).string() + " is the newest checkpoint and cannot be resumed: " + hint);
 }
 
-Checkpointer::Choice Checkpointer::choose() const {
+Checkpointer::Choice Checkpointer::choose(const std::vector<int>& damaged) const {
   for (const int step : steps_in(base_, ".replaced")) recover_replacement(step_folder(step));
   const std::vector<int> steps = steps_in(base_);
   if (!steps.empty()) {
-    const Choice choice = choose_from_folder(steps);
+    const Choice choice = choose_from_folder(steps, damaged);
     if (!options_.initial_load_path.empty())
       spdlog::warn("checkpoint.initial_load_path is ignored: {} has checkpoints, and a run goes on from its own",
                    base_.string());
@@ -266,16 +330,30 @@ std::optional<int> Checkpointer::load_choice(const Choice& choice) {
   return step == values.end() ? choice.step : static_cast<int>(step->second.as_int(kStepKey));
 }
 
+bool Checkpointer::may_fall_back(const Choice& choice) const {
+  return options_.load_step < 0 && fs::path(choice.folder) == step_folder(choice.step);
+}
+
 std::optional<int> Checkpointer::load() {
   if (!options_.enable) return std::nullopt;
-  const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed", [&] {
-    const Choice choice = choose();
-    return nlohmann::json({choice.folder, choice.step, choice.model_only}).dump();
-  });
-  const auto json = nlohmann::json::parse(reply);
-  const Choice choice{json[0].get<std::string>(), json[1].get<int>(), json[2].get<bool>()};
-  if (choice.folder.empty()) return std::nullopt;
-  return load_choice(choice);
+  std::vector<int> damaged;
+  for (;;) {
+    const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed", [&] {
+      const Choice choice = choose(damaged);
+      return nlohmann::json({choice.folder, choice.step, choice.model_only}).dump();
+    });
+    const auto json = nlohmann::json::parse(reply);
+    const Choice choice{json[0].get<std::string>(), json[1].get<int>(), json[2].get<bool>()};
+    if (choice.folder.empty()) return std::nullopt;
+    try {
+      return load_choice(choice);
+    } catch (const DamagedCheckpoint& error) {  // on every rank
+      if (!may_fall_back(choice)) throw;
+      if (ranks_.rank() == 0)
+        spdlog::error("{}. Falling back to the newest intact checkpoint before step {}", error.what(), choice.step);
+      damaged.push_back(choice.step);
+    }
+  }
 }
 
 }  // namespace titan::checkpoint

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "checkpoint/async_saver.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/item.h"
 #include "checkpoint/ranks.h"
@@ -27,6 +29,8 @@ struct CheckpointOptions {
   bool enable_first_step_checkpoint = false;
   bool create_seed_checkpoint = false;  // save step 0 and leave; the same at any number of ranks
   bool load_only = false;               // never save
+  bool async = false;                   // save beside training
+  bool stop_on_failed_save = true;      // else a save that fails is an error in the log, and training goes on
 };
 
 // The trainer's side.
@@ -42,15 +46,22 @@ class CheckpointState {
 
 class Checkpointer {
  public:
-  // `ranks` and `state` must outlive this. Throws ConfigError for options that contradict each other.
-  Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state);
+  // `ranks`, `background` and `state` must outlive this. `background`: the same ranks over a group of its own, which
+  // saves beside training use; may be null without options.async. Throws ConfigError for options that contradict each
+  // other.
+  Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state, Ranks* background = nullptr);
 
   // True after the last step, every `interval` steps, and after step 1 when that was asked for.
   bool should_save(int step, int last_step) const;
 
   // Saves step `step` when should_save() says so; collective. Says whether it did. The last save holds the model only
-  // when last_save_model_only is set. After any other save the oldest folders beyond keep_latest_k are removed.
+  // when last_save_model_only is set. After any other save the oldest folders beyond keep_latest_k are removed. Throws,
+  // also at steps that do not save, what a save beside training threw.
   bool save(int step, int last_step);
+
+  // With options.async: before what items() refers to changes, and before the process ends.
+  void wait_staged() { saver_.wait_staged(); }
+  void finish();
 
   // Saves now whatever the interval says, with the full state: for a signal that asks to stop. Collective.
   void save_full(int step);
@@ -61,17 +72,22 @@ class Checkpointer {
   // Loads what the options and the folder say; collective. Gives the step after which training continues: 0 when only
   // the model was loaded, nothing when there is nothing to load. Never passes over an existing run in silence: folders
   // without a complete checkpoint, a load_step that does not exist and a finished model-only run throw CheckpointError.
+  // From a damaged checkpoint it falls back, with an error in the log, to the newest intact one before it, unless
+  // load_step named it.
   std::optional<int> load();
 
  private:
   struct Choice;
 
-  Choice choose() const;
-  Choice choose_from_folder(const std::vector<int>& steps) const;
+  Choice choose(const std::vector<int>& damaged) const;
+  Choice choose_from_folder(const std::vector<int>& steps, std::vector<int> damaged) const;
+  bool may_fall_back(const Choice& choice) const;
   std::optional<int> load_choice(const Choice& choice);
   std::vector<Item> wanted_items(bool model_only) const;
   void check_data_ranks(const std::filesystem::path& folder, const std::vector<Item>& items);
-  void write(int step, bool model_only);
+  void write(int step, bool model_only, bool make_room);
+  void write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items, Ranks& ranks) const;
+  void handle_failed_save(const CheckpointError& error) const;
   void remove_stale_folders() const;
   void remove_old_steps() const;
   std::filesystem::path step_folder(int step) const;
@@ -79,7 +95,9 @@ class Checkpointer {
   CheckpointOptions options_;
   Ranks& ranks_;
   CheckpointState& state_;
+  Ranks* background_;
   std::filesystem::path base_;
+  AsyncSaver saver_;  // last: its thread uses the members above
 };
 
 }  // namespace titan::checkpoint

@@ -57,9 +57,7 @@ void read_tensor(FileSet& files, const ReadBox& box, const TensorItem& item) {
   stored.read_box(box.start_in_chunk, target);
 }
 
-Values load_on_this_rank(const fs::path& folder, const std::vector<Item>& items) {
-  const Metadata metadata = read_metadata(folder);
-  const LoadPlan plan = plan_load(metadata, items, folder.string());
+Values read(const fs::path& folder, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
   FileSet files(folder);
   check_ranges(files, metadata, plan, items);
   Values values;
@@ -70,6 +68,22 @@ Values load_on_this_rank(const fs::path& folder, const std::vector<Item>& items)
   }
   for (const ReadBox& box : plan.boxes) read_tensor(files, box, std::get<TensorItem>(items[box.item]));
   return values;
+}
+
+// What fails while bytes are read is damage; that the bytes are others than wanted (the plan) is not.
+template <typename Step>
+auto or_damaged(Step&& step) {
+  try {
+    return step();
+  } catch (const CheckpointError& error) {
+    throw DamagedCheckpoint(error.what());
+  }
+}
+
+Values load_on_this_rank(const fs::path& folder, const std::vector<Item>& items) {
+  const Metadata metadata = or_damaged([&] { return read_metadata(folder); });
+  const LoadPlan plan = plan_load(metadata, items, folder.string());
+  return or_damaged([&] { return read(folder, metadata, plan, items); });
 }
 
 }  // namespace

@@ -5,9 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "dist/process_group.h"
 
 namespace titan::checkpoint {
+
+// Files that are there, and not as they were written: an older checkpoint may still be good.
+class DamagedCheckpoint : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+};
 
 // An interface so that a save can run over a process group, or over threads of one process. All calls are collective.
 class Ranks {
@@ -33,7 +40,7 @@ class GroupRanks : public Ranks {
 };
 
 // Every rank runs `step` and gets the results of all. Should any rank throw, all ranks throw one CheckpointError that
-// says "<action>: rank 1: <its message>; …".
+// says "<action>: rank 1: <its message>; …", a DamagedCheckpoint when every failed rank threw one.
 std::vector<std::string> on_every_rank(Ranks& ranks, const std::string& action,
                                        const std::function<std::string()>& step);
 

@@ -113,6 +113,13 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
   return group;
 }
 
+ProcessGroup& World::own_group(const std::string& name) {
+  c10::intrusive_ptr<c10d::Backend> cpu;
+  if (size() > 1 && store_) cpu = make_cpu_backend("titan/own/" + name, rank(), size());
+  own_groups_.push_back(std::make_shared<ProcessGroup>(name, group_->ranks(), rank(), std::move(cpu), nullptr));
+  return *own_groups_.back();
+}
+
 void World::set_timeout(std::chrono::milliseconds timeout) {
   timeout_ = timeout;
   for (auto& [ranks, group] : groups_) group->set_timeout(timeout);

@@ -36,7 +36,11 @@ class World {
   // same ranks again gives the same group. Connects at once, so that the first step does not.
   std::shared_ptr<ProcessGroup> make_group(const std::string& name, const std::vector<int>& ranks);
 
-  // Time limit of all collectives from here on.
+  // A second group of all ranks, for host tensors, whose collectives may run beside those of every other group. It
+  // keeps the time limit of the start. Collective; a name is used once.
+  ProcessGroup& own_group(const std::string& name);
+
+  // Time limit of all collectives from here on, but for own groups.
   void set_timeout(std::chrono::milliseconds timeout);
 
   // Tells the other ranks why this one ends; they end too, within a second. Not collective, never throws.
@@ -58,6 +62,7 @@ class World {
   c10::intrusive_ptr<c10d::Store> store_;  // null in a job of one rank
   std::shared_ptr<ProcessGroup> group_;
   std::map<std::vector<int>, std::shared_ptr<ProcessGroup>> groups_;
+  std::vector<std::shared_ptr<ProcessGroup>> own_groups_;
   std::unique_ptr<FailureWatch> watch_;
 };
 

@@ -100,6 +100,8 @@ checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& optio
   out.enable_first_step_checkpoint = options.enable_first_step_checkpoint;
   out.create_seed_checkpoint = options.create_seed_checkpoint;
   out.load_only = options.load_only;
+  out.async = options.enable && options.async_mode != "disabled";
+  out.stop_on_failed_save = options.on_save_error == "stop";
   return out;
 }
 

@@ -26,7 +26,8 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
   for (const auto& state : optimizer_.states()) grads.push_back({state.param.grad(), {&shards}});
   output.grad_norm = optim::clip_grad_norm(grads, config_.training.max_norm);
 
-  // 3. update at this step's learning rate
+  // 3. update at this step's learning rate, once a save under way has copied what this changes
+  checkpointer_.wait_staged();
   output.lr = config_.optimizer.lr * schedule_.factor(state_.step);
   optimizer_.set_lr(output.lr);
   if (grad_scaler_) {

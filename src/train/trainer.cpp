@@ -60,7 +60,9 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       state_({model_.get(), &optimizer_, &schedule_, grad_scaler_ ? &*grad_scaler_ : nullptr, config.optimizer.lr,
               data_.get(), config.training.local_batch_size, &metrics_, &meshes.batch, world.rank(), world.size()}),
       checkpoint_ranks_(world.group()),
-      checkpointer_(checkpoint_options(config.checkpoint, config.job.dump_folder), checkpoint_ranks_, state_) {
+      background_ranks_(config.checkpoint.async_mode == "disabled" ? world.group() : world.own_group("checkpoint")),
+      checkpointer_(checkpoint_options(config.checkpoint, config.job.dump_folder), checkpoint_ranks_, state_,
+                    &background_ranks_) {
   spdlog::info("{}: {} parameters, {} on this rank, {} ranks, {} sequences of {} tokens a step", spec.name,
                with_thousands(spec.stats.num_parameters), with_thousands([&] {
                  std::int64_t local = 0;
@@ -74,6 +76,7 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
 bool Trainer::train() {
   if (config_.checkpoint.create_seed_checkpoint) {
     checkpointer_.save_seed();
+    checkpointer_.finish();
     return true;
   }
   checkpointer_.load();
@@ -94,6 +97,7 @@ bool Trainer::train() {
       return false;
     }
   }
+  checkpointer_.finish();
   spdlog::info("training completed: {} steps", last_step);
   return true;
 }
@@ -181,6 +185,7 @@ void Trainer::stop_early(bool saved) {
     return;
   }
   if (!saved) checkpointer_.save_full(static_cast<int>(state_.step));
+  checkpointer_.finish();
   spdlog::info("stopped after step {} ({}); saved", state_.step, why);
 }
 

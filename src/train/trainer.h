@@ -68,6 +68,7 @@ class Trainer {
   int small_grad_scales_ = 0;                     // logged in a row
   TrainState state_;
   checkpoint::GroupRanks checkpoint_ranks_;
+  checkpoint::GroupRanks background_ranks_;
   checkpoint::Checkpointer checkpointer_;
 };
 

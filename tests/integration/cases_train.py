@@ -60,6 +60,22 @@ def train_torchrun(context, ranks):
     train(context, ranks, "torchrun")
 
 
+@case(120, ranks=[1, 2])
+def async_checkpoints(context, ranks):
+    """Checkpoints written beside training hold what those written in between hold, and training is the same."""
+    words = ["--checkpoint.enable", "--checkpoint.interval", "2", "--checkpoint.last_save_model_only=false"]
+    for mode in ("disabled", "async"):
+        config = write_job(context, mode, steps=6)
+        job = run(context, ranks, ["--config", config, *words, "--checkpoint.async_mode", mode], name=mode)
+    expect(len(re.findall(r"beside training, which stood still for [\d.]+ s", job.text())) == 3, "no line says the stall")
+    tables = [rows_by_step(context.dump(mode) / "metrics.jsonl", exact=True) for mode in ("async", "disabled")]
+    check_identical(*tables, ["loss", "grad_norm"], "asynchronous checkpoints")
+    for step in (2, 4, 6):
+        for rank in range(ranks):
+            files = [context.dump(mode) / f"checkpoint/step-{step}/__{rank}_0.distcp" for mode in ("disabled", "async")]
+            expect(files[0].read_bytes() == files[1].read_bytes(), f"{files[1]} differs from {files[0]}")
+
+
 @case(60, ranks=[1, 2])
 def train_mpirun(context, ranks):
     """mpirun alone (no address in the environment) starts ranks that find each other and train."""

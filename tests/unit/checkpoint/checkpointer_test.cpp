@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "base/error.h"
+#include "base/fs.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
@@ -60,12 +63,16 @@ class CheckpointerTest : public ::testing::Test {
   // Trains to `last` from whatever load() gives; the step it started from, or -1.
   int train(const CheckpointOptions& with, int last, int dp_size = 1) {
     state_ = TinyState(dp_size);
-    Checkpointer checkpointer(with, ranks_, state_);
+    ThreadRanks::Shared own{1};
+    ThreadRanks background(0, own);
+    Checkpointer checkpointer(with, ranks_, state_, &background);
     const std::optional<int> start = checkpointer.load();
     for (int step = start.value_or(0) + 1; step <= last; ++step) {
+      checkpointer.wait_staged();
       state_.advance();
       checkpointer.save(step, last);
     }
+    checkpointer.finish();
     return start.value_or(-1);
   }
   std::string train_error(const CheckpointOptions& with, int dp_size = 1) {
@@ -108,6 +115,81 @@ TEST_F(CheckpointerTest, KeepsTheLatestAsTorchTitanDoes) {
   with.enable_first_step_checkpoint = true;
   train(with, 6);
   EXPECT_EQ(folders(), (std::set<std::string>{"step-4", "step-5", "step-6"}));
+}
+
+TEST_F(CheckpointerTest, SavesBesideTrainingWhatItSavesOtherwise) {
+  auto with = options();
+  with.async = true;
+  with.interval = 1;
+  with.keep_latest_k = 2;
+  EXPECT_EQ(train(with, 6), -1);
+  EXPECT_EQ(folders(), (std::set<std::string>{"step-4", "step-5", "step-6"}));
+  for (const int step : {4, 5, 6}) {
+    auto at = options();
+    at.load_step = step;
+    EXPECT_EQ(train(at, step), step);
+    EXPECT_EQ(state_.weight[0][0].item<float>(), step) << "a later step's weights got in";
+  }
+}
+
+TEST_F(CheckpointerTest, AFailedSaveStopsTheRunOrIsAWarning) {
+  for (const bool async : {false, true}) {
+    for (const bool stops : {true, false}) {
+      auto with = options();
+      with.async = async;
+      with.stop_on_failed_save = stops;
+      ThreadRanks::Shared own{1};
+      ThreadRanks background(0, own);
+      Checkpointer checkpointer(with, ranks_, state_, &background);
+      checkpointer.save(2, 100);
+      checkpointer.finish();
+      fs::rename(base_, folder_ / "aside");
+      std::ofstream(base_) << "a file where the folder has to be";
+      const auto save_and_wait = [&] {
+        checkpointer.save(4, 100);
+        checkpointer.finish();
+      };
+      if (stops) {
+        EXPECT_THROW(save_and_wait(), CheckpointError) << async;
+      } else {
+        EXPECT_NO_THROW(save_and_wait()) << async;
+      }
+      fs::remove(base_);
+      fs::rename(folder_ / "aside", base_);
+      checkpointer.save(6, 100);
+      checkpointer.finish();
+      EXPECT_EQ(folders(), (std::set<std::string>{"step-2", "step-6"})) << async << stops;
+      fs::remove_all(base_);
+    }
+  }
+}
+
+TEST_F(CheckpointerTest, FallsBackToTheNewestIntactOne) {
+  train(options(), 8);
+  // One with a flipped bit in its data, one without its data, one with a cut .metadata.
+  const auto flip = [&](const fs::path& file, std::streamoff at) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(at);
+    const auto byte = static_cast<char>(stream.get() ^ 1);
+    stream.seekp(at);
+    stream.put(byte);
+  };
+  const std::string data = read_file(base_ / "step-8/__0_0.distcp");
+  const float weight = 8;
+  const auto payload = data.find(std::string(reinterpret_cast<const char*>(&weight), 4) +
+                                 std::string(reinterpret_cast<const char*>(&weight), 4));
+  ASSERT_NE(payload, std::string::npos);
+  flip(base_ / "step-8/__0_0.distcp", static_cast<std::streamoff>(payload));
+  fs::remove(base_ / "step-6/__0_0.distcp");
+  fs::resize_file(base_ / "step-4/.metadata", 100);
+  auto named = options();
+  named.load_step = 8;
+  EXPECT_THAT(train_error(named), HasSubstr("checksum"));
+  EXPECT_EQ(train(options(), 3), 2);
+  EXPECT_EQ(state_.weight[0][0].item<float>(), 3);
+  fs::remove_all(base_ / "step-2");
+  fs::remove_all(base_ / "step-3");
+  EXPECT_THAT(train_error(options()), HasSubstr("step-8, step-6, step-4"));
 }
 
 TEST_F(CheckpointerTest, UnfinishedFoldersNeverCount) {

@@ -1,0 +1,90 @@
+#include "checkpoint/async_saver.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+namespace titan::checkpoint {
+namespace {
+
+// Adds the time until the end of its scope.
+class Clock {
+ public:
+  explicit Clock(std::atomic<double>& seconds) : seconds_(seconds) {}
+  ~Clock() { seconds_ = seconds_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  std::atomic<double>& seconds_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+AsyncSaver::~AsyncSaver() {
+  if (thread_.joinable()) thread_.join();
+}
+
+bool AsyncSaver::is_running() const {
+  return written_.valid() && written_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
+void AsyncSaver::start(std::vector<Item> items, Write write) {
+  stall_seconds_ = 0;
+  const Clock clock(stall_seconds_);
+  wait();
+  std::promise<void> staged, written;
+  staged_ = staged.get_future();
+  written_ = written.get_future();
+  thread_ = std::thread([this, items = std::move(items), write = std::move(write), staged = std::move(staged),
+                         written = std::move(written)]() mutable {
+    bool is_staged = false;
+    try {
+      const std::vector<Item> copies = stage(std::move(items));
+      is_staged = true;
+      staged.set_value();
+      write(copies);
+      written.set_value();
+    } catch (...) {
+      if (!is_staged) staged.set_value();
+      written.set_exception(std::current_exception());
+    }
+  });
+}
+
+std::vector<Item> AsyncSaver::stage(std::vector<Item> items) {
+  const at::NoGradGuard no_grad;
+  std::size_t next = 0;
+  for (Item& item : items) {
+    auto* tensor = std::get_if<TensorItem>(&item);
+    if (!tensor) continue;
+    if (next == staging_.size()) staging_.emplace_back();
+    at::Tensor& copy = staging_[next++];
+    const at::Tensor& live = tensor->local;
+    const bool fits = copy.defined() && copy.sizes() == live.sizes() && copy.scalar_type() == live.scalar_type();
+    // Page-locked for tensors of a device: the copy runs at the link's speed.
+    if (!fits) copy = at::empty(live.sizes(), live.options().device(at::kCPU).pinned_memory(!live.is_cpu()));
+    copy.copy_(live);
+    tensor->local = copy;
+  }
+  staging_.resize(next);
+  return items;
+}
+
+void AsyncSaver::wait_staged() {
+  if (!staged_.valid()) return;
+  const Clock clock(stall_seconds_);
+  staged_.get();
+}
+
+void AsyncSaver::wait() {
+  if (!written_.valid()) return;
+  thread_.join();
+  staged_ = {};
+  std::exchange(written_, {}).get();
+}
+
+void AsyncSaver::check() {
+  if (written_.valid() && !is_running()) wait();
+}
+
+}  // namespace titan::checkpoint
