@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "models/llama3/hugging_face.h"
 #include "models/llama3/llama3.h"
 #include "models/llama3/parallelize.h"
 
@@ -26,6 +27,8 @@ TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len) {
                         const config::Parallelism& parallelism, const config::ActivationCheckpoint& ac) {
     parallelize_llama(dynamic_cast<Llama&>(m), mesh, training, parallelism, ac);
   };
+  spec.hugging_face_name = [args](const std::string& fqn) { return llama_hugging_face_name(fqn, args); };
+  spec.hugging_face_config = llama_hugging_face_config(args);
   auto& stats = spec.stats;
   stats = {.vocab_size = args.vocab_size,
            .dim = args.dim,

@@ -91,6 +91,7 @@ struct Checkpointer::Choice {
   std::string folder;  // "" = nothing to load
   int step = 0;
   bool model_only = false;
+  bool in_hf = false;
 };
 
 Checkpointer::Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state, Ranks* background)
@@ -184,7 +185,8 @@ void Checkpointer::write_items(int step, bool model_only, bool make_room, const 
     clean_up(base_);
     return std::string();
   });
-  const std::uint64_t bytes = checkpoint::save(folder, items, ranks);
+  const std::uint64_t bytes =
+      model_only && step > 0 ? export_model(folder, items, ranks) : checkpoint::save(folder, items, ranks);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (ranks.rank() == 0) {
     const std::string stall =
@@ -194,6 +196,16 @@ void Checkpointer::write_items(int step, bool model_only, bool make_room, const 
                  stall);
     if (make_room) remove_old_steps();
   }
+}
+
+std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks) const {
+  if (options_.last_save_in_hf)
+    return save_hugging_face(folder, items, options_.hf_format, options_.export_dtype, ranks);
+  std::vector<Item> cast = items;
+  for (Item& item : cast) {
+    if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = tensor->local.to(options_.export_dtype);
+  }
+  return checkpoint::save(folder, cast, ranks);
 }
 
 void Checkpointer::remove_old_steps() const {
@@ -271,16 +283,29 @@ Checkpointer::Choice Checkpointer::choose(const std::vector<int>& damaged) const
   if (options_.load_step > 0)
     throw CheckpointError("checkpoint.load_step = " + std::to_string(options_.load_step) + ", but " + base_.string() +
                           " has no checkpoints");
-  if (options_.initial_load_path.empty()) {
+  return initial_choice();
+}
+
+Checkpointer::Choice Checkpointer::initial_choice() const {
+  fs::path initial = options_.initial_load_path;
+  if (options_.initial_load_in_hf) {
+    if (initial.empty()) initial = options_.hf_assets_path;
+    spdlog::info("No checkpoints in {}. Loading the model from the safetensors files of {}", base_.string(),
+                 initial.string());
+    return {initial.string(), 0, true, true};
+  }
+  if (initial.empty()) {
     spdlog::info("No checkpoints in {}; starting from initialized weights", base_.string());
     return {};
   }
-  const fs::path initial = options_.initial_load_path;
   if (!is_complete(initial)) {
     const std::vector<int> inside = steps_in(initial);
+    std::string hint;
+    if (!inside.empty()) hint = "; it holds " + step_list(inside) + ": name one of them";
+    if (fs::exists(initial / kHuggingFaceIndex))
+      hint = "; it is in Hugging Face's format: set checkpoint.initial_load_in_hf = true";
     throw CheckpointError("checkpoint.initial_load_path = \"" + initial.string() +
-                          "\" is not a complete checkpoint (no .metadata file in it)" +
-                          (inside.empty() ? "" : "; it holds " + step_list(inside) + ": name one of them"));
+                          "\" is not a complete checkpoint (no .metadata file in it)" + hint);
   }
   spdlog::info("No checkpoints in {}. Loading {} from checkpoint.initial_load_path {}", base_.string(),
                options_.initial_load_model_only ? "the model only" : "the full state", initial.string());
@@ -317,6 +342,11 @@ void Checkpointer::check_data_ranks(const fs::path& folder, const std::vector<It
 
 std::optional<int> Checkpointer::load_choice(const Choice& choice) {
   const std::vector<Item> items = wanted_items(choice.model_only);
+  if (choice.in_hf) {
+    load_hugging_face(choice.folder, items, options_.hf_format, ranks_);
+    state_.restored({}, choice.model_only);
+    return 0;
+  }
   if (!choice.model_only) {
     check_data_ranks(choice.folder, items);
     if (!options_.exclude_from_loading.empty() && ranks_.rank() == 0)
@@ -340,10 +370,10 @@ std::optional<int> Checkpointer::load() {
   for (;;) {
     const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed", [&] {
       const Choice choice = choose(damaged);
-      return nlohmann::json({choice.folder, choice.step, choice.model_only}).dump();
+      return nlohmann::json({choice.folder, choice.step, choice.model_only, choice.in_hf}).dump();
     });
     const auto json = nlohmann::json::parse(reply);
-    const Choice choice{json[0].get<std::string>(), json[1].get<int>(), json[2].get<bool>()};
+    const Choice choice{json[0].get<std::string>(), json[1].get<int>(), json[2].get<bool>(), json[3].get<bool>()};
     if (choice.folder.empty()) return std::nullopt;
     try {
       return load_choice(choice);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/async_saver.h"
 #include "checkpoint/checkpoint_io.h"
+#include "checkpoint/hugging_face.h"
 #include "checkpoint/item.h"
 #include "checkpoint/ranks.h"
 
@@ -27,10 +28,15 @@ struct CheckpointOptions {
   int load_step = -1;                             // -1: the newest
   std::vector<std::string> exclude_from_loading;  // of model, optimizer, lr_scheduler, dataloader, train_state
   bool enable_first_step_checkpoint = false;
-  bool create_seed_checkpoint = false;  // save step 0 and leave; the same at any number of ranks
-  bool load_only = false;               // never save
-  bool async = false;                   // save beside training
-  bool stop_on_failed_save = true;      // else a save that fails is an error in the log, and training goes on
+  bool create_seed_checkpoint = false;                    // save step 0 and leave; the same at any number of ranks
+  bool load_only = false;                                 // never save
+  c10::ScalarType export_dtype = c10::ScalarType::Float;  // of a last checkpoint that has the model only
+  bool last_save_in_hf = false;                           // that checkpoint is a folder in Hugging Face's format
+  bool initial_load_in_hf = false;                        // initial_load_path is one; "" means hf_assets_path
+  std::string hf_assets_path;
+  HuggingFaceFormat hf_format;
+  bool async = false;               // save beside training
+  bool stop_on_failed_save = true;  // else a save that fails is an error in the log, and training goes on
 };
 
 // The trainer's side.
@@ -86,6 +92,9 @@ class Checkpointer {
   std::vector<Item> wanted_items(bool model_only) const;
   void check_data_ranks(const std::filesystem::path& folder, const std::vector<Item>& items);
   void write(int step, bool model_only, bool make_room);
+  // The last model-only save, in the dtype and format asked for.
+  std::uint64_t export_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks) const;
+  Choice initial_choice() const;
   void write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items, Ranks& ranks) const;
   void handle_failed_save(const CheckpointError& error) const;
   void remove_stale_folders() const;

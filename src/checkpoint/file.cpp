@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -64,6 +65,33 @@ void OutputFile::finish() {
   const int fd = fd_;
   fd_ = -1;
   // Network file systems report a failed write as late as here.
+  if (::close(fd) != 0) fail("close", path_, errno);
+}
+
+PlacedFile::PlacedFile(std::filesystem::path path)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
+  if (fd_ < 0) fail("open", path_, errno);
+}
+
+PlacedFile::~PlacedFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void PlacedFile::write(std::uint64_t offset, const void* data, std::size_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::pwrite(fd_, bytes, size, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path_, errno);
+    bytes += written;
+    offset += static_cast<std::uint64_t>(written);
+    size -= static_cast<std::size_t>(written);
+  }
+}
+
+void PlacedFile::finish() {
+  if (::fsync(fd_) != 0) fail("flush", path_, errno);
+  const int fd = std::exchange(fd_, -1);
   if (::close(fd) != 0) fail("close", path_, errno);
 }
 

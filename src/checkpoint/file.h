@@ -33,6 +33,23 @@ class OutputFile {
   std::uint64_t position_ = 0;
 };
 
+// An existing file of its final size, written at places. Several processes may have it open.
+class PlacedFile {
+ public:
+  explicit PlacedFile(std::filesystem::path path);
+  ~PlacedFile();
+  PlacedFile(const PlacedFile&) = delete;
+  PlacedFile& operator=(const PlacedFile&) = delete;
+
+  void write(std::uint64_t offset, const void* data, std::size_t size);
+  // What this object wrote is on the disk when this returns.
+  void finish();
+
+ private:
+  std::filesystem::path path_;
+  int fd_;
+};
+
 class InputFile {
  public:
   explicit InputFile(std::filesystem::path path);

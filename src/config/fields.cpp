@@ -217,11 +217,11 @@ class Table {
     add(KEY(checkpoint.interval), "steps between two checkpoints", at_least(1), kSupported);
     add(KEY(checkpoint.initial_load_path), "checkpoint to start from while checkpoint.folder does not exist", kNonEmpty, kSupported);
     add(KEY(checkpoint.initial_load_model_only), "take only the weights from it", kAny, kSupported);
-    add(KEY(checkpoint.initial_load_in_hf), "it is in Hugging Face's safetensors format", kAny, not_built("safetensors files are not read yet"));
-    add(KEY(checkpoint.initial_load_in_hf_quantized), "and its weights are quantized", kAny, not_built("safetensors files are not read yet"));
+    add(KEY(checkpoint.initial_load_in_hf), "it is in Hugging Face's safetensors format; without it, model.hf_assets_path is", kAny, kSupported);
+    add(KEY(checkpoint.initial_load_in_hf_quantized), "and its weights are quantized", kAny, not_built("quantized weights are not read"));
     add(KEY(checkpoint.last_save_model_only), "the last checkpoint has only weights; a run cannot resume from it", kAny, kSupported);
-    add(KEY(checkpoint.last_save_in_hf), "the last checkpoint is in Hugging Face's safetensors format", kAny, not_built("safetensors files are not written yet"));
-    add(KEY(checkpoint.export_dtype), "dtype of a last checkpoint that has only weights", one_of({"float32"}, {"float16", "bfloat16"}), kSupported);
+    add(KEY(checkpoint.last_save_in_hf), "the last checkpoint is a folder in Hugging Face's format (safetensors, index, config.json)", kAny, kSupported);
+    add(KEY(checkpoint.export_dtype), "dtype of a last checkpoint that has only weights", one_of({"float32", "float16", "bfloat16"}), kSupported);
     add(KEY(checkpoint.async_mode), "write checkpoints while training goes on, from a copy on the host, page-locked on cuda; both names do the same", one_of({"disabled", "async", "async_with_pinned_mem"}), kSupported);
     add(KEY(checkpoint.on_save_error), "stop, or warn and go on, when a checkpoint cannot be written (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
     add(KEY(checkpoint.keep_latest_k), "older checkpoints are deleted; 0 keeps all", at_least(0), kSupported);

@@ -33,6 +33,13 @@ struct ModelStats {
   std::int64_t head_dim = 0;
 };
 
+// A parameter in Hugging Face's format: its name there, and the attention heads within which its rows are in the order
+// that their rotary embedding wants (0: the same rows).
+struct HuggingFaceName {
+  std::string name;
+  std::int64_t rotary_heads = 0;
+};
+
 struct TrainSpec {
   std::string name;  // "llama3 debugmodel"
   ModelStats stats;
@@ -42,6 +49,9 @@ struct TrainSpec {
   std::function<void(LanguageModel&, const dist::DeviceMesh& mesh, const config::Training&, const config::Parallelism&,
                      const config::ActivationCheckpoint&)>
       parallelize;
+  // Of a parameter by its name here, and the model's config.json there.
+  std::function<HuggingFaceName(const std::string& fqn)> hugging_face_name;
+  std::string hugging_face_config;
 };
 
 }  // namespace titan

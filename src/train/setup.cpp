@@ -85,10 +85,11 @@ optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int
                             .min_lr_factor = options.min_lr_factor});
 }
 
-checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& options, const std::string& dump_folder) {
+checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config, const TrainSpec& spec) {
+  const config::Checkpoint& options = config.checkpoint;
   checkpoint::CheckpointOptions out;
   out.enable = options.enable;
-  out.dump_folder = dump_folder;
+  out.dump_folder = config.job.dump_folder;
   out.folder = options.folder;
   out.interval = static_cast<int>(options.interval);
   out.initial_load_path = options.initial_load_path.value_or("");
@@ -100,6 +101,15 @@ checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& optio
   out.enable_first_step_checkpoint = options.enable_first_step_checkpoint;
   out.create_seed_checkpoint = options.create_seed_checkpoint;
   out.load_only = options.load_only;
+  out.export_dtype = dtype_of(options.export_dtype);
+  out.last_save_in_hf = options.last_save_in_hf;
+  out.initial_load_in_hf = options.initial_load_in_hf;
+  out.hf_assets_path = config.model.hf_assets_path;
+  out.hf_format.config_json = spec.hugging_face_config;
+  out.hf_format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
+    auto [name, rotary_heads] = name_of(fqn);
+    return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
+  };
   out.async = options.enable && options.async_mode != "disabled";
   out.stop_on_failed_save = options.on_save_error == "stop";
   return out;

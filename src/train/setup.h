@@ -41,6 +41,6 @@ std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::De
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
-checkpoint::CheckpointOptions checkpoint_options(const config::Checkpoint& options, const std::string& dump_folder);
+checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config, const TrainSpec& spec);
 
 }  // namespace titan::train

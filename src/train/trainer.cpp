@@ -61,8 +61,7 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
               data_.get(), config.training.local_batch_size, &metrics_, &meshes.batch, world.rank(), world.size()}),
       checkpoint_ranks_(world.group()),
       background_ranks_(config.checkpoint.async_mode == "disabled" ? world.group() : world.own_group("checkpoint")),
-      checkpointer_(checkpoint_options(config.checkpoint, config.job.dump_folder), checkpoint_ranks_, state_,
-                    &background_ranks_) {
+      checkpointer_(checkpoint_options(config, spec), checkpoint_ranks_, state_, &background_ranks_) {
   spdlog::info("{}: {} parameters, {} on this rank, {} ranks, {} sequences of {} tokens a step", spec.name,
                with_thousands(spec.stats.num_parameters), with_thousands([&] {
                  std::int64_t local = 0;

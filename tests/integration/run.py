@@ -22,6 +22,7 @@ import cases_docs  # noqa: F401
 import cases_failure  # noqa: F401
 import cases_gpu_check  # noqa: F401
 import cases_harness  # noqa: F401
+import cases_hugging_face  # noqa: F401
 import cases_install  # noqa: F401
 import cases_jobs  # noqa: F401
 import cases_parity  # noqa: F401

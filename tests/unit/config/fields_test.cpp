@@ -123,7 +123,7 @@ TEST(Fields, RangesAndChoices) {
       {"checkpoint.folder", s("c"), s("")},
       {"checkpoint.async_mode", s("async"), s("sync")},
       {"checkpoint.on_save_error", s("warn"), s("ignore")},
-      {"checkpoint.export_dtype", s("float32"), s("bfloat16")},
+      {"checkpoint.export_dtype", s("bfloat16"), s("float64")},
       {"checkpoint.exclude_from_loading", StringList{"optimizer"}, StringList{"optimizer", "weights"}},
       {"activation_checkpoint.selective_ac_option", s("3"), s("ops")},
       {"activation_checkpoint.selective_ac_option", s("op"), s("-1")},

@@ -1,0 +1,87 @@
+#include "models/llama3/hugging_face.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <map>
+
+#include "base/error.h"
+
+namespace titan::models {
+namespace {
+
+// Within a block; our wq and wk turn pairs of rows, theirs the two halves of a head.
+const std::map<std::string, std::string>& block_names() {
+  static const std::map<std::string, std::string> kNames = {
+      {"attention.wq", "self_attn.q_proj"},     {"attention.wk", "self_attn.k_proj"},
+      {"attention.wv", "self_attn.v_proj"},     {"attention.wo", "self_attn.o_proj"},
+      {"feed_forward.w1", "mlp.gate_proj"},     {"feed_forward.w2", "mlp.down_proj"},
+      {"feed_forward.w3", "mlp.up_proj"},       {"attention_norm", "input_layernorm"},
+      {"ffn_norm", "post_attention_layernorm"},
+  };
+  return kNames;
+}
+
+const std::map<std::string, std::string>& other_names() {
+  static const std::map<std::string, std::string> kNames = {
+      {"tok_embeddings.weight", "model.embed_tokens.weight"},
+      {"norm.weight", "model.norm.weight"},
+      {"output.weight", "lm_head.weight"},
+  };
+  return kNames;
+}
+
+}  // namespace
+
+HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs& args) {
+  if (const auto found = other_names().find(fqn); found != other_names().end()) return {found->second};
+  constexpr std::string_view kLayers = "layers.", kWeight = ".weight";
+  const auto dot = fqn.find('.', kLayers.size());
+  if (fqn.starts_with(kLayers) && fqn.ends_with(kWeight) && dot != std::string::npos) {
+    const auto number = fqn.substr(kLayers.size(), dot - kLayers.size());
+    const auto inside = fqn.substr(dot + 1, fqn.size() - kWeight.size() - dot - 1);
+    if (const auto found = block_names().find(inside); found != block_names().end()) {
+      const auto heads = inside == "attention.wq" ? args.n_heads : inside == "attention.wk" ? args.kv_heads() : 0;
+      return {"model.layers." + number + "." + found->second + ".weight", heads};
+    }
+  }
+  throw InternalError(fqn + " has no name in Hugging Face's format");
+}
+
+std::string llama_hugging_face_config(const LlamaArgs& args) {
+  const auto scaling =
+      args.rope_scaling
+          ? fmt::format(R"({{
+    "factor": {},
+    "high_freq_factor": {},
+    "low_freq_factor": {},
+    "original_max_position_embeddings": {},
+    "rope_type": "llama3"
+  }})",
+                        args.rope_scaling->scaling_factor, args.rope_scaling->high_freq_factor,
+                        args.rope_scaling->low_freq_factor, args.rope_scaling->original_max_position_embeddings)
+          : "null";
+  return fmt::format(R"({{
+  "architectures": ["LlamaForCausalLM"],
+  "attention_bias": false,
+  "head_dim": {},
+  "hidden_act": "silu",
+  "hidden_size": {},
+  "intermediate_size": {},
+  "max_position_embeddings": {},
+  "mlp_bias": false,
+  "model_type": "llama",
+  "num_attention_heads": {},
+  "num_hidden_layers": {},
+  "num_key_value_heads": {},
+  "rms_norm_eps": {},
+  "rope_scaling": {},
+  "rope_theta": {},
+  "tie_word_embeddings": false,
+  "vocab_size": {}
+}}
+)",
+                     args.head_dim(), args.dim, args.hidden_dim(), args.max_seq_len, args.n_heads, args.n_layers,
+                     args.kv_heads(), args.norm_eps, scaling, args.rope_theta, args.vocab_size);
+}
+
+}  // namespace titan::models

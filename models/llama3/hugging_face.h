@@ -1,0 +1,17 @@
+// The Llama family in Hugging Face's transformers: names of parameters, and config.json (LlamaForCausalLM).
+#pragma once
+
+#include <string>
+
+#include "contract/train_spec.h"
+#include "models/llama3/flavors.h"
+
+namespace titan::models {
+
+// "layers.3.attention.wq.weight" -> "model.layers.3.self_attn.q_proj.weight". Throws InternalError for a name that is
+// no parameter of the model.
+HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs& args);
+
+std::string llama_hugging_face_config(const LlamaArgs& args);
+
+}  // namespace titan::models

@@ -1,0 +1,146 @@
+"""Weights in Hugging Face's format, judged by formulas and a reader of their own: no code is shared with the program."""
+import json
+import math
+import struct
+
+from fixtures import write_job
+from harness import case, expect, import_reference, read_rows, relative_distance, run
+
+FP32 = ["--training.mixed_precision_param", "float32"]
+EXPORT = ["--checkpoint.enable", "--checkpoint.interval", "1000", "--checkpoint.last_save_in_hf"]
+
+
+def read_safetensors(path):
+    import torch
+
+    dtypes = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    expect(header.pop("__metadata__") == {"format": "pt"}, "transformers wants the metadata format = pt")
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        tensors[name] = torch.frombuffer(bytearray(data[begin:end]), dtype=dtypes[entry["dtype"]]).view(entry["shape"])
+    return tensors
+
+
+def read_folder(folder):
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    tensors = {}
+    for name in sorted(set(index["weight_map"].values())):
+        tensors |= read_safetensors(folder / name)
+    expect(set(tensors) == set(index["weight_map"]), "the index and the files name other tensors")
+    total = sum(t.numel() * t.element_size() for t in tensors.values())
+    expect(index["metadata"]["total_size"] == total, f"total_size is {index['metadata']['total_size']}, not {total}")
+    return tensors, json.loads((folder / "config.json").read_text())
+
+
+def rope(config, length):
+    """cos and sin [length, head_dim] as transformers' modeling_rope_utils makes them for rope_type llama3."""
+    import torch
+
+    dim = config["head_dim"]
+    frequencies = 1.0 / config["rope_theta"] ** (torch.arange(0, dim, 2).float() / dim)
+    if scaling := config["rope_scaling"]:
+        old, low, high = (
+            scaling[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
+        )
+        wavelengths = 2 * math.pi / frequencies
+        smooth = ((old / wavelengths - low) / (high - low)).clamp(0, 1)
+        frequencies = (1 - smooth) * frequencies / scaling["factor"] + smooth * frequencies
+    angles = torch.outer(torch.arange(length).float(), frequencies)
+    return torch.cat((angles, angles), -1).cos(), torch.cat((angles, angles), -1).sin()
+
+
+def loss_of(weights, config, tokens, labels):
+    """The mean loss of transformers' LlamaForCausalLM, written down from its formulas."""
+    import torch
+    import torch.nn.functional as F
+
+    def norm(x, name):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + config["rms_norm_eps"]) * weights[name + ".weight"]
+
+    def linear(x, name):
+        return x @ weights[name + ".weight"].T
+
+    batch, length = tokens.shape
+    heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    cos, sin = rope(config, length)
+
+    def turn(x):
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat((-second, first), -1) * sin
+
+    h = weights["model.embed_tokens.weight"][tokens]
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        x = norm(h, layer + "input_layernorm")
+        q, k, v = (linear(x, f"{layer}self_attn.{p}_proj").view(batch, length, -1, dim).transpose(1, 2) for p in "qkv")
+        k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
+        scores = turn(q) @ turn(k).transpose(2, 3) / math.sqrt(dim)
+        scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -math.inf)
+        out = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, -1)
+        h = h + linear(out, layer + "self_attn.o_proj")
+        x = norm(h, layer + "post_attention_layernorm")
+        x = F.silu(linear(x, layer + "mlp.gate_proj")) * linear(x, layer + "mlp.up_proj")
+        h = h + linear(x, layer + "mlp.down_proj")
+    logits = linear(norm(h, "model.norm"), "lm_head")
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten()).item()
+
+
+def export(context, ranks, name, words):
+    run(context, ranks, ["--config", write_job(context, name, steps=3), *FP32, *EXPORT, *words], name=name)
+    return context.dump(name) / "checkpoint/step-3"
+
+
+@case(120, ranks=[1, 3])
+def hugging_face(context, ranks):
+    """An export has transformers' names, rows and numbers, and a run that starts from it has the loss that they give."""
+    import torch
+
+    folder = export(context, ranks, "export", [])
+    weights, config = read_folder(folder)
+    words = ["--checkpoint.enable", "--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path", folder]
+    config_file = write_job(context, "again", steps=1)
+    run(context, 2, ["--config", config_file, *FP32, *words], name="again")
+    found = read_rows(context.dump("again") / "metrics.jsonl")[0]["loss"]
+    _, job_file = import_reference()
+    import text_data
+
+    job = job_file.load_job(config_file)
+    batches = [next(text_data.rank_batches(job, rank, 2)) for rank in range(2)]
+    with torch.no_grad():
+        wanted = sum(loss_of(weights, config, tokens, labels) for tokens, labels in batches) / 2
+    # Two programs in fp32: sums in another order, as in the parity cases.
+    expect(relative_distance(found, wanted) < 1e-5, f"the loss is {found}, transformers' formulas give {wanted}")
+    fresh = read_rows(context.dump("export") / "metrics.jsonl")[0]["loss"]
+    expect(abs(found - fresh) > 0.01, "the run did not start from the exported weights")
+
+
+@case(120)
+def hugging_face_dtype(context):
+    """bfloat16 exports, as safetensors and as DCP, hold the rounded weights of a float32 export."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    full, _ = read_folder(export(context, 2, "full", []))
+    half, _ = read_folder(export(context, 2, "half", ["--checkpoint.export_dtype", "bfloat16"]))
+    for name, weight in full.items():
+        expect(half[name].dtype == torch.bfloat16 and half[name].equal(weight.bfloat16()), f"{name} is not rounded")
+    folder = export(context, 2, "dcp", ["--checkpoint.export_dtype", "bfloat16", "--checkpoint.last_save_in_hf=false"])
+    state = {"norm.weight": torch.zeros(64, dtype=torch.bfloat16)}
+    dcp.load(state, checkpoint_id=str(folder), no_dist=True)
+    expect(state["norm.weight"].equal(half["model.norm.weight"]), "the DCP export holds other weights")
+
+
+@case(60)
+def hugging_face_refused(context):
+    """A folder that does not fit, and one that is taken for a checkpoint, are refused with what to do."""
+    folder = export(context, 1, "export", [])
+    words = ["--config", write_job(context, "wrong", steps=1), "--checkpoint.enable", "--checkpoint.initial_load_path"]
+    job = run(context, 1, [*words, folder], name="as_dcp", exit_code=1)
+    expect("set checkpoint.initial_load_in_hf = true" in job.text(), job.tail())
+    other = [*words, folder, "--checkpoint.initial_load_in_hf", "--model.args.n_layers", "3"]
+    job = run(context, 1, other, name="layers", exit_code=1)
+    expect("model.layers.2.mlp.up_proj.weight (layers.2.feed_forward.w3.weight)" in job.text(), job.tail())

@@ -1,0 +1,176 @@
+#include "checkpoint/hugging_face.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "checkpoint/safetensors.h"
+#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/thread_ranks.h"
+
+namespace titan::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+HuggingFaceFormat format() {
+  return {[](const std::string& fqn) { return HuggingFaceTensor{"hf." + fqn, fqn == "wq" ? 2 : 0}; }, "{}\n"};
+}
+
+const std::map<std::string, at::Tensor>& model() {
+  static const std::map<std::string, at::Tensor> kModel = {{"norm", at::arange(7, at::kFloat) / 3},
+                                                           {"wq", at::arange(8 * 3, at::kFloat).reshape({8, 3}) / 7},
+                                                           {"up", at::arange(5 * 2, at::kFloat).reshape({5, 2}) / 11}};
+  return kModel;
+}
+
+std::vector<Item> items_of(int rank, int size, bool zero) {
+  std::vector<Item> items;
+  for (const auto& [fqn, whole] : model()) {
+    items.push_back(shard(fqn, whole, rank, size));
+    if (zero) std::get<TensorItem>(items.back()).local.zero_();
+  }
+  return items;
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const CheckpointError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// transformers' conversion script: view(heads, pairs, 2, cols), swap the two middle dims.
+TEST(HuggingFace, RotaryRowsAreThoseOfTransformers) {
+  const auto ours = model().at("wq");
+  const auto theirs = ours.view({2, 2, 2, 3}).transpose(1, 2).reshape({8, 3});
+  for (std::int64_t row = 0; row < 8; ++row) EXPECT_TRUE(theirs[rotary_row(row, 8, 2)].equal(ours[row])) << row;
+}
+
+TEST(HuggingFace, AnyRanksReadWhatAnyRanksWrote) {
+  for (const int writers : {1, 2, 3}) {
+    TemporaryFolder folder;
+    const auto target = folder / "hf";
+    auto errors = run_ranks(writers, [&](Ranks& ranks) {
+      // 60 bytes a file: more than one.
+      save_hugging_face(target, items_of(ranks.rank(), writers, false), format(), c10::ScalarType::Float, ranks, 60);
+    });
+    for (const auto& error : errors) EXPECT_EQ(error, "");
+    EXPECT_TRUE(fs::exists(target / "model-00002-of-00003.safetensors"));
+    EXPECT_TRUE(fs::exists(target / "config.json"));
+    const MappedSafetensors second(target / "model-00003-of-00003.safetensors");
+    ASSERT_EQ(second.entries().size(), 1u);
+    EXPECT_EQ(second.entries()[0].name, "hf.wq");
+    auto stored = at::zeros({8, 3});
+    second.copy_rows(second.entries()[0], {0, 1, 2, 3, 4, 5, 6, 7}, 0, stored);
+    EXPECT_TRUE(stored.equal(model().at("wq").view({2, 2, 2, 3}).transpose(1, 2).reshape({8, 3})));
+    for (const int readers : {1, 2, 4}) {
+      errors = run_ranks(readers, [&](Ranks& ranks) {
+        const auto items = items_of(ranks.rank(), readers, true);
+        load_hugging_face(target, items, format(), ranks);
+        const auto want = items_of(ranks.rank(), readers, false);
+        for (std::size_t i = 0; i < items.size(); ++i) {
+          const auto& item = std::get<TensorItem>(items[i]);
+          if (!item.local.equal(std::get<TensorItem>(want[i]).local)) throw std::runtime_error(item.fqn + " differs");
+        }
+      });
+      for (const auto& error : errors) EXPECT_EQ(error, "") << writers << " -> " << readers;
+    }
+  }
+}
+
+TEST(HuggingFace, ExportsInOtherDtypes) {
+  TemporaryFolder folder;
+  const auto target = folder / "hf";
+  const auto errors = run_ranks(2, [&](Ranks& ranks) {
+    save_hugging_face(target, items_of(ranks.rank(), 2, false), format(), c10::ScalarType::BFloat16, ranks);
+    const auto items = items_of(ranks.rank(), 2, true);
+    load_hugging_face(target, items, format(), ranks);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const auto want = std::get<TensorItem>(items_of(ranks.rank(), 2, false)[i]).local;
+      if (!std::get<TensorItem>(items[i]).local.equal(want.to(at::kBFloat16).to(at::kFloat)))
+        throw std::runtime_error("not the rounded weights");
+    }
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(HuggingFace, ListsAllThatDoesNotFit) {
+  TemporaryFolder folder;
+  ThreadRanks::Shared shared(1);
+  ThreadRanks ranks(0, shared);
+  EXPECT_THAT(error_of([&] { load_hugging_face(folder / "no", items_of(0, 1, true), format(), ranks); }),
+              HasSubstr("no has no *.safetensors file"));
+  save_hugging_face(folder / "hf", items_of(0, 1, false), format(), c10::ScalarType::Float, ranks);
+  std::vector<Item> other = {shard("norm", at::zeros({9}), 0, 1), shard("extra", at::zeros({2}), 0, 1),
+                             shard("more", at::zeros({2}), 0, 1)};
+  const auto error = error_of([&] { load_hugging_face(folder / "hf", other, format(), ranks); });
+  EXPECT_THAT(error, HasSubstr("Missing: hf.extra (extra), hf.more (more)"));
+  EXPECT_THAT(error, HasSubstr("hf.norm is [7], the model's norm [9]"));
+}
+
+class SafetensorsFile : public ::testing::Test {
+ protected:
+  // The error of a file with this header and so many bytes of numbers.
+  std::string error(const std::string& header, std::size_t data_bytes, std::optional<std::uint64_t> length = {}) {
+    const std::uint64_t size = length.value_or(header.size());
+    std::ofstream file(path_, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&size), 8);
+    file << header << std::string(data_bytes, '\1');
+    file.close();
+    return error_of([&] { read_safetensors_header(path_); });
+  }
+
+  TemporaryFolder folder_;
+  fs::path path_ = folder_ / "x.safetensors";
+};
+
+TEST_F(SafetensorsFile, WhatIsWrongIsSaid) {
+  const std::string good = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})";
+  EXPECT_EQ(error(good, 24), "");
+  EXPECT_EQ(error("{}", 0), "");
+  EXPECT_THAT(error(good, 23), HasSubstr("a lies outside the file"));
+  EXPECT_THAT(error(good, 25), HasSubstr("bytes after the last tensor"));
+  EXPECT_THAT(error(good, 24, 1ull << 60), HasSubstr("its header would have"));
+  EXPECT_THAT(error(good, 24, good.size() - 1), HasSubstr("its header cannot be read"));
+  EXPECT_THAT(error("[]", 0), HasSubstr("no JSON object"));
+  EXPECT_THAT(error(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), HasSubstr("another size"));
+  EXPECT_THAT(error(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4), HasSubstr("dtype F31"));
+  EXPECT_THAT(error(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), HasSubstr("shape"));
+  EXPECT_THAT(error(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4), HasSubstr("outside"));
+  EXPECT_THAT(error(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0),
+              HasSubstr("more elements than can be counted"));
+  EXPECT_THAT(error(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],)"
+                    R"("data_offsets":[1,3]}})",
+                    3),
+              HasSubstr("overlaps"));
+  EXPECT_THAT(error(R"({"a":{"dtype":"U8","shape":[2]}})", 2), HasSubstr("cannot be read"));
+}
+
+// Cut anywhere and flipped anywhere, a header is read or refused; nothing else happens.
+TEST_F(SafetensorsFile, NoCrashOnDamagedHeaders) {
+  std::vector<SafetensorsEntry> entries = {{"a", c10::ScalarType::Float, {2, 3}, 0},
+                                           {"b", c10::ScalarType::Half, {5}, 0}};
+  const std::string good = make_safetensors_header(entries) + std::string(34, '\1');
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::string bytes = good;
+    if (i % 2 == 0) bytes.resize(random() % bytes.size());
+    if (!bytes.empty()) bytes[random() % bytes.size()] ^= static_cast<char>(1u << random() % 8);
+    std::ofstream(path_, std::ios::binary) << bytes;
+    refused += !error_of([&] { read_safetensors_header(path_); }).empty();
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace titan::checkpoint
