@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "data/sentencepiece_model.h"
+#include "data/utf8.h"
 
 namespace titan::data {
 namespace {
@@ -76,7 +77,9 @@ class SentencePieceTokenizer final : public Tokenizer {
     by_words_ = by_words && can_encode_by_words(processor_);
   }
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+  void encode(std::string_view bytes, std::vector<std::int32_t>& ids) const override {
+    const ValidText valid(bytes);
+    const std::string_view text = valid.view();
     std::unique_ptr<WordCache> cache = borrow_cache();
     if (by_words_) {
       encode_words(text, *cache, ids);
@@ -104,6 +107,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::optional<std::int32_t> bos_id() const override { return optional_id(processor_.bos_id()); }
   std::optional<std::int32_t> eos_id() const override { return optional_id(processor_.eos_id()); }
   std::int64_t vocab_size() const override { return processor_.GetPieceSize(); }
+  bool is_special(std::int32_t id) const override { return processor_.IsControl(id); }
 
  private:
   static std::optional<std::int32_t> optional_id(int id) { return id < 0 ? std::nullopt : std::optional(id); }

@@ -1,7 +1,10 @@
 #include "data/tokenizer.h"
 
+#include <spdlog/spdlog.h>
+
 #include "base/error.h"
 #include "base/text.h"
+#include "data/bpe_tokenizer.h"
 #include "data/files.h"
 #include "data/sentencepiece_tokenizer.h"
 
@@ -14,33 +17,48 @@ namespace {
 constexpr char kSentencePieceName[] = "tokenizer.model";
 constexpr char kHuggingFaceName[] = "tokenizer.json";
 
-[[noreturn]] void refuse_hugging_face(const fs::path& path) {
-  throw DataError("Hugging Face tokenizer.json is not supported yet; found " + path.string() +
-                  ". Use a folder that holds the same tokenizer as SentencePiece tokenizer.model.");
+// Llama 2's folders have both, and its tokenizer.json is SentencePiece's BPE in other clothes.
+std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& model) {
+  try {
+    auto tokenizer = make_bpe_tokenizer(json);
+    spdlog::info("tokenizer: {}; {} beside it is not used", json.string(), kSentencePieceName);
+    return tokenizer;
+  } catch (const DataError& unsupported) {
+    try {
+      auto tokenizer = make_sentencepiece_tokenizer(model);
+      spdlog::warn("tokenizer: {}, because of {}", model.string(), unsupported.what());
+      return tokenizer;
+    } catch (const DataError&) {
+      throw unsupported;
+    }
+  }
 }
 
 }  // namespace
 
-void Tokenizer::encode_document(std::string_view text, std::vector<std::int32_t>& ids) const {
-  if (const auto bos = bos_id()) ids.push_back(*bos);
+void Tokenizer::encode_marked(std::string_view text, Marks marks, std::vector<std::int32_t>& ids) const {
+  if (const auto bos = marks.bos ? bos_id() : std::nullopt) ids.push_back(*bos);
   encode(text, ids);
-  if (const auto eos = eos_id()) ids.push_back(*eos);
+  if (const auto eos = marks.eos ? eos_id() : std::nullopt) ids.push_back(*eos);
 }
 
 std::shared_ptr<Tokenizer> make_tokenizer(const fs::path& path) {
   std::error_code ignored;
+  const std::string expected = std::string("a folder with ") + kHuggingFaceName + " or " + kSentencePieceName;
   if (!fs::exists(path, ignored)) {
-    throw DataError("no tokenizer at " + path.string() + ": there is no such file or folder. Expected a folder with " +
-                    kSentencePieceName + "; scripts/setup.sh makes one in assets/tokenizer.");
+    throw DataError("no tokenizer at " + path.string() + ": there is no such file or folder. Expected " + expected +
+                    "; scripts/setup.sh makes one in assets/tokenizer.");
   }
   if (!fs::is_directory(path, ignored)) {
-    if (path.extension() == ".json") refuse_hugging_face(path);
-    return make_sentencepiece_tokenizer(path);
+    return path.extension() == ".json" ? make_bpe_tokenizer(path) : make_sentencepiece_tokenizer(path);
   }
+  const fs::path json = path / kHuggingFaceName;
   const fs::path model = path / kSentencePieceName;
+  if (fs::exists(json, ignored)) {
+    return fs::exists(model, ignored) ? choose_of_two(json, model) : make_bpe_tokenizer(json);
+  }
   if (fs::exists(model, ignored)) return make_sentencepiece_tokenizer(model);
-  if (fs::exists(path / kHuggingFaceName, ignored)) refuse_hugging_face(path / kHuggingFaceName);
-  throw DataError("no tokenizer in " + path.string() + ": expected " + kSentencePieceName + ", the folder holds " +
+  throw DataError("no tokenizer in " + path.string() + ": expected " + expected + "; the folder holds " +
                   describe_folder(path) + ".");
 }
 

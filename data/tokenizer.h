@@ -17,10 +17,13 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Appends the ids of `text` (valid UTF-8) to `ids`. Adds no BOS or EOS: see encode_document().
+  // Appends the ids of `text` to `ids`. Bytes that are not valid UTF-8 count as U+FFFD, one for every maximal
+  // ill-formed sequence, which is what Python's bytes.decode(errors="replace") makes of them. Adds no token that stands
+  // for no text: see encode_marked().
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
 
-  // Throws DataError when an id is outside [0, vocab_size()).
+  // Throws DataError when an id is outside [0, vocab_size()). Special tokens are text too; to leave them out, drop the
+  // ids that is_special() names.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
   // Nothing when the tokenizer has no such token.
@@ -30,12 +33,26 @@ class Tokenizer {
   // Every id is below it.
   virtual std::int64_t vocab_size() const = 0;
 
-  // Appends BOS + ids of `text` + EOS; a token that the tokenizer does not have is not added.
-  void encode_document(std::string_view text, std::vector<std::int32_t>& ids) const;
+  // True for an id that marks something (BOS, EOS, a chat role) rather than being text.
+  virtual bool is_special(std::int32_t) const { return false; }
+
+  struct Marks {
+    bool bos = true;
+    bool eos = true;
+  };
+
+  // Appends the ids of `text` with the wanted marks around it. A token that the tokenizer does not have is not added,
+  // one that the tokenizer's own template puts there is not added twice. What else the template has is always added.
+  virtual void encode_marked(std::string_view text, Marks marks, std::vector<std::int32_t>& ids) const;
+
+  // Appends BOS + ids of `text` + EOS, as TorchTitan does for every document.
+  void encode_document(std::string_view text, std::vector<std::int32_t>& ids) const { encode_marked(text, {}, ids); }
 };
 
-// The tokenizer in `path`: a folder that holds tokenizer.model (SentencePiece), or that file itself.
-// Throws DataError saying what the folder holds when there is none, and when the file is of an unsupported kind.
+// The tokenizer in `path`: a folder, or one of the files tokenizer.json (Hugging Face, byte-level BPE) and
+// tokenizer.model (SentencePiece). Where a folder holds both, tokenizer.json counts, as for TorchTitan, unless it is of
+// a kind that only SentencePiece serves here; the log says which was taken. Throws DataError listing what was looked
+// for and what the folder holds when there is none, and when the file is of an unsupported kind.
 std::shared_ptr<Tokenizer> make_tokenizer(const std::filesystem::path& path);
 
 // Throws DataError when the tokenizer can make ids that the model has no embedding for. A larger model is fine.

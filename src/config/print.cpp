@@ -33,6 +33,8 @@ constexpr const char* kUsage =
     "Usage: titan-train --config FILE [--section.key VALUE | --section.key=VALUE ...]\n"
     "Several ranks: torchrun --no-python --nproc-per-node N titan-train ..., or mpirun, or srun.\n"
     "\n"
+    "Tokenizers: titan-train tokenizer --help\n"
+    "\n"
     "  --config (a TOML file; default none)\n"
     "      what to train and how; flags win over it, it wins over defaults\n"
     "  --dry-run\n"

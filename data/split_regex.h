@@ -1,0 +1,47 @@
+// The regular expressions of Hugging Face pre-tokenizers, which are written for Oniguruma, on PCRE2.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace titan::data {
+
+// The pattern as PCRE2 must be given it to match the same text. Classes (\s, \p{L}, ...) are spelled out where PCRE2's
+// Unicode version or definition differs, see unicode_category.h. Throws DataError that names what has no equivalent
+// here: back references, word boundaries, \w, nested classes, caseless classes, ...
+std::string translate_pattern(std::string_view oniguruma);
+
+// Const calls may run on several threads, each with a Scratch of its own.
+class SplitRegex {
+ public:
+  // The working memory of one thread's matches.
+  class Scratch {
+   public:
+    Scratch();
+    Scratch(Scratch&&) noexcept;
+    Scratch& operator=(Scratch&&) noexcept;
+    ~Scratch();
+
+   private:
+    friend class SplitRegex;
+    struct Data;
+    std::unique_ptr<Data> data_;
+  };
+
+  // Throws DataError when the pattern is wrong, cannot be translated, or matches the empty string.
+  explicit SplitRegex(const std::string& oniguruma);
+  SplitRegex(SplitRegex&&) noexcept;
+  ~SplitRegex();
+
+  // Appends the pieces of `text` (valid UTF-8): every match, and what lies between matches unless `only_matches`.
+  void split(std::string_view text, bool only_matches, Scratch& scratch, std::vector<std::string_view>& pieces) const;
+
+ private:
+  struct Code;
+  std::unique_ptr<Code> code_;
+  std::string pattern_;  // as given, for messages
+};
+
+}  // namespace titan::data
