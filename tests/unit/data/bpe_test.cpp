@@ -237,7 +237,8 @@ std::vector<std::string> pieces_of(const std::vector<AddedToken>& tokens, std::s
   added.split_raw(text, pieces);
   std::vector<std::string> out;
   for (const auto& piece : pieces) {
-    out.push_back(std::string(piece.text) + (piece.id < 0 ? "" : "=" + std::to_string(piece.id)));
+    out.emplace_back(piece.text);
+    if (piece.id >= 0) out.back().append("=").append(std::to_string(piece.id));
   }
   return out;
 }
