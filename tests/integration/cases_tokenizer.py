@@ -108,7 +108,9 @@ def tokenizer_ids_unicode(context):
     fixtures.make_tokenizer("qwen", folder, corpus_lines(context, 2000) + fixtures.LANGUAGES * 20, 1000)
     package = Tokenizer.from_file(str(folder / "tokenizer.json"))
     points = [p for p in range(0x110000) if not 0xD800 <= p < 0xE000]
-    points = [p for p in points if p < 0x33480 or 0xE0000 <= p < 0xE0200 or p % 997 < 3]
+    # Long runs of one kind (ideographs, syllables, private use) by samples.
+    dense = [(0, 0x3400), (0x9FF0, 0xAC01), (0xD7A0, 0xE001), (0xF8FF, 0x17000), (0x18800, 0x20001), (0xE0000, 0xE0200)]
+    points = [p for p in points if any(first <= p < end for first, end in dense) or p % 37 == 0 and p < 0x33480 or p % 997 < 3]
     # Digits and spaces tell the classes apart, marks with classes 1, 220 and 230 the reordering, bases the composition.
     forms = ["a{}1 {} {}", "\u0930\u0334{}\u0316{}\u0301", "\u1100{}\u0338 word{}word"]
     texts = ["".join(form.replace("{}", chr(p)) for p in points[i : i + 400]) for i in range(0, len(points), 400) for form in forms]
@@ -156,7 +158,7 @@ def tokenizer_ids_invalid_utf8(context):
     # Starts, middles and ends of sequences, overlong forms, surrogates and too large ones, in every order.
     parts = [b"\x80", b"\xbf", b"\xc0", b"\xc1", b"\xc3", b"\xc3\xa9", b"\xe0", b"\x9f", b"\xa0", b"\xe4\xb8", b"\xe4\xb8\xad", b"\xed"]
     parts += [b"\xed\xa0\x80", b"\xf0", b"\x90", b"\x8f", b"\xf0\x9f\x98", b"\xf4", b"\xf4\x90", b"\xf5", b"\xff", b"a", b" ", b"\n"]
-    for trial in range(12):
+    for trial in range(5):
         raw = b"".join(draw.choice(parts) for _ in range(3000)) + draw.choice(parts)
         text = raw.decode(errors="replace")
         for name, where, expected in (("BPE", folder, package.encode(text).ids), ("SentencePiece", pieces, processor.encode(text))):
