@@ -100,8 +100,10 @@ int encode(const EncodeArguments& arguments) {
   const auto tokenizer = data::make_tokenizer(arguments.tokenizer);
   const data::Tokenizer::Marks marks{arguments.bos, arguments.eos};
   // As in training, where TorchTitan's rule holds: what a tokenizer does not have is not added.
-  if (marks.bos && !tokenizer->bos_id()) spdlog::warn("--bos adds nothing: {} names no such token", arguments.tokenizer);
-  if (marks.eos && !tokenizer->eos_id()) spdlog::warn("--eos adds nothing: {} names no such token", arguments.tokenizer);
+  if (marks.bos && !tokenizer->bos_id())
+    spdlog::warn("--bos adds nothing: {} names no such token", arguments.tokenizer);
+  if (marks.eos && !tokenizer->eos_id())
+    spdlog::warn("--eos adds nothing: {} names no such token", arguments.tokenizer);
   std::vector<std::int32_t> ids;
   const auto print_ids = [&](std::string_view text) {
     ids.clear();

@@ -104,8 +104,8 @@ def tokenizer_ids_unicode(context):
     import tokenizer_fixtures as fixtures
     from tokenizers import Tokenizer
 
-    folder = context.folder / "qwen"
-    fixtures.make_tokenizer("qwen", folder, corpus_lines(context, 2000) + fixtures.LANGUAGES * 20, 1000)
+    folder = context.folder / "borders"
+    fixtures.make_tokenizer("borders", folder, fixtures.LANGUAGES)
     package = Tokenizer.from_file(str(folder / "tokenizer.json"))
     points = [p for p in range(0x110000) if not 0xD800 <= p < 0xE000]
     # Long runs of one kind (ideographs, syllables, private use) by samples.

@@ -101,11 +101,26 @@ def make_tokenizer(kind, folder, lines, vocab_size=4000):
     elif kind == "o200k":
         tokenizer = train(folder, lines, O200K, vocab_size)
         tokenizer.post_processor = template(tokenizer, SPECIAL[2:], SPECIAL[1:2])
+    elif kind == "borders":
+        tokenizer = train(folder, lines, QWEN, 300, nfc=True)
+        root = json.loads(tokenizer.to_str())
+        merge_every_border(root["model"])
+        root["added_tokens"] = root["added_tokens"][:1]
+        tokenizer = Tokenizer.from_str(json.dumps(root))
     elif kind == "no_alphabet":
         tokenizer = train(folder, lines[:300], LLAMA3, 300)
         tokenizer = with_model(tokenizer, drop_bytes)
     save(tokenizer, folder, kind == "gpt2")
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def merge_every_border(model):
+    """Joins every byte of a character beyond ASCII to "a", "1" and space on either side, so that each border between words shows."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    beyond = [token for token in alphabet if not "!" <= token <= "~" and token != "\u0120"]
+    model["merges"] = [pair for byte in beyond for side in "a1\u0120" for pair in ([side, byte], [byte, side])]
+    tokens = ["<|endoftext|>", *alphabet, *map("".join, model["merges"])]
+    model["vocab"] = {token: i for i, token in enumerate(tokens)}
 
 
 def with_model(tokenizer, change):
