@@ -22,7 +22,9 @@ constexpr std::size_t kMaxNamesInMessage = 8;
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
 bool has_extension(const fs::path& path, std::span<const std::string> extensions) {
-  return extensions.empty() || std::ranges::find(extensions, path.extension().string()) != extensions.end();
+  const std::string name = path.filename().string();
+  return extensions.empty() ||
+         std::ranges::any_of(extensions, [&](const std::string& extension) { return name.ends_with(extension); });
 }
 
 std::vector<fs::path> walk(const fs::path& root, std::span<const std::string> extensions) {
@@ -44,6 +46,14 @@ std::vector<fs::path> walk(const fs::path& root, std::span<const std::string> ex
 }
 
 std::string reason() { return std::strerror(errno); }
+
+// Nothing for what is not a regular file.
+std::optional<FileStamp> stamp_of(int descriptor) {
+  struct stat info {};
+  if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+  return FileStamp{static_cast<std::uint64_t>(info.st_size),
+                   std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
 
 // The length of the UTF-8 sequence at the start of `text`, 0 when it is not one.
 std::size_t utf8_sequence_length(std::string_view text) {
@@ -118,19 +128,28 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
   return std::nullopt;
 }
 
+void throw_changed(const fs::path& path, const FileStamp& before, const FileStamp& now) {
+  const std::string how = now.size < before.size   ? "become shorter"
+                          : now.size > before.size ? "become longer"
+                                                   : "been written to";
+  throw DataError(path.string() + " has " + how + " while it was in use: it had " + std::to_string(before.size) +
+                  " bytes when it was opened first, it has " + std::to_string(now.size) +
+                  " now. Datasets must not change during a run.");
+}
+
 InputFile::InputFile(const fs::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) throw DataError("cannot open " + path.string() + ": " + reason());
-  struct stat info {};
-  if (::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) {
+  const auto stamp = stamp_of(descriptor_);
+  if (!stamp) {
     ::close(descriptor_);
     throw DataError("cannot read " + path.string() + ": it is not a regular file");
   }
-  size_ = static_cast<std::uint64_t>(info.st_size);
+  stamp_ = *stamp;
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), stamp_(other.stamp_) {}
 
 InputFile::~InputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -142,13 +161,14 @@ void InputFile::read_at(std::uint64_t offset, std::span<char> out) const {
     const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw DataError("cannot read " + path_.string() + ": " + reason());
-    if (got == 0) {
-      throw DataError(path_.string() + " has become shorter while it was being read: it had " + std::to_string(size_) +
-                      " bytes when training started, it ends at " + std::to_string(offset + done) +
-                      " now. Datasets must not change during a run.");
-    }
+    if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
+  // After the read: what was read before a change is returned by no call.
+  const FileStamp now = stamp_of(descriptor_).value_or(FileStamp{});
+  if (now != stamp_) throw_changed(path_, stamp_, now);
+  if (done < out.size())
+    throw DataError("cannot read " + path_.string() + ": it ends at " + std::to_string(offset + done));
 }
 
 }  // namespace titan::data

@@ -24,6 +24,17 @@ std::string describe_folder(const std::filesystem::path& folder);
 // The offset of the first byte that is not UTF-8 (RFC 3629: no overlong forms, no surrogates), or nothing.
 std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
+// What tells that a file was changed.
+struct FileStamp {
+  std::uint64_t size = 0;
+  std::int64_t changed_ns = 0;  // time of the last change
+
+  bool operator==(const FileStamp&) const = default;
+};
+
+// Throws DataError: the file at `path` had `before` when training started and has `now`.
+[[noreturn]] void throw_changed(const std::filesystem::path& path, const FileStamp& before, const FileStamp& now);
+
 // A file open for reading. Const calls may run on several threads at once. Positioned reads rather than a memory map:
 // a map of a file that shrinks kills the process.
 class InputFile {
@@ -36,15 +47,16 @@ class InputFile {
   ~InputFile();
 
   // When it was opened.
-  std::uint64_t size() const { return size_; }
+  std::uint64_t size() const { return stamp_.size; }
+  const FileStamp& stamp() const { return stamp_; }
 
-  // Fills `out` from `offset` on. Throws DataError when the file has become shorter.
+  // Fills `out` from `offset` on. Throws DataError when the file was changed since it was opened.
   void read_at(std::uint64_t offset, std::span<char> out) const;
 
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;
-  std::uint64_t size_ = 0;
+  FileStamp stamp_;
 };
 
 }  // namespace titan::data

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/decompress.h"
 #include "data/files.h"
 #include "data/text_source.h"
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kScanBytes = 1 << 20;
-const std::array<std::string, 2> kExtensions = {".json", ".jsonl"};
+const std::array<std::string, 6> kExtensions = {".json", ".jsonl", ".json.gz", ".jsonl.gz", ".json.zst", ".jsonl.zst"};
 
 bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\r'; }
 
@@ -62,7 +63,7 @@ class JsonlFiles final : public TextSource {
     nlohmann::json object = parse(shard, line, static_cast<std::size_t>(index));
     const auto text = object.find("text");
     if (text == object.end() || !text->is_string()) {
-      throw DataError(where(shard, static_cast<std::size_t>(index)) +
+      throw BadRecord(where(shard, static_cast<std::size_t>(index)) +
                       (text == object.end() ? ": the object has no \"text\"" : ": \"text\" is not a string") +
                       ". Every line must be a JSON object with its document in \"text\".");
     }
@@ -71,14 +72,15 @@ class JsonlFiles final : public TextSource {
 
  private:
   struct Shard {
-    fs::path path;
-    InputFile file;
+    fs::path path;          // as it was given
+    InputFile file;         // decompressed
     std::size_t begin = 0;  // in starts_
     std::size_t end = 0;
   };
 
   void add_file(const fs::path& path) {
-    Shard shard{.path = path, .file = InputFile(path), .begin = starts_.size()};
+    Shard shard{
+        .path = path, .file = InputFile(is_compressed(path) ? decompressed_copy(path) : path), .begin = starts_.size()};
     LineScanner scanner(starts_);
     std::string chunk;
     for (std::uint64_t at = 0; at < shard.file.size(); at += chunk.size()) {
@@ -107,14 +109,14 @@ class JsonlFiles final : public TextSource {
   nlohmann::json parse(const Shard& shard, const std::string& line, std::size_t index) const {
     // Before the parser, whose message for bad UTF-8 does not say so plainly.
     if (const auto bad = find_invalid_utf8(line)) {
-      throw DataError(where(shard, index) + ": byte " + std::to_string(*bad) + " of the line is not valid UTF-8");
+      throw BadRecord(where(shard, index) + ": byte " + std::to_string(*bad) + " of the line is not valid UTF-8");
     }
     try {
       nlohmann::json object = nlohmann::json::parse(line);
       if (object.is_object()) return object;
-      throw DataError(where(shard, index) + ": expected a JSON object, found " + object.type_name());
+      throw BadRecord(where(shard, index) + ": expected a JSON object, found " + object.type_name());
     } catch (const nlohmann::json::exception& error) {
-      throw DataError(where(shard, index) + ": not a JSON object: " + error.what());
+      throw BadRecord(where(shard, index) + ": not a JSON object: " + error.what());
     }
   }
 

@@ -16,8 +16,8 @@ namespace {
 class TextFiles final : public TextSource {
  public:
   explicit TextFiles(const fs::path& path) : files_(list_files(path, {})) {
-    const bool all_empty =
-        std::ranges::all_of(files_, [](const fs::path& file) { return InputFile(file).size() == 0; });
+    for (const fs::path& file : files_) stamps_.push_back(InputFile(file).stamp());
+    const bool all_empty = std::ranges::all_of(stamps_, [](const FileStamp& stamp) { return stamp.size == 0; });
     if (all_empty) throw DataError("no dataset in " + path.string() + ": every file in it is empty");
   }
 
@@ -26,11 +26,13 @@ class TextFiles final : public TextSource {
   std::string document(std::int64_t index) const override {
     const fs::path& path = files_.at(static_cast<std::size_t>(index));
     const InputFile file(path);
+    const FileStamp& stamp = stamps_[static_cast<std::size_t>(index)];
+    if (file.stamp() != stamp) throw_changed(path, stamp, file.stamp());
     std::string text(file.size(), '\0');
     file.read_at(0, text);
     if (const auto bad = find_invalid_utf8(text)) {
       const auto line = 1 + std::ranges::count(std::string_view(text).substr(0, *bad), '\n');
-      throw DataError(path.string() + ":" + std::to_string(line) + ": byte " + std::to_string(*bad) +
+      throw BadRecord(path.string() + ":" + std::to_string(line) + ": byte " + std::to_string(*bad) +
                       " is not valid UTF-8. Convert the file to UTF-8 or take it out of the dataset.");
     }
     return text;
@@ -38,6 +40,7 @@ class TextFiles final : public TextSource {
 
  private:
   std::vector<fs::path> files_;
+  std::vector<FileStamp> stamps_;  // when the dataset was opened
 };
 
 }  // namespace

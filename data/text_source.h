@@ -6,7 +6,15 @@
 #include <memory>
 #include <string>
 
+#include "base/error.h"
+
 namespace titan::data {
+
+// One record of a dataset is unusable; the others are not touched by it. What training.on_bad_record = "skip" skips.
+class BadRecord : public DataError {
+ public:
+  using DataError::DataError;
+};
 
 // A map-style dataset. Const calls may run on several threads at once.
 class TextSource {
@@ -15,8 +23,8 @@ class TextSource {
 
   virtual std::int64_t num_documents() const = 0;
 
-  // The text of document `index` in [0, num_documents()), valid UTF-8. Throws DataError naming file and line when the
-  // document cannot be read.
+  // The text of document `index` in [0, num_documents()), valid UTF-8. Throws BadRecord naming file and line when the
+  // record is at fault, DataError when it cannot be read.
   virtual std::string document(std::int64_t index) const = 0;
 };
 
@@ -34,7 +42,8 @@ DocumentBlock contiguous_block(std::int64_t num_documents, std::int64_t dp_rank,
 std::unique_ptr<TextSource> open_text_files(const std::filesystem::path& path);
 
 // Dataset kind "jsonl": one document a line, the string "text" of a JSON object; blank lines are skipped. `path` is a
-// file, or a folder whose *.json and *.jsonl files are read recursively. Opening reads all files once to find the
+// file, or a folder whose *.json and *.jsonl files are read recursively, each of which may also end in .gz or .zst (see
+// decompress.h). Opening reads all files once to find the
 // lines, and keeps 8 bytes for each.
 std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path);
 

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(g++ cmake ninja-build mold ccache pkg-config git python3 python3-venv
   libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
-  libpcre2-dev libutf8proc-dev
+  libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
   libgloo-dev libgtest-dev libgmock-dev openmpi-bin)
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }

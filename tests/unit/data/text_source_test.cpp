@@ -1,6 +1,10 @@
 #include "data/text_source.h"
 
 #include <gmock/gmock.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cstdlib>
 
 #include "data/registry.h"
 #include "tests/unit/data/support.h"
@@ -118,8 +122,100 @@ TEST(JsonlFiles, EmptyAndShrinkingFilesAreErrors) {
   const auto file = folder.write("data.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   const auto source = open_jsonl_files(file);
   std::filesystem::resize_file(file, 14);
-  EXPECT_EQ(source->document(0), "a");
-  EXPECT_THAT(data_error([&] { source->document(1); }), AllOf(HasSubstr(file.string()), HasSubstr("shorter")));
+  // Also for the line that is still there: nothing tells what else was changed.
+  for (const int line : {0, 1}) {
+    EXPECT_THAT(data_error([&] { source->document(line); }), AllOf(HasSubstr(file.string()), HasSubstr("shorter")));
+  }
+}
+
+std::string gzip(const std::string& content) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(deflateBound(&stream, content.size()) + 32, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
+  stream.avail_in = static_cast<uInt>(content.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string zstd(const std::string& content) {
+  std::string out(ZSTD_compressBound(content.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), content.data(), content.size(), 3));
+  return out;
+}
+
+struct CacheFolder {
+  CacheFolder() { setenv("TITAN_DATA_CACHE", folder.path().c_str(), 1); }
+  ~CacheFolder() { unsetenv("TITAN_DATA_CACHE"); }
+  TempFolder folder;
+};
+
+std::string lines(int from, int to) {
+  std::string content;
+  for (int i = from; i < to; ++i) {
+    content +=
+        "{\"text\":\"" + std::to_string(i) + std::string(static_cast<std::size_t>(i * 7919 % 997), 'x') + "\"}\n";
+  }
+  return content;
+}
+
+// Several members and frames, padding, pieces beyond the buffers' sizes; beside plain files, in their order.
+TEST(JsonlFiles, ReadsGzipAndZstandard) {
+  const CacheFolder cache;
+  const TempFolder plain, packed;
+  plain.write("a.jsonl", lines(0, 9000));
+  packed.write("a.jsonl.gz", gzip(lines(0, 5000)) + gzip("") + gzip(lines(5000, 9000)) + std::string(512, '\0'));
+  plain.write("b.json", lines(9000, 15000));
+  packed.write("b.json.zst", zstd(lines(9000, 9001)) + zstd(lines(9001, 15000)));
+  for (const TempFolder* folder : {&plain, &packed}) folder->write("c.jsonl", lines(15000, 15010));
+  const auto expected = documents(*open_jsonl_files(plain.path()));
+  ASSERT_EQ(expected.size(), 15010u);
+  EXPECT_EQ(documents(*open_jsonl_files(packed.path())), expected);
+  // The copies are found again, and a changed file gets a new one.
+  EXPECT_EQ(documents(*open_jsonl_files(packed.path())), expected);
+  packed.write("a.jsonl.gz", gzip("{\"text\": \"new\"}\n"));
+  EXPECT_EQ(open_jsonl_files(packed.path())->document(0), "new");
+}
+
+TEST(JsonlFiles, DamagedCompressedFilesAreNamedWithTheLine) {
+  const CacheFolder cache;
+  const TempFolder folder;
+  const std::string content = lines(0, 300);
+  for (const std::string extension : {".gz", ".zst"}) {
+    const std::string good = extension == ".gz" ? gzip(content) : zstd(content);
+    for (const std::size_t length : {std::size_t{0}, std::size_t{5}, good.size() / 2, good.size() - 1}) {
+      const auto file = folder.write("x.jsonl" + extension, good.substr(0, length));
+      EXPECT_THAT(data_error([&] { open_jsonl_files(file); }),
+                  AllOf(HasSubstr(file.string() + ":"), HasSubstr("cut short")))
+          << length;
+    }
+    std::string damaged = good;
+    damaged[good.size() / 2] ^= 0x55;
+    damaged[good.size() / 2 + 1] ^= 0x55;
+    const auto file = folder.write("y.jsonl" + extension, damaged);
+    EXPECT_THAT(data_error([&] { open_jsonl_files(file); }), HasSubstr(file.string() + ":"));
+    const auto bad_line =
+        folder.write("z.jsonl" + extension, extension == ".gz" ? gzip("{}\n\n[\n") : zstd("{}\n\n[\n"));
+    const auto source = open_jsonl_files(bad_line);
+    EXPECT_THAT(data_error([&] { source->document(1); }), HasSubstr(bad_line.string() + ":3: not a JSON object"));
+    std::filesystem::remove(bad_line);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(cache.folder.path())) {
+    EXPECT_NE(entry.path().extension(), ".tmp") << "a half copy was left";
+  }
+}
+
+TEST(TextFiles, AFileThatChangesIsAnError) {
+  const TempFolder folder;
+  const auto file = folder.write("a", "one");
+  const auto source = open_text_files(folder.path());
+  EXPECT_EQ(source->document(0), "one");
+  folder.write("a", "three");
+  EXPECT_THAT(data_error([&] { source->document(0); }), AllOf(HasSubstr(file.string()), HasSubstr("longer")));
 }
 
 TEST(Registry, KnowsTheKindsWhateverTheirCase) {
@@ -132,8 +228,9 @@ TEST(Registry, KnowsTheKindsWhateverTheirCase) {
 }
 
 TEST(Registry, UnknownNameGetsTheNearestAndTheList) {
-  EXPECT_THAT(data_error([] { open_dataset("jsnol", "x"); }),
-              AllOf(HasSubstr("\"jsnol\""), HasSubstr("Did you mean \"jsonl\""), HasSubstr("text, jsonl, c4_test")));
+  EXPECT_THAT(
+      data_error([] { open_dataset("jsnol", "x"); }),
+      AllOf(HasSubstr("\"jsnol\""), HasSubstr("Did you mean \"jsonl\""), HasSubstr("text, jsonl, c4_test")));
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+#include "data/permutation.h"
+
+#include <bit>
+#include <string>
+
+#include "base/error.h"
+
+namespace titan::data {
+
+// SplitMix64's step and finalizer.
+std::uint64_t mix_bits(std::uint64_t value) {
+  value += 0x9e3779b97f4a7c15;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+Permutation::Permutation(std::int64_t size, std::uint64_t key) : size_(static_cast<std::uint64_t>(size)) {
+  TITAN_CHECK(size > 0, "a permutation of " + std::to_string(size));
+  const auto bits = static_cast<unsigned>(std::bit_width(size_ - 1));
+  half_bits_ = bits < 2 ? 1 : (bits + 1) / 2;
+  half_mask_ = (std::uint64_t{1} << half_bits_) - 1;
+  for (auto& round_key : round_keys_) round_key = key = mix_bits(key);
+}
+
+std::uint64_t Permutation::round_trip(std::uint64_t value) const {
+  std::uint64_t left = value >> half_bits_;
+  std::uint64_t right = value & half_mask_;
+  for (const std::uint64_t round_key : round_keys_) {
+    const std::uint64_t mixed = left ^ (mix_bits(right ^ round_key) & half_mask_);
+    left = right;
+    right = mixed;
+  }
+  return left << half_bits_ | right;
+}
+
+std::int64_t Permutation::operator()(std::int64_t index) const {
+  auto value = static_cast<std::uint64_t>(index);
+  TITAN_CHECK(value < size_, "index " + std::to_string(index) + " of a permutation of " + std::to_string(size_));
+  do {
+    value = round_trip(value);
+  } while (value >= size_);
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace titan::data
