@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/env.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -64,6 +65,14 @@ int train(const Checked& checked, dist::World& world) {
   data::DataOptions options;
   options.dataset = config.training.dataset;
   options.dataset_path = config.training.dataset_path.value_or("");
+  options.dataset_mix = config.training.dataset_mix;
+  options.data_order = config.training.data_order;
+  options.on_bad_record = config.training.on_bad_record;
+  options.seed = config.debug.seed.value_or(0);
+  options.accumulation_steps = config::num_accumulation_steps(config, world.size());
+  if (const auto log = get_env("TITAN_LOG_SAMPLES"); log && !log->empty()) {
+    options.sample_log = *log + ".rank" + std::to_string(world.rank());
+  }
   options.local_batch_size = config.training.local_batch_size;
   options.seq_len = config.training.seq_len;
   options.dp_rank = meshes.batch.local_rank("batch");

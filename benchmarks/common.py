@@ -31,7 +31,7 @@ log_freq = 1
 [lr_scheduler]
 warmup_steps = 2
 [training]
-dataset = "jsonl"
+dataset = "c4_test"
 dataset_path = "{fixtures}/corpus.jsonl"
 local_batch_size = {batch}
 seq_len = {sequence}

@@ -6,11 +6,12 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
 #include "base/error.h"
-#include "data/registry.h"
+#include "data/permutation.h"
 
 namespace titan::data {
 namespace {
@@ -19,7 +20,9 @@ struct HostBatch {
   std::int64_t rows = 0;
   std::vector<std::int64_t> tokens;  // [rows, seq_len]
   std::vector<std::int64_t> labels;
-  Packer::Snapshot after{};
+  RowSource::Mark after{};
+  std::int64_t bad_records = 0;
+  std::vector<SampleId> samples{};  // for the sample log
 };
 
 // What the thread puts into the queue: a batch, or the end with the exception that made it.
@@ -28,7 +31,7 @@ struct Item {
   std::exception_ptr error;
 };
 
-HostBatch make_host_batch(Packer& packer, const LoaderOptions& options) {
+HostBatch make_host_batch(RowSource& rows, const LoaderOptions& options) {
   const auto seq_len = static_cast<std::size_t>(options.seq_len);
   const auto size = static_cast<std::size_t>(options.local_batch_size) * seq_len;
   HostBatch batch;
@@ -36,11 +39,12 @@ HostBatch make_host_batch(Packer& packer, const LoaderOptions& options) {
   batch.labels.resize(size);
   for (; batch.rows < options.local_batch_size; ++batch.rows) {
     const std::size_t row = static_cast<std::size_t>(batch.rows) * seq_len;
-    if (!packer.next_window(std::span(batch.tokens).subspan(row, seq_len),
-                            std::span(batch.labels).subspan(row, seq_len)))
+    if (!rows.next_row(std::span(batch.tokens).subspan(row, seq_len), std::span(batch.labels).subspan(row, seq_len)))
       break;
+    if (!options.sample_log.empty()) batch.samples.push_back(rows.sample_id());
   }
-  batch.after = packer.snapshot();
+  batch.after = rows.mark();
+  batch.bad_records = rows.bad_records();
   return batch;
 }
 
@@ -54,12 +58,46 @@ at::Tensor to_tensor(std::vector<std::int64_t>&& values, std::int64_t rows, std:
   return pinned;
 }
 
+// One JSON object a row: which sample it is, where its tokens begin, and a hash of its tokens and labels. Lines are
+// flushed batch by batch: what a killed run has logged was returned to the train loop.
+class SampleLog {
+ public:
+  explicit SampleLog(const std::filesystem::path& path) : path_(path), file_(path, std::ios::app) {
+    if (!file_) throw DataError("cannot write the sample log " + path.string());
+  }
+
+  void write(const HostBatch& batch, std::int64_t batch_index, std::int64_t seq_len) {
+    for (std::int64_t row = 0; row < batch.rows; ++row) {
+      const SampleId& id = batch.samples[static_cast<std::size_t>(row)];
+      file_ << "{\"batch\": " << batch_index << ", \"row\": " << row << ", \"sample\": " << id.sample
+            << ", \"source\": " << id.source << ", \"item\": " << id.item << ", \"token\": " << id.token
+            << ", \"hash\": \"" << hash(batch, row, seq_len) << "\"}\n";
+    }
+    if (!file_.flush()) throw DataError("cannot write the sample log " + path_.string());
+  }
+
+ private:
+  static std::uint64_t hash(const HostBatch& batch, std::int64_t row, std::int64_t seq_len) {
+    std::uint64_t state = 0;
+    for (std::int64_t i = row * seq_len; i < (row + 1) * seq_len; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      state = mix_bits(state ^ static_cast<std::uint64_t>(batch.tokens[at]));
+      state = mix_bits(state ^ static_cast<std::uint64_t>(batch.labels[at]));
+    }
+    return state;
+  }
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
 class BatchLoader final : public BatchSource {
  public:
-  BatchLoader(std::unique_ptr<Packer> packer, const LoaderOptions& options)
-      : packer_(std::move(packer)), options_(options), returned_(packer_->snapshot()) {
+  BatchLoader(std::unique_ptr<RowSource> rows, const LoaderOptions& options)
+      : rows_(std::move(rows)), options_(options), returned_(rows_->mark()) {
     TITAN_CHECK(options.local_batch_size > 0 && options.seq_len > 0 && options.prefetch_batches > 0,
                 "batch size, seq_len and prefetch must be positive");
+    if (!options.sample_log.empty()) sample_log_.emplace(options.sample_log);
   }
 
   ~BatchLoader() override { stop(); }
@@ -69,29 +107,37 @@ class BatchLoader final : public BatchSource {
     std::optional<HostBatch> host = pop();
     if (!host) return std::nullopt;
     returned_ = std::move(host->after);
+    bad_records_ = host->bad_records;
+    if (sample_log_) sample_log_->write(*host, num_batches_, options_.seq_len);
     ++num_batches_;
     return Batch{.tokens = to_tensor(std::move(host->tokens), host->rows, options_.seq_len, options_.pin_memory),
                  .labels = to_tensor(std::move(host->labels), host->rows, options_.seq_len, options_.pin_memory)};
   }
 
   DataPosition position() const override {
-    return {.num_batches = num_batches_, .sample_idx = returned_.sample_idx, .token_buffer = returned_.token_buffer()};
+    DataPosition position;
+    position.num_batches = num_batches_;
+    returned_(position);
+    return position;
+  }
+
+  std::optional<std::int64_t> bad_records() const override {
+    return options_.report_bad_records ? std::optional(bad_records_) : std::nullopt;
   }
 
   void seek(const DataPosition& position) override {
     stop();
-    packer_->seek(position.sample_idx, position.token_buffer);
-    returned_ = packer_->snapshot();
-    num_batches_ = position.num_batches;
+    num_batches_ = rows_->seek(position);
+    returned_ = rows_->mark();
   }
 
  private:
-  // The thread: alone touches packer_ while it runs.
+  // The thread: alone touches rows_ while it runs.
   void run() {
     while (true) {
       Item item;
       try {
-        HostBatch batch = make_host_batch(*packer_, options_);
+        HostBatch batch = make_host_batch(*rows_, options_);
         if (batch.rows > 0) item.batch = std::move(batch);
       } catch (...) {
         item.error = std::current_exception();
@@ -135,10 +181,12 @@ class BatchLoader final : public BatchSource {
     stopping_ = false;
   }
 
-  std::unique_ptr<Packer> packer_;
+  std::unique_ptr<RowSource> rows_;
   const LoaderOptions options_;
-  Packer::Snapshot returned_;  // as of the last batch returned
+  RowSource::Mark returned_;  // as of the last batch returned
   std::int64_t num_batches_ = 0;
+  std::int64_t bad_records_ = 0;
+  std::optional<SampleLog> sample_log_;
 
   std::mutex mutex_;  // guards queue_ and stopping_
   std::condition_variable has_room_;
@@ -150,21 +198,8 @@ class BatchLoader final : public BatchSource {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> make_batch_loader(std::unique_ptr<Packer> packer, const LoaderOptions& options) {
-  return std::make_unique<BatchLoader>(std::move(packer), options);
-}
-
-std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
-  std::shared_ptr<const TextSource> source = open_dataset(options.dataset, options.dataset_path);
-  auto packer = std::make_unique<Packer>(std::move(source), std::move(tokenizer),
-                                         Packer::Options{.dataset_name = options.dataset,
-                                                         .seq_len = options.seq_len,
-                                                         .dp_rank = options.dp_rank,
-                                                         .dp_size = options.dp_size,
-                                                         .infinite = options.infinite});
-  return make_batch_loader(
-      std::move(packer),
-      {.local_batch_size = options.local_batch_size, .seq_len = options.seq_len, .pin_memory = options.pin_memory});
+std::unique_ptr<BatchSource> make_batch_loader(std::unique_ptr<RowSource> rows, const LoaderOptions& options) {
+  return std::make_unique<BatchLoader>(std::move(rows), options);
 }
 
 }  // namespace titan::data

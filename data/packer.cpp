@@ -10,14 +10,16 @@
 namespace titan::data {
 
 std::vector<std::int64_t> Packer::Snapshot::token_buffer() const {
-  if (!tokens) return {};
-  return {tokens->begin() + static_cast<std::ptrdiff_t>(consumed), tokens->end()};
+  if (!tokens.owner) return {};
+  const auto begin = tokens.owner->begin();
+  return {begin + static_cast<std::ptrdiff_t>(tokens.begin + consumed),
+          begin + static_cast<std::ptrdiff_t>(tokens.end)};
 }
 
-Packer::Packer(std::shared_ptr<const TextSource> source, std::shared_ptr<const Tokenizer> tokenizer, Options options)
-    : source_(std::move(source)), tokenizer_(std::move(tokenizer)), options_(std::move(options)) {
+Packer::Packer(std::shared_ptr<const TokenSource> source, Options options)
+    : source_(std::move(source)), options_(std::move(options)) {
   TITAN_CHECK(options_.seq_len > 0, "seq_len " + std::to_string(options_.seq_len));
-  const std::int64_t documents = source_->num_documents();
+  const std::int64_t documents = source_->num_items();
   if (documents < options_.dp_size) {
     throw DataError(
         "dataset \"" + options_.dataset_name + "\" has " + with_thousands(documents) +
@@ -33,15 +35,22 @@ bool Packer::next_window(std::span<std::int64_t> input, std::span<std::int64_t> 
   const auto seq_len = static_cast<std::size_t>(options_.seq_len);
   TITAN_CHECK(input.size() == seq_len && label.size() == seq_len, "a row must have seq_len elements");
   while (filled_ < window_.size()) {
-    if (!stream_.tokens || stream_.consumed == stream_.tokens->size()) {
+    if (stream_.consumed == stream_.tokens.size()) {
       if (!refill()) return false;
       continue;
     }
-    const std::size_t count = std::min(window_.size() - filled_, stream_.tokens->size() - stream_.consumed);
-    std::copy_n(stream_.tokens->data() + stream_.consumed, count, window_.data() + filled_);
+    if (filled_ == 0) {
+      sample_id_ = {.sample = windows_,
+                    .item = block_.start + stream_.sample_idx - 1,
+                    .token = static_cast<std::int64_t>(stream_.consumed)};
+    }
+    const std::size_t count = std::min(window_.size() - filled_, stream_.tokens.size() - stream_.consumed);
+    std::copy_n(stream_.tokens.owner->data() + stream_.tokens.begin + stream_.consumed, count,
+                window_.data() + filled_);
     filled_ += count;
     stream_.consumed += count;
   }
+  ++windows_;
   filled_ = 0;
   snapshot_ = stream_;
   std::copy_n(window_.begin(), seq_len, input.begin());
@@ -51,10 +60,8 @@ bool Packer::next_window(std::span<std::int64_t> input, std::span<std::int64_t> 
 
 bool Packer::refill() {
   if (stream_.sample_idx == block_.count && !reloop()) return false;
-  auto tokens = std::make_shared<std::vector<std::int32_t>>();
-  tokenizer_->encode_document(source_->document(block_.start + stream_.sample_idx), *tokens);
-  loop_had_tokens_ |= !tokens->empty();
-  stream_.tokens = std::move(tokens);
+  stream_.tokens = read_item(*source_, block_.start + stream_.sample_idx, options_.on_bad_record, bad_records_);
+  loop_had_tokens_ |= stream_.tokens.size() > 0;
   stream_.consumed = 0;
   ++stream_.sample_idx;
   return true;
@@ -78,20 +85,37 @@ void Packer::seek(std::int64_t sample_idx, std::span<const std::int64_t> token_b
     throw DataError(where + "it stands after document " + with_thousands(sample_idx) + " of this rank, which has " +
                     with_thousands(block_.count) + ". Was the dataset, or the number of data-parallel ranks, changed?");
   }
-  auto tokens = std::make_shared<std::vector<std::int32_t>>();
-  tokens->reserve(token_buffer.size());
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(token_buffer.size());
   for (const std::int64_t id : token_buffer) {
-    if (id < 0 || id >= tokenizer_->vocab_size()) {
+    if (id < 0 || id >= source_->vocab_size()) {
       throw DataError(where + "it holds token " + std::to_string(id) + ", the tokenizer has ids 0 to " +
-                      std::to_string(tokenizer_->vocab_size() - 1) + ". Was the tokenizer changed?");
+                      std::to_string(source_->vocab_size() - 1) + ". Was the tokenizer changed?");
     }
-    tokens->push_back(static_cast<std::int32_t>(id));
+    tokens.push_back(static_cast<std::int32_t>(id));
   }
-  stream_ = {.sample_idx = sample_idx, .tokens = std::move(tokens), .consumed = 0};
+  stream_ = {.sample_idx = sample_idx, .tokens = whole_run(std::move(tokens)), .consumed = 0};
   snapshot_ = stream_;
   filled_ = 0;
   // Not known of the documents before the position; the next pass tells.
   loop_had_tokens_ = true;
+}
+
+RowSource::Mark Packer::mark() const {
+  return [snapshot = snapshot_](DataPosition& position) {
+    position.sample_idx = snapshot.sample_idx;
+    position.token_buffer = snapshot.token_buffer();
+  };
+}
+
+std::int64_t Packer::seek(const DataPosition& position) {
+  if (position.elastic) {
+    throw DataError("cannot continue dataset \"" + options_.dataset_name +
+                    "\" at the saved position: it is one of the elastic order, training.data_order is \"torchtitan\" "
+                    "now");
+  }
+  seek(position.sample_idx, position.token_buffer);
+  return position.num_batches;
 }
 
 }  // namespace titan::data

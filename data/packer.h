@@ -1,4 +1,4 @@
-// Documents of one rank -> one stream of tokens -> windows of seq_len + 1 tokens.
+// TorchTitan's order: the items (documents) of one rank's block -> one stream of tokens -> windows of seq_len + 1.
 #pragma once
 
 #include <cstdint>
@@ -8,34 +8,37 @@
 #include <string>
 #include <vector>
 
-#include "data/text_source.h"
-#include "data/tokenizer.h"
+#include "data/row_source.h"
+#include "data/token_source.h"
 
 namespace titan::data {
 
 // Windows follow each other without overlap: the last token of a window is the label of its row and the input of none,
 // as in TorchTitan. Not thread-safe.
-class Packer {
+class Packer final : public RowSource {
  public:
   struct Options {
-    std::string dataset_name;  // for messages
+    std::string dataset_name;  // a kind, for messages
     std::int64_t seq_len = 0;
     std::int64_t dp_rank = 0;
     std::int64_t dp_size = 1;
     bool infinite = true;  // start again at the first document of the block, keeping the tokens left over
+    OnBadRecord on_bad_record = OnBadRecord::kError;
   };
 
   // Where the stream stands between two windows. Cheap to copy: the tokens are shared.
   struct Snapshot {
     std::int64_t sample_idx = 0;  // documents of the block tokenized since the last re-loop
-    std::shared_ptr<const std::vector<std::int32_t>> tokens;
-    std::size_t consumed = 0;  // of `tokens`; null tokens count as empty
+    TokenRun tokens;
+    std::size_t consumed = 0;  // of `tokens`
 
     std::vector<std::int64_t> token_buffer() const;  // the tokens not consumed
   };
 
   // Throws DataError when this rank would get no document.
-  Packer(std::shared_ptr<const TextSource> source, std::shared_ptr<const Tokenizer> tokenizer, Options options);
+  Packer(std::shared_ptr<const TokenSource> source, Options options);
+  Packer(std::shared_ptr<const TextSource> source, std::shared_ptr<const Tokenizer> tokenizer, Options options)
+      : Packer(tokenize_documents(std::move(source), std::move(tokenizer), options.dataset_name), options) {}
 
   // Writes the next window: `input` its first seq_len tokens, `label` its last seq_len. Both have seq_len elements.
   // False when a finite source has too few tokens left for a window; those are dropped, as in TorchTitan.
@@ -49,12 +52,19 @@ class Packer {
   // this dataset and tokenizer.
   void seek(std::int64_t sample_idx, std::span<const std::int64_t> token_buffer);
 
+  bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) override {
+    return next_window(input, label);
+  }
+  SampleId sample_id() const override { return sample_id_; }
+  Mark mark() const override;
+  std::int64_t seek(const DataPosition& position) override;
+  std::int64_t bad_records() const override { return bad_records_; }
+
  private:
   bool refill();
   bool reloop();
 
-  std::shared_ptr<const TextSource> source_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const TokenSource> source_;
   Options options_;
   DocumentBlock block_;
   std::vector<std::int64_t> window_;  // filled up to filled_
@@ -62,6 +72,9 @@ class Packer {
   Snapshot stream_;  // ahead of snapshot_ by the tokens in window_
   Snapshot snapshot_;
   bool loop_had_tokens_ = false;  // since the last re-loop or seek
+  std::int64_t windows_ = 0;
+  SampleId sample_id_;
+  std::int64_t bad_records_ = 0;
 };
 
 }  // namespace titan::data

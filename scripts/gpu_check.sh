@@ -83,7 +83,8 @@ device_case() {
   [[ ${PIPESTATUS[0]} == 0 ]] && grep -q '\[  PASSED  \] 1 test' "$work/gtest"
 }
 
-base=(--config configs/debug.toml --lr_scheduler.warmup_steps 5 --metrics.log_freq 1 --debug.seed 1 --checkpoint.enable=false)
+base=(--config configs/debug.toml --lr_scheduler.warmup_steps 5 --metrics.log_freq 1 --debug.seed 1 --checkpoint.enable=false
+  --training.data_order torchtitan) # the order that the reference knows
 
 # words RANKS NAME [words]: the command line of a run of the debug model, in the array `words`.
 make_words() {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/commit.h"
+#include "checkpoint/torchtitan_keys.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -19,7 +20,8 @@ namespace {
 
 constexpr std::string_view kStepPrefix = "step-";
 constexpr const char* kStepKey = "train_state.step";
-constexpr const char* kDataRanksKey = "dataloader.world_size";
+constexpr const char* kDataRanksKey = "dataloader.world_size";   // of TorchTitan's order
+constexpr const char* kDataOrderKey = "dataloader.titan.order";  // of the elastic order
 
 const std::vector<std::string>& state_groups() {
   static const std::vector<std::string> kGroups = {"model", "optimizer", "lr_scheduler", "dataloader", "train_state"};
@@ -321,23 +323,31 @@ std::vector<Item> Checkpointer::wanted_items(bool model_only) const {
   return items;
 }
 
-void Checkpointer::check_data_ranks(const fs::path& folder, const std::vector<Item>& items) {
+void Checkpointer::check_data_position(const fs::path& folder, const std::vector<Item>& items) {
+  const auto wanted = [&](const char* key) {
+    return std::ranges::find(items, key, [](const Item& item) { return item_fqn(item); });
+  };
+  const auto ranks = wanted(kDataRanksKey);
+  const bool elastic = wanted(kDataOrderKey) != items.end();
+  if (ranks == items.end() && !elastic) return;
   std::vector<Item> probe;
-  for (const Item& item : items) {
-    if (item_fqn(item) != kDataRanksKey) continue;
-    probe.push_back(item);
-    std::get<ValueItem>(probe.back()).optional = true;
-  }
+  for (const char* key : {kDataRanksKey, kDataOrderKey}) probe.push_back(ValueItem{key, group_path(key), {}, true});
   const Values saved = checkpoint::load(folder, probe, ranks_);
-  if (saved.empty()) return;
+  const std::string restart =
+      ", or set checkpoint.exclude_from_loading = [\"dataloader\"] to restart the data from the beginning";
+  if (saved.contains(kDataOrderKey) != elastic) {
+    const auto name = [](bool is_elastic) { return is_elastic ? "elastic" : "torchtitan"; };
+    throw CheckpointError(folder.string() +
+                          ": the dataloader state is not one of the order in which this run reads its " +
+                          "data; set training.data_order = \"" + name(!elastic) + "\"" + restart);
+  }
+  if (elastic || !saved.contains(kDataRanksKey)) return;
   const std::int64_t then = saved.at(kDataRanksKey).as_int(kDataRanksKey);
-  const std::int64_t now = std::get<ValueItem>(probe[0]).value.as_int(kDataRanksKey);
+  const std::int64_t now = std::get<ValueItem>(*ranks).value.as_int(kDataRanksKey);
   if (then != now)
     throw CheckpointError(folder.string() + ": the dataloader state was saved at " + std::to_string(then) +
                           " data-parallel ranks, this run has " + std::to_string(now) + "; run at " +
-                          std::to_string(then) +
-                          ", or set checkpoint.exclude_from_loading = [\"dataloader\"] to "
-                          "restart the data from the beginning");
+                          std::to_string(then) + restart);
 }
 
 std::optional<int> Checkpointer::load_choice(const Choice& choice) {
@@ -348,7 +358,7 @@ std::optional<int> Checkpointer::load_choice(const Choice& choice) {
     return 0;
   }
   if (!choice.model_only) {
-    check_data_ranks(choice.folder, items);
+    check_data_position(choice.folder, items);
     if (!options_.exclude_from_loading.empty() && ranks_.rank() == 0)
       spdlog::info("Not loaded, as checkpoint.exclude_from_loading asks: {}",
                    join(options_.exclude_from_loading, ", "));

@@ -90,7 +90,7 @@ class Checkpointer {
   bool may_fall_back(const Choice& choice) const;
   std::optional<int> load_choice(const Choice& choice);
   std::vector<Item> wanted_items(bool model_only) const;
-  void check_data_ranks(const std::filesystem::path& folder, const std::vector<Item>& items);
+  void check_data_position(const std::filesystem::path& folder, const std::vector<Item>& items);
   void write(int step, bool model_only, bool make_room);
   // The last model-only save, in the dtype and format asked for.
   std::uint64_t export_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks) const;

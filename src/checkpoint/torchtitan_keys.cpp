@@ -37,6 +37,20 @@ double only_number(const Value& value, const std::string& what) {
 
 std::string dp_rank_key(int dp_rank) { return "dataloader.dp_rank_" + std::to_string(dp_rank); }
 
+constexpr const char* kOrderKey = "dataloader.titan.order";
+
+std::string lane_key(std::int64_t lane) { return "dataloader.titan.lane_" + std::to_string(lane); }
+
+Value int_list(const std::vector<std::int64_t>& numbers) {
+  return Value::list(std::vector<Value>(numbers.begin(), numbers.end()));
+}
+
+std::vector<std::int64_t> as_ints(const Value& value, const std::string& what) {
+  std::vector<std::int64_t> numbers;
+  for (const Value& number : value.as_sequence(what)) numbers.push_back(number.as_int(what));
+  return numbers;
+}
+
 std::string rng_key(int rank) { return "titan.rng.rank_" + std::to_string(rank); }
 
 }  // namespace
@@ -164,6 +178,36 @@ DataLoaderState parse_dataloader(const Values& values, int dp_rank) {
   for (const Value& token : get(dataset, "token_buffer", key + " dataset_state").as_sequence(key + " token_buffer"))
     result.token_buffer.push_back(token.as_int(key + " token_buffer"));
   return result;
+}
+
+void append_elastic(std::vector<Item>& items, const ElasticState& state) {
+  append(items, kOrderKey,
+         Value::dict({{"seed", state.seed}, {"num_lanes", state.num_lanes}, {"num_items", int_list(state.num_items)}}),
+         true);
+  for (const LaneState& lane : state.lanes) {
+    std::vector<std::int64_t> numbers = {lane.windows};
+    numbers.insert(numbers.end(), lane.cursors.begin(), lane.cursors.end());
+    append(items, lane_key(lane.lane), int_list(numbers), true);
+  }
+}
+
+std::optional<ElasticState> parse_elastic(const Values& values, const ElasticState& wanted) {
+  const auto saved = values.find(kOrderKey);
+  if (saved == values.end()) return std::nullopt;
+  const Value::Dict& order = saved->second.as_dict(kOrderKey);
+  ElasticState state{get(order, "seed", kOrderKey).as_int(kOrderKey),
+                     get(order, "num_lanes", kOrderKey).as_int(kOrderKey),
+                     as_ints(get(order, "num_items", kOrderKey), kOrderKey),
+                     {}};
+  for (const LaneState& lane : wanted.lanes) {
+    const std::string key = lane_key(lane.lane);
+    const auto found = values.find(key);
+    if (found == values.end()) continue;
+    const auto numbers = as_ints(found->second, key);
+    if (numbers.empty()) throw CheckpointError(key + " is empty");
+    state.lanes.push_back({lane.lane, numbers[0], {numbers.begin() + 1, numbers.end()}});
+  }
+  return state;
 }
 
 void append_rng(std::vector<Item>& items, int rank, int world_size) {

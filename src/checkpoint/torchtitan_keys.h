@@ -73,6 +73,25 @@ void append_dataloader(std::vector<Item>& items, int dp_rank, int dp_size, const
                        std::int64_t batch_size);
 DataLoaderState parse_dataloader(const Values& values, int dp_rank);
 
+// The position of the elastic order, which TorchTitan does not know: dataloader.titan.order, and
+// dataloader.titan.lane_<l> of every lane of this rank. A load asks for the lanes that are this rank's now, whoever
+// saved them.
+struct LaneState {
+  std::int64_t lane = 0;
+  std::int64_t windows = 0;
+  std::vector<std::int64_t> cursors;
+};
+struct ElasticState {
+  std::int64_t seed = 0;
+  std::int64_t num_lanes = 0;
+  std::vector<std::int64_t> num_items;
+  std::vector<LaneState> lanes;
+};
+void append_elastic(std::vector<Item>& items, const ElasticState& state);
+// Nothing when the checkpoint has no position of this order. `wanted`: the lanes to look for. A lane that the
+// checkpoint lacks is left out.
+std::optional<ElasticState> parse_elastic(const Values& values, const ElasticState& wanted);
+
 // titan.rng.rank_<rank> and titan.rng.world_size: the CPU generator. TorchTitan ignores these extra keys.
 void append_rng(std::vector<Item>& items, int rank, int world_size);
 // Restores the generator when the checkpoint has this rank's state from as many ranks as now; says whether it did.

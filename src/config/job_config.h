@@ -1,10 +1,11 @@
 // Every knob of a training run: one struct per TOML table, one member per key.
 //
 // Names, nesting and defaults are TorchTitan 0.2.2's, so its TOML files load here. Ours on top: the table [model.args]
-// and the key training.device. One default differs: model.hf_assets_path, because TorchTitan's names a folder of its
-// own tests. An absent (nullopt) value is `None` on the command line; TOML has no spelling for it but leaving the key
-// out. Which keys this program carries out, and the values each one allows, are in fields.h; a value read by load.h has
-// been checked against both. Choices are strings, spelled as in TOML.
+// and the keys training.device, .dataset_mix, .data_order and .on_bad_record. One default differs:
+// model.hf_assets_path, because TorchTitan's names a folder of its own tests. An absent (nullopt) value is `None` on
+// the command line; TOML has no spelling for it but leaving the key out. Which keys this program carries out, and the
+// values each one allows, are in fields.h; a value read by load.h has been checked against both. Choices are strings,
+// spelled as in TOML.
 #pragma once
 
 #include <cstdint>
@@ -124,6 +125,9 @@ struct DataLoader {
 struct Training {
   std::string dataset = "c4_test";                 // kind of data
   std::optional<std::string> dataset_path;         // file or folder with the data
+  std::vector<std::string> dataset_mix;            // ours: "WEIGHT KIND PATH" of several datasets, instead of those two
+  std::string data_order = "auto";                 // ours: torchtitan, elastic; auto: elastic but for c4_test
+  std::string on_bad_record = "error";             // ours: error or skip, for a record that cannot be used
   std::int64_t local_batch_size = 8;               // sequences of one microbatch on one rank
   std::int64_t global_batch_size = -1;             // sequences of one step over all ranks; -1: no accumulation
   std::int64_t seq_len = 2048;                     // tokens of one sequence
@@ -320,8 +324,9 @@ struct Validation {
 };
 
 struct Debug {
-  std::optional<std::int64_t> seed;      // fixes initialization and data; absent: drawn anew for each run
-  bool deterministic = false;            // two runs are equal to the last bit
+  std::optional<std::int64_t>
+      seed;                    // fixes initialization and data order; absent: drawn anew for each run, data as with 0
+  bool deterministic = false;  // two runs are equal to the last bit
   bool deterministic_warn_only = false;  // only warn where an operator has no deterministic form
   bool moe_force_load_balance = false;   // deal tokens to experts in turn
 

@@ -50,6 +50,16 @@ void check_sequence(const JobConfig& config, Messages& errors) {
                    "; use " + nearest);
 }
 
+void check_data(const Training& training, Messages& errors, Messages& warnings) {
+  if (training.dataset_mix.empty()) return;
+  if (training.data_order == "torchtitan")
+    errors.push_back(
+        "error: training.dataset_mix needs the elastic order: TorchTitan's has no mixtures; leave out "
+        "training.data_order = \"torchtitan\"");
+  if (training.dataset_path)
+    warnings.push_back("training.dataset_mix is read; training.dataset and training.dataset_path are not");
+}
+
 void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warnings) {
   const Checkpoint& c = config.checkpoint;
   if (c.keep_latest_k == 1)
@@ -120,6 +130,7 @@ std::vector<std::string> validate(const JobConfig& config) {
   Messages errors, warnings;
   check_schedule(config, errors, warnings);
   check_sequence(config, errors);
+  check_data(config.training, errors, warnings);
   check_checkpoint(config, errors, warnings);
   check_shape(config, errors);
   throw_if_wrong(errors);

@@ -108,6 +108,7 @@ void JsonlSink::log(const StepMetrics& m) {
               {"data_seconds", number(m.data_seconds)},
               {"unix_time", number(m.unix_time)}};
   if (m.grad_scale) row["grad_scale"] = number(*m.grad_scale);
+  if (m.bad_records) row["bad_records"] = *m.bad_records;
   if (m.time_to_first_step_seconds) row["time_to_first_step_seconds"] = number(*m.time_to_first_step_seconds);
   steps_.append(row);
 }

@@ -51,6 +51,7 @@ void MetricsProcessor::log(const StepResult& result) {
   m.lr = result.lr;
   m.tokens_seen = result.tokens_seen;
   m.grad_scale = result.grad_scale;
+  m.bad_records = result.bad_records;
   m.tokens_per_second = static_cast<double>(interval_tokens_) /
                         (seconds(now - interval_begin_) * static_cast<double>(options_.non_data_parallel_size));
   const double flops = static_cast<double>(options_.flops_per_token) * m.tokens_per_second;

@@ -29,6 +29,7 @@ struct StepResult {
   double lr = 0.0;
   std::int64_t tokens_seen = 0;  // of all ranks
   std::optional<double> grad_scale = {};
+  std::optional<std::int64_t> bad_records = {};  // of all ranks
 };
 
 // One on each rank, made before the model is built (the first row's throughput includes the start-up); only the rank

@@ -14,6 +14,8 @@ struct StepMetrics {
   double lr = 0.0;                   // that this step used
   std::int64_t tokens_seen = 0;      // by all ranks, since the first step of the training
   std::optional<double> grad_scale;  // float16 only: what the loss was multiplied by for the gradients
+  // Records that were skipped since this process started, by all ranks; with training.on_bad_record = "skip" only.
+  std::optional<std::int64_t> bad_records;
   // Of one rank, over all wall time since the last logged step: checkpoints and validation count, and on the first row
   // the start-up since the MetricsProcessor was made, as TorchTitan does. step_seconds has the steps alone.
   double tokens_per_second = 0.0;

@@ -13,6 +13,12 @@ void warn_if_changed(const char* key, double saved, double configured) {
                  configured);
 }
 
+checkpoint::ElasticState to_state(const ElasticPosition& position) {
+  checkpoint::ElasticState state{position.seed, position.num_lanes, position.num_items, {}};
+  for (const auto& lane : position.lanes) state.lanes.push_back({lane.lane, lane.windows, lane.cursors});
+  return state;
+}
+
 }  // namespace
 
 std::vector<checkpoint::Item> TrainState::items(bool model_only) {
@@ -35,10 +41,7 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
     const auto scaler = parts_.grad_scaler->state();
     checkpoint::append_grad_scaler(items, {scaler.scale, scaler.growth_tracker});
   }
-  const auto position = parts_.data->position();
-  checkpoint::append_dataloader(items, parts_.batch_mesh->local_rank("batch"), parts_.batch_mesh->size(),
-                                {position.num_batches, position.sample_idx, position.token_buffer},
-                                parts_.local_batch_size);
+  append_data(items);
   checkpoint::append_rng(items, parts_.rank, parts_.world_size);
   return items;
 }
@@ -68,13 +71,35 @@ void TrainState::restored(const checkpoint::Values& values, bool model_only) {
     step = progress.step;
     parts_.metrics->set_tokens_seen(progress.ntokens_seen);
   }
-  if (values.contains("dataloader.world_size")) {
-    const auto state = checkpoint::parse_dataloader(values, parts_.batch_mesh->local_rank("batch"));
-    parts_.data->seek({state.num_batches, state.sample_idx, state.token_buffer});
-  }
+  restore_data(values);
   restore_grad_scaler(values);
   checkpoint::restore_rng(values, parts_.rank, parts_.world_size);
   restore_hyperparameters(values);
+}
+
+void TrainState::append_data(std::vector<checkpoint::Item>& items) const {
+  const auto position = parts_.data->position();
+  if (position.elastic) {
+    checkpoint::append_elastic(items, to_state(*position.elastic));
+  } else {
+    checkpoint::append_dataloader(items, parts_.batch_mesh->local_rank("batch"), parts_.batch_mesh->size(),
+                                  {position.num_batches, position.sample_idx, position.token_buffer},
+                                  parts_.local_batch_size);
+  }
+}
+
+void TrainState::restore_data(const checkpoint::Values& values) {
+  if (const auto here = parts_.data->position().elastic) {
+    const auto state = checkpoint::parse_elastic(values, to_state(*here));
+    if (!state) return;
+    DataPosition position;
+    position.elastic = ElasticPosition{state->seed, state->num_lanes, state->num_items, {}};
+    for (const auto& lane : state->lanes) position.elastic->lanes.push_back({lane.lane, lane.windows, lane.cursors});
+    parts_.data->seek(position);
+  } else if (values.contains("dataloader.world_size")) {
+    const auto state = checkpoint::parse_dataloader(values, parts_.batch_mesh->local_rank("batch"));
+    parts_.data->seek({state.num_batches, state.sample_idx, state.token_buffer});
+  }
 }
 
 void TrainState::restore_grad_scaler(const checkpoint::Values& values) {

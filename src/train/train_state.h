@@ -40,6 +40,8 @@ class TrainState : public checkpoint::CheckpointState {
  private:
   void append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
                         const optim::AdamWState& state);
+  void append_data(std::vector<checkpoint::Item>& items) const;
+  void restore_data(const checkpoint::Values& values);
   void restore_grad_scaler(const checkpoint::Values& values);
   void restore_hyperparameters(const checkpoint::Values& values);
 

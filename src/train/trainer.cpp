@@ -138,10 +138,11 @@ void Trainer::log_step(const StepOutput& output) {
   auto mean_loss = output.loss.to(at::kFloat).clone();
   auto max_loss =
       mean_loss * static_cast<double>(output.global_valid_tokens) / static_cast<double>(output.local_valid_tokens);
-  auto tokens = at::full({1}, metrics_.tokens_seen(), at::TensorOptions().dtype(at::kLong));
+  const auto bad_records = data_->bad_records();
+  auto counts = at::tensor({metrics_.tokens_seen(), bad_records.value_or(0)}, at::kLong);
   group.all_reduce(mean_loss, dist::ReduceOp::kSum).wait();
   group.all_reduce(max_loss, dist::ReduceOp::kMax).wait();
-  group.all_reduce(tokens, dist::ReduceOp::kSum).wait();
+  group.all_reduce(counts, dist::ReduceOp::kSum).wait();
   std::optional<double> grad_scale;
   if (output.grad_scale.defined()) grad_scale = host(output.grad_scale);
   metrics_.log({.step = state_.step,
@@ -149,8 +150,9 @@ void Trainer::log_step(const StepOutput& output) {
                 .max_loss = host(max_loss),
                 .grad_norm = host(output.grad_norm),
                 .lr = output.lr,
-                .tokens_seen = tokens.item<std::int64_t>(),
-                .grad_scale = grad_scale});
+                .tokens_seen = counts[0].item<std::int64_t>(),
+                .grad_scale = grad_scale,
+                .bad_records = bad_records ? std::optional(counts[1].item<std::int64_t>()) : std::nullopt});
   if (grad_scale) watch_grad_scale(*grad_scale);
   // Now, that the first line is out: measuring takes longer than a small step.
   if (!metrics_.has_peak_flops() && world_.device().is_cpu()) {

@@ -95,7 +95,7 @@ def parity_recompute(context, mode):
 @case(120)
 def parity_text_folder(context):
     """A folder of text files is read in the bytewise order of its relative paths, and split over ranks in blocks."""
-    compare(context, 2, [*FP32, "--training.dataset", "text", "--training.dataset_path", context.fixtures / "corpus"])
+    compare(context, 2, [*FP32, "--training.dataset", "text", "--training.dataset_path", context.fixtures / "corpus", "--training.data_order", "torchtitan"])
 
 
 @case(120, decay=["cosine", "sqrt"])

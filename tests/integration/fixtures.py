@@ -39,7 +39,7 @@ warmup_steps = 4
 decay_ratio = 0.5
 decay_type = "linear"
 [training]
-dataset = "jsonl"
+dataset = "c4_test"
 dataset_path = "{fixtures}/corpus.jsonl"
 local_batch_size = 2
 seq_len = 64
@@ -61,7 +61,7 @@ hf_assets_path = "{fixtures}/tokenizer"
 [metrics]
 log_freq = 1
 [training]
-dataset = "jsonl"
+dataset = "c4_test"
 dataset_path = "{fixtures}/corpus.jsonl"
 local_batch_size = 4
 seq_len = 256

@@ -51,7 +51,13 @@ DEFAULTS = {
 }
 # Tables that do not change what is computed. Activation checkpointing recomputes the same values.
 IGNORED = {"metrics", "checkpoint", "activation_checkpoint", "profiling", "comm", "compile", "validation"}
-IGNORED_KEYS = {("job", "description"), ("job", "print_config"), ("training", "gc_freq"), ("debug", "deterministic")}
+IGNORED_KEYS = {
+    ("job", "description"),
+    ("job", "print_config"),
+    ("training", "data_order"),  # the reference knows torchtitan alone
+    ("training", "gc_freq"),
+    ("debug", "deterministic"),
+}
 
 DEGREES_OF_ONE = ("tensor_parallel_degree", "context_parallel_degree", "pipeline_parallel_degree")
 

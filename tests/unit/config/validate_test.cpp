@@ -30,6 +30,21 @@ TEST(Validate, DefaultsAreFineOnAnyNumberOfRanks) {
   for (const int world_size : {1, 2, 3, 64}) EXPECT_THAT(validate(JobConfig{}, world_size), IsEmpty());
 }
 
+TEST(Validate, MixturesOfDatasets) {
+  const auto mixed = [](JobConfig& c) { c.training.dataset_mix = {"1 text a", "1 text b"}; };
+  EXPECT_THAT(warnings(mixed), IsEmpty());
+  EXPECT_THAT(warnings([&](JobConfig& c) {
+                mixed(c);
+                c.training.dataset_path = "c";
+              }),
+              ElementsAre(HasSubstr("training.dataset_path are not")));
+  EXPECT_THAT(fault([&](JobConfig& c) {
+                mixed(c);
+                c.training.data_order = "torchtitan";
+              }),
+              HasSubstr("needs the elastic order"));
+}
+
 TEST(Validate, SequenceLength) {
   EXPECT_THAT(fault([](JobConfig& c) { c.training.seq_len = 255; }),
               AllOf(HasSubstr("training.seq_len (255)"), HasSubstr("use 254 or 256")));

@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "data/packer.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {
