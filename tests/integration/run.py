@@ -18,6 +18,7 @@ import traceback
 
 import cases_collectives  # noqa: F401  (importing registers the cases)
 import cases_cuda  # noqa: F401
+import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
 import cases_failure  # noqa: F401
 import cases_gpu_check  # noqa: F401
