@@ -137,9 +137,7 @@ class Job {
       ++progress_.bad_records;
       return false;
     }
-    if (options_.append_bos && tokenizer_.bos_id()) ids.push_back(*tokenizer_.bos_id());
-    tokenizer_.encode(text, ids);
-    if (options_.append_eos && tokenizer_.eos_id()) ids.push_back(*tokenizer_.eos_id());
+    tokenizer_.encode_marked(text, {.bos = options_.append_bos, .eos = options_.append_eos}, ids);
     return true;
   }
 
