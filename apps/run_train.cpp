@@ -44,6 +44,13 @@ Checked check_input(const config::CommandLine& command_line, std::int64_t world_
   return checked;
 }
 
+std::int64_t end_of_document(const Checked& checked) {
+  if (const auto eos = checked.tokenizer->eos_id()) return *eos;
+  throw ConfigError("attn_mask_type = \"block_causal\" separates documents by their EOS token, and the tokenizer in " +
+                    checked.config.model.hf_assets_path +
+                    " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"");
+}
+
 c10::DeviceType pick_device_type(const std::string& wanted) {
   if (wanted == "cpu") return c10::DeviceType::CPU;
   const std::string missing = dist::load_accelerator_module();
@@ -127,6 +134,7 @@ int run_train(const config::CommandLine& command_line) {
   train::set_num_threads(env.local_world_size);
   checked.tokenizer = data::make_tokenizer(config.model.hf_assets_path);
   data::check_vocab_size(*checked.tokenizer, checked.spec.stats.vocab_size);
+  if (checked.spec.separates_documents) checked.spec.document_end = end_of_document(checked);
   return train_or_report(checked, env, pick_device_type(config.training.device));
 }
 

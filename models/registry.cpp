@@ -22,7 +22,10 @@ TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len) {
   }
   TrainSpec spec;
   spec.name = model.name + " " + model.flavor;
-  spec.build_model = [args, seq_len] { return std::make_unique<Llama>(args, seq_len); };
+  spec.separates_documents = args.block_causal;
+  spec.build_model = [args, seq_len](std::optional<std::int64_t> document_end) {
+    return std::make_unique<Llama>(args, seq_len, document_end);
+  };
   spec.parallelize = [](LanguageModel& m, const dist::DeviceMesh& mesh, const config::Training& training,
                         const config::Parallelism& parallelism, const config::ActivationCheckpoint& ac) {
     parallelize_llama(dynamic_cast<Llama&>(m), mesh, training, parallelism, ac);

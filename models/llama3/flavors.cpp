@@ -23,6 +23,11 @@ LlamaArgs llama3(std::int64_t dim, std::int64_t layers, std::int64_t heads, std:
   return args;
 }
 
+LlamaArgs block_causal(LlamaArgs args) {
+  args.block_causal = true;
+  return args;
+}
+
 LlamaArgs llama2(std::int64_t dim, std::int64_t layers, std::int64_t heads, std::optional<std::int64_t> kv_heads,
                  std::optional<double> multiplier, std::int64_t multiple_of) {
   LlamaArgs args = llama3(dim, layers, heads, kv_heads, 32000, multiplier, multiple_of);
@@ -71,10 +76,16 @@ std::int64_t LlamaArgs::hidden_dim() const {
 }
 
 const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors() {
+  const LlamaArgs debugmodel = llama3(256, 6, 16, {}, 2048, {}, 256);
+  const LlamaArgs llama3_8b = llama3(4096, 32, 32, 8, 128256, 1.3, 1024);
   static const std::map<std::string, std::map<std::string, LlamaArgs>> kFlavors = {
       {"llama3",
-       {{"debugmodel", llama3(256, 6, 16, {}, 2048, {}, 256)},
-        {"8B", llama3(4096, 32, 32, 8, 128256, 1.3, 1024)},
+       {{"debugmodel", debugmodel},
+        {"debugmodel_flex_attn", block_causal(debugmodel)},
+        {"debugmodel_varlen_attn", block_causal(debugmodel)},
+        {"8B", llama3_8b},
+        {"8B_flex", block_causal(llama3_8b)},
+        {"8B_varlen", block_causal(llama3_8b)},
         {"70B", llama3(8192, 80, 64, 8, 128256, 1.3, 4096)},
         {"405B", llama3(16384, 126, 128, 8, 128256, 1.2, 4096)}}},
       {"llama2",
@@ -108,6 +119,7 @@ LlamaArgs llama_args(const config::Model& model) {
   override_with(args.rope_theta, model.args.rope_theta);
   override_with(args.max_seq_len, model.args.max_seq_len);
   override_with(args.depth_init, model.args.depth_init);
+  if (model.args.attn_mask_type) args.block_causal = *model.args.attn_mask_type == "block_causal";
   override_rope_scaling(args.rope_scaling, model.args.rope_scaling_args);
   check(args);
   return args;

@@ -24,13 +24,15 @@ struct LlamaArgs {
   std::optional<nn::RopeScaling> rope_scaling = nn::RopeScaling{};  // absent in Llama 2
   std::int64_t max_seq_len = 131072;
   bool depth_init = true;
+  bool block_causal = false;  // a token attends to its own document alone, not to all of its row before it
 
   std::int64_t kv_heads() const { return n_kv_heads.value_or(n_heads); }
   std::int64_t head_dim() const { return dim / n_heads; }
   std::int64_t hidden_dim() const;
 };
 
-// Flavor name -> shape, by model name ("llama3", "llama2").
+// Flavor name -> shape, by model name ("llama3", "llama2"). TorchTitan's names for block-causal attention (_flex,
+// _varlen) say which of its kernels computes it; here one way serves both.
 const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors();
 
 // The flavor of [model] with the overrides of [model.args]. Throws ConfigError: unknown flavor, or a shape that cannot

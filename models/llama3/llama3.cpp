@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "nn/documents.h"
 #include "nn/kept_ops.h"
 
 namespace titan::models {
@@ -24,7 +25,7 @@ at::Tensor Attention::forward(const nn::Tensors& inputs) {
   const auto q = nn::apply_rotary_emb(heads((*wq_)(x)), freqs_cis).transpose(1, 2);  // [B, H, T, E]
   const auto k = nn::apply_rotary_emb(heads((*wk_)(x)), freqs_cis).transpose(1, 2);  // [B, K, T, E]
   const auto v = heads((*wv_)(x)).transpose(1, 2);                                   // [B, K, T, E]
-  const auto out = nn::causal_attention(q, k, v);                                    // [B, H, T, E]
+  const auto out = inputs.size() > 2 ? nn::document_attention(q, k, v, inputs[2]) : nn::causal_attention(q, k, v);
   return (*wo_)(out.transpose(1, 2).contiguous().view({B, T, -1}));
 }
 
@@ -51,11 +52,14 @@ TransformerBlock::TransformerBlock(const LlamaArgs& args) {
 
 at::Tensor TransformerBlock::forward(const nn::Tensors& inputs) {
   const auto& x = inputs[0];
-  const auto h = x + (*attention_)((*attention_norm_)(x), inputs[1]);
+  auto attention_inputs = inputs;
+  attention_inputs[0] = (*attention_norm_)(x);
+  const auto h = x + (*attention_)(std::move(attention_inputs));
   return h + (*feed_forward_)((*ffn_norm_)(h));
 }
 
-Llama::Llama(const LlamaArgs& args, std::int64_t seq_len) : args_(args), seq_len_(seq_len) {
+Llama::Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int64_t> document_end)
+    : args_(args), seq_len_(seq_len), document_end_(document_end) {
   tok_embeddings_ = child("tok_embeddings", std::make_shared<nn::Embedding>(args.vocab_size, args.dim));
   layers_ = child("layers", std::make_shared<nn::ModuleList>());
   for (std::int64_t i = 0; i < args.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(args));
@@ -64,9 +68,11 @@ Llama::Llama(const LlamaArgs& args, std::int64_t seq_len) : args_(args), seq_len
 }
 
 at::Tensor Llama::forward(const nn::Tensors& inputs) {
-  at::Tensor h = (*tok_embeddings_)(inputs[0]);
-  for (const auto& [name, layer] : layers_->children()) h = (*layer)(h, freqs_cis_);
-  return (*output_)((*norm_)(h));
+  const auto& tokens = inputs[0];
+  nn::Tensors state = {(*tok_embeddings_)(tokens), freqs_cis_};
+  if (args_.block_causal) state.push_back(nn::document_lengths(tokens, document_end_.value()));
+  for (const auto& [name, layer] : layers_->children()) state[0] = (*layer)(state);
+  return (*output_)((*norm_)(state[0]));
 }
 
 // The order of the draws is part of the result: it is TorchTitan's, which is the order of the parameters.

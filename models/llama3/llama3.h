@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "contract/train_spec.h"
 #include "models/llama3/flavors.h"
@@ -15,7 +16,8 @@ namespace titan::models {
 class Attention : public nn::Module {
  public:
   explicit Attention(const LlamaArgs& args);
-  at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], freqs_cis [T, E / 2] -> [B, T, D]
+  // x [B, T, D], freqs_cis [T, E / 2], and with block-causal attention the documents' lengths -> [B, T, D]
+  at::Tensor forward(const nn::Tensors& inputs) override;
 
  private:
   std::int64_t n_heads_, n_kv_heads_, head_dim_;
@@ -34,7 +36,7 @@ class FeedForward : public nn::Module {
 class TransformerBlock : public nn::Module {
  public:
   explicit TransformerBlock(const LlamaArgs& args);
-  at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], freqs_cis -> [B, T, D]
+  at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], what Attention takes besides -> [B, T, D]
 
  private:
   std::shared_ptr<Attention> attention_;
@@ -44,8 +46,8 @@ class TransformerBlock : public nn::Module {
 
 class Llama : public LanguageModel {
  public:
-  // `seq_len`: rows of the rotary table.
-  Llama(const LlamaArgs& args, std::int64_t seq_len);
+  // `seq_len`: rows of the rotary table. `document_end`: the token that ends a document, for block-causal attention.
+  Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int64_t> document_end = std::nullopt);
   at::Tensor forward(const nn::Tensors& inputs) override;  // tokens int64 [B, T] -> logits [B, T, V]
   void init_weights(nn::Initializer& initializer) override;
 
@@ -57,6 +59,7 @@ class Llama : public LanguageModel {
  private:
   LlamaArgs args_;
   std::int64_t seq_len_;
+  std::optional<std::int64_t> document_end_;
   std::shared_ptr<nn::Embedding> tok_embeddings_;
   std::shared_ptr<nn::ModuleList> layers_;
   std::shared_ptr<nn::RMSNorm> norm_;

@@ -143,6 +143,7 @@ class Table {
     add(KEY(model.args.rope_theta), "base of the RoPE frequencies", above(0), kSupported);
     add(KEY(model.args.max_seq_len), "longest sequence the model is made for, tokens", at_least(1), kSupported);
     add(KEY(model.args.depth_init), "initial std of output projections by layer depth, not by model depth", kAny, kSupported);
+    add(KEY(model.args.attn_mask_type), "block_causal: a token attends to its own document alone, up to the EOS token that ends it", one_of({"causal", "block_causal"}), kSupported);
     add(KEY(model.args.rope_scaling_args.scaling_factor), "divisor of low RoPE frequencies", above(0), kSupported);
     add(KEY(model.args.rope_scaling_args.low_freq_factor), "wavelengths above original/low are fully scaled", above(0), kSupported);
     add(KEY(model.args.rope_scaling_args.high_freq_factor), "wavelengths below original/high are left alone", above(0), kSupported);

@@ -61,17 +61,18 @@ struct RopeScalingArgs {
 
 // [model.args]: overrides of the flavor's shape. What is absent comes from the flavor.
 struct ModelArgs {
-  std::optional<std::int64_t> dim;           // width of the residual stream
-  std::optional<std::int64_t> n_layers;      // transformer blocks
-  std::optional<std::int64_t> n_heads;       // query heads
-  std::optional<std::int64_t> n_kv_heads;    // key/value heads; divides n_heads
-  std::optional<std::int64_t> vocab_size;    // rows of the embedding
-  std::optional<std::int64_t> multiple_of;   // the feed-forward width is rounded up to a multiple of this
-  std::optional<double> ffn_dim_multiplier;  // scales the feed-forward width before rounding
-  std::optional<double> norm_eps;            // epsilon of RMSNorm
-  std::optional<double> rope_theta;          // base of the RoPE frequencies
-  std::optional<std::int64_t> max_seq_len;   // longest sequence the model is made for, tokens
-  std::optional<bool> depth_init;            // initial std of output projections by layer depth, not by model depth
+  std::optional<std::int64_t> dim;            // width of the residual stream
+  std::optional<std::int64_t> n_layers;       // transformer blocks
+  std::optional<std::int64_t> n_heads;        // query heads
+  std::optional<std::int64_t> n_kv_heads;     // key/value heads; divides n_heads
+  std::optional<std::int64_t> vocab_size;     // rows of the embedding
+  std::optional<std::int64_t> multiple_of;    // the feed-forward width is rounded up to a multiple of this
+  std::optional<double> ffn_dim_multiplier;   // scales the feed-forward width before rounding
+  std::optional<double> norm_eps;             // epsilon of RMSNorm
+  std::optional<double> rope_theta;           // base of the RoPE frequencies
+  std::optional<std::int64_t> max_seq_len;    // longest sequence the model is made for, tokens
+  std::optional<bool> depth_init;             // initial std of output projections by layer depth, not by model depth
+  std::optional<std::string> attn_mask_type;  // causal, or block_causal: attention within documents alone
   RopeScalingArgs rope_scaling_args;
 
   bool operator==(const ModelArgs&) const = default;

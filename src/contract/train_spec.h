@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "config/job_config.h"
@@ -43,8 +44,12 @@ struct HuggingFaceName {
 struct TrainSpec {
   std::string name;  // "llama3 debugmodel"
   ModelStats stats;
-  // On the meta device: no memory.
-  std::function<std::unique_ptr<LanguageModel>()> build_model;
+  // The model keeps the documents of a row apart, and must know the token that ends them: the application then sets
+  // `document_end`.
+  bool separates_documents = false;
+  std::optional<std::int64_t> document_end;
+  // On the meta device: no memory. Without a document_end that it needs the model can be built, but not called.
+  std::function<std::unique_ptr<LanguageModel>(std::optional<std::int64_t> document_end)> build_model;
   // Activation checkpointing, then fully_shard bottom-up over `mesh`. The model is still on meta. Not collective.
   std::function<void(LanguageModel&, const dist::DeviceMesh& mesh, const config::Training&, const config::Parallelism&,
                      const config::ActivationCheckpoint&)>

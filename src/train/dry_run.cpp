@@ -42,7 +42,7 @@ std::string dry_run(const config::JobConfig& config, const TrainSpec& spec, int 
   const auto accumulation = config::num_accumulation_steps(config, world_size);
   auto world = dist::World::on_paper(world_size);
   const auto meshes = dist::Meshes::build(*world, dims);
-  auto model = spec.build_model();
+  auto model = spec.build_model(spec.document_end);
   spec.parallelize(*model, meshes.fsdp, config.training, config.parallelism, config.activation_checkpoint);
 
   const auto size_of = [](const std::string& dtype) { return std::int64_t{dtype == "float32" ? 4 : 2}; };

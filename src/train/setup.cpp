@@ -54,7 +54,7 @@ std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len) {
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
                                            const config::Training& training, const config::Parallelism& parallelism,
                                            const config::ActivationCheckpoint& ac, std::uint64_t seed) {
-  auto model = spec.build_model();
+  auto model = spec.build_model(spec.document_end);
   spec.parallelize(*model, mesh, training, parallelism, ac);
   fsdp::to_empty(*model, mesh.device(), dtype_of(training.dtype));
   const at::NoGradGuard no_grad;

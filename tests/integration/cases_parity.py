@@ -1,4 +1,6 @@
 """The program against PyTorch's FSDP2, from the same weights, on the same data, step by step."""
+import json
+
 from fixtures import write_job
 from harness import case, check_close, expect, import_reference, read_rows, relative_distance, run, run_reference
 
@@ -103,6 +105,30 @@ def parity_schedule(context, decay):
     """The other decay shapes, with a floor, a total that is not the number of steps, and an odd ratio."""
     words = ["--lr_scheduler.decay_type", decay, "--lr_scheduler.min_lr_factor", "0.1"]
     compare(context, 1, [*FP32, *words, "--lr_scheduler.total_steps", "25", "--lr_scheduler.decay_ratio", "0.5"])
+
+
+@case(120, ranks=[1, 2])
+def parity_block_causal(context, ranks):
+    """Attention within documents, with and without recomputation, is what FSDP2 computes with the mask."""
+    # Short documents, so that most rows hold the ends of several.
+    corpus = context.folder / "short.jsonl"
+    with open(corpus, "w", encoding="utf-8") as file:
+        for line in open(context.fixtures / "corpus.jsonl", encoding="utf-8"):
+            text = json.loads(line)["text"]
+            for begin in range(0, min(len(text), 4000), 61):
+                print(json.dumps({"text": text[begin : begin + 61]}), file=file)
+    config = write_job(context, "reference", steps=STEPS)
+    seed = make_seed_checkpoint(context, config)
+    words = [*FP32, "--training.dataset_path", corpus]
+    mask = ["--model.args.attn_mask_type", "block_causal"]
+    expected = run_reference(context, ranks, ["--config", config, "--init-from", seed, *words, *mask])
+    check_close(run_program(context, ranks, seed, [*words, *mask]), expected, KEYS, FP32_TOLERANCE, "block_causal")
+    recompute = ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "op"]
+    found = run_program(context, ranks, seed, [*words, *mask, *recompute], name="recompute")
+    check_close(found, expected, KEYS, FP32_TOLERANCE, "block_causal, recomputed")
+    causal = run_program(context, ranks, seed, words, name="causal")
+    distance = relative_distance(causal[-1]["loss"], expected[-1]["loss"])
+    expect(distance > 1e-3, f"the mask makes no difference on this data: {distance:.1e}")
 
 
 def bf16_tolerance(context, ranks, config, seed):

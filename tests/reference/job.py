@@ -103,7 +103,7 @@ def override(job, words):
             value = words[index]
             index += 1
         if key.startswith("args."):
-            job["model"]["args"][key[5:]] = float(value) if "." in value else int(value)
+            job["model"]["args"][key[5:]] = parse_value(value, None)
             continue
         merge(job, section, key, parse_value(value, DEFAULTS.get(section, {}).get(key)))
 

@@ -9,8 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import text_data
+
 FLAVORS = {
     "debugmodel": dict(dim=256, n_layers=6, n_heads=16, vocab_size=2048, rope_theta=500000),
+    "debugmodel_flex_attn": dict(
+        dim=256, n_layers=6, n_heads=16, vocab_size=2048, rope_theta=500000, attn_mask_type="block_causal"
+    ),
     "8B": dict(
         dim=4096, n_layers=32, n_heads=32, n_kv_heads=8, ffn_dim_multiplier=1.3, multiple_of=1024, rope_theta=500000
     ),
@@ -45,6 +50,8 @@ class ModelArgs:
     rope_scaling_args: RopeScaling = dataclasses.field(default_factory=RopeScaling)
     max_seq_len: int = 131072
     depth_init: bool = True
+    attn_mask_type: str = "causal"
+    eos_id: int | None = None  # ends a document
 
     @classmethod
     def from_job(cls, job):
@@ -53,6 +60,8 @@ class ModelArgs:
         if isinstance(fields.get("rope_scaling_args"), dict):
             fields["rope_scaling_args"] = RopeScaling(**fields["rope_scaling_args"])
         fields["max_seq_len"] = job["training"]["seq_len"]
+        if fields.get("attn_mask_type") == "block_causal":
+            (fields["eos_id"],) = text_data.load_tokenizer(job["model"]["hf_assets_path"]).eos
         return cls(**fields)
 
     @property
@@ -92,6 +101,13 @@ def rotate(x, table):
     return torch.view_as_real(turned).flatten(3).type_as(x)
 
 
+def same_document(tokens, eos_id):
+    """bool [B, 1, T, T]: key j counts for query i when j <= i and as many documents ended before it."""
+    ended_before = (tokens == eos_id).cumsum(1) - (tokens == eos_id).long()
+    same = ended_before[:, :, None] == ended_before[:, None, :]
+    return same.tril()[:, None]
+
+
 class Attention(nn.Module):
     def __init__(self, args):
         super().__init__()
@@ -102,13 +118,13 @@ class Attention(nn.Module):
         self.wv = nn.Linear(args.dim, args.kv_heads * self.head_dim, bias=False)
         self.wo = nn.Linear(args.n_heads * self.head_dim, args.dim, bias=False)
 
-    def forward(self, x, table):
+    def forward(self, x, table, mask=None):
         batch, length, _ = x.shape
         q = rotate(self.wq(x).view(batch, length, -1, self.head_dim), table)
         k = rotate(self.wk(x).view(batch, length, -1, self.head_dim), table)
         v = self.wv(x).view(batch, length, -1, self.head_dim)
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, heads, T, E]
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.grouped)
+        out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=self.grouped)
         return self.wo(out.transpose(1, 2).contiguous().view(batch, length, -1))
 
 
@@ -137,8 +153,8 @@ class Block(nn.Module):
         self.attention_norm = nn.RMSNorm(args.dim, eps=args.norm_eps)
         self.ffn_norm = nn.RMSNorm(args.dim, eps=args.norm_eps)
 
-    def forward(self, x, table):
-        h = x + self.attention(self.attention_norm(x), table)
+    def forward(self, x, table, mask=None):
+        h = x + self.attention(self.attention_norm(x), table, mask)
         return h + self.feed_forward(self.ffn_norm(h))
 
 
@@ -154,9 +170,11 @@ class Llama(nn.Module):
 
     def forward(self, tokens):
         """int64 [B, T] -> logits [B, T, V]"""
+        block_causal = self.args.attn_mask_type == "block_causal"
+        mask = same_document(tokens, self.args.eos_id) if block_causal else None
         h = self.tok_embeddings(tokens)
         for layer in self.layers.values():
-            h = layer(h, self.freqs_cis)
+            h = layer(h, self.freqs_cis, mask)
         return self.output(self.norm(h))
 
     @torch.no_grad()

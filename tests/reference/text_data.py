@@ -10,11 +10,11 @@ class SentencePieceTokenizer:
         import sentencepiece
 
         self.model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        # A special token that the model lacks (id -1) is left out.
+        self.bos, self.eos = ([i] if i >= 0 else [] for i in (self.model.bos_id(), self.model.eos_id()))
 
     def encode(self, text):
-        """BOS, the text's pieces, EOS. A special token that the model lacks (id -1) is left out."""
-        edges = [[i] if i >= 0 else [] for i in (self.model.bos_id(), self.model.eos_id())]
-        return edges[0] + self.model.encode(text) + edges[1]
+        return self.bos + self.model.encode(text) + self.eos
 
 
 class TokenizerJson:

@@ -71,7 +71,7 @@ config::ActivationCheckpoint mode(const std::string& name, const std::string& op
   return ac;
 }
 
-Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "float32") {
+Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "float32", bool block_causal = false) {
   LlamaArgs args;
   args.dim = 32;
   args.n_layers = kLayers;
@@ -79,9 +79,10 @@ Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "
   args.n_kv_heads = 2;
   args.vocab_size = 40;
   args.multiple_of = 16;
+  args.block_causal = block_causal;
   dist::World world(LaunchEnv{}, c10::DeviceType::CPU, std::chrono::seconds(10));
   const auto mesh = dist::DeviceMesh::init(world, {1}, {"shard"});
-  Llama model(args, kT);
+  Llama model(args, kT, /*document_end=*/3);
   config::Training training;
   training.mixed_precision_param = dtype;
   parallelize_llama(model, mesh, training, {}, ac);
@@ -91,7 +92,8 @@ Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "
     nn::SequentialInitializer initializer(7);
     model.init_weights(initializer);
   }
-  const auto tokens = at::randint(40, {2, kT}, at::detail::createCPUGenerator(5), at::kLong);
+  auto tokens = at::randint(40, {2, kT}, at::detail::createCPUGenerator(5), at::kLong);
+  tokens.masked_fill_(tokens.lt(8), 3);  // every fifth one ends a document
 
   Outcome outcome;
   const OperatorCounter calls;
@@ -123,6 +125,20 @@ TEST_P(RecomputedLlama, NumbersAreThoseWithoutToTheLastBit) {
   expect_equal(run(mode("full"), GetParam()), plain);
   expect_equal(run(mode("selective", "2"), GetParam()), plain);
   expect_equal(run(mode("selective", "op"), GetParam()), plain);
+}
+
+// Each document is an attention of its own, kept or run again.
+TEST_P(RecomputedLlama, NumbersAreThoseWithoutUnderBlockCausalMasks) {
+  const auto plain = run(mode("none"), GetParam(), true);
+  const int documents = plain.attentions / kLayers;
+  EXPECT_GT(documents, 2);
+  EXPECT_FALSE(plain.loss.equal(run(mode("none"), GetParam()).loss));
+  const auto full = run(mode("full"), GetParam(), true);
+  expect_equal(full, plain);
+  EXPECT_EQ(full.attentions, 2 * kLayers * documents);
+  const auto by_operator = run(mode("selective", "op"), GetParam(), true);
+  expect_equal(by_operator, plain);
+  EXPECT_EQ(by_operator.attentions, kLayers * documents);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, RecomputedLlama, testing::Values("float32", "bfloat16"));

@@ -1,0 +1,35 @@
+#include "nn/documents.h"
+
+#include <ATen/ATen.h>
+
+#include "nn/kept_ops.h"
+
+namespace titan::nn {
+
+at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end) {
+  auto is_last = tokens.eq(end);  // [B, T]
+  is_last.select(1, -1).fill_(true);
+  const auto last = is_last.flatten().nonzero().flatten().cpu();
+  return at::diff(last, /*n=*/1, /*dim=*/-1, /*prepend=*/at::full({1}, -1, last.options()));
+}
+
+at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const at::Tensor& lengths) {
+  const auto B = q.size(0), T = q.size(2);
+  if (lengths.size(0) == B) return causal_attention(q, k, v);
+  const at::IntArrayRef sizes(lengths.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(lengths.size(0)));
+  // One split, whose gradient is one concatenation: slices would each have a gradient as large as the batch.
+  const auto split = [&](const at::Tensor& heads) {  // [B, heads, T, E] -> per document [length, heads, E]
+    return heads.transpose(1, 2).flatten(0, 1).split_with_sizes(sizes);
+  };
+  const auto as_batch = [](const at::Tensor& document) { return document.transpose(0, 1).unsqueeze(0); };
+  const auto queries = split(q), keys = split(k), values = split(v);
+  std::vector<at::Tensor> outs;
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto out = causal_attention(as_batch(queries[i]), as_batch(keys[i]), as_batch(values[i]));
+    outs.push_back(out.squeeze(0).transpose(0, 1));
+  }
+  return at::cat(outs).unflatten(0, {B, T}).transpose(1, 2);
+}
+
+}  // namespace titan::nn

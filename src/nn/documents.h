@@ -1,0 +1,17 @@
+// Attention within the documents of packed rows.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace titan::nn {
+
+// The lengths of the documents in tokens int64 [B, T], row after row: int64 [documents] on the host, their sum is B *
+// T. A document ends with the token `end`, which belongs to it, and with its row. Waits for the device.
+at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end);
+
+// As causal_attention (nn/kept_ops.h), but a token attends to its own document alone: [B, H, T, E]. One attention a
+// document, so the cost grows with the squares of their lengths, not with T squared; each of them can be kept. Rows
+// that hold one document each are one causal_attention.
+at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& lengths);
+
+}  // namespace titan::nn
