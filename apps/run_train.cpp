@@ -65,6 +65,23 @@ void write_resolved_config(const config::JobConfig& config) {
   write_file_atomically(std::filesystem::path(config.job.dump_folder) / "config.toml", config::to_toml(config));
 }
 
+// What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together.
+std::unique_ptr<BatchSource> open_held_out(const Checked& checked, const dist::DeviceMesh& batch_mesh) {
+  const auto& validation = checked.config.validation;
+  if (!validation.enable) return nullptr;
+  const bool whole_set = validation.steps == -1;
+  data::DataOptions options;
+  options.dataset = validation.dataset;
+  options.dataset_path = validation.dataset_path.value_or("");
+  options.local_batch_size = validation.local_batch_size * (whole_set ? batch_mesh.size() : 1);
+  options.seq_len = validation.seq_len;
+  options.dp_rank = whole_set ? 0 : batch_mesh.local_rank("batch");
+  options.dp_size = whole_set ? 1 : batch_mesh.size();
+  options.infinite = !whole_set;
+  options.pin_memory = !batch_mesh.device().is_cpu();
+  return data::make_batch_source(options, checked.tokenizer);
+}
+
 int train(const Checked& checked, dist::World& world) {
   const auto& config = checked.config;
   if (world.rank() == 0) write_resolved_config(config);
@@ -86,7 +103,7 @@ int train(const Checked& checked, dist::World& world) {
   options.dp_size = meshes.batch.size();
   options.pin_memory = !world.device().is_cpu();
   auto source = data::make_batch_source(options, checked.tokenizer);
-  train::Trainer trainer(config, world, meshes, checked.spec, std::move(source));
+  train::Trainer trainer(config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch));
   const bool finished = trainer.train();
   world.shutdown();
   return finished ? kExitDone : kExitSavedRequeue;

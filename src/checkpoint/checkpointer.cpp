@@ -216,7 +216,9 @@ void Checkpointer::remove_old_steps() const {
     std::vector<int> steps = steps_in(base_);
     std::erase_if(steps, [&](int step) { return !is_complete(step_folder(step)); });
     const auto keep = static_cast<std::size_t>(options_.keep_latest_k);
+    const auto special = keep_rule_ ? keep_rule_(steps) : std::nullopt;
     for (std::size_t i = 0; i + keep < steps.size(); ++i) {
+      if (steps[i] == special) continue;
       // Under its temporary name it is no checkpoint any more, so a kill in between leaves nothing half removed.
       fs::remove_all(temporary_folder(step_folder(steps[i])));
       fs::rename(step_folder(steps[i]), temporary_folder(step_folder(steps[i])));

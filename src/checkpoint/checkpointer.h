@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,13 +62,18 @@ class Checkpointer {
   bool should_save(int step, int last_step) const;
 
   // Saves step `step` when should_save() says so; collective. Says whether it did. The last save holds the model only
-  // when last_save_model_only is set. After any other save the oldest folders beyond keep_latest_k are removed. Throws,
-  // also at steps that do not save, what a save beside training threw.
+  // when last_save_model_only is set. After any other save the oldest folders beyond keep_latest_k are removed, but the
+  // one that the keep rule names. Throws, also at steps that do not save, what a save beside training threw.
   bool save(int step, int last_step);
 
   // With options.async: before what items() refers to changes, and before the process ends.
   void wait_staged() { saver_.wait_staged(); }
   void finish();
+
+  // Asked on rank 0 before old folders are removed, with options.async on another thread: which of these steps (all
+  // that have a complete checkpoint) stays whatever its age, or nothing. Set it before the first save.
+  using KeepRule = std::function<std::optional<int>(const std::vector<int>& steps)>;
+  void set_keep_rule(KeepRule rule) { keep_rule_ = std::move(rule); }
 
   // Saves now whatever the interval says, with the full state: for a signal that asks to stop. Collective.
   void save_full(int step);
@@ -106,6 +112,7 @@ class Checkpointer {
   CheckpointState& state_;
   Ranks* background_;
   std::filesystem::path base_;
+  KeepRule keep_rule_;
   AsyncSaver saver_;  // last: its thread uses the members above
 };
 

@@ -77,6 +77,10 @@ Status no_effect(std::string reason) { return {Support::kNoEffect, std::move(rea
 Status dormant(std::string switch_key) { return {Support::kDormant, "it belongs to " + std::move(switch_key)}; }
 Status not_built(std::string reason) { return {Support::kNotBuilt, std::move(reason)}; }
 
+// [training.dataloader], [validation.dataloader]
+Status one_thread() { return no_effect("one thread of each rank always loads ahead"); }
+Status always_pinned() { return no_effect("batches are page-locked whenever the device is cuda"); }
+
 class Table {
  public:
   Table() {
@@ -166,7 +170,6 @@ class Table {
   }
 
   void add_training() {
-    const Status one_thread = no_effect("one thread of each rank always loads ahead");
     add(KEY(training.dataset), "kind of data: text, jsonl, indexed, or c4_test (JSONL in TorchTitan's order)", kNonEmpty, kSupported);
     add(KEY(training.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
     add(KEY(training.dataset_mix), "several datasets, \"WEIGHT KIND PATH\" each, instead of dataset and dataset_path (not a key of TorchTitan)", kNonEmpty, kSupported);
@@ -184,10 +187,10 @@ class Table {
     add(KEY(training.gc_freq), "steps between two runs of Python's garbage collector", at_least(1), no_effect("there is no Python garbage collector"));
     add(KEY(training.gc_debug), "Python garbage collector debugging", kAny, no_effect("there is no Python garbage collector"));
     add(KEY(training.device), "where to train; auto: cuda when there is one (not a key of TorchTitan)", one_of({"auto", "cpu", "cuda"}), kSupported);
-    add(KEY(training.dataloader.num_workers), "loading processes", at_least(0), one_thread);
-    add(KEY(training.dataloader.persistent_workers), "keep loading processes between epochs", kAny, one_thread);
-    add(KEY(training.dataloader.pin_memory), "batches in page-locked memory", kAny, no_effect("batches are page-locked whenever the device is cuda"));
-    add(KEY(training.dataloader.prefetch_factor), "batches loaded ahead by each process", at_least(1), one_thread);
+    add(KEY(training.dataloader.num_workers), "loading processes", at_least(0), one_thread());
+    add(KEY(training.dataloader.persistent_workers), "keep loading processes between epochs", kAny, one_thread());
+    add(KEY(training.dataloader.pin_memory), "batches in page-locked memory", kAny, always_pinned());
+    add(KEY(training.dataloader.prefetch_factor), "batches loaded ahead by each process", at_least(1), one_thread());
   }
 
   void add_parallelism() {
@@ -288,17 +291,17 @@ class Table {
     add(KEY(experimental.custom_import), "Python module to import", kAny, not_built("this program has no Python in it"));
     add(KEY(experimental.custom_args_module), "Python module with further options", kAny, not_built("this program has no Python in it"));
 
-    add(KEY(validation.enable), "evaluate during training", kAny, not_built("there is no evaluation yet"));
-    add(KEY(validation.dataset), "kind of data", kNonEmpty, dormant("validation.enable"));
-    add(KEY(validation.dataset_path), "file or folder with the data", kNonEmpty, dormant("validation.enable"));
-    add(KEY(validation.local_batch_size), "sequences of one batch on one rank", at_least(1), dormant("validation.enable"));
-    add(KEY(validation.seq_len), "tokens of one sequence", at_least(2), dormant("validation.enable"));
-    add(KEY(validation.freq), "steps between two evaluations", at_least(1), dormant("validation.enable"));
-    add(KEY(validation.steps), "batches of one evaluation; -1: all the data", minus_one_or(at_least(1)), dormant("validation.enable"));
-    add(KEY(validation.dataloader.num_workers), "loading processes", at_least(0), dormant("validation.enable"));
-    add(KEY(validation.dataloader.persistent_workers), "keep loading processes between epochs", kAny, dormant("validation.enable"));
-    add(KEY(validation.dataloader.pin_memory), "batches in page-locked memory", kAny, dormant("validation.enable"));
-    add(KEY(validation.dataloader.prefetch_factor), "batches loaded ahead by each process", at_least(1), dormant("validation.enable"));
+    add(KEY(validation.enable), "evaluate during training", kAny, kSupported);
+    add(KEY(validation.dataset), "kind of data", kNonEmpty, kSupported);
+    add(KEY(validation.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
+    add(KEY(validation.local_batch_size), "sequences of one batch on one rank", at_least(1), kSupported);
+    add(KEY(validation.seq_len), "tokens of one sequence", at_least(2), kSupported);
+    add(KEY(validation.freq), "steps between two evaluations", at_least(1), kSupported);
+    add(KEY(validation.steps), "batches of one evaluation; -1: all the data", minus_one_or(at_least(1)), kSupported);
+    add(KEY(validation.dataloader.num_workers), "loading processes", at_least(0), one_thread());
+    add(KEY(validation.dataloader.persistent_workers), "keep loading processes between epochs", kAny, one_thread());
+    add(KEY(validation.dataloader.pin_memory), "batches in page-locked memory", kAny, always_pinned());
+    add(KEY(validation.dataloader.prefetch_factor), "batches loaded ahead by each process", at_least(1), one_thread());
 
     add(KEY(debug.seed), "fixes initialization and data; None: drawn anew for each run", at_least(0), kSupported);
     add(KEY(debug.deterministic), "two runs are equal to the last bit", kAny, kSupported);

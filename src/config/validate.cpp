@@ -85,6 +85,18 @@ void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warni
   if (c.load_only) warnings.push_back("checkpoint.load_only loads nothing: checkpoint.enable is false");
 }
 
+void check_validation(const JobConfig& config, Messages& errors) {
+  const Validation& v = config.validation;
+  if (!v.enable) return;
+  if (v.seq_len > config.training.seq_len)
+    errors.push_back("error: validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" +
+                     text(config.training.seq_len) +
+                     "), the positions that the model is built for; set it to at most " +
+                     text(config.training.seq_len));
+  if (!v.dataset_path)
+    errors.push_back("error: validation.enable needs validation.dataset_path, the file or folder to validate on");
+}
+
 void check_shape(const JobConfig& config, Messages& errors) {
   const ModelArgs& a = config.model.args;
   if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
@@ -133,6 +145,7 @@ std::vector<std::string> validate(const JobConfig& config) {
   check_data(config.training, errors, warnings);
   check_checkpoint(config, errors, warnings);
   check_shape(config, errors);
+  check_validation(config, errors);
   throw_if_wrong(errors);
   return warnings;
 }

@@ -46,7 +46,8 @@ class BatchSource {
   // Safe to call between two next() calls, from the thread that calls next().
   virtual DataPosition position() const = 0;
 
-  // Continues after `position`: the batches that follow are those that would have followed it. Call before next().
+  // Continues after `position`: the batches that follow are those that would have followed it. A default
+  // position is the beginning.
   virtual void seek(const DataPosition& position) = 0;
 
   // Records that were skipped for the batches returned, since this object was made; nothing where a bad record is an

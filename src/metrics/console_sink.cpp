@@ -71,9 +71,11 @@ std::string format_console_line(const StepMetrics& m, bool colors) {
 
 std::string format_console_line(const ValidationMetrics& m, bool colors) {
   const Palette& c = colors ? kColored : kPlain;
-  return fmt::format("{}validate step: {:2}  {}loss: {:>7.4f}  {}{}  {}tps: {}{}", c.yellow, m.step, c.green,
-                     unsigned_nan(m.loss), c.turquoise, memory_text(m), c.blue,
-                     rounded_with_thousands(m.tokens_per_second), c.reset);
+  const std::string best =
+      m.best_step > 0 ? fmt::format("  best: {:.4f} at step {}", m.best_loss, m.best_step) : std::string();
+  return fmt::format("{}validate step: {:2}  {}loss: {:>7.4f}  {}{}  {}tps: {}  {}perplexity: {:.4f}{}{}", c.yellow,
+                     m.step, c.green, unsigned_nan(m.loss), c.turquoise, memory_text(m), c.blue,
+                     rounded_with_thousands(m.tokens_per_second), c.magenta, unsigned_nan(m.perplexity), best, c.reset);
 }
 
 ConsoleSink::ConsoleSink(bool colors) : colors_(colors && stdout_is_terminal() && std::getenv("NO_COLOR") == nullptr) {}

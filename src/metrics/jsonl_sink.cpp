@@ -8,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -116,9 +117,28 @@ void JsonlSink::log(const StepMetrics& m) {
 void JsonlSink::log_validation(const ValidationMetrics& m) {
   validations_.append({{"step", m.step},
                        {"loss", number(m.loss)},
+                       {"perplexity", number(m.perplexity)},
+                       {"tokens", m.tokens},
+                       {"seconds", number(m.seconds)},
+                       {"is_best", m.best_step == m.step},
+                       {"best_step", m.best_step},
+                       {"best_loss", number(m.best_loss)},
                        {"tokens_per_second", number(m.tokens_per_second)},
                        {"memory_peak_bytes", m.memory_peak_bytes},
                        {"unix_time", number(m.unix_time)}});
+}
+
+std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder) {
+  std::map<std::int64_t, double> losses;
+  const auto path = folder / "validation.jsonl";
+  if (!std::filesystem::exists(path)) return losses;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    // A loss that is a string was not a number.
+    if (step_of(line) && row.contains("loss") && row["loss"].is_number()) losses[*step_of(line)] = row["loss"];
+  }
+  return losses;
 }
 
 }  // namespace titan::metrics

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 
 #include "metrics/step_metrics.h"
@@ -42,5 +43,9 @@ class JsonlSink : public MetricsSink {
   JsonlHistory steps_;
   JsonlHistory validations_;
 };
+
+// step -> loss of the validation passes in `folder`/validation.jsonl; of a step with several rows the last. Passes
+// whose loss was not finite are left out.
+std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder);
 
 }  // namespace titan::metrics

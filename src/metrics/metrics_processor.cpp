@@ -1,5 +1,6 @@
 #include "metrics/metrics_processor.h"
 
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -72,11 +73,21 @@ void MetricsProcessor::log(const StepResult& result) {
   interval_data_seconds_ = 0.0;
 }
 
-void MetricsProcessor::log_validation(std::int64_t step, double loss, std::int64_t num_tokens, double pass_seconds) {
+void MetricsProcessor::log_validation(const ValidationResult& result) {
   const MemoryUsage memory = options_.memory();
-  const double rate =
-      static_cast<double>(num_tokens) / (pass_seconds * static_cast<double>(options_.non_data_parallel_size));
-  const ValidationMetrics m{step, loss, rate, memory.peak_bytes, memory.capacity_bytes, unix_now()};
+  ValidationMetrics m;
+  m.step = result.step;
+  m.loss = result.loss;
+  m.perplexity = std::exp(result.loss);
+  m.tokens = result.tokens;
+  m.seconds = result.seconds;
+  m.best_step = result.best_step;
+  m.best_loss = result.best_loss;
+  m.tokens_per_second =
+      static_cast<double>(result.rank_tokens) / (result.seconds * static_cast<double>(options_.non_data_parallel_size));
+  m.memory_peak_bytes = memory.peak_bytes;
+  m.memory_capacity_bytes = memory.capacity_bytes;
+  m.unix_time = unix_now();
   for (const auto& sink : sinks_) sink->log_validation(m);
 }
 

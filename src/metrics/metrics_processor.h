@@ -32,6 +32,17 @@ struct StepResult {
   std::optional<std::int64_t> bad_records = {};  // of all ranks
 };
 
+// The same of a validation pass.
+struct ValidationResult {
+  std::int64_t step = 0;
+  double loss = 0.0;
+  std::int64_t tokens = 0;       // labels that counted, of all ranks
+  std::int64_t rank_tokens = 0;  // tokens that this rank looked at
+  double seconds = 0.0;
+  std::int64_t best_step = 0;
+  double best_loss = 0.0;
+};
+
 // One on each rank, made before the model is built (the first row's throughput includes the start-up); only the rank
 // that reports gets sinks. In a step: begin_step(), add_data() for every batch, end_step(step), and log() if
 // should_log(step). Nothing here communicates. For the training thread only.
@@ -49,8 +60,8 @@ class MetricsProcessor {
 
   // Once after each step for which should_log(): reports, and starts the next interval.
   void log(const StepResult& result);
-  // After a validation pass over `num_tokens` tokens of this rank in `seconds`. The training interval goes on.
-  void log_validation(std::int64_t step, double loss, std::int64_t num_tokens, double seconds);
+  // After a validation pass. The training interval goes on.
+  void log_validation(const ValidationResult& result);
 
   // Of this rank since the first step of the training: part of the checkpoint, restored before the first step.
   std::int64_t tokens_seen() const { return tokens_seen_; }

@@ -31,7 +31,12 @@ struct StepMetrics {
 
 struct ValidationMetrics {
   std::int64_t step = 0;
-  double loss = 0.0;
+  double loss = 0.0;               // mean over the tokens that were looked at
+  double perplexity = 0.0;         // e to the loss
+  std::int64_t tokens = 0;         // labels that counted, of all ranks
+  double seconds = 0.0;            // that the pass took
+  std::int64_t best_step = 0;      // the step with the lowest loss so far; 0: no loss was a number yet
+  double best_loss = 0.0;          // its loss
   double tokens_per_second = 0.0;  // of one rank
   std::uint64_t memory_peak_bytes = 0;
   std::uint64_t memory_capacity_bytes = 0;

@@ -41,7 +41,7 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
 }  // namespace
 
 Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
-                 std::unique_ptr<BatchSource> data)
+                 std::unique_ptr<BatchSource> data, std::unique_ptr<BatchSource> held_out)
     : config_(config),
       world_(world),
       meshes_(meshes),
@@ -62,6 +62,10 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       checkpoint_ranks_(world.group()),
       background_ranks_(config.checkpoint.async_mode == "disabled" ? world.group() : world.own_group("checkpoint")),
       checkpointer_(checkpoint_options(config, spec), checkpoint_ranks_, state_, &background_ranks_) {
+  if (held_out) {
+    validator_.emplace(config.validation, std::move(held_out), *model_, meshes.batch, metrics_);
+    checkpointer_.set_keep_rule([this](const std::vector<int>& steps) { return validator_->best_of(steps); });
+  }
   spdlog::info("{}: {} parameters, {} on this rank, {} ranks, {} sequences of {} tokens a step", spec.name,
                with_thousands(spec.stats.num_parameters), with_thousands([&] {
                  std::int64_t local = 0;
@@ -95,6 +99,7 @@ bool Trainer::train() {
       stop_early(saved);
       return false;
     }
+    if (validator_) validator_->run_if_due(state_.step);
   }
   checkpointer_.finish();
   spdlog::info("training completed: {} steps", last_step);
@@ -108,6 +113,7 @@ void Trainer::attach_sinks(std::int64_t finished_steps) {
   sinks.push_back(std::make_unique<metrics::ConsoleSink>(!config_.metrics.disable_color_printing));
   if (auto bar = metrics::make_progress_bar(config_.training.steps)) sinks.push_back(std::move(bar));
   metrics_.set_sinks(std::move(sinks));
+  if (validator_) validator_->restore(metrics::read_validation_losses(config_.job.dump_folder));
 }
 
 // All microbatches are fetched before the first forward: the loss is divided by the tokens of all of them.

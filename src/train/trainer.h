@@ -15,14 +15,16 @@
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
 #include "train/train_state.h"
+#include "train/validator.h"
 
 namespace titan::train {
 
 class Trainer {
  public:
-  // Builds and initializes everything. Collective. `data` yields this data-parallel rank's batches.
+  // Builds and initializes everything. Collective. `data` yields this data-parallel rank's batches. `held_out`: what
+  // Validator takes; null without [validation].
   Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
-          std::unique_ptr<BatchSource> data);
+          std::unique_ptr<BatchSource> data, std::unique_ptr<BatchSource> held_out);
 
   // Loads a checkpoint if there is one, then trains to training.steps. Collective. Gives false when a signal stopped it
   // early (a checkpoint was saved if they are enabled).
@@ -69,6 +71,7 @@ class Trainer {
   TrainState state_;
   checkpoint::GroupRanks checkpoint_ranks_;
   checkpoint::GroupRanks background_ranks_;
+  std::optional<Validator> validator_;  // with [validation]; before the checkpointer, whose thread asks it
   checkpoint::Checkpointer checkpointer_;
 };
 

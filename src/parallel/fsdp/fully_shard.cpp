@@ -173,7 +173,10 @@ UnshardHandle unshard(nn::Module& module, bool async) {
   return handle;
 }
 
-void reshard(nn::Module& module) { group_of(module, "reshard").reshard(); }
+void reshard(nn::Module& module, bool recurse) {
+  if (!recurse) return group_of(module, "reshard").reshard();
+  for_groups(module, recurse, [](ParamGroup& group) { group.reshard(); });
+}
 
 void set_gradient_divide_factor(nn::Module& module, double factor) {
   for_groups(module, /*recurse=*/true, [&](ParamGroup& group) { group.set_gradient_divide_factor(factor); });

@@ -60,7 +60,9 @@ class UnshardHandle {
 // Gathers the parameters of `module` itself until reshard(), for use outside forward. With `async` the caller waits for
 // the handle; else they are there on return. Collective over the mesh.
 UnshardHandle unshard(nn::Module& module, bool async = false);
-void reshard(nn::Module& module);
+// With `recurse` also every group below: after forwards without gradients, which leave the groups gathered that are not
+// to be resharded after forward.
+void reshard(nn::Module& module, bool recurse = false);
 
 // The gradient sum over the ranks is divided by `factor` in every group at and below `module`; the default averages.
 void set_gradient_divide_factor(nn::Module& module, double factor);

@@ -66,6 +66,7 @@ class CheckpointerTest : public ::testing::Test {
     ThreadRanks::Shared own{1};
     ThreadRanks background(0, own);
     Checkpointer checkpointer(with, ranks_, state_, &background);
+    if (keep_rule_) checkpointer.set_keep_rule(keep_rule_);
     const std::optional<int> start = checkpointer.load();
     for (int step = start.value_or(0) + 1; step <= last; ++step) {
       checkpointer.wait_staged();
@@ -94,6 +95,7 @@ class CheckpointerTest : public ::testing::Test {
   ThreadRanks::Shared shared_{1};
   ThreadRanks ranks_{0, shared_};
   TinyState state_;
+  Checkpointer::KeepRule keep_rule_;
 };
 
 TEST_F(CheckpointerTest, SavesAtIntervalsAndResumesAtTheNewest) {
@@ -190,6 +192,23 @@ TEST_F(CheckpointerTest, FallsBackToTheNewestIntactOne) {
   fs::remove_all(base_ / "step-2");
   fs::remove_all(base_ / "step-3");
   EXPECT_THAT(train_error(options()), HasSubstr("step-8, step-6, step-4"));
+}
+
+TEST_F(CheckpointerTest, KeepsWhatTheRuleNames) {
+  auto with = options();
+  with.interval = 1;
+  with.keep_latest_k = 2;
+  std::vector<int> asked;
+  keep_rule_ = [&](const std::vector<int>& steps) -> std::optional<int> {
+    asked = steps;
+    if (steps.back() < 5) return steps.front();  // step 1, until 5 is better
+    return 5;
+  };
+  train(with, 5);
+  EXPECT_EQ(asked, (std::vector<int>{1, 2, 3, 4}));  // before the removal of step 2
+  EXPECT_EQ(folders(), (std::set<std::string>{"step-1", "step-3", "step-4", "step-5"}));
+  train(with, 9);
+  EXPECT_EQ(folders(), (std::set<std::string>{"step-5", "step-7", "step-8", "step-9"}));
 }
 
 TEST_F(CheckpointerTest, UnfinishedFoldersNeverCount) {

@@ -160,6 +160,20 @@ TEST(Validate, Shape) {
               HasSubstr("low_freq_factor must be less than high_freq_factor"));
 }
 
+TEST(Validate, HeldOutSet) {
+  const auto with = [](std::int64_t seq_len, std::optional<std::string> path) {
+    return fault([=](JobConfig& c) {
+      c.validation.enable = true;
+      c.validation.seq_len = seq_len;
+      c.validation.dataset_path = path;
+      c.training.seq_len = 64;
+    });
+  };
+  EXPECT_EQ(with(64, "held_out.jsonl"), "no error");
+  EXPECT_THAT(with(66, "held_out.jsonl"), HasSubstr("validation.seq_len (66) is more than training.seq_len (64)"));
+  EXPECT_THAT(with(64, std::nullopt), HasSubstr("needs validation.dataset_path"));
+}
+
 TEST(Validate, AllErrorsAtOnce) {
   const std::string error = fault(
       [](JobConfig& c) {

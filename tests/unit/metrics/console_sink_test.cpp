@@ -64,8 +64,20 @@ TEST(ConsoleLine, UnknownPeakHasNoUtilization) {
 }
 
 TEST(ConsoleLine, Validation) {
-  const ValidationMetrics m{5, 7.12344, 27483.4, static_cast<std::uint64_t>(1.02 * kGiB), 4 * kGiB, 0.0};
-  EXPECT_EQ(format_console_line(m, false), "validate step:  5  loss:  7.1234  memory:  1.02GiB(25.50%)  tps: 27,483");
+  ValidationMetrics m;
+  m.step = 5;
+  m.loss = 7.12344;
+  m.perplexity = 1240.71234;
+  m.tokens_per_second = 27483.4;
+  m.memory_peak_bytes = static_cast<std::uint64_t>(1.02 * kGiB);
+  m.memory_capacity_bytes = 4 * kGiB;
+  // TorchTitan's line, and what it lacks behind it.
+  const std::string line =
+      "validate step:  5  loss:  7.1234  memory:  1.02GiB(25.50%)  tps: 27,483  perplexity: 1240.7123";
+  EXPECT_EQ(format_console_line(m, false), line);
+  m.best_step = 3;
+  m.best_loss = 7.00006;
+  EXPECT_EQ(format_console_line(m, false), line + "  best: 7.0001 at step 3");
 }
 
 }  // namespace

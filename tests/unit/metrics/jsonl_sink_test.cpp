@@ -149,9 +149,29 @@ TEST_F(Jsonl, LastRowWithoutNewlineGetsOne) {
 
 TEST_F(Jsonl, ValidationHasAFileOfItsOwn) {
   JsonlSink sink(folder_, 0);
-  sink.log_validation({5, 7.25, 100.0, 1, 2, 3.0});
-  EXPECT_EQ(rows("validation.jsonl").at(0)["loss"], 7.25);
+  ValidationMetrics m{.step = 5, .loss = 7.25, .perplexity = 1408.1, .tokens = 640, .seconds = 0.5, .best_step = 5};
+  sink.log_validation(m);
+  m.step = 6;
+  sink.log_validation(m);
+  const auto row = rows("validation.jsonl").at(0);
+  EXPECT_EQ(row["loss"], 7.25);
+  EXPECT_EQ(row["perplexity"], 1408.1);
+  EXPECT_EQ(row["tokens"], 640);
+  EXPECT_EQ(row["seconds"], 0.5);
+  EXPECT_EQ(row["is_best"], true);
+  EXPECT_EQ(rows("validation.jsonl").at(1)["is_best"], false);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "metrics.jsonl"));  // made with its first row
+}
+
+TEST_F(Jsonl, ValidationLossesAreReadBack) {
+  EXPECT_TRUE(read_validation_losses(folder_).empty());
+  {
+    JsonlSink sink(folder_, 0);
+    sink.log_validation({.step = 1, .loss = 1.0 / 3});
+    sink.log_validation({.step = 2, .loss = std::numeric_limits<double>::quiet_NaN()});
+    sink.log_validation({.step = 4, .loss = 0.25});
+  }
+  EXPECT_EQ(read_validation_losses(folder_), (std::map<std::int64_t, double>{{1, 1.0 / 3}, {4, 0.25}}));
 }
 
 TEST_F(Jsonl, UnwritablePathIsNamed) {

@@ -1,0 +1,141 @@
+#include "train/validator.h"
+
+#include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/signal.h"
+#include "parallel/fsdp/fully_shard.h"
+#include "train/loss.h"
+
+namespace titan::train {
+namespace {
+
+constexpr std::int64_t kWholeSet = -1;  // of validation.steps
+
+// The model as a function of its weights: no graph, eval mode.
+class Evaluation {
+ public:
+  explicit Evaluation(LanguageModel& model) : model_(model) { model_.train(false); }
+  ~Evaluation() { model_.train(true); }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+
+ private:
+  LanguageModel& model_;
+  at::NoGradGuard no_grad_;
+};
+
+}  // namespace
+
+Validator::Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
+                     const dist::DeviceMesh& batch_mesh, metrics::MetricsProcessor& metrics)
+    : options_(options), source_(std::move(source)), model_(model), batch_mesh_(batch_mesh), metrics_(metrics) {}
+
+void Validator::run_if_due(std::int64_t step) {
+  if (step != 1 && step % options_.freq != 0) return;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto totals = pass();
+  if (!totals) {
+    spdlog::info("validation after step {} was cut short by a signal", step);
+    return;
+  }
+  report(step, *totals, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+std::optional<Validator::Totals> Validator::pass() {
+  const Evaluation evaluation(model_);
+  Totals totals;
+  const auto device = batch_mesh_.device();
+  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+  if (options_.steps == kWholeSet) source_->seek({});
+  bool stop = false;
+  for (std::int64_t i = 0; !stop; ++i) {
+    const auto batch = next_batch(i);
+    if (!batch) break;
+    totals.tokens += batch->labels.ne(kIgnoreIndex).sum().item<std::int64_t>();
+    totals.rank_tokens += batch->tokens.numel();
+    const auto tokens = batch->tokens.to(device, /*non_blocking=*/true);
+    const auto labels = batch->labels.to(device, /*non_blocking=*/true);
+    loss += cross_entropy_sum(model_(tokens), labels);
+    stop = asked_to_stop();
+  }
+  fsdp::reshard(model_, /*recurse=*/true);
+  if (stop) return std::nullopt;
+  auto sums = at::stack({loss, at::full_like(loss, static_cast<double>(totals.tokens))});
+  batch_mesh_.group().all_reduce(sums, dist::ReduceOp::kSum).wait();
+  totals.loss = sums[0].item<double>();
+  totals.tokens = std::llround(sums[1].item<double>());
+  return totals;
+}
+
+std::optional<Batch> Validator::next_batch(std::int64_t index) {
+  auto batch = source_->next();
+  if (options_.steps != kWholeSet) {
+    if (!batch) throw DataError("the data of validation.dataset ended; it must not end with validation.steps above 0");
+    return index < options_.steps ? std::move(batch) : std::nullopt;
+  }
+  if (batch) return rows_of_this_rank(*batch);
+  if (index > 0) return std::nullopt;
+  throw DataError("validation.dataset_path = \"" + options_.dataset_path.value_or("") +
+                  "\" has fewer tokens than one window of validation.seq_len + 1 = " +
+                  std::to_string(options_.seq_len + 1) + "; use more data or a smaller validation.seq_len");
+}
+
+Batch Validator::rows_of_this_rank(const Batch& all) const {
+  const auto rows = all.tokens.size(0);
+  const auto begin = std::min(rows, batch_mesh_.group().rank() * options_.local_batch_size);
+  const auto count = std::min(rows - begin, options_.local_batch_size);
+  if (count > 0) return {all.tokens.narrow(0, begin, count), all.labels.narrow(0, begin, count)};
+  const auto row = all.tokens.narrow(0, 0, 1);
+  return {row, at::full_like(row, kIgnoreIndex)};
+}
+
+// Some rank was; all ranks learn it at the same batch.
+bool Validator::asked_to_stop() const {
+  auto count = at::full({1}, std::int64_t{stop_requested().has_value()}, at::TensorOptions().dtype(at::kLong));
+  batch_mesh_.group().all_reduce(count, dist::ReduceOp::kSum).wait();
+  return count.item<std::int64_t>() > 0;
+}
+
+void Validator::report(std::int64_t step, const Totals& totals, double seconds) {
+  metrics::ValidationResult result{.step = step,
+                                   .loss = totals.loss / static_cast<double>(totals.tokens),
+                                   .tokens = totals.tokens,
+                                   .rank_tokens = totals.rank_tokens,
+                                   .seconds = seconds,
+                                   .best_step = 0,
+                                   .best_loss = std::numeric_limits<double>::quiet_NaN()};
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::isfinite(result.loss)) losses_[step] = result.loss;
+    for (const auto& [past_step, loss] : losses_) {
+      if (result.best_step > 0 && loss >= result.best_loss) continue;
+      result.best_step = past_step;
+      result.best_loss = loss;
+    }
+  }
+  metrics_.log_validation(result);
+}
+
+void Validator::restore(std::map<std::int64_t, double> losses) {
+  const std::lock_guard lock(mutex_);
+  losses_ = std::move(losses);
+}
+
+std::optional<int> Validator::best_of(const std::vector<int>& steps) const {
+  const std::lock_guard lock(mutex_);
+  std::optional<int> best;
+  for (const int step : steps) {
+    const auto found = losses_.find(step);
+    if (found != losses_.end() && (!best || found->second < losses_.at(*best))) best = step;
+  }
+  return best;
+}
+
+}  // namespace titan::train

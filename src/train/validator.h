@@ -1,0 +1,65 @@
+// The loss on a held-out set, every so many steps. Training is the same to the last bit with it and without.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "config/job_config.h"
+#include "contract/batch_source.h"
+#include "contract/train_spec.h"
+#include "dist/mesh.h"
+#include "metrics/metrics_processor.h"
+
+namespace titan::train {
+
+class Validator {
+ public:
+  // `source`, with validation.steps above 0: this rank's batches, without end. A pass goes on where the one before
+  // stopped, and as in TorchTitan it takes one batch more than it looks at.
+  // With -1, the whole set: the batches of all ranks together, [n * local_batch_size, T] on n ranks, the same on every
+  // rank, with an end. Of each, rank r takes its r-th part. So every window counts once, whatever the number of ranks,
+  // and all ranks run the model equally often: one whose part is empty runs it on a row without labels.
+  //
+  // `options`, `model`, `batch_mesh` and `metrics` must outlive this.
+  Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
+            const dist::DeviceMesh& batch_mesh, metrics::MetricsProcessor& metrics);
+
+  // After step 1 and every validation.freq steps: looks at the set and reports the mean loss over its tokens.
+  // Gradients, random numbers and the training data are untouched, and every parameter is sharded again on return. A
+  // signal that asks to stop ends the pass without a result. Collective. Throws DataError, also when the set is too
+  // small.
+  void run_if_due(std::int64_t step);
+
+  // The losses of passes before a resume.
+  void restore(std::map<std::int64_t, double> losses);
+
+  // The one of `steps` with the lowest loss; nothing when none of them has a loss. Ranks that restored the same losses
+  // answer the same. Callable on any thread.
+  std::optional<int> best_of(const std::vector<int>& steps) const;
+
+ private:
+  struct Totals {
+    double loss = 0;               // sum over the labels that count, of all ranks
+    std::int64_t tokens = 0;       // those labels
+    std::int64_t rank_tokens = 0;  // tokens that this rank looked at
+  };
+  std::optional<Totals> pass();
+  std::optional<Batch> next_batch(std::int64_t index);
+  Batch rows_of_this_rank(const Batch& all) const;
+  bool asked_to_stop() const;
+  void report(std::int64_t step, const Totals& totals, double seconds);
+
+  const config::Validation& options_;
+  std::unique_ptr<BatchSource> source_;
+  LanguageModel& model_;
+  const dist::DeviceMesh& batch_mesh_;
+  metrics::MetricsProcessor& metrics_;
+  mutable std::mutex mutex_;               // guards losses_
+  std::map<std::int64_t, double> losses_;  // of the steps so far, where they are numbers
+};
+
+}  // namespace titan::train

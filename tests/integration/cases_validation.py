@@ -1,0 +1,213 @@
+"""The loss on a held-out set: exact at any number of ranks, no trace of it in the training, the best step kept."""
+import json
+import math
+import re
+import signal
+
+from fixtures import write_job
+from harness import (
+    case, check_identical, expect, import_reference, kill, read_rows, relative_distance, rows_by_step, run, start, wait_until,
+)  # fmt: skip
+
+SEQ_LEN, BATCH, WINDOWS = 64, 2, 13
+FP32 = ["--training.mixed_precision_param", "float32"]
+# Both sides compute in fp32 and differ in the order of sums: about 2^-24 a term, and the means of many terms are nearer
+# (see cases_parity.py). A window counted twice, or a smaller last batch with the weight of a whole one, moves the mean
+# by 1e-3 and more.
+TOLERANCE = 1e-6
+
+# TorchTitan's line, so that tools which read its logs read ours.
+CONSOLE_LINE = re.compile(
+    r"validate step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{4})  memory: +\d+\.\d{2}GiB\(\d+\.\d{2}%\)  tps: [\d,]+"
+    r"  perplexity: \d+\.\d{4}  best: \d+\.\d{4} at step (?P<best>\d+)"
+)
+
+
+def tokenizer(context):
+    import_reference()
+    import text_data
+
+    return text_data.load_tokenizer(context.fixtures / "tokenizer")
+
+
+def write_held_out(context, documents=9):
+    """A set of WINDOWS windows and some tokens, which 2 and 3 ranks with batches of 2 cannot share evenly: of the last
+    batch of all ranks there is one row."""
+    encode = tokenizer(context).encode
+    text = "".join(json.loads(line)["text"] for line in open(context.fixtures / "corpus.jsonl", encoding="utf-8"))
+    wanted, path = WINDOWS * (SEQ_LEN + 1), context.folder / "held_out.jsonl"
+    begin, tokens = len(text) // 2, 0
+    with open(path, "w", encoding="utf-8") as file:
+        for index in range(documents):
+            # An equal share of the tokens each; the last one gets what is missing, and some that are left over.
+            goal = wanted // documents if index < documents - 1 else wanted + 30 - tokens
+            size = next(n for n in range(10, len(text), 10) if len(encode(text[begin : begin + n])) >= goal)
+            print(json.dumps({"text": text[begin : begin + size]}), file=file)
+            tokens += len(encode(text[begin : begin + size]))
+            begin += size
+    expect(tokens // (SEQ_LEN + 1) == WINDOWS, f"the held-out set has {tokens} tokens, not {WINDOWS} windows")
+    return path
+
+
+def validation(path, freq=2, steps=-1):
+    words = {"dataset": "jsonl", "dataset_path": path, "local_batch_size": BATCH, "seq_len": SEQ_LEN, "freq": freq, "steps": steps}
+    return ["--validation.enable"] + [word for key, value in words.items() for word in (f"--validation.{key}", value)]
+
+
+def save_every(interval):
+    return ["--checkpoint.enable", "--checkpoint.interval", interval, "--checkpoint.no-last_save_model_only"]
+
+
+def model_of(context, config, step, name):
+    """The reference's model with the weights of the run's checkpoint."""
+    init_weights, job_file = import_reference()
+    import llama
+
+    job = job_file.load_job(config)
+    model = llama.build_initialized(llama.ModelArgs.from_job(job), seed=0)
+    folder = context.dump(name) / f"checkpoint/step-{step}"
+    model.load_state_dict(init_weights.load_weights([n for n, _ in model.named_parameters()], str(folder)))
+    return model
+
+
+def mean_loss(model, batches):
+    """Over all tokens of (tokens, labels) pairs, each [B, T]; summed in double."""
+    import torch
+    import torch.nn.functional as F
+
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for tokens, labels in batches:
+            losses = F.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), reduction="none")
+            total, count = total + losses.double().sum().item(), count + losses.numel()
+    return total / count
+
+
+def whole_set(context, path):
+    import text_data
+    import torch
+
+    encode = tokenizer(context).encode
+    stream = [token for document in text_data.read_documents("jsonl", path) for token in encode(document)]
+    for begin in range(0, len(stream) - SEQ_LEN, SEQ_LEN + 1):
+        window = torch.tensor([stream[begin : begin + SEQ_LEN + 1]])
+        yield window[:, :-1], window[:, 1:]
+
+
+def check_loss(row, expected):
+    distance = relative_distance(row["loss"], expected)
+    expect(distance < TOLERANCE, f"step {row['step']}: loss {row['loss']!r}, expected {expected!r}: {distance:.1e}")
+
+
+@case(120, ranks=[1, 2, 3])
+def validation_exact(context, ranks):
+    """The mean over every window of the set, once each, of the weights after the step: also with ranks that get none."""
+    path = write_held_out(context)
+    config = write_job(context, "train", steps=4)
+    job = run(context, ranks, ["--config", config, *FP32, *validation(path), *save_every(2)])
+    rows = read_rows(context.dump("train") / "validation.jsonl")
+    expect([row["step"] for row in rows] == [1, 2, 4], f"validation ran after steps {[row['step'] for row in rows]}")
+    for row in rows:
+        expect(row["tokens"] == WINDOWS * SEQ_LEN, f"step {row['step']}: {row['tokens']} tokens, expected {WINDOWS * SEQ_LEN}")
+        expect(relative_distance(row["perplexity"], math.exp(row["loss"])) < 1e-12, f"perplexity is {row['perplexity']}")
+        expect(row["seconds"] > 0, "a pass took no time")
+        so_far = {r["step"]: r["loss"] for r in rows if r["step"] <= row["step"]}
+        best = min(so_far, key=so_far.get)
+        found = (row["best_step"], row["best_loss"], row["is_best"])
+        expect(found == (best, so_far[best], best == row["step"]), f"step {row['step']}: best is {found}")
+        if row["step"] > 1:
+            check_loss(row, mean_loss(model_of(context, config, row["step"], "train"), whole_set(context, path)))
+    lines = {int(m["step"]): m for m in CONSOLE_LINE.finditer(job.text())}
+    for row in rows:
+        line = lines.get(row["step"])
+        expect(line is not None, f"no console line of TorchTitan's form for step {row['step']}")
+        expect((line["loss"], int(line["best"])) == (f"{row['loss']:.4f}", row["best_step"]), f"line {line[0]}, row {row}")
+
+
+@case(90)
+def validation_steps(context):
+    """steps above 0 is TorchTitan's rule: each rank's own block, read on from pass to pass, one batch more than used."""
+    import_reference()
+    import text_data
+
+    ranks, steps = 2, 2
+    path = write_held_out(context)
+    config = write_job(context, "train", steps=4)
+    # Weights that stand still, so that one checkpoint serves every pass.
+    words = [*FP32, "--optimizer.lr", "1e-30", *validation(path, steps=steps), *save_every(4)]
+    run(context, ranks, ["--config", config, *words])
+    model = model_of(context, config, 4, "train")
+    documents = text_data.read_documents("jsonl", path)
+    blocks = [text_data.block_of_rank(documents, rank, ranks) for rank in range(ranks)]
+    sources = [text_data.batches(block, tokenizer(context), BATCH, SEQ_LEN) for block in blocks]
+    rows = read_rows(context.dump("train") / "validation.jsonl")
+    expect([row["step"] for row in rows] == [1, 2, 4], f"validation ran after steps {[row['step'] for row in rows]}")
+    for row in rows:
+        used = [next(source) for source in sources for _ in range(steps)]
+        for source in sources:
+            next(source)
+        check_loss(row, mean_loss(model, used))
+    expect(len({row["loss"] for row in rows}) == 3, "every pass saw the same batches")
+
+
+@case(120, steps=[-1, 2])
+def validation_changes_nothing(context, steps):
+    """Every digit of the training, and every byte of its checkpoints, is the same with validation and without."""
+    path = write_held_out(context)
+    words = ["--debug.deterministic", "--activation_checkpoint.mode", "selective", *save_every(3)]
+    words += ["--activation_checkpoint.selective_ac_option", "op"]
+    for name, more in (("without", []), ("with", validation(path, steps=steps))):
+        run(context, 2, ["--config", write_job(context, name, steps=8), *words, *more], name=name)
+    rows = [rows_by_step(context.dump(name) / "metrics.jsonl", exact=True) for name in ("with", "without")]
+    check_identical(*rows, ("loss", "max_loss", "grad_norm", "lr", "tokens_seen"), "validation")
+    expect(len(read_rows(context.dump("with") / "validation.jsonl")) == 5, "validation did not run five times")
+    files = sorted(context.dump("with").glob("checkpoint/step-*/*.distcp"))
+    expect(len(files) == 6, f"{len(files)} checkpoint files, expected 6")
+    for file in files:
+        other = context.dump("without") / file.relative_to(context.dump("with"))
+        expect(file.read_bytes() == other.read_bytes(), f"{file.relative_to(context.folder)} differs")
+
+
+@case(90)
+def validation_keeps_best(context):
+    """The checkpoint with the lowest held-out loss outlives keep_latest_k, also over a resume."""
+    path = write_held_out(context)
+    config = write_job(context, "train")
+    words = ["--config", config, *validation(path, freq=1), *save_every(1), "--checkpoint.keep_latest_k", "2"]
+    words += ["--lr_scheduler.total_steps", "12"]
+    run(context, 2, [*words, "--training.steps", "6"], name="first")
+    # A step length that ruins the model: nothing after step 6 is better.
+    run(context, 2, [*words, "--training.steps", "12", "--optimizer.lr", "3.0"], name="second")
+    rows = read_rows(context.dump("train") / "validation.jsonl")
+    expect([row["step"] for row in rows] == list(range(1, 13)), f"rows of steps {[row['step'] for row in rows]}")
+    best = min(rows, key=lambda row: row["loss"])["step"]
+    expect(best <= 6, f"step {best} is the best, after a step length that should have ruined the model")
+    expect(rows[-1]["best_step"] == best, f"the last row says {rows[-1]['best_step']} where step {best} is the best")
+    kept = sorted(int(p.name[5:]) for p in context.dump("train").glob("checkpoint/step-*"))
+    # The last save removes nothing.
+    expect(kept == [best, 10, 11, 12], f"checkpoints {kept}, expected {best} as the best, and 10, 11 and 12")
+
+
+@case(60)
+def validation_stops_on_a_signal(context):
+    """A long pass does not hold up a job that is asked to stop."""
+    words = [*validation(context.fixtures / "corpus.jsonl", freq=1), "--validation.local_batch_size", "1", *save_every(100)]
+    job = start(context, 2, ["--config", write_job(context, "train", steps=50), *words])
+    wait_until(lambda: "step:  1  loss" in job.text(), 30, "the first step was not reported")
+    for pid in job.ranks(context.program).values():
+        kill(pid, signal.SIGTERM)
+    job.wait(30)
+    text = job.text()
+    expect("validation after step 1 was cut short by a signal" in text, f"the pass went on\n{job.tail()}")
+    expect((context.dump("train") / "checkpoint/step-2/.metadata").exists(), f"nothing was saved\n{job.tail()}")
+    expect(not (context.dump("train") / "validation.jsonl").exists(), "a pass that was cut short has a row")
+
+
+@case(60)
+def validation_set_too_small(context):
+    """A set without one whole window is named, whatever the number of ranks."""
+    path = context.folder / "held_out.jsonl"
+    path.write_text(json.dumps({"text": "one two three"}) + "\n")
+    config = write_job(context, "train", steps=2)
+    job = run(context, 2, ["--config", config, *validation(path)], exit_code=1, launcher="torchrun")
+    expect("fewer tokens than one window of validation.seq_len + 1 = 65" in job.text(), job.tail())
