@@ -2,7 +2,7 @@
 # Runs the tests of hooks, collectives and handles under the sanitizers, and shows on planted mistakes that these see:
 # scripts/sanitize.sh [asan|tsan|all]. Builds only what it runs. Prints "N passed, N failed" last; exit code 0 when none failed.
 #
-#   asan  address, leaks, undefined behaviour
+#   asan  address, leaks (scripts/lsan.supp names one of the wheel's), undefined behaviour
 #   tsan  data races; scripts/tsan.supp names what is left out, and why
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -20,6 +20,7 @@ esac
 # Each rank runs one thread, as the tests of the release build do where ranks share the cores.
 export OMP_NUM_THREADS=1
 export ASAN_OPTIONS=detect_leaks=1:exitcode=66
+export LSAN_OPTIONS=suppressions=$PWD/scripts/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=66
 export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp:exitcode=66:second_deadlock_stack=1
 
