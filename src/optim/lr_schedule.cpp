@@ -53,22 +53,13 @@ LrSchedule::LrSchedule(const LrScheduleOptions& options)
     : warmup_steps_(options.warmup_steps), decay_type_(options.decay_type), min_lr_factor_(options.min_lr_factor) {
   validate(options);
   const std::int64_t total = options.total_steps;
-  if (warmup_steps_ > total) {
-    warnings_.push_back("lr_scheduler.warmup_steps (" + std::to_string(warmup_steps_) + ") is more than all steps (" +
-                        std::to_string(total) + "): warming up for " + std::to_string(total));
-    warmup_steps_ = total;
-  }
+  warmup_steps_ = std::min(warmup_steps_, total);
   const std::int64_t rest = total - warmup_steps_;
   decay_steps_ = rest;
   if (options.decay_ratio) {
     // Python's round(): halves go to the even neighbour, which is nearbyint's default too.
-    decay_steps_ = static_cast<std::int64_t>(std::nearbyint(static_cast<double>(total) * *options.decay_ratio));
-    if (decay_steps_ > rest) {
-      warnings_.push_back("warm-up (" + std::to_string(warmup_steps_) + ") and decay (" + std::to_string(decay_steps_) +
-                          ") are more than all steps (" + std::to_string(total) + "): decaying for " +
-                          std::to_string(rest));
-      decay_steps_ = rest;
-    }
+    const double decay = std::nearbyint(static_cast<double>(total) * *options.decay_ratio);
+    decay_steps_ = std::min(static_cast<std::int64_t>(decay), rest);
   }
   stable_steps_ = rest + 1 - decay_steps_;
 }

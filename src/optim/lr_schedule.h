@@ -26,7 +26,7 @@ struct LrScheduleOptions {
 class LrSchedule {
  public:
   // Throws ConfigError for a negative count or a factor or ratio that is no fraction. Counts that do not fit are
-  // adjusted, with a line in warnings().
+  // cut, as config::validate() warns.
   explicit LrSchedule(const LrScheduleOptions& options);
 
   // What the base learning rate is multiplied by in the step that follows `finished_steps` finished ones: 0 for the
@@ -37,7 +37,6 @@ class LrSchedule {
   std::int64_t warmup_steps() const { return warmup_steps_; }
   std::int64_t stable_steps() const { return stable_steps_; }  // one more than fits: the virtual step after the last
   std::int64_t decay_steps() const { return decay_steps_; }
-  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   std::int64_t warmup_steps_;
@@ -45,7 +44,6 @@ class LrSchedule {
   std::int64_t stable_steps_;
   DecayType decay_type_;
   double min_lr_factor_;
-  std::vector<std::string> warnings_;
 };
 
 }  // namespace titan::optim

@@ -13,8 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 LrScheduleOptions options(std::int64_t total, std::int64_t warmup, std::optional<double> ratio = {},
                           DecayType type = DecayType::kLinear, double min_factor = 0.0) {
@@ -49,22 +47,11 @@ TEST(LrSchedule, NoWarmup) {
               ElementsAre(1.0, 1.0, 1.0, 0.775, 0.55, 0.325, 0.1));
 }
 
-TEST(LrSchedule, WarmupLongerThanTheRunIsCutWithAWarning) {
+TEST(LrSchedule, WarmupLongerThanTheRunIsCut) {
   EXPECT_THAT(factors(options(4, 9)), ElementsAre(0.25, 0.5, 0.75, 1.0, 1.0));
-  EXPECT_THAT(LrSchedule(options(4, 9)).warnings(),
-              ElementsAre(HasSubstr("warmup_steps (9) is more than all steps (4)")));
 }
 
-TEST(LrSchedule, DecayThatDoesNotFitIsCutWithAWarning) {
-  const LrSchedule schedule(options(10, 4, 0.8));
-  EXPECT_EQ(schedule.decay_steps(), 6);
-  EXPECT_THAT(schedule.warnings(), ElementsAre(HasSubstr("warm-up (4) and decay (8) are more than all steps (10)")));
-}
-
-TEST(LrSchedule, NoWarningWhenAllFits) {
-  EXPECT_THAT(LrSchedule(options(10, 2, 0.8)).warnings(), IsEmpty());
-  EXPECT_THAT(LrSchedule(options(4, 9, 0.5)).warnings(), SizeIs(2));
-}
+TEST(LrSchedule, DecayThatDoesNotFitIsCut) { EXPECT_EQ(LrSchedule(options(10, 4, 0.8)).decay_steps(), 6); }
 
 TEST(LrSchedule, StretchesAddUpToOneMoreThanTheRun) {
   const LrSchedule schedule(options(100, 7, 0.5));
