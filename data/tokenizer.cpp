@@ -1,8 +1,10 @@
 #include "data/tokenizer.h"
 
 #include <spdlog/spdlog.h>
+#include <zlib.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include "data/bpe_tokenizer.h"
 #include "data/files.h"
@@ -16,6 +18,7 @@ namespace {
 
 constexpr char kSentencePieceName[] = "tokenizer.model";
 constexpr char kHuggingFaceName[] = "tokenizer.json";
+constexpr char kHuggingFaceConfigName[] = "tokenizer_config.json";
 
 // Llama 2's folders have both, and its tokenizer.json is SentencePiece's BPE in other clothes.
 std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& model) {
@@ -60,6 +63,23 @@ std::shared_ptr<Tokenizer> make_tokenizer(const fs::path& path) {
   if (fs::exists(model, ignored)) return make_sentencepiece_tokenizer(model);
   throw DataError("no tokenizer in " + path.string() + ": expected " + expected + "; the folder holds " +
                   describe_folder(path) + ".");
+}
+
+std::string tokenizer_fingerprint(const fs::path& path) {
+  std::vector<fs::path> files = {path};
+  if (fs::is_directory(path)) {
+    const bool is_hugging_face = fs::exists(path / kHuggingFaceName);
+    files = {path / (is_hugging_face ? kHuggingFaceName : kSentencePieceName)};
+    if (is_hugging_face && fs::exists(path / kHuggingFaceConfigName)) files.push_back(path / kHuggingFaceConfigName);
+  }
+  std::string fingerprint;
+  for (const auto& file : files) {
+    const std::string bytes = read_file(file);
+    const auto checksum = ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+    fingerprint +=
+        fmt::format("{}{}:{}:{:08x}", fingerprint.empty() ? "" : " ", file.filename().string(), bytes.size(), checksum);
+  }
+  return fingerprint;
 }
 
 void check_vocab_size(const Tokenizer& tokenizer, std::int64_t model_vocab_size) {

@@ -55,6 +55,9 @@ class Tokenizer {
 // for and what the folder holds when there is none, and when the file is of an unsupported kind.
 std::shared_ptr<Tokenizer> make_tokenizer(const std::filesystem::path& path);
 
+// Tells one tokenizer from another: sizes and checksums of the files in `path` that make_tokenizer() would read.
+std::string tokenizer_fingerprint(const std::filesystem::path& path);
+
 // Throws DataError when the tokenizer can make ids that the model has no embedding for. A larger model is fine.
 void check_vocab_size(const Tokenizer& tokenizer, std::int64_t model_vocab_size);
 
