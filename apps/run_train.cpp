@@ -65,20 +65,45 @@ void write_resolved_config(const config::JobConfig& config) {
   write_file_atomically(std::filesystem::path(config.job.dump_folder) / "config.toml", config::to_toml(config));
 }
 
+data::DataOptions data_options(const dist::DeviceMesh& batch_mesh) {
+  data::DataOptions options;
+  options.dp_rank = batch_mesh.local_rank("batch");
+  options.dp_size = batch_mesh.size();
+  options.pin_memory = !batch_mesh.device().is_cpu();
+  return options;
+}
+
+std::unique_ptr<BatchSource> open_training_set(const Checked& checked, const dist::DeviceMesh& batch_mesh,
+                                               const dist::World& world) {
+  const auto& training = checked.config.training;
+  auto options = data_options(batch_mesh);
+  options.dataset = training.dataset;
+  options.dataset_path = training.dataset_path.value_or("");
+  options.dataset_mix = training.dataset_mix;
+  options.data_order = training.data_order;
+  options.on_bad_record = training.on_bad_record;
+  options.seed = checked.config.debug.seed.value_or(0);
+  options.local_batch_size = training.local_batch_size;
+  options.seq_len = training.seq_len;
+  options.accumulation_steps = config::num_accumulation_steps(checked.config, world.size());
+  if (const auto log = get_env("TITAN_LOG_SAMPLES"); log && !log->empty()) {
+    options.sample_log = *log + ".rank" + std::to_string(world.rank());
+  }
+  return data::make_batch_source(options, checked.tokenizer);
+}
+
 // What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together.
 std::unique_ptr<BatchSource> open_held_out(const Checked& checked, const dist::DeviceMesh& batch_mesh) {
   const auto& validation = checked.config.validation;
   if (!validation.enable) return nullptr;
   const bool whole_set = validation.steps == -1;
-  data::DataOptions options;
+  auto options = data_options(batch_mesh);
   options.dataset = validation.dataset;
   options.dataset_path = validation.dataset_path.value_or("");
   options.local_batch_size = validation.local_batch_size * (whole_set ? batch_mesh.size() : 1);
   options.seq_len = validation.seq_len;
-  options.dp_rank = whole_set ? 0 : batch_mesh.local_rank("batch");
-  options.dp_size = whole_set ? 1 : batch_mesh.size();
   options.infinite = !whole_set;
-  options.pin_memory = !batch_mesh.device().is_cpu();
+  if (whole_set) options.dp_rank = 0, options.dp_size = 1;
   return data::make_batch_source(options, checked.tokenizer);
 }
 
@@ -86,23 +111,7 @@ int train(const Checked& checked, dist::World& world) {
   const auto& config = checked.config;
   if (world.rank() == 0) write_resolved_config(config);
   const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
-  data::DataOptions options;
-  options.dataset = config.training.dataset;
-  options.dataset_path = config.training.dataset_path.value_or("");
-  options.dataset_mix = config.training.dataset_mix;
-  options.data_order = config.training.data_order;
-  options.on_bad_record = config.training.on_bad_record;
-  options.seed = config.debug.seed.value_or(0);
-  options.accumulation_steps = config::num_accumulation_steps(config, world.size());
-  if (const auto log = get_env("TITAN_LOG_SAMPLES"); log && !log->empty()) {
-    options.sample_log = *log + ".rank" + std::to_string(world.rank());
-  }
-  options.local_batch_size = config.training.local_batch_size;
-  options.seq_len = config.training.seq_len;
-  options.dp_rank = meshes.batch.local_rank("batch");
-  options.dp_size = meshes.batch.size();
-  options.pin_memory = !world.device().is_cpu();
-  auto source = data::make_batch_source(options, checked.tokenizer);
+  auto source = open_training_set(checked, meshes.batch, world);
   train::Trainer trainer(config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch));
   const bool finished = trainer.train();
   world.shutdown();
@@ -150,6 +159,7 @@ int run_train(const config::CommandLine& command_line) {
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
   train::set_num_threads(env.local_world_size);
   checked.tokenizer = data::make_tokenizer(config.model.hf_assets_path);
+  checked.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(config.model.hf_assets_path);
   data::check_vocab_size(*checked.tokenizer, checked.spec.stats.vocab_size);
   if (checked.spec.separates_documents) checked.spec.document_end = end_of_document(checked);
   return train_or_report(checked, env, pick_device_type(config.training.device));

@@ -4,16 +4,12 @@
 
 #include "base/error.h"
 #include "config/validate.h"
+#include "dist/dtype.h"
 #include "nn/checkpointed.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::models {
 namespace {
-
-at::ScalarType dtype_of(const std::string& name) {
-  if (name == "float16") return at::kHalf;
-  return name == "bfloat16" ? at::kBFloat16 : at::kFloat;
-}
 
 bool contains_one_of(const std::string& text, const std::vector<std::string>& parts) {
   return std::any_of(parts.begin(), parts.end(),
@@ -83,8 +79,8 @@ void parallelize_llama(Llama& model, const dist::DeviceMesh& mesh, const config:
   apply_activation_checkpointing(model, activation_checkpoint);
 
   fsdp::FullyShardOptions options{.mesh = mesh};
-  options.mp_policy.param_dtype = dtype_of(training.mixed_precision_param);
-  options.mp_policy.reduce_dtype = dtype_of(training.mixed_precision_reduce);
+  options.mp_policy.param_dtype = dist::dtype_of(training.mixed_precision_param);
+  options.mp_policy.reduce_dtype = dist::dtype_of(training.mixed_precision_reduce);
   if (training.enable_cpu_offload) options.offload_policy = fsdp::CPUOffloadPolicy{};
   const ReshardRule reshard = reshard_rule(parallelism, mesh.size(mesh.dim_names().back()));
 

@@ -37,8 +37,6 @@ double only_number(const Value& value, const std::string& what) {
 
 std::string dp_rank_key(int dp_rank) { return "dataloader.dp_rank_" + std::to_string(dp_rank); }
 
-constexpr const char* kOrderKey = "dataloader.titan.order";
-
 std::string lane_key(std::int64_t lane) { return "dataloader.titan.lane_" + std::to_string(lane); }
 
 Value int_list(const std::vector<std::int64_t>& numbers) {
@@ -123,12 +121,12 @@ LrSchedulerState parse_lr_scheduler(const Values& values) {
 }
 
 void append_train_state(std::vector<Item>& items, const TrainProgress& progress) {
-  append(items, "train_state.step", progress.step);
+  append(items, kStepKey, progress.step);
   append(items, "train_state.ntokens_seen", progress.ntokens_seen);
 }
 
 TrainProgress parse_train_state(const Values& values) {
-  return {get(values, "train_state.step").as_int("train_state.step"),
+  return {get(values, kStepKey).as_int(kStepKey),
           get(values, "train_state.ntokens_seen").as_int("train_state.ntokens_seen")};
 }
 
@@ -160,7 +158,7 @@ void append_dataloader(std::vector<Item>& items, int dp_rank, int dp_size, const
       {"_iterator_finished", false},
   });
   append(items, dp_rank_key(dp_rank), Value::bytes(pickle_value(inner, 4)));
-  append(items, "dataloader.world_size", dp_size);
+  append(items, kDataRanksKey, dp_size);
 }
 
 DataLoaderState parse_dataloader(const Values& values, int dp_rank) {
@@ -181,7 +179,7 @@ DataLoaderState parse_dataloader(const Values& values, int dp_rank) {
 }
 
 void append_elastic(std::vector<Item>& items, const ElasticState& state) {
-  append(items, kOrderKey,
+  append(items, kDataOrderKey,
          Value::dict({{"seed", state.seed}, {"num_lanes", state.num_lanes}, {"num_items", int_list(state.num_items)}}),
          true);
   for (const LaneState& lane : state.lanes) {
@@ -192,12 +190,12 @@ void append_elastic(std::vector<Item>& items, const ElasticState& state) {
 }
 
 std::optional<ElasticState> parse_elastic(const Values& values, const ElasticState& wanted) {
-  const auto saved = values.find(kOrderKey);
+  const auto saved = values.find(kDataOrderKey);
   if (saved == values.end()) return std::nullopt;
-  const Value::Dict& order = saved->second.as_dict(kOrderKey);
-  ElasticState state{get(order, "seed", kOrderKey).as_int(kOrderKey),
-                     get(order, "num_lanes", kOrderKey).as_int(kOrderKey),
-                     as_ints(get(order, "num_items", kOrderKey), kOrderKey),
+  const Value::Dict& order = saved->second.as_dict(kDataOrderKey);
+  ElasticState state{get(order, "seed", kDataOrderKey).as_int(kDataOrderKey),
+                     get(order, "num_lanes", kDataOrderKey).as_int(kDataOrderKey),
+                     as_ints(get(order, "num_items", kDataOrderKey), kDataOrderKey),
                      {}};
   for (const LaneState& lane : wanted.lanes) {
     const std::string key = lane_key(lane.lane);

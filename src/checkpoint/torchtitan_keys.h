@@ -13,6 +13,11 @@
 
 namespace titan::checkpoint {
 
+inline constexpr const char* kStepKey = "train_state.step";
+inline constexpr const char* kDataRanksKey = "dataloader.world_size";   // of TorchTitan's data order
+inline constexpr const char* kDataOrderKey = "dataloader.titan.order";  // of the elastic order
+inline constexpr const char* kRunKey = "titan.run";                     // a dict: what the run that saved was
+
 // {"optimizer", "state.X.step"} for "optimizer.state.X.step": split at the first dot, as TorchTitan nests its state.
 // For the keys of model parameters use {fqn}.
 StatePath group_path(const std::string& fqn);

@@ -222,6 +222,7 @@ class Table {
     add(KEY(checkpoint.enable_ft_dataloader_checkpoints), "data position in checkpoints of fault-tolerant runs", kAny, dormant("fault_tolerance.enable"));
     add(KEY(checkpoint.folder), "where checkpoints go, under job.dump_folder", kNonEmpty, kSupported);
     add(KEY(checkpoint.interval), "steps between two checkpoints", at_least(1), kSupported);
+    add(KEY(checkpoint.interval_minutes), "also save when so many minutes have passed since the last checkpoint; 0: never (not a key of TorchTitan)", at_least(0), kSupported);
     add(KEY(checkpoint.initial_load_path), "checkpoint to start from while checkpoint.folder does not exist", kNonEmpty, kSupported);
     add(KEY(checkpoint.initial_load_model_only), "take only the weights from it", kAny, kSupported);
     add(KEY(checkpoint.initial_load_in_hf), "it is in Hugging Face's safetensors format; without it, model.hf_assets_path is", kAny, kSupported);
@@ -233,6 +234,7 @@ class Table {
     add(KEY(checkpoint.on_save_error), "stop, or warn and go on, when a checkpoint cannot be written (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
     add(KEY(checkpoint.keep_latest_k), "older checkpoints are deleted; 0 keeps all", at_least(0), kSupported);
     add(KEY(checkpoint.load_step), "step to load; -1: the latest", minus_one_or(at_least(0)), kSupported);
+    add(KEY(checkpoint.allow_changed), "keys whose change would make it another run (model, tokenizer, data, seed), and that may differ from the checkpoint's all the same (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(checkpoint.exclude_from_loading), "parts not to load", one_of({"model", "optimizer", "lr_scheduler", "dataloader", "train_state"}), kSupported);
     add(KEY(checkpoint.enable_first_step_checkpoint), "also save after step 1", kAny, kSupported);
     add(KEY(checkpoint.create_seed_checkpoint), "save the initial weights as step 0 and exit", kAny, kSupported);

@@ -177,6 +177,7 @@ struct Checkpoint {
   bool enable_ft_dataloader_checkpoints = true;   // data position in checkpoints of fault-tolerant runs
   std::string folder = "checkpoint";              // where checkpoints go, under job.dump_folder
   std::int64_t interval = 500;                    // steps between two checkpoints
+  double interval_minutes = 0;                    // also after so many minutes without one; 0: never
   std::optional<std::string> initial_load_path;   // checkpoint to start from while `folder` does not exist
   bool initial_load_model_only = true;            // take only the weights from it
   bool initial_load_in_hf = false;                // it is in Hugging Face's safetensors format
@@ -188,6 +189,7 @@ struct Checkpoint {
   std::string on_save_error = "stop";             // or warn
   std::int64_t keep_latest_k = 10;                // older checkpoints are deleted; 0 keeps all
   std::int64_t load_step = -1;                    // step to load; -1: the latest
+  std::vector<std::string> allow_changed;         // keys that may differ from the checkpoint's run
   std::vector<std::string> exclude_from_loading;  // parts not to load: optimizer, lr_scheduler, dataloader, ...
   bool enable_first_step_checkpoint = false;      // also save after step 1
   bool create_seed_checkpoint = false;            // save the initial weights as step 0 and exit

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/command_line.h"
+#include "config/fields.h"
 
 namespace titan::config {
 namespace {
@@ -62,6 +64,12 @@ void check_data(const Training& training, Messages& errors, Messages& warnings) 
 
 void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warnings) {
   const Checkpoint& c = config.checkpoint;
+  for (const std::string& key : c.allow_changed) {
+    if (find_field(key)) continue;
+    const auto near = nearest_name(key, field_names());
+    errors.push_back("error: checkpoint.allow_changed: unknown key \"" + key + "\"" +
+                     (near ? ", did you mean \"" + *near + "\"?" : ""));
+  }
   if (c.keep_latest_k == 1)
     errors.push_back(
         "error: checkpoint.keep_latest_k = 1 could delete the only whole checkpoint while the next one is being "

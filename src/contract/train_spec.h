@@ -48,6 +48,8 @@ struct TrainSpec {
   // `document_end`.
   bool separates_documents = false;
   std::optional<std::int64_t> document_end;
+  // Tells the run's tokenizer from others; set by the application, kept in checkpoints.
+  std::string tokenizer_fingerprint;
   // On the meta device: no memory. Without a document_end that it needs the model can be built, but not called.
   std::function<std::unique_ptr<LanguageModel>(std::optional<std::int64_t> document_end)> build_model;
   // Activation checkpointing, then fully_shard bottom-up over `mesh`. The model is still on meta. Not collective.

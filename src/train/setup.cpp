@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "dist/dtype.h"
 #include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
 
@@ -36,11 +37,6 @@ void set_num_threads(std::int64_t local_world_size) {
   at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, cores / local_world_size)));
 }
 
-at::ScalarType dtype_of(const std::string& name) {
-  if (name == "float16") return at::kHalf;
-  return name == "bfloat16" ? at::kBFloat16 : at::kFloat;
-}
-
 bool uses_float16(const config::Training& training) {
   return training.mixed_precision_param == "float16" || training.mixed_precision_reduce == "float16";
 }
@@ -56,7 +52,7 @@ std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::De
                                            const config::ActivationCheckpoint& ac, std::uint64_t seed) {
   auto model = spec.build_model(spec.document_end);
   spec.parallelize(*model, mesh, training, parallelism, ac);
-  fsdp::to_empty(*model, mesh.device(), dtype_of(training.dtype));
+  fsdp::to_empty(*model, mesh.device(), dist::dtype_of(training.dtype));
   const at::NoGradGuard no_grad;
   std::unique_ptr<nn::Initializer> initializer;
   if (mesh.device().is_cpu()) {
@@ -92,6 +88,7 @@ checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config
   out.dump_folder = config.job.dump_folder;
   out.folder = options.folder;
   out.interval = static_cast<int>(options.interval);
+  out.interval_minutes = options.interval_minutes;
   out.initial_load_path = options.initial_load_path.value_or("");
   out.initial_load_model_only = options.initial_load_model_only;
   out.last_save_model_only = options.last_save_model_only;
@@ -101,7 +98,7 @@ checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config
   out.enable_first_step_checkpoint = options.enable_first_step_checkpoint;
   out.create_seed_checkpoint = options.create_seed_checkpoint;
   out.load_only = options.load_only;
-  out.export_dtype = dtype_of(options.export_dtype);
+  out.export_dtype = dist::dtype_of(options.export_dtype);
   out.last_save_in_hf = options.last_save_in_hf;
   out.initial_load_in_hf = options.initial_load_in_hf;
   out.hf_assets_path = config.model.hf_assets_path;

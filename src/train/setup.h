@@ -24,9 +24,6 @@ void apply_debug(const config::Debug& debug, std::uint64_t seed);
 // Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the machine's cores.
 void set_num_threads(std::int64_t local_world_size);
 
-// "float16", "bfloat16" or "float32", the values of [training]'s dtype keys.
-at::ScalarType dtype_of(const std::string& name);
-
 // Whether gradients pass through float16, so that the loss must be scaled.
 bool uses_float16(const config::Training& training);
 

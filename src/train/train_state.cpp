@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "base/error.h"
 #include "checkpoint/torchtitan_keys.h"
 
 namespace titan::train {
@@ -11,6 +12,11 @@ void warn_if_changed(const char* key, double saved, double configured) {
   if (saved != configured)
     spdlog::warn("{} is {} in the checkpoint and {} in the configuration: going on with {}", key, saved, configured,
                  configured);
+}
+
+// A load does not miss it.
+checkpoint::ValueItem value_item(const char* key, checkpoint::Value value = {}) {
+  return {key, checkpoint::group_path(key), std::move(value), true};
 }
 
 checkpoint::ElasticState to_state(const ElasticPosition& position) {
@@ -43,7 +49,43 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   }
   append_data(items);
   checkpoint::append_rng(items, parts_.rank, parts_.world_size);
+  items.push_back(value_item(checkpoint::kRunKey, parts_.record->value()));
   return items;
+}
+
+std::vector<checkpoint::Item> TrainState::probes() {
+  return {value_item(checkpoint::kDataRanksKey), value_item(checkpoint::kDataOrderKey),
+          value_item(checkpoint::kRunKey)};
+}
+
+void TrainState::check_fits(const checkpoint::Values& saved) {
+  check_data_order(saved);
+  if (const auto run = saved.find(checkpoint::kRunKey); run != saved.end()) {
+    parts_.record->check(run->second);
+  } else {
+    spdlog::info("the checkpoint does not say with which configuration it was saved: nothing to compare with this one");
+  }
+}
+
+void TrainState::check_data_order(const checkpoint::Values& saved) const {
+  const auto order = saved.find(checkpoint::kDataOrderKey), ranks = saved.find(checkpoint::kDataRanksKey);
+  if (order == saved.end() && ranks == saved.end()) return;  // excluded
+  const std::string restart =
+      ", or set checkpoint.exclude_from_loading = [\"dataloader\"] to restart the data from the beginning";
+  const bool elastic = parts_.data->position().elastic.has_value();
+  if ((order != saved.end()) != elastic) {
+    const auto name = [](bool is_elastic) { return is_elastic ? "elastic" : "torchtitan"; };
+    throw CheckpointError(
+        std::string("the dataloader state is not one of the order in which this run reads its data; ") +
+        "set training.data_order = \"" + name(!elastic) + "\"" + restart);
+  }
+  if (elastic) return;
+  const auto then = ranks->second.as_int(checkpoint::kDataRanksKey);
+  const auto now = parts_.batch_mesh->size();
+  if (then != now)
+    throw CheckpointError("the dataloader state was saved at " + std::to_string(then) +
+                          " data-parallel ranks, this run has " + std::to_string(now) + "; run at " +
+                          std::to_string(then) + restart);
 }
 
 void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
@@ -66,7 +108,7 @@ void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn
 // What exclude_from_loading left out is not among the values.
 void TrainState::restored(const checkpoint::Values& values, bool model_only) {
   if (model_only) return;
-  if (values.contains("train_state.step")) {
+  if (values.contains(checkpoint::kStepKey)) {
     const auto progress = checkpoint::parse_train_state(values);
     step = progress.step;
     parts_.metrics->set_tokens_seen(progress.ntokens_seen);
@@ -96,7 +138,7 @@ void TrainState::restore_data(const checkpoint::Values& values) {
     position.elastic = ElasticPosition{state->seed, state->num_lanes, state->num_items, {}};
     for (const auto& lane : state->lanes) position.elastic->lanes.push_back({lane.lane, lane.windows, lane.cursors});
     parts_.data->seek(position);
-  } else if (values.contains("dataloader.world_size")) {
+  } else if (values.contains(checkpoint::kDataRanksKey)) {
     const auto state = checkpoint::parse_dataloader(values, parts_.batch_mesh->local_rank("batch"));
     parts_.data->seek({state.num_batches, state.sample_idx, state.token_buffer});
   }

@@ -11,6 +11,7 @@
 #include "optim/adamw.h"
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
+#include "train/run_record.h"
 
 namespace titan::train {
 
@@ -27,6 +28,7 @@ class TrainState : public checkpoint::CheckpointState {
     std::int64_t local_batch_size;
     metrics::MetricsProcessor* metrics;
     const dist::DeviceMesh* batch_mesh;
+    const RunRecord* record;
     int rank;
     int world_size;
   };
@@ -35,12 +37,15 @@ class TrainState : public checkpoint::CheckpointState {
   std::int64_t step = 0;  // finished steps
 
   std::vector<checkpoint::Item> items(bool model_only) override;
+  std::vector<checkpoint::Item> probes() override;
+  void check_fits(const checkpoint::Values& saved) override;
   void restored(const checkpoint::Values& values, bool model_only) override;
 
  private:
   void append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
                         const optim::AdamWState& state);
   void append_data(std::vector<checkpoint::Item>& items) const;
+  void check_data_order(const checkpoint::Values& saved) const;
   void restore_data(const checkpoint::Values& values);
   void restore_grad_scaler(const checkpoint::Values& values);
   void restore_hyperparameters(const checkpoint::Values& values);

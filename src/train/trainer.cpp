@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "config/validate.h"
 #include "dist/device.h"
+#include "dist/dtype.h"
 #include "metrics/console_sink.h"
 #include "metrics/cpu_peak.h"
 #include "metrics/flops.h"
@@ -57,8 +58,10 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       schedule_(build_lr_schedule(config.lr_scheduler, config.training.steps)),
       grad_scaler_(uses_float16(config.training) ? std::make_optional<optim::GradScaler>(world.device())
                                                  : std::nullopt),
+      record_(config, spec.tokenizer_fingerprint),
       state_({model_.get(), &optimizer_, &schedule_, grad_scaler_ ? &*grad_scaler_ : nullptr, config.optimizer.lr,
-              data_.get(), config.training.local_batch_size, &metrics_, &meshes.batch, world.rank(), world.size()}),
+              data_.get(), config.training.local_batch_size, &metrics_, &meshes.batch, &record_, world.rank(),
+              world.size()}),
       checkpoint_ranks_(world.group()),
       background_ranks_(config.checkpoint.async_mode == "disabled" ? world.group() : world.own_group("checkpoint")),
       checkpointer_(checkpoint_options(config, spec), checkpoint_ranks_, state_, &background_ranks_) {
@@ -93,7 +96,7 @@ bool Trainer::train() {
     ++state_.step;
     metrics_.end_step(state_.step);
     if (metrics_.should_log(state_.step)) log_step(output);
-    const bool saved = checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step));
+    const bool saved = checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step), data.save_due);
     if (state_.step == first_step) after_first_step();
     if (data.stop && state_.step < last_step) {
       stop_early(saved);
@@ -129,12 +132,14 @@ Trainer::StepData Trainer::fetch_step_data() {
                       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     data.microbatches.push_back(std::move(*batch));
   }
-  // One exchange a step on the host: token counts, and whether some rank was asked to stop.
-  auto counts = at::tensor({valid, std::int64_t{stop_requested().has_value()}}, at::kLong);
+  // One exchange a step on the host: token counts, whether some rank was asked to stop, whether it is time to save.
+  auto counts = at::tensor(
+      {valid, std::int64_t{stop_requested().has_value()}, std::int64_t{checkpointer_.is_time_due()}}, at::kLong);
   meshes_.batch.group().all_reduce(counts, dist::ReduceOp::kSum).wait();
   data.local_valid_tokens = valid;
   data.global_valid_tokens = counts[0].item<std::int64_t>();
   data.stop = counts[1].item<std::int64_t>() > 0;
+  data.save_due = counts[2].item<std::int64_t>() > 0;
   return data;
 }
 
@@ -162,7 +167,7 @@ void Trainer::log_step(const StepOutput& output) {
   if (grad_scale) watch_grad_scale(*grad_scale);
   // Now, that the first line is out: measuring takes longer than a small step.
   if (!metrics_.has_peak_flops() && world_.device().is_cpu()) {
-    metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dtype_of(config_.training.mixed_precision_param)));
+    metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dist::dtype_of(config_.training.mixed_precision_param)));
   }
 }
 

@@ -44,7 +44,8 @@ class Trainer {
     std::vector<Batch> microbatches;
     std::int64_t local_valid_tokens = 0;
     std::int64_t global_valid_tokens = 0;
-    bool stop = false;  // some rank was asked to stop
+    bool stop = false;      // some rank was asked to stop
+    bool save_due = false;  // checkpoint.interval_minutes have passed on some rank
   };
 
   StepData fetch_step_data();
@@ -68,6 +69,7 @@ class Trainer {
   optim::LrSchedule schedule_;
   std::optional<optim::GradScaler> grad_scaler_;  // with float16
   int small_grad_scales_ = 0;                     // logged in a row
+  RunRecord record_;
   TrainState state_;
   checkpoint::GroupRanks checkpoint_ranks_;
   checkpoint::GroupRanks background_ranks_;

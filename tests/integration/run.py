@@ -28,6 +28,7 @@ import cases_install  # noqa: F401
 import cases_jobs  # noqa: F401
 import cases_parity  # noqa: F401
 import cases_parity_table  # noqa: F401
+import cases_resume  # noqa: F401
 import cases_tokenizer  # noqa: F401
 import cases_train  # noqa: F401
 import cases_validation  # noqa: F401

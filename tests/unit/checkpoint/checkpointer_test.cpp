@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -16,6 +17,7 @@ namespace titan::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // A model of one weight, with all other groups of state.
@@ -32,6 +34,11 @@ class TinyState : public CheckpointState {
     append_dataloader(items, 0, dp_size_, {.num_batches = step}, 4);
     append_rng(items, 0, 1);
     return items;
+  }
+  std::vector<Item> probes() override { return {ValueItem{kDataRanksKey, group_path(kDataRanksKey), {}, true}}; }
+  void check_fits(const Values& saved) override {
+    const auto ranks = saved.find(kDataRanksKey);
+    if (ranks != saved.end() && ranks->second != Value(dp_size_)) throw CheckpointError("the data is of other ranks");
   }
   void restored(const Values& values, bool model_only) override {
     last_values = values;
@@ -95,7 +102,7 @@ class CheckpointerTest : public ::testing::Test {
   ThreadRanks::Shared shared_{1};
   ThreadRanks ranks_{0, shared_};
   TinyState state_;
-  Checkpointer::KeepRule keep_rule_;
+  KeepRule keep_rule_;
 };
 
 TEST_F(CheckpointerTest, SavesAtIntervalsAndResumesAtTheNewest) {
@@ -108,6 +115,25 @@ TEST_F(CheckpointerTest, SavesAtIntervalsAndResumesAtTheNewest) {
   older.load_step = 4;
   EXPECT_EQ(train(older, 4), 4);
   EXPECT_EQ(state_.weight[3][1].item<float>(), 4);
+}
+
+TEST_F(CheckpointerTest, SavesWhenTimeHasPassed) {
+  auto with = options();
+  with.interval = 1000;
+  Checkpointer never(with, ranks_, state_);
+  EXPECT_FALSE(never.is_time_due());
+  with.interval_minutes = 0.05 / 60;
+  Checkpointer checkpointer(with, ranks_, state_);
+  EXPECT_FALSE(checkpointer.is_time_due());
+  EXPECT_FALSE(checkpointer.save(1, 100, false));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_TRUE(checkpointer.is_time_due());
+  EXPECT_TRUE(checkpointer.save(2, 100, true));
+  EXPECT_FALSE(checkpointer.is_time_due()) << "the clock starts anew with a save";
+  EXPECT_EQ(folders(), (std::set<std::string>{"step-2"}));
+  with.load_only = true;
+  with.interval_minutes = 1e-9;
+  EXPECT_FALSE(Checkpointer(with, ranks_, state_).is_time_due());
 }
 
 TEST_F(CheckpointerTest, KeepsTheLatestAsTorchTitanDoes) {
@@ -269,9 +295,11 @@ TEST_F(CheckpointerTest, SeedLoadsTheModelOnly) {
   EXPECT_TRUE(state_.last_values.empty());
 }
 
-TEST_F(CheckpointerTest, OtherWorldSizeNeedsTheDataExcluded) {
+TEST_F(CheckpointerTest, WhatDoesNotFitIsRefusedUnlessExcluded) {
   train(options(), 2);
-  EXPECT_THAT(train_error(options(), 3), HasSubstr("saved at 1 data-parallel ranks, this run has 3"));
+  EXPECT_THAT(train_error(options(), 3),
+              AllOf(HasSubstr("step-2 cannot be resumed"), HasSubstr("the data is of other ranks")));
+  EXPECT_EQ(state_.weight[0][0].item<float>(), 0) << "something was loaded before the check";
   auto with = options();
   with.exclude_from_loading = {"dataloader", "lr_scheduler"};
   EXPECT_EQ(train(with, 2, 3), 2);

@@ -1,0 +1,124 @@
+#include "checkpoint/choose.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/metadata.h"
+#include "checkpoint/step_folders.h"
+#include "checkpoint/torchtitan_keys.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+// A full state can be resumed; a model-only one lacks the trainer's own keys.
+bool is_full(const fs::path& folder) { return read_metadata(folder).find(kStepKey) != nullptr; }
+
+bool has_readable_metadata(const fs::path& folder) {
+  try {
+    read_metadata(folder);
+    return true;
+  } catch (const CheckpointError& error) {
+    spdlog::error("{} is damaged, looking at older checkpoints: {}", folder.string(), error.what());
+    return false;
+  }
+}
+
+void drop_damaged(const fs::path& base, std::vector<int>& complete, std::vector<int>& damaged) {
+  std::erase_if(complete, [&](int step) {
+    if (std::ranges::count(damaged, step) > 0) return true;
+    if (has_readable_metadata(step_folder(base, step))) return false;
+    damaged.push_back(step);
+    return true;
+  });
+  if (complete.empty() && !damaged.empty())
+    throw CheckpointError("every checkpoint in " + base.string() + " is damaged (" + step_list(damaged) +
+                          "); the errors are above. Move the folder away to start from the beginning");
+}
+
+LoadChoice choose_own(const CheckpointOptions& options, const std::vector<int>& steps, std::vector<int> damaged) {
+  const fs::path base = options.base();
+  const std::string where = base.string();
+  const auto folder = [&](int step) { return step_folder(base, step); };
+  std::vector<int> complete = steps;
+  std::erase_if(complete, [&](int step) { return !is_complete(folder(step)); });
+  if (options.load_step < 0) drop_damaged(base, complete, damaged);
+  if (complete.empty())
+    throw CheckpointError(where + " holds " + step_list(steps) +
+                          ", but none of them is complete (a complete one has a .metadata file). Move the "
+                          "folder away to start from the beginning");
+  int step = complete.back();
+  if (options.load_step >= 0) {
+    step = options.load_step;
+    if (std::ranges::count(complete, step) == 0)
+      throw CheckpointError("checkpoint.load_step = " + std::to_string(step) + ", but " + where +
+                            " has no complete checkpoint of that step; it has " + step_list(complete));
+  }
+  if (step == 0) return {folder(0).string(), 0, true};
+  if (is_full(folder(step))) return {folder(step).string(), step, false};
+  const std::string hint =
+      "it holds the model only, as the last save of a run does by default. To go on training, set "
+      "checkpoint.last_save_model_only = false before the run ends; to start a new run from these weights, set "
+      "checkpoint.initial_load_path = \"" +
+      folder(step).string() + "\" and another checkpoint.folder";
+  if (options.load_step >= 0) throw CheckpointError(folder(step).string() + " cannot be resumed: " + hint);
+  for (auto older = complete.rbegin() + 1; older != complete.rend(); ++older) {
+    if (*older == 0 || !is_full(folder(*older))) continue;
+    spdlog::warn("{} holds the model only and cannot be resumed; resuming from step {} instead, the newest full state",
+                 folder(step).string(), *older);
+    return {folder(*older).string(), *older, false};
+  }
+  throw CheckpointError(folder(step).string() + " is the newest checkpoint and cannot be resumed: " + hint);
+}
+
+LoadChoice choose_initial(const CheckpointOptions& options) {
+  const std::string base = options.base().string();
+  fs::path initial = options.initial_load_path;
+  if (options.initial_load_in_hf) {
+    if (initial.empty()) initial = options.hf_assets_path;
+    spdlog::info("No checkpoints in {}. Loading the model from the safetensors files of {}", base, initial.string());
+    return {initial.string(), 0, true, true};
+  }
+  if (initial.empty()) {
+    spdlog::info("No checkpoints in {}; starting from initialized weights", base);
+    return {};
+  }
+  if (!is_complete(initial)) {
+    const std::vector<int> inside = steps_in(initial);
+    std::string hint;
+    if (!inside.empty()) hint = "; it holds " + step_list(inside) + ": name one of them";
+    if (fs::exists(initial / kHuggingFaceIndex))
+      hint = "; it is in Hugging Face's format: set checkpoint.initial_load_in_hf = true";
+    throw CheckpointError("checkpoint.initial_load_path = \"" + initial.string() +
+                          "\" is not a complete checkpoint (no .metadata file in it)" + hint);
+  }
+  spdlog::info("No checkpoints in {}. Loading {} from checkpoint.initial_load_path {}", base,
+               options.initial_load_model_only ? "the model only" : "the full state", initial.string());
+  return {initial.string(), 0, options.initial_load_model_only};
+}
+
+}  // namespace
+
+LoadChoice choose_load(const CheckpointOptions& options, std::vector<int> damaged) {
+  const fs::path base = options.base();
+  recover_replacements(base);
+  const std::vector<int> steps = steps_in(base);
+  if (!steps.empty()) {
+    const LoadChoice choice = choose_own(options, steps, std::move(damaged));
+    if (!options.initial_load_path.empty())
+      spdlog::warn("checkpoint.initial_load_path is ignored: {} has checkpoints, and a run goes on from its own",
+                   base.string());
+    spdlog::info("Checkpoints in {}: {}. Loading {} from {}", base.string(), step_list(steps),
+                 choice.model_only ? "the model only" : "the full state", choice.folder);
+    return choice;
+  }
+  if (options.load_step > 0)
+    throw CheckpointError("checkpoint.load_step = " + std::to_string(options.load_step) + ", but " + base.string() +
+                          " has no checkpoints");
+  return choose_initial(options);
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,24 @@
+// What a starting run loads. Rank 0 chooses; nothing here is collective.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/options.h"
+
+namespace titan::checkpoint {
+
+struct LoadChoice {
+  std::string folder;  // "": there is nothing to load
+  int step = 0;        // 0: the model only
+  bool model_only = false;
+  bool in_hf = false;
+};
+
+// The run's own newest resumable checkpoint, else what initial_load_* names; the log says what was found, what is
+// loaded, and what is not and why. `damaged`: steps that turned out to be so. Never passes over an existing run in
+// silence: folders without a complete checkpoint, a load_step that does not exist and a finished model-only run throw
+// CheckpointError.
+LoadChoice choose_load(const CheckpointOptions& options, std::vector<int> damaged);
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,37 @@
+// The folders of a run's checkpoints: step-N, and what an interrupted save left beside them. Rank 0's business: nothing
+// here is collective.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace titan::checkpoint {
+
+std::filesystem::path step_folder(const std::filesystem::path& base, int step);
+
+// N for exactly "step-N<suffix>".
+std::optional<int> step_of(const std::string& name, std::string_view suffix = "");
+
+// All N with a folder "step-N<suffix>" in `base`, ascending.
+std::vector<int> steps_in(const std::filesystem::path& base, std::string_view suffix = "");
+
+// "step-2, step-4", or "none".
+std::string step_list(const std::vector<int>& steps);
+
+// Ends replacements that a kill interrupted.
+void recover_replacements(const std::filesystem::path& base);
+
+// That, and removes unfinished saves.
+void clean_up(const std::filesystem::path& base);
+
+// Which of the steps that have a complete checkpoint stays whatever its age, or nothing.
+using KeepRule = std::function<std::optional<int>(const std::vector<int>& steps)>;
+
+// Removes the oldest complete checkpoints beyond `keep_latest` (0: none), but the one that `rule` names.
+void remove_old_steps(const std::filesystem::path& base, int keep_latest, const KeepRule& rule);
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,35 @@
+// What differs between the configuration that a checkpoint was saved with and the present one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/job_config.h"
+
+namespace titan::config {
+
+// Every key with its value as TOML writes it.
+using FlatConfig = std::map<std::string, std::string>;
+FlatConfig flatten(const JobConfig& config);
+
+// What a change of a key means for a run that goes on from a checkpoint.
+enum class Effect {
+  kModel,     // another model, or other weights for its tokens
+  kData,      // the saved position in the data means something else
+  kTraining,  // other numbers from here on
+};
+
+struct Change {
+  std::string key;
+  std::string saved;
+  std::string now;
+  Effect effect = Effect::kTraining;
+};
+
+// In the order of job_config.h. Left out are keys that do not change the numbers: the tables job, profiling, metrics,
+// checkpoint, comm and validation. A key that `saved` lacks had its default then; one that is unknown now is ignored.
+// Paths that name the same place are equal.
+std::vector<Change> find_changes(const FlatConfig& saved, const JobConfig& now);
+
+}  // namespace titan::config

@@ -1,0 +1,16 @@
+// The names that configurations use for dtypes.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+namespace titan::dist {
+
+// "float32", "bfloat16" or "float16"; the configuration was checked before.
+inline c10::ScalarType dtype_of(const std::string& name) {
+  if (name == "float16") return c10::ScalarType::Half;
+  return name == "bfloat16" ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
+}
+
+}  // namespace titan::dist

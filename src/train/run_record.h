@@ -1,0 +1,30 @@
+// What a run was: the part of a checkpoint that tells whether another run goes on with the same thing.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/value.h"
+#include "config/job_config.h"
+
+namespace titan::train {
+
+class RunRecord {
+ public:
+  // `tokenizer` tells one tokenizer from another; `config` must outlive this.
+  RunRecord(const config::JobConfig& config, std::string tokenizer)
+      : config_(config), tokenizer_(std::move(tokenizer)) {}
+
+  // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint}
+  checkpoint::Value value() const;
+
+  // Logs what has changed since `saved` was written. Throws CheckpointError for changes after which the run would not
+  // be the same one: of model, tokenizer, and data or seed (unless checkpoint.exclude_from_loading names the data),
+  // where checkpoint.allow_changed does not name the key.
+  void check(const checkpoint::Value& saved) const;
+
+ private:
+  const config::JobConfig& config_;
+  std::string tokenizer_;
+};
+
+}  // namespace titan::train

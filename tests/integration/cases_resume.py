@@ -1,0 +1,68 @@
+"""What a run that goes on from a checkpoint says, refuses and keeps."""
+import json
+import shutil
+
+from fixtures import write_job
+from harness import case, expect, run
+
+SAVE = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
+
+
+@case(90)
+def resume_changed_config(context):
+    """Changes are listed; those that make it another run are refused, each by name, before anything is loaded."""
+    words = ["--config", write_job(context, "changed", steps=2), *SAVE]
+    run(context, 1, words, name="save")
+
+    def resume(*more, steps=3, exit_code=0, name="again"):
+        return run(context, 1, [*words, "--training.steps", steps, *more], name=name, exit_code=exit_code).text()
+
+    text = resume("--optimizer.weight_decay", 0.5, "--training.max_norm", 2, "--checkpoint.load_step", 2)
+    expect("training.max_norm was 1.0, is 2.0" in text and "optimizer.weight_decay was" in text, text)
+    expect("training.steps was 2, is 3" in text, text)
+    expect("was" not in resume(name="same", steps=4).split("Changed since")[0], "changes are listed in one place")
+
+    flags = ["--debug.seed", 7, "--training.seq_len", 16]
+    text = resume(*flags, exit_code=1, steps=5)
+    expect('checkpoint.allow_changed = ["training.seq_len", "debug.seed"]' in text, text)
+    expect("debug.seed was 42, is 7" in text, text)
+    # The data that the seed and the length decide is not taken on: no contradiction.
+    resume(*flags, "--checkpoint.exclude_from_loading", "dataloader", steps=5)
+    words += flags
+
+    # The same tokenizer elsewhere is the same; another one in the same place is not.
+    moved, other = context.folder / "moved", context.folder / "other"
+    for folder in (moved, other):
+        shutil.copytree(context.fixtures / "tokenizer", folder)
+    text = resume("--model.hf_assets_path", moved, steps=6, name="moved")
+    expect("model.hf_assets_path was" in text, text)
+    with open(next(other.iterdir()), "ab") as file:
+        file.write(b"\xc0\x3e\x01")  # a field that SentencePiece does not know, and skips
+    text = resume("--model.hf_assets_path", other, steps=7, exit_code=1, name="other")
+    expect('checkpoint.allow_changed = ["model.hf_assets_path"]' in text, text)
+    resume("--model.hf_assets_path", other, "--checkpoint.allow_changed", "model.hf_assets_path", steps=7, name="allowed")
+    text = resume("--checkpoint.allow_changed", "model.flavour", exit_code=2, name="unknown")
+    expect('did you mean "model.flavor"' in text, text)
+
+
+@case(60)
+def resume_torchtitan_order_at_another_size(context):
+    """TorchTitan's data order belongs to one number of ranks, and says so."""
+    words = ["--config", write_job(context, "size", steps=2), *SAVE, "--training.data_order", "torchtitan"]
+    run(context, 1, words, name="save")
+    text = run(context, 2, [*words, "--training.steps", 3], name="two", exit_code=1).text()
+    expect("saved at 1 data-parallel ranks, this run has 2; run at 1, or set checkpoint.exclude_from_loading" in text, text)
+
+
+@case(60)
+def interval_minutes(context):
+    """Every 0.3 s a checkpoint, whatever the number of steps, and at the same steps on both ranks."""
+    words = ["--config", write_job(context, "timed", steps=120), *SAVE, "--checkpoint.interval", 100000]
+    words += ["--checkpoint.keep_latest_k", 0, "--checkpoint.interval_minutes", 0.005]
+    run(context, 2, words, name="run")
+    steps = sorted(int(path.name[5:]) for path in (context.dump("timed") / "checkpoint").iterdir())
+    rows = [json.loads(line) for line in (context.dump("timed") / "metrics.jsonl").read_text().splitlines()]
+    times = {row["step"]: row["unix_time"] for row in rows if "loss" in row}
+    expect(steps[-1] == 120 and len(steps) >= 3, f"saved at {steps}")
+    gaps = [times[b] - times[a] for a, b in zip(steps[:-2], steps[1:-1])]
+    expect(all(gap >= 0.25 for gap in gaps), f"seconds between saves: {gaps}, expected 0.3 and more")
