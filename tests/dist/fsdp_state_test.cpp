@@ -18,12 +18,8 @@ using Net = test::TinyNet;
 
 TEST(FullyShardState, UnshardsAndReshardsOnRequest) {
   test::on_ranks(2, [](dist::World& world) {
-    Net net;
-    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
-    fsdp::fully_shard(*net.embedding, options);
-    fsdp::fully_shard(net, options);
-    fsdp::to_empty(net, at::kCPU);
-    net.init_weights();
+    const auto shared = test::sharded_net(one_dim(world));
+    Net& net = *shared;
     fsdp::unshard(*net.embedding);  // before any forward
     EXPECT_EQ(net.embedding->weight.size(0), 13);
     auto whole = net.embedding->weight.detach().clone();
@@ -38,12 +34,8 @@ TEST(FullyShardState, UnshardsAndReshardsOnRequest) {
 
 TEST(FullyShardState, IsFreedBetweenSteps) {
   test::on_ranks(2, [](dist::World& world) {
-    Net net;
-    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
-    fsdp::fully_shard(*net.embedding, options);
-    fsdp::fully_shard(net, options);
-    fsdp::to_empty(net, at::kCPU);
-    net.init_weights();
+    const auto shared = test::sharded_net(one_dim(world));
+    Net& net = *shared;
     const auto l = loss_of(net, tokens_of(0, world.rank()));
     torch::autograd::backward({l}, {});
     for (auto* state : fsdp::FsdpState::all_below(net)) {
@@ -60,12 +52,8 @@ TEST(FullyShardState, IsFreedBetweenSteps) {
 
 TEST(FullyShardState, GathersInTheBackgroundUntilTheHandleIsWaitedFor) {
   test::on_ranks(2, [](dist::World& world) {
-    Net net;
-    const fsdp::FullyShardOptions options{.mesh = one_dim(world)};
-    fsdp::fully_shard(*net.embedding, options);
-    fsdp::fully_shard(net, options);
-    fsdp::to_empty(net, at::kCPU);
-    net.init_weights();
+    const auto shared = test::sharded_net(one_dim(world));
+    Net& net = *shared;
     auto handle = fsdp::unshard(*net.embedding, /*async=*/true);
     EXPECT_LT(net.embedding->weight.size(0), 13);
     handle.wait();

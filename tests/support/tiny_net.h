@@ -11,6 +11,7 @@
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "optim/adamw.h"
+#include "parallel/fsdp/fully_shard.h"
 #include "tests/support/run_ranks.h"
 
 namespace titan::test {
@@ -72,5 +73,16 @@ inline optim::AdamW optimizer_of(TinyNet& net) {
 }
 
 inline dist::DeviceMesh one_dim(dist::World& world) { return dist::DeviceMesh::init(world, {world.size()}, {"fsdp"}); }
+
+// Initialized on the CPU, the embedding in a group of its own.
+inline std::shared_ptr<TinyNet> sharded_net(const dist::DeviceMesh& mesh) {
+  auto net = std::make_shared<TinyNet>();
+  const fsdp::FullyShardOptions options{.mesh = mesh};
+  fsdp::fully_shard(*net->embedding, options);
+  fsdp::fully_shard(*net, options);
+  fsdp::to_empty(*net, at::kCPU);
+  net->init_weights();
+  return net;
+}
 
 }  // namespace titan::test
