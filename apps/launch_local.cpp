@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <system_error>
-#include <thread>
 
+#include "apps/rank_output.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/signal.h"
@@ -45,16 +45,24 @@ struct Rank {
 
 int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::int64_t nproc, int port) {
+// Rank 0 keeps the terminal: it is the one that reports. What others say, warnings and errors, gets their names.
+pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::int64_t nproc, int port,
+                 RankOutput& output) {
   std::vector<std::string> argument_texts = {"titan-train"};
   argument_texts.insert(argument_texts.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (auto& text : argument_texts) argv.push_back(text.data());
   argv.push_back(nullptr);
   const pid_t parent = getpid();
+  const int out = rank > 0 ? output.open(rank, STDOUT_FILENO) : -1;
+  const int err = rank > 0 ? output.open(rank, STDERR_FILENO) : -1;
   const pid_t pid = fork();
-  if (pid < 0) throw std::system_error(errno, std::generic_category(), "cannot start rank " + std::to_string(rank));
-  if (pid > 0) return pid;
+  if (pid != 0) {
+    if (rank > 0) close(out), close(err);
+    if (pid < 0) throw std::system_error(errno, std::generic_category(), "cannot start rank " + std::to_string(rank));
+    return pid;
+  }
+  if (rank > 0) dup2(out, STDOUT_FILENO), dup2(err, STDERR_FILENO);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives its launcher, however that ends
   if (getppid() != parent) _exit(kExitPeerFailed);
   const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
@@ -108,8 +116,9 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
                       " has started this process as one: drop one of them");
   }
   const int port = free_port();
+  RankOutput output;
   std::vector<Rank> ranks;
-  for (std::int64_t rank = 0; rank < nproc; ++rank) ranks.push_back({start_rank(args, rank, nproc, port)});
+  for (std::int64_t rank = 0; rank < nproc; ++rank) ranks.push_back({start_rank(args, rank, nproc, port, output)});
   std::optional<int> failed;
   std::optional<Clock::time_point> deadline;
   bool signal_sent = false;
@@ -117,7 +126,7 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
     return std::any_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.exit_code < 0; });
   };
   while (running()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    output.forward(/*timeout_ms=*/10);
     if (const auto signal = stop_requested(); signal && !signal_sent) {
       signal_all(ranks, *signal);
       signal_sent = true;
@@ -126,6 +135,7 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
     if (failed && !deadline) deadline = Clock::now() + kGrace;
     if (deadline && Clock::now() > *deadline) signal_all(ranks, SIGKILL);
   }
+  output.drain();
   if (failed) return *failed;
   return std::max_element(ranks.begin(), ranks.end(),
                           [](const Rank& a, const Rank& b) { return a.exit_code < b.exit_code; })

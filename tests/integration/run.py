@@ -26,6 +26,7 @@ import cases_harness  # noqa: F401
 import cases_hugging_face  # noqa: F401
 import cases_install  # noqa: F401
 import cases_jobs  # noqa: F401
+import cases_launch  # noqa: F401
 import cases_parity  # noqa: F401
 import cases_parity_table  # noqa: F401
 import cases_resume  # noqa: F401
