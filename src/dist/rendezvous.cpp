@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
@@ -84,9 +85,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect_tcp(const std::string& host, int port
   }
 }
 
-}  // namespace
-
-c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnv& env, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<c10d::TCPStore> connect(const LaunchEnv& env, std::chrono::milliseconds timeout) {
   const bool server = env.rank == 0 && !env.use_agent_store;
   if (env.master_port != 0) {
     if (!server) wait_until_listening(env.master_addr, env.master_port, timeout);
@@ -97,6 +96,15 @@ c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnv& env, std::chrono:
   auto store = connect_tcp(env.master_addr, 0, true, timeout);
   write_file_atomically(file, std::to_string(store->getPort()));
   return store;
+}
+
+}  // namespace
+
+// torchrun's agent keeps its store when it starts the ranks again, with all that they wrote: reasons why they failed,
+// addresses of the dead. A membership change leaves the count of restarts as it is, but not the number of ranks.
+c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnv& env, std::chrono::milliseconds timeout) {
+  const std::string attempt = std::to_string(env.restart_count) + "-" + std::to_string(env.world_size);
+  return c10::make_intrusive<c10d::PrefixStore>("titan/attempt-" + attempt, connect(env, timeout));
 }
 
 void forget_port_file(const LaunchEnv& env) {
