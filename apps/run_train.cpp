@@ -1,7 +1,9 @@
 #include "apps/run_train.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,6 +13,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "config/load.h"
 #include "config/print.h"
 #include "config/validate.h"
@@ -18,6 +21,7 @@
 #include "data/tokenizer.h"
 #include "dist/device.h"
 #include "dist/parallel_dims.h"
+#include "kernels/host_arena.h"
 #include "models/registry.h"
 #include "train/dry_run.h"
 #include "train/setup.h"
@@ -58,6 +62,16 @@ c10::DeviceType pick_device_type(const std::string& wanted) {
   if (wanted == "cuda") throw ConfigError("training.device = \"cuda\", but " + missing);
   spdlog::info("training on CPU: {}", missing);
   return c10::DeviceType::CPU;
+}
+
+// For --dry-run: the GPU that is present, else this machine's memory, shared by the ranks that run here.
+train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t local_ranks) {
+  if (config.training.device != "cpu" && dist::load_accelerator_module().empty()) {
+    const auto* gpu = dist::accelerator();
+    return {gpu->device_name(0), static_cast<std::int64_t>(gpu->device_capacity_bytes(0))};
+  }
+  const std::int64_t host = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  return {"this machine's memory, " + std::to_string(local_ranks) + " rank(s) on it", host / local_ranks};
 }
 
 void write_resolved_config(const config::JobConfig& config) {
@@ -114,6 +128,9 @@ int train(const Checked& checked, dist::World& world) {
   auto source = open_training_set(checked, meshes.batch, world);
   train::Trainer trainer(config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch));
   const bool finished = trainer.train();
+  if (const auto arena = kernels::host_arena_stats(); arena.peak_in_use > 0)
+    spdlog::info("tensors of this rank took at most {} on the host",
+                 format_bytes(static_cast<double>(arena.peak_in_use)));
   world.shutdown();
   return finished ? kExitDone : kExitSavedRequeue;
 }
@@ -153,7 +170,8 @@ int run_train(const config::CommandLine& command_line) {
     return kExitDone;
   }
   if (command_line.dry_run) {
-    std::fputs(train::dry_run(config, checked.spec, static_cast<int>(world_size)).c_str(), stdout);
+    const auto device = device_of_a_rank(config, std::max(env.local_world_size, command_line.nproc.value_or(1)));
+    std::fputs(train::dry_run(config, checked.spec, static_cast<int>(world_size), device).c_str(), stdout);
     return kExitDone;
   }
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);

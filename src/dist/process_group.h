@@ -34,7 +34,9 @@ class Work {
 class ProcessGroup {
  public:
   // `ranks`: the global ranks of the members in group order, `rank` this process's index among them. Backends are null
-  // when size is 1, or when the group exists on paper only. `name` appears in messages ("fsdp", "world").
+  // when size is 1, or when the group exists on paper only: then collectives of tensors on the meta device are over at
+  // once, all ranks' byte strings are this one's, and tensors with numbers throw InternalError. `name` appears in
+  // messages ("fsdp", "world").
   ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
                c10::intrusive_ptr<c10d::Backend> accelerator);
 
@@ -64,6 +66,7 @@ class ProcessGroup {
   template <typename Start>
   Work start(const char* what, const at::Tensor& input, const at::Tensor& output, Start&& start);
   c10d::Backend& backend(const at::Tensor& tensor) const;
+  bool is_on_paper() const { return size() > 1 && !cpu_ && !accelerator_; }
   std::string name_;
   std::vector<int> ranks_;
   int rank_;

@@ -7,6 +7,8 @@
 namespace titan::nn {
 
 at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end) {
+  // Without numbers no ends are found: a row is one document.
+  if (tokens.is_meta()) return at::full({tokens.size(0)}, tokens.size(1), at::kLong);
   auto is_last = tokens.eq(end);  // [B, T]
   is_last.select(1, -1).fill_(true);
   const auto last = is_last.flatten().nonzero().flatten().cpu();

@@ -40,14 +40,18 @@ struct KeptLinear : torch::autograd::Function<KeptLinear> {
 // The fused kernels, called as scaled_dot_product_attention calls them. Kept: output, log of the softmax's sums, and on
 // CUDA seed and offset of the (unused) dropout.
 at::SDPBackend backend_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (q.is_meta()) return at::SDPBackend::flash_attention;
   return static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
                                                            /*is_causal=*/true, /*scale=*/{}, q.size(1) != k.size(1)));
 }
 
+// On paper (nn/meta_kernels.h) as on CPU.
+bool runs_on_host(const at::Tensor& q) { return q.is_cpu() || q.is_meta(); }
+
 bool is_keepable(at::SDPBackend backend, const at::Tensor& q) {
   switch (backend) {
     case at::SDPBackend::flash_attention:
-      return q.is_cpu() || (q.is_cuda() && q.size(-1) % 8 == 0);  // ATen pads other head dims around the kernel
+      return runs_on_host(q) || (q.is_cuda() && q.size(-1) % 8 == 0);  // ATen pads other head dims around the kernel
     case at::SDPBackend::efficient_attention:
     case at::SDPBackend::cudnn_attention:
       return true;
@@ -67,7 +71,7 @@ variable_list attend(at::SDPBackend backend, const at::Tensor& q, const at::Tens
     const auto result = at::_scaled_dot_product_cudnn_attention(q, k, v, {}, true, 0.0, true, false);
     return {std::get<0>(result), std::get<1>(result), std::get<6>(result), std::get<7>(result)};
   }
-  if (q.is_cpu()) {
+  if (runs_on_host(q)) {
     auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true);
     return {out, sums, at::Tensor(), at::Tensor()};
   }
@@ -105,7 +109,7 @@ struct KeptAttention : torch::autograd::Function<KeptAttention> {
                                                                  none, q.size(2), k.size(2), 0.0, true);
         break;
       default:
-        grads = q.is_cpu()
+        grads = runs_on_host(q)
                     ? at::_scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, out, sums, 0.0, true)
                     : at::_scaled_dot_product_flash_attention_backward(grad, q, k, v, out, sums, none, none, q.size(2),
                                                                        k.size(2), 0.0, true, seed, offset, scale_of(q));
@@ -137,6 +141,8 @@ at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight) {
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const auto compute = [&] {
+    // Left to choose, it would take the formula there, whose memory grows with the square of the length.
+    if (q.is_meta()) return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true));
     return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true,
                                             /*scale=*/{}, /*enable_gqa=*/q.size(1) != k.size(1));
   };

@@ -24,12 +24,13 @@ at::Tensor scaled(const at::Tensor& freqs, const RopeScaling& scaling) {
 
 at::Tensor precompute_freqs_cis(std::int64_t head_dim, std::int64_t seq_len, double theta,
                                 const std::optional<RopeScaling>& scaling, at::Device device) {
-  const auto options = at::TensorOptions().device(device);
+  // Not every operator here can work without numbers; the table is small.
+  const auto options = at::TensorOptions().device(device.is_meta() ? at::kCPU : device);
   const auto exponents = at::arange(0, head_dim, 2, options).slice(0, 0, head_dim / 2).to(at::kFloat) / head_dim;
   at::Tensor freqs = 1.0 / at::pow(theta, exponents);
   if (scaling) freqs = scaled(freqs, *scaling);
   const auto angles = at::outer(at::arange(seq_len, options), freqs).to(at::kFloat);
-  return at::polar(at::ones_like(angles), angles);  // [seq_len, head_dim / 2]
+  return at::polar(at::ones_like(angles), angles).to(device);  // [seq_len, head_dim / 2]
 }
 
 at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {

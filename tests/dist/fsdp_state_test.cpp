@@ -201,12 +201,14 @@ TEST(FullyShardErrors, NameTheMistake) {
   fsdp::FullyShardOptions along_last{.mesh = one_dim(*world)};
   along_last.shard_placement_fn = [](const nn::NamedParameter&) { return std::optional<std::int64_t>(1); };
   EXPECT_THROW(fsdp::fully_shard(*uneven.embedding, along_last), InternalError);  // 7 columns, 2 ranks
-  try {
-    net(at::zeros({1, 2}, at::kLong));
-    FAIL() << "ran on the meta device";
-  } catch (const InternalError& error) {
-    EXPECT_NE(std::string(error.what()).find("embedding.weight"), std::string::npos) << error.what();
-  }
+}
+
+TEST(FullyShardErrors, AModelThatWasNotMaterialized) {
+  test::on_ranks(1, [](dist::World& world) {
+    Net net;
+    fsdp::fully_shard(net, {.mesh = one_dim(world)});
+    expect_error([&] { net(at::zeros({1, 2}, at::kLong)); }, {"embedding.weight", "still on the meta device"});
+  });
 }
 
 }  // namespace

@@ -157,6 +157,34 @@ def missing_data(context):
     check_reason(job.text(), "/nonexistent/corpus.jsonl")
 
 
+PREDICTED = {
+    "plain": (1, ["--activation_checkpoint.mode", "none"]),
+    "full": (2, ["--activation_checkpoint.mode", "full"]),
+    "every_second": (2, ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "2"]),
+    "by_operator": (2, ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "op"]),
+    "float32": (2, ["--activation_checkpoint.mode", "none", "--training.mixed_precision_param", "float32"]),
+    "kept": (2, ["--activation_checkpoint.mode", "none", "--parallelism.fsdp_reshard_after_forward", "never"]),
+    "copies": (2, ["--parallelism.data_parallel_replicate_degree", 2, "--parallelism.data_parallel_shard_degree", 1]),
+    "accumulated": (2, ["--activation_checkpoint.mode", "none", "--training.global_batch_size", 32]),
+}
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+@case(240)
+def dry_run_predicts_memory(context):
+    """The predicted peak is within 10 % of what the tensors of the run then take of the allocator."""
+    for name, (ranks, options) in PREDICTED.items():
+        words = ["--config", ROOT / "configs/debug.toml", "--training.steps", 3, "--lr_scheduler.warmup_steps", 1, "--training.device", "cpu"]
+        words += ["--model.hf_assets_path", context.fixtures / "tokenizer", "--training.dataset_path", context.fixtures / "corpus"]
+        words += ["--job.dump_folder", context.dump(name), *options]
+        texts = [run(context, 1, [*words, "--dry-run", "--world-size", ranks], name=f"{name}-dry").text()]
+        texts.append(run(context, 1, ["--nproc", ranks, *words], "none", name=name).text())
+        found = [re.search(rf"(?:{label}) +([\d.]+) (\w+)", text) for label, text in zip(("predicted peak", "took at most"), texts)]
+        expect(all(found), f"{name}: no numbers in\n{texts}")
+        predicted, measured = (float(match[1]) * UNITS[match[2]] for match in found)
+        expect(abs(predicted / measured - 1) < 0.1, f"{name}: predicted {predicted / 2**20:.1f} MiB, measured {measured / 2**20:.1f} MiB")
+
+
 @case(120)
 def dry_run(context):
     """Every job file of configs/ passes --dry-run, at the degrees that it configures, with nothing written."""

@@ -27,7 +27,7 @@ void resize_storage(const at::Tensor& tensor, std::int64_t bytes) {
 }  // namespace
 
 Devices Devices::of(at::Device compute, const std::optional<CPUOffloadPolicy>& offload) {
-  if (!offload || compute.is_cpu()) return {compute, compute};
+  if (!offload || compute.is_cpu() || compute.is_meta()) return {compute, compute};
   return {compute, at::kCPU, offload->pin_memory};
 }
 

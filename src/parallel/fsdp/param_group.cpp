@@ -49,7 +49,8 @@ void ParamGroup::lazy_init(CommContext& context, std::string name, bool is_root)
   is_root_ = is_root;
   std::string on_meta;
   for (auto* param : view_) {
-    if (param->sharded_padded().is_meta()) on_meta += (on_meta.empty() ? "" : ", ") + param->fqn();
+    if (param->sharded_padded().is_meta() && !param->devices().compute.is_meta())
+      on_meta += (on_meta.empty() ? "" : ", ") + param->fqn();
     param->init_dtypes(policy_);
   }
   if (!on_meta.empty()) {
