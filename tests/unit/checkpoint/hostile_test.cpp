@@ -1,0 +1,129 @@
+// Files made to harm their reader: a few kilobytes that describe gigabytes or hours of work, and numbers that overflow.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "checkpoint/archive.h"
+#include "checkpoint/planner.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/value_pickle.h"
+#include "checkpoint/zip_writer.h"
+#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/thread_ranks.h"
+
+namespace titan::checkpoint {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+// Pickle opcodes of protocol 2.
+std::string bytes_of(std::uint64_t number, int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) bytes.push_back(static_cast<char>(number >> (8 * i)));
+  return bytes;
+}
+std::string joined(const Texts& parts) {
+  std::string all;
+  for (const auto& part : parts) all += part;
+  return all;
+}
+std::string text(const std::string& content) { return joined({"X", bytes_of(content.size(), 4), content}); }
+std::string number(std::int64_t value) { return joined({"\x8a\x08", bytes_of(static_cast<std::uint64_t>(value), 8)}); }
+std::string global(const std::string& module, const std::string& name) {
+  return joined({"c", module, "\n", name, "\n"});
+}
+std::string tuple(const Texts& items) { return joined({"(", joined(items), "t"}); }
+std::string list(const Texts& items) { return joined({"](", joined(items), "e"}); }
+std::string dict(const Texts& keys_and_values) { return joined({"}(", joined(keys_and_values), "u"}); }
+std::string object(const std::string& module, const std::string& name, const std::string& state) {
+  return joined({global("torch.distributed.checkpoint." + module, name), ")\x81", state, "b"});
+}
+std::string size(const std::vector<std::int64_t>& dims) {
+  Texts items;
+  for (const std::int64_t dim : dims) items.push_back(number(dim));
+  return joined({global("torch", "Size"), tuple(items), "\x85R"});
+}
+std::string pickle(const std::string& content) { return joined({"\x80\x02", content, "."}); }
+
+// `content` once, then from the memo, `count` times in all.
+std::string repeated(const std::string& content, char memo, int count) {
+  std::string all = content;
+  all.append({'q', memo});
+  for (int i = 1; i < count; ++i) all.append({'h', memo});
+  return all;
+}
+
+std::string metadata(const std::string& entries, const std::string& storage, const std::string& planner) {
+  return pickle(object(
+      "metadata", "Metadata",
+      dict({text("state_dict_metadata"), entries, text("planner_data"), planner, text("storage_data"), storage})));
+}
+std::string chunk(std::int64_t offset, std::int64_t length) {
+  return object("metadata", "ChunkStorageMetadata",
+                dict({text("offsets"), size({offset}), text("sizes"), size({length})}));
+}
+std::string tensor(std::int64_t length, const std::string& chunks) {
+  return object("metadata", "TensorStorageMetadata",
+                dict({text("properties"), object("metadata", "TensorProperties", tuple({global("torch", "float32")})),
+                      text("size"), size({length}), text("chunks"), chunks}));
+}
+
+template <typename Action>
+std::string refusal(const Action& action) {
+  try {
+    action();
+  } catch (const CheckpointError& error) {
+    return error.what();
+  }
+  return "not refused";
+}
+
+std::string metadata_refusal(const std::string& bytes) {
+  return refusal([&] { decode_metadata(bytes, ".metadata"); });
+}
+
+TEST(Hostile, SharedChunksDoNotMultiply) {
+  // 83 KB that stand for 36 million chunks.
+  constexpr int kCount = 6000;
+  std::string entries = text("a") + tensor(1, list({repeated(chunk(0, 1), '\1', kCount)})) + "q\2";
+  for (int i = 1; i < kCount; ++i) entries += joined({text(std::to_string(i)), "h\2"});
+  EXPECT_NE(metadata_refusal(metadata(dict({entries}), "}", "}")).find("refers to its own parts too often"),
+            std::string::npos);
+}
+
+TEST(Hostile, ManyLocationsOfManyChunksEndSoon) {
+  // 400 million comparisons, had they all to be made.
+  constexpr int kCount = 20000;
+  const std::string chunks = list({repeated(chunk(0, 1), '\1', kCount), chunk(1, 1)});
+  const std::string index = object("metadata", "MetadataIndex",
+                                   dict({text("fqn"), text("a"), text("offset"), size({1}), text("index"), "N"}));
+  const std::string info =
+      object("filesystem", "_StorageInfo",
+             dict({text("relative_path"), text("f"), text("offset"), number(0), text("length"), number(9)}));
+  std::string storage = index + "q\3" + info + "q\4";
+  for (int i = 1; i < kCount; ++i) storage += "h\3h\4";
+  EXPECT_NE(metadata_refusal(metadata(dict({text("a"), tensor(2, chunks)}), dict({storage}), "}"))
+                .find("refers to its own parts too often"),
+            std::string::npos);
+}
+
+TEST(Hostile, SharedTextDoesNotMultiply) {
+  const std::string shared = repeated(text(std::string(20000, 'x')), '\1', 20000);  // 60 KB that stand for 400 MB
+  const std::string planner = dict({text("a"), tuple({shared})});
+  EXPECT_NE(metadata_refusal(metadata("}", "}", planner)).find("refers to its own parts too often"), std::string::npos);
+  // Few uses of much text: their number alone would pass.
+  const std::string value = pickle(list({repeated(text(std::string(1 << 20, 'x')), '\1', 900)}));
+  EXPECT_NE(refusal([&] { unpickle_value(value, "value"); }).find("refers to its own parts too often"),
+            std::string::npos);
+}
+
+TEST(Hostile, GlobalsHaveShortNames) {
+  const std::string name = text(std::string(300, 'x')) + "q\1";
+  EXPECT_NE(metadata_refusal(pickle(text("torch") + name + "\x93")).find("the name of a global has 305 bytes"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace titan::checkpoint
