@@ -125,5 +125,21 @@ TEST(Hostile, GlobalsHaveShortNames) {
             std::string::npos);
 }
 
+TEST(Hostile, OverlappingChunksThatLeaveAHoleAreRefused) {
+  // Four stored elements for four wanted ones, but the last is in no chunk.
+  Metadata stored;
+  stored.entries["w"] = TensorEntry{at::kFloat, {4}, {{{0}, {3}, {"f", 0, 9}}, {{1}, {1}, {"f", 9, 9}}}};
+  const std::vector<Item> wanted = {shard("w", at::zeros({4}), 0, 1)};
+  EXPECT_NE(refusal([&] { plan_load(stored, wanted, "ck"); }).find("w: stored chunks overlap"), std::string::npos);
+  stored.entries["w"] = TensorEntry{at::kFloat, {4}, {{{3}, {1}, {"f", 0, 9}}, {{0}, {3}, {"f", 9, 9}}}};
+  EXPECT_EQ(plan_load(stored, wanted, "ck").boxes.size(), 2u);
+  // Columns: one beside the other, and one over the other.
+  const std::vector<Item> square = {shard("w", at::zeros({2, 2}), 0, 1)};
+  stored.entries["w"] = TensorEntry{at::kFloat, {2, 2}, {{{0, 0}, {2, 1}, {"f", 0, 9}}, {{0, 1}, {2, 1}, {"f", 9, 9}}}};
+  EXPECT_EQ(plan_load(stored, square, "ck").boxes.size(), 2u);
+  stored.entries["w"] = TensorEntry{at::kFloat, {2, 2}, {{{0, 0}, {2, 1}, {"f", 0, 9}}, {{1, 0}, {1, 2}, {"f", 9, 9}}}};
+  EXPECT_NE(refusal([&] { plan_load(stored, square, "ck"); }).find("w: stored chunks overlap"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace titan::checkpoint
