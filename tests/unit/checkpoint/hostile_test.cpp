@@ -141,5 +141,33 @@ TEST(Hostile, OverlappingChunksThatLeaveAHoleAreRefused) {
   EXPECT_NE(refusal([&] { plan_load(stored, square, "ck"); }).find("w: stored chunks overlap"), std::string::npos);
 }
 
+// The reading of an archive whose tensor has these sizes, strides of zero, and one element.
+std::string tensor_refusal(const TemporaryFolder& folder, const std::vector<std::int64_t>& sizes) {
+  Texts dims;
+  for (const std::int64_t dim : sizes) dims.push_back(number(dim));
+  const std::string storage =
+      tuple({text("storage"), global("torch", "FloatStorage"), text("0"), text("cpu"), number(1)}) + "Q";
+  const std::string hooks = global("collections", "OrderedDict") + ")R";
+  OutputFile out(folder / "archive");
+  ZipWriter zip(out);
+  zip.add("archive/data.pkl",
+          pickle(global("torch._utils", "_rebuild_tensor_v2") +
+                 tuple({storage, number(0), tuple(dims), tuple(Texts(dims.size(), number(0))), "\x89", hooks}) + "R"));
+  zip.add("archive/data/0", "abcd");
+  const std::uint64_t length = zip.finish();
+  out.finish();
+  const InputFile file(folder / "archive");
+  const ZipReader archive(file, 0, length, "w");
+  return refusal([&] { StoredTensor{archive}; });
+}
+
+TEST(Hostile, SizesThatOverflowAreRefusedWhateverTheStrides) {
+  const TemporaryFolder folder;
+  const std::int64_t large = std::int64_t{1} << 40;
+  EXPECT_EQ(tensor_refusal(folder, {2, 3}), "not refused");
+  EXPECT_NE(tensor_refusal(folder, {1, large, large}).find("reach beyond its storage"), std::string::npos);
+  EXPECT_NE(tensor_refusal(folder, {large, large, 0}).find("reach beyond its storage"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace titan::checkpoint
