@@ -169,5 +169,41 @@ TEST(Hostile, SizesThatOverflowAreRefusedWhateverTheStrides) {
   EXPECT_NE(tensor_refusal(folder, {large, large, 0}).find("reach beyond its storage"), std::string::npos);
 }
 
+void write_safetensors(const TemporaryFolder& folder, const std::string& header) {
+  OutputFile out(folder / "f.safetensors");
+  const std::uint64_t length = header.size();
+  out.append(&length, 8);
+  out.append(header.data(), header.size());
+  out.finish();
+}
+
+TEST(Hostile, ASafetensorsHeaderOfManyKeysIsReadInTime) {
+  constexpr std::size_t kKeys = 100000;
+  std::string header = "{";
+  for (std::size_t i = 0; i < kKeys; ++i)
+    header += (i ? ",\"" : "\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+  const TemporaryFolder folder;
+  write_safetensors(folder, header + "}");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(read_safetensors_header(folder / "f.safetensors").size(), kKeys);
+  // A fraction of a second; comparing each key with all before it, 5 billion comparisons, takes many times the limit.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(Hostile, ASafetensorsHeaderIsNotNestedDeeply) {
+  const TemporaryFolder folder;
+  write_safetensors(folder, std::string(1 << 20, '['));
+  EXPECT_NE(refusal([&] { read_safetensors_header(folder / "f.safetensors"); }).find("nested too deeply"),
+            std::string::npos);
+  write_safetensors(folder, R"({"a[[[[[\"[[[":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
+  EXPECT_EQ(read_safetensors_header(folder / "f.safetensors").size(), 1u);
+  for (const char* shape : {"7", "{\"0\":7}", "[-1]", "[1.5]", "null"}) {
+    write_safetensors(folder, std::string(R"({"a":{"dtype":"U8","data_offsets":[0,0],"shape":)") + shape + "}}");
+    EXPECT_NE(refusal([&] { read_safetensors_header(folder / "f.safetensors"); }).find("a shape that is none"),
+              std::string::npos)
+        << shape;
+  }
+}
+
 }  // namespace
 }  // namespace titan::checkpoint
