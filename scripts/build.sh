@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds build/<preset>: scripts/build.sh [preset] [target ...]. Presets: release (default), debug, asan, tsan, cuda.
+# Builds build/<preset>: scripts/build.sh [preset] [target ...]. Presets: release (default), debug, asan, tsan, cuda, fuzz.
 # "release" builds the CUDA module too when a CUDA toolkit is found; "cuda" insists on one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

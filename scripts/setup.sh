@@ -11,18 +11,26 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 packages=(g++ cmake ninja-build mold ccache pkg-config git python3 python3-venv
   libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
   libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
-  libgloo-dev libgtest-dev libgmock-dev openmpi-bin)
+  libgloo-dev libgtest-dev libgmock-dev openmpi-bin clang libclang-rt-dev)
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+has_libfuzzer() {
+  clang++ -fsanitize=fuzzer,address -x c++ -o /dev/null - 2>/dev/null \
+    <<<'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
+}
 
 install_packages() {
   local missing=() package
   for package in "${packages[@]}"; do
     # A compiler or cmake that did not come from a Debian package counts as well.
     case $package in
-      g++|cmake|git|python3) command -v "$package" >/dev/null && continue ;;
+      g++|cmake|git|python3|clang) command -v "$package" >/dev/null && continue ;;
     esac
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' && continue
+    # The name of the package with clang's runtime libraries varies with the distribution and the version.
+    [[ $package == libclang-rt-dev ]] && has_libfuzzer && continue
+    missing+=("$package")
   done
   ((${#missing[@]})) || return 0
   command -v apt-get >/dev/null || die "this machine has no apt-get. Install what these Debian packages hold, then run this again: ${missing[*]}"

@@ -3,14 +3,16 @@
 # is 0 only when tests ran and none failed.
 #
 #   scripts/test.sh                     everything
-#   scripts/test.sh unit dist           only the tests with these labels (unit, dist, integration)
+#   scripts/test.sh unit dist           only the tests with these labels (unit, dist, integration, fuzz)
 #   TITAN_SKIP_SETUP=1 scripts/test.sh  without scripts/setup.sh and scripts/build.sh: tests what is built
+#
+# "fuzz" is scripts/fuzz.sh, which builds what it runs.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec </dev/null
 
 labels=("$@")
-((${#labels[@]})) || labels=(unit dist integration)
+((${#labels[@]})) || labels=(unit dist integration fuzz)
 if [[ -z ${TITAN_SKIP_SETUP:-} ]]; then
   for step in scripts/setup.sh scripts/build.sh; do
     "$step" && continue
@@ -51,9 +53,23 @@ PYTHON
   failed=$((failed + bad))
 }
 
+run_fuzz() {
+  local report good bad
+  report=$(mktemp) || return 1
+  scripts/fuzz.sh | tee "$report"
+  # Without its last line nothing is known, and that is a failure.
+  read -r good bad < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$report") || { good=0; bad=1; }
+  rm -f "$report"
+  passed=$((passed + good))
+  failed=$((failed + bad))
+}
+
 for label in "${labels[@]}"; do
   echo "test.sh: $label"
-  run_label "$label"
+  case $label in
+    fuzz) run_fuzz ;;
+    *) run_label "$label" ;;
+  esac
 done
 echo "$passed passed, $failed failed"
 ((failed == 0 && passed > 0))

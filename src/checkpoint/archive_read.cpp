@@ -110,14 +110,17 @@ void StoredTensor::parse(std::string pickle) {
   if (__builtin_mul_overflow(storage_numel_, element, &bytes) || static_cast<std::uint64_t>(bytes) != payload_->size)
     archive_.fail("the tensor's storage has " + std::to_string(payload_->size) + " bytes, not " +
                   std::to_string(storage_numel_) + " elements of " + std::to_string(element) + " bytes");
-  // The highest element that the strides can reach must be in the storage.
+  // The highest element that the strides can reach must be in the storage. Strides of zero reach no further however
+  // large the sizes are, so that products of sizes are bounded as well.
   std::int64_t last = storage_offset_;
+  std::int64_t total = element;
   bool empty = false;
   bool fits = true;
   for (std::size_t d = 0; d < sizes_.size(); ++d) {
     empty = empty || sizes_[d] == 0;
     std::int64_t span = 0;
-    fits = fits && !__builtin_mul_overflow(std::max<std::int64_t>(sizes_[d] - 1, 0), strides_[d], &span) &&
+    fits = fits && !__builtin_mul_overflow(total, std::max<std::int64_t>(sizes_[d], 1), &total) &&
+           !__builtin_mul_overflow(std::max<std::int64_t>(sizes_[d] - 1, 0), strides_[d], &span) &&
            !__builtin_add_overflow(last, span, &last);
   }
   if (!fits || (!empty && last >= storage_numel_))

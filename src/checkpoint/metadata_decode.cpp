@@ -37,9 +37,15 @@ constexpr std::array<std::string_view, 13> kGlobals = {
 
 constexpr std::size_t kMaxDims = 64;
 
+// Decoding takes about as many steps as the file has bytes.
+constexpr std::uint64_t kStepsForEachByte = 64;
+constexpr std::uint64_t kFreeSteps = 1 << 20;
+constexpr std::uint64_t kChunkSteps = 16;  // what one takes in memory, roughly
+
 class Decoder {
  public:
-  explicit Decoder(const PickleTree& tree) : tree_(tree) {}
+  explicit Decoder(const PickleTree& tree)
+      : tree_(tree), steps_left_(kFreeSteps + kStepsForEachByte * tree.num_bytes()) {}
 
   Metadata decode() {
     if (!tree_.is_object_of(tree_.root(), kMetadata))
@@ -58,15 +64,26 @@ class Decoder {
  private:
   Node::Kind kind(NodeId id) const { return tree_[id].kind; }
 
+  // Parts of the file may be shared by others, and are read and copied once for each. A file that is made to grow
+  // without end this way runs out of steps.
+  void spend(std::uint64_t steps) const {
+    if (steps > steps_left_) tree_.fail("the file refers to its own parts too often");
+    steps_left_ -= steps;
+  }
+
   template <typename Visit>
   void for_each_item(NodeId id, const char* what, const Visit& visit) const {
     const Node& dict = tree_[id];
     if (dict.kind != Node::Kind::kDict) tree_.fail(std::string(what) + " is not a dict");
-    for (std::size_t i = 0; i + 1 < dict.children.size(); i += 2) visit(dict.children[i], dict.children[i + 1]);
+    for (std::size_t i = 0; i + 1 < dict.children.size(); i += 2) {
+      spend(1);
+      visit(dict.children[i], dict.children[i + 1]);
+    }
   }
 
   std::string text(NodeId id, const char* what) const {
     if (kind(id) != Node::Kind::kText) tree_.fail(std::string(what) + " is not a string");
+    spend(tree_[id].text.size());
     return std::string(tree_[id].text);
   }
 
@@ -82,6 +99,7 @@ class Decoder {
     if (!node.built || kind(node.children[2]) != Node::Kind::kDict) tree_.fail("an object has no fields");
     const Node& state = tree_[node.children[2]];
     for (std::size_t i = 0; i + 1 < state.children.size(); i += 2) {
+      spend(1);
       const Node& key = tree_[state.children[i]];
       if (key.kind == Node::Kind::kText && key.text == name) return state.children[i + 1];
     }
@@ -101,6 +119,7 @@ class Decoder {
     const Node& dims = tree_[arguments.children[0]];
     if (dims.children.size() > kMaxDims)
       tree_.fail(std::string(what) + " has more than " + std::to_string(kMaxDims) + " dims");
+    spend(dims.children.size());
     for (const NodeId dim : dims.children) size.push_back(natural(dim, what));
     return size;
   }
@@ -130,6 +149,7 @@ class Decoder {
     const NodeId chunks = field(value, "chunks");
     if (kind(chunks) != Node::Kind::kList) tree_.fail("the chunks of " + fqn + " are not a list");
     for (const NodeId id : tree_[chunks].children) {
+      spend(kChunkSteps);
       if (!tree_.is_object_of(id, kChunk)) tree_.fail("a chunk of " + fqn + " is not a ChunkStorageMetadata");
       Chunk chunk{torch_size(field(id, "offsets"), "offsets"), torch_size(field(id, "sizes"), "sizes"), {}};
       check_chunk(fqn, tensor, chunk);
@@ -163,8 +183,9 @@ class Decoder {
     if (kind(value) != Node::Kind::kTuple) return;
     StatePath steps;
     for (const NodeId step : tree_[value].children) {
+      spend(1);
       if (kind(step) == Node::Kind::kText) {
-        steps.emplace_back(std::string(tree_[step].text));
+        steps.emplace_back(text(step, "a part of a path"));
       } else if (kind(step) == Node::Kind::kInt) {
         steps.emplace_back(tree_[step].integer);
       } else {
@@ -214,6 +235,7 @@ class Decoder {
       }
     }
     for (Chunk& chunk : chunks) {
+      spend(1);
       if (chunk.offsets == offset) {
         chunk.location = where;
         return;
@@ -235,6 +257,7 @@ class Decoder {
   }
 
   const PickleTree& tree_;
+  mutable std::uint64_t steps_left_;
   Metadata metadata_;
 };
 

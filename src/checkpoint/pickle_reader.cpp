@@ -8,6 +8,8 @@
 namespace titan::checkpoint {
 namespace {
 
+constexpr std::size_t kMaxGlobal = 256;
+
 bool global_allowed(std::string_view name, std::span<const std::string_view> globals) {
   for (std::string_view allowed : globals) {
     if (allowed.ends_with('*') ? name.starts_with(allowed.substr(0, allowed.size() - 1)) : name == allowed) return true;
@@ -285,6 +287,9 @@ bool PickleMachine::memo(unsigned char code) {
 }
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
+  // Names come from the memo at two bytes a use, and each use looks at all of the name.
+  if (module.size() + name.size() > kMaxGlobal)
+    fail("the name of a global has " + std::to_string(module.size() + name.size()) + " bytes");
   std::string full = std::string(module) + "\n" + std::string(name);
   auto found = global_names_.find(full);
   if (found == global_names_.end()) {

@@ -37,8 +37,8 @@ struct Node {
       {};  // kList, kTuple: items; kDict: key, value, key, …; kObject: callee, arguments [, state]; kPersistentId: id
 };
 
-// A parsed pickle with the bytes it points into. Nodes may be shared (memo), so walkers must bound depth and total
-// count.
+// A parsed pickle with the bytes it points into. Nodes may be shared (memo): a file of some kilobytes can describe
+// gigabytes, so walkers must bound depth, and what they visit and copy (num_bytes() is the measure).
 class PickleTree {
  public:
   // Parses all of `bytes`. `what` names the source in errors; `base_offset` is where the bytes start in the named file.
@@ -53,6 +53,7 @@ class PickleTree {
   NodeId root() const { return root_; }
   const Node& operator[](NodeId id) const { return nodes_[id]; }
   std::size_t size() const { return nodes_.size(); }
+  std::size_t num_bytes() const { return bytes_.size(); }  // of the pickle
   const std::string& what() const { return what_; }
 
   bool is_global(NodeId id, std::string_view module_newline_name) const;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 #include "base/error.h"
@@ -26,6 +27,28 @@ std::optional<ReadBox> intersect(const Chunk& chunk, const dist::ShardSpec& spec
     box.sizes.push_back(end - begin);
   }
   return box;
+}
+
+// Whether two boxes have an element in common. Sorted along dim 0, a box is compared with those alone that begin before
+// it ends there: each shard with its neighbours.
+bool overlap(std::span<const ReadBox> boxes) {
+  const auto meet = [](const ReadBox& a, const ReadBox& b, std::size_t d) {
+    return a.start_in_local[d] < b.start_in_local[d] + b.sizes[d] &&
+           b.start_in_local[d] < a.start_in_local[d] + a.sizes[d];
+  };
+  std::vector<const ReadBox*> order;
+  for (const ReadBox& box : boxes) order.push_back(&box);
+  std::sort(order.begin(), order.end(),
+            [](const ReadBox* a, const ReadBox* b) { return a->start_in_local < b->start_in_local; });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (std::size_t j = i + 1; j < order.size(); ++j) {
+      std::size_t d = 0;
+      while (d < order[i]->sizes.size() && meet(*order[i], *order[j], d)) ++d;
+      if (d == order[i]->sizes.size()) return true;
+      if (d == 0) break;  // nor do those behind it reach so far back
+    }
+  }
+  return false;
 }
 
 class Planner {
@@ -79,6 +102,7 @@ class Planner {
     if (item.local.sizes() != at::IntArrayRef(item.spec.local_shape))
       return problem(item.fqn + ": the local tensor has shape " + dist::shape_text(item.local.sizes()) +
                      ", its shard spec says " + dist::shape_text(item.spec.local_shape));
+    const std::size_t first_box = plan_.boxes.size();
     std::int64_t covered = 0;
     for (const Chunk& chunk : stored->chunks) {
       auto box = intersect(chunk, item.spec);
@@ -87,9 +111,12 @@ class Planner {
       box->item = index;
       plan_.boxes.push_back(std::move(*box));
     }
-    if (covered != product(item.spec.local_shape))
+    if (covered != product(item.spec.local_shape)) {
       problem(item.fqn + ": the stored chunks hold " + std::to_string(covered) + " of the " +
               std::to_string(product(item.spec.local_shape)) + " elements of this rank's part");
+    } else if (overlap(std::span(plan_.boxes).subspan(first_box))) {
+      problem(item.fqn + ": stored chunks overlap, so that a part of the tensor is in none");
+    }
   }
 
   const Metadata& metadata_;

@@ -18,10 +18,12 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;  // for writing: it looks at all keys for each one that is added
 
 constexpr std::uint64_t kLengthSize = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the limit of Hugging Face's own reader
+constexpr int kDeepestHeader = 4;                      // an object of objects of arrays: 3
 
 constexpr std::array<std::pair<const char*, c10::ScalarType>, 9> kDtypes = {{{"F64", c10::ScalarType::Double},
                                                                              {"F32", c10::ScalarType::Float},
@@ -53,6 +55,22 @@ std::uint64_t bytes_of(const fs::path& path, const SafetensorsEntry& entry) {
   return bytes;
 }
 
+// Whether brackets outside of strings are nested deeper: seen before a tree of millions of levels is made.
+bool deeper_than(const std::string& text, int depth) {
+  int level = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') ++i;
+    if (in_string) continue;
+    if (c == '{' || c == '[') ++level;
+    if (c == '}' || c == ']') --level;
+    if (level > depth) return true;
+  }
+  return false;
+}
+
 // An entry, and where it says that it ends.
 std::pair<SafetensorsEntry, std::uint64_t> parse_entry(const fs::path& path, const std::string& name, const Json& json,
                                                        std::uint64_t data_begin, std::uint64_t data_size) {
@@ -62,13 +80,15 @@ std::pair<SafetensorsEntry, std::uint64_t> parse_entry(const fs::path& path, con
   const auto known = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const auto& d) { return dtype == d.first; });
   if (known == kDtypes.end()) fail(path, name + " has the dtype " + dtype + ", which is not supported");
   entry.dtype = known->second;
+  if (!json.at("shape").is_array()) fail(path, name + " has a shape that is none");
   for (const auto& size : json.at("shape")) {
     if (!size.is_number_unsigned()) fail(path, name + " has a shape that is none");
     entry.shape.push_back(size.get<std::int64_t>());
     if (entry.shape.back() < 0) fail(path, name + " has a shape that is none");
   }
   const auto& offsets = json.at("data_offsets");
-  if (offsets.size() != 2 || !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned())
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned())
     fail(path, name + " has data_offsets that are none");
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
   if (begin > end || end > data_size) fail(path, name + " lies outside the file");
@@ -91,6 +111,7 @@ std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
   const std::uint64_t data_begin = kLengthSize + length;
   std::vector<std::pair<SafetensorsEntry, std::uint64_t>> parsed;
   try {
+    if (deeper_than(text, kDeepestHeader)) fail(path, "its header is nested too deeply");
     const Json header = Json::parse(text);
     if (!header.is_object()) fail(path, "its header is no JSON object");
     for (const auto& [name, json] : header.items()) {
@@ -114,7 +135,7 @@ std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
 }
 
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries) {
-  Json header;
+  OrderedJson header;
   header["__metadata__"] = {{"format", "pt"}};  // transformers asks for it
   std::uint64_t at = 0;
   for (auto& entry : entries) {

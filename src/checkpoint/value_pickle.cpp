@@ -48,11 +48,16 @@ struct Emitter {
 constexpr std::array<std::string_view, 4> kValueGlobals = {"_codecs\nencode", "collections\nOrderedDict",
                                                            "__builtin__\nbytes", "builtins\nbytes"};
 
-// Turns a tree into a Value. A shared node is copied at each use, so the count is bounded: a pickle made to explode
-// fails.
+// Strings that the pickle holds once and uses often are copied at each use.
+constexpr std::uint64_t kTextForEachByte = 64;
+constexpr std::uint64_t kFreeText = 16 << 20;
+
+// Turns a tree into a Value. A shared node is copied at each use, so count and bytes are bounded: a pickle made to
+// explode fails.
 class Decoder {
  public:
-  explicit Decoder(const PickleTree& tree) : tree_(tree), budget_(4 * tree.size() + 1024) {}
+  explicit Decoder(const PickleTree& tree)
+      : tree_(tree), budget_(4 * tree.size() + 1024), text_left_(kFreeText + kTextForEachByte * tree.num_bytes()) {}
 
   Value decode(NodeId id, int depth) {
     if (depth > kMaxDepth) tree_.fail("values are nested deeper than " + std::to_string(kMaxDepth) + " levels");
@@ -68,9 +73,9 @@ class Decoder {
       case Node::Kind::kFloat:
         return Value(node.real);
       case Node::Kind::kText:
-        return Value(std::string(node.text));
+        return Value(std::string(copied(node.text)));
       case Node::Kind::kBytes:
-        return Value::bytes(std::string(node.text));
+        return Value::bytes(std::string(copied(node.text)));
       case Node::Kind::kList:
         return Value::list(items(node, depth));
       case Node::Kind::kTuple:
@@ -91,6 +96,12 @@ class Decoder {
   }
 
  private:
+  std::string_view copied(std::string_view text) {
+    if (text.size() > text_left_) tree_.fail("a value refers to its own parts too often");
+    text_left_ -= text.size();
+    return text;
+  }
+
   std::vector<Value> items(const Node& node, int depth) {
     std::vector<Value> result;
     result.reserve(node.children.size());
@@ -99,12 +110,12 @@ class Decoder {
   }
 
   // The two ways in which protocol 2 spells bytes: bytes() and _codecs.encode(text, 'latin1').
-  Value object(NodeId id) const {
+  Value object(NodeId id) {
     const auto& arguments = tree_[tree_[id].children[1]].children;
     if (tree_.is_object_of(id, "_codecs\nencode")) {
       if (arguments.size() == 2 && is_text(arguments[0]) && is_text(arguments[1]) &&
           tree_[arguments[1]].text == "latin1")
-        return Value::bytes(utf8_to_latin1(tree_[arguments[0]].text));
+        return Value::bytes(utf8_to_latin1(copied(tree_[arguments[0]].text)));
     } else if (arguments.empty() && !tree_[id].built) {
       return Value::bytes("");
     }
@@ -133,6 +144,7 @@ class Decoder {
 
   const PickleTree& tree_;
   std::size_t budget_;
+  std::uint64_t text_left_;
 };
 
 }  // namespace

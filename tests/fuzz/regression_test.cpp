@@ -1,0 +1,85 @@
+// The fuzz targets without a fuzzer: what it found once (corpus/), sound inputs, and both cut, with flipped bits and
+// with bytes that are missing.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <fstream>
+
+#include "base/fs.h"
+#include "tests/fuzz/targets.h"
+
+namespace titan::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A declared size must be refused before memory for it is asked for: this much more is all that there is.
+constexpr std::uint64_t kSpareMemory = 512 << 20;
+constexpr std::size_t kMostDamages = 1000;  // of one input, spread over it
+
+std::uint64_t address_space_in_use() {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t pages = 0;
+  statm >> pages;
+  return pages * 4096;
+}
+
+class FuzzRegression : public ::testing::TestWithParam<Target> {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+    rlimit limit = before_;
+    limit.rlim_cur = address_space_in_use() + kSpareMemory;
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  }
+  void TearDown() override { setrlimit(RLIMIT_AS, &before_); }
+
+  // "" when the target neither crashes nor throws.
+  static std::string finding(const std::string& bytes) {
+    try {
+      GetParam().run(bytes);
+      return "";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+
+  static std::vector<std::pair<std::string, std::string>> inputs() {
+    auto all = seeds(GetParam().name);
+    const fs::path folder = fs::path(TITAN_FUZZ_CORPUS) / GetParam().name;
+    for (const auto& entry : fs::directory_iterator(folder))
+      all.emplace_back(entry.path().filename(), read_file(entry.path()));
+    return all;
+  }
+
+  rlimit before_{};
+};
+
+TEST_P(FuzzRegression, SeedsAreAccepted) {
+  for (const auto& [name, bytes] : seeds(GetParam().name)) EXPECT_TRUE(GetParam().run(bytes)) << name;
+}
+
+TEST_P(FuzzRegression, CorpusHasNoFinding) {
+  for (const auto& [name, bytes] : inputs()) EXPECT_EQ(finding(bytes), "") << name;
+}
+
+TEST_P(FuzzRegression, DamagedInputsAreRefusedOrRead) {
+  for (const auto& [name, bytes] : inputs()) {
+    const std::size_t step = bytes.size() / kMostDamages + 1;
+    for (std::size_t at = 0; at < bytes.size(); at += step) {
+      EXPECT_EQ(finding(bytes.substr(0, at)), "") << name << " cut at " << at;
+      std::string flipped = bytes;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at / step % 8)));
+      EXPECT_EQ(finding(flipped), "") << name << " with a flipped bit at " << at;
+      std::string shorter = bytes;
+      shorter.erase(at, 2);  // what a small number takes in a pickle
+      EXPECT_EQ(finding(shorter), "") << name << " without two bytes at " << at;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, FuzzRegression, ::testing::ValuesIn(kTargets),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace titan::fuzz

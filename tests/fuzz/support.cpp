@@ -1,0 +1,100 @@
+#include "tests/fuzz/support.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "tests/unit/checkpoint/sharding.h"
+
+namespace titan::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const char* action) { throw std::system_error(errno, std::generic_category(), action); }
+
+void write_all(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0) fail("writing a file of the fuzzer");
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+std::uint64_t Input::number(int num_bytes) {
+  const std::string_view part = bytes(static_cast<std::uint64_t>(num_bytes));
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < part.size(); ++i) value |= std::uint64_t{static_cast<unsigned char>(part[i])} << (8 * i);
+  return value;
+}
+
+std::string_view Input::bytes(std::uint64_t count) {
+  const std::string_view part = bytes_.substr(0, count);
+  bytes_.remove_prefix(part.size());
+  return part;
+}
+
+std::string little_endian(std::uint64_t number, int num_bytes) {
+  std::string bytes;
+  for (int i = 0; i < num_bytes; ++i) bytes.push_back(static_cast<char>(number >> (8 * i)));
+  return bytes;
+}
+
+MemoryFile::MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+  if (fd_ < 0) fail("memfd_create");
+  path_ = "/proc/self/fd/" + std::to_string(fd_);
+}
+
+MemoryFile::~MemoryFile() { ::close(fd_); }
+
+void MemoryFile::set(std::string_view content) {
+  if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) fail("emptying a file of the fuzzer");
+  write_all(fd_, content);
+}
+
+MemoryFolder::MemoryFolder() {
+  const fs::path parent = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
+  std::string name = (parent / "titan_fuzz_XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) fail("mkdtemp");
+  path_ = name;
+}
+
+MemoryFolder::~MemoryFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void write_over(const fs::path& file, std::string_view content) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) fail("creating a file of the fuzzer");
+  write_all(fd, content);
+  ::close(fd);
+}
+
+std::vector<checkpoint::Item> state(int rank, int num_ranks) {
+  using checkpoint::Value;
+  const at::Tensor weight = at::arange(15, at::kFloat).reshape({5, 3});
+  std::vector<checkpoint::Item> items = {
+      checkpoint::shard("w", weight, rank, num_ranks),
+      checkpoint::shard("v", at::arange(6, at::kDouble), rank, num_ranks),
+      checkpoint::shard("h", at::arange(12, at::kFloat).reshape({2, 3, 2}).to(at::kBFloat16), rank, num_ranks),
+      checkpoint::replicate("n", at::scalar_tensor(7, at::kLong)),
+      checkpoint::value("s", Value::dict({{"step", 3}, {"lr", Value::list({0.5, true})}, {"name", "x"}})),
+      checkpoint::value("b", Value::tuple({Value::bytes("\x80z"), Value()}))};
+  // Columns of the first ranks: the others hold none of them.
+  const std::int64_t column = std::min<std::int64_t>(rank, 3);
+  const std::int64_t columns = num_ranks == 1 ? 3 : (rank < 3 ? 1 : 0);
+  checkpoint::TensorItem by_column{
+      "c", {"c"}, weight.narrow(1, column, columns).clone(), {{5, 3}, {0, column}, {5, columns}}, true};
+  if (num_ranks == 1 || num_ranks == 3) items.emplace_back(std::move(by_column));
+  return items;
+}
+
+}  // namespace titan::fuzz

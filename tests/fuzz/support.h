@@ -1,0 +1,102 @@
+// What the targets share: files in memory, numbers at the front of an input, and which errors are right.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/item.h"
+#include "checkpoint/ranks.h"
+
+namespace titan::fuzz {
+
+// A finding that the code under test does not notice itself.
+class Finding : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+inline void require(bool condition, const char* finding) {
+  if (!condition) throw Finding(finding);
+}
+
+// Runs `body`: true when it ends well, false for an error that is meant for bad input. A broken invariant is no such
+// error.
+template <typename Body>
+bool accepts(Body&& body) {
+  try {
+    body();
+    return true;
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Takes bytes and little-endian numbers off the front of an input; past its end there are zeros.
+class Input {
+ public:
+  explicit Input(std::string_view bytes) : bytes_(bytes) {}
+  std::uint64_t number(int num_bytes);
+  std::string_view bytes(std::uint64_t count);
+  std::string_view rest() { return bytes(bytes_.size()); }
+
+ private:
+  std::string_view bytes_;
+};
+
+// `number` as `num_bytes` little-endian bytes: what Input::number() takes.
+std::string little_endian(std::uint64_t number, int num_bytes);
+
+// A file that lies in memory, and can be opened by its path.
+class MemoryFile {
+ public:
+  MemoryFile();
+  ~MemoryFile();
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  void set(std::string_view content);
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  int fd_;
+  std::filesystem::path path_;
+};
+
+// A folder of this process in /dev/shm where there is one, removed at the end.
+class MemoryFolder {
+ public:
+  MemoryFolder();
+  ~MemoryFolder();
+  MemoryFolder(const MemoryFolder&) = delete;
+  MemoryFolder& operator=(const MemoryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void write_over(const std::filesystem::path& file, std::string_view content);
+
+// One process that is alone.
+class OneRank : public checkpoint::Ranks {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
+  std::string broadcast(const std::string& bytes, int) override { return bytes; }
+};
+
+// The state that the seeds hold, as rank `rank` of `num_ranks` has it: tensors cut along dim 0, one along dim 1, and
+// values.
+std::vector<checkpoint::Item> state(int rank, int num_ranks);
+
+}  // namespace titan::fuzz
