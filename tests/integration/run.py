@@ -18,6 +18,7 @@ import traceback
 
 import cases_collectives  # noqa: F401  (importing registers the cases)
 import cases_checkpoint  # noqa: F401
+import cases_checkpoint_peers  # noqa: F401
 import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
