@@ -12,7 +12,7 @@ SIZES = {"dim": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 
 PEER_LINE = re.compile(r"step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{5})  grad_norm: +(?P<grad_norm>\d+\.\d{4})")
 # Both compute in fp32 with sums in other orders: 6e-8 of each, which steps of AdamW carry on (see cases_parity.py).
 # TorchTitan prints five digits after the point of a loss near 8, four of a norm near 1: half of the last is 5e-6 and
-# 5e-5. A moment, a batch or a learning rate that got lost moves the loss of the next step by 1e-2 and more.
+# 5e-5. Moments or a place in the data that got lost move the loss of a later step by 1e-2 and more (tried).
 TOLERANCE = {"loss": 2e-5, "grad_norm": 1e-4}
 
 JOB = """\
@@ -79,7 +79,6 @@ def torchtitans(context, python, ranks, name):
     env |= {"TITAN_PEER_ARGS": json.dumps(SIZES)}
     command = [python, "-m", "torch.distributed.run", "--nproc-per-node", ranks, "--master-port", free_port()]
     command += [REFERENCE / "torchtitan_cpu.py", "--job.config_file", write_job(context, name)]
-    # TorchTitan's own files (its folder of assets, its compiled caches) belong to the case.
     job = Job(command, context.folder / "logs", name, env)
     code = job.wait(150)
     expect(code == 0, f"TorchTitan failed with {code}\n{job.tail(40)}")
@@ -119,6 +118,5 @@ def torchtitan_resume(context, ranks):
     they_alone = torchtitans(context, python, ranks, "they_alone")
     hand_over(context, "they_alone", "we_after_them")
     we_after_them = ours(context, ranks, "we_after_them")
-    # Ours is a row of a new file: what was before the resume is TorchTitan's.
     check_goes_on(we_after_them, they_alone, "we after TorchTitan")
     expect(abs(we_alone[HALF + 1]["loss"] - they_alone[HALF + 1]["loss"]) > 1e-3 or ranks == 1, "both began alike")
