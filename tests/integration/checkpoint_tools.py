@@ -4,13 +4,18 @@ The reader goes through the files piece by piece with pickle, zipfile and torch.
 program nor the planner of torch.distributed.checkpoint, which is itself on trial in some cases.
 """
 import contextlib
+import functools
 import io
 import math
+import os
+import pathlib
 import pickle
+import shutil
 import subprocess
+import sys
 import zipfile
 
-from harness import Failure, expect, run
+from harness import Failure, Job, expect, run
 
 SAVE = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
 FP32 = ["--training.mixed_precision_param", "float32"]
@@ -131,11 +136,43 @@ def check_learned(state, what):
 
 
 @contextlib.contextmanager
-def small_disk(folder, size):
-    """A file system of `size` (as mount takes it) at `folder`; gives a function that mounts it again with other options."""
+def mounted(folder, *options):
+    """A tmpfs at `folder` with mount's -o options; gives a function that mounts it again with other ones."""
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "none", folder], check=True)
     try:
-        yield lambda options: subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+        yield lambda *others: subprocess.run(["mount", "-o", ",".join(["remount", *others]), folder], check=True)
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+IN_NAMESPACE = "TITAN_TEST_NAMESPACE"
+
+
+def may_mount(context):
+    try:
+        with mounted(context.folder / "probe", "size=1m"):
+            return True
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        return False
+
+
+def needs_mounts(function):
+    """A case that mounts file systems: as root as it is, else once more in a user namespace of its own, else left out."""
+
+    @functools.wraps(function)
+    def wrapper(context, **parameters):
+        if may_mount(context):
+            return function(context, **parameters)
+        namespace = ["unshare", "--map-root-user", "--mount"]
+        allowed = shutil.which("unshare") and subprocess.run([*namespace, "true"], capture_output=True).returncode == 0
+        if os.environ.get(IN_NAMESPACE) or not allowed:
+            print("       left out: neither root nor a user namespace that may mount", flush=True)
+            return None
+        name = "_".join([function.__name__, *map(str, parameters.values())])
+        command = [*namespace, sys.executable, pathlib.Path(__file__).with_name("run.py"), "--program", context.program]
+        job = Job([*command, "--work", context.folder, name], context.folder / "logs", "namespace", {IN_NAMESPACE: "1"})
+        code = job.wait(300)
+        return expect(code == 0, f"in a namespace of its own:\n{job.tail(30)}")
+
+    return wrapper

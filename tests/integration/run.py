@@ -18,6 +18,8 @@ import traceback
 
 import cases_collectives  # noqa: F401  (importing registers the cases)
 import cases_checkpoint  # noqa: F401
+import cases_checkpoint_disk  # noqa: F401
+import cases_checkpoint_kill  # noqa: F401
 import cases_checkpoint_peers  # noqa: F401
 import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
