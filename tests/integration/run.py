@@ -17,6 +17,10 @@ import time
 import traceback
 
 import cases_collectives  # noqa: F401  (importing registers the cases)
+import cases_checkpoint  # noqa: F401
+import cases_checkpoint_disk  # noqa: F401
+import cases_checkpoint_kill  # noqa: F401
+import cases_checkpoint_peers  # noqa: F401
 import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
@@ -32,6 +36,7 @@ import cases_parity_table  # noqa: F401
 import cases_resume  # noqa: F401
 import cases_tokenizer  # noqa: F401
 import cases_train  # noqa: F401
+import cases_transformers  # noqa: F401
 import cases_validation  # noqa: F401
 import fixtures
 import harness

@@ -1,0 +1,178 @@
+"""What the checkpoint cases share: runs that save, a step that changes nothing, and a reader of checkpoint folders.
+
+The reader goes through the files piece by piece with pickle, zipfile and torch.load; it shares neither code with the
+program nor the planner of torch.distributed.checkpoint, which is itself on trial in some cases.
+"""
+import contextlib
+import functools
+import io
+import math
+import os
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+import zipfile
+
+from harness import Failure, Job, expect, run
+
+SAVE = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
+FP32 = ["--training.mixed_precision_param", "float32"]
+
+# No dimension that 2, 3 and 4 ranks share evenly: 149 hidden rows, 14 of a key, 2,050 of the vocabulary, 56 columns.
+UNEVEN_ARGS = {"dim": 56, "n_heads": 4, "n_kv_heads": 1, "multiple_of": 1, "vocab_size": 2050, "n_layers": 2}
+UNEVEN = [word for key, value in UNEVEN_ARGS.items() for word in (f"--model.args.{key}", value)]
+
+# One step after a load that leaves every weight and every moment as it is, so that what the program read can be seen in
+# what it writes. The gradient is scaled to 1e-30, and 1 - beta is 1e-16, far below fp32's 6e-8 of what is there; a zero
+# stays zero, as 1e-46 underflows, but for its sign: -0 + 0 is 0. The update, 1e-30 / 1e-16 * m / (sqrt(v) * 1e8), is
+# below 1e-20.
+STILL = ["--optimizer.lr", "1e-30", "--optimizer.weight_decay", "0", "--training.max_norm", "1e-30"]
+STILL += ["--optimizer.beta1", "0.9999999999999999", "--optimizer.beta2", "0.9999999999999999"]
+
+
+def train(context, ranks, words, name="run", timeout_s=60, exit_code=0):
+    """The program at `ranks` ranks that it starts itself: seconds less than through torchrun."""
+    nproc = ["--nproc", ranks] if ranks > 1 else []
+    return run(context, 1, [*nproc, *words], "none", name, timeout_s, exit_code)
+
+
+def steps_of(folder):
+    """The steps with a complete checkpoint, ascending."""
+    return sorted(int(path.parent.name[5:]) for path in folder.glob("step-*/.metadata") if path.parent.name[5:].isdigit())
+
+
+def load_item(data):
+    import torch
+
+    return torch.load(io.BytesIO(data), weights_only=False)
+
+
+def items(folder):
+    """(key, offsets or None, archive bytes) of every piece that .metadata names, and the metadata."""
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    files = {}
+    pieces = []
+    for index, info in metadata.storage_data.items():
+        if info.relative_path not in files:
+            files[info.relative_path] = (folder / info.relative_path).read_bytes()
+        data = files[info.relative_path][info.offset : info.offset + info.length]
+        expect(len(data) == info.length, f"{folder}: {info.relative_path} ends within {index.fqn}")
+        pieces.append((index.fqn, index.offset, data))
+    return metadata, pieces
+
+
+def read_state(folder):
+    """key -> tensor or value, the whole checkpoint."""
+    import torch
+
+    metadata, pieces = items(folder)
+    state, filled = {}, {}
+    for key, offsets, data in pieces:
+        value = load_item(data)
+        if offsets is None or not torch.is_tensor(value):
+            state[key] = value
+            continue
+        entry = metadata.state_dict_metadata[key]
+        whole = state.setdefault(key, torch.zeros(entry.size, dtype=entry.properties.dtype))
+        box = tuple(slice(start, start + size) for start, size in zip(offsets, value.shape))
+        whole[box] = value
+        filled[key] = filled.get(key, 0) + value.numel()
+    for key, count in filled.items():
+        expect(count == state[key].numel(), f"{folder}: the pieces of {key} hold {count} of {state[key].numel()} values")
+    expect(set(state) == set(metadata.state_dict_metadata), f"{folder}: keys without any piece")
+    return state
+
+
+def check_intact(folder):
+    """Every piece is there and every record of it passes its checksum."""
+    try:
+        _, pieces = items(folder)
+        for key, _, data in pieces:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                expect(archive.testzip() is None, f"{folder}: a record of {key} fails its checksum")
+    except (zipfile.BadZipFile, OSError, EOFError, pickle.UnpicklingError, KeyError) as error:
+        raise Failure(f"{folder} is torn: {type(error).__name__}: {error}") from error
+
+
+def tensors_of(state):
+    import torch
+
+    return {key: value for key, value in state.items() if torch.is_tensor(value)}
+
+
+def check_same_tensors(found, expected, what, but=lambda key: False, zero_has_sign=True):
+    """Both have the same tensors to the last bit; `but`: keys that are left out."""
+    import torch
+
+    one, other = ({k: v for k, v in tensors_of(state).items() if not but(k)} for state in (found, expected))
+    expect(one and set(one) == set(other), f"{what}: the keys differ: {sorted(set(one) ^ set(other))[:5]}")
+    for key, tensor in other.items():
+        mine = one[key]
+        if not zero_has_sign:
+            mine, tensor = mine + 0.0, tensor + 0.0
+        same = (mine.dtype, mine.shape) == (tensor.dtype, tensor.shape)
+        # As bytes, so that NaN is not lost and -0 is not 0.
+        same = same and torch.equal(mine.contiguous().view(-1).view(torch.uint8), tensor.contiguous().view(-1).view(torch.uint8))
+        expect(same, f"{what}: {key} differs: {mine.dtype} {tuple(mine.shape)}, {(mine != tensor).sum() if mine.shape == tensor.shape else ''}")
+
+
+def is_count(key):
+    """optimizer.state.<P>.step, the one tensor that STILL changes."""
+    return key.startswith("optimizer.state.") and key.endswith(".step")
+
+
+def check_counts(state, steps, what):
+    counts = {float(value) for key, value in state.items() if is_count(key)}
+    expect(counts == {float(steps)}, f"{what}: optimizer steps are {counts}, expected {steps}")
+
+
+def check_learned(state, what):
+    """There are moments in there, in both kinds and not only zeros: two empty states would be equal, too."""
+    moments = {key: value for key, value in state.items() if key.endswith((".exp_avg", ".exp_avg_sq"))}
+    expect(moments and all(value.abs().max() > 0 for value in moments.values()), f"{what}: moments are zero")
+    expect(all(math.isfinite(value.double().sum()) for value in tensors_of(state).values()), f"{what}: not finite")
+
+
+@contextlib.contextmanager
+def mounted(folder, *options):
+    """A tmpfs at `folder` with mount's -o options; gives a function that mounts it again with other ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "none", folder], check=True)
+    try:
+        yield lambda *others: subprocess.run(["mount", "-o", ",".join(["remount", *others]), folder], check=True)
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+IN_NAMESPACE = "TITAN_TEST_NAMESPACE"
+
+
+def may_mount(context):
+    try:
+        with mounted(context.folder / "probe", "size=1m"):
+            return True
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        return False
+
+
+def needs_mounts(function):
+    """A case that mounts file systems: as root as it is, else once more in a user namespace of its own, else left out."""
+
+    @functools.wraps(function)
+    def wrapper(context, **parameters):
+        if may_mount(context):
+            return function(context, **parameters)
+        namespace = ["unshare", "--map-root-user", "--mount"]
+        allowed = shutil.which("unshare") and subprocess.run([*namespace, "true"], capture_output=True).returncode == 0
+        if os.environ.get(IN_NAMESPACE) or not allowed:
+            print("       left out: neither root nor a user namespace that may mount", flush=True)
+            return None
+        name = "_".join([function.__name__, *map(str, parameters.values())])
+        command = [*namespace, sys.executable, pathlib.Path(__file__).with_name("run.py"), "--program", context.program]
+        job = Job([*command, "--work", context.folder, name], context.folder / "logs", "namespace", {IN_NAMESPACE: "1"})
+        code = job.wait(300)
+        return expect(code == 0, f"in a namespace of its own:\n{job.tail(30)}")
+
+    return wrapper

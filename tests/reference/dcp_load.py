@@ -1,0 +1,63 @@
+"""Reads DCP checkpoints with torch.distributed.checkpoint at any number of ranks.
+
+    torchrun --nproc-per-node N tests/reference/dcp_load.py --output FILE CHECKPOINT ...
+
+Every tensor is asked for as DTensors that are split over all ranks, along the first dimension (as FSDP2 does) and along
+the last; values are asked for as they are. Rank 0 writes {checkpoint: {"rows": {key: tensor}, "columns": ..., "values": ...}}
+with torch.save, all tensors whole.
+"""
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+import llama_fsdp2
+
+FOREIGN = ("dataloader.dp_rank_", "titan.")  # of the ranks that saved, and of one program alone
+
+
+def load(folder, mesh, dim):
+    """(key -> whole tensor, key -> value) after a load into DTensors split along `dim`."""
+    stored = FileSystemReader(folder).read_metadata().state_dict_metadata
+    state = {}
+    for key, entry in stored.items():
+        if not isinstance(entry, TensorStorageMetadata):
+            if not key.startswith(FOREIGN):
+                state[key] = None
+        elif len(entry.size) == 0:
+            state[key] = torch.full((), -1, dtype=entry.properties.dtype)
+        else:
+            # What a load leaves out stays -1.
+            whole = torch.full(entry.size, -1, dtype=entry.properties.dtype)
+            state[key] = distribute_tensor(whole, mesh, [Shard(dim % len(entry.size))])
+    dcp.load(state, checkpoint_id=folder)
+    tensors = {k: v.full_tensor() if hasattr(v, "full_tensor") else v for k, v in state.items() if torch.is_tensor(v)}
+    return tensors, {k: v for k, v in state.items() if not torch.is_tensor(v)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("checkpoints", nargs="+")
+    options = parser.parse_args()
+    dist.init_process_group("gloo")
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    found = {}
+    for folder in options.checkpoints:
+        rows, values = load(folder, mesh, 0)
+        columns, _ = load(folder, mesh, -1)
+        found[folder] = {"rows": rows, "columns": columns, "values": values}
+    if dist.get_rank() == 0:
+        torch.save(found, options.output + ".tmp")
+        os.rename(options.output + ".tmp", options.output)
+    llama_fsdp2.end_process()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Starts TorchTitan 0.2.2's trainer on CPU and Gloo, for the cases that let it resume from our checkpoints.
+
+    torchrun --nproc-per-node N tests/reference/torchtitan_cpu.py --job.config_file FILE [--section.key VALUE ...]
+
+Needs a Python that has torchtitan. TorchTitan takes its device from an accelerator; here torch.cpu plays that part, with
+constants for what only its memory display reads. Nothing that is computed changes: Gloo lacks NCCL's sum with a factor,
+and is given the plain sum where the factor is one. $TITAN_PEER_ARGS (JSON: fields of TransformerModelArgs) are the sizes
+of the flavor "debugmodel".
+"""
+import dataclasses
+import json
+import os
+import types
+
+import torch
+import torch._utils
+import torch.distributed as dist
+
+
+def stand_in_for_device():
+    torch._utils._get_available_device_type = lambda: "cpu"
+    cpu = torch.cpu
+    cpu.get_device_name = lambda device=None: "CPU"
+    cpu.get_device_properties = lambda device=None: types.SimpleNamespace(total_memory=1 << 34)
+    cpu.memory_stats = lambda device=None: {}
+    cpu.reset_peak_memory_stats = cpu.empty_cache = lambda: None
+
+
+def stand_in_for_nccl():
+    def scaled_sum(factor):
+        if factor != 1:
+            raise RuntimeError(f"Gloo cannot scale a sum by {factor}")
+        return dist.ReduceOp.SUM
+
+    plain_barrier = dist.barrier
+
+    def barrier(group=None, async_op=False, device_ids=None):
+        return plain_barrier(group, async_op)
+
+    dist._make_nccl_premul_sum, dist.barrier = scaled_sum, barrier
+
+
+def main():
+    stand_in_for_device()
+    stand_in_for_nccl()
+    from torchtitan import train
+    from torchtitan.models import llama3
+
+    sizes = json.loads(os.environ.get("TITAN_PEER_ARGS", "{}"))
+    llama3.llama3_args["debugmodel"] = dataclasses.replace(llama3.llama3_args["debugmodel"], **sizes)
+    train.main(train.Trainer)
+
+
+if __name__ == "__main__":
+    main()
