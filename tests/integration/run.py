@@ -17,6 +17,7 @@ import time
 import traceback
 
 import cases_collectives  # noqa: F401  (importing registers the cases)
+import cases_convert  # noqa: F401
 import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
