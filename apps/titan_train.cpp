@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/convert_command.h"
+#include "apps/inspect_command.h"
 #include "apps/launch_local.h"
 #include "apps/run_train.h"
 #include "apps/tokenize_command.h"
@@ -26,6 +28,8 @@ namespace {
 int run(const std::vector<std::string>& args) {
   if (!args.empty() && args[0] == "tokenizer") return run_tokenizer_command({args.begin() + 1, args.end()});
   if (!args.empty() && args[0] == "tokenize") return run_tokenize({args.begin() + 1, args.end()});
+  if (!args.empty() && args[0] == "inspect") return run_inspect({args.begin() + 1, args.end()});
+  if (!args.empty() && args[0] == "convert") return run_convert({args.begin() + 1, args.end()});
   const auto command_line = config::parse_command_line(args);
   if (command_line.help) {
     std::cout << config::help_text();

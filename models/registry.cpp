@@ -75,4 +75,15 @@ TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len) {
                     (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Models: " + join(names, ", "));
 }
 
+HuggingFaceNames hugging_face_names(const std::string& architecture, std::int64_t num_heads,
+                                    std::int64_t num_kv_heads) {
+  if (architecture != kLlamaArchitecture)
+    throw ConfigError("the architecture " + architecture + " is unknown; expected " + kLlamaArchitecture);
+  LlamaArgs args;
+  args.n_heads = num_heads;
+  args.n_kv_heads = num_kv_heads;
+  return {[args](const std::string& fqn) { return llama_hugging_face_name(fqn, args); }, llama_name_from_hugging_face,
+          kLlamaEmbedding, kLlamaOutput};
+}
+
 }  // namespace titan::models

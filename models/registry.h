@@ -1,6 +1,9 @@
 // Which models there are. One line an entry; README.md here is the recipe for a new one.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,5 +17,15 @@ std::vector<std::string> model_names();
 // The spec of [model].name, sized by its flavor and [model.args]. `seq_len`: training.seq_len. Builds nothing yet.
 // Throws ConfigError.
 TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len);
+
+// How an architecture of Hugging Face's transformers calls the parameters of ours.
+struct HuggingFaceNames {
+  std::function<HuggingFaceName(const std::string& fqn)> name_of;  // `fqn` must be a parameter
+  std::function<std::optional<std::string>(const std::string& name)> fqn_of;
+  std::string embedding, output;  // our names of the two that tie_word_embeddings makes one
+};
+
+// `architecture` as config.json names it. Throws ConfigError for one that no model here has.
+HuggingFaceNames hugging_face_names(const std::string& architecture, std::int64_t num_heads, std::int64_t num_kv_heads);
 
 }  // namespace titan::models

@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -23,14 +24,36 @@ const std::map<std::string, std::string>& block_names() {
 
 const std::map<std::string, std::string>& other_names() {
   static const std::map<std::string, std::string> kNames = {
-      {"tok_embeddings.weight", "model.embed_tokens.weight"},
+      {kLlamaEmbedding, "model.embed_tokens.weight"},
       {"norm.weight", "model.norm.weight"},
-      {"output.weight", "lm_head.weight"},
+      {kLlamaOutput, "lm_head.weight"},
   };
   return kNames;
 }
 
+// The other way round.
+std::map<std::string, std::string> turned(const std::map<std::string, std::string>& names) {
+  std::map<std::string, std::string> result;
+  for (const auto& [ours, theirs] : names) result[theirs] = ours;
+  return result;
+}
+
 }  // namespace
+
+std::optional<std::string> llama_name_from_hugging_face(const std::string& name) {
+  static const std::map<std::string, std::string> kInBlock = turned(block_names()), kOutside = turned(other_names());
+  if (const auto found = kOutside.find(name); found != kOutside.end()) return found->second;
+  constexpr std::string_view kLayers = "model.layers.", kWeight = ".weight";
+  const auto dot = name.find('.', std::min(kLayers.size(), name.size()));
+  if (!name.starts_with(kLayers) || !name.ends_with(kWeight) || dot == std::string::npos) return std::nullopt;
+  const auto number = name.substr(kLayers.size(), dot - kLayers.size());
+  if (dot + 1 + kWeight.size() >= name.size() || number.empty() ||
+      number.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  const auto found = kInBlock.find(name.substr(dot + 1, name.size() - kWeight.size() - dot - 1));
+  if (found == kInBlock.end()) return std::nullopt;
+  return "layers." + number + "." + found->second + ".weight";
+}
 
 HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs& args) {
   if (const auto found = other_names().find(fqn); found != other_names().end()) return {found->second};

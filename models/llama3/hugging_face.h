@@ -1,12 +1,21 @@
 // The Llama family in Hugging Face's transformers: names of parameters, and config.json (LlamaForCausalLM).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "contract/train_spec.h"
 #include "models/llama3/flavors.h"
 
 namespace titan::models {
+
+inline constexpr const char* kLlamaArchitecture = "LlamaForCausalLM";
+inline constexpr const char* kLlamaEmbedding = "tok_embeddings.weight";
+inline constexpr const char* kLlamaOutput = "output.weight";
+
+// "model.layers.3.self_attn.q_proj.weight" -> "layers.3.attention.wq.weight"; nothing for a name that is no
+// parameter's.
+std::optional<std::string> llama_name_from_hugging_face(const std::string& name);
 
 // "layers.3.attention.wq.weight" -> "model.layers.3.self_attn.q_proj.weight". Throws InternalError for a name that is
 // no parameter of the model.

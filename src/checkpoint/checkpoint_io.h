@@ -12,11 +12,18 @@
 
 namespace titan::checkpoint {
 
+struct SaveOptions {
+  int files_per_rank = 1;  // written at the same time; more help where one file is slower than the file system
+};
+
 // Writes `folder` so that at any moment, also after a kill, it holds the old checkpoint or the new one: everything goes
-// to `folder`.tmp, is flushed to the disk, .metadata last, and the folder is renamed into place. A failure on any rank
+// to `folder`.tmp, is flushed to the disk, .metadata last, just after the checksums of all files (checksums.h), and the
+// folder is renamed into place. A failure on any rank
 // throws CheckpointError on all ranks and leaves `folder` as it was. Gives the number of bytes that all ranks wrote.
-std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks);
-std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group);
+std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks,
+                   const SaveOptions& options = {});
+std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group,
+                   const SaveOptions& options = {});
 
 // Values by key; optional ones that the checkpoint lacks are absent.
 using Values = std::map<std::string, Value>;

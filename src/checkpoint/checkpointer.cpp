@@ -100,8 +100,9 @@ void Checkpointer::write_items(int step, bool model_only, bool make_room, const 
     clean_up(base_);
     return std::string();
   });
-  const std::uint64_t bytes =
-      model_only && step > 0 ? export_model(folder, items, ranks) : checkpoint::save(folder, items, ranks);
+  const std::uint64_t bytes = model_only && step > 0
+                                  ? export_model(folder, items, ranks)
+                                  : checkpoint::save(folder, items, ranks, {.files_per_rank = options_.files_per_rank});
   const std::chrono::duration<double> seconds = Clock::now() - start;
   if (ranks.rank() == 0) {
     const std::string stall =
@@ -120,7 +121,7 @@ std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vect
   for (Item& item : cast) {
     if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = tensor->local.to(options_.export_dtype);
   }
-  return checkpoint::save(folder, cast, ranks);
+  return checkpoint::save(folder, cast, ranks, {.files_per_rank = options_.files_per_rank});
 }
 
 bool Checkpointer::is_excluded(const Item& item) const {

@@ -1,7 +1,10 @@
 #include "checkpoint/crc32.h"
 
 #include <array>
+#include <cstdio>
 #include <cstring>
+
+#include "checkpoint/crc32_fold.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -28,24 +31,68 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-}  // namespace
-
-std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) {
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  crc = ~crc;
+// The register after `size` more bytes.
+std::uint32_t advance(std::uint32_t state, const unsigned char* bytes, std::size_t size) {
   while (size >= kSlices) {
     std::array<std::uint32_t, 4> words;
     std::memcpy(words.data(), bytes, kSlices);  // little-endian, as the format itself
-    words[0] ^= crc;
-    crc = 0;
+    words[0] ^= state;
+    state = 0;
     for (std::size_t w = 0; w < 4; ++w) {
-      for (std::size_t b = 0; b < 4; ++b) crc ^= kTables[kSlices - 1 - (4 * w + b)][(words[w] >> (8 * b)) & 0xFF];
+      for (std::size_t b = 0; b < 4; ++b) state ^= kTables[kSlices - 1 - (4 * w + b)][(words[w] >> (8 * b)) & 0xFF];
     }
     bytes += kSlices;
     size -= kSlices;
   }
-  for (; size > 0; --size) crc = (crc >> 8) ^ kTables[0][(crc ^ *bytes++) & 0xFF];
-  return ~crc;
+  for (; size > 0; --size) state = (state >> 8) ^ kTables[0][(state ^ *bytes++) & 0xFF];
+  return state;
+}
+
+// Products of polynomials mod P, reflected: bit 31 is x^0.
+constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (std::uint32_t bit = 0x80000000u; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? 0xEDB88320u : 0u);
+  }
+  return product;
+}
+
+// Entry k: x^(8 * 2^k), what 2^k bytes after a piece do to its checksum.
+constexpr std::array<std::uint32_t, 64> make_byte_powers() {
+  std::array<std::uint32_t, 64> powers{};
+  powers[0] = 0x00800000u;  // x^8
+  for (std::size_t k = 1; k < powers.size(); ++k) powers[k] = multiply(powers[k - 1], powers[k - 1]);
+  return powers;
+}
+
+constexpr std::array<std::uint32_t, 64> kBytePowers = make_byte_powers();
+
+}  // namespace
+
+std::uint32_t crc32_plain(std::uint32_t crc, const void* data, std::size_t size) {
+  return ~advance(~crc, static_cast<const unsigned char*>(data), size);
+}
+
+std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) {
+  if (size < 2 * kCrcFoldBytes || !can_fold_crc32()) return crc32_plain(crc, data, size);
+  const std::size_t folded = size - size % kCrcFoldBytes;
+  const auto rest = fold_crc32(~crc, data, folded);
+  const std::uint32_t state = advance(0, rest.data(), rest.size());
+  return ~advance(state, static_cast<const unsigned char*>(data) + folded, size - folded);
+}
+
+std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_size) {
+  for (std::size_t k = 0; first != 0 && second_size != 0; ++k, second_size >>= 1) {
+    if ((second_size & 1) != 0) first = multiply(first, kBytePowers[k]);
+  }
+  return first ^ second;
+}
+
+std::string crc32_text(std::uint32_t crc) {
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08x", crc);
+  return text.data();
 }
 
 }  // namespace titan::checkpoint

@@ -3,10 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace titan::checkpoint {
 
-// Continues `crc` (0 at the start) over `size` bytes.
+// Continues `crc` (0 at the start) over `size` bytes. Uses the processor's carry-less multiplication where it has one.
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size);
+
+// The same by tables alone: for processors without, and to test the other against.
+std::uint32_t crc32_plain(std::uint32_t crc, const void* data, std::size_t size);
+
+// The checksum of two pieces one after the other, from theirs alone.
+std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_size);
+
+// "0a1b2c3d"
+std::string crc32_text(std::uint32_t crc);
 
 }  // namespace titan::checkpoint

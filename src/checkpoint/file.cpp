@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/crc32.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -48,7 +49,16 @@ void OutputFile::flush() {
 }
 
 void OutputFile::append(const void* data, std::size_t size) {
-  const auto* bytes = static_cast<const char*>(data);
+  crc_ = crc32(crc_, data, size);
+  put(static_cast<const char*>(data), size);
+}
+
+void OutputFile::append(const void* data, std::size_t size, std::uint32_t crc) {
+  crc_ = crc32_combine(crc_, crc, size);
+  put(static_cast<const char*>(data), size);
+}
+
+void OutputFile::put(const char* bytes, std::size_t size) {
   position_ += size;
   if (size >= kDirectSize) {
     flush();
@@ -79,6 +89,13 @@ PlacedFile::~PlacedFile() {
 
 void PlacedFile::write(std::uint64_t offset, const void* data, std::size_t size) {
   const auto* bytes = static_cast<const char*>(data);
+  const std::uint32_t crc = crc32(0, data, size);
+  if (!pieces_.empty() && pieces_.back().begin + pieces_.back().size == offset) {
+    pieces_.back().crc = crc32_combine(pieces_.back().crc, crc, size);
+    pieces_.back().size += size;
+  } else {
+    pieces_.push_back({offset, size, crc});
+  }
   while (size > 0) {
     const ssize_t written = ::pwrite(fd_, bytes, size, static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;

@@ -5,8 +5,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace titan::checkpoint {
+
+// Bytes [begin, begin + size) of a file or of a part of it, and their CRC-32.
+struct Piece {
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;
+  std::uint32_t crc = 0;
+};
 
 // A new file, written from front to back. Small pieces are gathered in a buffer; large ones go to the system as they
 // are.
@@ -19,11 +27,16 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   void append(const void* data, std::size_t size);
+  // The same for bytes whose checksum the caller has made.
+  void append(const void* data, std::size_t size, std::uint32_t crc);
   std::uint64_t position() const { return position_; }
+  // The CRC-32 of everything appended so far.
+  std::uint32_t crc() const { return crc_; }
   // Everything is on the disk when this returns. Without it the file is of no use.
   void finish();
 
  private:
+  void put(const char* data, std::size_t size);
   void write_out(const char* data, std::size_t size);
   void flush();
 
@@ -31,6 +44,7 @@ class OutputFile {
   int fd_;
   std::string buffer_;
   std::uint64_t position_ = 0;
+  std::uint32_t crc_ = 0;
 };
 
 // An existing file of its final size, written at places. Several processes may have it open.
@@ -42,12 +56,15 @@ class PlacedFile {
   PlacedFile& operator=(const PlacedFile&) = delete;
 
   void write(std::uint64_t offset, const void* data, std::size_t size);
+  // What was written, in that order; what follows the write before it is one piece with it.
+  const std::vector<Piece>& pieces() const { return pieces_; }
   // What this object wrote is on the disk when this returns.
   void finish();
 
  private:
   std::filesystem::path path_;
   int fd_;
+  std::vector<Piece> pieces_;
 };
 
 class InputFile {

@@ -7,14 +7,15 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
+#include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "checkpoint/checksums.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/file.h"
+#include "checkpoint/hugging_face_files.h"
 #include "checkpoint/planner.h"
-#include "checkpoint/safetensors.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -22,23 +23,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct File {
-  std::string name;
-  std::vector<SafetensorsEntry> entries;
-  std::string header;
-  std::uint64_t size = 0;
-};
-
 struct Place {
   std::string file;
   SafetensorsEntry entry;
 };
 
 // Every rank works it out from its own items: all have all tensors, each its box of them.
-std::vector<File> lay_out(const std::vector<Item>& items, const HuggingFaceFormat& format, c10::ScalarType dtype,
-                          std::uint64_t file_bytes) {
-  std::vector<File> files;
-  std::uint64_t size = 0;
+std::vector<SafetensorsFile> lay_out(const std::vector<Item>& items, const HuggingFaceFormat& format,
+                                     c10::ScalarType dtype, std::uint64_t file_bytes) {
+  std::vector<SafetensorsEntry> entries;
   for (const Item& item : items) {
     const auto* tensor = std::get_if<TensorItem>(&item);
     if (!tensor) continue;
@@ -46,27 +39,12 @@ std::vector<File> lay_out(const std::vector<Item>& items, const HuggingFaceForma
     if (shape.empty() || shape.size() > 2)
       throw CheckpointError(tensor->fqn + " has " + std::to_string(shape.size()) +
                             " dims; only 1 and 2 can be exported");
-    const auto numel = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-    const auto bytes = static_cast<std::uint64_t>(numel) * c10::elementSize(dtype);
-    if (files.empty() || (size > 0 && size + bytes > file_bytes)) {
-      files.emplace_back();
-      size = 0;
-    }
-    files.back().entries.push_back({format.tensor(tensor->fqn).name, dtype, shape});
-    size += bytes;
+    entries.push_back({format.tensor(tensor->fqn).name, dtype, shape});
   }
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    auto& file = files[i];
-    file.name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
-    file.header = make_safetensors_header(file.entries);
-    const auto& last = file.entries.back();
-    const auto numel = std::accumulate(last.shape.begin(), last.shape.end(), std::int64_t{1}, std::multiplies<>());
-    file.size = last.begin + static_cast<std::uint64_t>(numel) * c10::elementSize(dtype);
-  }
-  return files;
+  return lay_out_files(std::move(entries), file_bytes);
 }
 
-std::map<std::string, Place> places_of(const std::vector<File>& files) {
+std::map<std::string, Place> places_of(const std::vector<SafetensorsFile>& files) {
   std::map<std::string, Place> places;
   for (const auto& file : files) {
     for (const auto& entry : file.entries) places[entry.name] = {file.name, entry};
@@ -100,8 +78,36 @@ void write_box(PlacedFile& file, const SafetensorsEntry& entry, const TensorItem
   }
 }
 
-void write_boxes(const fs::path& folder, const std::vector<File>& files, const std::vector<Item>& items,
-                 const std::vector<std::size_t>& chosen, const HuggingFaceFormat& format) {
+// Pieces by file name, as ranks tell them to each other.
+using Pieces = std::map<std::string, std::vector<Piece>>;
+
+std::string encode_pieces(const Pieces& pieces) {
+  Json json = Json::object();
+  for (const auto& [name, list] : pieces) {
+    Json& out = json[name] = Json::array();
+    for (const Piece& piece : list) out.push_back({piece.begin, piece.size, piece.crc});
+  }
+  std::string bytes;
+  Json::to_msgpack(json, bytes);
+  return bytes;
+}
+
+Pieces join_all(const std::vector<std::string>& replies) {
+  Pieces pieces;
+  for (const std::string& bytes : replies) {
+    const Json reply = Json::from_msgpack(bytes);
+    for (const auto& [name, list] : reply.items())
+      for (const auto& piece : list)
+        pieces[name].push_back(
+            {piece.at(0).get<std::uint64_t>(), piece.at(1).get<std::uint64_t>(), piece.at(2).get<std::uint32_t>()});
+  }
+  for (auto& [name, list] : pieces) list = join_pieces(std::move(list));
+  return pieces;
+}
+
+// Gives what was written.
+Pieces write_boxes(const fs::path& folder, const std::vector<SafetensorsFile>& files, const std::vector<Item>& items,
+                   const std::vector<std::size_t>& chosen, const HuggingFaceFormat& format) {
   const auto places = places_of(files);
   std::map<std::string, std::unique_ptr<PlacedFile>> open;
   for (const std::size_t index : chosen) {
@@ -113,10 +119,29 @@ void write_boxes(const fs::path& folder, const std::vector<File>& files, const s
     if (!file) file = std::make_unique<PlacedFile>(folder / place.file);
     write_box(*file, place.entry, *item, tensor);
   }
-  for (auto& [name, file] : open) file->finish();
+  Pieces pieces;
+  for (auto& [name, file] : open) {
+    file->finish();
+    pieces[name] = join_pieces(file->pieces());
+  }
+  return pieces;
 }
 
-void make_files(const fs::path& folder, const std::vector<File>& files) {
+// The checksums of whole files from those of what all ranks wrote.
+Checksums checksums_of(const std::vector<SafetensorsFile>& files, const std::vector<std::string>& written) {
+  Pieces pieces = join_all(written);
+  Checksums checksums;
+  for (const auto& file : files) {
+    auto& list = pieces[file.name];
+    list.push_back({0, file.header.size(), checksum_of(file.header).crc});
+    const auto joined = join_pieces(list);
+    TITAN_CHECK(joined.size() == 1 && joined[0].size == file.size, file.name + " was not written as a whole");
+    checksums.files[file.name] = {file.size, joined[0].crc};
+  }
+  return checksums;
+}
+
+void make_files(const fs::path& folder, const std::vector<SafetensorsFile>& files) {
   if (!folder.parent_path().empty()) fs::create_directories(folder.parent_path());
   fs::remove_all(folder);
   fs::create_directory(folder);
@@ -126,20 +151,6 @@ void make_files(const fs::path& folder, const std::vector<File>& files) {
     out.finish();
     fs::resize_file(folder / file.name, file.size);
   }
-}
-
-std::uint64_t write_index(const fs::path& folder, const std::vector<File>& files, const HuggingFaceFormat& format) {
-  std::uint64_t total = 0, on_disk = 0;
-  Json map = Json::object();
-  for (const auto& file : files) {
-    total += file.size - file.header.size();
-    on_disk += file.size;
-    for (const auto& entry : file.entries) map[entry.name] = file.name;
-  }
-  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-  write_file_atomically(folder / "config.json", format.config_json);
-  write_file_atomically(folder / kHuggingFaceIndex, index.dump(2) + "\n");
-  return on_disk;
 }
 
 using Sources = std::map<std::string, std::pair<const MappedSafetensors*, const SafetensorsEntry*>>;
@@ -158,16 +169,8 @@ Sources sources_of(const std::vector<std::unique_ptr<MappedSafetensors>>& files)
 }
 
 std::vector<std::unique_ptr<MappedSafetensors>> open_all(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  if (fs::is_directory(folder)) {
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
-    }
-  }
-  if (paths.empty()) throw CheckpointError(folder.string() + " has no *.safetensors file");
-  std::sort(paths.begin(), paths.end());
   std::vector<std::unique_ptr<MappedSafetensors>> files;
-  for (const auto& path : paths) files.push_back(std::make_unique<MappedSafetensors>(path));
+  for (const auto& path : safetensors_files(folder)) files.push_back(std::make_unique<MappedSafetensors>(path));
   return files;
 }
 
@@ -202,6 +205,35 @@ void fill(const TensorItem& item, const MappedSafetensors& file, const Safetenso
   file.copy_rows(entry, rows, item.spec.offset.size() == 2 ? item.spec.offset[1] : 0, item.local.detach());
 }
 
+// The files with weights, where the folder has checksums. Each rank reads an equal share.
+void verify_files(const fs::path& folder, Ranks& ranks) {
+  const std::string action = "loading " + folder.string() + " failed";
+  const std::string hint = ". If another program changed it on purpose, remove " + (folder / kChecksumsFile).string();
+  std::optional<Checksums> checksums;
+  const auto read = on_every_rank(ranks, action, [&] {
+    checksums = read_checksums(folder);
+    Pieces pieces;
+    if (!checksums) return encode_pieces(pieces);
+    std::erase_if(checksums->files,
+                  [](const auto& file) { return fs::path(file.first).extension() != ".safetensors"; });
+    const auto wrong = wrong_sizes(folder, *checksums);
+    if (!wrong.empty()) throw DamagedCheckpoint(join(wrong, "; ") + hint);
+    const auto rank = static_cast<std::uint64_t>(ranks.rank()), size = static_cast<std::uint64_t>(ranks.size());
+    for (const auto& [name, file] : checksums->files) {
+      const std::uint64_t share = (file.size + size - 1) / size;
+      const std::uint64_t begin = std::min(share * rank, file.size), end = std::min(begin + share, file.size);
+      pieces[name] = {{begin, end - begin, crc_of_range(InputFile(folder / name), begin, end - begin)}};
+    }
+    return encode_pieces(pieces);
+  });
+  std::vector<std::string> wrong;
+  for (const auto& [name, pieces] : join_all(read)) {
+    std::string fault = compare_checksum(name, pieces.at(0).crc, checksums->files.at(name));
+    if (!fault.empty()) wrong.push_back(std::move(fault));
+  }
+  if (!wrong.empty()) throw DamagedCheckpoint(action + ": " + join(wrong, "; ") + hint);
+}
+
 }  // namespace
 
 std::int64_t rotary_row(std::int64_t row, std::int64_t rows, std::int64_t heads) {
@@ -213,7 +245,7 @@ std::uint64_t save_hugging_face(const fs::path& folder, const std::vector<Item>&
                                 c10::ScalarType dtype, Ranks& ranks, std::uint64_t file_bytes) {
   const std::string action = "exporting " + folder.string() + " failed";
   const fs::path temporary = temporary_folder(folder);
-  std::vector<File> files;
+  std::vector<SafetensorsFile> files;
   const auto plans = on_every_rank(ranks, action, [&] {
     files = lay_out(items, format, dtype, file_bytes);
     return encode_plan(local_plan(items));
@@ -225,13 +257,12 @@ std::uint64_t save_hugging_face(const fs::path& folder, const std::vector<Item>&
     return Json(plan_save(decoded).items).dump();
   });
   try {
-    on_every_rank(ranks, action, [&] {
+    const auto written = on_every_rank(ranks, action, [&] {
       const auto chosen = Json::parse(assignment).at(static_cast<std::size_t>(ranks.rank()));
-      write_boxes(temporary, files, items, chosen.get<std::vector<std::size_t>>(), format);
-      return std::string();
+      return encode_pieces(write_boxes(temporary, files, items, chosen.get<std::vector<std::size_t>>(), format));
     });
     return std::stoull(on_rank_0(ranks, action, [&] {
-      const auto bytes = write_index(temporary, files, format);
+      const auto bytes = write_hugging_face_index(temporary, files, format.config_json, checksums_of(files, written));
       fsync_folder(temporary);
       put_in_place(folder);
       return std::to_string(bytes);
@@ -245,6 +276,7 @@ std::uint64_t save_hugging_face(const fs::path& folder, const std::vector<Item>&
 
 void load_hugging_face(const fs::path& folder, const std::vector<Item>& items, const HuggingFaceFormat& format,
                        Ranks& ranks) {
+  verify_files(folder, ranks);
   on_every_rank(ranks, "loading " + folder.string() + " failed", [&] {
     const auto files = open_all(folder);
     const auto sources = sources_of(files);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/hugging_face_files.h"
 #include "checkpoint/item.h"
 #include "checkpoint/ranks.h"
 
@@ -25,8 +26,6 @@ struct HuggingFaceFormat {
   std::function<HuggingFaceTensor(const std::string& fqn)> tensor;
   std::string config_json;
 };
-
-inline constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";
 
 // The row of theirs that row `row` of ours is, of `rows`.
 std::int64_t rotary_row(std::int64_t row, std::int64_t rows, std::int64_t heads);

@@ -1,8 +1,11 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/archive.h"
 #include "checkpoint/checkpoint_io.h"
+#include "checkpoint/checksums.h"
+#include "checkpoint/partial_reads.h"
 #include "checkpoint/planner.h"
 
 namespace titan::checkpoint {
@@ -46,7 +49,8 @@ void check_ranges(FileSet& files, const Metadata& metadata, const LoadPlan& plan
   if (!message.empty()) throw CheckpointError("the checkpoint is damaged:" + message);
 }
 
-void read_tensor(FileSet& files, const ReadBox& box, const TensorItem& item) {
+// Gives what was read when that is only a part of the stored tensor.
+std::optional<PartialRead> read_tensor(FileSet& files, const ReadBox& box, const TensorItem& item) {
   const StorageLocation& where = box.chunk->location;
   const ZipReader archive(files.get(where.relative_path), where.offset, where.length, item.fqn);
   const StoredTensor stored(archive);
@@ -54,20 +58,30 @@ void read_tensor(FileSet& files, const ReadBox& box, const TensorItem& item) {
   at::Tensor target = item.local.detach();
   for (std::size_t d = 0; d < box.sizes.size(); ++d)
     target = target.narrow(static_cast<std::int64_t>(d), box.start_in_local[d], box.sizes[d]);
-  stored.read_box(box.start_in_chunk, target);
+  auto part = stored.read_box(box.start_in_chunk, target);
+  if (part) part->file = where.relative_path;
+  return part;
 }
 
-Values read(const fs::path& folder, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
+struct Loaded {
+  Values values;
+  std::vector<PartialRead> parts;  // still to be verified
+};
+
+Loaded read(const fs::path& folder, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
   FileSet files(folder);
   check_ranges(files, metadata, plan, items);
-  Values values;
+  Loaded loaded;
   for (const std::size_t index : plan.values) {
     const std::string& fqn = item_fqn(items[index]);
     const StorageLocation& where = std::get<ValueEntry>(*metadata.find(fqn)).location;
-    values[fqn] = read_value_archive(ZipReader(files.get(where.relative_path), where.offset, where.length, fqn));
+    loaded.values[fqn] = read_value_archive(ZipReader(files.get(where.relative_path), where.offset, where.length, fqn));
   }
-  for (const ReadBox& box : plan.boxes) read_tensor(files, box, std::get<TensorItem>(items[box.item]));
-  return values;
+  for (const ReadBox& box : plan.boxes) {
+    if (auto part = read_tensor(files, box, std::get<TensorItem>(items[box.item])))
+      loaded.parts.push_back(std::move(*part));
+  }
+  return loaded;
 }
 
 // What fails while bytes are read is damage; that the bytes are others than wanted (the plan) is not.
@@ -80,8 +94,14 @@ auto or_damaged(Step&& step) {
   }
 }
 
-Values load_on_this_rank(const fs::path& folder, const std::vector<Item>& items) {
-  const Metadata metadata = or_damaged([&] { return read_metadata(folder); });
+Loaded load_on_this_rank(const fs::path& folder, const std::vector<Item>& items, int rank) {
+  const Metadata metadata = or_damaged([&] {
+    auto [checked, checksums] = read_verified_metadata(folder);
+    // One rank looks at all files; each rank at those that it reads, below.
+    const auto wrong = checksums && rank == 0 ? wrong_sizes(folder, *checksums) : std::vector<std::string>();
+    if (!wrong.empty()) throw CheckpointError(folder.string() + " is damaged: " + join(wrong, "; "));
+    return std::move(checked);
+  });
   const LoadPlan plan = plan_load(metadata, items, folder.string());
   return or_damaged([&] { return read(folder, metadata, plan, items); });
 }
@@ -95,11 +115,18 @@ Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks
     return std::string();
   });
   Values values;
-  on_every_rank(ranks, action, [&] {
+  const auto replies = on_every_rank(ranks, action, [&] {
     const at::NoGradGuard no_grad;
-    values = load_on_this_rank(folder, items);
-    return std::string();
+    Loaded loaded = load_on_this_rank(folder, items, ranks.rank());
+    values = std::move(loaded.values);
+    return encode_reads(loaded.parts);
   });
+  std::vector<PartialRead> parts;
+  for (const std::string& reply : replies) {
+    auto read = decode_reads(reply);
+    parts.insert(parts.end(), std::make_move_iterator(read.begin()), std::make_move_iterator(read.end()));
+  }
+  verify_reads(folder, action, std::move(parts), ranks);
   return values;
 }
 

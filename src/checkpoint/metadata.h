@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "checkpoint/checksums.h"
+
 namespace titan::checkpoint {
 
 // A byte range of a file in the checkpoint folder; it holds one complete torch.save archive.
@@ -50,6 +52,7 @@ struct Metadata {
   std::vector<std::string> order;  // keys as they are listed in the file
   std::unordered_map<std::string, Entry> entries;
   std::unordered_map<std::string, StatePath> paths;
+  std::string save_id;  // a UUID of the save that wrote the file; "" when it names none
 
   const Entry* find(const std::string& fqn) const;
   const TensorEntry* find_tensor(const std::string& fqn) const;
@@ -68,6 +71,15 @@ Metadata decode_metadata(std::string bytes, const std::string& what);
 
 // Reads `folder`/.metadata. Throws CheckpointError when there is none or it is damaged.
 Metadata read_metadata(const std::filesystem::path& folder);
+
+// The same with the folder's checksums, when it has some that belong to this .metadata. Throws CheckpointError when the
+// bytes are not those that were written. Checksums of an older save, which another program wrote over, are passed over
+// with a warning.
+struct VerifiedMetadata {
+  Metadata metadata;
+  std::optional<Checksums> checksums;
+};
+VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder);
 
 // True when the folder holds a finished checkpoint: .metadata is written last.
 bool is_complete(const std::filesystem::path& folder);

@@ -1,3 +1,5 @@
+#include <spdlog/spdlog.h>
+
 #include <array>
 #include <limits>
 
@@ -57,6 +59,7 @@ class Decoder {
       for_each_item(*planner, "planner_data", [&](NodeId key, NodeId value) { path(text(key, "a key"), value); });
     for_each_item(field(tree_.root(), "storage_data"), "storage_data",
                   [&](NodeId key, NodeId value) { storage(key, value); });
+    save_id();
     check_complete();
     return std::move(metadata_);
   }
@@ -244,6 +247,13 @@ class Decoder {
     tree_.fail("storage_data has an offset of " + fqn + " that is no chunk's");
   }
 
+  void save_id() {
+    const auto meta = optional_field(tree_.root(), "storage_meta");
+    if (!meta || !tree_.is_object_of(*meta, "torch.distributed.checkpoint.metadata\nStorageMeta")) return;
+    const auto id = optional_field(*meta, "save_id");
+    if (id && kind(*id) == Node::Kind::kText) metadata_.save_id = std::string(tree_[*id].text);
+  }
+
   void check_complete() const {
     for (const auto& [fqn, entry] : metadata_.entries) {
       const auto* tensor = std::get_if<TensorEntry>(&entry);
@@ -260,6 +270,25 @@ class Decoder {
   mutable std::uint64_t steps_left_;
   Metadata metadata_;
 };
+
+// Two UUIDs of which not just a few digits were damaged. Random ones agree in some two of their 32 digits.
+bool is_other_save(const std::string& a, const std::string& b) {
+  if (a.size() != b.size() || a.size() != 36) return false;
+  int differing = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) differing += a[i] != b[i] ? 1 : 0;
+  return differing >= 12;
+}
+
+std::string read_metadata_bytes(const std::filesystem::path& folder) {
+  if (!is_complete(folder))
+    throw CheckpointError(folder.string() +
+                          " is not a complete checkpoint: it has no .metadata file, which a save writes last");
+  try {
+    return read_file(folder / ".metadata");
+  } catch (const DataError& error) {
+    throw CheckpointError(error.what());
+  }
+}
 
 }  // namespace
 
@@ -279,15 +308,39 @@ Metadata decode_metadata(std::string bytes, const std::string& what) {
 }
 
 Metadata read_metadata(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / ".metadata";
-  if (!is_complete(folder))
-    throw CheckpointError(folder.string() +
-                          " is not a complete checkpoint: it has no .metadata file, which a save writes last");
-  try {
-    return decode_metadata(read_file(file), file.string());
-  } catch (const DataError& error) {
-    throw CheckpointError(error.what());
+  return decode_metadata(read_metadata_bytes(folder), (folder / ".metadata").string());
+}
+
+VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder) {
+  std::string bytes = read_metadata_bytes(folder);
+  auto checksums = read_checksums(folder);
+  std::string fault;
+  if (checksums) {
+    const auto expected = checksums->files.find(".metadata");
+    if (expected == checksums->files.end()) {
+      fault = std::string(kChecksumsFile) + " does not name .metadata";
+    } else {
+      fault = compare_checksum(".metadata", checksum_of(bytes).crc, expected->second);
+    }
   }
+  VerifiedMetadata result;
+  try {
+    result.metadata = decode_metadata(std::move(bytes), (folder / ".metadata").string());
+  } catch (const CheckpointError& error) {
+    if (fault.empty()) throw;
+    throw CheckpointError(folder.string() + ": " + fault + " (" + error.what() + ")");
+  }
+  if (!fault.empty() && !is_other_save(result.metadata.save_id, checksums->save_id))
+    throw CheckpointError(folder.string() + ": " + fault);
+  if (fault.empty()) {
+    result.checksums = std::move(checksums);
+  } else {
+    spdlog::warn(
+        "{} has the checksums of another save: its files were written anew by another program and are read "
+        "without them",
+        folder.string());
+  }
+  return result;
 }
 
 bool is_complete(const std::filesystem::path& folder) {

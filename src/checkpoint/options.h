@@ -31,6 +31,7 @@ struct CheckpointOptions {
   bool initial_load_in_hf = false;                        // initial_load_path is one; "" means hf_assets_path
   std::string hf_assets_path;
   HuggingFaceFormat hf_format;
+  int files_per_rank = 1;           // written by a rank at the same time
   bool async = false;               // save beside training
   bool stop_on_failed_save = true;  // else a save that fails is an error in the log, and training goes on
 

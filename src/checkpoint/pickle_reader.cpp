@@ -334,6 +334,8 @@ bool PickleMachine::object(unsigned char code) {
     case 'b': {  // BUILD
       const NodeId state = pop();
       Node& node = tree_.nodes_[top()];
+      // state_dict() of a torch.nn.Module: an ordered dict that has _metadata besides its items.
+      if (node.kind == Kind::kDict) return true;
       if (node.kind != Kind::kObject || node.built) fail("a state is given to something that takes none");
       node.children.push_back(state);
       node.built = true;

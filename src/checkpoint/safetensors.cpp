@@ -46,15 +46,6 @@ const char* name_of(c10::ScalarType dtype) {
   throw CheckpointError(std::string("safetensors files hold no ") + c10::toString(dtype));
 }
 
-std::uint64_t bytes_of(const fs::path& path, const SafetensorsEntry& entry) {
-  std::uint64_t bytes = c10::elementSize(entry.dtype);
-  for (const std::int64_t size : entry.shape) {
-    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes))
-      fail(path, entry.name + " has more elements than can be counted");
-  }
-  return bytes;
-}
-
 // Whether brackets outside of strings are nested deeper: seen before a tree of millions of levels is made.
 bool deeper_than(const std::string& text, int depth) {
   int level = 0;
@@ -92,12 +83,34 @@ std::pair<SafetensorsEntry, std::uint64_t> parse_entry(const fs::path& path, con
     fail(path, name + " has data_offsets that are none");
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
   if (begin > end || end > data_size) fail(path, name + " lies outside the file");
-  if (end - begin != bytes_of(path, entry)) fail(path, name + " has another size than its shape and dtype say");
+  if (end - begin != bytes_of(entry, path)) fail(path, name + " has another size than its shape and dtype say");
   entry.begin = data_begin + begin;
   return {entry, data_begin + end};
 }
 
 }  // namespace
+
+std::vector<fs::path> safetensors_files(const fs::path& path) {
+  if (fs::is_regular_file(path)) return {path};
+  std::vector<fs::path> paths;
+  if (fs::is_directory(path)) {
+    for (const auto& entry : fs::directory_iterator(path)) {
+      if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+    }
+  }
+  if (paths.empty()) throw CheckpointError(path.string() + " has no *.safetensors file");
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::uint64_t bytes_of(const SafetensorsEntry& entry, const fs::path& path) {
+  std::uint64_t bytes = c10::elementSize(entry.dtype);
+  for (const std::int64_t size : entry.shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes))
+      fail(path, entry.name + " has more elements than can be counted");
+  }
+  return bytes;
+}
 
 std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
   const InputFile file(path);
@@ -139,7 +152,7 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries) {
   header["__metadata__"] = {{"format", "pt"}};  // transformers asks for it
   std::uint64_t at = 0;
   for (auto& entry : entries) {
-    const std::uint64_t end = at + bytes_of("(a new file)", entry);
+    const std::uint64_t end = at + bytes_of(entry);
     header[entry.name] = {{"dtype", name_of(entry.dtype)}, {"shape", entry.shape}, {"data_offsets", {at, end}}};
     entry.begin = at;
     at = end;

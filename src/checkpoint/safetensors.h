@@ -24,6 +24,13 @@ struct SafetensorsEntry {
 // too long or no such JSON, an unknown dtype, or places that overlap, leave gaps or lie outside the file.
 std::vector<SafetensorsEntry> read_safetensors_header(const std::filesystem::path& path);
 
+// All *.safetensors files of a folder, sorted by name; the file itself for a file. Throws CheckpointError when there
+// are none.
+std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& path);
+
+// Of the entry's numbers. Throws CheckpointError, which names `path`, when they cannot be counted.
+std::uint64_t bytes_of(const SafetensorsEntry& entry, const std::filesystem::path& path = "(a new file)");
+
 // The head of a file with these tensors one after the other; fills in `begin`.
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries);
 

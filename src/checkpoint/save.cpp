@@ -1,12 +1,13 @@
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/archive.h"
 #include "checkpoint/checkpoint_io.h"
+#include "checkpoint/checksums.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/planner.h"
+#include "checkpoint/save_id.h"
+#include "checkpoint/write_files.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -20,68 +21,41 @@ std::string pack(const Json& json) {
   return bytes;
 }
 
-std::string file_name(int rank) { return "__" + std::to_string(rank) + "_0.distcp"; }
-
-// A random UUID (version 4), as DCP stores with each save.
-std::string new_save_id() {
-  std::random_device random;
-  std::string id;
-  for (int i = 0; i < 32; ++i) {
-    if (i == 8 || i == 12 || i == 16 || i == 20) id.push_back('-');
-    unsigned digit = random() & 15;
-    if (i == 12) digit = 4;
-    if (i == 16) digit = 8 | (digit & 3);
-    id.push_back("0123456789abcdef"[digit]);
-  }
-  return id;
-}
-
 void make_fresh_folder(const fs::path& folder) {
   if (!folder.parent_path().empty()) fs::create_directories(folder.parent_path());
   fs::remove_all(folder);
   fs::create_directory(folder);
 }
 
-// Gives the lengths of the archives, in the order of `chosen`. They follow one another without gaps.
-std::vector<std::uint64_t> write_file(const fs::path& path, const std::vector<Item>& items,
-                                      const std::vector<std::size_t>& chosen) {
-  OutputFile file(path);
-  std::vector<std::uint64_t> lengths;
-  for (const std::size_t index : chosen) {
-    const Item& item = items.at(index);
-    if (const auto* tensor = std::get_if<TensorItem>(&item)) {
-      lengths.push_back(write_tensor_archive(file, tensor->local));
-    } else {
-      lengths.push_back(write_value_archive(file, std::get<ValueItem>(item).value));
-    }
-  }
-  file.finish();
-  return lengths;
-}
-
 // Rank 0's part after all data is on the disk. Gives the total number of bytes.
 std::uint64_t write_metadata(const fs::path& temporary, const fs::path& folder, SavePlan& plan,
-                             const std::vector<std::string>& lengths) {
+                             const std::vector<std::string>& written) {
   StorageOrder order;
+  Checksums checksums{new_save_id(), {}};
   std::uint64_t total = 0;
-  for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
-    const auto sizes = Json::from_msgpack(lengths[rank]).get<std::vector<std::uint64_t>>();
-    std::uint64_t offset = 0;
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      set_location(plan.metadata, plan.storage[rank].at(i), {file_name(static_cast<int>(rank)), offset, sizes[i]});
-      order.push_back(plan.storage[rank][i]);
-      offset += sizes[i];
+  for (std::size_t rank = 0; rank < written.size(); ++rank) {
+    for (const WrittenFile& file : decode_written(written[rank])) {
+      std::uint64_t offset = 0;
+      for (std::size_t i = 0; i < file.items.size(); ++i) {
+        const auto& entry = plan.storage[rank].at(file.items[i]);
+        set_location(plan.metadata, entry, {file.name, offset, file.lengths.at(i)});
+        order.push_back(entry);
+        offset += file.lengths[i];
+      }
+      checksums.files[file.name] = file.checksum;
+      total += file.checksum.size;
     }
-    total += offset;
   }
-  const std::string bytes = encode_metadata(plan.metadata, order, folder, new_save_id());
+  const std::string bytes = encode_metadata(plan.metadata, order, folder, checksums.save_id);
+  checksums.files[".metadata"] = checksum_of(bytes);
+  write_checksums(temporary, checksums);
   write_file_atomically(temporary / ".metadata", bytes);
-  return total + bytes.size();
+  return total + bytes.size() + fs::file_size(temporary / kChecksumsFile);
 }
 
 }  // namespace
 
-std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks) {
+std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks, const SaveOptions& options) {
   const std::string action = "saving checkpoint " + folder.string() + " failed";
   const fs::path temporary = temporary_folder(folder);
   const auto plans = on_every_rank(ranks, action, [&] { return encode_plan(local_plan(items)); });
@@ -97,13 +71,13 @@ std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, Ranks
   });
 
   try {
-    const auto lengths = on_every_rank(ranks, action, [&] {
+    const auto written = on_every_rank(ranks, action, [&] {
       const auto rank = static_cast<std::size_t>(ranks.rank());
       const auto chosen = Json::from_msgpack(assignment).at(rank).get<std::vector<std::size_t>>();
-      return pack(Json(write_file(temporary / file_name(ranks.rank()), items, chosen)));
+      return encode_written(write_files(temporary, ranks.rank(), items, chosen, options.files_per_rank));
     });
     return std::stoull(on_rank_0(ranks, action, [&] {
-      const std::uint64_t total = write_metadata(temporary, folder, plan, lengths);
+      const std::uint64_t total = write_metadata(temporary, folder, plan, written);
       fsync_folder(temporary);
       put_in_place(folder);
       return std::to_string(total);
@@ -116,9 +90,10 @@ std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, Ranks
   }
 }
 
-std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group) {
+std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group,
+                   const SaveOptions& options) {
   GroupRanks ranks(group);
-  return save(folder, items, ranks);
+  return save(folder, items, ranks, options);
 }
 
 }  // namespace titan::checkpoint

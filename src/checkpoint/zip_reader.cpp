@@ -15,7 +15,6 @@ constexpr std::uint64_t kLocatorSize = 20;
 constexpr std::uint64_t kLocalHeaderSize = 30;
 constexpr std::uint64_t kEntrySize = 46;
 constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
-constexpr std::uint64_t kMaxRecords = 1024;  // torch.save writes 6 and one for each storage
 
 std::uint64_t number(const std::string& bytes, std::uint64_t at, int count) {
   std::uint64_t value = 0;
@@ -25,7 +24,8 @@ std::uint64_t number(const std::string& bytes, std::uint64_t at, int count) {
 
 }  // namespace
 
-ZipReader::ZipReader(const InputFile& file, std::uint64_t offset, std::uint64_t length, std::string what)
+ZipReader::ZipReader(const InputFile& file, std::uint64_t offset, std::uint64_t length, std::string what,
+                     std::uint64_t max_records)
     : file_(file), offset_(offset), length_(length), what_(std::move(what)) {
   if (offset > file.size() || length > file.size() - offset)
     fail("reaches " + std::to_string(offset + length) + " bytes into a file of " + std::to_string(file.size()) +
@@ -33,7 +33,7 @@ ZipReader::ZipReader(const InputFile& file, std::uint64_t offset, std::uint64_t 
   if (length < kEndSize) fail("is too short for an archive");
   window_.resize(std::min(length, kWindow));
   file.read(offset + length - window_.size(), window_.data(), window_.size());
-  read_directory();
+  read_directory(max_records);
 }
 
 std::string ZipReader::what() const {
@@ -52,7 +52,7 @@ std::string ZipReader::bytes(std::uint64_t at, std::uint64_t size) const {
   return result;
 }
 
-void ZipReader::read_directory() {
+void ZipReader::read_directory(std::uint64_t max_records) {
   const std::string end = bytes(length_ - kEndSize, kEndSize);
   if (number(end, 0, 4) != 0x06054B50) fail("the archive is damaged: it does not end with a zip directory");
   std::uint64_t count = number(end, 10, 2);
@@ -69,7 +69,7 @@ void ZipReader::read_directory() {
       at = number(end64, 48, 8);
     }
   }
-  if (count > kMaxRecords) fail("the archive is damaged: it claims " + std::to_string(count) + " records");
+  if (count > max_records) fail("the archive is damaged: it claims " + std::to_string(count) + " records");
   const std::string directory = bytes(at, size);
   std::uint64_t here = 0;
   for (std::uint64_t i = 0; i < count; ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "checkpoint/crc32.h"
 
 namespace titan::checkpoint {
@@ -47,25 +48,43 @@ void ZipWriter::local_header(std::string_view name, bool zip64) {
   emit(header.data);
 }
 
-void ZipWriter::add(std::string_view name, const void* data, std::uint64_t size) {
-  const bool zip64 = size >= kMax32;
-  Record record{std::string(name), at(), size, 0};
-  local_header(name, zip64);
+void ZipWriter::begin(std::string_view name, std::uint64_t size) {
+  TITAN_CHECK(missing_ == 0, "the record before is not complete");
+  records_.push_back({std::string(name), at(), size, 0});
+  missing_ = size;
+  local_header(name, size >= kMax32);
+}
+
+void ZipWriter::append(const void* data, std::uint64_t size) {
+  TITAN_CHECK(size <= missing_, "more bytes than the record was to have");
+  missing_ -= size;
+  Record& record = records_.back();
   const auto* bytes = static_cast<const char*>(data);
   for (std::uint64_t done = 0; done < size; done += kBlock) {
     const std::uint64_t count = std::min(kBlock, size - done);
-    record.crc = crc32(record.crc, bytes + done, count);
-    out_.append(bytes + done, count);
+    const std::uint32_t crc = crc32(0, bytes + done, count);
+    record.crc = crc32_combine(record.crc, crc, count);
+    out_.append(bytes + done, count, crc);
   }
+}
+
+void ZipWriter::end() {
+  TITAN_CHECK(missing_ == 0, "fewer bytes than the record was to have");
+  const Record& record = records_.back();
   Bytes descriptor;
   descriptor.u32(0x08074B50).u32(record.crc);
-  if (zip64) {
-    descriptor.u64(size).u64(size);
+  if (record.size >= kMax32) {
+    descriptor.u64(record.size).u64(record.size);
   } else {
-    descriptor.u32(size).u32(size);
+    descriptor.u32(record.size).u32(record.size);
   }
   emit(descriptor.data);
-  records_.push_back(std::move(record));
+}
+
+void ZipWriter::add(std::string_view name, const void* data, std::uint64_t size) {
+  begin(name, size);
+  append(data, size);
+  end();
 }
 
 std::uint64_t ZipWriter::finish() {

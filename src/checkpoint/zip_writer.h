@@ -20,6 +20,11 @@ class ZipWriter {
   void add(std::string_view name, const void* data, std::uint64_t size);
   void add(std::string_view name, std::string_view data) { add(name, data.data(), data.size()); }
 
+  // The same for a payload that comes in parts: exactly `size` bytes between begin() and end().
+  void begin(std::string_view name, std::uint64_t size);
+  void append(const void* data, std::uint64_t size);
+  void end();
+
   // Writes the central directory; gives the length of the archive.
   std::uint64_t finish();
 
@@ -41,6 +46,7 @@ class ZipWriter {
   OutputFile& out_;
   std::uint64_t start_;
   std::vector<Record> records_;
+  std::uint64_t missing_ = 0;  // bytes of the last record that are still to come
 };
 
 }  // namespace titan::checkpoint

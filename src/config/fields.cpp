@@ -231,6 +231,7 @@ class Table {
     add(KEY(checkpoint.last_save_in_hf), "the last checkpoint is a folder in Hugging Face's format (safetensors, index, config.json)", kAny, kSupported);
     add(KEY(checkpoint.export_dtype), "dtype of a last checkpoint that has only weights", one_of({"float32", "float16", "bfloat16"}), kSupported);
     add(KEY(checkpoint.async_mode), "write checkpoints while training goes on, from a copy on the host, page-locked on cuda; both names do the same", one_of({"disabled", "async", "async_with_pinned_mem"}), kSupported);
+    add(KEY(checkpoint.files_per_rank), "files that a rank writes at the same time; more help where one does not fill the file system (not a key of TorchTitan)", at_least(1), kSupported);
     add(KEY(checkpoint.on_save_error), "stop, or warn and go on, when a checkpoint cannot be written (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
     add(KEY(checkpoint.keep_latest_k), "older checkpoints are deleted; 0 keeps all", at_least(0), kSupported);
     add(KEY(checkpoint.load_step), "step to load; -1: the latest", minus_one_or(at_least(0)), kSupported);

@@ -186,6 +186,7 @@ struct Checkpoint {
   bool last_save_in_hf = false;                   // the last checkpoint is in Hugging Face's safetensors format
   std::string export_dtype = "float32";           // dtype of a last checkpoint that has only weights
   std::string async_mode = "disabled";            // disabled, async or async_with_pinned_mem
+  std::int64_t files_per_rank = 1;                // that a rank writes at the same time
   std::string on_save_error = "stop";             // or warn
   std::int64_t keep_latest_k = 10;                // older checkpoints are deleted; 0 keeps all
   std::int64_t load_step = -1;                    // step to load; -1: the latest

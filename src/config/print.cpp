@@ -34,6 +34,7 @@ constexpr const char* kUsage =
     "Several ranks: torchrun --no-python --nproc-per-node N titan-train ..., or mpirun, or srun.\n"
     "\n"
     "Tokenizers: titan-train tokenizer --help\n"
+    "Checkpoints: titan-train inspect --help, titan-train convert --help\n"
     "\n"
     "  --config (a TOML file; default none)\n"
     "      what to train and how; flags win over it, it wins over defaults\n"

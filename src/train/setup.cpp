@@ -108,6 +108,7 @@ checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config
     return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
   };
   out.async = options.enable && options.async_mode != "disabled";
+  out.files_per_rank = static_cast<int>(options.files_per_rank);
   out.stop_on_failed_save = options.on_save_error == "stop";
   return out;
 }

@@ -16,11 +16,12 @@ import threading
 import time
 import traceback
 
-import cases_collectives  # noqa: F401  (importing registers the cases)
-import cases_checkpoint  # noqa: F401
+import cases_checkpoint  # noqa: F401  (importing registers the cases)
 import cases_checkpoint_disk  # noqa: F401
 import cases_checkpoint_kill  # noqa: F401
 import cases_checkpoint_peers  # noqa: F401
+import cases_collectives  # noqa: F401
+import cases_convert  # noqa: F401
 import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401

@@ -1,8 +1,12 @@
-// checkpoint_tool write FOLDER RANKS | dump FOLDER OUT | overwrite FOLDER COUNT
-//   write      saves the sample state, split over RANKS threads
+// checkpoint_tool write FOLDER RANKS [FILES] | dump FOLDER OUT | overwrite FOLDER COUNT | time FOLDER RANKS MB FILES
+// READERS
+//   write      saves the sample state, split over RANKS threads, FILES files each
 //   dump       reads every key of a checkpoint and saves it anew at one rank, all tensors whole
 //   overwrite  saves step 0, 1, … COUNT-1 into the same folder, a line of output after each
+//   time       saves MB megabytes over RANKS threads, loads them over READERS threads; prints the seconds of both
+#include <chrono>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 
 #include "checkpoint/checkpoint_io.h"
@@ -40,8 +44,42 @@ int fail_if_any(const std::vector<std::string>& errors) {
   return 0;
 }
 
-int write(const std::string& folder, int size) {
-  return fail_if_any(run_ranks(size, [&](Ranks& ranks) { save(folder, sample_items(ranks.rank(), size), ranks); }));
+int write(const std::string& folder, int size, int files) {
+  return fail_if_any(run_ranks(
+      size, [&](Ranks& ranks) { save(folder, sample_items(ranks.rank(), size), ranks, {.files_per_rank = files}); }));
+}
+
+// Prints "<what> <seconds>" of a run over threads.
+int timed(const char* what, int size, const std::function<void(Ranks&)>& body) {
+  const auto begin = std::chrono::steady_clock::now();
+  const int failed = fail_if_any(run_ranks(size, body));
+  std::printf("%s %.3f\n", what, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return failed;
+}
+
+int time_both(const std::string& folder, int writers, int megabytes, int files, int readers) {
+  constexpr int kTensors = 16;
+  const auto items = [&](int rank, int size) {
+    std::vector<Item> result;
+    const std::int64_t rows = std::int64_t{megabytes} * 1000 / kTensors / 4, begin = rows * rank / size;
+    const std::int64_t count = rows * (rank + 1) / size - begin;
+    for (int i = 0; i < kTensors; ++i) {
+      const std::string name = "layers." + std::to_string(i) + ".weight";
+      result.push_back(TensorItem{
+          name, {name}, at::full({count, 1000}, i, at::kFloat), {{rows, 1000}, {begin, 0}, {count, 1000}}, true});
+    }
+    return result;
+  };
+  std::vector<std::vector<Item>> parts;
+  for (int rank = 0; rank < writers; ++rank) parts.push_back(items(rank, writers));
+  const auto part = [&](Ranks& ranks) -> const std::vector<Item>& {
+    return parts[static_cast<std::size_t>(ranks.rank())];
+  };
+  if (timed("save", writers, [&](Ranks& ranks) { save(folder, part(ranks), ranks, {.files_per_rank = files}); }))
+    return 1;
+  parts.clear();
+  for (int rank = 0; rank < readers; ++rank) parts.push_back(items(rank, readers));
+  return timed("load", readers, [&](Ranks& ranks) { load(folder, part(ranks), ranks); });
 }
 
 int dump(const std::string& folder, const std::string& out) {
@@ -83,9 +121,13 @@ int overwrite(const std::string& folder, int count) {
 int main(int argc, char** argv) {
   using namespace titan::checkpoint;
   const std::vector<std::string> args(argv + 1, argv + argc);
-  if (args.size() == 3 && args[0] == "write") return write(args[1], std::stoi(args[2]));
+  if (args.size() == 3 && args[0] == "write") return write(args[1], std::stoi(args[2]), 1);
+  if (args.size() == 4 && args[0] == "write") return write(args[1], std::stoi(args[2]), std::stoi(args[3]));
+  if (args.size() == 6 && args[0] == "time")
+    return time_both(args[1], std::stoi(args[2]), std::stoi(args[3]), std::stoi(args[4]), std::stoi(args[5]));
   if (args.size() == 3 && args[0] == "dump") return dump(args[1], args[2]);
   if (args.size() == 3 && args[0] == "overwrite") return overwrite(args[1], std::stoi(args[2]));
-  std::cerr << "usage: checkpoint_tool write FOLDER RANKS | dump FOLDER OUT | overwrite FOLDER COUNT\n";
+  std::cerr << "usage: checkpoint_tool write FOLDER RANKS [FILES] | dump FOLDER OUT | overwrite FOLDER COUNT | "
+               "time FOLDER RANKS MB FILES READERS\n";
   return 2;
 }

@@ -1,6 +1,7 @@
 """PyTorch's own Distributed Checkpoint as the judge: it reads what we write, and we read what it writes."""
 
 import io
+import json
 import os
 import pathlib
 import pickle
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 import zipfile
+import zlib
 
 import torch
 import torch.distributed as dist
@@ -104,10 +106,24 @@ def archive_slices(folder):
         yield index, data[info.offset : info.offset + info.length]
 
 
+def check_sidecar(folder):
+    """titan.checksums.json has the size and the CRC-32, by zlib, of every other file."""
+    sidecar = json.loads((folder / "titan.checksums.json").read_text())
+    files = {}
+    for path in folder.iterdir():
+        data = path.read_bytes()
+        files[path.name] = {"size": len(data), "crc32": f"{zlib.crc32(data):08x}"}
+    del files["titan.checksums.json"]
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    assert sidecar == {"format": 1, "algorithm": "crc32", "save_id": metadata.storage_meta.save_id, "files": files}
+
+
 def torch_reads_ours(root):
-    for ranks in (1, 2, 3):
-        folder = root / f"ours{ranks}"
-        tool("write", folder, ranks)
+    for ranks, files in ((1, 1), (2, 1), (3, 1), (2, 3)):
+        folder = root / f"ours{ranks}_{files}"
+        tool("write", folder, ranks, files)
+        check_sidecar(folder)
+        assert (folder / "__1_2.distcp").exists() == (files == 3)
         want = sample_tensors()
         state = {k: torch.zeros_like(v) for k, v in want.items()}
         values = sample_values(ranks)

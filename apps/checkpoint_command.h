@@ -1,0 +1,25 @@
+// What the subcommands that work on checkpoints share: standard output is for results, standard error for messages.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace titan {
+
+// Warnings and errors go to standard error as "<name>: warning: …".
+void log_to_stderr(const std::string& name);
+
+// Throws Error when standard output cannot be written.
+void print_result(std::string_view text);
+
+// Parses `args`. Gives an exit code when the command has nothing more to do (--help). Throws ConfigError for a wrong
+// command line.
+std::optional<int> parse_command(CLI::App& app, const std::vector<std::string>& args);
+
+}  // namespace titan

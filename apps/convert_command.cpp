@@ -1,0 +1,289 @@
+#include "apps/convert_command.h"
+
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+
+#include "apps/checkpoint_command.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/text.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/dtype.h"
+#include "checkpoint/hugging_face_files.h"
+#include "config/load.h"
+#include "dist/shard_spec.h"
+#include "models/registry.h"
+
+namespace titan {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::CheckpointKind;
+using checkpoint::Conversion;
+using checkpoint::RowOrder;
+using checkpoint::TensorInfo;
+
+constexpr const char* kAbout =
+    R"(Copies a model between checkpoint formats, in one process and in little memory: tensors pass through block by block.
+  dcp      a step folder, ours, TorchTitan's or any DCP folder: parameters under our names
+  hf       a folder of Hugging Face safetensors with index and config.json, for transformers
+  torch    one file for torch.load(weights_only=True): a dict of our names -> tensors
+Only the model is copied: no optimizer, no step. To and from hf the parameters' names change, and the rows of wq and wk
+their order; the shape of the model for that comes from --config, --model-flavor, the run that SOURCE belongs to (the
+config.toml two folders above step-N) or the config.json in SOURCE.)";
+
+constexpr const char* kFooter =
+    R"(Examples:
+  titan-train convert outputs/checkpoint/step-1000 llama-hf --export-dtype bfloat16
+  titan-train convert Llama-3.1-8B llama-dcp          # then --checkpoint.initial_load_path llama-dcp
+  titan-train convert outputs/checkpoint/step-1000 model.pt
+Exit codes: 0 done, 1 a source that cannot be read or does not fit, 2 wrong command line.)";
+
+struct Arguments {
+  std::string source;
+  std::string target;
+  std::string to;
+  std::string dtype = "same";
+  std::string config;
+  std::string model_name = "llama3";
+  std::string model_flavor;
+  bool overwrite = false;
+};
+
+// What is known of the model, from a configuration or from Hugging Face's config.json.
+struct ModelShape {
+  std::optional<TrainSpec> spec;  // from a configuration
+  models::HuggingFaceNames names;
+  bool tied_embeddings = false;
+  std::string origin;  // for messages
+};
+
+CheckpointKind parse_kind(const std::string& name) {
+  for (const auto kind : {CheckpointKind::kDcp, CheckpointKind::kHuggingFace, CheckpointKind::kTorch})
+    if (name == checkpoint::kind_name(kind)) return kind;
+  throw ConfigError("titan-train convert: error: --to: expected hf, dcp or torch, found \"" + name + "\"");
+}
+
+CheckpointKind target_kind(const Arguments& arguments, CheckpointKind source) {
+  if (!arguments.to.empty()) return parse_kind(arguments.to);
+  const fs::path extension = fs::path(arguments.target).extension();
+  if (extension == ".pt" || extension == ".pth") return CheckpointKind::kTorch;
+  return source == CheckpointKind::kDcp ? CheckpointKind::kHuggingFace : CheckpointKind::kDcp;
+}
+
+ModelShape shape_of(const config::Model& model, std::int64_t seq_len, const std::string& origin) {
+  ModelShape shape;
+  shape.spec = models::make_train_spec(model, seq_len);
+  const ModelStats& stats = shape.spec->stats;
+  const std::string architecture =
+      checkpoint::parse_hugging_face_config(shape.spec->hugging_face_config, origin).architecture;
+  shape.names = models::hugging_face_names(architecture, stats.num_heads, stats.num_kv_heads);
+  shape.origin = origin;
+  return shape;
+}
+
+ModelShape shape_from_config(const std::string& file) {
+  config::CommandLine command_line;
+  command_line.config_file = file;
+  const auto loaded = config::load_job_config(command_line);
+  return shape_of(loaded.config.model, 1, file);
+}
+
+// A run keeps its configuration two folders above step-N.
+std::optional<fs::path> config_of_run(const fs::path& source) {
+  const fs::path folder = fs::weakly_canonical(source);
+  fs::path file = folder.parent_path().parent_path() / "config.toml";
+  if (!fs::is_regular_file(file)) return std::nullopt;
+  return file;
+}
+
+fs::path config_beside(const fs::path& source) {
+  return (fs::is_directory(source) ? source : source.parent_path()) / "config.json";
+}
+
+ModelShape shape_from_hugging_face(const fs::path& file) {
+  const auto config = checkpoint::parse_hugging_face_config(read_file(file), file.string());
+  ModelShape shape;
+  shape.names = models::hugging_face_names(config.architecture, config.num_heads, config.num_kv_heads);
+  shape.tied_embeddings = config.tied_embeddings;
+  shape.origin = file.string();
+  return shape;
+}
+
+ModelShape find_shape(const Arguments& arguments, CheckpointKind from) {
+  if (!arguments.config.empty()) return shape_from_config(arguments.config);
+  if (!arguments.model_flavor.empty()) {
+    config::Model model;
+    model.name = arguments.model_name;
+    model.flavor = arguments.model_flavor;
+    return shape_of(model, 1, model.name + " " + model.flavor);
+  }
+  if (from == CheckpointKind::kHuggingFace) {
+    const fs::path file = config_beside(arguments.source);
+    if (fs::is_regular_file(file)) return shape_from_hugging_face(file);
+    throw ConfigError("titan-train convert: error: the shape of the model is not known: there is no " + file.string() +
+                      "; name a configuration with --config FILE, or --model-flavor");
+  }
+  if (const auto file = config_of_run(arguments.source)) return shape_from_config(file->string());
+  throw ConfigError(
+      "titan-train convert: error: the shape of the model is not known: there is no config.toml two "
+      "folders above " +
+      arguments.source + "; name a configuration with --config FILE, or --model-flavor");
+}
+
+c10::ScalarType target_dtype(const std::string& wanted, c10::ScalarType stored) {
+  if (wanted == "same" || !c10::isFloatingType(stored)) return stored;
+  return *checkpoint::dtype_from_name(wanted);
+}
+
+// `fqn` if it is a parameter that the architecture knows: one that it calls by a name that leads back.
+std::optional<std::string> own_name(const ModelShape& shape, const std::string& fqn) {
+  try {
+    if (shape.names.fqn_of(shape.names.name_of(fqn).name) == fqn) return fqn;
+  } catch (const InternalError&) {
+  }
+  return std::nullopt;
+}
+
+// Names and rows between our names and Hugging Face's, whichever way.
+std::vector<Conversion> plan_renamed(const checkpoint::TensorSource& source, bool to_hub, const ModelShape& shape,
+                                     const std::string& dtype) {
+  std::vector<Conversion> plan;
+  std::vector<std::string> unknown;
+  const auto add = [&](std::size_t index, const std::string& fqn) {
+    const TensorInfo& from = source.tensors()[index];
+    const HuggingFaceName hub = shape.names.name_of(fqn);
+    const RowOrder order = hub.rotary_heads == 0 ? RowOrder::kSame
+                           : to_hub              ? RowOrder::kToHuggingFace
+                                                 : RowOrder::kFromHuggingFace;
+    plan.push_back(
+        {index, {to_hub ? hub.name : fqn, target_dtype(dtype, from.dtype), from.shape}, order, hub.rotary_heads});
+  };
+  std::optional<std::size_t> embedding;
+  bool has_output = false;
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
+    const std::string& name = source.tensors()[i].name;
+    if (to_hub && !checkpoint::is_model_key(name)) continue;
+    // Old exports keep the frequencies of the rotary embedding, which follow from config.json.
+    if (!to_hub && name.ends_with(".rotary_emb.inv_freq")) {
+      spdlog::warn("{} is left out: it follows from the configuration", name);
+      continue;
+    }
+    const auto fqn = to_hub ? own_name(shape, name) : shape.names.fqn_of(name);
+    if (!fqn) {
+      unknown.push_back(name);
+      continue;
+    }
+    if (*fqn == shape.names.embedding) embedding = i;
+    has_output = has_output || *fqn == shape.names.output;
+    add(i, *fqn);
+  }
+  if (!unknown.empty())
+    throw CheckpointError("the source holds tensors that are no parameters of the model: " + join(unknown, ", "));
+  if (shape.tied_embeddings && !has_output && embedding) add(*embedding, shape.names.output);
+  return plan;
+}
+
+std::vector<Conversion> plan_same_names(const checkpoint::TensorSource& source, const std::string& dtype) {
+  std::vector<Conversion> plan;
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
+    const TensorInfo& from = source.tensors()[i];
+    if (checkpoint::is_model_key(from.name))
+      plan.push_back({i, {from.name, target_dtype(dtype, from.dtype), from.shape}, RowOrder::kSame, 0});
+  }
+  return plan;
+}
+
+// That the result is the model of the configuration: every parameter, each of its shape.
+void check_model(const std::vector<Conversion>& plan, bool to_hub, const ModelShape& shape) {
+  std::map<std::string, std::vector<std::int64_t>> found;
+  for (const Conversion& each : plan) found[each.target.name] = each.target.shape;
+  std::vector<std::string> wrong;
+  const auto model = shape.spec->build_model(std::nullopt);
+  for (const auto& parameter : model->named_parameters()) {
+    const std::string name = to_hub ? shape.names.name_of(parameter.fqn).name : parameter.fqn;
+    const auto wanted = parameter.tensor().sizes().vec();
+    const auto stored = found.find(name);
+    if (stored == found.end()) {
+      wrong.push_back(name + " is missing");
+    } else if (stored->second != wanted) {
+      wrong.push_back(name + " is " + dist::shape_text(stored->second) + ", expected " + dist::shape_text(wanted));
+    }
+    if (stored != found.end()) found.erase(stored);
+  }
+  for (const auto& [name, other] : found) wrong.push_back(name + " is no parameter of it");
+  if (!wrong.empty())
+    throw CheckpointError("the source is not the model of " + shape.origin + ": " + join(wrong, "; "));
+}
+
+std::unique_ptr<checkpoint::TensorSink> make_sink(const Arguments& arguments, CheckpointKind to,
+                                                  const std::vector<Conversion>& plan, std::string config_json) {
+  std::vector<TensorInfo> tensors;
+  for (const Conversion& each : plan) tensors.push_back(each.target);
+  if (to == CheckpointKind::kDcp) return checkpoint::make_dcp_sink(arguments.target, std::move(tensors));
+  if (to == CheckpointKind::kTorch) return checkpoint::make_torch_sink(arguments.target, std::move(tensors));
+  return checkpoint::make_safetensors_sink(arguments.target, std::move(tensors), std::move(config_json));
+}
+
+void check_target(const Arguments& arguments) {
+  std::error_code error;
+  if (!arguments.overwrite && fs::exists(arguments.target, error))
+    throw ConfigError("titan-train convert: error: " + arguments.target +
+                      " exists; choose another target, or replace it with --overwrite");
+  if (fs::exists(arguments.target, error) && fs::equivalent(arguments.source, arguments.target, error))
+    throw ConfigError("titan-train convert: error: source and target are the same");
+}
+
+int convert(const Arguments& arguments) {
+  const CheckpointKind from = checkpoint::detect_kind(arguments.source);
+  const CheckpointKind to = target_kind(arguments, from);
+  check_target(arguments);
+  const bool to_hub = to == CheckpointKind::kHuggingFace, from_hub = from == CheckpointKind::kHuggingFace;
+  const auto source = checkpoint::open_source(arguments.source, from);
+  std::vector<Conversion> plan;
+  std::string config_json;
+  if (to_hub != from_hub) {
+    const ModelShape shape = find_shape(arguments, from);
+    plan = plan_renamed(*source, to_hub, shape, arguments.dtype);
+    if (shape.spec) check_model(plan, to_hub, shape);
+    if (to_hub) config_json = shape.spec->hugging_face_config;
+  } else {
+    plan = plan_same_names(*source, arguments.dtype);
+    if (to_hub) config_json = read_file(config_beside(arguments.source));
+  }
+  if (plan.empty()) throw CheckpointError(arguments.source + " holds no parameters of a model");
+  const auto sink = make_sink(arguments, to, plan, std::move(config_json));
+  const std::uint64_t bytes = checkpoint::convert(*source, *sink, plan);
+  print_result("wrote " + arguments.target + " (" + checkpoint::kind_name(to) + "): " + std::to_string(plan.size()) +
+               " tensors, " + format_bytes(static_cast<double>(bytes)) + "\n");
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_convert(const std::vector<std::string>& args) {
+  CLI::App app(kAbout, "titan-train convert");
+  app.footer(kFooter);
+  Arguments arguments;
+  app.add_option("SOURCE", arguments.source, "what to read; its format is seen from its files")->required();
+  app.add_option("TARGET", arguments.target, "the folder or file to write")->required();
+  app.add_option("--to", arguments.to,
+                 "hf, dcp or torch (default: torch for *.pt and *.pth, else hf from dcp, and dcp from the others)")
+      ->type_name("FORMAT");
+  app.add_option("--export-dtype", arguments.dtype, "dtype of floating-point tensors; same: as they are stored")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"same", "float32", "float16", "bfloat16"}));
+  app.add_option("--config", arguments.config, "job.toml that describes the model ([model])")->type_name("FILE");
+  app.add_option("--model-flavor", arguments.model_flavor, "size of the model, instead of a configuration")
+      ->type_name("FLAVOR");
+  app.add_option("--model-name", arguments.model_name, "model that the flavor is of")->capture_default_str();
+  app.add_flag("--overwrite", arguments.overwrite, "replace TARGET when it exists, once the new one is complete");
+  if (const auto code = parse_command(app, args)) return *code;
+  log_to_stderr("titan-train convert");
+  return convert(arguments);
+}
+
+}  // namespace titan

@@ -1,0 +1,155 @@
+#include "checkpoint/inspect.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/archive.h"
+#include "checkpoint/checksums.h"
+#include "checkpoint/dtype.h"
+#include "checkpoint/hugging_face_files.h"
+#include "checkpoint/metadata.h"
+#include "checkpoint/ranks.h"
+#include "checkpoint/step_folders.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+std::string group_of(const std::string& fqn) {
+  if (fqn.starts_with("optimizer.")) return "optimizer";
+  return is_model_key(fqn) ? "model" : "other";
+}
+
+std::uint64_t tensor_bytes(c10::ScalarType dtype, const std::vector<std::int64_t>& shape) {
+  std::uint64_t bytes = c10::elementSize(dtype);
+  for (const std::int64_t size : shape) bytes *= static_cast<std::uint64_t>(size);
+  return bytes;
+}
+
+std::vector<FileInfo> files_of(const fs::path& path) {
+  if (!fs::is_directory(path)) return {{path.filename(), fs::file_size(path)}};
+  std::vector<FileInfo> files;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.is_regular_file()) files.push_back({entry.path().filename(), entry.file_size()});
+  }
+  std::sort(files.begin(), files.end(), [](const FileInfo& a, const FileInfo& b) { return a.name < b.name; });
+  return files;
+}
+
+std::optional<std::int64_t> read_number(const fs::path& folder, const Metadata& metadata, const std::string& fqn) {
+  const Metadata::Entry* entry = metadata.find(fqn);
+  if (entry == nullptr) return std::nullopt;
+  const auto* tensor = std::get_if<TensorEntry>(entry);
+  if (tensor != nullptr && (!tensor->size.empty() || tensor->chunks.size() != 1)) return std::nullopt;
+  const StorageLocation& where = tensor ? tensor->chunks[0].location : std::get<ValueEntry>(*entry).location;
+  const InputFile file(folder / where.relative_path);
+  const ZipReader archive(file, where.offset, where.length, fqn);
+  if (tensor == nullptr) return read_value_archive(archive).as_int(fqn);
+  const at::Tensor number = at::empty({}, at::kLong);  // some programs keep numbers as tensors without dims
+  const StoredTensor stored(archive);
+  if (!stored.sizes().empty()) archive.fail("the stored tensor has another shape than .metadata says");
+  stored.read_box({}, number);
+  return number.item<std::int64_t>();
+}
+
+void inspect_dcp(Inspection& out) {
+  auto [metadata, checksums] = read_verified_metadata(out.path);
+  const auto wrong = checksums ? wrong_sizes(out.path, *checksums) : std::vector<std::string>();
+  if (!wrong.empty()) throw CheckpointError(out.path.string() + " is damaged: " + join(wrong, "; "));
+  out.has_checksums = checksums.has_value();
+  out.save_id = metadata.save_id;
+  out.step = read_number(out.path, metadata, "train_state.step");
+  out.tokens_seen = read_number(out.path, metadata, "train_state.ntokens_seen");
+  for (const std::string& fqn : metadata.order) {
+    const Metadata::Entry& entry = *metadata.find(fqn);
+    KeyInfo key{fqn, group_of(fqn), false, "", {}, 1, 0};
+    if (const auto* tensor = std::get_if<TensorEntry>(&entry)) {
+      key.dtype = dtype_name(tensor->dtype);
+      key.shape = tensor->size;
+      key.shards = tensor->chunks.size();
+      key.bytes = tensor_bytes(tensor->dtype, tensor->size);
+    } else {
+      key.is_value = true;
+      key.bytes = std::get<ValueEntry>(entry).location.length;
+    }
+    out.keys.push_back(std::move(key));
+  }
+}
+
+void inspect_stream(Inspection& out) {
+  const auto source = open_source(out.path, out.kind);
+  for (const TensorInfo& tensor : source->tensors())
+    out.keys.push_back({tensor.name, group_of(tensor.name), false, dtype_name(tensor.dtype), tensor.shape, 1,
+                        tensor_bytes(tensor.dtype, tensor.shape)});
+  const fs::path folder = fs::is_directory(out.path) ? out.path : out.path.parent_path();
+  if (out.kind == CheckpointKind::kHuggingFace) out.has_checksums = read_checksums(folder).has_value();
+}
+
+// N of "step-N", "step-N.tmp" and "step-N.replaced".
+std::optional<std::int64_t> step_in(const std::string& name) {
+  for (const char* suffix : {"", ".tmp", ".replaced"}) {
+    if (const auto step = step_of(name, suffix)) return *step;
+  }
+  return std::nullopt;
+}
+
+StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
+  StepInfo info;
+  info.name = folder.filename();
+  info.step = step;
+  for (const FileInfo& file : files_of(folder)) info.bytes += file.size;
+  if (info.name.ends_with(".tmp")) {
+    info.detail = "a save under way, or what an interrupted one left";
+  } else if (info.name.ends_with(".replaced")) {
+    info.detail = "set aside while a new one moves in; the next load or save puts things right";
+  } else if (!is_complete(folder) && !fs::exists(folder / kHuggingFaceIndex)) {
+    info.detail = "no .metadata: the save did not end";
+  } else {
+    try {
+      const Inspection inside = inspect_checkpoint(folder);
+      info.state = StepInfo::State::kComplete;
+      info.holds = inside.kind == CheckpointKind::kHuggingFace ? "Hugging Face" : inside.step ? "full" : "model only";
+    } catch (const CheckpointError& error) {
+      info.state = StepInfo::State::kDamaged;
+      info.detail = error.what();
+    }
+  }
+  return info;
+}
+
+}  // namespace
+
+Inspection inspect_checkpoint(const fs::path& path) {
+  Inspection out;
+  out.path = path;
+  out.kind = detect_kind(path);
+  out.files = files_of(path);
+  try {
+    if (out.kind == CheckpointKind::kDcp) {
+      inspect_dcp(out);
+    } else {
+      inspect_stream(out);
+    }
+  } catch (const CheckpointError& error) {
+    throw DamagedCheckpoint(error.what());
+  }
+  return out;
+}
+
+std::vector<StepInfo> inspect_run(const fs::path& folder) {
+  std::vector<StepInfo> steps;
+  if (!fs::is_directory(folder)) return steps;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto step = entry.is_directory() ? step_in(entry.path().filename()) : std::nullopt;
+    if (step) steps.push_back(inspect_step(entry.path(), *step));
+  }
+  std::sort(steps.begin(), steps.end(),
+            [](const StepInfo& a, const StepInfo& b) { return std::tie(a.step, a.name) < std::tie(b.step, b.name); });
+  return steps;
+}
+
+}  // namespace titan::checkpoint

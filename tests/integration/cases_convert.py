@@ -1,0 +1,191 @@
+"""titan-train convert and inspect, judged by PyTorch and by the exports of training runs."""
+import json
+import subprocess
+
+from cases_hugging_face import export, read_folder
+from fixtures import write_job
+from harness import case, expect, run
+
+DCP = ["--checkpoint.last_save_in_hf=false"]
+
+
+def command(context, *words, exit_code=0):
+    """Standard output and standard error of `titan-train WORDS`."""
+    words = [str(word) for word in words]
+    done = subprocess.run([context.program, *words], capture_output=True, text=True, timeout=60)
+    expect(done.returncode == exit_code, f"{words}: exit code {done.returncode}\n{done.stdout}{done.stderr[-2000:]}")
+    return done.stdout, done.stderr
+
+
+def read_dcp(folder):
+    """Every tensor of a DCP folder, as PyTorch reads it."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+    entries = dcp.FileSystemReader(str(folder)).read_metadata().state_dict_metadata
+    state = {
+        name: torch.zeros(entry.size, dtype=entry.properties.dtype)
+        for name, entry in entries.items()
+        if isinstance(entry, TensorStorageMetadata)
+    }
+    dcp.load(state, checkpoint_id=str(folder), no_dist=True)
+    return state
+
+
+def expect_equal(found, wanted, what):
+    import torch
+
+    expect(set(found) == set(wanted), f"{what}: other names: {sorted(set(found) ^ set(wanted))}")
+    for name, tensor in wanted.items():
+        same = found[name].dtype == tensor.dtype and torch.equal(found[name], tensor)
+        expect(same, f"{what}: {name} differs")
+
+
+@case(180)
+def convert(context):
+    """What convert writes is what a run exports, PyTorch reads it, and every way back gives the same bits."""
+    import torch
+
+    # The same run twice, seeded alike: one saves DCP, the other exports.
+    step = export(context, 2, "dcp", DCP)
+    exported, config = read_folder(export(context, 2, "hf", []))
+    out = context.folder / "converted"
+    model = read_dcp(step)
+    command(context, "convert", step, out / "hf")
+    found, found_config = read_folder(out / "hf")
+    expect(found_config == config, "config.json is not that of an export")
+    expect_equal(found, exported, "DCP -> HF")
+
+    command(context, "convert", out / "hf", out / "back")
+    expect_equal(read_dcp(out / "back"), model, "DCP -> HF -> DCP")
+    command(context, "convert", step, out / "model.pt")
+    expect_equal(torch.load(out / "model.pt", weights_only=True), model, "DCP -> torch")
+    command(context, "convert", out / "model.pt", out / "from_pt")
+    expect_equal(read_dcp(out / "from_pt"), model, "torch -> DCP")
+    command(context, "convert", out / "model.pt", out / "pt_hf", "--to", "hf", "--config", context.dump("dcp") / "config.toml")
+    expect_equal(read_folder(out / "pt_hf")[0], found, "torch -> HF")
+
+    command(context, "convert", step, out / "half", "--export-dtype", "bfloat16")
+    half = {name: tensor.bfloat16() for name, tensor in found.items()}
+    expect_equal(read_folder(out / "half")[0], half, "DCP -> HF in bfloat16")
+    command(context, "convert", out / "half", out / "half_dcp")
+    expect_equal(read_dcp(out / "half_dcp"), {k: v.bfloat16() for k, v in model.items()}, "HF in bfloat16 -> DCP")
+
+    for name in ("hf", "back", "model.pt", "from_pt", "half"):
+        text, _ = command(context, "inspect", out / name, "--verify")
+        expect("verified" in text, text)
+    # And a run starts from it.
+    words = ["--checkpoint.enable", "--checkpoint.initial_load_path", out / "back"]
+    run(context, 2, ["--config", write_job(context, "again", steps=1), *words], name="again")
+
+
+@case(60)
+def convert_torch_files(context):
+    """state_dict() files as PyTorch writes them, and PyTorch's own DCP, are sources; what is no model is refused."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wq = torch.nn.Linear(6, 8, bias=False)
+            self.norm = torch.nn.Parameter(torch.rand(5))
+            # A view that starts inside its storage, and one that is no rows after each other.
+            self.register_buffer("tail", torch.arange(20.0)[8:].view(3, 4))
+            self.register_buffer("turned", torch.arange(12.0).view(3, 4).t())
+            self.register_buffer("scalar", torch.tensor(3, dtype=torch.int64))
+
+    source = context.folder
+    state = Attention().state_dict()
+    torch.save(state, source / "model.pt")
+    wanted = {name: tensor.detach() for name, tensor in state.items()}
+    command(context, "convert", source / "model.pt", source / "dcp")
+    expect_equal(read_dcp(source / "dcp"), wanted, "state_dict -> DCP")
+    dcp.save({**wanted, "optimizer": {"lr": 0.5, "m": torch.ones(3)}}, checkpoint_id=str(source / "theirs"), no_dist=True)
+    command(context, "convert", source / "theirs", source / "theirs.pt")
+    expect_equal(torch.load(source / "theirs.pt", weights_only=True), wanted, "PyTorch's DCP -> torch")
+
+    torch.save({"model": state, "step": 3}, source / "nested.pt")
+    _, error = command(context, "convert", source / "nested.pt", source / "no", exit_code=1)
+    expect('"model" is no tensor' in error, error)
+    torch.save({"x": print}, source / "code.pt")
+    _, error = command(context, "convert", source / "code.pt", source / "no", exit_code=1)
+    expect("not one that checkpoints use" in error, error)
+    expect(not (source / "no").exists(), "a refused conversion left something")
+
+
+@case(60)
+def convert_refused(context):
+    """What cannot be converted is refused with what to do, and targets are not written over unasked."""
+    step = export(context, 1, "dcp", DCP)
+    out = context.folder / "out"
+    _, error = command(context, "convert", context.folder / "no", out, exit_code=1)
+    expect("does not exist" in error, error)
+    _, error = command(context, "convert", step, out, "--to", "gguf", exit_code=2)
+    expect("--to: expected hf, dcp or torch" in error, error)
+    _, error = command(context, "convert", step, out, "--bogus", exit_code=2)
+    expect("--help lists" in error, error)
+    _, error = command(context, "convert", step, out, "--model-flavor", "8B", exit_code=1)
+    expect("is not the model of llama3 8B" in error and "expected [" in error, error)
+    (context.dump("dcp") / "config.toml").rename(context.folder / "config.toml")
+    _, error = command(context, "convert", step, out, exit_code=2)
+    expect("--config FILE" in error, error)
+    expect(not out.exists(), "a refused conversion left something")
+    command(context, "convert", step, out, "--config", context.folder / "config.toml")
+    _, error = command(context, "convert", step, out, "--config", context.folder / "config.toml", exit_code=2)
+    expect("--overwrite" in error, error)
+    command(context, "convert", step, out, "--config", context.folder / "config.toml", "--overwrite")
+    # Names and heads are in config.json; without it they are not known.
+    (out / "config.json").unlink()
+    _, error = command(context, "convert", out, context.folder / "again", exit_code=2)
+    expect("config.json" in error, error)
+
+
+@case(60)
+def inspect(context):
+    """inspect lists steps, keys and files, as text and as JSON, and says what is damaged with exit code 1."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    words = ["--checkpoint.enable", "--checkpoint.interval", "2", "--checkpoint.files_per_rank", "2"]
+    run(context, 2, ["--config", write_job(context, "run", steps=4), *words], name="run")
+    folder = context.dump("run") / "checkpoint"
+    listed = json.loads(command(context, "inspect", folder, "--json", "--verify")[0])
+    states = [(step["name"], step["state"], step["holds"]) for step in listed["steps"]]
+    expect(states == [("step-2", "complete", "full"), ("step-4", "complete", "model only")], f"{states}")
+    expect(listed["newest"] == 4 and listed["intact"], f"{listed}")
+    text, _ = command(context, "inspect", folder)
+    expect("the newest" in text and "full" in text, text)
+
+    one = json.loads(command(context, "inspect", folder / "step-2", "--json")[0])
+    expect(one["step"] == 2 and one["tokens_seen"] > 0 and one["checksums"], f"{one}")
+    names = {file["name"] for file in one["files"]}
+    expect({"__0_1.distcp", "__1_1.distcp", "titan.checksums.json"} <= names, f"{names}")
+    tensors = {key["name"]: key for key in one["keys"] if key["type"] == "tensor"}
+    for name, tensor in read_dcp(folder / "step-2").items():
+        key = tensors[name]
+        expect(key["shape"] == list(tensor.shape) and key["dtype"] == str(tensor.dtype)[6:], f"{key}")
+        expect(key["bytes"] == tensor.nbytes, f"{key}")
+    text, _ = command(context, "inspect", folder / "step-2", "--keys", "*.wq.weight")
+    expect("layers.0.attention.wq.weight" in text and "norm.weight" not in text, text)
+
+    data = folder / "step-4" / "__1_0.distcp"
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    text, _ = command(context, "inspect", folder / "step-4", "--verify", exit_code=1)
+    expect("DAMAGED" in text and "__1_0.distcp has the checksum" in text, text)
+    command(context, "inspect", folder, "--verify", exit_code=1)
+    (folder / "step-2" / ".metadata").unlink()
+    text, _ = command(context, "inspect", folder)
+    expect("incomplete" in text and "no .metadata" in text, text)
+
+    theirs = context.folder / "theirs"
+    dcp.save({"w": torch.arange(6.0), "note": "x"}, checkpoint_id=str(theirs), no_dist=True)
+    text, _ = command(context, "inspect", theirs, "--verify")
+    expect("verified" in text and "none beside those of its records" in text, text)
+    command(context, "inspect", context.folder / "nothing", exit_code=1)
+    command(context, "inspect", exit_code=2)
+    text, _ = command(context, "inspect", "--help")
+    expect("--verify" in text and "Exit codes" in text, text)
