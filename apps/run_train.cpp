@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/load.h"
+#include "config/paths.h"
 #include "config/print.h"
 #include "config/validate.h"
 #include "data/batch_loader.h"
@@ -34,18 +35,41 @@ namespace {
 struct Checked {
   config::JobConfig config;
   std::vector<std::string> warnings;
+  config::Origins origins;
   TrainSpec spec;
   std::shared_ptr<const data::Tokenizer> tokenizer;  // null in a dry run, which reads no data
 };
 
 Checked check_input(const config::CommandLine& command_line, std::int64_t world_size) {
-  auto loaded = config::load_job_config(command_line);
+  auto loaded = config::load_job_config(command_line, world_size);
   Checked checked;
   checked.config = std::move(loaded.config);
-  config::validate(checked.config, world_size);  // its warnings are among those of loading
   checked.warnings = std::move(loaded.warnings);
-  checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
+  checked.origins = std::move(loaded.origins);
+  try {
+    checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::at_its_place(error.what(), checked.origins));
+  }
   return checked;
+}
+
+// Files and folders of this machine.
+void check_paths(const Checked& checked) {
+  auto errors = config::find_wrong_paths(checked.config);
+  for (std::string& error : errors) error = config::at_its_place(error, checked.origins);
+  config::throw_if_wrong(errors);
+}
+
+void load_tokenizer(Checked& checked) {
+  const std::string& path = checked.config.model.hf_assets_path;
+  try {
+    checked.tokenizer = data::make_tokenizer(path);
+    checked.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
+    data::check_vocab_size(*checked.tokenizer, checked.spec.stats.vocab_size);
+  } catch (const DataError& error) {
+    throw DataError(config::at_its_place("model.hf_assets_path: " + std::string(error.what()), checked.origins));
+  }
 }
 
 std::int64_t end_of_document(const Checked& checked) {
@@ -166,7 +190,8 @@ int run_train(const config::CommandLine& command_line) {
     for (const auto& warning : checked.warnings) spdlog::warn(warning);
   }
   if (command_line.print_config) {
-    std::fputs(config::to_toml(config).c_str(), stdout);
+    const bool origins = command_line.show_origins;
+    std::fputs((origins ? config::to_toml(config, checked.origins) : config::to_toml(config)).c_str(), stdout);
     return kExitDone;
   }
   if (command_line.dry_run) {
@@ -176,10 +201,14 @@ int run_train(const config::CommandLine& command_line) {
   }
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
   train::set_num_threads(env.local_world_size);
-  checked.tokenizer = data::make_tokenizer(config.model.hf_assets_path);
-  checked.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(config.model.hf_assets_path);
-  data::check_vocab_size(*checked.tokenizer, checked.spec.stats.vocab_size);
-  if (checked.spec.separates_documents) checked.spec.document_end = end_of_document(checked);
+  try {
+    check_paths(checked);
+    load_tokenizer(checked);
+    if (checked.spec.separates_documents) checked.spec.document_end = end_of_document(checked);
+  } catch (const Error& error) {
+    if (env.local_rank == 0 || error.exit_code() != kExitBadInput) throw;
+    return kExitBadInput;  // a rank of this machine prints the same
+  }
   return train_or_report(checked, env, pick_device_type(config.training.device));
 }
 

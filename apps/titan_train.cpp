@@ -1,12 +1,13 @@
 // The program: reads the command line, picks what to do, and turns every error into one line and one exit code.
-#include <ATen/Version.h>
 #include <c10/util/Logging.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/convert_command.h"
@@ -15,6 +16,7 @@
 #include "apps/run_train.h"
 #include "apps/tokenize_command.h"
 #include "apps/tokenizer_command.h"
+#include "apps/version.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/signal.h"
@@ -25,20 +27,28 @@
 namespace titan {
 namespace {
 
-int run(const std::vector<std::string>& args) {
-  if (!args.empty() && args[0] == "tokenizer") return run_tokenizer_command({args.begin() + 1, args.end()});
-  if (!args.empty() && args[0] == "tokenize") return run_tokenize({args.begin() + 1, args.end()});
-  if (!args.empty() && args[0] == "inspect") return run_inspect({args.begin() + 1, args.end()});
-  if (!args.empty() && args[0] == "convert") return run_convert({args.begin() + 1, args.end()});
+using Arguments = std::vector<std::string>;
+
+// Those of config::subcommands(); each gets what follows its name.
+const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"tokenizer", run_tokenizer_command},
+                                                                            {"tokenize", run_tokenize},
+                                                                            {"inspect", run_inspect},
+                                                                            {"convert", run_convert}};
+
+int print(const std::string& text) {
+  std::cout << text;
+  return kExitDone;
+}
+
+int run(const Arguments& args) {
+  const auto command = args.empty() ? kSubcommands.end() : kSubcommands.find(args[0]);
+  if (command != kSubcommands.end()) return command->second({args.begin() + 1, args.end()});
   const auto command_line = config::parse_command_line(args);
-  if (command_line.help) {
-    std::cout << config::help_text();
-    return kExitDone;
-  }
-  if (command_line.version) {
-    std::cout << "titan-train " TITAN_VERSION " (" TITAN_REVISION ")\n" << at::show_config() << "\n";
-    return kExitDone;
-  }
+  if (command_line.help)
+    return print(command_line.help_topic ? config::help_text(*command_line.help_topic) : config::help_text());
+  if (command_line.version) return print(version_text());
+  if (command_line.print_docs) return print(config::docs_text());
+  if (command_line.completion) return print(config::completion_script(*command_line.completion));
   if (command_line.nproc && !command_line.dry_run && !command_line.print_config) {
     config::throw_if_wrong(command_line.errors);
     return launch_local(without_nproc(args), *command_line.nproc);

@@ -12,6 +12,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/modes.h"
+#include "config/renamed.h"
 
 namespace titan::config {
 namespace {
@@ -20,10 +22,9 @@ struct Switch {
   const char* name;
   bool CommandLine::*member;
 };
-constexpr std::array<Switch, 4> kSwitches = {{{"dry_run", &CommandLine::dry_run},
-                                              {"print_config", &CommandLine::print_config},
-                                              {"version", &CommandLine::version},
-                                              {"help", &CommandLine::help}}};
+constexpr std::array<Switch, 3> kSwitches = {{{"dry_run", &CommandLine::dry_run},
+                                              {"print_docs", &CommandLine::print_docs},
+                                              {"version", &CommandLine::version}}};
 
 struct Count {
   const char* name;
@@ -54,6 +55,12 @@ std::string table_of(const std::string& key) { return key.substr(0, key.rfind('.
 std::string negation_of(const std::string& key) {
   const auto begin = key.rfind('.') + 1;
   return key.substr(0, begin) + "no_" + key.substr(begin);
+}
+
+StringList command_names() {
+  StringList names;
+  for (const Subcommand& command : subcommands()) names.emplace_back(command.name);
+  return names;
 }
 
 class Parser {
@@ -108,6 +115,12 @@ class Parser {
       add(std::string("--") + item.name, "Modes", "", true).read = [this, &item](std::size_t at) {
         read_count(item, at);
       };
+    add("--print_config", "Modes", "", false).read = [this](std::size_t at) { read_print_config(at); };
+    add("--help", "Modes", "", true).read = [this](std::size_t at) {
+      line_.help = true;
+      line_.help_topic = value_of(at);
+    };
+    add("--completion", "Modes", "", true).read = [this](std::size_t at) { read_completion(at); };
   }
 
   void add_fields() {
@@ -188,6 +201,25 @@ class Parser {
     line_.*item.member = true;
   }
 
+  void read_print_config(std::size_t at) {
+    const auto value = value_of(at);
+    if (value && *value != "origins") {
+      error(flag_of(args_[at]) + ": expected nothing after it, or =origins; found \"" + *value + "\"");
+      return;
+    }
+    line_.print_config = true;
+    line_.show_origins = line_.show_origins || value.has_value();
+  }
+
+  void read_completion(std::size_t at) {
+    const auto shell = require_value(at, "bash or zsh");
+    if (shell && *shell != "bash" && *shell != "zsh") {
+      error(flag_of(args_[at]) + ": expected bash or zsh; found \"" + *shell + "\"");
+      return;
+    }
+    line_.completion = shell;
+  }
+
   void read_count(const Count& item, std::size_t at) {
     const auto text = require_value(at, "a number of processes");
     if (!text) return;
@@ -218,11 +250,13 @@ class Parser {
 
   void unknown(std::size_t at) {
     StringList names = field_names();
-    for (const Switch& item : kSwitches) names.push_back(item.name);
-    for (const Count& item : kCounts) names.push_back(item.name);
-    names.push_back("config");
+    for (const Mode& mode : modes()) names.emplace_back(mode.name);
     const auto near = nearest_name(name_of(args_[at]), names);
-    error("unknown flag " + flag_of(args_[at]) + (near ? "; did you mean --" + *near + "?" : "; --help lists all"));
+    if (const auto hint = renamed_hint(name_of(args_[at]))) {
+      error("unknown flag " + flag_of(args_[at]) + ": " + *hint);
+    } else {
+      error("unknown flag " + flag_of(args_[at]) + (near ? "; did you mean --" + *near + "?" : "; --help lists all"));
+    }
     // Its value, if it has one, is no mistake of its own.
     if (!has_inline_value(args_[at]) && at + 1 < args_.size() && !is_flag(args_[at + 1])) is_value_[at + 1] = true;
   }
@@ -230,6 +264,9 @@ class Parser {
   void stray(std::size_t at) {
     const std::string& arg = args_[at];
     std::string hint = "; a value follows its flag: --section.key VALUE";
+    if (at == 0 && !arg.starts_with('-')) hint = "; the commands are " + join(command_names(), ", ");
+    if (at == 0)
+      if (const auto near = nearest_name(arg, command_names())) hint = "; did you mean titan-train " + *near + "?";
     if (arg.ends_with(".toml")) hint = "; a configuration file is given by --config " + arg;
     const Known* before = at > 0 ? known_by_arg_[at - 1] : nullptr;
     if ((arg == "true" || arg == "false") && before && before->is_bool_field && !has_inline_value(args_[at - 1]))

@@ -1,8 +1,8 @@
 // The command line of a training run, taken apart but not yet applied.
 //
 // `--section.key VALUE` or `--section.key=VALUE` for every key of job_config.h; '-' and '_' are alike in names. A
-// boolean is
-// `--checkpoint.enable`, `--checkpoint.no-enable` or `--checkpoint.enable=false`. The last of several wins.
+// boolean is `--checkpoint.enable`, `--checkpoint.no-enable` or `--checkpoint.enable=false`. The last of several wins.
+// The other flags are in modes.h.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,12 @@ struct CommandLine {
   std::vector<Override> overrides;         // in the order of the command line
   bool dry_run = false;
   bool print_config = false;
+  bool show_origins = false;  // with print_config
+  bool print_docs = false;
   bool version = false;
   bool help = false;
+  std::optional<std::string> help_topic;   // a table or a key
+  std::optional<std::string> completion;   // bash or zsh
   std::optional<std::int64_t> nproc;       // ranks to start on this machine
   std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run
   // Everything wrong with the command line. load_job_config() throws them together with the file's; a caller that does

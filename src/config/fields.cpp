@@ -59,6 +59,7 @@ Field make_field(const char* key, FieldValue (*get)(const JobConfig&), void (*se
 
 const Rule kAny{};
 const Rule kNonEmpty{.non_empty = true};
+const Rule kListOrString{.or_one_string = true};
 
 Rule at_least(double min) { return {.min = min}; }
 Rule above(double min) { return {.min = min, .min_excluded = true}; }
@@ -110,23 +111,23 @@ class Table {
     add(KEY(job.dump_folder), "folder for everything the run writes", kNonEmpty, kSupported);
     add(KEY(job.description), "free text, for people", kAny, kSupported);
     add(KEY(job.print_config), "log the resolved configuration at the start", kAny, kSupported);
-    add(KEY(job.save_config_file), "further copy of the resolved configuration, under dump_folder", kAny, not_built("the resolved configuration always goes to <job.dump_folder>/config.toml"));
-    add(KEY(job.custom_config_module), "Python module with further options", kAny, not_built("this program has no Python in it"));
+    add(KEY(job.save_config_file), "further copy of the resolved configuration, under dump_folder", kAny, no_effect("the resolved configuration always goes to <job.dump_folder>/config.toml"));
+    add(KEY(job.custom_config_module), "Python module with further options", kAny, not_built("this program has no Python in it; models and datasets are added in C++, see CONTRIBUTING.md"));
 
-    add(KEY(profiling.enable_profiling), "collect profiler traces", kAny, not_built("there is no profiler yet"));
+    add(KEY(profiling.enable_profiling), "collect profiler traces", kAny, no_effect("there is no profiler yet"));
     add(KEY(profiling.save_traces_folder), "where traces go, under dump_folder", kNonEmpty, dormant("profiling.enable_profiling"));
     add(KEY(profiling.profile_freq), "steps of one profiling cycle", at_least(1), dormant("profiling.enable_profiling"));
     add(KEY(profiling.profiler_active), "steps recorded in each cycle", at_least(1), dormant("profiling.enable_profiling"));
     add(KEY(profiling.profiler_warmup), "warm-up steps before the recorded ones", at_least(0), dormant("profiling.enable_profiling"));
-    add(KEY(profiling.enable_memory_snapshot), "dump device memory snapshots", kAny, not_built("there are no memory snapshots yet"));
+    add(KEY(profiling.enable_memory_snapshot), "dump device memory snapshots", kAny, no_effect("there are no memory snapshots yet"));
     add(KEY(profiling.save_memory_snapshot_folder), "where snapshots go, under dump_folder", kNonEmpty, dormant("profiling.enable_memory_snapshot"));
 
     add(KEY(metrics.log_freq), "steps between two logged rows", at_least(1), kSupported);
-    add(KEY(metrics.enable_tensorboard), "also write TensorBoard files", kAny, not_built("metrics go to <job.dump_folder>/metrics.jsonl; TensorBoard files are not written yet"));
+    add(KEY(metrics.enable_tensorboard), "also write TensorBoard files", kAny, no_effect("metrics go to <job.dump_folder>/metrics.jsonl; TensorBoard files are not written yet"));
     add(KEY(metrics.disable_color_printing), "plain console output", kAny, kSupported);
     add(KEY(metrics.save_tb_folder), "where TensorBoard files go, under dump_folder", kNonEmpty, dormant("metrics.enable_tensorboard"));
     add(KEY(metrics.save_for_all_ranks), "TensorBoard files of every rank, not of one", kAny, dormant("metrics.enable_tensorboard"));
-    add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, not_built("metrics go to <job.dump_folder>/metrics.jsonl only"));
+    add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, no_effect("metrics go to <job.dump_folder>/metrics.jsonl only"));
   }
 
   void add_model_and_optimizer() {
@@ -134,7 +135,7 @@ class Table {
     add(KEY(model.flavor), "which size of it, for example debugmodel or 8B", kNonEmpty, kSupported);
     add(KEY(model.hf_assets_path), "folder with tokenizer.model or tokenizer.json", kNonEmpty, kSupported);
     add(KEY(model.tokenizer_path), "deprecated name of hf_assets_path; wins over it when set", kNonEmpty, kSupported);
-    add(KEY(model.converters), "conversions applied to the built model, for example float8", kAny, not_built("there are no model converters"));
+    add(KEY(model.converters), "conversions applied to the built model, for example float8", kAny, not_built("there are no model converters, so no float8; without them the model computes in training.mixed_precision_param"));
     add(KEY(model.print_after_conversion), "print the model after the conversions", kAny, dormant("model.converters"));
     add(KEY(model.args.dim), "width of the residual stream", at_least(1), kSupported);
     add(KEY(model.args.n_layers), "transformer blocks", at_least(1), kSupported);
@@ -197,10 +198,10 @@ class Table {
     add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (HSDP; DDP with a shard degree of 1)", at_least(1), kSupported);
     add(KEY(parallelism.data_parallel_shard_degree), "ranks that share one copy (FSDP); -1: all that are left", minus_one_or(at_least(1)), kSupported);
     add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass: always, never, default (always, but for the last group: norm and output), or a number of neighbours to re-shard over (not in TorchTitan)", {.choices = {"default", "always", "never"}, .number_in_string = true}, kSupported);
-    add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), not_built("there is no tensor parallelism yet"));
+    add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), not_built("there is no tensor parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
     add(KEY(parallelism.disable_loss_parallel), "gather the logits before the loss", kAny, dormant("parallelism.tensor_parallel_degree"));
     add(KEY(parallelism.enable_async_tensor_parallel), "overlap tensor-parallel collectives with products", kAny, not_built("there is no tensor parallelism yet"));
-    add(KEY(parallelism.pipeline_parallel_degree), "ranks that share the stack of layers", at_least(1), not_built("there is no pipeline parallelism yet"));
+    add(KEY(parallelism.pipeline_parallel_degree), "ranks that share the stack of layers", at_least(1), not_built("there is no pipeline parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
     add(KEY(parallelism.module_fqns_per_model_part), "modules of each pipeline stage", kAny, dormant("parallelism.pipeline_parallel_degree"));
     add(KEY(parallelism.pipeline_parallel_first_stage_less_layers), "layers less in the first stage", at_least(0), dormant("parallelism.pipeline_parallel_degree"));
     add(KEY(parallelism.pipeline_parallel_last_stage_less_layers), "layers less in the last stage", at_least(0), dormant("parallelism.pipeline_parallel_degree"));
@@ -209,7 +210,7 @@ class Table {
     add(KEY(parallelism.pipeline_parallel_schedule_csv), "file with a schedule", kAny, dormant("parallelism.pipeline_parallel_degree"));
     add(KEY(parallelism.pipeline_parallel_microbatch_size), "sequences of one pipeline microbatch", at_least(1), dormant("parallelism.pipeline_parallel_degree"));
     add(KEY(parallelism.pipeline_parallel_expert_parallel_overlap), "overlap pipeline with expert communication", kAny, dormant("parallelism.pipeline_parallel_degree"));
-    add(KEY(parallelism.context_parallel_degree), "ranks that share each sequence", at_least(1), not_built("there is no context parallelism yet"));
+    add(KEY(parallelism.context_parallel_degree), "ranks that share each sequence", at_least(1), not_built("there is no context parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
     add(KEY(parallelism.context_parallel_load_balancer), "how a sequence is dealt out", one_of({"headtail", "ptrr"}), dormant("parallelism.context_parallel_degree"));
     add(KEY(parallelism.context_parallel_rotate_method), "how keys and values are exchanged", one_of({"allgather", "alltoall"}), dormant("parallelism.context_parallel_degree"));
     add(KEY(parallelism.expert_parallel_degree), "ranks that share the experts", at_least(1), not_built("no model here has experts"));
@@ -253,7 +254,7 @@ class Table {
     add(KEY(activation_checkpoint.determinism_check), "default: recomputed linear layers, attention and blocks must have the shapes, dtypes and devices of the forward pass", one_of({"default", "none"}), kSupported);
     add(KEY(activation_checkpoint.debug), "an error of determinism_check lists what ran in both passes", kAny, kSupported);
 
-    add(KEY(compile.enable), "torch.compile", kAny, not_built("there is no compiler in this program"));
+    add(KEY(compile.enable), "torch.compile", kAny, not_built("there is no compiler in this program; it computes the same without one"));
     add(KEY(compile.components), "what to compile", one_of({"model", "loss"}), dormant("compile.enable"));
     add(KEY(compile.backend), "compiler backend", kNonEmpty, dormant("compile.enable"));
 
@@ -265,9 +266,9 @@ class Table {
     add(KEY(quantize.linear.mx.mxfp8_dim1_cast_kernel_choice), "kernel of the cast", one_of({"triton", "cuda", "torch"}), dormant("model.converters"));
     add(KEY(quantize.linear.mx.recipe_name), "recipe", kNonEmpty, dormant("model.converters"));
     add(KEY(quantize.linear.mx.filter_fqns), "linear layers left alone", kAny, dormant("model.converters"));
-    add(KEY(quantize.grouped_mm.float8.fqns), "expert layers to quantize", kAny, dormant("model.converters"));
+    add(KEY(quantize.grouped_mm.float8.fqns), "expert layers to quantize", kListOrString, dormant("model.converters"));
     add(KEY(quantize.grouped_mm.mx.recipe_name), "recipe", one_of({"mxfp8"}), dormant("model.converters"));
-    add(KEY(quantize.grouped_mm.mx.fqns), "expert layers to quantize", kAny, dormant("model.converters"));
+    add(KEY(quantize.grouped_mm.mx.fqns), "expert layers to quantize", kListOrString, dormant("model.converters"));
   }
 
   void add_comm() {
@@ -291,8 +292,8 @@ class Table {
     add(KEY(fault_tolerance.min_replica_size), "replicas a step needs", at_least(1), dormant("fault_tolerance.enable"));
     add(KEY(fault_tolerance.semi_sync_method), "synchronization of replicas", one_of({"local_sgd", "diloco"}), dormant("fault_tolerance.enable"));
 
-    add(KEY(experimental.custom_import), "Python module to import", kAny, not_built("this program has no Python in it"));
-    add(KEY(experimental.custom_args_module), "Python module with further options", kAny, not_built("this program has no Python in it"));
+    add(KEY(experimental.custom_import), "Python module to import", kAny, not_built("this program has no Python in it; models and datasets are added in C++, see CONTRIBUTING.md"));
+    add(KEY(experimental.custom_args_module), "Python module with further options", kAny, not_built("this program has no Python in it; models and datasets are added in C++, see CONTRIBUTING.md"));
 
     add(KEY(validation.enable), "evaluate during training", kAny, kSupported);
     add(KEY(validation.dataset), "kind of data", kNonEmpty, kSupported);
@@ -315,6 +316,37 @@ class Table {
 };
 
 }  // namespace
+
+std::span<const TableDoc> table_docs() {
+  static const std::vector<TableDoc> kTables = {
+      {"job", "the run as a whole"},
+      {"profiling", "traces of where time and memory go"},
+      {"metrics", "what is logged, and how often"},
+      {"model", "which model, and its tokenizer"},
+      {"model.args", "sizes of the model; what is left out is the flavor's (not a table of TorchTitan)"},
+      {"model.args.rope_scaling_args", "rotary embedding beyond the length of pre-training (Llama 3.1)"},
+      {"optimizer", "how weights are updated"},
+      {"lr_scheduler", "the learning rate over the steps"},
+      {"training", "data, batch, sequence, steps and dtypes"},
+      {"training.dataloader", "TorchTitan's knobs of PyTorch's DataLoader"},
+      {"parallelism", "how the model is spread over ranks; the degrees multiply to the number of ranks"},
+      {"checkpoint", "saving and resuming"},
+      {"activation_checkpoint", "recomputing activations to save memory"},
+      {"compile", "torch.compile"},
+      {"quantize.linear.float8", "float8 linear layers"},
+      {"quantize.linear.mx", "MX linear layers"},
+      {"quantize.grouped_mm.float8", "float8 experts"},
+      {"quantize.grouped_mm.mx", "MX experts"},
+      {"comm", "communication between ranks"},
+      {"memory_estimation", "TorchTitan's memory estimate; here: --dry-run"},
+      {"fault_tolerance", "TorchFT"},
+      {"experimental", "Python modules of the user"},
+      {"validation", "loss on a held-out set"},
+      {"validation.dataloader", "as [training.dataloader]"},
+      {"debug", "seeds and determinism"},
+  };
+  return kTables;
+}
 
 std::span<const Field> fields() {
   static const Table table;

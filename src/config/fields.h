@@ -51,6 +51,7 @@ struct Rule {
   bool or_minus_one = false;      // -1 is allowed although below min
   bool non_empty = false;         // no empty string
   bool number_in_string = false;  // the string holds a positive integer (or one of `choices`)
+  bool or_one_string = false;     // a list of strings may be one comma-separated string in a file, too
 };
 
 struct Field {
@@ -63,6 +64,15 @@ struct Field {
   FieldValue (*get)(const JobConfig&);
   void (*set)(JobConfig&, const FieldValue&);  // the value's alternative must be the one of `kind` (or None)
 };
+
+// A table of the file, "training.dataloader", and what its keys are about.
+struct TableDoc {
+  std::string name;
+  std::string doc;
+};
+
+// All tables that hold keys, in the order of job_config.h.
+std::span<const TableDoc> table_docs();
 
 // All keys, in the order of job_config.h.
 std::span<const Field> fields();

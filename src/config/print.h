@@ -1,17 +1,31 @@
-// A configuration as text.
+// A configuration, and all that can be configured, as text.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "config/job_config.h"
+#include "config/source.h"
 
 namespace titan::config {
 
 // Every key as TOML, which loads back to an equal configuration. Unset optional keys stand as comments.
 std::string to_toml(const JobConfig& config);
 
+// As above, and behind each value a comment: where it came from.
+std::string to_toml(const JobConfig& config, const Origins& origins);
+
 // For --help: how to start the program, its flags, then all keys by table, each with its default, its rule and what it
 // does.
 std::string help_text();
+
+// The part of it about one table or one key. Throws ConfigError, naming the nearest, when there is no such thing.
+std::string help_text(const std::string& topic);
+
+// docs/config.md.
+std::string docs_text();
+
+// A script that completes commands, flags and values: for "bash" or "zsh".
+std::string completion_script(const std::string& shell);
 
 }  // namespace titan::config

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -20,7 +21,7 @@ void check_schedule(const JobConfig& config, Messages& errors, Messages& warning
   const std::int64_t total = lr.total_steps.value_or(config.training.steps);
   const std::string total_key = lr.total_steps ? "lr_scheduler.total_steps" : "training.steps";
   if (lr.total_steps && *lr.total_steps < config.training.steps) {
-    errors.push_back("error: lr_scheduler.total_steps (" + text(*lr.total_steps) + ") is less than training.steps (" +
+    errors.push_back("lr_scheduler.total_steps (" + text(*lr.total_steps) + ") is less than training.steps (" +
                      text(config.training.steps) +
                      "): the learning rate would pass the end of its decay; set it to at least " +
                      text(config.training.steps) + " or leave it out");
@@ -46,7 +47,7 @@ void check_sequence(const JobConfig& config, Messages& errors) {
   if (length % step == 0) return;
   const std::int64_t below = length / step * step;
   const std::string nearest = below > 0 ? text(below) + " or " + text(below + step) : text(below + step);
-  errors.push_back("error: training.seq_len (" + text(length) +
+  errors.push_back("training.seq_len (" + text(length) +
                    ") must be a multiple of 2 * parallelism.tensor_parallel_degree (" + text(p.tensor_parallel_degree) +
                    ") * parallelism.context_parallel_degree (" + text(p.context_parallel_degree) + ") = " + text(step) +
                    "; use " + nearest);
@@ -56,7 +57,7 @@ void check_data(const Training& training, Messages& errors, Messages& warnings) 
   if (training.dataset_mix.empty()) return;
   if (training.data_order == "torchtitan")
     errors.push_back(
-        "error: training.dataset_mix needs the elastic order: TorchTitan's has no mixtures; leave out "
+        "training.dataset_mix needs the elastic order: TorchTitan's has no mixtures; leave out "
         "training.data_order = \"torchtitan\"");
   if (training.dataset_path)
     warnings.push_back("training.dataset_mix is read; training.dataset and training.dataset_path are not");
@@ -67,59 +68,72 @@ void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warni
   for (const std::string& key : c.allow_changed) {
     if (find_field(key)) continue;
     const auto near = nearest_name(key, field_names());
-    errors.push_back("error: checkpoint.allow_changed: unknown key \"" + key + "\"" +
+    errors.push_back("checkpoint.allow_changed: unknown key \"" + key + "\"" +
                      (near ? ", did you mean \"" + *near + "\"?" : ""));
   }
   if (c.keep_latest_k == 1)
     errors.push_back(
-        "error: checkpoint.keep_latest_k = 1 could delete the only whole checkpoint while the next one is being "
+        "checkpoint.keep_latest_k = 1 could delete the only whole checkpoint while the next one is being "
         "written; use 0 "
         "(keep all) or at least 2");
   if (c.create_seed_checkpoint && !c.enable)
-    errors.push_back("error: checkpoint.create_seed_checkpoint needs checkpoint.enable = true");
+    errors.push_back("checkpoint.create_seed_checkpoint needs checkpoint.enable = true");
   if (c.create_seed_checkpoint && c.load_only)
     errors.push_back(
-        "error: checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false");
+        "checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false");
   if (c.export_dtype != "float32" && !c.last_save_model_only)
-    errors.push_back("error: checkpoint.export_dtype = \"" + c.export_dtype +
+    errors.push_back("checkpoint.export_dtype = \"" + c.export_dtype +
                      "\" needs checkpoint.last_save_model_only = true: a full checkpoint keeps its dtypes");
   if (c.last_save_in_hf && !c.last_save_model_only)
-    errors.push_back("error: checkpoint.last_save_in_hf needs checkpoint.last_save_model_only = true");
+    errors.push_back("checkpoint.last_save_in_hf needs checkpoint.last_save_model_only = true");
   if (c.initial_load_in_hf && !c.initial_load_model_only)
-    errors.push_back("error: checkpoint.initial_load_in_hf needs checkpoint.initial_load_model_only = true");
+    errors.push_back("checkpoint.initial_load_in_hf needs checkpoint.initial_load_model_only = true");
+  if (c.enable && c.interval > config.training.steps)
+    warnings.push_back("checkpoint.interval (" + text(c.interval) + ") exceeds training.steps (" +
+                       text(config.training.steps) + "): only the last step is saved");
   if (c.enable) return;
   if (c.initial_load_path) warnings.push_back("checkpoint.initial_load_path is not read: checkpoint.enable is false");
   if (c.load_step != -1) warnings.push_back("checkpoint.load_step is not read: checkpoint.enable is false");
   if (c.load_only) warnings.push_back("checkpoint.load_only loads nothing: checkpoint.enable is false");
 }
 
-void check_validation(const JobConfig& config, Messages& errors) {
+void check_validation(const JobConfig& config, Messages& errors, Messages& warnings) {
   const Validation& v = config.validation;
   if (!v.enable) return;
+  if (v.freq > config.training.steps)
+    warnings.push_back("validation.freq (" + text(v.freq) + ") exceeds training.steps (" + text(config.training.steps) +
+                       "): there will be no evaluation; set it to at most " + text(config.training.steps));
   if (v.seq_len > config.training.seq_len)
-    errors.push_back("error: validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" +
+    errors.push_back("validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" +
                      text(config.training.seq_len) +
                      "), the positions that the model is built for; set it to at most " +
                      text(config.training.seq_len));
   if (!v.dataset_path)
-    errors.push_back("error: validation.enable needs validation.dataset_path, the file or folder to validate on");
+    errors.push_back("validation.enable needs validation.dataset_path, the file or folder to validate on");
 }
 
 void check_shape(const JobConfig& config, Messages& errors) {
   const ModelArgs& a = config.model.args;
   if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
-    errors.push_back("error: model.args.n_heads (" + text(*a.n_heads) +
+    errors.push_back("model.args.n_heads (" + text(*a.n_heads) +
                      ") must be a multiple of model.args.n_kv_heads (" + text(*a.n_kv_heads) + ")");
   if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
-    errors.push_back("error: model.args.dim (" + text(*a.dim) + ") must be a multiple of model.args.n_heads (" +
+    errors.push_back("model.args.dim (" + text(*a.dim) + ") must be a multiple of model.args.n_heads (" +
                      text(*a.n_heads) + "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads));
   } else if (a.dim && a.n_heads && *a.dim / *a.n_heads % 2 != 0) {
-    errors.push_back("error: model.args.dim (" + text(*a.dim) + ") / model.args.n_heads (" + text(*a.n_heads) +
+    errors.push_back("model.args.dim (" + text(*a.dim) + ") / model.args.n_heads (" + text(*a.n_heads) +
                      ") must be even: rotary embedding turns pairs");
+  }
+  const std::int64_t tp = config.parallelism.tensor_parallel_degree;
+  for (const auto& [name, heads] : {std::pair("n_heads", a.n_heads), std::pair("n_kv_heads", a.n_kv_heads)}) {
+    if (heads && *heads % tp != 0)
+      errors.push_back(std::string("model.args.") + name + " (" + text(*heads) +
+                       ") must be a multiple of parallelism.tensor_parallel_degree (" + text(tp) +
+                       "), as each rank has whole heads; set the degree to " + text(std::gcd(*heads, tp)));
   }
   const RopeScalingArgs& r = a.rope_scaling_args;
   if (r.low_freq_factor && r.high_freq_factor && *r.low_freq_factor >= *r.high_freq_factor)
-    errors.push_back("error: model.args.rope_scaling_args.low_freq_factor must be less than high_freq_factor");
+    errors.push_back("model.args.rope_scaling_args.low_freq_factor (" + to_toml_value(*r.low_freq_factor) + ") must be less than model.args.rope_scaling_args.high_freq_factor (" + to_toml_value(*r.high_freq_factor) + ")");
 }
 
 // The degrees besides data_parallel_shard_degree, as "name (value)" and as a product.
@@ -137,25 +151,46 @@ OtherDegrees other_degrees(const Parallelism& p) {
       {"pipeline_parallel_degree", p.pipeline_parallel_degree}};
   for (const auto& [name, value] : degrees) {
     out.product *= value;
-    out.names += std::string(" * ") + name + " (" + text(value) + ")";
+    out.names += std::string(" * parallelism.") + name + " (" + text(value) + ")";
   }
   return out;
 }
 
-void collect(Messages& errors, const ConfigError& error) { errors.emplace_back(error.what()); }
+// A ConfigError's text begins with "error: ", which the place of the error comes before.
+template <class Action>
+void collect(Messages& errors, Action action) {
+  constexpr std::string_view kPrefix = "error: ";
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    const std::string_view what = error.what();
+    errors.emplace_back(what.starts_with(kPrefix) ? what.substr(kPrefix.size()) : what);
+  }
+}
 
 }  // namespace
 
-std::vector<std::string> validate(const JobConfig& config) {
-  Messages errors, warnings;
-  check_schedule(config, errors, warnings);
-  check_sequence(config, errors);
-  check_data(config.training, errors, warnings);
-  check_checkpoint(config, errors, warnings);
-  check_shape(config, errors);
-  check_validation(config, errors);
-  throw_if_wrong(errors);
-  return warnings;
+Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_size) {
+  Findings found;
+  check_schedule(config, found.errors, found.warnings);
+  check_sequence(config, found.errors);
+  check_data(config.training, found.errors, found.warnings);
+  check_checkpoint(config, found.errors, found.warnings);
+  check_shape(config, found.errors);
+  check_validation(config, found.errors, found.warnings);
+  if (!world_size) return found;
+  collect(found.errors, [&] {
+    num_accumulation_steps(config, *world_size);
+    reshard_group_size(config.parallelism, resolve_shard_degree(config.parallelism, *world_size));
+  });
+  return found;
+}
+
+std::vector<std::string> validate(const JobConfig& config, std::optional<std::int64_t> world_size) {
+  Findings found = cross_check(config, world_size);
+  for (std::string& error : found.errors) error.insert(0, "error: ");
+  throw_if_wrong(found.errors);
+  return found.warnings;
 }
 
 std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t world_size) {
@@ -166,10 +201,10 @@ std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t w
   std::string cure = "change the number of ranks to a multiple of " + text(others.product);
   if (shard != -1) cure = "start " + text(shard * others.product) + " ranks";
   if (shard != -1 && fits)
-    cure += " or set data_parallel_shard_degree to " + text(world_size / others.product) +
+    cure += " or set parallelism.data_parallel_shard_degree to " + text(world_size / others.product) +
             " (or to -1: all ranks that are left)";
   throw ConfigError(
-      "error: the degrees of [parallelism] must multiply to the number of ranks: data_parallel_shard_degree (" +
+      "error: the degrees must multiply to the number of ranks: parallelism.data_parallel_shard_degree (" +
       text(shard) + ")" + others.names + (shard == -1 ? " do not divide " : " is not ") + text(world_size) + "; " +
       cure);
 }
@@ -200,23 +235,6 @@ std::int64_t num_accumulation_steps(const JobConfig& config, std::int64_t world_
                     ") must be a multiple of training.local_batch_size (" + text(config.training.local_batch_size) +
                     ") * data-parallel ranks (" + text(ranks) + ") = " + text(once) + "; use " +
                     (below > 0 ? text(below) + " or " : "") + text(below + once) + ", or -1");
-}
-
-std::vector<std::string> validate(const JobConfig& config, std::int64_t world_size) {
-  Messages errors, warnings;
-  try {
-    warnings = validate(config);
-  } catch (const ConfigError& error) {
-    collect(errors, error);
-  }
-  try {
-    num_accumulation_steps(config, world_size);
-    reshard_group_size(config.parallelism, resolve_shard_degree(config.parallelism, world_size));
-  } catch (const ConfigError& error) {
-    collect(errors, error);
-  }
-  throw_if_wrong(errors);
-  return warnings;
 }
 
 }  // namespace titan::config

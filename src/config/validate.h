@@ -10,12 +10,16 @@
 
 namespace titan::config {
 
-// What can be said without knowing the number of ranks. Returns warnings; throws one ConfigError with everything wrong,
-// each naming the keys in conflict and a change that mends it.
-std::vector<std::string> validate(const JobConfig& config);
+struct Findings {
+  std::vector<std::string> errors;  // each names the keys in conflict in full, and a change that mends it
+  std::vector<std::string> warnings;
+};
 
-// As above, and that degrees and batch sizes fit `world_size` ranks.
-std::vector<std::string> validate(const JobConfig& config, std::int64_t world_size);
+// Everything between keys. Without `world_size`, what can be said without knowing the number of ranks.
+Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_size = {});
+
+// As above. Returns the warnings; throws one ConfigError with all the errors.
+std::vector<std::string> validate(const JobConfig& config, std::optional<std::int64_t> world_size = {});
 
 // data_parallel_shard_degree with -1 resolved to the ranks that the other degrees leave. Throws ConfigError, naming all
 // the factors, when the degrees do not multiply to `world_size`.

@@ -1,0 +1,88 @@
+#include "config/environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/text.h"
+#include "config/renamed.h"
+
+namespace titan::config {
+namespace {
+
+constexpr std::string_view kPrefix = "TITAN_";
+
+std::string key_of(std::string_view variable) {
+  std::string key;
+  for (std::size_t i = kPrefix.size(); i < variable.size(); ++i) {
+    if (variable.substr(i).starts_with("__")) {
+      key += '.';
+      ++i;
+    } else {
+      key += static_cast<char>(std::tolower(static_cast<unsigned char>(variable[i])));
+    }
+  }
+  return key;
+}
+
+std::string unknown(const std::string& key) {
+  if (const auto hint = renamed_hint(key)) return *hint;
+  const auto near = nearest_name(key, field_names());
+  return "there is no key " + key + (near ? "; did you mean " + variable_of(*near) + "?" : "; --help lists all keys");
+}
+
+}  // namespace
+
+Environment key_variables() {
+  Environment out;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos || equals + 1 == text.size()) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (name.starts_with(kPrefix) && name.find("__", kPrefix.size()) != std::string_view::npos)
+      out.emplace_back(name, text.substr(equals + 1));
+  }
+  return out;
+}
+
+std::string variable_of(std::string_view key) {
+  std::string out(kPrefix);
+  for (const char c : key) {
+    if (c == '.') {
+      out += "__";
+    } else {
+      out += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+  }
+  return out;
+}
+
+std::vector<Override> parse_environment(const Environment& environment, std::vector<std::string>& errors) {
+  std::vector<Override> out;
+  Environment sorted = environment;
+  std::ranges::sort(sorted);
+  for (const auto& [name, text] : sorted) {
+    const std::string begin = "environment: error: " + name + ": ";
+    const std::string key = key_of(name);
+    const Field* field = find_field(key);
+    if (!field) {
+      errors.push_back(begin + unknown(key));
+      continue;
+    }
+    if (key == "job.config_file") {
+      errors.push_back(begin + "a variable cannot name the configuration file; use --config " + text);
+      continue;
+    }
+    std::string expected;
+    if (const auto value = parse_text(*field, text, expected)) {
+      out.push_back({key, *value, name});
+    } else {
+      errors.push_back(begin + "expected " + expected + "; found \"" + text + "\"");
+    }
+  }
+  return out;
+}
+
+}  // namespace titan::config

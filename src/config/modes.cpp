@@ -1,0 +1,31 @@
+#include "config/modes.h"
+
+namespace titan::config {
+namespace {
+
+constexpr Mode kModes[] = {
+    {"config", "a TOML file", false, "", "what to train and how; flags win over it, it wins over defaults"},
+    {"dry_run", "", false, "", "print parameters and bytes a rank without allocating, and exit"},
+    {"world_size", "an integer, at least 1", false, "", "ranks to pretend with --dry-run or --print-config"},
+    {"nproc", "an integer, at least 1", false, "", "ranks to start on this machine without a launcher"},
+    {"print_config", "=origins", true, "origins",
+     "print the resolved configuration as TOML and exit; =origins: and where each value came from"},
+    {"help", "a table or a key", true, "", "print this, or one table, or one key, and exit; also -h"},
+    {"version", "", false, "", "print the versions of this program and of what it is built on, and exit"},
+    {"completion", "a shell", false, "bash,zsh", "print a script that completes flags and values, and exit"},
+    {"print_docs", "", false, "", "print docs/config.md and exit"},
+};
+
+constexpr Subcommand kSubcommands[] = {
+    {"tokenizer", "train,encode,decode", "train a tokenizer, or use one on text"},
+    {"tokenize", "", "turn text into shards of tokens, for training.dataset = \"indexed\""},
+    {"inspect", "", "say what a checkpoint holds, and whether it is whole"},
+    {"convert", "", "turn checkpoints into Hugging Face's format and back"},
+};
+
+}  // namespace
+
+std::span<const Mode> modes() { return kModes; }
+std::span<const Subcommand> subcommands() { return kSubcommands; }
+
+}  // namespace titan::config

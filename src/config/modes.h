@@ -1,0 +1,29 @@
+// What the command line knows besides keys: the flags that choose what to do, and the commands. Parsing, --help,
+// docs/config.md and shell completion walk these tables.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace titan::config {
+
+struct Mode {
+  std::string_view name;         // with '_'; '-' and '_' are alike when typed
+  std::string_view value;        // what follows, "a TOML file"; empty: nothing
+  bool value_may_be_left_out;    // only then
+  std::string_view choices;      // "bash,zsh"; empty: any
+  std::string_view doc;
+};
+
+std::span<const Mode> modes();
+
+// `titan-train NAME ...`; what follows is up to the command.
+struct Subcommand {
+  std::string_view name;
+  std::string_view words;  // its own first words, for completion: "train,encode,decode"
+  std::string_view doc;
+};
+
+std::span<const Subcommand> subcommands();
+
+}  // namespace titan::config

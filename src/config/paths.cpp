@@ -1,0 +1,117 @@
+#include "config/paths.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+
+#include "base/text.h"
+
+namespace titan::config {
+namespace {
+
+namespace fs = std::filesystem;
+using Messages = std::vector<std::string>;
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+// "looked from /home/me" where that helps.
+std::string missing(const std::string& key, const std::string& path) {
+  const std::string from = fs::path(path).is_absolute() ? "" : ", looked from " + fs::current_path().string();
+  return key + " = \"" + path + "\": there is no such file or folder" + from;
+}
+
+// "indexed" names the beginning of several files' names.
+bool exists_with_suffix(const fs::path& prefix) {
+  std::error_code error;
+  const fs::path folder = prefix.parent_path().empty() ? "." : prefix.parent_path();
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.path().filename().string().starts_with(prefix.filename().string())) return true;
+  return false;
+}
+
+void check_dataset(const std::string& table, const std::string& kind, const std::optional<std::string>& path,
+                   Messages& errors) {
+  if (!path) return;
+  if (!is_there(*path) && (kind != "indexed" || !exists_with_suffix(*path)))
+    errors.push_back(missing(table + ".dataset_path", *path));
+}
+
+void check_data(const JobConfig& config, Messages& errors) {
+  const Training& t = config.training;
+  if (!t.dataset_mix.empty()) return;
+  if (!t.dataset_path) {
+    errors.push_back(
+        "training.dataset_path is not set: no data to train on; set it to a file or folder" +
+        std::string(config.job.config_file ? "" : ", or give a configuration with --config FILE (configs/ has some)"));
+  }
+  check_dataset("training", t.dataset, t.dataset_path, errors);
+}
+
+// The folder is made when the run starts; until then the nearest one above it says whether that will work.
+void check_dump_folder(const std::string& folder, Messages& errors) {
+  fs::path at = fs::absolute(folder);
+  while (!is_there(at) && at.has_relative_path()) at = at.parent_path();
+  const std::string begin = "job.dump_folder = \"" + folder + "\": ";
+  if (!is_folder(at)) {
+    errors.push_back(begin + at.string() + " is a file, not a folder; choose another");
+  } else if (access(at.c_str(), W_OK | X_OK) != 0) {
+    errors.push_back(begin + "no permission to write in " + at.string() + "; choose another");
+  }
+}
+
+std::vector<std::int64_t> saved_steps(const fs::path& folder) {
+  constexpr std::string_view kPrefix = "step-";
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    std::int64_t step = 0;
+    if (!name.starts_with(kPrefix)) continue;
+    const auto [end, fault] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+    if (fault == std::errc() && end == name.data() + name.size()) steps.push_back(step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+void check_checkpoint(const JobConfig& config, Messages& errors) {
+  const Checkpoint& c = config.checkpoint;
+  if (!c.enable) return;
+  const fs::path folder = fs::path(config.job.dump_folder) / c.folder;
+  if (c.load_step > 0) {
+    const auto steps = saved_steps(folder);
+    Messages names;
+    for (const std::int64_t step : steps) names.push_back(std::to_string(step));
+    if (std::ranges::count(steps, c.load_step) == 0)
+      errors.push_back("checkpoint.load_step = " + std::to_string(c.load_step) + ", but " + folder.string() + " has " +
+                       (names.empty() ? "no checkpoints; leave it out to start anew"
+                                      : "the steps " + join(names, ", ") + "; use one of them, or -1 for the latest"));
+  }
+  if (c.initial_load_path && !is_there(folder) && !is_there(*c.initial_load_path))
+    errors.push_back(missing("checkpoint.initial_load_path", *c.initial_load_path));
+}
+
+}  // namespace
+
+std::vector<std::string> find_wrong_paths(const JobConfig& config) {
+  Messages errors;
+  check_dump_folder(config.job.dump_folder, errors);
+  check_data(config, errors);
+  if (config.validation.enable)
+    check_dataset("validation", config.validation.dataset, config.validation.dataset_path, errors);
+  check_checkpoint(config, errors);
+  return errors;
+}
+
+}  // namespace titan::config

@@ -1,0 +1,15 @@
+// Checks of the files and folders that a configuration names, for the machine at hand. Only for a run that is to start:
+// --dry-run and --print-config need no file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/job_config.h"
+
+namespace titan::config {
+
+// What is missing or in the way, each message naming its key. Creates nothing and opens no file.
+std::vector<std::string> find_wrong_paths(const JobConfig& config);
+
+}  // namespace titan::config
