@@ -111,6 +111,17 @@ data::DataOptions data_options(const dist::DeviceMesh& batch_mesh) {
   return options;
 }
 
+// `table`: whose keys name the data.
+std::unique_ptr<BatchSource> open_data(const std::string& table, const Checked& checked,
+                                       const data::DataOptions& options) {
+  try {
+    return data::make_batch_source(options, checked.tokenizer);
+  } catch (const DataError& error) {
+    const std::string key = table + (options.dataset_mix.empty() ? ".dataset_path" : ".dataset_mix");
+    throw DataError(config::at_its_place(key + ": " + error.what(), checked.origins));
+  }
+}
+
 std::unique_ptr<BatchSource> open_training_set(const Checked& checked, const dist::DeviceMesh& batch_mesh,
                                                const dist::World& world) {
   const auto& training = checked.config.training;
@@ -127,7 +138,7 @@ std::unique_ptr<BatchSource> open_training_set(const Checked& checked, const dis
   if (const auto log = get_env("TITAN_LOG_SAMPLES"); log && !log->empty()) {
     options.sample_log = *log + ".rank" + std::to_string(world.rank());
   }
-  return data::make_batch_source(options, checked.tokenizer);
+  return open_data("training", checked, options);
 }
 
 // What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together.
@@ -142,7 +153,7 @@ std::unique_ptr<BatchSource> open_held_out(const Checked& checked, const dist::D
   options.seq_len = validation.seq_len;
   options.infinite = !whole_set;
   if (whole_set) options.dp_rank = 0, options.dp_size = 1;
-  return data::make_batch_source(options, checked.tokenizer);
+  return open_data("validation", checked, options);
 }
 
 int train(const Checked& checked, dist::World& world) {
@@ -186,8 +197,9 @@ int run_train(const config::CommandLine& command_line) {
     return kExitBadInput;  // rank 0 prints the same
   }
   const auto& config = checked.config;
-  if (env.rank == 0) {
-    for (const auto& warning : checked.warnings) spdlog::warn(warning);
+  if (command_line.print_config || command_line.dry_run) {
+    // Standard output is for the result.
+    for (const auto& warning : checked.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
   if (command_line.print_config) {
     const bool origins = command_line.show_origins;
@@ -208,6 +220,9 @@ int run_train(const config::CommandLine& command_line) {
   } catch (const Error& error) {
     if (env.local_rank == 0 || error.exit_code() != kExitBadInput) throw;
     return kExitBadInput;  // a rank of this machine prints the same
+  }
+  if (env.rank == 0) {
+    for (const auto& warning : checked.warnings) spdlog::warn(warning);
   }
   return train_or_report(checked, env, pick_device_type(config.training.device));
 }

@@ -47,7 +47,7 @@ struct DataOptions {
   bool pin_memory = false;
 };
 
-// "auto" is TorchTitan's order for c4_test, which is TorchTitan's name, and elastic order for everything else. Throws
+// "auto" is TorchTitan's order for c4_test, c4 and c4_validation, TorchTitan's names, and elastic order for everything else. Throws
 // ConfigError for an unknown order, and for a mixture or a finite source in an order that has none.
 std::string resolve_data_order(const DataOptions& options);
 

@@ -52,7 +52,7 @@ std::unique_ptr<RowSource> make_torchtitan(const DataOptions& options, std::shar
 std::string resolve_data_order(const DataOptions& options) {
   std::string order = options.data_order;
   if (order == "auto") {
-    const bool torchtitans = lower_case(options.dataset) == "c4_test" && options.dataset_mix.empty();
+    const bool torchtitans = lower_case(options.dataset).starts_with("c4") && options.dataset_mix.empty();
     order = torchtitans ? "torchtitan" : "elastic";
   }
   if (order != "torchtitan" && order != "elastic") {

@@ -18,7 +18,10 @@ struct DatasetKind {
 constexpr DatasetKind kDatasets[] = {
     {"text", open_text_files},
     {"jsonl", open_jsonl_files},
-    {"c4_test", open_jsonl_files},  // TorchTitan's name for JSON lines with "text", in file order
+    // TorchTitan's names for JSON lines with "text", in file order.
+    {"c4_test", open_jsonl_files},
+    {"c4", open_jsonl_files},
+    {"c4_validation", open_jsonl_files},
 };
 
 constexpr const char* kIndexed = "indexed";  // not of text: tokenized before
@@ -47,8 +50,7 @@ std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::fil
   const auto nearest = nearest_name(lower, names);
   throw DataError("unknown dataset \"" + name + "\"." + (nearest ? " Did you mean \"" + *nearest + "\"?" : "") +
                   " Known: " + join(names, ", ") +
-                  ". Datasets that are streamed from a network (c4, c4_validation) must be downloaded as JSON lines "
-                  "first and read as jsonl.");
+                  ". Nothing is streamed from a network: download a dataset as JSON lines first.");
 }
 
 std::shared_ptr<const TokenSource> open_tokens(const std::string& name, const std::filesystem::path& path,

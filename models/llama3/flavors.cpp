@@ -54,15 +54,15 @@ void override_rope_scaling(std::optional<nn::RopeScaling>& scaling, const config
 void check(const LlamaArgs& args) {
   const auto text = [](std::int64_t n) { return std::to_string(n); };
   if (args.dim % args.n_heads != 0) {
-    throw ConfigError("model.args.dim (" + text(args.dim) + ") must be a multiple of n_heads (" + text(args.n_heads) +
-                      ")");
+    throw ConfigError("model.args.dim (" + text(args.dim) + ") must be a multiple of model.args.n_heads (" +
+                      text(args.n_heads) + ")");
   }
   if (args.head_dim() % 2 != 0) {
-    throw ConfigError("model.args: dim / n_heads = " + text(args.head_dim()) +
-                      " must be even, rotary embeddings turn pairs");
+    throw ConfigError("model.args.dim (" + text(args.dim) + ") / model.args.n_heads (" + text(args.n_heads) +
+                      ") must be even: rotary embedding turns pairs");
   }
   if (args.n_heads % args.kv_heads() != 0) {
-    throw ConfigError("model.args.n_heads (" + text(args.n_heads) + ") must be a multiple of n_kv_heads (" +
+    throw ConfigError("model.args.n_heads (" + text(args.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +
                       text(args.kv_heads()) + ")");
   }
 }

@@ -17,7 +17,10 @@ class Loader {
     for (const Override& given : parse_environment(environment, errors_)) set(given, "environment");
     errors_.insert(errors_.end(), command_line.errors.begin(), command_line.errors.end());
     for (const Override& given : command_line.overrides) set(given, "command line");
-    if (command_line.config_file) out_.config.job.config_file = command_line.config_file;
+    if (command_line.config_file) {
+      out_.config.job.config_file = command_line.config_file;
+      out_.origins["job.config_file"] = Origin{nullptr, {}, "command line", "--config"};
+    }
     warn_of_repetitions(command_line);
   }
 
@@ -61,6 +64,7 @@ class Loader {
       }
       return;
     }
+    if (field.key == "job.config_file" && out_.config.job.config_file) return;  // --config says which one it is
     field.set(out_.config, given.value);
     out_.origins[field.key] = given.origin;
     if (field.status.support == Support::kNoEffect && given.value != default_value(field))

@@ -17,12 +17,33 @@ constexpr std::string_view kInclude = "include";
 Position position(const toml::source_position& at) { return {at.line, at.column}; }
 Position begin_of(const toml::node& node) { return position(node.source().begin); }
 
+std::string describe_array(const toml::array& array) {
+  for (const toml::node& item : array) {
+    if (item.is_string()) continue;
+    return item.is_integer()          ? "a list with an integer in it"
+           : item.is_floating_point() ? "a list with a number in it"
+                                      : "a list with other things than strings in it";
+  }
+  return "a list";
+}
+
+// toml++ speaks of its parser; this speaks of the file.
+std::string syntax_message(std::string_view description) {
+  constexpr std::string_view kPrefix = "Error while parsing ";
+  if (description.find("unescaped control characters") != std::string_view::npos)
+    return "the string does not end on its line; close its quote";
+  if (const auto at = description.find("cannot redefine existing "); at != std::string_view::npos)
+    return "this is the second " + std::string(description.substr(at + 25)) + " of the file; leave one of them";
+  if (description.starts_with(kPrefix)) return "not TOML: " + std::string(description.substr(kPrefix.size()));
+  return "not TOML: " + std::string(description);
+}
+
 std::string describe_found(const toml::node& node) {
   switch (node.type()) {
     case toml::node_type::table:
       return "a table";
     case toml::node_type::array:
-      return "an array";
+      return describe_array(*node.as_array());
     case toml::node_type::string:
       return "the string " + to_toml_value(FieldValue(node.ref<std::string>()));
     case toml::node_type::integer:
@@ -122,7 +143,7 @@ class Reader {
       source_ = source;
       walk(table, "");
     } catch (const toml::parse_error& error) {
-      out_.errors.add(*source, position(error.source().begin), std::string(error.description()));
+      out_.errors.add(*source, position(error.source().begin), syntax_message(error.description()));
     }
     open_.pop_back();
   }
@@ -231,9 +252,12 @@ class Reader {
       if (table == (dot != std::string::npos)) here.push_back(field.key.substr(prefix.size(), dot - prefix.size()));
     }
     if (const auto match = nearest_name(last, here)) return prefix + *match;
-    for (const Field& field : fields())
-      if (field.key.substr(field.key.rfind('.') + 1) == last) return field.key;
-    return std::nullopt;
+    StringList everywhere;
+    for (const Field& field : fields()) everywhere.push_back(field.key.substr(field.key.rfind('.') + 1));
+    const auto match = nearest_name(last, everywhere);
+    if (!match || table) return std::nullopt;
+    const auto at = std::ranges::find(everywhere, *match) - everywhere.begin();
+    return fields()[static_cast<std::size_t>(at)].key;
   }
 
   FileValues out_;

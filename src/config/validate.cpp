@@ -77,7 +77,7 @@ void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warni
         "written; use 0 "
         "(keep all) or at least 2");
   if (c.create_seed_checkpoint && !c.enable)
-    errors.push_back("checkpoint.create_seed_checkpoint needs checkpoint.enable = true");
+    errors.push_back("checkpoint.create_seed_checkpoint needs checkpoint.enable = true; set that too");
   if (c.create_seed_checkpoint && c.load_only)
     errors.push_back(
         "checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false");
@@ -112,17 +112,27 @@ void check_validation(const JobConfig& config, Messages& errors, Messages& warni
     errors.push_back("validation.enable needs validation.dataset_path, the file or folder to validate on");
 }
 
+std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
+  std::int64_t best = 1;
+  for (std::int64_t d = 1; d <= number; ++d)
+    if (number % d == 0 && std::abs(d - wanted) < std::abs(best - wanted)) best = d;
+  return best;
+}
+
 void check_shape(const JobConfig& config, Messages& errors) {
   const ModelArgs& a = config.model.args;
   if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
     errors.push_back("model.args.n_heads (" + text(*a.n_heads) +
-                     ") must be a multiple of model.args.n_kv_heads (" + text(*a.n_kv_heads) + ")");
+                     ") must be a multiple of model.args.n_kv_heads (" + text(*a.n_kv_heads) +
+                     "); the nearest number of key/value heads is " +
+                     text(nearest_divisor(*a.n_heads, *a.n_kv_heads)));
   if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
     errors.push_back("model.args.dim (" + text(*a.dim) + ") must be a multiple of model.args.n_heads (" +
                      text(*a.n_heads) + "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads));
   } else if (a.dim && a.n_heads && *a.dim / *a.n_heads % 2 != 0) {
     errors.push_back("model.args.dim (" + text(*a.dim) + ") / model.args.n_heads (" + text(*a.n_heads) +
-                     ") must be even: rotary embedding turns pairs");
+                     ") must be even: rotary embedding turns pairs; set model.args.dim to " +
+                     text(*a.dim + *a.n_heads));
   }
   const std::int64_t tp = config.parallelism.tensor_parallel_degree;
   for (const auto& [name, heads] : {std::pair("n_heads", a.n_heads), std::pair("n_kv_heads", a.n_kv_heads)}) {
@@ -133,7 +143,7 @@ void check_shape(const JobConfig& config, Messages& errors) {
   }
   const RopeScalingArgs& r = a.rope_scaling_args;
   if (r.low_freq_factor && r.high_freq_factor && *r.low_freq_factor >= *r.high_freq_factor)
-    errors.push_back("model.args.rope_scaling_args.low_freq_factor (" + to_toml_value(*r.low_freq_factor) + ") must be less than model.args.rope_scaling_args.high_freq_factor (" + to_toml_value(*r.high_freq_factor) + ")");
+    errors.push_back("model.args.rope_scaling_args.low_freq_factor (" + to_toml_value(*r.low_freq_factor) + ") must be less than model.args.rope_scaling_args.high_freq_factor (" + to_toml_value(*r.high_freq_factor) + "); exchange them?");
 }
 
 // The degrees besides data_parallel_shard_degree, as "name (value)" and as a product.

@@ -17,6 +17,7 @@ REFERENCE = ROOT / "tests/reference"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 CASES = {}
+UPDATE = False  # run.py --update: write down what is expected instead of comparing with it
 
 
 class Failure(Exception):

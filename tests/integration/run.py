@@ -22,6 +22,8 @@ import cases_checkpoint_kill  # noqa: F401
 import cases_checkpoint_peers  # noqa: F401
 import cases_collectives  # noqa: F401
 import cases_convert  # noqa: F401
+import cases_collectives  # noqa: F401  (importing registers the cases)
+import cases_config  # noqa: F401
 import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
@@ -97,12 +99,14 @@ def main():
     parser.add_argument("--program", default=harness.ROOT / "build/release/titan-train", type=pathlib.Path)
     parser.add_argument("--work", default=harness.ROOT / "build/release/integration", type=pathlib.Path)
     parser.add_argument("--list", action="store_true", help="print 'NAME SECONDS' lines and stop")
+    parser.add_argument("--update", action="store_true", help="write expected messages (tests/bad_configs) anew")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     options = parser.parse_args()
     if options.list:
         for name, (_, _, timeout_s) in harness.CASES.items():
             print(name, timeout_s)
         return 0
+    harness.UPDATE = options.update
     options.work.mkdir(parents=True, exist_ok=True)
     failed, chosen = 0, select(options.cases)
     for name in chosen:
