@@ -19,6 +19,7 @@
 #include "config/print.h"
 #include "config/validate.h"
 #include "data/batch_loader.h"
+#include "data/registry.h"
 #include "data/tokenizer.h"
 #include "dist/device.h"
 #include "dist/parallel_dims.h"
@@ -74,9 +75,11 @@ void load_tokenizer(Checked& checked) {
 
 std::int64_t end_of_document(const Checked& checked) {
   if (const auto eos = checked.tokenizer->eos_id()) return *eos;
-  throw ConfigError("attn_mask_type = \"block_causal\" separates documents by their EOS token, and the tokenizer in " +
-                    checked.config.model.hf_assets_path +
-                    " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"");
+  const std::string message =
+      "model.args.attn_mask_type = \"block_causal\" separates documents by their EOS token, and the tokenizer in " +
+      checked.config.model.hf_assets_path +
+      " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"";
+  throw ConfigError(config::at_its_place(message, checked.origins));
 }
 
 c10::DeviceType pick_device_type(const std::string& wanted) {
@@ -117,7 +120,10 @@ std::unique_ptr<BatchSource> open_data(const std::string& table, const Checked& 
   try {
     return data::make_batch_source(options, checked.tokenizer);
   } catch (const DataError& error) {
-    const std::string key = table + (options.dataset_mix.empty() ? ".dataset_path" : ".dataset_mix");
+    const bool is_kind = std::ranges::count(data::dataset_names(), data::lower_case(options.dataset)) > 0;
+    const std::string key = table + (!options.dataset_mix.empty() ? ".dataset_mix"
+                                     : is_kind                    ? ".dataset_path"
+                                                                  : ".dataset");
     throw DataError(config::at_its_place(key + ": " + error.what(), checked.origins));
   }
 }

@@ -22,9 +22,8 @@ struct Switch {
   const char* name;
   bool CommandLine::*member;
 };
-constexpr std::array<Switch, 3> kSwitches = {{{"dry_run", &CommandLine::dry_run},
-                                              {"print_docs", &CommandLine::print_docs},
-                                              {"version", &CommandLine::version}}};
+constexpr std::array<Switch, 3> kSwitches = {
+    {{"dry_run", &CommandLine::dry_run}, {"print_docs", &CommandLine::print_docs}, {"version", &CommandLine::version}}};
 
 struct Count {
   const char* name;

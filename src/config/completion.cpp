@@ -147,9 +147,7 @@ std::string zsh_flag(const Completed& item) {
   const std::string doc = "[" + zsh_escaped(item.doc) + "]";
   if (item.is_bool) return "    '" + item.flag + doc + "' '" + negation(item.flag) + doc + "'";
   if (!item.takes_value) return "    '" + item.flag + doc + "'";
-  const std::string action = item.is_path           ? "_files"
-                             : item.values.empty() ? " "
-                                                   : "(" + join(item.values, " ") + ")";
+  const std::string action = item.is_path ? "_files" : item.values.empty() ? " " : "(" + join(item.values, " ") + ")";
   if (item.flag == "--print-config") return "    '" + item.flag + "=-" + doc + "::origins:" + action + "'";
   return "    '" + item.flag + "=" + doc + ":" + zsh_escaped(item.kind) + ":" + action + "'";
 }

@@ -82,8 +82,8 @@ std::string status_text(const Status& status) {
 std::string row(const Field& field) {
   const std::string name = field.key.substr(field.key.rfind('.') + 1);
   return "| `" + name + "` | " + kind_name(field) + (field.optional ? " or None" : "") + " | `" +
-         to_toml_value(default_value(field)) + "` | " + escaped(describe_rule(field.rule)) + " | " + escaped(field.doc) +
-         " | " + status_text(field.status) + " |\n";
+         to_toml_value(default_value(field)) + "` | " + escaped(describe_rule(field.rule)) + " | " +
+         escaped(field.doc) + " | " + status_text(field.status) + " |\n";
 }
 
 std::string flags() {

@@ -14,11 +14,13 @@ namespace {
 constexpr const char* kUsage =
     "Usage: titan-train --config FILE [--table.key VALUE | --table.key=VALUE ...]\n"
     "       titan-train COMMAND [--help]\n"
-    "Several ranks: titan-train --nproc N ..., torchrun --no-python --nproc-per-node N titan-train ..., mpirun, or srun.\n";
+    "Several ranks: titan-train --nproc N ..., torchrun --no-python --nproc-per-node N titan-train ..., mpirun, or "
+    "srun.\n";
 
 constexpr const char* kKeys =
     "Keys of the TOML file, each also a flag and a variable: --training.steps 100, TITAN_TRAINING__STEPS=100. The\n"
-    "command line wins over the environment, that over the file, that over the files of its include = [\"base.toml\"].\n"
+    "command line wins over the environment, that over the file, that over the files of its include = "
+    "[\"base.toml\"].\n"
     "'-' and '_' are alike in flags; a boolean is --checkpoint.enable or --checkpoint.no-enable; lists are comma\n"
     "separated; None unsets an optional key; the last of several flags wins.\n";
 
@@ -56,8 +58,9 @@ std::string mode_help(const Mode& mode) {
   std::replace(name.begin(), name.end(), '_', '-');
   const std::string choices =
       mode.choices.empty() || mode.value_may_be_left_out ? "" : ": " + join(split(mode.choices, ','), " or ");
-  const std::string value =
-      mode.value.empty() ? "" : " (" + std::string(mode.value) + choices + (mode.value_may_be_left_out ? "; optional" : "") + ")";
+  const std::string value = mode.value.empty() ? ""
+                                               : " (" + std::string(mode.value) + choices +
+                                                     (mode.value_may_be_left_out ? "; optional" : "") + ")";
   return "  --" + name + value + "\n      " + std::string(mode.doc) + "\n";
 }
 

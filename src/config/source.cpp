@@ -58,7 +58,8 @@ std::string at_its_place(const std::string& message, const Origins& origins) {
     if (it == origins.end()) continue;
     const Origin& origin = it->second;
     if (out.empty()) {
-      out = origin.source ? origin.source->error(origin.at, message) : origin.where + ": error: " + origin.name + ": " + message;
+      out = origin.source ? origin.source->error(origin.at, message)
+                          : origin.where + ": error: " + origin.name + ": " + message;
     } else {
       notes += "\n     = " + key + " is set " + (origin.source ? "in " : "by ") + origin.place();
     }

@@ -33,7 +33,7 @@ std::string syntax_message(std::string_view description) {
   if (description.find("unescaped control characters") != std::string_view::npos)
     return "the string does not end on its line; close its quote";
   if (const auto at = description.find("cannot redefine existing "); at != std::string_view::npos)
-    return "this is the second " + std::string(description.substr(at + 25)) + " of the file; leave one of them";
+    return "a second " + std::string(description.substr(at + 25)) + "; leave one of them";
   if (description.starts_with(kPrefix)) return "not TOML: " + std::string(description.substr(kPrefix.size()));
   return "not TOML: " + std::string(description);
 }
@@ -112,8 +112,8 @@ std::string cure(const Field& field, const toml::node& node) {
   if (field.kind == ValueKind::kString && node.is_integer())
     return "; write \"" + std::to_string(node.ref<std::int64_t>()) + "\"";
   std::string expected;
-  if (node.is_string() && (field.kind == ValueKind::kInt || field.kind == ValueKind::kFloat ||
-                           field.kind == ValueKind::kBool)) {
+  if (node.is_string() &&
+      (field.kind == ValueKind::kInt || field.kind == ValueKind::kFloat || field.kind == ValueKind::kBool)) {
     const auto value = parse_text(field, node.ref<std::string>(), expected);
     if (value && !std::holds_alternative<None>(*value)) return "; write " + to_toml_value(*value);
   }
@@ -154,7 +154,8 @@ class Reader {
   void read_includes(const std::shared_ptr<const Source>& source, const toml::node& node) {
     const toml::array* array = node.as_array();
     if (!array) {
-      const std::string fix = node.is_string() ? "; write [" + to_toml_value(FieldValue(node.ref<std::string>())) + "]" : "";
+      const std::string fix =
+          node.is_string() ? "; write [" + to_toml_value(FieldValue(node.ref<std::string>())) + "]" : "";
       out_.errors.add(*source, begin_of(node),
                       "include: expected a list of TOML files; found " + describe_found(node) + fix);
       return;
@@ -173,7 +174,8 @@ class Reader {
     const auto same = [&](const std::string& open) { return is_same_file(open, path); };
     if (const auto first = std::ranges::find_if(open_, same); first != open_.end()) {
       const std::vector<std::string> chain(first, open_.end());
-      out_.errors.add(source, at, "include: a circle: " + join(chain, " -> ") + " -> " + path + "; take one of them out");
+      out_.errors.add(source, at,
+                      "include: a circle: " + join(chain, " -> ") + " -> " + path + "; take one of them out");
       return;
     }
     std::string text;

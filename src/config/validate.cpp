@@ -79,8 +79,7 @@ void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warni
   if (c.create_seed_checkpoint && !c.enable)
     errors.push_back("checkpoint.create_seed_checkpoint needs checkpoint.enable = true; set that too");
   if (c.create_seed_checkpoint && c.load_only)
-    errors.push_back(
-        "checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false");
+    errors.push_back("checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false");
   if (c.export_dtype != "float32" && !c.last_save_model_only)
     errors.push_back("checkpoint.export_dtype = \"" + c.export_dtype +
                      "\" needs checkpoint.last_save_model_only = true: a full checkpoint keeps its dtypes");
@@ -104,10 +103,9 @@ void check_validation(const JobConfig& config, Messages& errors, Messages& warni
     warnings.push_back("validation.freq (" + text(v.freq) + ") exceeds training.steps (" + text(config.training.steps) +
                        "): there will be no evaluation; set it to at most " + text(config.training.steps));
   if (v.seq_len > config.training.seq_len)
-    errors.push_back("validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" +
-                     text(config.training.seq_len) +
-                     "), the positions that the model is built for; set it to at most " +
-                     text(config.training.seq_len));
+    errors.push_back(
+        "validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" + text(config.training.seq_len) +
+        "), the positions that the model is built for; set it to at most " + text(config.training.seq_len));
   if (!v.dataset_path)
     errors.push_back("validation.enable needs validation.dataset_path, the file or folder to validate on");
 }
@@ -122,9 +120,8 @@ std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
 void check_shape(const JobConfig& config, Messages& errors) {
   const ModelArgs& a = config.model.args;
   if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
-    errors.push_back("model.args.n_heads (" + text(*a.n_heads) +
-                     ") must be a multiple of model.args.n_kv_heads (" + text(*a.n_kv_heads) +
-                     "); the nearest number of key/value heads is " +
+    errors.push_back("model.args.n_heads (" + text(*a.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +
+                     text(*a.n_kv_heads) + "); the nearest number of key/value heads is " +
                      text(nearest_divisor(*a.n_heads, *a.n_kv_heads)));
   if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
     errors.push_back("model.args.dim (" + text(*a.dim) + ") must be a multiple of model.args.n_heads (" +
@@ -143,7 +140,9 @@ void check_shape(const JobConfig& config, Messages& errors) {
   }
   const RopeScalingArgs& r = a.rope_scaling_args;
   if (r.low_freq_factor && r.high_freq_factor && *r.low_freq_factor >= *r.high_freq_factor)
-    errors.push_back("model.args.rope_scaling_args.low_freq_factor (" + to_toml_value(*r.low_freq_factor) + ") must be less than model.args.rope_scaling_args.high_freq_factor (" + to_toml_value(*r.high_freq_factor) + "); exchange them?");
+    errors.push_back("model.args.rope_scaling_args.low_freq_factor (" + to_toml_value(*r.low_freq_factor) +
+                     ") must be less than model.args.rope_scaling_args.high_freq_factor (" +
+                     to_toml_value(*r.high_freq_factor) + "); exchange them?");
 }
 
 // The degrees besides data_parallel_shard_degree, as "name (value)" and as a product.

@@ -149,6 +149,51 @@ TEST(Load, TokenizerPathIsAnAlias) {
   EXPECT_THAT(loaded.warnings, ElementsAre(HasSubstr("model.tokenizer_path is deprecated")));
 }
 
+TEST(Load, CrossChecksPointAtTheFirstKeyThatWasGiven) {
+  EXPECT_EQ(load_error("[training]\nseq_len = 64\n[lr_scheduler]\ntotal_steps = 5", {"--training.steps=9"}),
+            "t.toml:4:15: error: lr_scheduler.total_steps (5) is less than training.steps (9): the learning rate would "
+            "pass the end of its decay; set it to at least 9 or leave it out\n"
+            "   4 | total_steps = 5\n"
+            "     |               ^\n"
+            "     = training.steps is set by --training.steps");
+  EXPECT_THAT(load_error("", {"--lr_scheduler.total_steps=5"}),
+              StartsWith("command line: error: --lr_scheduler.total_steps: lr_scheduler.total_steps (5) is less than"));
+}
+
+TEST(Load, CrossChecksJoinTheOtherErrorsUnlessTheirKeysAreWrongAlready) {
+  const char* total = "[lr_scheduler]\ntotal_steps = 5\n";
+  EXPECT_THAT(load_error(std::string(total) + "[optimizer]\nlr = 'x'"), HasSubstr("2 errors"));
+  // What training.steps was meant to be is not known.
+  for (const char* broken : {"[training]\nsteps = 'x'", "[training]\nsteps = 0", "[training]\nstepz = 4"})
+    EXPECT_THAT(load_error(std::string(total) + broken), Not(HasSubstr("total_steps (5)"))) << broken;
+  EXPECT_THAT(load_error("[checkpoint]\nkeep_latest_k = 1\n[training]\nbatch_size = 4"), HasSubstr("2 errors"));
+}
+
+TEST(Load, DegreesAgainstTheNumberOfRanks) {
+  const char* toml = "[parallelism]\ndata_parallel_shard_degree = 3";
+  EXPECT_EQ(error_of([&] { load_job_config_text(toml, "t.toml", {}, {}, 3); }), "no error");
+  EXPECT_THAT(error_of([&] { load_job_config_text(toml, "t.toml", {}, {}, 4); }),
+              AllOf(StartsWith("t.toml:2:30: error: the degrees"), HasSubstr("is not 4")));
+}
+
+TEST(Load, RepeatedFlagsWarnWhenTheyDiffer) {
+  EXPECT_THAT(load("", {"--training.steps=300", "--training.steps=400"}).warnings,
+              ElementsAre("--training.steps is given more than once; 400 replaces 300"));
+  EXPECT_THAT(load("", {"--training.steps=300", "--training.steps=300"}).warnings, IsEmpty());
+}
+
+TEST(Load, OldNamesOfTorchTitan) {
+  EXPECT_THAT(load_error("[training]\nbatch_size = 4"),
+              HasSubstr("2:1: error: training.batch_size is called training.local_batch_size now"));
+  EXPECT_THAT(load_error("[float8]\nx = 1"), HasSubstr("[float8] is called [quantize.linear.float8] now"));
+  EXPECT_THAT(load_error("", {"--checkpoint.enable-checkpoint"}), HasSubstr("is called checkpoint.enable now"));
+}
+
+TEST(Load, ExpertListsMayBeOneString) {
+  const char* toml = "[quantize.grouped_mm.mx]\nfqns = 'a,b'";
+  EXPECT_THAT(load(toml).config.quantize.grouped_mm.mx.fqns, ElementsAre("a", "b"));
+}
+
 TEST(Load, CrossChecksRunToo) { EXPECT_THAT(load_error("[training]\nseq_len = 7"), HasSubstr("use 6 or 8")); }
 
 TEST(Load, FromARealFile) {

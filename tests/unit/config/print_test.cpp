@@ -2,12 +2,16 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "config/fields.h"
 #include "support.h"
 
 namespace titan::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -30,6 +34,54 @@ TEST(ToToml, ChangedValuesLoadBackExactly) {
   EXPECT_EQ(load(to_toml(config)).config, config);
 }
 
+TEST(ToToml, OriginsAreCommentsThatChangeNothing) {
+  const LoadedConfig loaded = load_job_config_text("[training]\nsteps = 300", "t.toml", parse({"--optimizer.lr=0.5"}),
+                                                   {{"TITAN_TRAINING__SEQ_LEN", "64"}});
+  const std::string text = to_toml(loaded.config, loaded.origins);
+  for (const char* line : {"\nsteps = 300 +# t.toml:2\n", "\nlr = 0.5 +# --optimizer.lr\n",
+                           "\nseq_len = 64 +# TITAN_TRAINING__SEQ_LEN\n", "\nlocal_batch_size = 8 +# default\n"})
+    EXPECT_THAT(text, ::testing::ContainsRegex(line));
+  EXPECT_EQ(load(text).config, loaded.config);
+}
+
+TEST(Docs, AreCurrent) {
+  std::ifstream file(TITAN_SOURCE_DIR "/docs/config.md");
+  const std::string found((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_TRUE(found == docs_text()) << "run titan-train --print-docs > docs/config.md";
+}
+
+TEST(Docs, EveryTableHasItsKeys) {
+  std::size_t num_rows = 0;
+  for (const TableDoc& table : table_docs()) {
+    EXPECT_TRUE(is_table(table.name)) << table.name;
+    EXPECT_THAT(docs_text(), HasSubstr("\n### [" + table.name + "]\n"));
+    for (const Field& field : fields()) num_rows += field.key.substr(0, field.key.rfind('.')) == table.name;
+  }
+  EXPECT_EQ(num_rows, fields().size());
+}
+
+TEST(Help, OfOneTableOrKey) {
+  EXPECT_THAT(help_text("optimizer"), AllOf(HasSubstr("--optimizer.lr ("), Not(HasSubstr("--lr_scheduler"))));
+  EXPECT_THAT(help_text("quantize"), HasSubstr("--quantize.linear.float8.emulate"));  // has no keys of its own
+  EXPECT_THAT(help_text("--training.seq-len"), ::testing::StartsWith("  --training.seq_len (an integer, at least 2"));
+  EXPECT_THAT(error_of([] { help_text("optimiser"); }), HasSubstr("did you mean --help optimizer?"));
+  EXPECT_THAT(error_of([] { help_text("training.batch_size"); }), HasSubstr("training.local_batch_size"));
+  EXPECT_THAT(error_of([] { help_text("zzzzzzzzzzzzz"); }), HasSubstr("the tables are job, "));
+}
+
+TEST(Completion, KnowsEveryFlagAndQuotesForItsShell) {
+  const std::string bash = completion_script("bash"), zsh = completion_script("zsh");
+  for (const Field& field : fields()) {
+    EXPECT_THAT(bash, HasSubstr("--" + field.key)) << field.key;
+    EXPECT_THAT(zsh, HasSubstr("'--" + field.key)) << field.key;
+  }
+  // In the shell's '...' a quote is '\\''; in a specification ':' and ']' end a part.
+  EXPECT_THAT(zsh,
+              HasSubstr("'--training.dtype=[dtype of parameters and optimizer state]:a string:(float32 bfloat16)'"));
+  EXPECT_THAT(zsh, HasSubstr("JSONL in TorchTitan'\\''s order"));
+  EXPECT_THAT(zsh, HasSubstr("[tokens of one sequence; even]"));
+}
+
 TEST(Help, NamesEveryKeyWithItsDefault) {
   const std::string help = help_text();
   for (const Field& field : fields()) {
@@ -42,8 +94,9 @@ TEST(Help, NamesEveryKeyWithItsDefault) {
 
 TEST(Help, NamesEveryModeAndOnlyFlagsThatExist) {
   const std::string help = help_text();
-  for (const char* flag : {"config", "dry-run", "world-size", "nproc", "print-config", "version", "help"})
+  for (const char* flag : {"config", "dry-run", "world-size", "nproc", "print-config", "version", "help", "completion"})
     EXPECT_THAT(help, HasSubstr(std::string("\n  --") + flag)) << flag;
+  EXPECT_THAT(help, HasSubstr("\n  tokenizer "));
   for (auto at = help.find("\n  --"); at != std::string::npos; at = help.find("\n  --", at + 1)) {
     const std::string flag = help.substr(at + 3, help.find_first_of(" ,\n", at + 3) - at - 3);
     for (const std::string& error : parse({flag}).errors) EXPECT_THAT(error, Not(HasSubstr("unknown flag"))) << flag;

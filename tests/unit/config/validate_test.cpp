@@ -75,7 +75,7 @@ TEST(Validate, DegreesAndWorldSize) {
   EXPECT_EQ(resolve_shard_degree(p, 4), 2);
   EXPECT_THAT(error_of([&] { resolve_shard_degree(p, 8); }),
               AllOf(HasSubstr("data_parallel_shard_degree (2)"), HasSubstr("is not 8"), HasSubstr("start 4 ranks"),
-                    HasSubstr("set data_parallel_shard_degree to 4")));
+                    HasSubstr("set parallelism.data_parallel_shard_degree to 4")));
 }
 
 TEST(Validate, GlobalBatch) {
@@ -152,12 +152,24 @@ TEST(Validate, Shape) {
   EXPECT_EQ(shape(64, 4, 2), "no error");
   EXPECT_THAT(shape(64, 4, 3), HasSubstr("n_heads (4) must be a multiple of model.args.n_kv_heads (3)"));
   EXPECT_THAT(shape(66, 4, 2), HasSubstr("the next one is 68"));
-  EXPECT_THAT(shape(60, 4, 2), HasSubstr("must be even"));
+  EXPECT_THAT(shape(60, 4, 2), HasSubstr("must be even: rotary embedding turns pairs; set model.args.dim to 64"));
+  EXPECT_THAT(shape(64, 12, 5), HasSubstr("nearest number of key/value heads is 4"));
+  const auto heads = [](std::int64_t num_heads, std::int64_t degree) {
+    return fault([=](JobConfig& c) {
+      c.model.args.n_kv_heads = num_heads;
+      c.parallelism.tensor_parallel_degree = degree;
+      c.training.seq_len = 64;
+    });
+  };
+  EXPECT_THAT(heads(8, 12), HasSubstr("model.args.n_kv_heads (8) must be a multiple of "
+                                      "parallelism.tensor_parallel_degree (12), as each rank has whole heads; set the "
+                                      "degree to 4"));
+  EXPECT_THAT(heads(8, 4), ::testing::Not(HasSubstr("whole heads")));
   EXPECT_THAT(fault([](JobConfig& c) {
                 c.model.args.rope_scaling_args.low_freq_factor = 4;
                 c.model.args.rope_scaling_args.high_freq_factor = 4;
               }),
-              HasSubstr("low_freq_factor must be less than high_freq_factor"));
+              HasSubstr("low_freq_factor (4.0) must be less than"));
 }
 
 TEST(Validate, HeldOutSet) {
@@ -172,6 +184,21 @@ TEST(Validate, HeldOutSet) {
   EXPECT_EQ(with(64, "held_out.jsonl"), "no error");
   EXPECT_THAT(with(66, "held_out.jsonl"), HasSubstr("validation.seq_len (66) is more than training.seq_len (64)"));
   EXPECT_THAT(with(64, std::nullopt), HasSubstr("needs validation.dataset_path"));
+}
+
+TEST(Validate, IntervalsLongerThanTheRun) {
+  const auto with = [](std::int64_t steps) {
+    return warnings([=](JobConfig& c) {
+      c.training.steps = steps;
+      c.lr_scheduler.warmup_steps = 0;
+      c.checkpoint.enable = c.validation.enable = true;
+      c.checkpoint.interval = c.validation.freq = 20;
+      c.validation.dataset_path = "held_out.jsonl";
+    });
+  };
+  EXPECT_THAT(with(20), IsEmpty());
+  EXPECT_THAT(with(19), ElementsAre(AllOf(HasSubstr("checkpoint.interval (20)"), HasSubstr("training.steps (19)")),
+                                    AllOf(HasSubstr("validation.freq (20)"), HasSubstr("training.steps (19)"))));
 }
 
 TEST(Validate, AllErrorsAtOnce) {

@@ -1,0 +1,96 @@
+#include "config/paths.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support.h"
+
+namespace titan::config {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+class Paths : public ::testing::Test {
+ protected:
+  Paths() : folder_(fs::path(::testing::TempDir()) / "titan_paths_test") {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    std::ofstream(folder_ / "data.jsonl") << "{}\n";
+    good_.job.dump_folder = folder_ / "run/deep";
+    good_.training.dataset_path = folder_ / "data.jsonl";
+  }
+  ~Paths() override { fs::remove_all(folder_); }
+
+  template <class Change>
+  std::vector<std::string> wrong(Change change) const {
+    JobConfig config = good_;
+    change(config);
+    return find_wrong_paths(config);
+  }
+
+  fs::path folder_;
+  JobConfig good_;
+};
+
+TEST_F(Paths, NothingIsWrongAndNothingIsMade) {
+  EXPECT_THAT(find_wrong_paths(good_), IsEmpty());
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+}
+
+TEST_F(Paths, Data) {
+  EXPECT_THAT(
+      wrong([](JobConfig& c) { c.training.dataset_path = "none"; }),
+      ElementsAre(HasSubstr("training.dataset_path = \"none\": there is no such file or folder, looked from /")));
+  EXPECT_THAT(wrong([](JobConfig& c) { c.training.dataset_path.reset(); }), ElementsAre(HasSubstr("--config FILE")));
+  const auto indexed = [&](const char* prefix) {
+    return wrong([&](JobConfig& c) {
+      c.training.dataset = "indexed";
+      c.training.dataset_path = folder_ / prefix;
+    });
+  };
+  EXPECT_THAT(indexed("dat"), IsEmpty());  // the beginning of names
+  EXPECT_THAT(indexed("date"), ElementsAre(HasSubstr("training.dataset_path")));
+  const auto held_out = [&](bool enable) {
+    return wrong([&](JobConfig& c) {
+      c.validation.enable = enable;
+      c.validation.dataset_path = "/none";
+    });
+  };
+  EXPECT_THAT(held_out(true), ElementsAre("validation.dataset_path = \"/none\": there is no such file or folder"));
+  EXPECT_THAT(held_out(false), IsEmpty());
+}
+
+TEST_F(Paths, DumpFolder) {
+  EXPECT_THAT(wrong([&](JobConfig& c) { c.job.dump_folder = folder_ / "data.jsonl/run"; }),
+              ElementsAre(HasSubstr("data.jsonl is a file, not a folder")));
+}
+
+TEST_F(Paths, Checkpoints) {
+  const auto load_step = [&](std::int64_t step) {
+    return wrong([&](JobConfig& c) {
+      c.checkpoint.enable = true;
+      c.checkpoint.load_step = step;
+    });
+  };
+  EXPECT_THAT(load_step(10), ElementsAre(HasSubstr("has no checkpoints; leave it out")));
+  for (const char* name : {"step-100", "step-20", "step-30.tmp", "other"})
+    fs::create_directories(folder_ / "run/deep/checkpoint" / name);
+  EXPECT_THAT(load_step(100), IsEmpty());
+  EXPECT_THAT(load_step(-1), IsEmpty());
+  EXPECT_THAT(load_step(30), ElementsAre(HasSubstr("has the steps 20, 100; use one of them")));
+  EXPECT_THAT(wrong([](JobConfig& c) {
+                c.checkpoint.enable = true;
+                c.checkpoint.folder = "new";
+                c.checkpoint.initial_load_path = "/none";
+              }),
+              ElementsAre(HasSubstr("checkpoint.initial_load_path = \"/none\"")));
+}
+
+}  // namespace
+}  // namespace titan::config
