@@ -125,6 +125,8 @@ std::unique_ptr<BatchSource> open_data(const std::string& table, const Checked& 
                                      : is_kind                    ? ".dataset_path"
                                                                   : ".dataset");
     throw DataError(config::at_its_place(key + ": " + error.what(), checked.origins));
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::at_its_place(error.what(), checked.origins));
   }
 }
 

@@ -87,6 +87,11 @@ void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warni
     errors.push_back("checkpoint.last_save_in_hf needs checkpoint.last_save_model_only = true");
   if (c.initial_load_in_hf && !c.initial_load_model_only)
     errors.push_back("checkpoint.initial_load_in_hf needs checkpoint.initial_load_model_only = true");
+  const auto left_out = [&](const char* part) { return std::ranges::count(c.exclude_from_loading, part) > 0; };
+  if (c.enable && left_out("optimizer") && !left_out("lr_scheduler"))
+    warnings.push_back(
+        "checkpoint.exclude_from_loading has optimizer, but not lr_scheduler: new moments begin in the middle of the "
+        "schedule; leave out lr_scheduler too to begin it anew");
   if (c.enable && c.interval > config.training.steps)
     warnings.push_back("checkpoint.interval (" + text(c.interval) + ") exceeds training.steps (" +
                        text(config.training.steps) + "): only the last step is saved");

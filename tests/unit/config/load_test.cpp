@@ -96,6 +96,13 @@ TEST(Load, ErrorsPointIntoTheFile) {
       "     |                                               ^");
 }
 
+TEST(Load, TheCaretCountsCharacters) {
+  EXPECT_EQ(load_error("job = {description = 'üü', dump_folder = ''}"),
+            "t.toml:1:42: error: job.dump_folder: expected a string, not empty; found an empty one\n"
+            "   1 | job = {description = 'üü', dump_folder = ''}\n"
+            "     |                                          ^");
+}
+
 TEST(Load, UnknownKeysGetTheNearest) {
   EXPECT_THAT(load_error("[training]\nstesp = 1"), AllOf(StartsWith("t.toml:2:1: error: unknown key training.stesp"),
                                                          HasSubstr("did you mean training.steps?")));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "config/fields.h"
 #include "support.h"
 
 namespace titan::config {
@@ -139,6 +140,19 @@ TEST(Validate, Checkpoint) {
                 c.checkpoint.load_only = true;
               }),
               ElementsAre(HasSubstr("initial_load_path"), HasSubstr("load_step"), HasSubstr("load_only")));
+}
+
+TEST(Validate, ANewOptimizerInTheMiddleOfTheSchedule) {
+  const auto without = [](StringList parts) {
+    return warnings([=](JobConfig& c) {
+      c.checkpoint.enable = true;
+      c.checkpoint.exclude_from_loading = parts;
+    });
+  };
+  EXPECT_THAT(without({"optimizer"}),
+              ElementsAre(HasSubstr("exclude_from_loading has optimizer, but not lr_scheduler")));
+  EXPECT_THAT(without({"optimizer", "lr_scheduler"}), IsEmpty());
+  EXPECT_THAT(without({"lr_scheduler"}), IsEmpty());
 }
 
 TEST(Validate, Shape) {
