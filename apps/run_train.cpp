@@ -205,7 +205,7 @@ int run_train(const config::CommandLine& command_line) {
     return kExitBadInput;  // rank 0 prints the same
   }
   const auto& config = checked.config;
-  if (command_line.print_config || command_line.dry_run) {
+  if (env.rank == 0 && (command_line.print_config || command_line.dry_run)) {
     // Standard output is for the result.
     for (const auto& warning : checked.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }

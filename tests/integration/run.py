@@ -21,9 +21,8 @@ import cases_checkpoint_disk  # noqa: F401
 import cases_checkpoint_kill  # noqa: F401
 import cases_checkpoint_peers  # noqa: F401
 import cases_collectives  # noqa: F401
-import cases_convert  # noqa: F401
-import cases_collectives  # noqa: F401  (importing registers the cases)
 import cases_config  # noqa: F401
+import cases_convert  # noqa: F401
 import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
