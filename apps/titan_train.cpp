@@ -11,6 +11,7 @@
 
 #include "apps/launch_local.h"
 #include "apps/run_train.h"
+#include "apps/sweep_command.h"
 #include "apps/tokenize_command.h"
 #include "apps/tokenizer_command.h"
 #include "base/env.h"
@@ -26,6 +27,7 @@ namespace {
 int run(const std::vector<std::string>& args) {
   if (!args.empty() && args[0] == "tokenizer") return run_tokenizer_command({args.begin() + 1, args.end()});
   if (!args.empty() && args[0] == "tokenize") return run_tokenize({args.begin() + 1, args.end()});
+  if (!args.empty() && args[0] == "sweep") return run_sweep_command({args.begin() + 1, args.end()});
   const auto command_line = config::parse_command_line(args);
   if (command_line.help) {
     std::cout << config::help_text();
