@@ -118,7 +118,7 @@ std::string without_filler(std::string label) {
 std::string folder_name(std::size_t index, const Values& values, const std::vector<std::string>& keys,
                         const std::vector<std::string>& shortened) {
   constexpr std::size_t kMaxLength = 60;
-  char number[16];
+  char number[32];
   std::snprintf(number, sizeof(number), "trial-%03zu", index);
   std::string name = number;
   for (const auto& [key, value] : values) {
