@@ -16,23 +16,22 @@ int run_sweep_command(const std::vector<std::string>& args) {
   sweep::SweepOptions options;
   std::string file, report_folder, launcher;
   std::int64_t max_parallel = 0;
-  auto* file_option = app.add_option("FILE", file, "the sweep's TOML file");
+  app.add_option("FILE", file, "the sweep's TOML file");
   auto* report_option =
-      app.add_option("--report", report_folder, "make report.html and results.csv of this sweep's FOLDER again")
-          ->excludes(file_option);
-  app.add_flag("--dry-run", options.dry_run, "list the trials and stop")->excludes(report_option);
-  app.add_flag("--retry-failed", options.retry_failed, "run trials that failed earlier again")->excludes(report_option);
+      app.add_option("--report", report_folder, "make report.html and results.csv of this sweep's FOLDER again");
+  app.add_flag("--dry-run", options.dry_run, "list the trials and stop");
+  app.add_flag("--retry-failed", options.retry_failed, "run trials that failed earlier again");
   auto* parallel_option =
       app.add_option("--max-parallel", max_parallel, "trials at once, instead of sweep.max_parallel")
-          ->check(CLI::PositiveNumber)
-          ->excludes(report_option);
-  auto* launcher_option =
-      app.add_option("--launcher", launcher,
-                     "start trials with this, for example 'srun --ntasks={ranks}', instead of sweep.launcher")
-          ->excludes(report_option);
+          ->check(CLI::PositiveNumber);
+  auto* launcher_option = app.add_option(
+      "--launcher", launcher, "start trials with this, for example 'srun --ntasks={ranks}', instead of sweep.launcher");
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
     if (file.empty() && report_folder.empty()) throw CLI::RequiredError("FILE");
+    for (const auto* option : app.get_options())
+      if (*report_option && option != report_option && option->count() > 0)
+        throw CLI::ExcludesError("--report", option->get_name());
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
     return kExitDone;
