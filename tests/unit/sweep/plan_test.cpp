@@ -34,6 +34,18 @@ TEST(Expand, CombinesBlocksAsAProductWithTheGridFastest) {
                                           "llama2 8 0.1 2", "llama2 16 0.2 1", "llama2 16 0.2 2"));
 }
 
+TEST(Expand, DrawsAreTheSlowestSoThatMoreOfThemComeLast) {
+  SweepSpec spec;
+  spec.num_trials = 1;
+  spec.random = {{"optimizer.lr", Draw::Kind::kUniform, 0, 1, {}}};
+  spec.list = {{{"model.name", std::string("a")}}, {{"model.name", std::string("b")}}};
+  const auto one = expand(spec);
+  spec.num_trials = 3;
+  const auto three = expand(spec);
+  ASSERT_EQ(three.size(), 6u);
+  EXPECT_TRUE(std::equal(one.begin(), one.end(), three.begin()));
+}
+
 SweepSpec random_spec(std::int64_t seed, std::int64_t num_trials) {
   SweepSpec spec;
   spec.seed = seed;
