@@ -52,14 +52,19 @@ std::string live_table(const Record& record, const std::vector<Progress>& runnin
     if (!std::isnan(p.objective)) out += ", " + record.objective.field + " " + objective_text(p.objective);
     out += "\n";
   }
-  Record finished = record;
-  std::erase_if(finished.trials, [](const Trial& t) { return t.rung_objectives.empty(); });
-  if (finished.trials.empty()) return out;
+  // Those rank first.
+  const auto finished = static_cast<std::size_t>(
+      std::ranges::count_if(record.trials, [](const Trial& t) { return !t.rung_objectives.empty(); }));
+  if (finished == 0) return out;
   const std::size_t used = 3 + running.size();
-  return out + ranking_table(record, std::min(finished.trials.size(), rows > used + 3 ? rows - used : 3));
+  return out + ranking_table(record, std::min(finished, rows > used + 3 ? rows - used : 3));
 }
 
 Display::Display() : terminal_(stdout_is_terminal()) {}
+
+bool Display::is_due() const {
+  return terminal_ && std::chrono::steady_clock::now() - drawn_ >= std::chrono::seconds(1);
+}
 
 void Display::event(const std::string& line) {
   erase();
@@ -68,12 +73,11 @@ void Display::event(const std::string& line) {
 }
 
 void Display::refresh(const Record& record, const std::vector<Progress>& running) {
-  const auto now = std::chrono::steady_clock::now();
-  if (!terminal_ || now - drawn_ < std::chrono::seconds(1)) return;
-  drawn_ = now;
+  if (!is_due()) return;
   erase();
+  drawn_ = std::chrono::steady_clock::now();
   const Size size = terminal_size();
-  const double seconds = std::chrono::duration<double>(now - started_).count();
+  const double seconds = std::chrono::duration<double>(drawn_ - started_).count();
   // A line that wraps, or a table that is higher than the screen, could not be erased.
   for (const auto& line : split(live_table(record, running, seconds, std::min<std::size_t>(size.rows - 1, 20)), '\n')) {
     if (line.empty() || lines_ + 2 > size.rows) continue;

@@ -24,7 +24,9 @@ class Display {
   // Prints the line, above the table where there is one.
   void event(const std::string& line);
 
-  // Redraws the table if a second has passed. Does nothing elsewhere than on a terminal.
+  // True on a terminal, when a second has passed since the table was drawn or a line took its place.
+  bool is_due() const;
+  // Redraws the table if it is due.
   void refresh(const Record& record, const std::vector<Progress>& running);
 
   // Removes the table: what follows is printed as usual.

@@ -273,6 +273,7 @@ void Driver::save(bool report) {
 }
 
 void Driver::show() {
+  if (!display_.is_due()) return;
   record_.trials = schedule_.trials();
   std::vector<Progress> progress;
   for (auto& running : running_) {

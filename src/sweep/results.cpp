@@ -189,7 +189,12 @@ std::string ranking_table(const Record& record, std::size_t max_rows) {
     for (std::size_t i = 0; i < row.size(); ++i) line += (i ? "  " : "") + padded(row[i], widths[i], i != 4);
     out += line + "\n";
   }
-  if (order.size() > max_rows) out += "and " + std::to_string(order.size() - max_rows) + " more\n";
+  const auto is_result = [&](std::size_t trial) {
+    return !record.trials[trial].rung_objectives.empty() || record.trials[trial].state == State::kFailed;
+  };
+  const auto left_out = std::count_if(order.begin() + static_cast<std::ptrdiff_t>(std::min(order.size(), max_rows)),
+                                      order.end(), is_result);
+  if (left_out > 0) out += "and " + std::to_string(left_out) + " more\n";
   return out;
 }
 

@@ -28,7 +28,7 @@ struct Influence {
 // record.keys.
 std::vector<Influence> influences(const Record& record);
 
-// The ranking for a person, with `max_rows` rows at most.
+// The ranking for a person, with `max_rows` rows at most, and how many trials with a result that leaves out.
 std::string ranking_table(const Record& record, std::size_t max_rows);
 
 // results.csv: a row a trial, best first: rank, trial, state, objective, steps, starts, seconds, error, then its
