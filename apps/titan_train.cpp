@@ -14,6 +14,7 @@
 #include "apps/inspect_command.h"
 #include "apps/launch_local.h"
 #include "apps/run_train.h"
+#include "apps/sweep_command.h"
 #include "apps/tokenize_command.h"
 #include "apps/tokenizer_command.h"
 #include "apps/version.h"
@@ -32,6 +33,7 @@ using Arguments = std::vector<std::string>;
 // Those of config::subcommands(); each gets what follows its name.
 const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"tokenizer", run_tokenizer_command},
                                                                             {"tokenize", run_tokenize},
+                                                                            {"sweep", run_sweep_command},
                                                                             {"inspect", run_inspect},
                                                                             {"convert", run_convert}};
 

@@ -47,8 +47,8 @@ struct DataOptions {
   bool pin_memory = false;
 };
 
-// "auto" is TorchTitan's order for c4_test, c4 and c4_validation, TorchTitan's names, and elastic order for everything else. Throws
-// ConfigError for an unknown order, and for a mixture or a finite source in an order that has none.
+// "auto" is TorchTitan's order for c4_test, c4 and c4_validation, TorchTitan's names, and elastic order for everything
+// else. Throws ConfigError for an unknown order, and for a mixture or a finite source in an order that has none.
 std::string resolve_data_order(const DataOptions& options);
 
 // Opens the dataset and starts at its beginning. Not collective. Throws DataError and ConfigError.

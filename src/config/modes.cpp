@@ -19,6 +19,7 @@ constexpr Mode kModes[] = {
 constexpr Subcommand kSubcommands[] = {
     {"tokenizer", "train,encode,decode", "train a tokenizer, or use one on text"},
     {"tokenize", "", "turn text into shards of tokens, for training.dataset = \"indexed\""},
+    {"sweep", "", "run many jobs that differ in some keys, and compare them"},
     {"inspect", "", "say what a checkpoint holds, and whether it is whole"},
     {"convert", "", "turn checkpoints into Hugging Face's format and back"},
 };

@@ -36,6 +36,7 @@ import cases_launch  # noqa: F401
 import cases_parity  # noqa: F401
 import cases_parity_table  # noqa: F401
 import cases_resume  # noqa: F401
+import cases_sweep  # noqa: F401
 import cases_tokenizer  # noqa: F401
 import cases_train  # noqa: F401
 import cases_transformers  # noqa: F401

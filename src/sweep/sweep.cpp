@@ -1,0 +1,84 @@
+#include "sweep/sweep.h"
+
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "sweep/driver.h"
+#include "sweep/report.h"
+#include "sweep/results.h"
+
+namespace titan::sweep {
+namespace {
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::string list_trials(const SweepSpec& spec, const Plan& plan, std::size_t num_slots) {
+  std::string out = "sweep " + spec.name + ": " + std::to_string(plan.trials.size()) + " trials of " +
+                    std::to_string(spec.nproc) + (spec.nproc == 1 ? " rank, " : " ranks, ") +
+                    std::to_string(num_slots) + " at once, in " + spec.folder.string() + "\n";
+  if (!plan.rungs.empty()) {
+    std::vector<std::string> rungs;
+    for (const auto steps : plan.rungs) rungs.push_back(std::to_string(steps));
+    out += "rungs at steps " + join(rungs, ", ") + "; of those at one the best 1/" +
+           std::to_string(spec.asha->reduction_factor) + " go on\n";
+  }
+  for (std::size_t i = 0; i < plan.trials.size(); ++i) {
+    std::vector<std::string> values;
+    for (const auto& [key, value] : plan.trials[i].values) values.push_back(key + " = " + to_toml_value(value));
+    out += plan.trials[i].name.substr(0, 9) + "  " + join(values, ", ") + "\n";
+  }
+  return out;
+}
+
+void print_end(const Record& record, const std::filesystem::path& folder) {
+  constexpr std::size_t kRows = 20;
+  print("\n" + ranking_table(record, kRows) + "\n");
+  for (const auto& trial : record.trials)
+    if (trial.state == State::kFailed) print(trial.name + " failed: " + trial.error + "\n");
+  print("Report: " + (folder / "report.html").string() + "\n");
+}
+
+}  // namespace
+
+int run_sweep(const SweepOptions& options) {
+  SweepSpec spec = read_spec(options.file);
+  if (options.launcher) spec.launcher = *options.launcher;
+  if (options.max_parallel) spec.max_parallel = options.max_parallel;
+  const Plan plan = make_plan(spec);
+  const auto slots = make_slots(spec, find_machine());
+  // The launcher's words are checked here rather than trial by trial.
+  if (!spec.launcher.empty()) fill_launcher(spec.launcher, {}, {});
+  for (const auto& warning : plan.warnings) print("warning: " + warning + "\n");
+  if (!plan.trials.front().config.checkpoint.enable)
+    print("warning: checkpoint.enable is off: trials that are interrupted start again from their first step\n");
+  if (options.dry_run) {
+    print(list_trials(spec, plan, slots.size()));
+    return kExitDone;
+  }
+  std::filesystem::create_directories(spec.folder);
+  const FolderLock lock(spec.folder);
+  Record record = new_record(spec, plan, static_cast<double>(std::time(nullptr)));
+  if (const auto saved = load_record(spec.folder)) take_on(*saved, record, plan, spec.folder);
+  Driver driver(spec, plan, std::move(record), slots);
+  if (options.retry_failed) driver.retry_failed();
+  const int exit_code = driver.run();
+  print_end(driver.record(), spec.folder);
+  if (exit_code == kExitSavedRequeue) print("Stopped; the same command goes on with it.\n");
+  return exit_code;
+}
+
+int remake_report(const std::filesystem::path& folder) {
+  const auto record = load_record(folder);
+  if (!record) throw ConfigError("error: " + folder.string() + " has no sweep.json; expected the folder of a sweep");
+  write_report(folder, *record, time_text());
+  print_end(*record, folder);
+  return kExitDone;
+}
+
+}  // namespace titan::sweep

@@ -1,0 +1,105 @@
+// Real processes: a shell in the place of the program.
+#include "sweep/process.h"
+
+#include <gmock/gmock.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/fs.h"
+#include "support.h"
+
+namespace titan::sweep {
+namespace {
+
+using ::testing::HasSubstr;
+
+Exit wait_for(pid_t pid) {
+  for (int i = 0; i < 1000; ++i) {
+    if (const auto exit = poll_process(pid)) return *exit;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  throw std::runtime_error("the process does not end");
+}
+
+class ProcessTest : public ::testing::Test {
+ protected:
+  Launch shell(const std::string& script) const {
+    Launch launch;
+    launch.words = {"sh", "-c", script};
+    launch.log = folder_.path() / "log.txt";
+    launch.lock = folder_.path() / ".lock";
+    return launch;
+  }
+  std::string log() const { return read_file(folder_.path() / "log.txt"); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ProcessTest, AppendsBothOutputsAndGivesTheExitCode) {
+  folder_.write("log.txt", "before\n");
+  const auto exit = wait_for(*start_process(shell("echo out; echo err >&2; exit 75")));
+  EXPECT_EQ(exit.code, 75);
+  EXPECT_EQ(log(), "before\nout\nerr\n");
+}
+
+TEST_F(ProcessTest, RunsOnItsCoresWithItsVariables) {
+  cpu_set_t all;
+  sched_getaffinity(0, sizeof(all), &all);
+  int core = 0;
+  while (!CPU_ISSET(core, &all)) ++core;
+  auto launch =
+      shell("grep Cpus_allowed_list /proc/self/status; echo $OMP_NUM_THREADS-$RANK-$TITAN_OPTIMIZER__LR-$TITAN_KEPT");
+  launch.cores = {core};
+  launch.environment = {{"OMP_NUM_THREADS", "3"}};
+  setenv("RANK", "1", 1);
+  setenv("TITAN_OPTIMIZER__LR", "9", 1);
+  setenv("TITAN_KEPT", "kept", 1);
+  wait_for(*start_process(launch));
+  for (const char* name : {"RANK", "TITAN_OPTIMIZER__LR", "TITAN_KEPT"}) unsetenv(name);
+  EXPECT_THAT(log(), HasSubstr("Cpus_allowed_list:\t" + std::to_string(core) + "\n3---kept\n"));
+}
+
+TEST_F(ProcessTest, IsInAGroupOfItsOwnWhichEndsAsAWhole) {
+  const auto pid = *start_process(shell("sleep 100 & wait"));
+  for (int i = 0; i < 500 && getpgid(pid) != pid; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(getpgid(pid), pid);
+  signal_process(pid, SIGKILL, /*whole_group=*/true);
+  EXPECT_EQ(wait_for(pid).signal, SIGKILL);
+}
+
+// The lock passes to what the process starts: a rank that is still around keeps its trial from starting again.
+TEST_F(ProcessTest, HoldsItsLockUntilTheLastOfItIsGone) {
+  const auto pid = *start_process(shell("sleep 0.4 & echo started"));
+  wait_for(pid);
+  EXPECT_EQ(start_process(shell("true")), std::nullopt);
+  std::optional<pid_t> second;
+  for (int i = 0; i < 500 && !second; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    second = start_process(shell("true"));
+  }
+  ASSERT_TRUE(second);
+  wait_for(*second);
+}
+
+TEST_F(ProcessTest, AProgramThatIsNotThereSaysSoInTheLog) {
+  auto launch = shell("");
+  launch.words = {"no-such-launcher", "x"};
+  EXPECT_EQ(wait_for(*start_process(launch)).code, 127);
+  EXPECT_THAT(log(), HasSubstr("cannot start no-such-launcher: No such file or directory"));
+}
+
+TEST_F(ProcessTest, FindsTheLineThatTellsWhy) {
+  const auto path = folder_.write(
+      "log.txt", "step 1\nerror: first\nstep 2\n  error: optimizer.lr is wrong\n   3 | lr\n     | ^\nbye\n\n");
+  EXPECT_EQ(last_error_line(path), "error: optimizer.lr is wrong");
+  EXPECT_EQ(last_error_line(path, 10), "error: ...");
+  EXPECT_EQ(last_error_line(folder_.write("log.txt", "one\ntwo\n")), "two");
+  EXPECT_EQ(last_error_line(folder_.path() / "none"), "");
+}
+
+}  // namespace
+}  // namespace titan::sweep

@@ -1,0 +1,109 @@
+#include "sweep/store.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "support.h"
+
+namespace titan::sweep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StoreTest : public ::testing::Test {
+ protected:
+  void make(const std::string& sweep, const std::string& job = "[optimizer]\neps = 1e-8\n") {
+    folder_.write("job.toml", job);
+    spec_ = read_spec(folder_.write("sweep.toml", "[sweep]\nbase = \"job.toml\"\nfolder = \"out\"\n" + sweep));
+    plan_ = make_plan(spec_);
+    record_ = new_record(spec_, plan_, 1000.5);
+  }
+
+  TemporaryFolder folder_;
+  SweepSpec spec_;
+  Plan plan_;
+  Record record_;
+};
+
+const std::string kGrid =
+    "[sweep.grid]\n\"optimizer.lr\" = [0.1, 1e-300]\n\"checkpoint.exclude_from_loading\" = [[\"model\", "
+    "\"optimizer\"]]\n"
+    "\"checkpoint.enable\" = [true]\n\"debug.seed\" = [3]\n\"model.name\" = [\"\\\"<é\"]\n";
+
+TEST_F(StoreTest, ReadsBackWhatItWrote) {
+  make(kGrid);
+  Trial& trial = record_.trials[1];
+  trial.state = State::kRunning;
+  trial.starts = 2;
+  trial.seconds = 0.1;
+  trial.rung_objectives = {1.0 / 3, 2};
+  trial.objective = 2;
+  trial.error = "line \"x\"";
+  record_.trials[0].objective = 1;
+  save_record(folder_.path(), record_);
+  const auto read = load_record(folder_.path());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->trials, record_.trials);
+  EXPECT_EQ(read->config, record_.config);
+  EXPECT_EQ(read->objective, record_.objective);
+  EXPECT_EQ(read->started, 1000.5);
+}
+
+TEST_F(StoreTest, KeepsWhatIsNoNumberAndNoUtf8) {
+  make(kGrid);
+  record_.trials[0].rung_objectives = {std::nan("")};
+  record_.trials[0].error = "bad \xff byte";
+  save_record(folder_.path(), record_);
+  const auto read = load_record(folder_.path());
+  EXPECT_TRUE(std::isnan(read->trials[0].rung_objectives.at(0)));
+  EXPECT_THAT(read->trials[0].error, HasSubstr("bad "));
+}
+
+TEST_F(StoreTest, AFolderWithoutASweepHasNoneAndADamagedOneSaysSo) {
+  EXPECT_FALSE(load_record(folder_.path()));
+  folder_.write("sweep.json", "{\"version\": 1");
+  EXPECT_THAT(error_of([&] { load_record(folder_.path()); }), HasSubstr("sweep.json is damaged"));
+  folder_.write("sweep.json", "{\"version\": 2}");
+  EXPECT_THAT(error_of([&] { load_record(folder_.path()); }), HasSubstr("version 2, this program knows version 1"));
+}
+
+TEST_F(StoreTest, GoesOnWithTheSameSweepAndWithMoreTrials) {
+  make("[sweep.random]\nnum_trials = 2\n\"optimizer.lr\" = {uniform = [0, 1]}\n");
+  Record saved = record_;
+  saved.trials[1].state = State::kDone;
+  make("[sweep.random]\nnum_trials = 5\n\"optimizer.lr\" = {uniform = [0, 1]}\n");
+  take_on(saved, record_, plan_, "out");
+  EXPECT_EQ(record_.trials.size(), 5u);
+  EXPECT_EQ(record_.trials[1].state, State::kDone);
+  EXPECT_EQ(record_.trials[2].state, State::kPending);
+}
+
+TEST_F(StoreTest, RefusesAnotherSweepAndSaysWhatDiffers) {
+  make("[sweep.grid]\n\"optimizer.lr\" = [1, 2]\n");
+  const Record saved = record_;
+  const auto refusal = [&](const std::string& sweep, const std::string& job = "[optimizer]\neps = 1e-8\n") {
+    make(sweep, job);
+    return error_of([&] { take_on(saved, record_, plan_, "out"); });
+  };
+  EXPECT_EQ(refusal("[sweep.grid]\n\"optimizer.lr\" = [1, 2]\n"), "no error");
+  EXPECT_THAT(refusal("[sweep.grid]\n\"optimizer.lr\" = [1, 3]\n"),
+              HasSubstr("trial 1 was optimizer.lr = 2.0, is optimizer.lr = 3.0"));
+  EXPECT_THAT(refusal("[sweep.grid]\n\"optimizer.lr\" = [1]\n"), HasSubstr("it had 2 trials, and now 1"));
+  EXPECT_THAT(refusal("reduction = \"min\"\n[sweep.grid]\n\"optimizer.lr\" = [1, 2]\n"),
+              HasSubstr("it looked for the lowest last loss, and now for the lowest min loss"));
+  EXPECT_THAT(refusal("[sweep.grid]\n\"optimizer.lr\" = [1, 2]\n", "[optimizer]\neps = 1e-6\n"),
+              HasSubstr("optimizer.eps of the job was 1e-08, is 1e-06"));
+}
+
+TEST_F(StoreTest, OneDriverAtATime) {
+  {
+    const FolderLock lock(folder_.path());
+    EXPECT_THAT(error_of([&] { const FolderLock second(folder_.path()); }),
+                HasSubstr("another titan-train sweep runs in"));
+  }
+  EXPECT_EQ(error_of([&] { const FolderLock lock(folder_.path()); }), "no error");
+}
+
+}  // namespace
+}  // namespace titan::sweep
