@@ -39,7 +39,9 @@ bool is_same_place(std::string_view key, const std::string& a, const std::string
 
 FlatConfig flatten(const JobConfig& config) {
   FlatConfig flat;
-  for (const Field& field : fields()) flat[field.key] = to_toml_value(field.get(config));
+  for (const Field& field : fields()) {
+    if (effect_of(field.key)) flat[field.key] = to_toml_value(field.get(config));
+  }
   return flat;
 }
 

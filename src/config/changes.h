@@ -9,7 +9,8 @@
 
 namespace titan::config {
 
-// Every key with its value as TOML writes it.
+// Keys with their values as TOML writes them. Left out are those that do not change the numbers: the tables job,
+// profiling, metrics, checkpoint, comm and validation.
 using FlatConfig = std::map<std::string, std::string>;
 FlatConfig flatten(const JobConfig& config);
 
@@ -27,8 +28,7 @@ struct Change {
   Effect effect = Effect::kTraining;
 };
 
-// In the order of job_config.h. Left out are keys that do not change the numbers: the tables job, profiling, metrics,
-// checkpoint, comm and validation. A key that `saved` lacks had its default then; one that is unknown now is ignored.
+// In the order of job_config.h. A key that `saved` lacks had its default then; one that is unknown now is ignored.
 // Paths that name the same place are equal.
 std::vector<Change> find_changes(const FlatConfig& saved, const JobConfig& now);
 

@@ -228,9 +228,9 @@ TEST(Registry, KnowsTheKindsWhateverTheirCase) {
 }
 
 TEST(Registry, UnknownNameGetsTheNearestAndTheList) {
-  EXPECT_THAT(
-      data_error([] { open_dataset("jsnol", "x"); }),
-      AllOf(HasSubstr("\"jsnol\""), HasSubstr("Did you mean \"jsonl\""), HasSubstr("text, jsonl, c4_test, c4, c4_validation, indexed")));
+  EXPECT_THAT(data_error([] { open_dataset("jsnol", "x"); }),
+              AllOf(HasSubstr("\"jsnol\""), HasSubstr("Did you mean \"jsonl\""),
+                    HasSubstr("text, jsonl, c4_test, c4, c4_validation, indexed")));
 }
 
 }  // namespace
