@@ -179,6 +179,18 @@ void adapt(config::JobConfig& config, const SweepSpec& spec, const std::string& 
   config.checkpoint.last_save_model_only = false;
 }
 
+// A trial's values are loaded as a command line's are; no message may send anyone there.
+constexpr const char* kFlag = "sweep.";
+
+std::string without_flags(std::string message, const Values& values) {
+  for (const auto& [key, value] : values) {
+    const std::string place = "command line: error: " + (kFlag + key) + ": ";
+    for (auto at = message.find(place); at != std::string::npos; at = message.find(place))
+      message.replace(at, place.size(), "error: ");
+  }
+  return message;
+}
+
 void check(const config::JobConfig& config, const SweepSpec& spec) {
   if (spec.asha && !config.checkpoint.enable)
     throw ConfigError("error: [sweep.asha] stops trials and resumes them, which needs checkpoint.enable = true");
@@ -248,7 +260,7 @@ Plan make_plan(const SweepSpec& spec) {
     PlannedTrial trial{.name = folder_name(i, all_values[i], keys, shortened), .values = all_values[i], .config = {}};
     config::CommandLine command_line;
     command_line.config_file = spec.base.string();
-    for (const auto& [key, value] : trial.values) command_line.overrides.push_back({key, value, "[sweep] " + key});
+    for (const auto& [key, value] : trial.values) command_line.overrides.push_back({key, value, kFlag + key});
     try {
       auto loaded = config::load_job_config(command_line);
       trial.config = std::move(loaded.config);
@@ -256,7 +268,7 @@ Plan make_plan(const SweepSpec& spec) {
       adapt(trial.config, spec, trial.name);
       check(trial.config, spec);
     } catch (const ConfigError& error) {
-      faults.add(error.what(), i, describe(trial.values));
+      faults.add(without_flags(error.what(), trial.values), i, describe(trial.values));
     }
     plan.trials.push_back(std::move(trial));
   }

@@ -146,7 +146,7 @@ TEST_F(PlanTest, SaysAllFaultsOfAllTrialsOnce) {
         "4]\n");
   });
   EXPECT_THAT(fault, HasSubstr("in trial 1 (training.seq_len = 8, parallelism.data_parallel_shard_degree = 4):\nerror: "
-                               "the degrees of [parallelism]"));
+                               "the degrees must multiply"));
   EXPECT_THAT(fault,
               HasSubstr("in trials 2, 3 (the first: training.seq_len = 9, parallelism.data_parallel_shard_degree "
                         "= 2):\nerror: training.seq_len (9)"));
