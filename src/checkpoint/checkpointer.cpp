@@ -149,7 +149,7 @@ void Checkpointer::check_fits(const LoadChoice& choice) {
 std::optional<int> Checkpointer::load_choice(const LoadChoice& choice) {
   const std::vector<Item> items = wanted_items(choice.model_only);
   if (choice.in_hf) {
-    load_hugging_face(choice.folder, items, options_.hf_format, ranks_);
+    load_hugging_face(choice.folder, items, options_.hf_format, ranks_, /*all_weights=*/true);
     state_.restored({}, choice.model_only);
     return 0;
   }
@@ -159,7 +159,8 @@ std::optional<int> Checkpointer::load_choice(const LoadChoice& choice) {
       spdlog::info("Not loaded, as checkpoint.exclude_from_loading asks: {}",
                    join(options_.exclude_from_loading, ", "));
   }
-  const Values values = checkpoint::load(choice.folder, items, ranks_);
+  const bool all_weights = choice.model_only || std::ranges::count(options_.exclude_from_loading, "model") == 0;
+  const Values values = checkpoint::load(choice.folder, items, ranks_, {.all_weights = all_weights});
   state_.restored(values, choice.model_only);
   if (choice.model_only) return 0;
   const auto step = values.find(kStepKey);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -176,12 +177,14 @@ std::vector<std::unique_ptr<MappedSafetensors>> open_all(const fs::path& folder)
 
 // Everything that does not fit, before anything is overwritten.
 void check_sources(const fs::path& folder, const Sources& sources, const std::vector<Item>& items,
-                   const HuggingFaceFormat& format) {
-  std::vector<std::string> missing, wrong;
+                   const HuggingFaceFormat& format, bool all_weights) {
+  std::vector<std::string> missing, wrong, unexpected;
+  std::set<std::string> wanted;
   for (const Item& item : items) {
     const auto* tensor = std::get_if<TensorItem>(&item);
     if (!tensor) continue;
     const auto name = format.tensor(tensor->fqn).name;
+    wanted.insert(name);
     const auto found = sources.find(name);
     if (found == sources.end()) {
       missing.push_back(name + " (" + tensor->fqn + ")");
@@ -190,9 +193,14 @@ void check_sources(const fs::path& folder, const Sources& sources, const std::ve
                       " " + dist::shape_text(tensor->spec.global_shape));
     }
   }
-  if (missing.empty() && wrong.empty()) return;
+  for (const auto& [name, source] : sources) {
+    // Older files keep the rotary frequencies, which follow from the configuration.
+    if (all_weights && !wanted.contains(name) && !name.ends_with("rotary_emb.inv_freq")) unexpected.push_back(name);
+  }
+  if (missing.empty() && wrong.empty() && unexpected.empty()) return;
   throw CheckpointError(folder.string() + " does not fit the model." +
                         (missing.empty() ? "" : " Missing: " + join(missing, ", ") + ".") +
+                        (unexpected.empty() ? "" : " Unexpected: " + join(unexpected, ", ") + ".") +
                         (wrong.empty() ? "" : " Other shapes: " + join(wrong, "; ") + "."));
 }
 
@@ -275,12 +283,12 @@ std::uint64_t save_hugging_face(const fs::path& folder, const std::vector<Item>&
 }
 
 void load_hugging_face(const fs::path& folder, const std::vector<Item>& items, const HuggingFaceFormat& format,
-                       Ranks& ranks) {
+                       Ranks& ranks, bool all_weights) {
   verify_files(folder, ranks);
   on_every_rank(ranks, "loading " + folder.string() + " failed", [&] {
     const auto files = open_all(folder);
     const auto sources = sources_of(files);
-    check_sources(folder, sources, items, format);
+    check_sources(folder, sources, items, format, all_weights);
     for (const Item& item : items) {
       const auto* tensor = std::get_if<TensorItem>(&item);
       if (!tensor) continue;

@@ -38,8 +38,9 @@ std::uint64_t save_hugging_face(const std::filesystem::path& folder, const std::
                                 std::uint64_t file_bytes = 5'000'000'000);
 
 // Fills the tensors of `items` from all *.safetensors files of `folder`, casting. Collective. Throws one
-// CheckpointError, on all ranks, that lists every tensor that is missing or has another shape.
+// CheckpointError, on all ranks, that lists every tensor that is missing or has another shape, with
+// `all_weights` (the items are a whole model) also those that no item wants.
 void load_hugging_face(const std::filesystem::path& folder, const std::vector<Item>& items,
-                       const HuggingFaceFormat& format, Ranks& ranks);
+                       const HuggingFaceFormat& format, Ranks& ranks, bool all_weights = false);
 
 }  // namespace titan::checkpoint

@@ -94,7 +94,7 @@ auto or_damaged(Step&& step) {
   }
 }
 
-Loaded load_on_this_rank(const fs::path& folder, const std::vector<Item>& items, int rank) {
+Loaded load_on_this_rank(const fs::path& folder, const std::vector<Item>& items, int rank, const LoadOptions& options) {
   const Metadata metadata = or_damaged([&] {
     auto [checked, checksums] = read_verified_metadata(folder);
     // One rank looks at all files; each rank at those that it reads, below.
@@ -102,13 +102,13 @@ Loaded load_on_this_rank(const fs::path& folder, const std::vector<Item>& items,
     if (!wrong.empty()) throw CheckpointError(folder.string() + " is damaged: " + join(wrong, "; "));
     return std::move(checked);
   });
-  const LoadPlan plan = plan_load(metadata, items, folder.string());
+  const LoadPlan plan = plan_load(metadata, items, folder.string(), options.all_weights);
   return or_damaged([&] { return read(folder, metadata, plan, items); });
 }
 
 }  // namespace
 
-Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks) {
+Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks, const LoadOptions& options) {
   const std::string action = "loading checkpoint " + folder.string() + " failed";
   on_rank_0(ranks, action, [&] {
     recover_replacement(folder);
@@ -117,7 +117,7 @@ Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks
   Values values;
   const auto replies = on_every_rank(ranks, action, [&] {
     const at::NoGradGuard no_grad;
-    Loaded loaded = load_on_this_rank(folder, items, ranks.rank());
+    Loaded loaded = load_on_this_rank(folder, items, ranks.rank(), options);
     values = std::move(loaded.values);
     return encode_reads(loaded.parts);
   });
@@ -130,9 +130,10 @@ Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks
   return values;
 }
 
-Values load(const fs::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group) {
+Values load(const fs::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group,
+            const LoadOptions& options) {
   GroupRanks ranks(group);
-  return load(folder, items, ranks);
+  return load(folder, items, ranks, options);
 }
 
 }  // namespace titan::checkpoint

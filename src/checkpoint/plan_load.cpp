@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <span>
 #include <tuple>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "checkpoint/planner.h"
@@ -55,7 +56,7 @@ class Planner {
  public:
   Planner(const Metadata& metadata, const std::vector<Item>& items) : metadata_(metadata), items_(items) {}
 
-  LoadPlan plan(const std::string& what) {
+  LoadPlan plan(const std::string& what, bool all_weights) {
     for (std::size_t i = 0; i < items_.size(); ++i) {
       const Metadata::Entry* entry = metadata_.find(item_fqn(items_[i]));
       if (const auto* tensor = std::get_if<TensorItem>(&items_[i])) {
@@ -64,9 +65,15 @@ class Planner {
         add_value(i, std::get<ValueItem>(items_[i]), entry);
       }
     }
+    const std::size_t num_wrong = num_problems_;
+    if (all_weights) add_unexpected();
     if (!problems_.empty()) {
-      throw CheckpointError(std::to_string(num_problems_) + " of " + std::to_string(items_.size()) +
-                            " wanted items do not match the checkpoint " + what + ":" + problems_);
+      const std::size_t others = num_problems_ - num_wrong;
+      throw CheckpointError(
+          std::to_string(num_wrong) + " of " + std::to_string(items_.size()) +
+          " wanted items do not match the checkpoint " + what +
+          (others > 0 ? ", which has " + std::to_string(others) + " weights that the model has not:" : ":") +
+          problems_);
     }
     std::sort(plan_.boxes.begin(), plan_.boxes.end(), [](const ReadBox& a, const ReadBox& b) {
       const StorageLocation& left = a.chunk->location;
@@ -80,6 +87,17 @@ class Planner {
   void problem(const std::string& text) {
     problems_ += "\n  " + text;
     ++num_problems_;
+  }
+
+  // A model's weights lie under their own names; all other state is nested in a group.
+  void add_unexpected() {
+    std::unordered_set<std::string> wanted;
+    for (const Item& item : items_) wanted.insert(item_fqn(item));
+    for (const std::string& fqn : metadata_.order) {
+      const auto path = metadata_.paths.find(fqn);
+      const bool is_weight = metadata_.find_tensor(fqn) && path != metadata_.paths.end() && path->second.size() == 1;
+      if (is_weight && !wanted.contains(fqn)) problem("unexpected key: " + fqn);
+    }
   }
 
   void add_value(std::size_t index, const ValueItem& item, const Metadata::Entry* entry) {
@@ -128,8 +146,9 @@ class Planner {
 
 }  // namespace
 
-LoadPlan plan_load(const Metadata& metadata, const std::vector<Item>& items, const std::string& what) {
-  return Planner(metadata, items).plan(what);
+LoadPlan plan_load(const Metadata& metadata, const std::vector<Item>& items, const std::string& what,
+                   bool all_weights) {
+  return Planner(metadata, items).plan(what, all_weights);
 }
 
 }  // namespace titan::checkpoint

@@ -54,7 +54,9 @@ struct LoadPlan {
 };
 
 // `what` names the checkpoint. The plan points into `metadata`. Throws one CheckpointError that lists all missing keys
-// and all mismatches. Extra keys in the checkpoint are ignored; dtypes may differ.
-LoadPlan plan_load(const Metadata& metadata, const std::vector<Item>& items, const std::string& what);
+// and all mismatches. Other keys in the checkpoint are ignored, but with `all_weights` a weight (a tensor
+// that is nested in no group) that nobody wants is a mismatch, too. Dtypes may differ.
+LoadPlan plan_load(const Metadata& metadata, const std::vector<Item>& items, const std::string& what,
+                   bool all_weights = false);
 
 }  // namespace titan::checkpoint

@@ -46,6 +46,18 @@ def resume_changed_config(context):
 
 
 @case(60)
+def weights_of_another_model(context):
+    """A checkpoint that has more than the model is not loaded in part: the rest is named beside what is missing."""
+    run(context, 1, ["--config", write_job(context, "large", steps=1), *SAVE], name="save")
+    words = ["--config", write_job(context, "small", steps=1), *SAVE, "--checkpoint.initial_load_path"]
+    words += [context.dump("large") / "checkpoint/step-1", "--model.args.n_layers"]
+    text = run(context, 1, [*words, 1], name="fewer", exit_code=1).text()
+    expect("unexpected key: layers.1.attention.wq.weight" in text and "9 weights that the model has not" in text, text)
+    text = run(context, 1, [*words, 3], name="more", exit_code=1).text()
+    expect("missing key: layers.2.attention.wq.weight" in text, text)
+
+
+@case(60)
 def resume_torchtitan_order_at_another_size(context):
     """TorchTitan's data order belongs to one number of ranks, and says so."""
     words = ["--config", write_job(context, "size", steps=2), *SAVE, "--training.data_order", "torchtitan"]

@@ -60,6 +60,26 @@ TEST(Planner, ContradictionsAreNamed) {
   EXPECT_THROW(local_plan({wrong}), CheckpointError);
 }
 
+TEST(Planner, WeightsThatNobodyWantsAreAnotherModel) {
+  TensorItem moment = replicate("optimizer.state.a.exp_avg", at::zeros({4}));
+  moment.path = {"optimizer", "state.a.exp_avg"};
+  const SavePlan saved = plan_save(
+      plans_of({{replicate("a", at::zeros({4})), replicate("layers.6.w", at::zeros({2})), moment, value("v", 1)}}));
+  const std::vector<Item> wanted = {replicate("a", at::zeros({4})), replicate("c", at::zeros({1}))};
+  const auto error = [&](bool all_weights) {
+    try {
+      plan_load(saved.metadata, wanted, "ck", all_weights);
+    } catch (const CheckpointError& caught) {
+      return std::string(caught.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error(true),
+            "1 of 2 wanted items do not match the checkpoint ck, which has 1 weights that the model has not:\n"
+            "  missing key: c\n  unexpected key: layers.6.w");
+  EXPECT_EQ(error(false), "1 of 2 wanted items do not match the checkpoint ck:\n  missing key: c");
+}
+
 TEST(Planner, LoadListsEveryProblem) {
   const SavePlan saved =
       plan_save(plans_of({{replicate("a", at::zeros({4})), replicate("b", at::zeros({2, 2})), value("v", 1)}}));
