@@ -184,7 +184,7 @@ constexpr const char* kFlag = "sweep.";
 
 std::string without_flags(std::string message, const Values& values) {
   for (const auto& [key, value] : values) {
-    const std::string place = "command line: error: " + (kFlag + key) + ": ";
+    const std::string place = std::string("command line: error: ") + kFlag + key + ": ";
     for (auto at = message.find(place); at != std::string::npos; at = message.find(place))
       message.replace(at, place.size(), "error: ");
   }

@@ -245,7 +245,10 @@ def sweep_stopped(context):
 def sweep_failures(context):
     """A trial that fails is reported and retried where asked; the others run. The launcher is a real one."""
     text = 'nproc = 2\nmax_parallel = 1\nretries = 1\nlauncher = "mpirun --allow-run-as-root --oversubscribe -n {ranks}"\n'
-    text += '[[sweep.list]]\n"training.local_batch_size" = 2\n[[sweep.list]]\n"checkpoint.initial_load_path" = "/no,\\"where"\n'
+    text += '[[sweep.list]]\n"training.local_batch_size" = 2\n'
+    empty = context.folder / 'no,"checkpoint'
+    empty.mkdir()
+    text += f"[[sweep.list]]\n'checkpoint.initial_load_path' = '{empty}'\n"
     sweep, folder = write_sweep(context, "failing", text, 3)
 
     listed = run_sweep(context, [sweep, "--dry-run"], "list").text()
@@ -258,7 +261,7 @@ def sweep_failures(context):
     expect(f"{bad['name']} failed: " in text, text)
     with open(folder / "results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    expect(rows[1]["checkpoint.initial_load_path"] == '/no,"where' and rows[1]["error"] == bad["error"], f"{rows}")
+    expect(rows[1]["checkpoint.initial_load_path"] == str(empty) and rows[1]["error"] == bad["error"], f"{rows}")
 
     run_sweep(context, [sweep], "again", exit_code=1)
     expect(trials_of(folder)[1]["starts"] == 2, "a failed trial ran again without being asked to")
