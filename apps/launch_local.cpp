@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 // A failed rank tells the others, which then end by themselves; what is left after this is ended by force.
-constexpr auto kGrace = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kGrace(5000), kShortGrace(200);
 
 int free_port() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -89,7 +89,7 @@ void reap(std::vector<Rank>& ranks, std::optional<int>& failed) {
     if (ranks[i].exit_code >= 0 || waitpid(ranks[i].pid, &status, WNOHANG) != ranks[i].pid) continue;
     ranks[i].exit_code = exit_code_of(status);
     const bool bad = ranks[i].exit_code != kExitDone && ranks[i].exit_code != kExitSavedRequeue;
-    if (bad && WIFSIGNALED(status)) {
+    if (bad && WIFSIGNALED(status) && !failed) {  // later ones are ended from here
       std::fprintf(stderr, "titan-train: rank %zu was ended by %s\n", i, signal_name(WTERMSIG(status)).c_str());
     }
     if (bad && !failed) failed = ranks[i].exit_code;
@@ -132,7 +132,8 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
       signal_sent = true;
     }
     reap(ranks, failed);
-    if (failed && !deadline) deadline = Clock::now() + kGrace;
+    // Bad input is found before ranks meet: the others wait for one that is gone.
+    if (failed && !deadline) deadline = Clock::now() + (*failed == kExitBadInput ? kShortGrace : kGrace);
     if (deadline && Clock::now() > *deadline) signal_all(ranks, SIGKILL);
   }
   output.drain();

@@ -222,7 +222,8 @@ int run_train(const config::CommandLine& command_line) {
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
   train::set_num_threads(env.local_world_size);
   try {
-    check_paths(checked);
+    // Once a machine. Where one rank alone lacks a file it finds out after the ranks have met, and all hear of it.
+    if (env.local_rank == 0) check_paths(checked);
     load_tokenizer(checked);
     if (checked.spec.separates_documents) checked.spec.document_end = end_of_document(checked);
   } catch (const Error& error) {

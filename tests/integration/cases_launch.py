@@ -132,6 +132,15 @@ def elastic_smaller_world(context):
         expect(distance < 1e-3, f"step {step}: loss {shrunk[step]['loss']}, undisturbed {straight[step]['loss']}")
 
 
+@case(30)
+def nproc_missing_data(context):
+    """A file that no rank has is one message and exit code 2, at once: nobody waits for a rank that is gone."""
+    words = ["--config", write_job(context, "missing"), "--training.dataset_path", "/nonexistent/corpus.jsonl"]
+    job = run(context, 1, ["--nproc", "3", *words], "none", exit_code=2, timeout_s=10)
+    lines = [line for line in job.text().splitlines() if "corpus.jsonl" in line and "error" in line]
+    expect(len(lines) == 1 and "SIGKILL" not in job.text(), job.tail())
+
+
 @case(60)
 def nproc_output(context):
     """What ranks other than 0 say has their name before each line; whole lines, on the stream that they were written to."""
