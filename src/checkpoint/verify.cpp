@@ -112,7 +112,7 @@ class DcpVerifier {
       std::move(wrong.begin(), wrong.end(), std::back_inserter(faults_));
     }
     sort_by_file(read->metadata);
-    for (const auto& [name, items] : items_) or_fault(faults_, [&] { verify_file(name, items); });
+    for (const auto& file : items_) or_fault(faults_, [&] { verify_file(file.first, file.second); });
     return std::move(faults_);
   }
 
@@ -195,8 +195,9 @@ Faults verify_safetensors(const fs::path& path) {
     });
   if (!checksums) return faults;
   if (!is_folder) std::erase_if(checksums->files, [&](const auto& file) { return file.first != path.filename(); });
-  for (const auto& [name, expected] : checksums->files) {
+  for (const auto& entry : checksums->files) {
     or_fault(faults, [&] {
+      const auto& [name, expected] = entry;
       const InputFile file(folder / name);
       if (file.size() != expected.size) {
         faults.push_back(name + " has " + std::to_string(file.size()) + " bytes, " + kChecksumsFile + " says " +
