@@ -1,5 +1,8 @@
 #include <ATen/ATen.h>
 
+#include <atomic>
+#include <future>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/archive.h"
@@ -12,14 +15,17 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::size_t kReaders = 8;  // a disk that waits for the next question is slow
+
 // Opens each file of a checkpoint once.
 class FileSet {
  public:
   explicit FileSet(fs::path folder) : folder_(std::move(folder)) {}
+  // Safe from several threads for a file that is open already.
   const InputFile& get(const std::string& relative_path) {
-    auto& file = files_[relative_path];
-    if (file == nullptr) file = std::make_unique<InputFile>(folder_ / relative_path);
-    return *file;
+    const auto found = files_.find(relative_path);
+    if (found != files_.end()) return *found->second;
+    return *files_.emplace(relative_path, std::make_unique<InputFile>(folder_ / relative_path)).first->second;
   }
 
  private:
@@ -63,6 +69,25 @@ std::optional<PartialRead> read_tensor(FileSet& files, const ReadBox& box, const
   return part;
 }
 
+// Calls work(i) for every i < count from a few threads; the first error is thrown when all have stopped.
+template <typename Work>
+void on_readers(std::size_t count, const Work& work) {
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::future<void>> readers;
+  const auto run = [&] {
+    const at::NoGradGuard no_grad;
+    try {
+      for (std::size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;
+      throw;
+    }
+  };
+  for (std::size_t i = 0; i < std::min(kReaders, count); ++i) readers.push_back(std::async(std::launch::async, run));
+  for (auto& reader : readers) reader.wait();
+  for (auto& reader : readers) reader.get();
+}
+
 struct Loaded {
   Values values;
   std::vector<PartialRead> parts;  // still to be verified
@@ -77,10 +102,13 @@ Loaded read(const fs::path& folder, const Metadata& metadata, const LoadPlan& pl
     const StorageLocation& where = std::get<ValueEntry>(*metadata.find(fqn)).location;
     loaded.values[fqn] = read_value_archive(ZipReader(files.get(where.relative_path), where.offset, where.length, fqn));
   }
-  for (const ReadBox& box : plan.boxes) {
-    if (auto part = read_tensor(files, box, std::get<TensorItem>(items[box.item])))
-      loaded.parts.push_back(std::move(*part));
-  }
+  std::vector<std::optional<PartialRead>> parts(plan.boxes.size());
+  on_readers(parts.size(), [&](std::size_t i) {
+    const ReadBox& box = plan.boxes[i];
+    parts[i] = read_tensor(files, box, std::get<TensorItem>(items[box.item]));
+  });
+  for (auto& part : parts)
+    if (part) loaded.parts.push_back(std::move(*part));
   return loaded;
 }
 
