@@ -1,4 +1,4 @@
-"""Checkpoints that go to and fro between the program and TorchTitan 0.2.2, where a Python has it ($TITAN_PEER_PYTHON)."""
+"""Jobs and checkpoints that go to and fro between the program and TorchTitan 0.2.2, where a Python has it ($TITAN_PEER_PYTHON)."""
 import json
 import pathlib
 import re
@@ -6,6 +6,7 @@ import re
 from cases_data import peer_python
 from checkpoint_tools import FP32, read_state, train
 from harness import ANSI, REFERENCE, Job, case, expect, free_port, rows_by_step
+from torchtitan_configs import PUBLISHED, to_toml
 
 STEPS, HALF = 10, 5
 SIZES = {"dim": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 2048, "multiple_of": 64}
@@ -73,12 +74,12 @@ def ours(context, ranks, name, words=()):
     return rows_by_step(context.dump(name) / "metrics.jsonl")
 
 
-def torchtitans(context, python, ranks, name):
+def torchtitans(context, python, ranks, name, words=None, sizes=SIZES):
     """step -> row of a TorchTitan run, from its console."""
     env = {"HF_HOME": str(context.folder / "hf"), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    env |= {"TITAN_PEER_ARGS": json.dumps(SIZES)}
+    env |= {"TITAN_PEER_ARGS": json.dumps(sizes)}
     command = [python, "-m", "torch.distributed.run", "--nproc-per-node", ranks, "--master-port", free_port()]
-    command += [REFERENCE / "torchtitan_cpu.py", "--job.config_file", write_job(context, name)]
+    command += [REFERENCE / "torchtitan_cpu.py", *(words or ["--job.config_file", write_job(context, name)])]
     job = Job(command, context.folder / "logs", name, env)
     code = job.wait(150)
     expect(code == 0, f"TorchTitan failed with {code}\n{job.tail(40)}")
@@ -88,8 +89,8 @@ def torchtitans(context, python, ranks, name):
     return rows
 
 
-def check_goes_on(found, undisturbed, what):
-    steps = list(range(HALF + 1, STEPS + 1))
+def check_goes_on(found, undisturbed, what, first=HALF + 1):
+    steps = list(range(first, STEPS + 1))
     expect(sorted(found) == steps, f"{what}: steps {sorted(found)}, expected {steps}")
     for step in steps:
         for key, tolerance in TOLERANCE.items():
@@ -120,3 +121,21 @@ def torchtitan_resume(context, ranks):
     we_after_them = ours(context, ranks, "we_after_them")
     check_goes_on(we_after_them, they_alone, "we after TorchTitan")
     expect(abs(we_alone[HALF + 1]["loss"] - they_alone[HALF + 1]["loss"]) > 1e-3 or ranks == 1, "both began alike")
+
+
+@case(240)
+def torchtitan_debug_toml(context):
+    """TorchTitan's debug TOML trains in both from one command line: from one seed the weights and tokens, and so the losses."""
+    python = peer_python()
+    if python is None:
+        print("       left out: no Python with torchtitan (set TITAN_PEER_PYTHON)", flush=True)
+        return
+    write_data(context)
+    config = context.folder / "debug_model.toml"
+    config.write_text(to_toml(PUBLISHED["debug_model"][1]))
+    words = ["--job.config_file", config, "--model.hf_assets_path", context.folder / "tokenizer", "--debug.seed=42"]
+    words += ["--training.dataset_path", context.folder / "corpus", "--training.seq_len=64", "--training.local_batch_size=2"]
+    words += ["--training.mixed_precision_param", "float32"]  # one dtype, and the printed digits can be compared
+    train(context, 1, [*words, "--job.dump_folder", context.dump("ours")], "ours")
+    theirs = torchtitans(context, python, 1, "theirs", [*words, "--job.dump_folder", context.dump("theirs")], sizes={})
+    check_goes_on(rows_by_step(context.dump("ours") / "metrics.jsonl"), theirs, "debug_model.toml", first=1)
