@@ -26,6 +26,7 @@
 #include "kernels/host_arena.h"
 #include "models/registry.h"
 #include "train/dry_run.h"
+#include "train/named_device.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
@@ -215,7 +216,9 @@ int run_train(const config::CommandLine& command_line) {
     return kExitDone;
   }
   if (command_line.dry_run) {
-    const auto device = device_of_a_rank(config, std::max(env.local_world_size, command_line.nproc.value_or(1)));
+    const auto device = command_line.device
+                            ? train::named_device(*command_line.device)
+                            : device_of_a_rank(config, std::max(env.local_world_size, command_line.nproc.value_or(1)));
     std::fputs(train::dry_run(config, checked.spec, static_cast<int>(world_size), device).c_str(), stdout);
     return kExitDone;
   }

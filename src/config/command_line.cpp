@@ -84,6 +84,8 @@ class Parser {
         stray(i);
       }
     }
+    if (line_.device && !line_.dry_run)
+      error("--device " + *line_.device + " is for --dry-run; a run takes the device of training.device");
     return std::move(line_);
   }
 
@@ -118,6 +120,9 @@ class Parser {
     add("--help", "Modes", "", true).read = [this](std::size_t at) {
       line_.help = true;
       line_.help_topic = value_of(at);
+    };
+    add("--device", "Modes", "", true).read = [this](std::size_t at) {
+      line_.device = require_value(at, "a model or an amount of memory");
     };
     add("--completion", "Modes", "", true).read = [this](std::size_t at) { read_completion(at); };
   }

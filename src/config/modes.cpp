@@ -7,6 +7,8 @@ constexpr Mode kModes[] = {
     {"config", "a TOML file", false, "", "what to train and how; flags win over it, it wins over defaults"},
     {"dry_run", "", false, "", "print parameters and bytes a rank without allocating, and exit"},
     {"world_size", "an integer, at least 1", false, "", "ranks to pretend with --dry-run or --print-config"},
+    {"device", "a model or an amount of memory", false, "",
+     "with --dry-run: whether a rank fits it (H100, A100-40GB, 24GiB)"},
     {"nproc", "an integer, at least 1", false, "", "ranks to start on this machine without a launcher"},
     {"print_config", "=origins", true, "origins",
      "print the resolved configuration as TOML and exit; =origins: and where each value came from"},

@@ -196,3 +196,22 @@ def dry_run(context):
         code = job.wait(60)
         expect(code == 0, f"{path.name}: --dry-run exited with {code}\n{job.tail()}")
         expect(not dump.exists(), f"{path.name}: --dry-run wrote {dump}")
+
+
+DEVICES = {"H100": (80e9, True), "NVIDIA A100-PCIE-40GB": (40e9, True), "24 GiB": (24 * 2**30, True), "1MiB": (2**20, False)}
+
+
+@case(60)
+def dry_run_device(context):
+    """A rank is held against a device that is named, or given by its memory; what is neither is refused."""
+    words = ["--config", write_job(context, "small"), "--dry-run", "--device"]
+    for index, (device, (size, fits)) in enumerate(DEVICES.items()):
+        text = run(context, 1, [*words, device], name=f"device{index}").text()
+        line = next(line for line in text.splitlines() if device in line)
+        found = re.search(r"(does not fit|fits) \((\d+) % of ([\d.]+) (\w+)\)", line)
+        expect(found, line)
+        expect((found[1] == "fits") == fits, line)
+        unit = {"MiB": 2**20, "GiB": 2**30}[found[4]]
+        expect(abs(float(found[3]) * unit - size) <= 0.006 * unit, line)  # printed to a hundredth
+    job = run(context, 1, [*words, "H1000"], name="unknown", exit_code=2)
+    expect('no device "H1000" is known' in job.text() and "MI300X" in job.text(), job.tail())

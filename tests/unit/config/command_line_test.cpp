@@ -108,6 +108,8 @@ TEST(CommandLine, Modes) {
   EXPECT_TRUE(line.dry_run && line.print_config && line.version && line.help);
   EXPECT_EQ(line.nproc, 4);
   EXPECT_EQ(line.world_size, 8);
+  EXPECT_EQ(parse({"--dry-run", "--device", "H100"}).device, "H100");
+  EXPECT_THAT(parse({"--device=H100"}).errors, ElementsAre(HasSubstr("--device H100 is for --dry-run")));
   EXPECT_THAT(parse({"--nproc=0"}).errors,
               ElementsAre(HasSubstr("--nproc: expected an integer, at least 1; found \"0\"")));
   EXPECT_THAT(parse({"--dry-run=1"}).errors, ElementsAre(HasSubstr("--dry-run takes no value")));

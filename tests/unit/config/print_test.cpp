@@ -94,7 +94,8 @@ TEST(Help, NamesEveryKeyWithItsDefault) {
 
 TEST(Help, NamesEveryModeAndOnlyFlagsThatExist) {
   const std::string help = help_text();
-  for (const char* flag : {"config", "dry-run", "world-size", "nproc", "print-config", "version", "help", "completion"})
+  for (const char* flag :
+       {"config", "dry-run", "world-size", "device", "nproc", "print-config", "version", "help", "completion"})
     EXPECT_THAT(help, HasSubstr(std::string("\n  --") + flag)) << flag;
   EXPECT_THAT(help, HasSubstr("\n  tokenizer "));
   for (auto at = help.find("\n  --"); at != std::string::npos; at = help.find("\n  --", at + 1)) {

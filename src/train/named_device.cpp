@@ -1,0 +1,77 @@
+#include "train/named_device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "base/error.h"
+
+namespace titan::train {
+namespace {
+
+struct Model {
+  const char* name;     // in capitals, without blanks and hyphens
+  const char* variant;  // also in the name; may be empty
+  int gigabytes;        // of what one rank uses: of a card with two devices, one of them
+};
+
+// Vendors' data sheets. The first match counts, so the smaller of two variants is last only where the name tells.
+constexpr Model kModels[] = {
+    {"B200", "", 180},    {"H200", "", 141},  {"H100", "NVL", 94},  {"H100", "", 80},    {"H20", "", 96},
+    {"A100", "40GB", 40}, {"A100", "", 80},   {"A10G", "", 24},     {"A10", "", 24},     {"L40S", "", 48},
+    {"L4", "", 24},       {"T4", "", 16},     {"V100", "16GB", 16}, {"V100", "", 32},    {"RTX4090", "", 24},
+    {"RTX5090", "", 32},  {"MI250X", "", 64}, {"MI300X", "", 192},  {"MI325X", "", 256}, {"MI355X", "", 288},
+};
+
+struct Unit {
+  const char* name;
+  double bytes;
+};
+constexpr Unit kUnits[] = {{"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40},
+                           {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+
+std::string normalized(const std::string& text) {
+  std::string out;
+  for (const char c : text)
+    if (c != ' ' && c != '-' && c != '_') out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
+  return out;
+}
+
+// The model's name, and no digit or letter after it: an A1000 is no A100, an H100SXM is an H100.
+bool names(const std::string& text, const std::string& model) {
+  const auto at = text.find(model);
+  if (at == std::string::npos) return false;
+  const std::string rest = text.substr(at + model.size());
+  return rest.empty() || !std::isdigit(static_cast<unsigned char>(rest[0]));
+}
+
+// 0 for what is no amount.
+double parse_bytes(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || !std::isfinite(number) || number <= 0) return 0;
+  for (const Unit& unit : kUnits)
+    if (std::string(end) == unit.name && number * unit.bytes >= 1 && number * unit.bytes < 0x1p60)
+      return number * unit.bytes;
+  return 0;
+}
+
+}  // namespace
+
+Device named_device(const std::string& text) {
+  const std::string name = normalized(text);
+  if (const double bytes = parse_bytes(name); bytes > 0)
+    return {"a device of " + text, static_cast<std::int64_t>(bytes)};
+  std::string known;
+  for (const Model& model : kModels) {
+    if (names(name, model.name) && name.find(model.variant) != std::string::npos)
+      return {text, static_cast<std::int64_t>(model.gigabytes) * 1'000'000'000};
+    if (*model.variant == '\0') known += std::string(known.empty() ? "" : ", ") + model.name;
+  }
+  throw ConfigError("command line: error: --device: no device \"" + text +
+                    "\" is known; expected an amount of memory (80GiB) or one of " + known);
+}
+
+}  // namespace titan::train
