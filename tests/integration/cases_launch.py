@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 
 from fixtures import write_job
@@ -71,11 +70,6 @@ def launch_slurm_script(context):
     expect(re.search(r"^#SBATCH --signal=USR1@\d+$", text, re.MULTILINE), "nobody tells the ranks that time is running out")
 
 
-def listens(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 def ranks_by_pid(context, job):
     return {pid: environment_of(pid) for pid in job.ranks(context.program).values()}
 
@@ -118,14 +112,12 @@ def elastic_smaller_world(context):
     words = ["--config", write_job(context, "shrunk", steps=steps), *batch, *FULL, "--checkpoint.interval", "5"]
     metrics = context.dump("shrunk") / "metrics.jsonl"
     options = ["--nnodes", "1:2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "shrunk", "--monitor-interval", "0.2"]
-    port = free_port()
-    options += ["--rdzv-endpoint", f"127.0.0.1:{port}", "--local-addr", "127.0.0.1"]
-    # A short keep-alive: the survivor waits for a lost agent that long before it starts again without it.
-    options += ["--rdzv-conf", "last_call_timeout=2,join_timeout=60,keep_alive_interval=1,keep_alive_max_attempt=2"]
-    first = torchrun(context, words, "first", *options)
-    # The agent that listens first holds the rendezvous, and that one must not be the one that dies.
-    wait_until(lambda: listens(port), 40, "the first agent does not listen")
-    second = torchrun(context, words, "second", *options)
+    options += ["--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--local-addr", "127.0.0.1"]
+    # A short keep-alive: the survivor waits for a lost agent that long before it starts again without it. The one that
+    # holds the rendezvous must not be the one that dies.
+    conf = "last_call_timeout=8,join_timeout=60,keep_alive_interval=1,keep_alive_max_attempt=2"
+    first = torchrun(context, words, "first", *options, "--rdzv-conf", f"{conf},is_host=true")
+    second = torchrun(context, words, "second", *options, "--rdzv-conf", f"{conf},is_host=false")
     wait_until(lambda: metrics.exists() and max([0, *rows_by_step(metrics)]) >= 8, 40, "no step 8")
     for pid in processes_marked(second.mark):
         kill(pid, signal.SIGKILL)
