@@ -11,9 +11,11 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/fields.h"
 #include "config/load.h"
 #include "config/paths.h"
 #include "config/print.h"
@@ -102,8 +104,18 @@ train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t loc
   return {"this machine's memory, " + std::to_string(local_ranks) + " rank(s) on it", host / local_ranks};
 }
 
+// Two runs would take each other's checkpoints for their own, and remove them.
+std::unique_ptr<FileLock> lock_dump_folder(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  return std::make_unique<FileLock>(
+      std::filesystem::path(folder) / ".run.lock",
+      "error: job.dump_folder = \"" + folder +
+          "\": another run writes there; wait for it, or choose another folder. Was this one process of several "
+          "that mpirun or srun started? They do not know of each other: start them with torchrun or --nproc, or "
+          "with the launcher of the MPI that is installed (srun: add --mpi=pmix)");
+}
+
 void write_resolved_config(const config::JobConfig& config) {
-  std::filesystem::create_directories(config.job.dump_folder);
   write_file_atomically(std::filesystem::path(config.job.dump_folder) / "config.toml", config::to_toml(config));
 }
 
@@ -165,9 +177,32 @@ std::unique_ptr<BatchSource> open_held_out(const Checked& checked, const dist::D
   return open_data("validation", checked, options);
 }
 
+// Whether a key has to have one value on all ranks: where files lie may differ between machines.
+bool is_shared(const std::string& key) {
+  return !key.starts_with("job.") && !key.ends_with("_path") && key != "training.dataset_mix";
+}
+
+// Ranks of different minds would wait for each other in different collectives. Collective.
+void check_same_config(const config::JobConfig& config, const dist::World& world) {
+  std::vector<std::string> mine;
+  for (const auto& field : config::fields())
+    if (is_shared(field.key)) mine.push_back(field.key + " = " + config::to_toml_value(field.get(config)));
+  const auto of_rank_0 = split(world.group().broadcast_bytes(join(mine, "\n"), 0), '\n');
+  const std::string self = "rank " + std::to_string(world.rank());
+  if (mine.size() != of_rank_0.size()) throw ConfigError("error: " + self + " runs another titan-train than rank 0");
+  std::vector<std::string> differing;
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    if (mine[i] != of_rank_0[i]) differing.push_back(mine[i] + " (rank 0: " + of_rank_0[i] + ")");
+  if (differing.empty()) return;
+  throw ConfigError("error: " + self + " has another configuration than rank 0: " + join(differing, ", ") +
+                    "; start all ranks with the same files, variables and flags");
+}
+
 int train(const Checked& checked, dist::World& world) {
   const auto& config = checked.config;
-  if (world.rank() == 0) write_resolved_config(config);
+  check_same_config(config, world);
+  const auto lock = world.rank() == 0 ? lock_dump_folder(config.job.dump_folder) : nullptr;
+  if (lock) write_resolved_config(config);
   const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
   auto source = open_training_set(checked, meshes.batch, world);
   train::Trainer trainer(config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch));

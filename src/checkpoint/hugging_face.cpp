@@ -169,7 +169,20 @@ Sources sources_of(const std::vector<std::unique_ptr<MappedSafetensors>>& files)
   return sources;
 }
 
+// A download that was cut short lacks whole files, and their index says which.
+void check_files_of_index(const fs::path& folder) {
+  const fs::path index = folder / kHuggingFaceIndex;
+  if (!fs::exists(index)) return;
+  std::set<std::string> missing;
+  for (const auto& [tensor, file] : read_hugging_face_index(index))
+    if (!fs::exists(folder / file)) missing.insert(file);
+  if (missing.empty()) return;
+  throw CheckpointError(index.string() + " names files that are not in the folder: " +
+                        join(std::vector<std::string>(missing.begin(), missing.end()), ", ") + "; fetch them again");
+}
+
 std::vector<std::unique_ptr<MappedSafetensors>> open_all(const fs::path& folder) {
+  check_files_of_index(folder);
   std::vector<std::unique_ptr<MappedSafetensors>> files;
   for (const auto& path : safetensors_files(folder)) files.push_back(std::make_unique<MappedSafetensors>(path));
   return files;

@@ -52,6 +52,7 @@ class Decoder {
   Metadata decode() {
     if (!tree_.is_object_of(tree_.root(), kMetadata))
       tree_.fail("the file does not hold a torch.distributed.checkpoint Metadata");
+    check_version();
     const NodeId keys = field(tree_.root(), "state_dict_metadata");
     for_each_item(keys, "state_dict_metadata", [&](NodeId key, NodeId value) { entry(text(key, "a key"), value); });
     if (const auto planner = optional_field(tree_.root(), "planner_data");
@@ -245,6 +246,14 @@ class Decoder {
       }
     }
     tree_.fail("storage_data has an offset of " + fqn + " that is no chunk's");
+  }
+
+  // What a later format says may mean something else here. Older PyTorch writes no version.
+  void check_version() const {
+    const auto version = optional_field(tree_.root(), "version");
+    if (!version || kind(*version) != Node::Kind::kText || tree_[*version].text.starts_with("1.")) return;
+    tree_.fail("it has format version " + std::string(tree_[*version].text) +
+               ", and versions 1.x are read here; load it with the program that wrote it, or with a newer titan-train");
   }
 
   void save_id() {

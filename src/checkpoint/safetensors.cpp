@@ -93,12 +93,17 @@ std::pair<SafetensorsEntry, std::uint64_t> parse_entry(const fs::path& path, con
 std::vector<fs::path> safetensors_files(const fs::path& path) {
   if (fs::is_regular_file(path)) return {path};
   std::vector<fs::path> paths;
+  std::string pickles;
   if (fs::is_directory(path)) {
     for (const auto& entry : fs::directory_iterator(path)) {
       if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+      if (entry.path().extension() == ".bin" || entry.path().extension() == ".pt")
+        pickles = "; its *" + entry.path().extension().string() +
+                  " files are Python pickles, which can run any code when they are read, and are not read here: save "
+                  "the model as safetensors";
     }
   }
-  if (paths.empty()) throw CheckpointError(path.string() + " has no *.safetensors file");
+  if (paths.empty()) throw CheckpointError(path.string() + " has no *.safetensors file" + pickles);
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -41,6 +41,10 @@ void check_schedule(const JobConfig& config, Messages& errors, Messages& warning
 }
 
 void check_sequence(const JobConfig& config, Messages& errors) {
+  const auto longest = config.model.args.max_seq_len;  // of a flavor's own it is a warning, as in TorchTitan
+  if (longest && config.training.seq_len > *longest)
+    errors.push_back("training.seq_len (" + text(config.training.seq_len) + ") is more than model.args.max_seq_len (" +
+                     text(*longest) + "), the longest that the model is made for; set it to at most " + text(*longest));
   const Parallelism& p = config.parallelism;
   const std::int64_t step = 2 * std::max<std::int64_t>(1, p.tensor_parallel_degree * p.context_parallel_degree);
   const std::int64_t length = config.training.seq_len;

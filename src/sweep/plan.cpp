@@ -101,6 +101,21 @@ std::vector<Values> draws(const SweepSpec& spec) {
   return out;
 }
 
+// Before they are made: the lists of a grid are soon multiplied beyond any memory.
+void check_num_trials(const SweepSpec& spec) {
+  constexpr double kMostTrials = 10'000;
+  double trials = spec.random.empty() ? 1 : static_cast<double>(spec.num_trials);
+  if (!spec.list.empty()) trials *= static_cast<double>(spec.list.size());
+  if (!spec.zip.empty()) trials *= static_cast<double>(spec.zip.front().values.size());
+  for (const Axis& axis : spec.grid) trials *= static_cast<double>(axis.values.size());
+  if (trials <= kMostTrials) return;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.15g", trials);
+  throw ConfigError("error: sweep " + spec.name + " has " + text +
+                    " trials (draws * entries of the list * rows of the zip * points of the grid); at most 10000 are "
+                    "taken: shorten its lists, or draw some points with [sweep.random]");
+}
+
 std::string last_part(const std::string& key, std::size_t parts) {
   std::size_t begin = key.size();
   for (std::size_t i = 0; i < parts && begin != std::string::npos && begin != 0; ++i) begin = key.rfind('.', begin - 1);
@@ -251,6 +266,7 @@ std::vector<std::string> short_keys(const std::vector<std::string>& keys) {
 }
 
 Plan make_plan(const SweepSpec& spec) {
+  check_num_trials(spec);
   const auto all_values = expand(spec);
   const auto keys = swept_keys(spec);
   const auto shortened = short_keys(keys);

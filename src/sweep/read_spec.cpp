@@ -295,6 +295,7 @@ class Reader {
         claim(leaf, "sweep.list");
         if (auto value = read_value(*leaf.field, *leaf.node)) entry.push_back({leaf.field->key, std::move(*value)});
       }
+      if (std::ranges::count(spec_.list, entry) > 0) fail(item.at, "this entry of [[sweep.list]] stands here twice");
       spec_.list.push_back(std::move(entry));
     }
   }

@@ -1,12 +1,7 @@
 #include "sweep/store.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -206,18 +201,8 @@ void take_on(const Record& saved, Record& fresh, const Plan& plan, const std::fi
   }
 }
 
-FolderLock::FolderLock(const std::filesystem::path& folder) {
-  const auto path = folder / ".lock";
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "open " + path.string());
-  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  const int reason = errno;
-  ::close(fd_);
-  if (reason != EWOULDBLOCK) throw std::system_error(reason, std::generic_category(), "lock " + path.string());
-  throw ConfigError("error: another titan-train sweep runs in " + folder.string() +
-                    "; wait for it, or give this one another sweep.folder");
-}
-
-FolderLock::~FolderLock() { ::close(fd_); }
+SweepLock::SweepLock(const std::filesystem::path& folder)
+    : FileLock(folder / ".lock", "error: another titan-train sweep runs in " + folder.string() +
+                                     "; wait for it, or give this one another sweep.folder") {}
 
 }  // namespace titan::sweep

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "config/changes.h"
 #include "sweep/plan.h"
 #include "sweep/trial.h"
@@ -36,17 +37,10 @@ std::optional<Record> load_record(const std::filesystem::path& folder);
 // differs when the two are not the same sweep: other values, another objective, other rungs, another job.
 void take_on(const Record& saved, Record& fresh, const Plan& plan, const std::filesystem::path& folder);
 
-// Keeps a second driver out of the folder while this one lives, however it ends.
-class FolderLock {
+// Keeps a second driver out of the folder while this one lives. Throws ConfigError when another process holds it.
+class SweepLock : public FileLock {
  public:
-  // Throws ConfigError when another process holds it.
-  explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int fd_;
+  explicit SweepLock(const std::filesystem::path& folder);
 };
 
 }  // namespace titan::sweep

@@ -62,7 +62,7 @@ int run_sweep(const SweepOptions& options) {
     return kExitDone;
   }
   std::filesystem::create_directories(spec.folder);
-  const FolderLock lock(spec.folder);
+  const SweepLock lock(spec.folder);
   Record record = new_record(spec, plan, static_cast<double>(std::time(nullptr)));
   if (const auto saved = load_record(spec.folder)) take_on(*saved, record, plan, spec.folder);
   Driver driver(spec, plan, std::move(record), slots);

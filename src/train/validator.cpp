@@ -35,7 +35,15 @@ class Evaluation {
 
 Validator::Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
                      const dist::DeviceMesh& batch_mesh, metrics::MetricsProcessor& metrics)
-    : options_(options), source_(std::move(source)), model_(model), batch_mesh_(batch_mesh), metrics_(metrics) {}
+    : options_(options), source_(std::move(source)), model_(model), batch_mesh_(batch_mesh), metrics_(metrics) {
+  if (options_.steps == kWholeSet && !source_->next()) throw_too_short();  // now, not after hours of training
+}
+
+void Validator::throw_too_short() const {
+  throw DataError("validation.dataset_path = \"" + options_.dataset_path.value_or("") +
+                  "\" has fewer tokens than one window of validation.seq_len + 1 = " +
+                  std::to_string(options_.seq_len + 1) + "; use more data or a smaller validation.seq_len");
+}
 
 void Validator::run_if_due(std::int64_t step) {
   if (step != 1 && step % options_.freq != 0) return;
@@ -82,9 +90,7 @@ std::optional<Batch> Validator::next_batch(std::int64_t index) {
   }
   if (batch) return rows_of_this_rank(*batch);
   if (index > 0) return std::nullopt;
-  throw DataError("validation.dataset_path = \"" + options_.dataset_path.value_or("") +
-                  "\" has fewer tokens than one window of validation.seq_len + 1 = " +
-                  std::to_string(options_.seq_len + 1) + "; use more data or a smaller validation.seq_len");
+  throw_too_short();
 }
 
 Batch Validator::rows_of_this_rank(const Batch& all) const {

@@ -48,6 +48,7 @@ class Validator {
     std::int64_t rank_tokens = 0;  // tokens that this rank looked at
   };
   std::optional<Totals> pass();
+  [[noreturn]] void throw_too_short() const;
   std::optional<Batch> next_batch(std::int64_t index);
   Batch rows_of_this_rank(const Batch& all) const;
   bool asked_to_stop() const;

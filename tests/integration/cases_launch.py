@@ -9,7 +9,7 @@ import subprocess
 from fixtures import write_job
 from harness import (
     ROOT, VENV, Job, case, check_identical, environment_of, expect, free_port, kill, processes_marked, read_rows,
-    relative_distance, rows_by_step, run, start, wait_until,
+    relative_distance, rows_by_step, run, start, start_plain, wait_until,
 )  # fmt: skip
 
 FULL = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
@@ -140,6 +140,24 @@ def nproc_missing_data(context):
     job = run(context, 1, ["--nproc", "3", *words], "none", exit_code=2, timeout_s=10)
     lines = [line for line in job.text().splitlines() if "corpus.jsonl" in line and "error" in line]
     expect(len(lines) == 1 and "SIGKILL" not in job.text(), job.tail())
+
+
+@case(30)
+def ranks_of_different_minds(context):
+    """A rank whose variables give it another configuration is refused before the first step, and names the keys."""
+    words = ["--config", write_job(context, "minds", steps=3)]
+    variables = {1: {"TITAN_TRAINING__STEPS": "4", "TITAN_VALIDATION__FREQ": "7"}}
+    jobs = start_plain(context, 2, words, variables=variables)
+    codes = [job.wait(20) for job in jobs]
+    expect(codes == [3, 2], f"exit codes {codes}, expected 3 and 2\n{jobs[1].tail()}")
+    message = (
+        "error: rank 1 has another configuration than rank 0: training.steps = 4 (rank 0: training.steps = 3), "
+        "validation.freq = 7 (rank 0: validation.freq = 10); start all ranks with the same files, variables and flags"
+    )
+    expect(jobs[1].errors().strip() == message, jobs[1].errors())
+    expect(message in jobs[0].errors(), f"rank 0 does not say why\n{jobs[0].tail()}")
+    rows = context.dump("minds") / "metrics.jsonl"
+    expect(not rows.exists() or not read_rows(rows), "a step was trained")
 
 
 @case(60)

@@ -189,8 +189,8 @@ def start(context, ranks, words, launcher=None, name="run", env=None):
     return Job([*launcher_words(launcher, ranks), context.program, *words], context.folder / "logs", name, env)
 
 
-def start_plain(context, ranks, words, cwd=None):
-    """Starts the ranks one by one with torchrun's variables, no launcher over them. `cwd`: rank -> folder."""
+def start_plain(context, ranks, words, cwd=None, variables=None):
+    """Starts the ranks one by one with torchrun's variables, no launcher over them. rank -> folder, rank -> variables."""
     env = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [
@@ -198,7 +198,7 @@ def start_plain(context, ranks, words, cwd=None):
             [context.program, *words],
             context.folder / "logs",
             f"rank{rank}",
-            {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            {**env, "RANK": str(rank), "LOCAL_RANK": str(rank), **(variables or {}).get(rank, {})},
             (cwd or {}).get(rank),
         )
         for rank in range(ranks)

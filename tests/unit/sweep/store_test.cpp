@@ -98,11 +98,11 @@ TEST_F(StoreTest, RefusesAnotherSweepAndSaysWhatDiffers) {
 
 TEST_F(StoreTest, OneDriverAtATime) {
   {
-    const FolderLock lock(folder_.path());
-    EXPECT_THAT(error_of([&] { const FolderLock second(folder_.path()); }),
+    const SweepLock lock(folder_.path());
+    EXPECT_THAT(error_of([&] { const SweepLock second(folder_.path()); }),
                 HasSubstr("another titan-train sweep runs in"));
   }
-  EXPECT_EQ(error_of([&] { const FolderLock lock(folder_.path()); }), "no error");
+  EXPECT_EQ(error_of([&] { const SweepLock lock(folder_.path()); }), "no error");
 }
 
 }  // namespace
