@@ -1,0 +1,291 @@
+// Compiled with TITAN_ISA (the namespace) and TITAN_VECTOR_BYTES, see CMakeLists.txt.
+#include "kernels/attention_heads.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace titan::kernels::TITAN_ISA {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kWidth = TITAN_VECTOR_BYTES / 4;
+constexpr Index kRows = TITAN_VECTOR_BYTES == 64 ? 8 : 4;  // of a tile: its sums stay in registers
+constexpr Index kColumns = 2;                              // vectors of a tile
+
+typedef float Vector __attribute__((vector_size(TITAN_VECTOR_BYTES)));
+typedef std::int32_t Integers __attribute__((vector_size(TITAN_VECTOR_BYTES)));
+typedef float UnalignedVector __attribute__((vector_size(TITAN_VECTOR_BYTES), aligned(4)));
+
+Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
+void store(float* to, Vector value) { *reinterpret_cast<UnalignedVector*>(to) = value; }
+Vector spread(float value) { return Vector{} + value; }
+
+float to_float(float value) { return value; }
+float to_float(BFloat16Bits value) {
+  const std::uint32_t bits = std::uint32_t{value.bits} << 16;
+  float out;
+  std::memcpy(&out, &bits, sizeof out);
+  return out;
+}
+void assign(float& to, float value) { to = value; }
+void assign(BFloat16Bits& to, float value) {  // to the nearest, ties to even; not-a-number stays one
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  to.bits =
+      value != value ? std::uint16_t{0x7FC0} : static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+// e^x for x <= 0, to 2 units in the last place; 0 below -87, where it is no normal number any more. Range reduction to
+// |r| <= ln(2) / 2 and the polynomial of Cephes' expf.
+Vector exponential(Vector x) {
+  const Vector magic = spread(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer, which is in the low bits
+  const Vector shifted = x * 1.44269504088896341F + magic;
+  const Vector n = shifted - magic;
+  const Vector r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
+  Vector p = spread(1.9875691500e-4F);
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * r * r + r + 1.0F;
+  const Integers exponent = (reinterpret_cast<Integers>(shifted) - 0x4B400000) << 23;
+  const Integers bits = reinterpret_cast<Integers>(p) + exponent;
+  const Vector result = reinterpret_cast<Vector>(bits);
+  return x < -87.0F ? spread(0.0F) : result;  // what is no number stays none
+}
+
+Index round_up(Index value, Index to) { return (value + to - 1) / to * to; }
+// Keys are padded to whole tiles.
+Index padded(Index length) { return round_up(length, kColumns * kWidth); }
+
+// to[i][e] = from[i][e] * scale, rows packed
+template <typename T>
+void unpack(Rows<const T> from, Index rows, Index dim, float scale, float* to) {
+  for (Index i = 0; i < rows; ++i)
+    for (Index e = 0; e < dim; ++e) to[i * dim + e] = scale * to_float(from.data[i * from.stride + e]);
+}
+
+// to[e][i] = from[i][e], rows of `to` padded with zeros
+void transpose(const float* from, Index length, Index dim, float* to) {
+  const Index stride = padded(length);
+  for (Index e = 0; e < dim; ++e) {
+    for (Index i = 0; i < length; ++i) to[e * stride + i] = from[i * dim + e];
+    for (Index i = length; i < stride; ++i) to[e * stride + i] = 0;
+  }
+}
+
+template <typename T>
+void pack(const float* from, Index rows, Index dim, Rows<T> to) {
+  for (Index i = 0; i < rows; ++i)
+    for (Index e = 0; e < dim; ++e) assign(to.data[i * to.stride + e], from[i * dim + e]);
+}
+
+// products[r][j] = sum over e of a[r][e] * b[e][j], for kRows rows and j < columns (a multiple of the tile's)
+void multiply(const float* a, Index dim, const float* b, Index stride, Index columns, float* products) {
+  for (Index j = 0; j < columns; j += kColumns * kWidth) {
+    Vector sums[kRows][kColumns] = {};
+    for (Index e = 0; e < dim; ++e) {
+      Vector right[kColumns];
+      for (Index c = 0; c < kColumns; ++c) right[c] = load(b + e * stride + j + c * kWidth);
+      for (Index r = 0; r < kRows; ++r)
+        for (Index c = 0; c < kColumns; ++c) sums[r][c] += a[r * dim + e] * right[c];
+    }
+    for (Index r = 0; r < kRows; ++r)
+      for (Index c = 0; c < kColumns; ++c) store(products + r * stride + j + c * kWidth, sums[r][c]);
+  }
+}
+
+// out[r][e] = sum over j < count of weights[r][j] * values[j][e], for kRows rows; `count` leaves out what is masked for
+// all
+template <Index kVectors>
+void combine_columns(const float* weights, Index stride, const float* values, Index dim, Index count, float* out) {
+  Vector sums[kRows][kVectors] = {};
+  for (Index j = 0; j < count; ++j) {
+    Vector value[kVectors];
+    for (Index c = 0; c < kVectors; ++c) value[c] = load(values + j * dim + c * kWidth);
+    for (Index r = 0; r < kRows; ++r)
+      for (Index c = 0; c < kVectors; ++c) sums[r][c] += weights[r * stride + j] * value[c];
+  }
+  for (Index r = 0; r < kRows; ++r)
+    for (Index c = 0; c < kVectors; ++c) store(out + r * dim + c * kWidth, sums[r][c]);
+}
+void combine(const float* weights, Index stride, const float* values, Index dim, Index count, float* out) {
+  Index e = 0;
+  for (; e + kColumns * kWidth <= dim; e += kColumns * kWidth)
+    combine_columns<kColumns>(weights, stride, values + e, dim, count, out + e);
+  for (; e < dim; e += kWidth) combine_columns<1>(weights, stride, values + e, dim, count, out + e);
+}
+
+// sums[j][e] += sum over r of weights[r][j] * rows[r][e], for kRows rows and j < count
+void scatter(const float* weights, Index stride, const float* rows, Index dim, Index count, float* sums) {
+  for (Index e = 0; e < dim; e += kWidth) {
+    Vector row[kRows];
+    for (Index r = 0; r < kRows; ++r) row[r] = load(rows + r * dim + e);
+    for (Index j = 0; j < count; ++j) {
+      Vector even = load(sums + j * dim + e), odd = {};
+      for (Index r = 0; r < kRows; r += 2) {
+        even += weights[r * stride + j] * row[r];
+        odd += weights[(r + 1) * stride + j] * row[r + 1];
+      }
+      store(sums + j * dim + e, even + odd);
+    }
+  }
+}
+
+float largest(const float* values, Index count) {
+  float out = values[0];
+  for (Index j = 1; j < count; ++j) out = values[j] > out ? values[j] : out;
+  return out;
+}
+
+// values[j] = e^(values[j] - shift) for j < count, 0 up to `end`. Gives their sum.
+float exponentials(float* values, Index count, Index end, float shift) {
+  Vector sums = {};
+  Index j = 0;
+  for (; j + kWidth <= count; j += kWidth) {
+    const Vector value = exponential(load(values + j) - shift);
+    store(values + j, value);
+    sums += value;
+  }
+  if (j < end) {  // rows end at whole vectors
+    float last[kWidth];
+    for (Index i = 0; i < kWidth; ++i) last[i] = j + i < count ? values[j + i] - shift : -100.0F;
+    const Vector value = exponential(load(last));
+    store(values + j, value);
+    sums += value;
+    for (j += kWidth; j < end; ++j) values[j] = 0;
+  }
+  float sum = 0;
+  for (Index i = 0; i < kWidth; ++i) sum += sums[i];
+  return sum;
+}
+
+float* take(float*& memory, Index floats) {
+  float* const part = memory;
+  memory += floats;
+  return part;
+}
+
+// The parts of a workspace.
+struct Workspace {
+  float *k, *v, *k_transposed, *v_transposed, *k_grad,
+      *v_grad;                  // [padded length, dim], transposed [dim, padded length]
+  float *scores, *score_grads;  // [kRows, padded length]
+  float *q, *out, *out_grad;    // [kRows, dim]
+
+  Workspace(float* memory, const HeadsShape& shape) {
+    const Index matrix = padded(shape.length) * shape.head_dim;
+    k = take(memory, matrix);
+    v = take(memory, matrix);
+    k_transposed = take(memory, matrix);
+    v_transposed = take(memory, matrix);
+    k_grad = take(memory, matrix);
+    v_grad = take(memory, matrix);
+    scores = take(memory, kRows * padded(shape.length));
+    score_grads = take(memory, kRows * padded(shape.length));
+    q = take(memory, kRows * shape.head_dim);
+    out = take(memory, kRows * shape.head_dim);
+    out_grad = take(memory, kRows * shape.head_dim);
+  }
+};
+
+Index workspace_floats(const HeadsShape& shape) {
+  return 6 * padded(shape.length) * shape.head_dim + 2 * kRows * padded(shape.length) + 3 * kRows * shape.head_dim;
+}
+
+template <typename T>
+Rows<T> from_row(Rows<T> rows, Index row) {
+  return {rows.data + row * rows.stride, rows.stride};
+}
+
+// The next tile of rows; those past the end are zeros.
+template <typename T>
+void unpack_tile(Rows<const T> from, Index begin, Index rows, Index dim, float scale, float* to) {
+  unpack(from_row(from, begin), rows, dim, scale, to);
+  for (Index i = rows * dim; i < kRows * dim; ++i) to[i] = 0;
+}
+
+template <typename T>
+void forward(const HeadsShape& shape, const HeadTensors<T>* heads, Index num_heads, float* memory) {
+  const Workspace work(memory, shape);
+  const Index length = shape.length, dim = shape.head_dim, stride = padded(length);
+  unpack(heads[0].k, length, dim, 1.0F, work.k);
+  transpose(work.k, length, dim, work.k_transposed);
+  unpack(heads[0].v, length, dim, 1.0F, work.v);
+  for (Index head = 0; head < num_heads; ++head) {
+    const HeadTensors<T>& tensors = heads[head];
+    for (Index begin = 0; begin < length; begin += kRows) {
+      const Index rows = length - begin < kRows ? length - begin : kRows;
+      const Index keys = begin + rows, columns = padded(keys);
+      unpack_tile(tensors.q, begin, rows, dim, shape.scale, work.q);
+      multiply(work.q, dim, work.k_transposed, stride, columns, work.scores);
+      float sums[kRows] = {};
+      for (Index r = 0; r < rows; ++r) {
+        float* const scores = work.scores + r * stride;
+        const float shift = largest(scores, begin + r + 1);
+        sums[r] = exponentials(scores, begin + r + 1, columns, shift);
+        tensors.sums.data[(begin + r) * tensors.sums.stride] = shift + std::log(sums[r]);
+      }
+      combine(work.scores, stride, work.v, dim, keys, work.out);
+      for (Index r = 0; r < rows; ++r)
+        for (Index e = 0; e < dim; ++e) work.out[r * dim + e] /= sums[r];
+      pack(work.out, rows, dim, from_row(tensors.out, begin));
+    }
+  }
+}
+
+template <typename T>
+void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGradients<T>* grads, Index num_heads,
+              Rows<T> k_grad, Rows<T> v_grad, float* memory) {
+  const Workspace work(memory, shape);
+  const Index length = shape.length, dim = shape.head_dim, stride = padded(length);
+  unpack(heads[0].k, length, dim, 1.0F, work.k);
+  transpose(work.k, length, dim, work.k_transposed);
+  unpack(heads[0].v, length, dim, 1.0F, work.v);
+  transpose(work.v, length, dim, work.v_transposed);
+  for (Index i = 0; i < length * dim; ++i) work.k_grad[i] = work.v_grad[i] = 0;
+  for (Index head = 0; head < num_heads; ++head) {
+    const HeadTensors<T>& tensors = heads[head];
+    for (Index begin = 0; begin < length; begin += kRows) {
+      const Index rows = length - begin < kRows ? length - begin : kRows;
+      const Index keys = begin + rows, columns = padded(keys);
+      unpack_tile(tensors.q, begin, rows, dim, shape.scale, work.q);
+      unpack_tile(grads[head].out, begin, rows, dim, 1.0F, work.out_grad);
+      multiply(work.q, dim, work.k_transposed, stride, columns, work.scores);
+      multiply(work.out_grad, dim, work.v_transposed, stride, columns, work.score_grads);
+      for (Index r = 0; r < kRows; ++r) {
+        float* const scores = work.scores + r * stride;
+        float* const score_grads = work.score_grads + r * stride;
+        if (r >= rows) {  // takes part in the tile with weights of zero
+          for (Index j = 0; j < columns; ++j) scores[j] = score_grads[j] = 0;
+          continue;
+        }
+        const T* const out = tensors.out.data + (begin + r) * tensors.out.stride;
+        float dot = 0;
+        for (Index e = 0; e < dim; ++e) dot += to_float(out[e]) * work.out_grad[r * dim + e];
+        exponentials(scores, begin + r + 1, columns, tensors.sums.data[(begin + r) * tensors.sums.stride]);
+        for (Index j = 0; j < columns; ++j) score_grads[j] = scores[j] * (score_grads[j] - dot);
+      }
+      combine(work.score_grads, stride, work.k, dim, keys, work.out);
+      for (Index i = 0; i < rows * dim; ++i) work.out[i] *= shape.scale;
+      pack(work.out, rows, dim, from_row(grads[head].q, begin));
+      scatter(work.score_grads, stride, work.q, dim, keys, work.k_grad);
+      scatter(work.scores, stride, work.out_grad, dim, keys, work.v_grad);
+    }
+  }
+  pack(work.k_grad, length, dim, k_grad);
+  pack(work.v_grad, length, dim, v_grad);
+}
+
+#define TITAN_STRING_OF(name) #name
+#define TITAN_STRING(name) TITAN_STRING_OF(name)
+
+}  // namespace
+
+extern const AttentionKernels kAttention = {
+    TITAN_STRING(TITAN_ISA), kWidth,          workspace_floats,      forward<float>,
+    forward<BFloat16Bits>,   backward<float>, backward<BFloat16Bits>};
+
+}  // namespace titan::kernels::TITAN_ISA

@@ -1,0 +1,160 @@
+// Every set of instructions of this machine against the formula in float64, forward and backward.
+#include "kernels/attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace titan::kernels {
+namespace {
+
+struct Inputs {
+  at::Tensor q, k, v, out_grad;
+};
+
+struct Results {
+  at::Tensor out, sums, q_grad, k_grad, v_grad;
+};
+
+// As a model makes them: [B, T, H, E] in memory.
+Inputs make_inputs(at::ScalarType dtype, std::int64_t length, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t dim) {
+  const auto make = [&](std::int64_t num_heads) {
+    return at::randn({2, length, num_heads, dim}, at::kFloat).to(dtype).transpose(1, 2);
+  };
+  at::manual_seed(length * 1000 + dim);
+  return {make(heads) * 2, make(kv_heads), make(kv_heads), make(heads)};
+}
+
+// The formula, on float64 copies. Gradients by hand, so that no kernel of ATen's attention has a part in it.
+Results formula(const Inputs& inputs, double scale) {
+  const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
+  const std::int64_t group = inputs.q.size(1) / inputs.k.size(1), length = inputs.q.size(2);
+  const at::Tensor q = wide(inputs.q), k = wide(inputs.k).repeat_interleave(group, 1),
+                   v = wide(inputs.v).repeat_interleave(group, 1), out_grad = wide(inputs.out_grad);
+  const at::Tensor mask = at::ones({length, length}, at::kBool).triu(1);
+  const at::Tensor scores =
+      (q.matmul(k.transpose(-2, -1)) * scale).masked_fill(mask, -std::numeric_limits<double>::infinity());
+  const at::Tensor weights = scores.softmax(-1);
+  const at::Tensor weight_grad = out_grad.matmul(v.transpose(-2, -1));
+  const at::Tensor score_grad = weights * (weight_grad - (weights * weight_grad).sum(-1, true));
+  const auto summed = [&](const at::Tensor& grad) {
+    return grad.view({grad.size(0), inputs.k.size(1), group, length, grad.size(3)}).sum(2);
+  };
+  return {weights.matmul(v), scores.logsumexp(-1), score_grad.matmul(k) * scale,
+          summed(score_grad.transpose(-2, -1).matmul(q) * scale), summed(weights.transpose(-2, -1).matmul(out_grad))};
+}
+
+Results run(const AttentionKernels& kernels, const Inputs& inputs, double scale) {
+  const auto [out, sums] = attention_forward(kernels, inputs.q, inputs.k, inputs.v, scale);
+  const auto [q, k, v] = attention_backward(kernels, inputs.out_grad, inputs.q, inputs.k, inputs.v, out, sums, scale);
+  return {out, sums, q, k, v};
+}
+
+// The largest difference, in parts of the largest element or of 1.
+double distance(const at::Tensor& found, const at::Tensor& expected) {
+  EXPECT_EQ(found.sizes(), expected.sizes());
+  return ((found.to(at::kDouble) - expected).abs().max() / expected.abs().max().clamp_min(1)).item<double>();
+}
+
+void expect_near(const Results& found, const Results& expected, double tolerance, const std::string& what) {
+  EXPECT_LT(distance(found.out, expected.out), tolerance) << what;
+  EXPECT_LT(distance(found.sums, expected.sums), 1e-6) << what;
+  EXPECT_LT(distance(found.q_grad, expected.q_grad), tolerance) << what;
+  EXPECT_LT(distance(found.k_grad, expected.k_grad), tolerance) << what;
+  EXPECT_LT(distance(found.v_grad, expected.v_grad), tolerance) << what;
+}
+
+std::vector<const AttentionKernels*> kernels_of_this_machine() {
+  std::vector<const AttentionKernels*> kernels = {&plain::kAttention};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(&avx2::kAttention);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) kernels.push_back(&avx512::kAttention);
+#endif
+  return kernels;
+}
+
+struct Case {
+  std::int64_t length, heads, kv_heads, dim;
+};
+// Lengths around a tile's rows and columns, one row alone, grouped queries, the dims of published models.
+const Case kCases[] = {{1, 1, 1, 16},   {7, 2, 2, 16},   {32, 2, 1, 32},  {33, 4, 2, 16},
+                       {130, 3, 1, 48}, {100, 2, 2, 64}, {257, 2, 1, 128}};
+
+// float32: a sum of n = 257 products has a relative error of some sqrt(n) * 6e-8 = 1e-6; the formula chains three.
+TEST(Attention, EqualsTheFormulaInFloat32) {
+  for (const auto* kernels : kernels_of_this_machine())
+    for (const Case& each : kCases) {
+      const Inputs inputs = make_inputs(at::kFloat, each.length, each.heads, each.kv_heads, each.dim);
+      const double scale = 1 / std::sqrt(static_cast<double>(each.dim));
+      ASSERT_TRUE(takes(*kernels, inputs.q, inputs.k, inputs.v));
+      expect_near(run(*kernels, inputs, scale), formula(inputs, scale), 3e-6,
+                  std::string(kernels->name) + " length " + std::to_string(each.length));
+    }
+}
+
+// bfloat16: inputs are exact, sums are float32's; results are rounded to 8 bits, 2^-9 of their size each. The backward
+// takes the output as it was rounded: the row's dot with it is off by 2^-9, and so are score gradients.
+TEST(Attention, EqualsTheFormulaInBFloat16) {
+  for (const auto* kernels : kernels_of_this_machine())
+    for (const Case& each : kCases) {
+      const Inputs inputs = make_inputs(at::kBFloat16, each.length, each.heads, each.kv_heads, each.dim);
+      const double scale = 1 / std::sqrt(static_cast<double>(each.dim));
+      expect_near(run(*kernels, inputs, scale), formula(inputs, scale), 3 * std::pow(2.0, -9),
+                  std::string(kernels->name) + " length " + std::to_string(each.length));
+    }
+}
+
+TEST(Attention, TakesLargeScores) {
+  Inputs inputs = make_inputs(at::kFloat, 40, 1, 1, 16);
+  inputs.q = inputs.q * 1000;
+  for (const auto* kernels : kernels_of_this_machine())
+    expect_near(run(*kernels, inputs, 0.25), formula(inputs, 0.25), 1e-3, kernels->name);  // scores of 1e4 to 1e-7
+}
+
+TEST(Attention, WhatIsNoNumberSpreadsToTheRowsThatSeeIt) {
+  for (const auto* kernels : kernels_of_this_machine()) {
+    const Inputs inputs = make_inputs(at::kFloat, 40, 1, 1, 16);
+    inputs.k.select(2, 20).fill_(std::numeric_limits<float>::quiet_NaN());
+    const at::Tensor bad = std::get<0>(attention_forward(*kernels, inputs.q, inputs.k, inputs.v, 0.25)).isnan();
+    EXPECT_FALSE(bad.slice(2, 0, 20).any().item<bool>()) << kernels->name;
+    EXPECT_TRUE(bad.slice(2, 20).all().item<bool>()) << kernels->name;
+  }
+}
+
+TEST(Attention, IsTheSameOnAnyNumberOfThreads) {
+  const Inputs inputs = make_inputs(at::kBFloat16, 100, 6, 3, 32);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const Results one = run(best_attention(), inputs, 0.2);
+  at::set_num_threads(3);
+  const Results three = run(best_attention(), inputs, 0.2);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(one.out.equal(three.out) && one.q_grad.equal(three.q_grad) && one.k_grad.equal(three.k_grad) &&
+              one.v_grad.equal(three.v_grad));
+}
+
+// Installed, ATen's operator is ours for causal attention, and still its own for the rest.
+TEST(Attention, StandsInForATensKernel) {
+  const Inputs inputs = make_inputs(at::kFloat, 50, 4, 4, 16);
+  const auto causal = [&] { return at::scaled_dot_product_attention(inputs.q, inputs.k, inputs.v, {}, 0.0, true); };
+  const auto full = [&] { return at::scaled_dot_product_attention(inputs.q, inputs.k, inputs.v); };
+  const at::Tensor aten_causal = causal(), aten_full = full();
+  ASSERT_TRUE(install_attention());
+  const at::Tensor ours = std::get<0>(attention_forward(best_attention(), inputs.q, inputs.k, inputs.v, 0.25));
+  EXPECT_TRUE(causal().equal(ours));
+  EXPECT_LT(distance(ours, aten_causal.to(at::kDouble)), 3e-6);
+  EXPECT_TRUE(full().equal(aten_full));
+  // Through autograd as well.
+  const at::Tensor q = inputs.q.detach().clone().set_requires_grad(true);
+  at::scaled_dot_product_attention(q, inputs.k, inputs.v, {}, 0.0, true).backward(inputs.out_grad);
+  EXPECT_LT(distance(q.grad(), formula(inputs, 0.25).q_grad), 3e-6);
+}
+
+}  // namespace
+}  // namespace titan::kernels
