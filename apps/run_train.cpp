@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/env.h"
 #include "base/error.h"
@@ -85,23 +86,49 @@ std::int64_t end_of_document(const Checked& checked) {
   throw ConfigError(config::at_its_place(message, checked.origins));
 }
 
-c10::DeviceType pick_device_type(const std::string& wanted) {
-  if (wanted == "cpu") return c10::DeviceType::CPU;
-  const std::string missing = dist::load_accelerator_module();
-  if (missing.empty()) return c10::DeviceType::CUDA;
-  if (wanted == "cuda") throw ConfigError("training.device = \"cuda\", but " + missing);
-  spdlog::info("training on CPU: {}", missing);
-  return c10::DeviceType::CPU;
-}
-
 // For --dry-run: the GPU that is present, else this machine's memory, shared by the ranks that run here.
 train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t local_ranks) {
   if (config.training.device != "cpu" && dist::load_accelerator_module().empty()) {
     const auto* gpu = dist::accelerator();
-    return {gpu->device_name(0), static_cast<std::int64_t>(gpu->device_capacity_bytes(0))};
+    const std::string name = gpu->device_name(0);
+    return {name, static_cast<std::int64_t>(gpu->device_capacity_bytes(0)), train::has_bfloat16(name)};
   }
   const std::int64_t host = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   return {"this machine's memory, " + std::to_string(local_ranks) + " rank(s) on it", host / local_ranks};
+}
+
+// The devices that CUDA shows with CUDA_VISIBLE_DEVICES: those before the first that is none, and none of a list that
+// names one twice.
+std::size_t num_visible(const std::string& list) {
+  std::set<std::string> names;
+  for (const auto& name : split(list, ',')) {
+    if (name.empty() || name.starts_with('-')) break;
+    if (!names.insert(name).second) return 0;
+  }
+  return names.size();
+}
+
+void check_num_devices(std::size_t count, const std::string& source, const LaunchEnv& env) {
+  if (count >= static_cast<std::size_t>(env.local_world_size) || get_env("TITAN_DEVICE_COMM") == "gloo") return;
+  throw ConfigError("error: " + source + " gives " + std::to_string(count) + " CUDA device(s) to the " +
+                    std::to_string(env.local_world_size) +
+                    " ranks of this machine, and each takes one of its own; start at most that many ranks here "
+                    "(TITAN_DEVICE_COMM=gloo lets ranks share a device, slowly, for tests)");
+}
+
+c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEnv& env) {
+  const std::string& wanted = config.training.device;
+  if (wanted == "cpu") return c10::DeviceType::CPU;
+  const auto visible = get_env("CUDA_VISIBLE_DEVICES");
+  if (wanted == "cuda" && visible) check_num_devices(num_visible(*visible), "CUDA_VISIBLE_DEVICES=" + *visible, env);
+  const std::string missing = dist::load_accelerator_module();
+  if (missing.empty()) {
+    check_num_devices(static_cast<std::size_t>(dist::accelerator()->device_count()), "this machine", env);
+    train::check_dtypes(config, device_of_a_rank(config, 1));
+    return c10::DeviceType::CUDA;
+  }
+  if (wanted == "cuda") throw ConfigError("training.device = \"cuda\", but " + missing);
+  return c10::DeviceType::CPU;
 }
 
 // Two runs would take each other's checkpoints for their own, and remove them.
@@ -254,12 +281,15 @@ int run_train(const config::CommandLine& command_line) {
     const auto device = command_line.device
                             ? train::named_device(*command_line.device)
                             : device_of_a_rank(config, std::max(env.local_world_size, command_line.nproc.value_or(1)));
+    train::check_dtypes(config, device);
     std::fputs(train::dry_run(config, checked.spec, static_cast<int>(world_size), device).c_str(), stdout);
     return kExitDone;
   }
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
   train::set_num_threads(env.local_world_size);
+  auto device_type = c10::DeviceType::CPU;
   try {
+    device_type = pick_device_type(config, env);
     // Once a machine. Where one rank alone lacks a file it finds out after the ranks have met, and all hear of it.
     if (env.local_rank == 0) check_paths(checked);
     load_tokenizer(checked);
@@ -271,7 +301,9 @@ int run_train(const config::CommandLine& command_line) {
   if (env.rank == 0) {
     for (const auto& warning : checked.warnings) spdlog::warn(warning);
   }
-  return train_or_report(checked, env, pick_device_type(config.training.device));
+  if (device_type == c10::DeviceType::CPU && config.training.device != "cpu")
+    spdlog::info("training on CPU: {}", dist::load_accelerator_module());
+  return train_or_report(checked, env, device_type);
 }
 
 }  // namespace titan

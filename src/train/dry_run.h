@@ -14,6 +14,7 @@ namespace titan::train {
 struct Device {
   std::string name;
   std::int64_t bytes = 0;
+  bool has_bfloat16 = true;
 };
 
 // What a peak of tensors may take of a device: the rest is for libraries, workspaces and fragmentation.

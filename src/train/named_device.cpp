@@ -12,7 +12,7 @@ namespace titan::train {
 namespace {
 
 struct Model {
-  const char* name;     // in capitals, without blanks and hyphens
+  const char* name;     // in capitals
   const char* variant;  // also in the name; may be empty
   int gigabytes;        // of what one rank uses: of a card with two devices, one of them
 };
@@ -21,8 +21,8 @@ struct Model {
 constexpr Model kModels[] = {
     {"B200", "", 180},    {"H200", "", 141},  {"H100", "NVL", 94},  {"H100", "", 80},    {"H20", "", 96},
     {"A100", "40GB", 40}, {"A100", "", 80},   {"A10G", "", 24},     {"A10", "", 24},     {"L40S", "", 48},
-    {"L4", "", 24},       {"T4", "", 16},     {"V100", "16GB", 16}, {"V100", "", 32},    {"RTX4090", "", 24},
-    {"RTX5090", "", 32},  {"MI250X", "", 64}, {"MI300X", "", 192},  {"MI325X", "", 256}, {"MI355X", "", 288},
+    {"L4", "", 24},       {"T4", "", 16},     {"V100", "16GB", 16}, {"V100", "", 32},    {"4090", "", 24},
+    {"5090", "", 32},     {"MI250X", "", 64}, {"MI300X", "", 192},  {"MI325X", "", 256}, {"MI355X", "", 288},
 };
 
 struct Unit {
@@ -32,10 +32,12 @@ struct Unit {
 constexpr Unit kUnits[] = {{"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40},
                            {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
 
-std::string normalized(const std::string& text) {
+// Before compute capability 8.0, and AMD's before MI200.
+constexpr const char* kWithoutBFloat16[] = {"V100", "T4", "P100", "P40", "MI50"};
+
+std::string upper(const std::string& text) {
   std::string out;
-  for (const char c : text)
-    if (c != ' ' && c != '-' && c != '_') out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
+  for (const char c : text) out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
   return out;
 }
 
@@ -51,6 +53,7 @@ bool names(const std::string& text, const std::string& model) {
 double parse_bytes(const std::string& text) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
+  while (*end == ' ') ++end;
   if (end == text.c_str() || !std::isfinite(number) || number <= 0) return 0;
   for (const Unit& unit : kUnits)
     if (std::string(end) == unit.name && number * unit.bytes >= 1 && number * unit.bytes < 0x1p60)
@@ -61,17 +64,32 @@ double parse_bytes(const std::string& text) {
 }  // namespace
 
 Device named_device(const std::string& text) {
-  const std::string name = normalized(text);
+  const std::string name = upper(text);
   if (const double bytes = parse_bytes(name); bytes > 0)
     return {"a device of " + text, static_cast<std::int64_t>(bytes)};
   std::string known;
   for (const Model& model : kModels) {
     if (names(name, model.name) && name.find(model.variant) != std::string::npos)
-      return {text, static_cast<std::int64_t>(model.gigabytes) * 1'000'000'000};
+      return {text, static_cast<std::int64_t>(model.gigabytes) * 1'000'000'000, has_bfloat16(text)};
     if (*model.variant == '\0') known += std::string(known.empty() ? "" : ", ") + model.name;
   }
   throw ConfigError("command line: error: --device: no device \"" + text +
                     "\" is known; expected an amount of memory (80GiB) or one of " + known);
+}
+
+bool has_bfloat16(const std::string& device_name) {
+  const std::string name = upper(device_name);
+  return std::ranges::none_of(kWithoutBFloat16, [&](const char* model) { return names(name, model); });
+}
+
+void check_dtypes(const config::JobConfig& config, const Device& device) {
+  if (device.has_bfloat16) return;
+  const auto refuse = [&](const std::string& key) {
+    throw ConfigError("error: " + key + " = \"bfloat16\": " + device.name +
+                      " does not compute in bfloat16; use float16 or float32");
+  };
+  if (config.training.dtype == "bfloat16") refuse("training.dtype");
+  if (config.training.mixed_precision_param == "bfloat16") refuse("training.mixed_precision_param");
 }
 
 }  // namespace titan::train

@@ -1,4 +1,4 @@
-// Devices that one does not have, for a dry run.
+// What is known of devices by their names, also of those that one does not have.
 #pragma once
 
 #include <string>
@@ -11,5 +11,11 @@ namespace titan::train {
 // percent or two): "H100", "NVIDIA A100-40GB", "h200". Or an amount: "24GiB", "80 GB". Throws ConfigError for anything
 // else, with the names that are known.
 Device named_device(const std::string& text);
+
+// False for the models that are known to be older than the format.
+bool has_bfloat16(const std::string& device_name);
+
+// Throws ConfigError, naming the key, when the configuration computes in bfloat16 and the device does not.
+void check_dtypes(const config::JobConfig& config, const Device& device);
 
 }  // namespace titan::train

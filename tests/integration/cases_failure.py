@@ -198,7 +198,7 @@ def dry_run(context):
         expect(not dump.exists(), f"{path.name}: --dry-run wrote {dump}")
 
 
-DEVICES = {"H100": (80e9, True), "NVIDIA A100-PCIE-40GB": (40e9, True), "24 GiB": (24 * 2**30, True), "1MiB": (2**20, False)}
+DEVICES = {"H100": (80e9, True), "NVIDIA A100-PCIE-40GB": (40e9, True), "A100-40GB": (40e9, True), "rtx 4090": (24e9, True), "24 GiB": (24 * 2**30, True), "1MiB": (2**20, False)}
 
 
 @case(60)
