@@ -83,6 +83,7 @@ def summarize(cell, cold, rounds, peaks):
         "tokens_per_second": lambda run: speed(run),
         "rank_seconds": lambda run: run.rank_seconds,
         "command_seconds": lambda run: run.command_seconds,
+        "cpu_seconds": lambda run: run.cpu_seconds,
         "peak_bytes": lambda run: run.peak_bytes,
         "gemm_share": lambda run: speed(run) * flops / peak,
         "others": lambda run: run.others,
@@ -95,7 +96,7 @@ def summarize(cell, cold, rounds, peaks):
         # "not <=" so that NaN is a disagreement.
         if not differences[side] <= limit:
             continue
-        names = ("tokens_per_second", "rank_seconds", "command_seconds", "peak_bytes")
+        names = ("tokens_per_second", "cpu_seconds", "rank_seconds", "command_seconds", "peak_bytes")
         pairs = {name: zip(values[name][OURS], values[name][side]) for name in names}
         ratios[side] = {name: [ours / theirs for ours, theirs in pairs[name]] for name in names}
     return {
@@ -133,6 +134,8 @@ def print_table(found):
     line("median (min-max)", sides)
     values_line("tokens/s, all ranks", "tokens_per_second")
     ratio_line("more is faster", "tokens_per_second")
+    values_line("CPU seconds a step, all ranks", "cpu_seconds", digits=3)
+    ratio_line("less is cheaper", "cpu_seconds")
     values_line("seconds, rank's start to end of first step", "rank_seconds", digits=2)
     ratio_line("less is earlier", "rank_seconds")
     line("  the same with cold caches, once", [f"{found['cold_rank_seconds'][side]:.2f}" for side in sides])
@@ -151,16 +154,16 @@ def print_table(found):
 
 def print_summary(results):
     """A Markdown table, a line a comparison."""
-    print("\n| model | ranks | dtype | against | tokens/s | ratio | first step | memory | GEMM peak | loss difference |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("\n| model | ranks | dtype | against | tokens/s | ratio | CPU time | first step | memory | GEMM peak | loss difference |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for found in results:
         for side in list(found["losses"])[1:]:
             ratios = found["ratios"].get(side)
             speeds = [statistics.median(found["values"]["tokens_per_second"][each]) for each in (OURS, side)]
             shares = [100 * statistics.median(found["values"]["gemm_share"][each]) for each in (OURS, side)]
-            texts = ["losses disagree"] * 3
+            texts = ["losses disagree"] * 4
             if ratios:
-                names = ("tokens_per_second", "rank_seconds", "peak_bytes")
+                names = ("tokens_per_second", "cpu_seconds", "rank_seconds", "peak_bytes")
                 texts = [common.median_and_range(ratios[name], digits=2) for name in names]
             cells = [found["row"], found["ranks"], found["dtype"], side, f"{speeds[0]:.0f} to {speeds[1]:.0f}", *texts]
             cells += [f"{shares[0]:.0f} % to {shares[1]:.0f} %", f"{found['loss_difference'][side]:.0e}"]

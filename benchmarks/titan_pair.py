@@ -6,6 +6,7 @@ OMP_NUM_THREADS = cores / ranks.
 """
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -21,7 +22,7 @@ from common import harness
 OURS, EAGER, COMPILED = "titan-train", "TorchTitan eager", "TorchTitan compiled"
 REQUIREMENTS = pathlib.Path(__file__).with_name("requirements-torchtitan.txt")
 PEER_LINE = re.compile(r"step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{5})  grad_norm: .*?tps: (?P<tps>[\d,]+)")
-FIRST_STEP = re.compile(rb"step: +1 .{0,20}loss:")
+FIRST_LINE = re.compile(r"step: +1 .{0,20}loss:")
 CORES = len(os.sched_getaffinity(0))
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -137,28 +138,44 @@ class Run:
     peak_bytes: int  # VmHWM of the largest rank
     rank_seconds: float  # from the start of the first rank's process to the end of the first step
     command_seconds: float  # the same from the start of the command, launcher included
+    cpu_seconds: float  # of all ranks, for a step after the first
     others: float  # share of the cores' time that other processes took meanwhile
 
 
 class StepWatch(common.Watch):
-    """Also notes when the first step's line is there, at the price of at most one interval."""
+    """Also notes when the first step's line is on the console, and the ranks' CPU time then and at the last step's line.
 
-    def __init__(self, job, single):
+    Both at the price of at most one interval.
+    """
+
+    def __init__(self, job, steps, single):
         super().__init__(job)
-        self.first_step = None  # seconds since the machine started
-        self.process_start = None
+        self.last_line = re.compile(rf"step: +{steps} .{{0,20}}loss:")
+        self.process_start = self.first_step = None  # seconds since the machine started
+        self.cpu = {}  # rank -> seconds so far
+        self.cpu_at_first = self.cpu_at_last = None  # of all ranks
         if single:  # no launcher: the job is the rank
             self.pids = {0: job.process.pid}
 
     def read(self, rank, pid):
         super().read(rank, pid)
-        if self.process_start is None:
+        try:
             stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return  # it ended meanwhile
+        self.cpu[rank] = (int(stat[11]) + int(stat[12])) / TICKS
+        if self.process_start is None:
             self.process_start = int(stat[19]) / TICKS
-        if self.first_step is None:
-            output = self.job.out_path.read_bytes() + self.job.err_path.read_bytes()
-            if FIRST_STEP.search(harness.ANSI.sub("", output.decode(errors="replace")).encode()):
-                self.first_step = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if self.cpu_at_last is None and rank == max(self.pids):
+            self.look_at_console()
+
+    def look_at_console(self):
+        text = self.job.text()
+        if self.first_step is None and FIRST_LINE.search(text):
+            self.first_step = time.clock_gettime(time.CLOCK_BOOTTIME)
+            self.cpu_at_first = sum(self.cpu.values())
+        if self.last_line.search(text):
+            self.cpu_at_last = sum(self.cpu.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,15 +204,8 @@ class Cell:
     def flops_per_token(self):
         """As TorchTitan counts: 6 for each weight but the embedding's, and attention without the causal half."""
         shape = self.shape
-        weights = sum(math_product(p) for group in shape.groups()[1:] for p in group)
+        weights = sum(math.prod(p) for group in shape.groups()[1:] for p in group)
         return 6 * weights + 12 * shape.layers * shape.dim * shape.sequence
-
-
-def math_product(sizes):
-    result = 1
-    for size in sizes:
-        result *= size
-    return result
 
 
 class Pair:
@@ -250,12 +260,14 @@ class Pair:
         words = ["--job.config_file", config, "--job.dump_folder", dump]
         ticks, own, begin = cpu_ticks(), own_seconds(), time.clock_gettime(time.CLOCK_BOOTTIME)
         job = harness.Job(self.command(side, cell, words), folder / "logs", side.replace(" ", "-"), self.environment(cell))
-        watch = StepWatch(job, single=side == OURS and cell.ranks == 1)
+        watch = StepWatch(job, steps, single=side == OURS and cell.ranks == 1)
         code = watch.run(cell.ranks, 1800)
         wall = time.clock_gettime(time.CLOCK_BOOTTIME) - begin
         harness.expect(code == 0, f"{side} failed with {code}: {' '.join(job.command)}\n{job.tail(40)}")
         harness.expect(len(watch.peaks) == cell.ranks, f"{side}: {len(watch.peaks)} of {cell.ranks} ranks were seen")
         harness.expect(watch.first_step, f"{side}: no line of step 1 was seen\n{job.tail(40)}")
+        # A job may end before its last line is looked at; then the reading before that counts.
+        cpu_end = sum(watch.cpu.values()) if watch.cpu_at_last is None else watch.cpu_at_last
         busy = (cpu_ticks() - ticks) / TICKS - (own_seconds() - own)
         rows = our_rows(dump) if side == OURS else peer_rows(job.text(), cell.ranks)
         harness.expect(sorted(rows) == list(range(1, steps + 1)), f"{side}: steps {sorted(rows)}, expected 1 to {steps}")
@@ -266,6 +278,7 @@ class Pair:
             peak_bytes=max(watch.peaks.values()),
             rank_seconds=watch.first_step - watch.process_start,
             command_seconds=watch.first_step - begin,
+            cpu_seconds=(cpu_end - watch.cpu_at_first) / (steps - 1),
             others=max(0.0, busy / (wall * CORES)),
         )
 
