@@ -55,8 +55,8 @@ def measure(pair, cell, sides, repeats):
         for side in sides:
             run = runs[side]
             print(
-                f"  round {repeat + 1}, {side}: {speed(run):.0f} tokens/s, first step after {run.rank_seconds:.2f} s, "
-                f"{run.peak_bytes / MIB:.0f} MiB, others took {100 * run.others:.0f} % of the cores",
+                f"  round {repeat + 1}, {side}: {speed(run):.0f} tokens/s, {run.cpu_seconds:.3f} CPU seconds a step, first step after "
+                f"{run.rank_seconds:.2f} s, {run.peak_bytes / MIB:.0f} MiB, others took {100 * run.others:.0f} % of the cores",
                 flush=True,
             )
     return cold, rounds
@@ -180,6 +180,15 @@ def print_machine(peaks):
         print("  On this AMD processor torch's float32 products go through MKL's slow path: compare float32 mm with oneDNN.")
 
 
+def report(results, peaks, json_path):
+    print_machine(peaks)
+    for found in results:
+        print_table(found)
+    print_summary(results)
+    if json_path:
+        json_path.write_text(json.dumps({"gemm": peaks, "cells": results}, indent=1) + "\n")
+
+
 def words_of(choices):
     def convert(text):
         words = text.split(",")
@@ -222,23 +231,22 @@ def main():
     harness.expect(options.program.exists(), f"there is no {options.program}: build it, or name it with --program")
     options.work.mkdir(parents=True, exist_ok=True)
     sides = [OURS, EAGER, *([COMPILED] if options.compiled else [])]
-    measured = []
+    cells = [
+        titan_pair.Cell(name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name])
+        for name in options.rows
+        for ranks in options.ranks
+        for dtype in options.dtypes
+    ]
     with tempfile.TemporaryDirectory(dir=options.work, prefix="torchtitan-") as folder:
         pair = titan_pair.Pair(options.program, python, options.work, pathlib.Path(folder))
-        peaks = [titan_pair.gemm_peak(python, pair.folder)]
-        for name in options.rows:
-            for ranks in options.ranks:
-                for dtype in options.dtypes:
-                    cell = titan_pair.Cell(name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name])
-                    measured.append((cell, *measure(pair, cell, sides, options.repeats)))
-                    peaks.append(titan_pair.gemm_peak(python, pair.folder))
-    results = [summarize(*each, peaks) for each in measured]
-    print_machine(peaks)
-    for found in results:
-        print_table(found)
-    print_summary(results)
-    if options.json:
-        options.json.write_text(json.dumps({"gemm": peaks, "cells": results}, indent=1) + "\n")
+        measured, peaks = [], [titan_pair.gemm_peak(python, pair.folder)]
+        try:
+            for cell in cells:
+                measured.append((cell, *measure(pair, cell, sides, options.repeats)))
+                peaks.append(titan_pair.gemm_peak(python, pair.folder))
+        finally:  # what was measured is hours of work: an error or Ctrl-C does not lose it
+            results = [summarize(*each, peaks) for each in measured]
+            report(results, peaks, options.json)
     return 0 if all(len(found["ratios"]) == len(sides) - 1 for found in results) else 1
 
 
