@@ -43,11 +43,10 @@ def speed(run):
     return statistics.median(run.tokens_per_second[UNCOUNTED_STEPS:])
 
 
-def measure(pair, cell, sides, repeats):
-    """(cold: side -> Run that filled the caches, rounds: a list of side -> Run)"""
+def measure(pair, cell, sides, repeats, cold, rounds):
+    """Fills cold (side -> Run that filled the caches) and rounds (a list of side -> Run)."""
     print(f"\n{title(cell)}", flush=True)
-    cold = {side: pair.run(side, cell, WARM_UP_STEPS) for side in sides}
-    rounds = []
+    cold.update({side: pair.run(side, cell, WARM_UP_STEPS) for side in sides})
     for repeat in range(repeats):
         turn = repeat % len(sides)
         runs = {side: pair.run(side, cell, cell.steps) for side in sides[turn:] + sides[:turn]}
@@ -59,7 +58,6 @@ def measure(pair, cell, sides, repeats):
                 f"{run.rank_seconds:.2f} s, {run.peak_bytes / MIB:.0f} MiB, others took {100 * run.others:.0f} % of the cores",
                 flush=True,
             )
-    return cold, rounds
 
 
 def title(cell):
@@ -242,10 +240,12 @@ def main():
         measured, peaks = [], [titan_pair.gemm_peak(python, pair.folder)]
         try:
             for cell in cells:
-                measured.append((cell, *measure(pair, cell, sides, options.repeats)))
+                cold, rounds = {}, []
+                measured.append((cell, cold, rounds))
+                measure(pair, cell, sides, options.repeats, cold, rounds)
                 peaks.append(titan_pair.gemm_peak(python, pair.folder))
         finally:  # what was measured is hours of work: an error or Ctrl-C does not lose it
-            results = [summarize(*each, peaks) for each in measured]
+            results = [summarize(*each, peaks) for each in measured if each[-1]]
             report(results, peaks, options.json)
     return 0 if all(len(found["ratios"]) == len(sides) - 1 for found in results) else 1
 
