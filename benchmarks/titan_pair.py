@@ -1,0 +1,300 @@
+"""One run of titan-train or of TorchTitan 0.2.2 on CPU and Gloo, on one TOML file, measured from outside.
+
+TorchTitan runs unchanged but for tests/reference/torchtitan_cpu.py, which answers what it asks of an accelerator. Sizes
+that its TOML cannot give go to it by $TITAN_PEER_ARGS and to the program on its command line. Both get
+OMP_NUM_THREADS = cores / ranks.
+"""
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import common
+from common import harness
+
+OURS, EAGER, COMPILED = "titan-train", "TorchTitan eager", "TorchTitan compiled"
+REQUIREMENTS = pathlib.Path(__file__).with_name("requirements-torchtitan.txt")
+PEER_LINE = re.compile(r"step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{5})  grad_norm: .*?tps: (?P<tps>[\d,]+)")
+FIRST_LINE = re.compile(r"step: +1 .{0,20}loss:")
+CORES = len(os.sched_getaffinity(0))
+TICKS = os.sysconf("SC_CLK_TCK")
+
+JOB = """\
+[job]
+dump_folder = "outputs"
+[model]
+name = "llama3"
+flavor = "debugmodel"
+hf_assets_path = "{data}/tokenizer"
+[metrics]
+log_freq = 1
+[optimizer]
+name = "AdamW"
+lr = 8e-4
+[lr_scheduler]
+warmup_steps = 2
+decay_ratio = 0.8
+decay_type = "linear"
+[training]
+dataset = "c4_test"
+dataset_path = "{data}/corpus"
+local_batch_size = {batch}
+seq_len = {sequence}
+steps = {steps}
+mixed_precision_param = "{dtype}"
+mixed_precision_reduce = "float32"
+[activation_checkpoint]
+mode = "none"
+[debug]
+seed = 42
+"""
+SEED = """\
+[checkpoint]
+enable = true
+create_seed_checkpoint = true
+"""
+START = """\
+[checkpoint]
+enable = true
+load_only = true
+initial_load_path = "{seed}"
+"""
+
+
+# ------------------------------------------------------------------------------------------------ environment
+
+
+def has_torchtitan(python):
+    code = "import importlib.util as u; raise SystemExit(u.find_spec('torchtitan') is None)"
+    return pathlib.Path(python).exists() and subprocess.run([python, "-c", code]).returncode == 0
+
+
+def find_python(venv):
+    """A Python with TorchTitan: $TITAN_PEER_PYTHON, else that of the folder `venv`, which is made when it is not there."""
+    given = os.environ.get("TITAN_PEER_PYTHON")
+    if given:
+        harness.expect(has_torchtitan(given), f"TITAN_PEER_PYTHON={given} is no Python that has torchtitan")
+        return pathlib.Path(given)
+    python = venv / "bin/python"
+    if not has_torchtitan(python):
+        print(f"making {venv} (torch and torchtitan, about 5 GB)", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, "-r", REQUIREMENTS], check=True)
+    return python
+
+
+def make_data(work):
+    """Corpus and tokenizer.json that both read, below 2,048 entries; kept between runs."""
+    folder = work / "torchtitan-data"
+    if not (folder / "complete").exists():
+        import tokenizer_fixtures
+
+        shutil.rmtree(folder, ignore_errors=True)
+        fixtures = common.fixtures.make_fixtures(work)
+        with open(fixtures / "corpus.jsonl", encoding="utf-8") as file:
+            texts = [json.loads(line)["text"] for line in file]
+        (folder / "corpus").mkdir(parents=True)
+        shutil.copy(fixtures / "corpus.jsonl", folder / "corpus/data.jsonl")
+        lines = [line for text in texts for line in text.split("\n")]
+        tokenizer_fixtures.make_tokenizer("llama3", folder / "tokenizer", lines, 1900)
+        (folder / "complete").touch()
+    return folder
+
+
+def gemm_peak(python, folder):
+    """name -> FLOP/s of all cores together, see gemm_peak.py."""
+    job = harness.Job([python, pathlib.Path(__file__).with_name("gemm_peak.py"), CORES], folder / "logs", "gemm")
+    code = job.wait(180)
+    harness.expect(code == 0, f"gemm_peak.py failed with {code}\n{job.tail(30)}")
+    return json.loads(job.out_path.read_text().splitlines()[-1])
+
+
+def cpu_ticks():
+    """Ticks in which the machine's cores were busy, or taken by its host, since it started."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, open("/proc/stat").readline().split()[1:9])
+    return user + nice + system + irq + softirq + steal
+
+
+def own_seconds():
+    """CPU time of this process and of all that it started and that has ended."""
+    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
+# ------------------------------------------------------------------------------------------------ one run
+
+
+@dataclasses.dataclass
+class Run:
+    tokens_per_second: list  # of all ranks together, a number a step
+    losses: list  # a number a step
+    peak_bytes: int  # VmHWM of the largest rank
+    rank_seconds: float  # from the start of the first rank's process to the end of the first step
+    command_seconds: float  # the same from the start of the command, launcher included
+    cpu_seconds: float  # of all ranks, for a step after the first
+    others: float  # share of the cores' time that other processes took meanwhile
+
+
+class StepWatch(common.Watch):
+    """Also notes when the first step's line is on the console, and the ranks' CPU time then and at the last step's line.
+
+    Both at the price of at most one interval.
+    """
+
+    def __init__(self, job, steps, single):
+        super().__init__(job)
+        self.last_line = re.compile(rf"step: +{steps} .{{0,20}}loss:")
+        self.process_start = self.first_step = None  # seconds since the machine started
+        self.cpu = {}  # rank -> seconds so far
+        self.cpu_at_first = self.cpu_at_last = None  # of all ranks
+        if single:  # no launcher: the job is the rank
+            self.pids = {0: job.process.pid}
+
+    def read(self, rank, pid):
+        super().read(rank, pid)
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return  # it ended meanwhile
+        self.cpu[rank] = (int(stat[11]) + int(stat[12])) / TICKS
+        if self.process_start is None:
+            self.process_start = int(stat[19]) / TICKS
+        if self.cpu_at_last is None and rank == max(self.pids):
+            self.look_at_console()
+
+    def look_at_console(self):
+        text = self.job.text()
+        if self.first_step is None and FIRST_LINE.search(text):
+            self.first_step = time.clock_gettime(time.CLOCK_BOOTTIME)
+            self.cpu_at_first = sum(self.cpu.values())
+        if self.last_line.search(text):
+            self.cpu_at_last = sum(self.cpu.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """What is compared: a model, a number of ranks and a dtype."""
+
+    name: str
+    shape: common.Shape
+    ranks: int
+    dtype: str
+    steps: int
+
+    @property
+    def threads(self):
+        return max(1, CORES // self.ranks)
+
+    def sizes(self):
+        shape = self.shape
+        sizes = {"dim": shape.dim, "n_layers": shape.layers, "n_heads": shape.heads, "vocab_size": shape.vocabulary}
+        return sizes | {"multiple_of": shape.multiple_of}
+
+    def toml(self, data, steps):
+        shape = self.shape
+        return JOB.format(data=data, batch=shape.batch, sequence=shape.sequence, steps=steps, dtype=self.dtype)
+
+    def flops_per_token(self):
+        """As TorchTitan counts: 6 for each weight but the embedding's, and attention without the causal half."""
+        shape = self.shape
+        weights = sum(math.prod(p) for group in shape.groups()[1:] for p in group)
+        return 6 * weights + 12 * shape.layers * shape.dim * shape.sequence
+
+
+class Pair:
+    """Both programs, their files, and how each is started."""
+
+    def __init__(self, program, python, work, folder):
+        self.program, self.python, self.folder = program, python, folder
+        self.data = make_data(work)
+        self.seeds = {}
+
+    def environment(self, cell):
+        return {
+            "OMP_NUM_THREADS": str(cell.threads),
+            "CUDA_VISIBLE_DEVICES": "",
+            "HF_HOME": str(self.folder / "hf"),
+            "HF_HUB_OFFLINE": "1",
+            "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor"),
+            "TITAN_PEER_ARGS": json.dumps(cell.sizes()),
+        }
+
+    def peer_command(self, ranks):
+        launcher = [self.python, "-m", "torch.distributed.run", "--nproc-per-node", ranks]
+        return [*launcher, "--master-port", harness.free_port(), harness.REFERENCE / "torchtitan_cpu.py"]
+
+    def seed(self, cell):
+        """The folder of TorchTitan's own seed checkpoint of this model, made once."""
+        if cell.name not in self.seeds:
+            folder = self.folder / f"seed-{cell.name}"
+            folder.mkdir()
+            (folder / "job.toml").write_text(cell.toml(self.data, 1) + SEED)
+            words = ["--job.config_file", folder / "job.toml", "--job.dump_folder", folder / "dump"]
+            job = harness.Job([*self.peer_command(1), *words], folder / "logs", "seed", self.environment(cell))
+            code = job.wait(600)
+            harness.expect(code == 0, f"TorchTitan made no seed checkpoint ({code})\n{job.tail(30)}")
+            self.seeds[cell.name] = folder / "dump/checkpoint/step-0"
+        return self.seeds[cell.name]
+
+    def command(self, side, cell, words):
+        if side != OURS:
+            return [*self.peer_command(cell.ranks), *words, *(["--compile.enable"] if side == COMPILED else [])]
+        sizes = [word for key, value in cell.sizes().items() for word in (f"--model.args.{key}", value)]
+        launcher = ["--nproc", cell.ranks] if cell.ranks > 1 else []
+        return [self.program, *launcher, *words, *sizes]
+
+    def run(self, side, cell, steps):
+        """Trains `steps` steps from the seed."""
+        folder = self.folder / f"{cell.name}-{cell.ranks}-{cell.dtype}"
+        folder.mkdir(exist_ok=True)
+        config, dump = folder / "job.toml", folder / "dump"
+        config.write_text(cell.toml(self.data, steps) + START.format(seed=self.seed(cell)))
+        shutil.rmtree(dump, ignore_errors=True)
+        words = ["--job.config_file", config, "--job.dump_folder", dump]
+        ticks, own, begin = cpu_ticks(), own_seconds(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        job = harness.Job(self.command(side, cell, words), folder / "logs", side.replace(" ", "-"), self.environment(cell))
+        watch = StepWatch(job, steps, single=side == OURS and cell.ranks == 1)
+        code = watch.run(cell.ranks, 1800)
+        wall = time.clock_gettime(time.CLOCK_BOOTTIME) - begin
+        harness.expect(code == 0, f"{side} failed with {code}: {' '.join(job.command)}\n{job.tail(40)}")
+        harness.expect(len(watch.peaks) == cell.ranks, f"{side}: {len(watch.peaks)} of {cell.ranks} ranks were seen")
+        harness.expect(watch.first_step, f"{side}: no line of step 1 was seen\n{job.tail(40)}")
+        # A job may end before its last line is looked at; then the reading before that counts.
+        cpu_end = sum(watch.cpu.values()) if watch.cpu_at_last is None else watch.cpu_at_last
+        busy = (cpu_ticks() - ticks) / TICKS - (own_seconds() - own)
+        rows = our_rows(dump) if side == OURS else peer_rows(job.text(), cell.ranks)
+        harness.expect(sorted(rows) == list(range(1, steps + 1)), f"{side}: steps {sorted(rows)}, expected 1 to {steps}")
+        return Run(
+            # Both say it of one rank: its tokens over the time since the last step was logged.
+            tokens_per_second=[cell.ranks * rows[step][0] for step in sorted(rows)],
+            losses=[rows[step][1] for step in sorted(rows)],
+            peak_bytes=max(watch.peaks.values()),
+            rank_seconds=watch.first_step - watch.process_start,
+            command_seconds=watch.first_step - begin,
+            cpu_seconds=(cpu_end - watch.cpu_at_first) / (steps - 1),
+            others=max(0.0, busy / (wall * CORES)),
+        )
+
+
+def our_rows(dump):
+    """step -> (tokens/s of a rank, loss)."""
+    rows = harness.rows_by_step(dump / "metrics.jsonl")
+    return {step: (row["tokens_per_second"], row["loss"]) for step, row in rows.items()}
+
+
+def peer_rows(text, ranks):
+    """step -> (tokens/s of a rank, loss) from the console, where every rank prints its own."""
+    lines = {}
+    for match in PEER_LINE.finditer(text):
+        speed = float(match["tps"].replace(",", ""))
+        lines.setdefault(int(match["step"]), []).append((speed, float(match["loss"])))
+    for step, found in lines.items():
+        harness.expect(len(found) == ranks, f"TorchTitan printed {len(found)} lines of step {step}, expected {ranks}")
+    return {step: (sum(speed for speed, _ in found) / ranks, found[0][1]) for step, found in lines.items()}
