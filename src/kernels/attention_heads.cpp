@@ -15,7 +15,7 @@ constexpr Index kColumns = 2;                              // vectors of a tile
 
 typedef float Vector __attribute__((vector_size(TITAN_VECTOR_BYTES)));
 typedef std::int32_t Integers __attribute__((vector_size(TITAN_VECTOR_BYTES)));
-typedef float UnalignedVector __attribute__((vector_size(TITAN_VECTOR_BYTES), aligned(4)));
+typedef float UnalignedVector __attribute__((vector_size(TITAN_VECTOR_BYTES), aligned(4), may_alias));
 
 Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
 void store(float* to, Vector value) { *reinterpret_cast<UnalignedVector*>(to) = value; }

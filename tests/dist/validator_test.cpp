@@ -199,8 +199,7 @@ TEST(Validator, RemembersTheBest) {
 
 TEST(Validator, RefusesASetWithoutAWindow) {
   test::on_ranks(2, [](dist::World& world) {
-    Harness setup(world, whole_set(world, 0), -1);
-    EXPECT_THROW(setup.validator->run_if_due(2), DataError);
+    EXPECT_THROW(Harness(world, whole_set(world, 0), -1), DataError);  // before any training
   });
 }
 
