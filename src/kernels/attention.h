@@ -31,7 +31,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const Attentio
 
 // From now on aten::_scaled_dot_product_flash_attention_for_cpu and its backward are these where they take the tensors
 // and attention is causal without mask and dropout; ATen's own elsewhere. Call once, before the first tensor is made.
-// TITAN_CPU_KERNELS=0 in the environment leaves everything to ATen. Returns whether they are in use.
+// Only with TITAN_CPU_KERNELS=1 in the environment: docs/performance.md says why. Returns whether they are in use.
 bool install_attention();
 
 }  // namespace titan::kernels

@@ -5,18 +5,18 @@
 namespace titan::kernels {
 namespace {
 
-bool has_avx2() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+bool is_intel() { return __builtin_cpu_is("intel"); }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 #else
-  return false;
+bool is_intel() { return false; }
+bool has_avx2() { return false; }
 #endif
-}
 
 }  // namespace
 
 bool mkl_takes_fast_path() {
-  static const bool answer = has_avx2() && get_env("TITAN_MKL_AS_ON_INTEL") != "0";
+  static const bool answer = is_intel() || (has_avx2() && get_env("TITAN_MKL_AS_ON_INTEL") == "1");
   return answer;
 }
 
