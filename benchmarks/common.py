@@ -57,11 +57,14 @@ class Shape:
     batch: int
     sequence: int
 
+    def args(self):
+        """The keys of model.args, which are the fields of TorchTitan's TransformerModelArgs, too."""
+        args = {"dim": self.dim, "n_layers": self.layers, "n_heads": self.heads, "vocab_size": self.vocabulary}
+        return args | {"multiple_of": self.multiple_of}
+
     def job(self, folder, assets, steps):
         """The job's TOML text; the program's metrics.jsonl goes to folder/program."""
-        names = {"dim": self.dim, "n_layers": self.layers, "n_heads": self.heads, "vocab_size": self.vocabulary}
-        names["multiple_of"] = self.multiple_of
-        args = "\n".join(f"{name} = {value}" for name, value in names.items())
+        args = "\n".join(f"{name} = {value}" for name, value in self.args().items())
         return JOB.format(
             folder=folder, fixtures=assets, args=args, batch=self.batch, sequence=self.sequence, steps=steps
         )

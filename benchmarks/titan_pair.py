@@ -192,11 +192,6 @@ class Cell:
     def threads(self):
         return max(1, CORES // self.ranks)
 
-    def sizes(self):
-        shape = self.shape
-        sizes = {"dim": shape.dim, "n_layers": shape.layers, "n_heads": shape.heads, "vocab_size": shape.vocabulary}
-        return sizes | {"multiple_of": shape.multiple_of}
-
     def toml(self, data, steps):
         shape = self.shape
         return JOB.format(data=data, batch=shape.batch, sequence=shape.sequence, steps=steps, dtype=self.dtype)
@@ -223,7 +218,7 @@ class Pair:
             "HF_HOME": str(self.folder / "hf"),
             "HF_HUB_OFFLINE": "1",
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor"),
-            "TITAN_PEER_ARGS": json.dumps(cell.sizes()),
+            "TITAN_PEER_ARGS": json.dumps(cell.shape.args()),
         }
 
     def peer_command(self, ranks):
@@ -246,7 +241,7 @@ class Pair:
     def command(self, side, cell, words):
         if side != OURS:
             return [*self.peer_command(cell.ranks), *words, *(["--compile.enable"] if side == COMPILED else [])]
-        sizes = [word for key, value in cell.sizes().items() for word in (f"--model.args.{key}", value)]
+        sizes = [word for key, value in cell.shape.args().items() for word in (f"--model.args.{key}", value)]
         launcher = ["--nproc", cell.ranks] if cell.ranks > 1 else []
         return [self.program, *launcher, *words, *sizes]
 

@@ -208,19 +208,37 @@ void unpack_tile(Rows<const T> from, Index begin, Index rows, Index dim, float s
 }
 
 template <typename T>
+void unpack_keys_and_values(const HeadsShape& shape, const HeadTensors<T>& tensors, const Workspace& work) {
+  unpack(tensors.k, shape.length, shape.head_dim, 1.0F, work.k);
+  transpose(work.k, shape.length, shape.head_dim, work.k_transposed);
+  unpack(tensors.v, shape.length, shape.head_dim, 1.0F, work.v);
+}
+
+struct Tile {
+  Index rows;     // of kRows: fewer at the end
+  Index keys;     // that any of them sees
+  Index columns;  // of scores
+};
+
+// Unpacks the queries from row `begin` on, and multiplies them with the keys that they see.
+template <typename T>
+Tile score_tile(const HeadsShape& shape, const HeadTensors<T>& tensors, Index begin, const Workspace& work) {
+  const Index rows = shape.length - begin < kRows ? shape.length - begin : kRows;
+  const Tile tile{rows, begin + rows, padded(begin + rows)};
+  unpack_tile(tensors.q, begin, rows, shape.head_dim, shape.scale, work.q);
+  multiply(work.q, shape.head_dim, work.k_transposed, padded(shape.length), tile.columns, work.scores);
+  return tile;
+}
+
+template <typename T>
 void forward(const HeadsShape& shape, const HeadTensors<T>* heads, Index num_heads, float* memory) {
   const Workspace work(memory, shape);
   const Index length = shape.length, dim = shape.head_dim, stride = padded(length);
-  unpack(heads[0].k, length, dim, 1.0F, work.k);
-  transpose(work.k, length, dim, work.k_transposed);
-  unpack(heads[0].v, length, dim, 1.0F, work.v);
+  unpack_keys_and_values(shape, heads[0], work);
   for (Index head = 0; head < num_heads; ++head) {
     const HeadTensors<T>& tensors = heads[head];
     for (Index begin = 0; begin < length; begin += kRows) {
-      const Index rows = length - begin < kRows ? length - begin : kRows;
-      const Index keys = begin + rows, columns = padded(keys);
-      unpack_tile(tensors.q, begin, rows, dim, shape.scale, work.q);
-      multiply(work.q, dim, work.k_transposed, stride, columns, work.scores);
+      const auto [rows, keys, columns] = score_tile(shape, tensors, begin, work);
       float sums[kRows] = {};
       for (Index r = 0; r < rows; ++r) {
         float* const scores = work.scores + r * stride;
@@ -241,19 +259,14 @@ void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGr
               Rows<T> k_grad, Rows<T> v_grad, float* memory) {
   const Workspace work(memory, shape);
   const Index length = shape.length, dim = shape.head_dim, stride = padded(length);
-  unpack(heads[0].k, length, dim, 1.0F, work.k);
-  transpose(work.k, length, dim, work.k_transposed);
-  unpack(heads[0].v, length, dim, 1.0F, work.v);
+  unpack_keys_and_values(shape, heads[0], work);
   transpose(work.v, length, dim, work.v_transposed);
   for (Index i = 0; i < length * dim; ++i) work.k_grad[i] = work.v_grad[i] = 0;
   for (Index head = 0; head < num_heads; ++head) {
     const HeadTensors<T>& tensors = heads[head];
     for (Index begin = 0; begin < length; begin += kRows) {
-      const Index rows = length - begin < kRows ? length - begin : kRows;
-      const Index keys = begin + rows, columns = padded(keys);
-      unpack_tile(tensors.q, begin, rows, dim, shape.scale, work.q);
+      const auto [rows, keys, columns] = score_tile(shape, tensors, begin, work);
       unpack_tile(grads[head].out, begin, rows, dim, 1.0F, work.out_grad);
-      multiply(work.q, dim, work.k_transposed, stride, columns, work.scores);
       multiply(work.out_grad, dim, work.v_transposed, stride, columns, work.score_grads);
       for (Index r = 0; r < kRows; ++r) {
         float* const scores = work.scores + r * stride;
