@@ -71,19 +71,14 @@ initial_load_path = "{seed}"
 # ------------------------------------------------------------------------------------------------ environment
 
 
-def has_torchtitan(python):
-    code = "import importlib.util as u; raise SystemExit(u.find_spec('torchtitan') is None)"
-    return pathlib.Path(python).exists() and subprocess.run([python, "-c", code]).returncode == 0
-
-
 def find_python(venv):
     """A Python with TorchTitan: $TITAN_PEER_PYTHON, else that of the folder `venv`, which is made when it is not there."""
     given = os.environ.get("TITAN_PEER_PYTHON")
     if given:
-        harness.expect(has_torchtitan(given), f"TITAN_PEER_PYTHON={given} is no Python that has torchtitan")
+        harness.expect(harness.has_module(given, "torchtitan"), f"TITAN_PEER_PYTHON={given} is no Python that has torchtitan")
         return pathlib.Path(given)
     python = venv / "bin/python"
-    if not has_torchtitan(python):
+    if not harness.has_module(python, "torchtitan"):
         print(f"making {venv} (torch and torchtitan, about 5 GB)", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
         pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]

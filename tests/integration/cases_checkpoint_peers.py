@@ -3,9 +3,8 @@ import json
 import pathlib
 import re
 
-from cases_data import peer_python
 from checkpoint_tools import FP32, read_state, train
-from harness import ANSI, REFERENCE, Job, case, expect, free_port, rows_by_step
+from harness import ANSI, REFERENCE, Job, case, expect, free_port, peer_python, rows_by_step
 from torchtitan_configs import PUBLISHED, to_toml
 
 STEPS, HALF = 10, 5
@@ -108,9 +107,8 @@ def hand_over(context, giver, taker):
 @case(400, ranks=[1, 2])
 def torchtitan_resume(context, ranks):
     """Each goes on from the other's checkpoint, data and schedule included, as the one that saved it goes on."""
-    python = peer_python()
+    python = peer_python("torchtitan")
     if python is None:
-        print("       left out: no Python with torchtitan (set TITAN_PEER_PYTHON)", flush=True)
         return
     write_data(context)
     we_alone = ours(context, ranks, "we_alone")
@@ -126,9 +124,8 @@ def torchtitan_resume(context, ranks):
 @case(240)
 def torchtitan_debug_toml(context):
     """TorchTitan's debug TOML trains in both from one command line: from one seed the weights and tokens, and so the losses."""
-    python = peer_python()
+    python = peer_python("torchtitan")
     if python is None:
-        print("       left out: no Python with torchtitan (set TITAN_PEER_PYTHON)", flush=True)
         return
     write_data(context)
     config = context.folder / "debug_model.toml"

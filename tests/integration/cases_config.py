@@ -12,9 +12,8 @@ import tomllib
 
 import harness
 from bad_config_folders import prepare
-from cases_data import peer_python
 from fixtures import write_job
-from harness import ROOT, Failure, Job, case, expect, read_rows, run
+from harness import ROOT, Failure, Job, case, expect, peer_python, read_rows, run
 from torchtitan_configs import PUBLISHED, to_toml
 
 BAD_CONFIGS = ROOT / "tests/bad_configs"
@@ -148,9 +147,8 @@ json.dump({"schema": schema, "configs": configs}, open(sys.argv[2], "w"))
 
 def ask_peer(context, command_lines, name):
     """What TorchTitan makes of them; None where there is no TorchTitan."""
-    python = peer_python()
+    python = peer_python("torchtitan")
     if python is None:
-        print("       left out: no Python with torchtitan (set TITAN_PEER_PYTHON)", flush=True)
         return None
     asked, answer = context.folder / f"{name}-asked.json", context.folder / f"{name}-answer.json"
     asked.write_text(json.dumps([[str(word) for word in words] for words in command_lines]))

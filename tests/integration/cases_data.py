@@ -5,10 +5,9 @@ import os
 import pathlib
 import random
 import signal
-import subprocess
 
 from fixtures import write_job
-from harness import VENV, Job, case, expect, read_rows, relative_distance, rows_by_step, run, start, wait_until
+from harness import Job, case, expect, peer_python, read_rows, relative_distance, rows_by_step, run, start, wait_until
 
 
 def logged(prefix, ranks):
@@ -207,15 +206,6 @@ json.dump(out, open(sys.argv[5], "w"))
 """
 
 
-def peer_python():
-    """A Python that has TorchTitan: $TITAN_PEER_PYTHON or the virtual environment's; None when there is none."""
-    for python in (os.environ.get("TITAN_PEER_PYTHON"), VENV / "python"):
-        command = [python, "-c", "import importlib.util as u; raise SystemExit(u.find_spec('torchtitan') is None)"]
-        if python and subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0:
-            return python
-    return None
-
-
 def mix_bits(value):
     mask = (1 << 64) - 1
     value = (value + 0x9E3779B97F4A7C15) & mask
@@ -237,9 +227,8 @@ def torchtitan_batches(context, ranks):
     """c4_test gives the batches of TorchTitan's own data loader, token for token, rank for rank."""
     import sentencepiece
 
-    python = peer_python()
+    python = peer_python("torchtitan")
     if python is None:
-        print("       left out: no Python with torchtitan (set TITAN_PEER_PYTHON)", flush=True)
         return
     count = 20
     texts = [json.loads(line)["text"] for line in open(context.fixtures / "corpus.jsonl", encoding="utf-8")]

@@ -1,11 +1,9 @@
 """Weights that go to and from transformers' LlamaForCausalLM itself, where a Python has it ($TITAN_PEER_PYTHON)."""
 import json
-import os
-import subprocess
 
 from checkpoint_tools import FP32, STILL, train
 from fixtures import write_job
-from harness import VENV, Job, case, expect, import_reference, read_rows, relative_distance
+from harness import Job, case, expect, import_reference, peer_python, read_rows, relative_distance
 
 STEPS, RANKS = 4, 2
 # Both sides sum in fp32 in other orders (see cases_parity.py). Rows of a head in the wrong order, or the key heads given
@@ -56,16 +54,6 @@ original_max_position_embeddings = 128
 """
 
 
-def peer_python():
-    """A Python with transformers, or None."""
-    for python in (os.environ.get("TITAN_PEER_PYTHON"), VENV / "python"):
-        command = [python, "-c", "import importlib.util as u; raise SystemExit(u.find_spec('transformers') is None)"]
-        if python and subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0:
-            return python
-    print("       left out: no Python with transformers (set TITAN_PEER_PYTHON)", flush=True)
-    return None
-
-
 def write_batches(context, config):
     """What the ranks train on in STEPS steps, as pairs of lists; rank after rank within a step."""
     _, job_file = import_reference()
@@ -109,7 +97,7 @@ def check_equal(found, expected):
 @case(200, dtype=["float32", "bfloat16"])
 def transformers_reads_ours(context, dtype):
     """from_pretrained on an export gives, batch by batch, the loss that a run which starts from it has."""
-    python = peer_python()
+    python = peer_python("transformers")
     if python is None:
         return
     export = ["--checkpoint.enable", "--checkpoint.last_save_in_hf", "--checkpoint.export_dtype", dtype]
@@ -126,7 +114,7 @@ def transformers_reads_ours(context, dtype):
 @case(120)
 def we_read_transformers(context):
     """A random LlamaForCausalLM of save_pretrained, in several files, has the loss here that it has there."""
-    python = peer_python()
+    python = peer_python("transformers")
     if python is None:
         return
     config = write_job(context, "ours", steps=STEPS)

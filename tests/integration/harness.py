@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -187,6 +188,21 @@ def start(context, ranks, words, launcher=None, name="run", env=None):
     """Starts the program under a launcher (default: none at one rank, torchrun above)."""
     launcher = launcher or ("none" if ranks == 1 else "torchrun")
     return Job([*launcher_words(launcher, ranks), context.program, *words], context.folder / "logs", name, env)
+
+
+def has_module(python, module):
+    """Whether a Python can import a module; False where there is no such program."""
+    command = [python, "-c", f"import importlib.util as u; raise SystemExit(u.find_spec({module!r}) is None)"]
+    return shutil.which(python) is not None and subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def peer_python(module):
+    """A Python with a program to compare with: $TITAN_PEER_PYTHON or .venv's. Says so and gives None when there is none."""
+    for python in (os.environ.get("TITAN_PEER_PYTHON"), VENV / "python"):
+        if python and has_module(python, module):
+            return python
+    print(f"       left out: no Python with {module} (set TITAN_PEER_PYTHON)", flush=True)
+    return None
 
 
 def start_plain(context, ranks, words, cwd=None, variables=None):
