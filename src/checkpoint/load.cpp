@@ -1,13 +1,11 @@
 #include <ATen/ATen.h>
 
-#include <atomic>
-#include <future>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/archive.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/checksums.h"
+#include "checkpoint/on_threads.h"
 #include "checkpoint/partial_reads.h"
 #include "checkpoint/planner.h"
 
@@ -69,25 +67,6 @@ std::optional<PartialRead> read_tensor(FileSet& files, const ReadBox& box, const
   return part;
 }
 
-// Calls work(i) for every i < count from a few threads; the first error is thrown when all have stopped.
-template <typename Work>
-void on_readers(std::size_t count, const Work& work) {
-  std::atomic<std::size_t> next = 0;
-  std::vector<std::future<void>> readers;
-  const auto run = [&] {
-    const at::NoGradGuard no_grad;
-    try {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
-    } catch (...) {
-      next = count;
-      throw;
-    }
-  };
-  for (std::size_t i = 0; i < std::min(kReaders, count); ++i) readers.push_back(std::async(std::launch::async, run));
-  for (auto& reader : readers) reader.wait();
-  for (auto& reader : readers) reader.get();
-}
-
 struct Loaded {
   Values values;
   std::vector<PartialRead> parts;  // still to be verified
@@ -103,7 +82,8 @@ Loaded read(const fs::path& folder, const Metadata& metadata, const LoadPlan& pl
     loaded.values[fqn] = read_value_archive(ZipReader(files.get(where.relative_path), where.offset, where.length, fqn));
   }
   std::vector<std::optional<PartialRead>> parts(plan.boxes.size());
-  on_readers(parts.size(), [&](std::size_t i) {
+  on_threads(kReaders, parts.size(), [&](std::size_t i) {
+    const at::NoGradGuard no_grad;  // of this thread
     const ReadBox& box = plan.boxes[i];
     parts[i] = read_tensor(files, box, std::get<TensorItem>(items[box.item]));
   });

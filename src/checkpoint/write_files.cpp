@@ -1,13 +1,12 @@
 #include "checkpoint/write_files.h"
 
 #include <algorithm>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <thread>
 
 #include "checkpoint/archive.h"
 #include "checkpoint/file.h"
+#include "checkpoint/on_threads.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -67,20 +66,7 @@ std::vector<WrittenFile> write_files(const std::filesystem::path& folder, int ra
     file.items = std::move(positions);
     files.push_back(std::move(file));
   }
-  std::vector<std::exception_ptr> errors(files.size());
-  const auto write = [&](std::size_t i) {
-    try {
-      write_one(folder, items, chosen, files[i]);
-    } catch (...) {
-      errors[i] = std::current_exception();
-    }
-  };
-  std::vector<std::jthread> threads;
-  for (std::size_t i = 1; i < files.size(); ++i) threads.emplace_back(write, i);
-  write(0);
-  threads.clear();  // waits
-  for (const auto& error : errors)
-    if (error) std::rethrow_exception(error);
+  on_threads(files.size(), files.size(), [&](std::size_t i) { write_one(folder, items, chosen, files[i]); });
   return files;
 }
 

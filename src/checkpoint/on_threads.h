@@ -1,0 +1,31 @@
+// The same work on a few threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <future>
+#include <vector>
+
+namespace titan::checkpoint {
+
+// Calls work(i) for every i < count, from at most `threads` threads at a time. After an error no further i is begun,
+// and the first thread's error is thrown when all have stopped.
+template <typename Work>
+void on_threads(std::size_t threads, std::size_t count, const Work& work) {
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::future<void>> running;
+  const auto run = [&] {
+    try {
+      for (std::size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;
+      throw;
+    }
+  };
+  for (std::size_t i = 0; i < std::min(threads, count); ++i) running.push_back(std::async(std::launch::async, run));
+  for (auto& each : running) each.wait();
+  for (auto& each : running) each.get();
+}
+
+}  // namespace titan::checkpoint
