@@ -1,14 +1,19 @@
 """What every integration case uses: starting ranks, waiting for them, ending what is left, reading what they wrote."""
 import dataclasses
+import errno
+import fcntl
 import json
 import os
 import pathlib
+import random
 import re
+import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 
@@ -19,22 +24,43 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 CASES = {}
 UPDATE = False  # run.py --update: write down what is expected instead of comparing with it
+# Every time limit is a guard against hanging and never a verdict; on a machine that does other things too it may be
+# several times what a quiet one needs.
+TIME_SCALE = float(os.environ.get("TITAN_TIME_SCALE", 5))
 
 
 class Failure(Exception):
     """A case's expectation does not hold; the message says what was expected and what was found."""
 
 
-def case(timeout_s, **parameters):
-    """Registers a case. `timeout_s` is for the whole case; parameter lists make one case a value: name_value."""
+class Skip(Exception):
+    """This machine lacks what the case needs; the message says what. scripts/test.sh holds it against a list."""
+
+
+@dataclasses.dataclass
+class Case:
+    function: object
+    parameters: dict
+    timeout_s: float  # quiet machine; times TIME_SCALE
+    tier: str  # "integration", or "long": only in scripts/test.sh long
+    quick: bool  # also in scripts/test.sh quick
+    processors: int  # how many of the machine's cores its processes keep busy; two cores' worth runs at once
+
+
+def case(timeout_s, tier="integration", quick=False, processors=2, **parameters):
+    """Registers a case. `timeout_s` is for the whole case; parameter lists make one case a value: name_value.
+
+    quick: True, or the list of those values that are in scripts/test.sh quick.
+    """
 
     def register(function):
         name = function.__name__
         if not parameters:
-            CASES[name] = (function, {}, timeout_s)
+            CASES[name] = Case(function, {}, timeout_s, tier, bool(quick), processors)
         for key, values in parameters.items():
             for value in values:
-                CASES[f"{name}_{value}"] = (function, {key: value}, timeout_s)
+                is_quick = quick is True or (isinstance(quick, list) and value in quick)
+                CASES[f"{name}_{value}"] = Case(function, {key: value}, timeout_s, tier, is_quick, processors)
         return function
 
     return register
@@ -43,6 +69,11 @@ def case(timeout_s, **parameters):
 def expect(condition, message):
     if not condition:
         raise Failure(message)
+
+
+def skip(what):
+    """Ends the case: this machine lacks `what`."""
+    raise Skip(what)
 
 
 @dataclasses.dataclass
@@ -57,10 +88,29 @@ class Context:
         return self.folder / name
 
 
+# Below the ports that the system gives out by itself (net.ipv4.ip_local_port_range), so that no connection of another
+# process can take a port between the look at it and the program's own bind.
+PORTS = range(20000, 32000)
+PORT_LEASES = []  # open files; their locks end with this process
+
+
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port of 127.0.0.1 that no other process of these tests gets before this one has ended."""
+    folder = pathlib.Path(tempfile.gettempdir(), f"titan-test-ports-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    for port in random.sample(PORTS, len(PORTS)):
+        lease = open(folder / str(port), "w")
+        try:
+            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            lease.close()
+            expect(error.errno in (errno.EAGAIN, errno.EADDRINUSE), f"port {port}: {error}")
+            continue
+        PORT_LEASES.append(lease)
+        return port
+    raise Failure(f"no free port in {PORTS}")
 
 
 # ---------------------------------------------------------------------------------------------------- processes
@@ -116,7 +166,6 @@ class Job:
         # Ranks share the machine's cores: one thread each, as torchrun sets it.
         self.mark = uuid.uuid4().hex
         environment = {**os.environ, "OMP_NUM_THREADS": "1", MARK: self.mark, **(env or {})}
-        self.started = time.monotonic()
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
                 self.command,
@@ -129,14 +178,14 @@ class Job:
             )
         JOBS.append(self)
 
-    def wait(self, timeout_s):
-        """The exit code. Ends the command and everything it started when the time is up."""
+    def wait(self, timeout_s=60):
+        """The exit code. Ends the command and everything it started when the time is up: TIME_SCALE times `timeout_s`."""
+        limit_s = timeout_s * TIME_SCALE
         try:
-            code = self.process.wait(timeout_s)
+            code = self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
             self.end()
-            raise Failure(f"still running after {timeout_s:.0f} s: {' '.join(self.command)}\n{self.tail()}") from None
-        self.seconds = time.monotonic() - self.started
+            raise Failure(f"still running after {limit_s:.0f} s: {' '.join(self.command)}\n{self.tail()}") from None
         return code
 
     def end(self):
@@ -157,9 +206,11 @@ class Job:
         for pid in processes_marked(self.mark):
             try:
                 same = os.path.samefile(f"/proc/{pid}/exe", program)
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             except OSError:
                 continue  # it ended meanwhile
-            if same:
+            is_launcher = any(word == "--nproc" or word.startswith("--nproc=") for word in words)
+            if same and not is_launcher:
                 env = environment_of(pid)
                 found[int(env.get("RANK", env.get("OMPI_COMM_WORLD_RANK", 0)))] = pid
         return found
@@ -179,15 +230,16 @@ def launcher_words(launcher, ranks):
         return [VENV / "torchrun", "--no-python", "--nproc-per-node", ranks, "--master-port", free_port()]
     if launcher == "mpirun":
         return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks]
-    if launcher == "none":
+    if launcher in ("none", "nproc"):
         return []
     raise ValueError(launcher)
 
 
 def start(context, ranks, words, launcher=None, name="run", env=None):
-    """Starts the program under a launcher (default: none at one rank, torchrun above)."""
-    launcher = launcher or ("none" if ranks == 1 else "torchrun")
-    return Job([*launcher_words(launcher, ranks), context.program, *words], context.folder / "logs", name, env)
+    """Starts the program under a launcher (default: none at one rank, its own --nproc above)."""
+    launcher = launcher or ("none" if ranks == 1 else "nproc")
+    own = ["--nproc", ranks] if launcher == "nproc" else []
+    return Job([*launcher_words(launcher, ranks), context.program, *own, *words], context.folder / "logs", name, env)
 
 
 def has_module(python, module):
@@ -197,12 +249,11 @@ def has_module(python, module):
 
 
 def peer_python(module):
-    """A Python with a program to compare with: $TITAN_PEER_PYTHON or .venv's. Says so and gives None when there is none."""
+    """A Python with a program to compare with: $TITAN_PEER_PYTHON or .venv's. Skips the case when there is none."""
     for python in (os.environ.get("TITAN_PEER_PYTHON"), VENV / "python"):
         if python and has_module(python, module):
             return python
-    print(f"       left out: no Python with {module} (set TITAN_PEER_PYTHON)", flush=True)
-    return None
+    return skip(f"a Python with {module} (set TITAN_PEER_PYTHON)")
 
 
 def start_plain(context, ranks, words, cwd=None, variables=None):
@@ -221,9 +272,9 @@ def start_plain(context, ranks, words, cwd=None, variables=None):
     ]
 
 
-def run(context, ranks, words, launcher=None, name="run", timeout_s=60, exit_code=0):
+def run(context, ranks, words, launcher=None, name="run", timeout_s=60, exit_code=0, env=None):
     """Runs the program to its end and checks the exit code."""
-    job = start(context, ranks, words, launcher, name)
+    job = start(context, ranks, words, launcher, name, env)
     code = job.wait(timeout_s)
     expect(code == exit_code, f"exit code {code}, expected {exit_code}: {' '.join(job.command)}\n{job.tail()}")
     return job
@@ -241,14 +292,75 @@ def run_reference(context, ranks, words, name="reference", timeout_s=120):
 
 
 def wait_until(condition, timeout_s, what):
-    """Polls until `condition` returns something true, and returns it."""
-    deadline = time.monotonic() + timeout_s
+    """Polls until `condition` returns something true, and returns it. A guard, as Job.wait's limit is."""
+    deadline = time.monotonic() + timeout_s * TIME_SCALE
     while time.monotonic() < deadline:
         value = condition()
         if value:
             return value
         time.sleep(0.02)
-    raise Failure(f"after {timeout_s} s: {what}")
+    raise Failure(f"after {timeout_s * TIME_SCALE:.0f} s: {what}")
+
+
+class cpu_seconds:
+    """Seconds of processor time of all processes that ended and were waited for within the block: `with ... as spent`,
+    then spent.seconds. Other work on the machine hardly moves it, which wall time it does."""
+
+    def __enter__(self):
+        self.seconds = None
+        self.before = self.now()
+        return self
+
+    def __exit__(self, *_):
+        self.seconds = self.now() - self.before
+
+    @staticmethod
+    def now():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+
+# ---------------------------------------------------------------------------------------------------- faults
+
+
+def faults(context, *rules):
+    """Variables for a job in which something happens at a named call: see tests/support/fault.cpp for a rule's words."""
+    library = context.program.parent / "libtitan_fault.so"
+    expect(library.exists(), f"{library} was not built")
+    return {"LD_PRELOAD": str(library), "TITAN_FAULT": "; ".join(rules)}
+
+
+class Gate:
+    """A place where a rank stands still until it is let go: gate.rule(...) among a job's faults."""
+
+    def __init__(self, context, name):
+        self.path = context.folder / f"gate-{name}"
+
+    def rule(self, where):
+        """`where`: rank, call, path and n of the call after which to stand."""
+        return f"{where} do=gate:{self.path} once={self.path}.once"
+
+    def wait(self, job, timeout_s=60):
+        """Until the rank stands there. Fails when `job` (or each of a list of jobs) ends instead."""
+        reached = self.path.with_name(self.path.name + ".reached")
+        jobs = job if isinstance(job, list) else [job]
+
+        def stands():
+            if reached.exists():
+                return True
+            ended = [each for each in jobs if each.process.poll() is not None]
+            expect(len(ended) < len(jobs), f"ended before {self.path.name} was reached\n{jobs[0].tail(30)}")
+            return False
+
+        wait_until(stands, timeout_s, f"{self.path.name} was not reached\n{jobs[0].tail(30)}")
+
+    def open(self):
+        self.path.with_name(self.path.name + ".go").touch()
+
+
+def at_row(step, rank=0, name="*"):
+    """The words of a rule for the moment when `rank` has written the row of `step` (log_freq 1, no validation)."""
+    return f"rank={rank} call=write path={name}metrics.jsonl n={step}"
 
 
 # ---------------------------------------------------------------------------------------------------- results

@@ -3,11 +3,13 @@
     .venv/bin/python tests/integration/run.py [--program build/release/titan-train] [--work FOLDER] [CASE ...]
     .venv/bin/python tests/integration/run.py --list
 
-A CASE may end in * to name several. One line a case, then "N passed, N failed"; the exit code is 1 if any failed. The
-folder of a failed case is kept and named.
+A CASE may end in * to name several. One line a case, then "N passed, N failed, N skipped"; the exit code is 1 if any
+failed, 77 if all were skipped. The folder of a failed case is kept and named. TITAN_TIME_SCALE (5) multiplies every time
+limit.
 """
 import argparse
 import fnmatch
+import math
 import pathlib
 import shutil
 import sys
@@ -45,16 +47,21 @@ import fixtures
 import harness
 
 
+SKIPPED = 77  # the exit code that ctest takes for a test that was skipped
+
+
 def run_case(name, program, work):
-    """None, or the text of the failure."""
-    function, parameters, timeout_s = harness.CASES[name]
+    """(None, or the text of the failure; None, or what the machine lacks for this case)"""
+    case = harness.CASES[name]
     made = fixtures.make_fixtures(work)
     folder = pathlib.Path(tempfile.mkdtemp(dir=work, prefix=f"{name}-"))
     context = harness.Context(program=program, folder=folder, fixtures=made)
-    failure = None
+    failure = lacking = None
     try:
-        with time_limit(timeout_s):
-            function(context, **parameters)
+        with time_limit(case.timeout_s * harness.TIME_SCALE):
+            case.function(context, **case.parameters)
+    except harness.Skip as what:
+        lacking = str(what)
     except harness.Failure as error:
         failure = str(error)
     except Exception:
@@ -64,26 +71,31 @@ def run_case(name, program, work):
         harness.JOBS.clear()
     if failure is None:
         shutil.rmtree(folder)
-        return None
-    return f"{failure}\n  kept: {folder}"
+        return None, lacking
+    return f"{failure}\n  kept: {folder}", None
 
 
 class time_limit:
-    """Ends every job of a case that runs too long; whatever the case waits for then fails."""
+    """Ends every job of a case that runs too long; whatever the case waits for then fails. A case that has passed has
+    passed, however late."""
 
     def __init__(self, timeout_s):
         self.timeout_s = timeout_s
-        self.timer = threading.Timer(timeout_s, harness.end_all_jobs)
+        self.fired = False
+        self.timer = threading.Timer(timeout_s, self.fire)
+
+    def fire(self):
+        self.fired = True
+        harness.end_all_jobs()
 
     def __enter__(self):
-        self.deadline = time.monotonic() + self.timeout_s
         self.timer.start()
 
     def __exit__(self, kind, error, trace):
         self.timer.cancel()
         self.timer.join()
-        if time.monotonic() > self.deadline:
-            raise harness.Failure(f"took longer than {self.timeout_s} s") from error
+        if self.fired and error is not None:
+            raise harness.Failure(f"took longer than {self.timeout_s:.0f} s: {error}") from error
 
 
 def select(patterns):
@@ -98,27 +110,33 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--program", default=harness.ROOT / "build/release/titan-train", type=pathlib.Path)
     parser.add_argument("--work", default=harness.ROOT / "build/release/integration", type=pathlib.Path)
-    parser.add_argument("--list", action="store_true", help="print 'NAME SECONDS' lines and stop")
+    parser.add_argument("--list", action="store_true", help="print 'NAME SECONDS TIER QUICK PROCESSORS' lines and stop")
     parser.add_argument("--update", action="store_true", help="write expected messages (tests/bad_configs) anew")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     options = parser.parse_args()
     if options.list:
-        for name, (_, _, timeout_s) in harness.CASES.items():
-            print(name, timeout_s)
+        for name, case in harness.CASES.items():
+            seconds = math.ceil(case.timeout_s * harness.TIME_SCALE)
+            print(name, seconds, case.tier, "quick" if case.quick else "-", case.processors)
         return 0
     harness.UPDATE = options.update
     options.work.mkdir(parents=True, exist_ok=True)
-    failed, chosen = 0, select(options.cases)
-    for name in chosen:
+    passed, failed, skipped = 0, 0, 0
+    for name in select(options.cases):
         started = time.monotonic()
-        failure = run_case(name, options.program.resolve(), options.work.resolve())
+        failure, lacking = run_case(name, options.program.resolve(), options.work.resolve())
         seconds = time.monotonic() - started
-        print(f"{'ok    ' if failure is None else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
         if failure is not None:
             failed += 1
-            print("  " + failure.replace("\n", "\n  "), flush=True)
-    print(f"{len(chosen) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+            print(f"FAILED {name} ({seconds:.1f} s)\n  " + failure.replace("\n", "\n  "), flush=True)
+        elif lacking is not None:
+            skipped += 1
+            print(f"skipped {name}: needs {lacking}", flush=True)
+        else:
+            passed += 1
+            print(f"ok     {name} ({seconds:.1f} s)", flush=True)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else SKIPPED if skipped and not passed else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,239 @@
+// libtitan_fault.so, preloaded into the program by tests: something happens at a named call, and not at some moment.
+//
+//   TITAN_FAULT="rank=1 call=fsync path=*step-3.tmp* n=2 do=kill; rank=0 call=write path=*metrics.jsonl n=6 do=gate:/…/g"
+//
+// A rule counts the calls of this process that it fits, from 1. It fits by
+//   rank   RANK, or mpirun's or Slurm's variable of the same meaning, 0 where there is none (default: every rank)
+//   call   write (pwrite, writev, pwritev), fsync (fdatasync), rename (renameat2), unlink (unlinkat), mkdir, open (for
+//          writing); several are joined with '+' (default: each of these)
+//   path   a pattern as of fnmatch(3), whose * takes slashes, on the absolute path where that is known; of a rename the
+//          path before (default: every path)
+// and acts on the n-th call (default: the first) by
+//   do=kill        SIGKILL to this process, before the call
+//   do=gate:FILE   makes FILE.reached after the call, then waits until there is FILE.go
+//   do=errno:N     fails with that errno: the n-th call and every later one
+//   do=log:FILE    appends "CALL PATH" to FILE: every call from the n-th on
+//   once=FILE      where FILE cannot be made newly, the rule does nothing: once for all processes and restarts
+//
+// It acts in titan-train alone, and not in Python or launchers that happen to be preloaded with it.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <deque>
+#include <sstream>
+#include <string>
+
+namespace {
+
+struct Rule {
+  int rank = -1;
+  std::string calls, path = "*", action, argument, once;
+  int n = 1;
+  std::atomic<int> seen = 0;
+};
+
+[[noreturn]] void refuse(const std::string& word) {
+  std::fprintf(stderr, "TITAN_FAULT: cannot read '%s'\n", word.c_str());
+  ::_exit(99);
+}
+
+void read_word(Rule& rule, const std::string& word) {
+  const auto equals = word.find('=');
+  const std::string key = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
+  if (key == "rank") {
+    rule.rank = std::stoi(value);
+  } else if (key == "call") {
+    rule.calls = "+" + value + "+";
+  } else if (key == "path") {
+    rule.path = value;
+  } else if (key == "n") {
+    rule.n = std::stoi(value);
+  } else if (key == "once") {
+    rule.once = value;
+  } else if (key == "do") {
+    const auto colon = value.find(':');
+    rule.action = value.substr(0, colon);
+    if (colon != std::string::npos) rule.argument = value.substr(colon + 1);
+    if (rule.action != "kill" && rule.action != "gate" && rule.action != "errno" && rule.action != "log") refuse(word);
+  } else {
+    refuse(word);
+  }
+}
+
+bool is_titan_train() {
+  char path[PATH_MAX];
+  const auto length = ::readlink("/proc/self/exe", path, sizeof(path));
+  return length > 0 && std::string(path, static_cast<std::size_t>(length)).ends_with("/titan-train");
+}
+
+int own_rank() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  return 0;
+}
+
+// Rules are never taken away again: calls come until the process ends.
+std::deque<Rule>& rules() {
+  static auto& all = *new std::deque<Rule>;
+  return all;
+}
+
+__attribute__((constructor)) void read_rules() {
+  const char* text = std::getenv("TITAN_FAULT");
+  if (!text || !is_titan_train()) return;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line, ';');) {
+    std::istringstream words(line);
+    Rule& rule = rules().emplace_back();
+    for (std::string word; words >> word;) read_word(rule, word);
+    if (rule.action.empty()) refuse(line);
+    if (rule.rank >= 0 && rule.rank != own_rank()) rules().pop_back();
+  }
+}
+
+// Past the functions of this file.
+bool make_file(const std::string& path, int flags) {
+  const long fd = ::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
+  if (fd >= 0) ::syscall(SYS_close, fd);
+  return fd >= 0;
+}
+
+void append(const std::string& path, const std::string& line) {
+  const long fd = ::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0 || ::syscall(SYS_write, fd, line.data(), line.size()) < 0) std::abort();
+  ::syscall(SYS_close, fd);
+}
+
+void wait_at_gate(const std::string& gate) {
+  if (!make_file(gate + ".reached", 0)) std::abort();
+  const timespec pause{0, 1'000'000};
+  while (::access((gate + ".go").c_str(), F_OK) != 0) ::nanosleep(&pause, nullptr);
+}
+
+std::string path_of(int fd) {
+  if (fd == AT_FDCWD) return ".";
+  char path[PATH_MAX];
+  const auto length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path));
+  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : "";
+}
+
+std::string path_at(int folder, const char* path) {
+  if (*path == '/') return path;
+  if (folder != AT_FDCWD) return path_of(folder) + "/" + path;
+  char here[PATH_MAX];
+  return (::getcwd(here, sizeof(here)) ? std::string(here) : std::string()) + "/" + path;
+}
+
+// A call: what comes before it in the constructor, what comes after it in the destructor.
+class Call {
+ public:
+  Call(const char* name, const std::string& path) {
+    if (rules().empty()) return;
+    for (auto& rule : rules()) {
+      if (!rule.calls.empty() && rule.calls.find("+" + std::string(name) + "+") == std::string::npos) continue;
+      if (::fnmatch(rule.path.c_str(), path.c_str(), 0) != 0) continue;
+      const int seen = ++rule.seen;
+      const bool goes_on = rule.action == "errno" || rule.action == "log";
+      if (goes_on ? seen < rule.n : seen != rule.n) continue;
+      if (!rule.once.empty() && !make_file(rule.once, O_EXCL)) continue;
+      if (rule.action == "kill") ::kill(::getpid(), SIGKILL);
+      if (rule.action == "errno") error_ = std::stoi(rule.argument);
+      if (rule.action == "log") append(rule.argument, std::string(name) + " " + path + "\n");
+      if (rule.action == "gate") gate_ = rule.argument;
+    }
+  }
+  ~Call() {
+    const int saved = errno;
+    if (!gate_.empty()) wait_at_gate(gate_);
+    errno = error_ != 0 ? error_ : saved;
+  }
+  bool fails() const { return error_ != 0; }
+
+ private:
+  int error_ = 0;
+  std::string gate_;
+};
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// The function of the same name that comes after this library, after the rules for it.
+#define TITAN_FAULT_PASS_ON(function, name, path, ...)                       \
+  static const auto real = next<decltype(function)>(#function);              \
+  if (rules().empty()) return real(__VA_ARGS__);                             \
+  const Call call(name, path);                                               \
+  return call.fails() ? static_cast<decltype(real(__VA_ARGS__))>(-1) : real(__VA_ARGS__)
+
+extern "C" {
+
+ssize_t write(int fd, const void* data, size_t size) { TITAN_FAULT_PASS_ON(write, "write", path_of(fd), fd, data, size); }
+ssize_t pwrite(int fd, const void* data, size_t size, off_t at) {
+  TITAN_FAULT_PASS_ON(pwrite, "write", path_of(fd), fd, data, size, at);
+}
+ssize_t pwrite64(int fd, const void* data, size_t size, off64_t at) {
+  TITAN_FAULT_PASS_ON(pwrite64, "write", path_of(fd), fd, data, size, at);
+}
+ssize_t writev(int fd, const iovec* parts, int count) {
+  TITAN_FAULT_PASS_ON(writev, "write", path_of(fd), fd, parts, count);
+}
+ssize_t pwritev(int fd, const iovec* parts, int count, off_t at) {
+  TITAN_FAULT_PASS_ON(pwritev, "write", path_of(fd), fd, parts, count, at);
+}
+int fsync(int fd) { TITAN_FAULT_PASS_ON(fsync, "fsync", path_of(fd), fd); }
+int fdatasync(int fd) { TITAN_FAULT_PASS_ON(fdatasync, "fsync", path_of(fd), fd); }
+int rename(const char* from, const char* to) noexcept {
+  TITAN_FAULT_PASS_ON(rename, "rename", path_at(AT_FDCWD, from), from, to);
+}
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  TITAN_FAULT_PASS_ON(renameat2, "rename", path_at(from_folder, from), from_folder, from, to_folder, to, flags);
+}
+int unlink(const char* path) noexcept { TITAN_FAULT_PASS_ON(unlink, "unlink", path_at(AT_FDCWD, path), path); }
+int unlinkat(int folder, const char* path, int flags) noexcept {
+  TITAN_FAULT_PASS_ON(unlinkat, "unlink", path_at(folder, path), folder, path, flags);
+}
+int mkdir(const char* path, mode_t mode) noexcept {
+  TITAN_FAULT_PASS_ON(mkdir, "mkdir", path_at(AT_FDCWD, path), path, mode);
+}
+
+// Their third argument is there only where a file may be made.
+#define TITAN_FAULT_MODE(flags, last)                  \
+  mode_t mode = 0;                                     \
+  if (((flags) & O_CREAT) || ((flags) & __O_TMPFILE)) { \
+    va_list rest;                                      \
+    va_start(rest, last);                              \
+    mode = va_arg(rest, mode_t);                       \
+    va_end(rest);                                      \
+  }
+
+int open(const char* path, int flags, ...) {
+  TITAN_FAULT_MODE(flags, flags)
+  static const auto real = next<decltype(open)>("open");
+  if (rules().empty() || (flags & O_ACCMODE) == O_RDONLY) return real(path, flags, mode);
+  const Call call("open", path_at(AT_FDCWD, path));
+  return call.fails() ? -1 : real(path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+  TITAN_FAULT_MODE(flags, flags)
+  static const auto real = next<decltype(open64)>("open64");
+  if (rules().empty() || (flags & O_ACCMODE) == O_RDONLY) return real(path, flags, mode);
+  const Call call("open", path_at(AT_FDCWD, path));
+  return call.fails() ? -1 : real(path, flags, mode);
+}
+
+}  // extern "C"
