@@ -1,6 +1,7 @@
 #include "apps/launch_local.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -11,12 +12,16 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <system_error>
+#include <thread>
 
 #include "apps/rank_output.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/signal.h"
+#include "base/text.h"
 
 namespace titan {
 namespace {
@@ -25,18 +30,45 @@ using Clock = std::chrono::steady_clock;
 // A failed rank tells the others, which then end by themselves; what is left after this is ended by force.
 constexpr std::chrono::milliseconds kGrace(5000), kShortGrace(200);
 
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  const bool bound = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  if (fd >= 0) close(fd);
-  if (!bound) throw std::system_error(errno, std::generic_category(), "no free port on 127.0.0.1");
-  return ntohs(address.sin_port);
-}
+// Ranks on few cores wait for each other most of the time; beyond this they only wait.
+constexpr std::int64_t kRanksPerCore = 4;
+// What a rank takes before its first tensor.
+constexpr std::int64_t kRankBytes = 200LL << 20;
+
+// Where the ranks will meet. It listens from the start, so that nobody else can take the port before rank 0 is up, and
+// no rank has to try again.
+class Listener {
+ public:
+  Listener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    const bool listens = fd_ >= 0 && bind(fd_, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                         listen(fd_, SOMAXCONN) == 0 &&
+                         getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+    if (!listens) throw std::system_error(errno, std::generic_category(), "cannot listen on 127.0.0.1");
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { close(); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  int port() const { return port_; }
+  // The socket of a process of its own (as after fork), which keeps it through exec.
+  int keep() const {
+    fcntl(fd_, F_SETFD, 0);
+    return fd_;
+  }
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+  int port_ = 0;
+};
 
 struct Rank {
   pid_t pid;
@@ -46,13 +78,14 @@ struct Rank {
 int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 // Rank 0 keeps the terminal: it is the one that reports. What others say, warnings and errors, gets their names.
-pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::int64_t nproc, int port,
+pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::int64_t nproc, const Listener& listener,
                  RankOutput& output) {
   std::vector<std::string> argument_texts = {"titan-train"};
   argument_texts.insert(argument_texts.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (auto& text : argument_texts) argv.push_back(text.data());
   argv.push_back(nullptr);
+  const HeldSignals held;  // the rank gets those that come from here on, too
   const pid_t parent = getpid();
   const int out = rank > 0 ? output.open(rank, STDOUT_FILENO) : -1;
   const int err = rank > 0 ? output.open(rank, STDERR_FILENO) : -1;
@@ -71,7 +104,8 @@ pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::i
   set("WORLD_SIZE", std::to_string(nproc));
   set("LOCAL_WORLD_SIZE", std::to_string(nproc));
   set("MASTER_ADDR", "127.0.0.1");
-  set("MASTER_PORT", std::to_string(port));
+  set("MASTER_PORT", std::to_string(listener.port()));
+  if (rank == 0) set("TITAN_LISTEN_FD", std::to_string(listener.keep()));
   execv("/proc/self/exe", argv.data());
   _exit(kExitFailed);
 }
@@ -82,28 +116,42 @@ void signal_all(const std::vector<Rank>& ranks, int signal) {
   }
 }
 
-// Reaps ranks that ended; sets `failed` to the code of the first that ended badly.
-void reap(std::vector<Rank>& ranks, std::optional<int>& failed) {
+// Reaps ranks that ended; sets `failed` to the code of the first that ended badly by itself, or of the first at all.
+// What ranks that were signalled or forced from here then end by is no news.
+void reap(std::vector<Rank>& ranks, std::optional<int>& failed, bool signalled, bool forced) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     int status = 0;
     if (ranks[i].exit_code >= 0 || waitpid(ranks[i].pid, &status, WNOHANG) != ranks[i].pid) continue;
     ranks[i].exit_code = exit_code_of(status);
     const bool bad = ranks[i].exit_code != kExitDone && ranks[i].exit_code != kExitSavedRequeue;
-    if (bad && WIFSIGNALED(status) && !failed) {  // later ones are ended from here
+    const bool better = !failed || (*failed == kExitPeerFailed && !forced);
+    if (bad && better && WIFSIGNALED(status) && !signalled) {
       std::fprintf(stderr, "titan-train: rank %zu was ended by %s\n", i, signal_name(WTERMSIG(status)).c_str());
     }
-    if (bad && !failed) failed = ranks[i].exit_code;
+    if (bad && better) failed = ranks[i].exit_code;
   }
 }
 
 }  // namespace
 
-std::vector<std::string> without_nproc(const std::vector<std::string>& args) {
+void check_room_for(std::int64_t nproc) {
+  const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::int64_t free = free_memory_bytes();
+  const std::int64_t room = std::max<std::int64_t>(1, std::min(kRanksPerCore * cores, free / kRankBytes));
+  if (nproc <= room) return;
+  throw ConfigError("error: --nproc " + std::to_string(nproc) + ": this machine has " + std::to_string(cores) +
+                    " cores and " + format_bytes(static_cast<double>(free)) + " of free memory, enough for " +
+                    std::to_string(room) + " ranks (" + std::to_string(kRanksPerCore) + " a core, " +
+                    format_bytes(static_cast<double>(kRankBytes)) +
+                    " each before the first tensor); start at most so many, or add --oversubscribe");
+}
+
+std::vector<std::string> arguments_of_ranks(const std::vector<std::string>& args) {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--nproc") {
       ++i;
-    } else if (!args[i].starts_with("--nproc=")) {
+    } else if (!args[i].starts_with("--nproc=") && args[i] != "--oversubscribe") {
       out.push_back(args[i]);
     }
   }
@@ -115,13 +163,16 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
     throw ConfigError(std::string("error: --nproc starts ranks, and ") + to_string(env.launcher) +
                       " has started this process as one: drop one of them");
   }
-  const int port = free_port();
+  Listener listener;
   RankOutput output;
   std::vector<Rank> ranks;
-  for (std::int64_t rank = 0; rank < nproc; ++rank) ranks.push_back({start_rank(args, rank, nproc, port, output)});
+  // Who asks to stop now gets no rank that was not started yet, and the loop below ends the others.
+  while (std::ssize(ranks) < nproc && !stop_requested())
+    ranks.push_back({start_rank(args, std::ssize(ranks), nproc, listener, output)});
+  listener.close();  // rank 0 has its own: when that one ends, nobody listens
   std::optional<int> failed;
   std::optional<Clock::time_point> deadline;
-  bool signal_sent = false;
+  bool signal_sent = false, forced = false;
   const auto running = [&] {
     return std::any_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.exit_code < 0; });
   };
@@ -131,13 +182,17 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
       signal_all(ranks, *signal);
       signal_sent = true;
     }
-    reap(ranks, failed);
+    reap(ranks, failed, signal_sent, forced);
     // Bad input is found before ranks meet: the others wait for one that is gone.
     if (failed && !deadline) deadline = Clock::now() + (*failed == kExitBadInput ? kShortGrace : kGrace);
-    if (deadline && Clock::now() > *deadline) signal_all(ranks, SIGKILL);
+    if (deadline && Clock::now() > *deadline) {
+      signal_all(ranks, SIGKILL);
+      forced = true;
+    }
   }
   output.drain();
   if (failed) return *failed;
+  if (std::ssize(ranks) < nproc) return 128 + *stop_requested();
   return std::max_element(ranks.begin(), ranks.end(),
                           [](const Rank& a, const Rank& b) { return a.exit_code < b.exit_code; })
       ->exit_code;

@@ -15,6 +15,7 @@
 #include "base/file_lock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/signal.h"
 #include "base/text.h"
 #include "config/fields.h"
 #include "config/load.h"
@@ -225,6 +226,17 @@ void check_same_config(const config::JobConfig& config, const dist::World& world
                     "; start all ranks with the same files, variables and flags");
 }
 
+// A trainer that failed is not taken down: its end waits for a save under way, which may wait for a rank that is gone.
+// The process ends with it.
+bool train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
+  try {
+    return trainer->train();
+  } catch (...) {
+    static_cast<void>(trainer.release());
+    throw;
+  }
+}
+
 int train(const Checked& checked, dist::World& world) {
   const auto& config = checked.config;
   check_same_config(config, world);
@@ -232,8 +244,8 @@ int train(const Checked& checked, dist::World& world) {
   if (lock) write_resolved_config(config);
   const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
   auto source = open_training_set(checked, meshes.batch, world);
-  train::Trainer trainer(config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch));
-  const bool finished = trainer.train();
+  const bool finished = train_to_the_end(std::make_unique<train::Trainer>(
+      config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch)));
   if (const auto arena = kernels::host_arena_stats(); arena.peak_in_use > 0)
     spdlog::info("tensors of this rank took at most {} on the host",
                  format_bytes(static_cast<double>(arena.peak_in_use)));
@@ -241,15 +253,17 @@ int train(const Checked& checked, dist::World& world) {
   return finished ? kExitDone : kExitSavedRequeue;
 }
 
-// A rank that fails tells the others; one that fails because another did says what that one said.
+// A rank that fails tells the others; one that fails because another did says what that one said. Its world, as its
+// trainer, is not taken down.
 int train_or_report(const Checked& checked, const LaunchEnv& env, c10::DeviceType device_type) {
-  dist::World world(env, device_type, std::chrono::seconds(checked.config.comm.init_timeout_seconds));
+  auto world =
+      std::make_unique<dist::World>(env, device_type, std::chrono::seconds(checked.config.comm.init_timeout_seconds));
   try {
-    return train(checked, world);
+    return train(checked, *world);
   } catch (const PeerError& error) {
-    throw PeerError("stops: " + world.diagnose(error.what()));
+    world->stop(error.what());
   } catch (const std::exception& error) {
-    world.report_failure(error.what());
+    world.release()->report_failure(error.what());
     throw;
   }
 }
@@ -259,6 +273,7 @@ int train_or_report(const Checked& checked, const LaunchEnv& env, c10::DeviceTyp
 int run_train(const config::CommandLine& command_line) {
   const LaunchEnv env = detect_launch();
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), true);
+  end_at_once_on_signal(env.rank == 0 ? "titan-train: asked to stop before the first step; nothing was saved\n" : "");
   const std::int64_t world_size = command_line.world_size.value_or(command_line.nproc.value_or(env.world_size));
   Checked checked;
   try {

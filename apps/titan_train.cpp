@@ -54,7 +54,8 @@ int run(const Arguments& args) {
   if (command_line.completion) return print(config::completion_script(*command_line.completion));
   if (command_line.nproc && !command_line.dry_run && !command_line.print_config) {
     config::throw_if_wrong(command_line.errors);
-    return launch_local(without_nproc(args), *command_line.nproc);
+    if (!command_line.oversubscribe) check_room_for(*command_line.nproc);
+    return launch_local(arguments_of_ranks(args), *command_line.nproc);
   }
   return run_train(command_line);
 }

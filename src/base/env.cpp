@@ -114,6 +114,7 @@ LaunchEnv from_torchrun(const Variables& env) {
   }
   out.master_addr = *env.text("MASTER_ADDR");
   out.master_port = env.port("MASTER_PORT");
+  if (out.rank == 0) out.listen_fd = static_cast<int>(env.number("TITAN_LISTEN_FD").value_or(-1));
   out.use_agent_store = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   out.restart_count = env.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
   out.job_id = env.text("TORCHELASTIC_RUN_ID").value_or("none");

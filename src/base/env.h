@@ -22,6 +22,7 @@ struct LaunchEnv {
   std::int64_t local_world_size = 1;  // ranks of this machine
   std::string master_addr = "127.0.0.1";
   int master_port = 0;             // 0: the ranks, all on this machine, meet through a file named by rendezvous_key
+  int listen_fd = -1;              // rank 0 of --nproc: a socket that listens at master_port already
   std::string rendezvous_key;      // the same on all ranks of this launch and on no other; empty when there is a port
   bool use_agent_store = false;    // torchrun's agent already serves the store at master_addr: even rank 0 is a client
   std::int64_t restart_count = 0;  // torchrun's restarts of this job so far

@@ -8,18 +8,20 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <string_view>
 #include <system_error>
 
 namespace titan {
 namespace {
 
 constexpr std::int64_t kSameRequestNs = 200'000'000;
+constexpr int kRequests[] = {SIGTERM, SIGINT, SIGUSR1};
 
 // A handler may touch lock-free atomics only.
 std::atomic<int> g_signal{0};
 std::atomic<std::int64_t> g_first_ns{0};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+std::atomic<const char*> g_at_once{nullptr};  // the message; null: a signal is remembered
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
+              std::atomic<const char*>::is_always_lock_free);
 
 std::int64_t now_ns() {
   timespec now{};
@@ -27,18 +29,29 @@ std::int64_t now_ns() {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
+[[noreturn]] void end_now(int signal, const char* message) {
+  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, message, ::strlen(message));
+  ::_exit(128 + signal);
+}
+
 void on_signal(int signal) {
   const int saved_errno = errno;
+  if (const char* message = g_at_once.load(); message && signal != SIGUSR1) end_now(signal, message);
   int none = 0;
   if (g_signal.compare_exchange_strong(none, signal)) {
     g_first_ns.store(now_ns());
   } else if (const auto first = g_first_ns.load();
              signal != SIGUSR1 && first != 0 && now_ns() - first > kSameRequestNs) {
-    constexpr std::string_view kMessage = "titan-train: asked to stop again; exiting now, without saving\n";
-    [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
-    ::_exit(128 + signal);
+    end_now(signal, "titan-train: asked to stop again; exiting now, without saving\n");
   }
   errno = saved_errno;
+}
+
+sigset_t request_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kRequests) sigaddset(&set, signal);
+  return set;
 }
 
 void set_handler(int signal, void (*handler)(int)) {
@@ -54,9 +67,25 @@ void set_handler(int signal, void (*handler)(int)) {
 }  // namespace
 
 void install_signal_handlers() {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) set_handler(signal, on_signal);
+  for (const int signal : kRequests) set_handler(signal, on_signal);
   set_handler(SIGPIPE, SIG_IGN);
+  const sigset_t requests = request_set();
+  ::pthread_sigmask(SIG_UNBLOCK, &requests, nullptr);
 }
+
+HeldSignals::HeldSignals() {
+  const sigset_t requests = request_set();
+  ::pthread_sigmask(SIG_BLOCK, &requests, &before_);
+}
+
+HeldSignals::~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+void end_at_once_on_signal(const char* message) {
+  g_at_once = message;
+  if (const auto signal = stop_requested(); signal && *signal != SIGUSR1) end_now(*signal, message);
+}
+
+void remember_signals() { g_at_once = nullptr; }
 
 std::optional<int> stop_requested() {
   const int signal = g_signal.load(std::memory_order_relaxed);

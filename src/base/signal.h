@@ -1,6 +1,8 @@
 // A request to stop that arrives as a signal. The handlers only set a flag; the train loop polls it between steps.
 #pragma once
 
+#include <signal.h>
+
 #include <optional>
 #include <string>
 
@@ -11,8 +13,26 @@ namespace titan {
 // Signals within 0.2 s of the first count as the same request: a scheduler and a launcher often both deliver one.
 // SIGPIPE is ignored: a write to a vanished reader fails with EPIPE instead of ending the process; children that the
 // process starts inherit that. Interrupted system calls are restarted. Calling it again changes nothing.
-// Throws std::system_error.
+// Lets through what HeldSignals held back. Throws std::system_error.
 void install_signal_handlers();
+
+// While one lives, SIGTERM, SIGINT and SIGUSR1 wait, here and in processes that are started meanwhile: those get them
+// when they install their handlers, and not in between, where a signal would be lost or end them without a word.
+class HeldSignals {
+ public:
+  HeldSignals();
+  ~HeldSignals();
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// From here on, and until remember_signals(), the first SIGTERM or SIGINT ends the process at once as well: for waits
+// that nothing wakes and that hold nothing to save. `message` is written to standard error and must live on.
+void end_at_once_on_signal(const char* message);
+void remember_signals();
 
 // The first signal that asked to stop. Cheap, callable from any thread.
 std::optional<int> stop_requested();

@@ -22,8 +22,10 @@ struct Switch {
   const char* name;
   bool CommandLine::*member;
 };
-constexpr std::array<Switch, 3> kSwitches = {
-    {{"dry_run", &CommandLine::dry_run}, {"print_docs", &CommandLine::print_docs}, {"version", &CommandLine::version}}};
+constexpr std::array<Switch, 4> kSwitches = {{{"dry_run", &CommandLine::dry_run},
+                                              {"oversubscribe", &CommandLine::oversubscribe},
+                                              {"print_docs", &CommandLine::print_docs},
+                                              {"version", &CommandLine::version}}};
 
 struct Count {
   const char* name;
@@ -84,6 +86,8 @@ class Parser {
         stray(i);
       }
     }
+    if (line_.oversubscribe && !line_.nproc)
+      error("--oversubscribe goes with --nproc N: it lets that start more ranks than this machine is good for");
     if (line_.device && !line_.dry_run)
       error("--device " + *line_.device + " is for --dry-run; a run takes the device of training.device");
     return std::move(line_);

@@ -33,6 +33,7 @@ struct CommandLine {
   std::optional<std::string> help_topic;   // a table or a key
   std::optional<std::string> completion;   // bash or zsh
   std::optional<std::int64_t> nproc;       // ranks to start on this machine
+  bool oversubscribe = false;              // with nproc: however many
   std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run
   std::optional<std::string> device;       // what a rank must fit with --dry-run, as typed
   // Everything wrong with the command line. load_job_config() throws them together with the file's; a caller that does

@@ -67,9 +67,11 @@ int wait_for_port_file(const fs::path& path, std::chrono::milliseconds timeout) 
   return std::stoi(read_file(path));
 }
 
+// listen_fd: for a server, a socket that listens already; -1: it makes its own.
 c10::intrusive_ptr<c10d::TCPStore> connect_tcp(const std::string& host, int port, bool server,
-                                               std::chrono::milliseconds timeout) {
+                                               std::chrono::milliseconds timeout, int listen_fd = -1) {
   c10d::TCPStoreOptions options;
+  if (listen_fd >= 0) options.masterListenFd = listen_fd;
   options.port = static_cast<std::uint16_t>(port);
   options.isServer = server;
   options.waitWorkers = false;
@@ -89,7 +91,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const LaunchEnv& env, std::chrono::mi
   const bool server = env.rank == 0 && !env.use_agent_store;
   if (env.master_port != 0) {
     if (!server) wait_until_listening(env.master_addr, env.master_port, timeout);
-    return connect_tcp(env.master_addr, env.master_port, server, timeout);
+    return connect_tcp(env.master_addr, env.master_port, server, timeout, env.listen_fd);
   }
   const fs::path file = port_file(env);
   if (!server) return connect_tcp(env.master_addr, wait_for_port_file(file, timeout), false, timeout);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <mutex>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -41,10 +42,16 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   return {type, static_cast<c10::DeviceIndex>(index)};
 }
 
-// The reason reaches this rank on another thread than the one that trains, which may be blocked for minutes: end here.
-[[noreturn]] void end_process(int rank, const std::string& reason) {
-  std::fprintf(stderr, "titan-train: rank %d stops: %s\n", rank, reason.c_str());
+// Who has it says why this process ends, and ends it: the watch, or the thread that trains. It is never given back.
+std::mutex g_last_word;
+
+// The reason may come to the watch's thread while the one that trains is blocked for minutes, or the other way round:
+// the process ends here.
+[[noreturn]] void end_process(FailureBoard& board, const std::string& reason) {
+  g_last_word.lock();
+  std::fprintf(stderr, "titan-train: rank %d: stops: %s\n", board.rank, reason.c_str());
   std::fflush(nullptr);
+  leave_in_order(board, reason);
   _exit(kExitPeerFailed);
 }
 
@@ -57,11 +64,26 @@ World::World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::mil
   std::iota(all.begin(), all.end(), 0);
   group_ = make_group("world", all);
   if (store_) {
-    group_->barrier();
+    watch_failures();
     forget_port_file(env_);
-    watch_ = std::make_unique<FailureWatch>(clone_store(store_), rank(),
-                                            [self = rank()](const std::string& reason) { end_process(self, reason); });
   }
+}
+
+void World::watch_failures() {
+  const auto key = [](int rank) { return "titan/process/" + std::to_string(rank); };
+  const std::string self = to_text(own_process());
+  store_->set(key(rank()), std::vector<std::uint8_t>(self.begin(), self.end()));
+  FailureBoard board{store_, rank(), env_.use_agent_store ? -1 : 0, {}};
+  for (int r = 0; r < size(); ++r) {
+    const auto text = store_->get(key(r));
+    board.processes.push_back(rank_process_from_text({text.begin(), text.end()}));
+  }
+  // Every rank knows all others from here on, and none has left.
+  group_->barrier();
+  board_ = board;
+  board.store = clone_store(store_);
+  watch_ =
+      std::make_unique<FailureWatch>(board, [board](const std::string& reason) mutable { end_process(board, reason); });
 }
 
 World::World(int paper_world_size) : device_(c10::DeviceType::Meta), timeout_(0) {
@@ -97,7 +119,7 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
   c10::intrusive_ptr<c10d::Backend> cpu, device;
   if (size > 1 && store_) {
     std::string prefix = "titan/group";
-    for (const int r : ranks) prefix += "," + std::to_string(r);
+    for (const int r : ranks) prefix.append(",").append(std::to_string(r));
     try {
       cpu = make_cpu_backend(prefix, group_rank, size);
       device = make_accelerator_backend(prefix, group_rank, size);
@@ -126,11 +148,16 @@ void World::set_timeout(std::chrono::milliseconds timeout) {
 }
 
 void World::report_failure(const std::string& reason) noexcept {
-  if (store_) dist::report_failure(*store_, rank(), reason);
+  if (!board_) return;
+  g_last_word.lock();
+  dist::report_failure(*board_, rank(), reason);
+  leave_in_order(*board_, "rank " + std::to_string(rank()));
 }
 
-std::string World::diagnose(const std::string& symptom) noexcept {
-  return store_ ? diagnose_failure(*store_, size(), symptom) : symptom;
+void World::stop(const std::string& symptom) noexcept {
+  FailureBoard alone{nullptr, rank(), -1, {}};
+  FailureBoard& board = board_ ? *board_ : alone;
+  end_process(board, board_ ? diagnose_failure(board, symptom) : symptom);
 }
 
 void World::shutdown() {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,16 +44,20 @@ class World {
   // Time limit of all collectives from here on, but for own groups.
   void set_timeout(std::chrono::milliseconds timeout);
 
-  // Tells the other ranks why this one ends; they end too, within a second. Not collective, never throws.
+  // Tells the other ranks why this one ends; they end too, within a second, and this one does not end before they have
+  // heard where it serves the store. From here on nothing but the caller ends this process. Not collective, never
+  // throws.
   void report_failure(const std::string& reason) noexcept;
-  // Why a collective failed with `symptom`, in one line that names the rank to blame where that can be found out.
-  std::string diagnose(const std::string& symptom) noexcept;
+  // Ends this process (exit code 3), in which a collective failed with `symptom`, with one line that names the rank to
+  // blame where that can be found out. Nothing is taken down: what other threads wait for may be the rank that is gone.
+  [[noreturn]] void stop(const std::string& symptom) noexcept;
 
   // Collective: a rank must not take the store away while others still look at it. Call at the end of a good run.
   void shutdown();
 
  private:
   explicit World(int paper_world_size);
+  void watch_failures();
   c10::intrusive_ptr<c10d::Backend> make_cpu_backend(const std::string& prefix, int rank, int size);
   c10::intrusive_ptr<c10d::Backend> make_accelerator_backend(const std::string& prefix, int rank, int size);
 
@@ -63,6 +68,7 @@ class World {
   std::shared_ptr<ProcessGroup> group_;
   std::map<std::vector<int>, std::shared_ptr<ProcessGroup>> groups_;
   std::vector<std::shared_ptr<ProcessGroup>> own_groups_;
+  std::optional<FailureBoard> board_;  // of the thread that trains; nothing in a job of one rank
   std::unique_ptr<FailureWatch> watch_;
 };
 

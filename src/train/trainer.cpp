@@ -87,6 +87,7 @@ bool Trainer::train() {
   }
   checkpointer_.load();
   attach_sinks(state_.step);
+  remember_signals();  // there is something to save soon, and a look for them between steps
   const auto last_step = config_.training.steps;
   const auto first_step = state_.step + 1;  // of this process
   while (state_.step < last_step) {

@@ -1,0 +1,50 @@
+#include "base/memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace titan {
+namespace {
+
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name, unit;
+  for (std::int64_t value = 0; file >> name >> value;) {
+    if (name == "MemAvailable:") return value * 1024;
+    std::getline(file, unit);
+  }
+  return kUnlimited;
+}
+
+std::optional<std::int64_t> number_in(const std::string& path) {
+  std::int64_t value = 0;
+  std::ifstream file(path);
+  return file >> value ? std::optional(value) : std::nullopt;  // "max" is no limit
+}
+
+// cgroups(7), version 2: the limits of all groups above hold as well.
+std::int64_t control_group_bytes() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string group;
+  std::int64_t least = kUnlimited;
+  while (std::getline(file, group)) {
+    if (!group.starts_with("0::/")) continue;
+    for (std::string path = group.substr(3); !path.empty(); path.resize(path.rfind('/'))) {
+      const std::string folder = "/sys/fs/cgroup" + path;
+      const auto limit = number_in(folder + "/memory.max"), used = number_in(folder + "/memory.current");
+      if (limit && used) least = std::min(least, std::max<std::int64_t>(0, *limit - *used));
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+std::int64_t free_memory_bytes() { return std::min(available_bytes(), control_group_bytes()); }
+
+}  // namespace titan
