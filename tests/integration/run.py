@@ -29,6 +29,7 @@ import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
 import cases_failure  # noqa: F401
+import cases_golden  # noqa: F401
 import cases_gpu_check  # noqa: F401
 import cases_harness  # noqa: F401
 import cases_hugging_face  # noqa: F401
@@ -40,6 +41,7 @@ import cases_parity_table  # noqa: F401
 import cases_resume  # noqa: F401
 import cases_sweep  # noqa: F401
 import cases_tokenizer  # noqa: F401
+import cases_torchtitan  # noqa: F401
 import cases_train  # noqa: F401
 import cases_transformers  # noqa: F401
 import cases_validation  # noqa: F401
