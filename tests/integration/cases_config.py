@@ -1,6 +1,5 @@
-"""Configuration: bad ones are refused with exactly the expected words, TorchTitan's mean here what they mean there."""
+"""Configuration: bad ones are refused with exactly the expected words, good ones mean what they say."""
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -13,8 +12,7 @@ import tomllib
 import harness
 from bad_config_folders import prepare
 from fixtures import write_job
-from harness import ROOT, Failure, Job, case, expect, peer_python, read_rows, run
-from torchtitan_configs import PUBLISHED, to_toml
+from harness import ROOT, Failure, case, expect, read_rows, run
 
 BAD_CONFIGS = ROOT / "tests/bad_configs"
 ATTEMPTS = 5  # other programs may hold the cores for a moment; a program that is slow is slow every time
@@ -125,38 +123,6 @@ def bad_configs(context):
     expect(not orphans, f"messages without a configuration: {sorted(orphans)}")
 
 
-# ------------------------------------------------------------------------------------------------ TorchTitan's own
-
-# Every key of JobConfig with its annotation and default; and configurations, read by TorchTitan's ConfigManager.
-PEER_CONFIG = """
-import dataclasses, json, logging, sys
-logging.disable(logging.CRITICAL)
-from torchtitan.config import ConfigManager, JobConfig
-def walk(value, prefix=""):
-    for field in dataclasses.fields(value):
-        inner = getattr(value, field.name)
-        if dataclasses.is_dataclass(inner):
-            yield from walk(inner, prefix + field.name + ".")
-        else:
-            yield prefix + field.name, (inner, str(field.type))
-schema = dict(walk(JobConfig()))
-configs = [{key: value for key, (value, _) in walk(ConfigManager().parse_args(words))} for words in json.load(open(sys.argv[1]))]
-json.dump({"schema": schema, "configs": configs}, open(sys.argv[2], "w"))
-"""
-
-
-def ask_peer(context, command_lines, name):
-    """What TorchTitan makes of them; None where there is no TorchTitan."""
-    python = peer_python("torchtitan")
-    if python is None:
-        return None
-    asked, answer = context.folder / f"{name}-asked.json", context.folder / f"{name}-answer.json"
-    asked.write_text(json.dumps([[str(word) for word in words] for words in command_lines]))
-    job = Job([python, "-c", PEER_CONFIG, asked, answer], context.folder / "logs", name, {"CUDA_VISIBLE_DEVICES": ""})
-    expect(job.wait(120) == 0, f"TorchTitan refused\n{job.tail(30)}")
-    return json.loads(answer.read_text())
-
-
 def flat(table, prefix=""):
     for key, value in table.items():
         if isinstance(value, dict):
@@ -169,127 +135,6 @@ def resolve(context, words, name):
     """key -> value of the configuration that the program makes of a command line. A key that is not set is missing."""
     job = run(context, 1, [*words, "--print-config"], launcher="none", name=name)
     return dict(flat(tomllib.loads(job.out_path.read_text())))
-
-
-def all_keys(context):
-    """key -> (type, default) as the program's own documentation has them."""
-    docs = run(context, 1, ["--print-docs"], name="docs").out_path.read_text()
-    keys, table = {}, ""
-    for line in docs.splitlines():
-        if line.startswith("### ["):
-            table = line[5:-1]
-        row = re.match(r"\| `(\w+)` \| ([^|]+) \| `(.*?)` \|", line)
-        if row and table:
-            keys[f"{table}.{row[1]}"] = (row[2], row[3])
-    return keys
-
-
-KINDS = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
-KINDS |= {"list[str]": "list of strings", "list[list[str]]": "list of lists of strings"}
-
-
-def kind_of(annotation):
-    """The program's name for a type of TorchTitan's."""
-    name = re.sub(r"<class '(\w+)'>", r"\1", annotation)
-    name = re.sub(r"typing.Optional\[(.*)\]", r"\1 | None", name)
-    parts = [part.strip() for part in name.split("|")]
-    optional = " or None" if "None" in parts else ""
-    parts = ["str" if part.startswith(("typing.Literal", "Literal")) else part for part in parts if part != "None"]
-    if parts == ["float", "int"]:
-        parts = ["float"]
-    if parts == ["list[str]", "str"]:
-        parts = ["list[str]"]  # a file may give one string, too
-    expect(len(parts) == 1 and parts[0] in KINDS, f"no name for the type {annotation}")
-    return KINDS[parts[0]] + optional
-
-
-def equal(mine, theirs):
-    if isinstance(theirs, float) and isinstance(mine, (int, float)):
-        return float(mine) == theirs  # the same double, not about the same
-    return type(mine) is type(theirs) and mine == theirs
-
-
-@case(120)
-def torchtitan_schema(context):
-    """Every key of TorchTitan 0.2.2's JobConfig is here, of the same type and default; ours besides say so."""
-    answer = ask_peer(context, [], "schema")
-    if answer is None:
-        return
-    mine, theirs = all_keys(context), answer["schema"]
-    missing = sorted(set(theirs) - set(mine))
-    expect(len(theirs) >= 149 and not missing, f"{len(theirs)} keys there; not here: {missing}")
-    values = resolve(context, [], "defaults")
-    for key, (default, annotation) in theirs.items():
-        expect(mine[key][0] == kind_of(annotation), f"{key} is {mine[key][0]} here, {annotation} there")
-        if key == "model.hf_assets_path":  # theirs is a folder of their own tests
-            continue
-        same = equal(values.get(key), default) if default is not None else key not in values
-        expect(same, f"{key} is {values.get(key)!r} here by default, {default!r} there")
-    docs = (ROOT / "docs/config.md").read_text()
-    for key in set(mine) - set(theirs):
-        row = next(line for line in docs.splitlines() if line.startswith(f"| `{key.rpartition('.')[2]}` |"))
-        marked = "not a key of TorchTitan" in row or key.startswith("model.args.")
-        expect(marked, f"{key} is not TorchTitan's, and docs/config.md does not say so")
-
-
-# What keeps a published configuration from running here; everything else runs as it is.
-REFUSED = {
-    "llama3_70b": ["parallelism.tensor_parallel_degree"],
-    "llama3_405b": [
-        "model.converters", "parallelism.tensor_parallel_degree", "parallelism.enable_async_tensor_parallel",
-        "compile.enable",
-    ],
-}  # fmt: skip
-
-
-def write_published(context, name):
-    path = context.folder / f"{name}.toml"
-    path.write_text(to_toml(PUBLISHED[name][1]))
-    return path
-
-
-@case(120)
-def torchtitan_published(context):
-    """TorchTitan's llama3 configurations pass a dry run as they are; what is not built is refused, each key by name."""
-    for name, (world_size, _) in PUBLISHED.items():
-        words = ["--config", write_published(context, name), "--dry-run", "--world-size", world_size]
-        refused = REFUSED.get(name, [])
-        job = run(context, 1, words, launcher="none", name=name, exit_code=2 if refused else 0)
-        named = re.findall(r"error: ([\w.]+) = .* is known but not built yet: .*; leave the key out", job.errors())
-        expect(named == refused, f"{name}: refused {named}, expected {refused}\n{job.tail(30)}")
-        # Without those keys it is a configuration like any other.
-        defaults = ["--model.converters=", "--parallelism.tensor_parallel_degree", 1, "--compile.no-enable"]
-        defaults += ["--parallelism.no-enable_async_tensor_parallel"]
-        run(context, 1, [*words, *(defaults if refused else [])], launcher="none", name=f"{name}-built")
-
-
-OVERRIDES = [
-    [],
-    ["--training.steps", "1_000", "--optimizer.lr=3e-4", "--checkpoint.enable", "--training.max_norm", "1"],
-    ["--checkpoint.exclude_from_loading", "optimizer,dataloader", "--debug.seed=7", "--lr_scheduler.decay_ratio", "None"],
-    ["--training.dataloader.prefetch-factor", "2", "--checkpoint.no-last-save-model-only", "--metrics.log-freq=5"],
-    ["--training.steps=1", "--training.steps=2", "--parallelism.context_parallel_load_balancer", "None"],
-]
-
-
-@case(240)
-def torchtitan_values(context):
-    """One TOML file and command line mean the same to TorchTitan and here, for every key that they share."""
-    command_lines = []
-    for name in PUBLISHED:
-        if name not in REFUSED:
-            path = write_published(context, name)
-            command_lines += [["--job.config_file", path, *overrides] for overrides in OVERRIDES]
-    answer = ask_peer(context, command_lines, "values")
-    if answer is None:
-        return
-    for index, (words, theirs) in enumerate(zip(command_lines, answer["configs"])):
-        mine = resolve(context, words, f"mine{index}")
-        for key, value in theirs.items():
-            same = equal(mine.get(key), value) if value is not None else key not in mine
-            if value is None and key in mine:
-                same = mine[key] == "None"  # TOML has no other spelling for an unset key whose default is set
-            expect(same, f"{words[1:]}: {key} is {mine.get(key)!r} here, {value!r} in TorchTitan")
 
 
 # ------------------------------------------------------------------------------------------------ the program itself

@@ -1,4 +1,4 @@
-"""Datasets: the elastic order over stops and world sizes, tokenized shards, bad records, and TorchTitan's batches."""
+"""Datasets: the elastic order over stops and world sizes, tokenized shards and bad records."""
 import collections
 import json
 import os
@@ -7,7 +7,7 @@ import random
 import signal
 
 from fixtures import write_job
-from harness import Job, case, expect, peer_python, read_rows, relative_distance, rows_by_step, run, start, wait_until
+from harness import case, expect, read_rows, relative_distance, rows_by_step, run, start, wait_until
 
 
 def logged(prefix, ranks):
@@ -178,83 +178,3 @@ def bad_records_are_counted(context):
         run(context, 1, [*words, *more], name=order)
         row = read_rows(context.dump("bad") / "metrics.jsonl")[-1]
         expect(row.get("bad_records", 0) >= 1, f"{order}: bad_records is {row.get('bad_records')}")
-
-
-# TorchTitan's data loader over a tokenizer that looks ids up: what is compared is the split over ranks, BOS and EOS,
-# packing, batching and the restart at the end of the data.
-PEER_BATCHES = """
-import json, sys
-from torchtitan.config import JobConfig
-from torchtitan.hf_datasets.text_datasets import build_text_dataloader
-corpus, ids_file, ranks, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-ids = dict(json.load(open(ids_file)))
-class Tokenizer:
-    def encode(self, text, add_bos=False, add_eos=False):
-        return [1] * add_bos + ids[text] + [2] * add_eos
-config = JobConfig()
-config.training.dataset, config.training.dataset_path = "c4_test", corpus
-config.training.local_batch_size, config.training.seq_len = 2, 64
-out = []
-for rank in range(ranks):
-    batches = []
-    for index, (inputs, labels) in enumerate(build_text_dataloader(ranks, rank, Tokenizer(), config)):
-        if index == count:
-            break
-        batches.append([inputs["input"].tolist(), labels.tolist()])
-    out.append(batches)
-json.dump(out, open(sys.argv[5], "w"))
-"""
-
-
-def mix_bits(value):
-    mask = (1 << 64) - 1
-    value = (value + 0x9E3779B97F4A7C15) & mask
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & mask
-    return value ^ (value >> 31)
-
-
-def row_hash(tokens, labels):
-    """The hash of the program's sample log."""
-    state = 0
-    for token, label in zip(tokens, labels):
-        state = mix_bits(mix_bits(state ^ token) ^ label)
-    return str(state)
-
-
-@case(180, ranks=[1, 2])
-def torchtitan_batches(context, ranks):
-    """c4_test gives the batches of TorchTitan's own data loader, token for token, rank for rank."""
-    import sentencepiece
-
-    python = peer_python("torchtitan")
-    if python is None:
-        return
-    count = 20
-    texts = [json.loads(line)["text"] for line in open(context.fixtures / "corpus.jsonl", encoding="utf-8")]
-    texts = [text[:400] for text in texts[:11]]  # an odd number, which ends within the batches compared
-    corpus = context.folder / "corpus/data.jsonl"
-    corpus.parent.mkdir()
-    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    model = sentencepiece.SentencePieceProcessor(model_file=str(context.fixtures / "tokenizer/tokenizer.model"))
-    ids, batches = context.folder / "ids.json", context.folder / "batches.json"
-    ids.write_text(json.dumps([[text, model.encode(text)] for text in texts]))
-    env = {"HF_HOME": str(context.folder / "hf"), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [python, "-c", PEER_BATCHES, corpus.parent, ids, ranks, count, batches]
-    job = Job(command, context.folder / "logs", "peer", env)
-    expect(job.wait(120) == 0, f"TorchTitan's loader failed\n{job.tail(30)}")
-    expected = json.loads(batches.read_text())
-    used = sum(len(row) + 1 for batch in expected[0] for row in batch[0])
-    expect(used > sum(len(model.encode(text)) + 2 for text in texts), "the data did not start again: use less of it")
-
-    words = ["--config", write_job(context, "mine", steps=count), "--training.dataset_path", corpus.parent]
-    log = context.folder / "samples"
-    job = start(context, ranks, words, env={"TITAN_LOG_SAMPLES": str(log)})
-    expect(job.wait(60) == 0, job.tail())
-    for rank in range(ranks):
-        found = [json.loads(line) for line in pathlib.Path(f"{log}.rank{rank}").read_text().splitlines()]
-        expect(len(found) == 2 * count, f"rank {rank} logged {len(found)} rows")
-        for row in found:
-            tokens, labels = expected[rank][row["batch"]]
-            wanted = row_hash(tokens[row["row"]], labels[row["row"]])
-            expect(row["hash"] == wanted, f"rank {rank}, batch {row['batch']}, row {row['row']} has other tokens")

@@ -29,6 +29,7 @@ import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
 import cases_failure  # noqa: F401
+import cases_golden  # noqa: F401
 import cases_gpu_check  # noqa: F401
 import cases_harness  # noqa: F401
 import cases_hugging_face  # noqa: F401
@@ -41,6 +42,7 @@ import cases_peer_lost  # noqa: F401
 import cases_resume  # noqa: F401
 import cases_sweep  # noqa: F401
 import cases_tokenizer  # noqa: F401
+import cases_torchtitan  # noqa: F401
 import cases_train  # noqa: F401
 import cases_transformers  # noqa: F401
 import cases_validation  # noqa: F401

@@ -130,3 +130,29 @@ def to_toml(tables):
     for table, values in tables.items():
         lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
+
+
+def write_published(folder, name):
+    path = folder / f"{name}.toml"
+    path.write_text(to_toml(PUBLISHED[name][1]))
+    return path
+
+
+# What keeps a published configuration from running here; everything else runs as it is.
+REFUSED = {
+    "llama3_70b": ["parallelism.tensor_parallel_degree"],
+    "llama3_405b": [
+        "model.converters", "parallelism.tensor_parallel_degree", "parallelism.enable_async_tensor_parallel",
+        "compile.enable",
+    ],
+}  # fmt: skip
+RUN_HERE = [name for name in PUBLISHED if name not in REFUSED]
+
+# Command lines that follow a file.
+OVERRIDES = [
+    [],
+    ["--training.steps", "1_000", "--optimizer.lr=3e-4", "--checkpoint.enable", "--training.max_norm", "1"],
+    ["--checkpoint.exclude_from_loading", "optimizer,dataloader", "--debug.seed=7", "--lr_scheduler.decay_ratio", "None"],
+    ["--training.dataloader.prefetch-factor", "2", "--checkpoint.no-last-save-model-only", "--metrics.log-freq=5"],
+    ["--training.steps=1", "--training.steps=2", "--parallelism.context_parallel_load_balancer", "None"],
+]

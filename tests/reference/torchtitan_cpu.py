@@ -1,4 +1,4 @@
-"""Starts TorchTitan 0.2.2's trainer on CPU and Gloo, for the cases that let it resume from our checkpoints.
+"""Starts TorchTitan 0.2.2's trainer on CPU and Gloo, for tests/golden/make.py.
 
     torchrun --nproc-per-node N tests/reference/torchtitan_cpu.py --job.config_file FILE [--section.key VALUE ...]
 

@@ -1,0 +1,256 @@
+"""Asks TorchTitan and transformers for the answers that the integration cases compare the program with.
+
+    TITAN_PEER_PYTHON tests/golden/make.py [--program build/release/titan-train] [--output FOLDER] [PART ...]
+
+TITAN_PEER_PYTHON is a Python with torchtitan 0.2.2 and transformers; README.md says how to make one. Without a PART all
+are made; without --output they replace the committed ones. The questions are tests/integration/golden.py's.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/integration"))
+
+import golden  # noqa: E402
+import torchtitan_configs  # noqa: E402
+from checkpoint_tools import train  # noqa: E402
+from harness import ANSI, REFERENCE, Context, Job, end_all_jobs, expect, free_port, rows_by_step  # noqa: E402
+
+LINE = re.compile(r"step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{5})  grad_norm: +(?P<grad_norm>\d+\.\d{4})")
+
+
+# ---------------------------------------------------------------------------------------------------- configuration
+
+KINDS = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
+KINDS |= {"list[str]": "list of strings", "list[list[str]]": "list of lists of strings"}
+
+
+def kind_of(annotation):
+    """The program's name for a type of TorchTitan's."""
+    name = re.sub(r"<class '(\w+)'>", r"\1", annotation)
+    name = re.sub(r"typing.Optional\[(.*)\]", r"\1 | None", name)
+    parts = [part.strip() for part in name.split("|")]
+    optional = " or None" if "None" in parts else ""
+    parts = ["str" if part.startswith(("typing.Literal", "Literal")) else part for part in parts if part != "None"]
+    if parts == ["float", "int"]:
+        parts = ["float"]
+    if parts == ["list[str]", "str"]:
+        parts = ["list[str]"]  # a file may give one string, too
+    expect(len(parts) == 1 and parts[0] in KINDS, f"no name for the type {annotation}")
+    return KINDS[parts[0]] + optional
+
+
+def walk(table, prefix=""):
+    """(key, value, annotation) of every key."""
+    import dataclasses
+
+    for field in dataclasses.fields(table):
+        value = getattr(table, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from walk(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value, str(field.type)
+
+
+def make_config(context, output):
+    """Every key of JobConfig with its type and default; and of each command line what differs from the defaults."""
+    from torchtitan.config import ConfigManager, JobConfig
+
+    schema = {key: {"type": kind_of(annotation), "default": value} for key, value, annotation in walk(JobConfig())}
+    command_lines = {}
+    for name in torchtitan_configs.RUN_HERE:
+        path = torchtitan_configs.write_published(context.folder, name)
+        command_lines[name] = {}
+        for words in torchtitan_configs.OVERRIDES:
+            parsed = ConfigManager().parse_args(["--job.config_file", str(path), *words])
+            changed = {key: value for key, value, _ in walk(parsed) if repr(value) != repr(schema[key]["default"])}
+            expect(changed["job.config_file"] == str(path), f"job.config_file is {changed['job.config_file']}")
+            command_lines[name][" ".join(words)] = changed | {"job.config_file": path.name}
+    write(output / "config.json", {"schema": schema, "command_lines": command_lines})
+
+
+# ------------------------------------------------------------------------------------------------------------- data
+
+
+def make_batches(context, output):
+    """The hashes of what each of one and two ranks gets, row by row."""
+    tokens = [token for inputs, _ in peer_batches(1, 0, 20) for row in inputs for token in row]
+    documents = len((golden.CORPUS / "data.jsonl").read_text().splitlines())
+    expect(tokens.count(tokens[0]) > documents, "the data did not start again: use less of it")
+    hashes = {
+        str(ranks): [
+            [golden.row_hash(*row) for batch in peer_batches(ranks, rank, 20) for row in zip(*batch)] for rank in range(ranks)
+        ]
+        for ranks in (1, 2)
+    }
+    write(output / "batches.json", hashes)
+
+
+def peer_batches(ranks, rank, count):
+    """The first (tokens, labels) of TorchTitan's own loader, as lists."""
+    from torchtitan.components.tokenizer import HuggingFaceTokenizer
+    from torchtitan.config import JobConfig
+    from torchtitan.hf_datasets.text_datasets import build_text_dataloader
+
+    config = JobConfig()
+    config.training.dataset, config.training.dataset_path = "c4_test", str(golden.CORPUS)
+    config.training.local_batch_size, config.training.seq_len = 2, 64
+    loader = build_text_dataloader(ranks, rank, HuggingFaceTokenizer(str(golden.TOKENIZER)), config)
+    return [(inputs["input"].tolist(), labels.tolist()) for (inputs, labels), _ in zip(loader, range(count))]
+
+
+# ------------------------------------------------------------------------------------------------------------- jobs
+
+
+def ours(context, ranks, name):
+    words = ["--config", golden.write_job(context, name), *golden.size_words(golden.SIZES)]
+    train(context, ranks, words, name)
+    return figures(rows_by_step(context.dump(name) / "metrics.jsonl"))
+
+
+def torchtitans(context, ranks, name, words=None, sizes=None):
+    """What TorchTitan's console says of its steps."""
+    sizes = golden.SIZES if sizes is None else sizes
+    env = {"TITAN_PEER_ARGS": json.dumps(sizes)}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks, "--master-port", free_port()]
+    command += [REFERENCE / "torchtitan_cpu.py", *(words or ["--job.config_file", golden.write_job(context, name)])]
+    job = Job(command, context.folder / "logs", name, env)
+    code = job.wait(150)
+    expect(code == 0, f"TorchTitan failed with {code}\n{job.tail(40)}")
+    matches = LINE.finditer(ANSI.sub("", job.text()))
+    return figures({int(match["step"]): {key: float(match[key]) for key in golden.FIGURES} for match in matches})
+
+
+def figures(rows):
+    """The columns of a step -> row table."""
+    steps = sorted(rows)
+    return {"step": steps} | {key: [rows[step][key] for step in steps] for key in golden.FIGURES}
+
+
+def make_debug_toml(context, output):
+    """TorchTitan's figures of its own debug_model.toml."""
+    config = torchtitan_configs.write_published(context.folder, "debug_model")
+    words = ["--job.config_file", config, *golden.DEBUG_WORDS, "--job.dump_folder", context.dump("theirs")]
+    write(output / "debug_toml.json", torchtitans(context, 1, "theirs", words, sizes={}))
+
+
+def make_resume(context, output):
+    """TorchTitan's figures of a whole job and of one that goes on from our checkpoint; and TorchTitan's checkpoint."""
+    answers = {}
+    for ranks in (1, 2):
+        folder = context.folder / f"ranks{ranks}"
+        folder.mkdir()
+        part = Context(program=context.program, folder=folder, fixtures=None)
+        ours(part, ranks, "we_alone")
+        golden.hand_over(part, "we_alone", "they_after_us")
+        after_us = torchtitans(part, ranks, "they_after_us")
+        alone = torchtitans(part, ranks, "they_alone")
+        golden.pack_checkpoint(part.dump("they_alone") / f"checkpoint/step-{golden.HALF}", output / f"resume_{ranks}.zip")
+        answers[str(ranks)] = {"alone": alone, "after_us": after_us}
+    write(output / "resume.json", answers)
+
+
+# ----------------------------------------------------------------------------------------------------- transformers
+
+
+def transformers_losses(model):
+    """The mean loss of each step of RANKS ranks."""
+    import torch
+
+    model.eval()
+    per_rank = [peer_batches(golden.RANKS, rank, golden.WEIGHT_STEPS) for rank in range(golden.RANKS)]
+    means = []
+    with torch.no_grad():
+        for step in zip(*per_rank):
+            losses = []
+            for tokens, labels in step:
+                logits = model(torch.tensor(tokens)).logits
+                losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(labels).flatten()).item())
+            means.append(sum(losses) / len(losses))
+    expect(max(means) - min(means) > 1e-3, f"the batches do not differ: {means}")
+    return means
+
+
+def make_transformers(context, output):
+    """What save_pretrained writes, and transformers' losses of that and of our exports."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.set_num_threads(1)
+    config = LlamaConfig(
+        **golden.HF_SIZES, rope_parameters=golden.HF_ROPE, tie_word_embeddings=False, attn_implementation="eager", dtype="float32"
+    )
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            values = golden.weight(name, parameter.shape)
+            parameter.copy_(torch.frombuffer(values, dtype=torch.float32).view(parameter.shape))
+    folder = context.folder / "theirs"
+    model.save_pretrained(folder, max_shard_size=golden.SHARD_BYTES)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    files = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        shapes = {name: list(model.get_parameter(name).shape) for name, file in index["weight_map"].items() if file == path.name}
+        files[path.name] = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "tensors": shapes}
+    answers = {"config": golden.read_config(folder), "index": index, "files": files}
+    answers["losses"] = transformers_losses(LlamaForCausalLM.from_pretrained(folder, attn_implementation="eager"))
+    answers["exports"] = {}
+    for dtype in ("float32", "bfloat16"):
+        export = golden.export(context, folder, dtype)
+        read = LlamaForCausalLM.from_pretrained(export, dtype=torch.float32, attn_implementation="eager")
+        answers["exports"][dtype] = {"config": golden.read_config(export), "losses": transformers_losses(read)}
+    write(output / "transformers.json", answers)
+
+
+# ------------------------------------------------------------------------------------------------------------------
+
+
+def write(path, answers):
+    path.write_text(dump(answers) + "\n", encoding="utf-8")
+    print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
+
+
+def dump(value, depth=0):
+    """JSON with a line for each entry of the outer objects, so that differences can be reviewed."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict) or len(flat) <= 120:
+        return flat
+    indent = " " * (depth + 1)
+    lines = [f"{indent}{json.dumps(key)}: {dump(inner, depth + 1)}" for key, inner in value.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{indent[1:]}}}"
+
+
+PARTS = {
+    "config": make_config,
+    "batches": make_batches,
+    "debug_toml": make_debug_toml,
+    "resume": make_resume,
+    "transformers": make_transformers,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=ROOT / "build/release/titan-train", type=pathlib.Path)
+    parser.add_argument("--output", default=golden.GOLDEN, type=pathlib.Path)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "HF_HOME": f"{folder}/hf"}
+        context = Context(program=options.program.resolve(), folder=pathlib.Path(folder), fixtures=None)
+        try:
+            for part in options.parts or PARTS:
+                PARTS[part](context, options.output)
+        finally:
+            end_all_jobs()
+
+
+if __name__ == "__main__":
+    main()

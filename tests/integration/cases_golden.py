@@ -1,0 +1,52 @@
+"""The answers in tests/golden are those that TorchTitan and transformers give today, where a Python has them ($TITAN_PEER_PYTHON)."""
+import golden
+from checkpoint_tools import read_state
+from harness import Job, case, expect, has_module, peer_python, skip
+
+# Another machine sums in other orders: what cases_checkpoint_peers.py allows between the program and TorchTitan.
+NEAR = {"loss": 2e-5, "losses": 2e-5, "grad_norm": 1e-4}
+
+
+def check_same(found, committed, where, tolerance=0.0):
+    """Two JSON values; figures within the tolerance of the key they stand under, all else equal."""
+    if isinstance(committed, dict):
+        expect(isinstance(found, dict) and list(found) == list(committed), f"{where}: {found}, committed {committed}")
+        for key in committed:
+            check_same(found[key], committed[key], f"{where}.{key}", NEAR.get(key, tolerance))
+    elif isinstance(committed, list) and tolerance:
+        expect(len(found) == len(committed), f"{where}: {found}, committed {committed}")
+        for index, (mine, theirs) in enumerate(zip(found, committed)):
+            expect(abs(mine - theirs) <= tolerance, f"{where}[{index}]: {mine}, committed {theirs}")
+    else:
+        expect(repr(found) == repr(committed), f"{where}: {found!r}, committed {committed!r}")
+
+
+@case(400, tier="long", part=["config", "batches", "debug_toml", "resume", "transformers"])
+def golden_is_current(context, part):
+    """make.py gives the committed answers again."""
+    python = peer_python("torchtitan")
+    if not has_module(python, "transformers"):
+        skip(f"transformers beside torchtitan in {python}")
+    made = context.folder / "golden"
+    command = [python, golden.GOLDEN / "make.py", "--program", context.program, "--output", made, part]
+    job = Job(command, context.folder / "logs", "make")
+    code = job.wait(390)
+    expect(code == 0, f"make.py failed with {code}\n{job.tail(40)}")
+    check_same(golden.answers(part, made), golden.answers(part), part)
+    if part == "resume":
+        for ranks in (1, 2):
+            check_same_checkpoint(context, made, ranks)
+
+
+def check_same_checkpoint(context, made, ranks):
+    """Tensors as close as two machines are, the rest equal."""
+    import torch
+
+    found, committed = (
+        read_state(golden.unpack_checkpoint(ranks, context.dump(f"{name}{ranks}"), folder))
+        for name, folder in (("made", made), ("committed", golden.GOLDEN))
+    )
+    expect(set(found) == set(committed), f"resume_{ranks}: other keys: {sorted(set(found) ^ set(committed))}")
+    for key, value in committed.items():
+        same = golden.near(found[key], value) if torch.is_tensor(value) else found[key] == value
+        expect(same, f"resume_{ranks}: {key} is {found[key]}, committed {value}")

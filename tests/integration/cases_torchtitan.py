@@ -1,0 +1,105 @@
+"""TorchTitan's configurations and batches mean here what they mean there: its own answers are in tests/golden."""
+import json
+import pathlib
+import re
+
+import golden
+from cases_config import resolve
+from harness import ROOT, case, expect, run, start
+from torchtitan_configs import OVERRIDES, PUBLISHED, REFUSED, RUN_HERE, write_published
+
+
+def all_keys(context):
+    """key -> (type, default) as the program's own documentation has them."""
+    docs = run(context, 1, ["--print-docs"], name="docs").out_path.read_text()
+    keys, table = {}, ""
+    for line in docs.splitlines():
+        if line.startswith("### ["):
+            table = line[5:-1]
+        row = re.match(r"\| `(\w+)` \| ([^|]+) \| `(.*?)` \|", line)
+        if row and table:
+            keys[f"{table}.{row[1]}"] = (row[2], row[3])
+    return keys
+
+
+def equal(mine, theirs):
+    if isinstance(theirs, float) and isinstance(mine, (int, float)):
+        return float(mine) == theirs  # the same double, not about the same
+    return type(mine) is type(theirs) and mine == theirs
+
+
+@case(60, processors=1)
+def torchtitan_schema(context):
+    """Every key of TorchTitan 0.2.2's JobConfig is here, of the same type and default; ours besides say so."""
+    mine, theirs = all_keys(context), golden.answers("config")["schema"]
+    missing = sorted(set(theirs) - set(mine))
+    expect(len(theirs) >= 149 and not missing, f"{len(theirs)} keys there; not here: {missing}")
+    values = resolve(context, [], "defaults")
+    for key, entry in theirs.items():
+        expect(mine[key][0] == entry["type"], f"{key} is {mine[key][0]} here, {entry['type']} there")
+        if key == "model.hf_assets_path":  # theirs is a folder of their own tests
+            continue
+        default = entry["default"]
+        same = equal(values.get(key), default) if default is not None else key not in values
+        expect(same, f"{key} is {values.get(key)!r} here by default, {default!r} there")
+    docs = (ROOT / "docs/config.md").read_text()
+    for key in set(mine) - set(theirs):
+        row = next(line for line in docs.splitlines() if line.startswith(f"| `{key.rpartition('.')[2]}` |"))
+        marked = "not a key of TorchTitan" in row or key.startswith("model.args.")
+        expect(marked, f"{key} is not TorchTitan's, and docs/config.md does not say so")
+
+
+@case(120, processors=1)
+def torchtitan_published(context):
+    """TorchTitan's llama3 configurations pass a dry run as they are; what is not built is refused, each key by name."""
+    for name, (world_size, _) in PUBLISHED.items():
+        words = ["--config", write_published(context.folder, name), "--dry-run", "--world-size", world_size]
+        refused = REFUSED.get(name, [])
+        job = run(context, 1, words, launcher="none", name=name, exit_code=2 if refused else 0)
+        named = re.findall(r"error: ([\w.]+) = .* is known but not built yet: .*; leave the key out", job.errors())
+        expect(named == refused, f"{name}: refused {named}, expected {refused}\n{job.tail(30)}")
+        # Without those keys it is a configuration like any other.
+        defaults = ["--model.converters=", "--parallelism.tensor_parallel_degree", 1, "--compile.no-enable"]
+        defaults += ["--parallelism.no-enable_async_tensor_parallel"]
+        run(context, 1, [*words, *(defaults if refused else [])], launcher="none", name=f"{name}-built")
+
+
+@case(120, processors=1)
+def torchtitan_values(context):
+    """One TOML file and command line mean the same to TorchTitan and here, for every key that they share."""
+    answers = golden.answers("config")
+    defaults = {key: entry["default"] for key, entry in answers["schema"].items()}
+    expect(list(answers["command_lines"]) == RUN_HERE, f"the answers are to {list(answers['command_lines'])}")
+    for name, command_lines in answers["command_lines"].items():
+        asked = [" ".join(words) for words in OVERRIDES]
+        expect(list(command_lines) == asked, f"{name}: the answers are to {list(command_lines)}, make them anew")
+        path = write_published(context.folder, name)
+        for index, words in enumerate(OVERRIDES):
+            theirs = defaults | command_lines[asked[index]]
+            expect(theirs["job.config_file"] == path.name, f"job.config_file is {theirs['job.config_file']}")
+            theirs["job.config_file"] = str(path)
+            mine = resolve(context, ["--job.config_file", path, *words], f"{name}{index}")
+            for key, value in theirs.items():
+                same = equal(mine.get(key), value) if value is not None else key not in mine
+                if value is None and key in mine:
+                    same = mine[key] == "None"  # TOML has no other spelling for an unset key whose default is set
+                expect(same, f"{name} {words}: {key} is {mine.get(key)!r} here, {value!r} in TorchTitan")
+
+
+@case(60, ranks=[1, 2])
+def torchtitan_batches(context, ranks):
+    """c4_test gives the batches of TorchTitan's own data loader, token for token, rank for rank."""
+    expected = golden.answers("batches")[str(ranks)]
+    expect(len(expected) == ranks and all(len(set(rows)) > 30 for rows in expected), "the rows are the same all over")
+    steps = len(expected[0]) // 2
+    words = ["--config", golden.write_job(context, "mine", steps=steps), *golden.size_words(golden.SIZES)]
+    log = context.folder / "samples"
+    words += ["--checkpoint.no-enable"]
+    job = start(context, ranks, words, env={"TITAN_LOG_SAMPLES": str(log)})
+    expect(job.wait() == 0, job.tail())
+    for rank in range(ranks):
+        found = [json.loads(line) for line in pathlib.Path(f"{log}.rank{rank}").read_text().splitlines()]
+        expect(len(found) == 2 * steps, f"rank {rank} logged {len(found)} rows")
+        for row in found:
+            wanted = expected[rank][2 * row["batch"] + row["row"]]
+            expect(row["hash"] == wanted, f"rank {rank}, batch {row['batch']}, row {row['row']} has other tokens")

@@ -1,0 +1,188 @@
+"""The questions whose answers lie in tests/golden: jobs, sizes and weights, the same for the program and for its peers.
+
+tests/golden/make.py asks the peers, the cases ask the program. No question depends on the machine: text and tokenizer
+are committed, weights come from Python's own generator, whose sequence is documented never to change.
+"""
+import array
+import json
+import math
+import random
+import struct
+import zipfile
+
+from checkpoint_tools import FP32, STILL, train
+from harness import ROOT
+
+GOLDEN = ROOT / "tests/golden"
+CORPUS, TOKENIZER = GOLDEN / "corpus", GOLDEN / "tokenizer"
+RANKS = 2
+
+
+def answers(name, folder=GOLDEN):
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+
+
+# ------------------------------------------------------------------------------------------------------ TorchTitan
+
+STEPS, HALF = 10, 5
+# As small as a model with grouped heads and two layers goes: two of its checkpoints are committed.
+SIZES = {"dim": 8, "n_layers": 2, "n_heads": 2, "n_kv_heads": 1, "vocab_size": 64, "multiple_of": 8}
+FIGURES = ("loss", "grad_norm")
+
+JOB = """\
+[job]
+dump_folder = "{dump}"
+[model]
+name = "llama3"
+flavor = "debugmodel"
+hf_assets_path = "{tokenizer}"
+[metrics]
+log_freq = 1
+[optimizer]
+lr = 3e-2
+[lr_scheduler]
+warmup_steps = 3
+decay_ratio = 0.5
+total_steps = {steps}
+[training]
+dataset = "c4_test"
+dataset_path = "{corpus}"
+local_batch_size = 2
+seq_len = 64
+steps = {steps}
+mixed_precision_param = "float32"
+[checkpoint]
+enable = true
+interval = {half}
+last_save_model_only = false
+[activation_checkpoint]
+mode = "none"
+[debug]
+seed = 42
+"""
+
+
+def write_job(context, name, steps=STEPS):
+    """The text is so little that it starts again within the run, on every rank."""
+    path = context.folder / f"{name}.toml"
+    dump = context.dump(name)
+    path.write_text(JOB.format(dump=dump, tokenizer=TOKENIZER, corpus=CORPUS, steps=steps, half=HALF))
+    return path
+
+
+def size_words(sizes):
+    return [word for key, value in sizes.items() for word in (f"--model.args.{key}", value)]
+
+
+# What TorchTitan's own debug_model.toml needs besides to be trained and compared here. One dtype, and the printed digits
+# can be compared.
+DEBUG_WORDS = ["--model.hf_assets_path", TOKENIZER, "--training.dataset_path", CORPUS, "--debug.seed=42"]
+DEBUG_WORDS += ["--training.seq_len=64", "--training.local_batch_size=2", "--training.mixed_precision_param", "float32"]
+
+
+def hand_over(context, giver, taker):
+    """The first half's checkpoint of one run becomes the start of another."""
+    target = context.dump(taker) / f"checkpoint/step-{HALF}"
+    target.parent.mkdir(parents=True)
+    (context.dump(giver) / f"checkpoint/step-{HALF}").rename(target)
+
+
+def unpack_checkpoint(ranks, folder, golden=GOLDEN):
+    """TorchTitan's checkpoint of step HALF, into `folder`."""
+    with zipfile.ZipFile(golden / f"resume_{ranks}.zip") as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def pack_checkpoint(folder, path):
+    """The same bytes for the same checkpoint: no times, one order."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.writestr(zipfile.ZipInfo(file.name), file.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def near(found, expected):
+    """Whether two machines may give these two of one tensor of a checkpoint: five steps carry 6e-8 of each sum to 1e-6
+    or so of the whole, and the weights of another step are some 1e-2 away."""
+    return (found.double() - expected.double()).norm() <= 1e-4 * expected.double().norm()
+
+
+def mix_bits(value):
+    mask = (1 << 64) - 1
+    value = (value + 0x9E3779B97F4A7C15) & mask
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & mask
+    return value ^ (value >> 31)
+
+
+def row_hash(tokens, labels):
+    """The hash of the program's sample log."""
+    state = 0
+    for token, label in zip(tokens, labels):
+        state = mix_bits(mix_bits(state ^ token) ^ label)
+    return str(state)
+
+
+# ---------------------------------------------------------------------------------------------------- transformers
+
+WEIGHT_STEPS = 4
+HF_SIZES = {
+    "hidden_size": 64, "intermediate_size": 180, "num_hidden_layers": 3, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "vocab_size": 64, "rms_norm_eps": 1e-6, "max_position_embeddings": 16384,
+}  # fmt: skip
+HF_ROPE = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+HF_ROPE |= {"original_max_position_embeddings": 128, "rope_theta": 10000.0}
+# The same in our words.
+OUR_SIZES = {
+    "dim": 64, "n_layers": 3, "n_heads": 8, "n_kv_heads": 2, "vocab_size": 64, "norm_eps": 1e-6, "rope_theta": 10000,
+    "multiple_of": 60,
+}  # fmt: skip
+OUR_ROPE = """
+[model.args.rope_scaling_args]
+scaling_factor = 4.0
+low_freq_factor = 1.0
+high_freq_factor = 4.0
+original_max_position_embeddings = 128
+"""
+SHARD_BYTES = 200_000
+
+
+def weight(name, shape):
+    """The fp32 values of a weight, row by row: even draws of standard deviation 0.2, for a norm from 0.5 to 1.5."""
+    draw = random.Random(name)
+    half, center = (0.5, 1.0) if len(shape) == 1 else (0.2 * math.sqrt(3), 0.0)
+    return array.array("f", (center + half * (2 * draw.random() - 1) for _ in range(math.prod(shape))))
+
+
+def write_safetensors(path, shapes):
+    """A file of these names and shapes, filled by weight(), to the byte as transformers' save_pretrained writes it."""
+    header, body = {"__metadata__": {"format": "pt"}}, b""
+    for name, shape in sorted(shapes.items()):
+        data = weight(name, shape).tobytes()
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def read_config(folder):
+    """config.json without the one entry that only says who wrote it."""
+    config = json.loads((folder / "config.json").read_text())
+    config.pop("transformers_version", None)
+    return config
+
+
+def start_from(context, ranks, weights, name, steps, words):
+    """A run whose steps change nothing, from the weights of a folder in transformers' format; its dump folder."""
+    path = write_job(context, name, steps)
+    path.write_text(path.read_text() + OUR_ROPE)
+    load = ["--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path", weights]
+    train(context, ranks, ["--config", path, *size_words(OUR_SIZES), *FP32, *STILL, *load, *words], name)
+    return context.dump(name)
+
+
+def export(context, weights, dtype):
+    """The folder of an export by three ranks, of weights that the program has read."""
+    words = ["--checkpoint.last_save_model_only", "--checkpoint.last_save_in_hf", "--checkpoint.export_dtype", dtype]
+    return start_from(context, 3, weights, f"export-{dtype}", 1, words) / "checkpoint/step-1"
