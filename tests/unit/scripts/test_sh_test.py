@@ -1,6 +1,7 @@
 """scripts/test.sh counts right, skips nothing in silence, tries nothing again that a retry would hide, and ends well; scripts/flake.sh
 finds what fails now and then. Their ctest folder is a toy whose tests are shell commands."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
+LIMIT_S = 120  # against hanging
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 
 # Appends to the file RUNS at each start, so that a test knows how often it ran.
@@ -31,6 +33,7 @@ class Toy:
 
     def __init__(self, folder, expected_skips=""):
         self.folder = Path(folder)
+        self.jobs = []
         self.expected_skips = self.folder / "expected_skips.txt"
         self.expected_skips.write_text(expected_skips)
         self.environment = {**os.environ, "TITAN_SKIP_SETUP": "1", "TITAN_TEST_DIR": folder}
@@ -47,14 +50,25 @@ class Toy:
         return len((self.folder / f"{name}.runs").read_text())
 
     def start(self, script, *words):
-        return subprocess.Popen([SCRIPTS / script, *words], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        job = subprocess.Popen([SCRIPTS / script, *words], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 text=True, start_new_session=True)
+        self.jobs.append(job)
+        return job
 
     def run(self, script, *words):
+        return self.end_of(self.start(script, *words))
+
+    @staticmethod
+    def end_of(job):
         """(exit code, last line, all lines)"""
-        job = self.start(script, *words)
-        lines = job.communicate()[0].splitlines()
+        lines = job.communicate(timeout=LIMIT_S)[0].splitlines()
         return job.returncode, lines[-1], lines
+
+    def end(self):
+        """What a defect leaves behind: busy loops among it."""
+        for job in self.jobs:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
 
 
 class Base(unittest.TestCase):
@@ -62,6 +76,7 @@ class Base(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.toy = Toy(folder.name, "toy.lists*  # a browser\nlists_a_case/Toy.Gpu  # a GPU\n\n# nothing else\n")
+        self.addCleanup(self.toy.end)
 
     def check(self, found, code, last_line, *others):
         self.assertEqual((found[0], found[1]), (code, last_line), "\n".join(found[2]))
@@ -99,6 +114,12 @@ class TestSh(Base):
         self.toy.add("passes", PASSES)
         self.toy.add("toy.other", SKIPS)
         self.check(self.toy.run("test.sh", "unit"), 1, "1 passed, 1 failed", "skipped: toy.other: needs a browser")
+
+    def test_what_was_not_built_is_no_skip(self):
+        self.toy.add("toy.lists_this", PASSES)
+        tests = self.toy.folder / "CTestTestfile.cmake"
+        tests.write_text(tests.read_text().replace("/bin/sh", "/bin/not_there"))
+        self.check(self.toy.run("test.sh", "unit"), 1, "0 passed, 1 failed")
 
     def test_that_nothing_ran_is_no_success(self):
         self.toy.add("toy.lists_this", SKIPS)
@@ -145,8 +166,7 @@ class TestSh(Base):
             self.assertIsNone(job.poll())
             time.sleep(0.02)
         job.send_signal(signal.SIGTERM)
-        lines = job.communicate()[0].splitlines()
-        self.check((job.returncode, lines[-1], lines), 1, "1 passed, 1 failed", "running at the end: hangs")
+        self.check(self.toy.end_of(job), 1, "1 passed, 1 failed", "running at the end: hangs")
         self.assertIsNone(session(Path("/proc", pid_file.read_text().strip(), "stat")))
 
 
@@ -168,8 +188,7 @@ class FlakeSh(Base):
             self.assertIsNone(job.poll())
             time.sleep(0.02)
         job.send_signal(signal.SIGINT)
-        job.communicate()
-        self.assertEqual(job.returncode, 130)
+        self.assertEqual(self.toy.end_of(job)[0], 130)
         left = [stat.parent.name for stat in Path("/proc").glob("[0-9]*/stat") if session(stat) == job.pid]
         self.assertEqual(left, [])
 
