@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds build/<preset>: scripts/build.sh [preset] [target ...]. Presets: release (default), debug, asan, tsan, cuda, fuzz.
-# "release" builds the CUDA module too when a CUDA toolkit is found; "cuda" insists on one.
+# "release" builds the CUDA module too when a CUDA toolkit is found; "cuda" insists on one. Environment:
+# CMAKE_BUILD_PARALLEL_LEVEL (compilers at once, each with up to 1 GB; default: one more than there are cores).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-release}
@@ -13,4 +14,11 @@ shift || true
 rm -f build-configure.log
 targets=()
 for target in "$@"; do targets+=(--target "$target"); done
-exec cmake --build "build/$preset" "${targets[@]}"
+log=build/$preset/build.log
+build() { cmake --build "build/$preset" -j "$1" "${targets[@]}" 2>&1 | tee "$log"; }
+build "${CMAKE_BUILD_PARALLEL_LEVEL:-$(($(nproc) + 1))}" || {
+  # The kernel ends a compiler when memory is short. One alone may get through.
+  grep -qE 'Killed signal|command: Killed|signal 9' "$log" || exit 1
+  echo "build.sh: a compiler was killed; once more with one at a time" >&2
+  build 1
+}

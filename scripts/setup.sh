@@ -15,6 +15,9 @@ packages=(g++ cmake ninja-build mold ccache pkg-config git python3 python3-venv
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
+# Once more after a while: for what needs the network.
+twice() { "$@" || { sleep 10; "$@"; }; }
+
 has_libfuzzer() {
   clang++ -fsanitize=fuzzer,address -x c++ -o /dev/null - 2>/dev/null \
     <<<'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
@@ -40,13 +43,14 @@ install_packages() {
     sudo=(sudo -n)
   fi
   echo "setup: installing ${missing[*]}"
-  "${sudo[@]}" apt-get update -qq || die "apt-get update failed. These packages are missing: ${missing[*]}"
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 -qq)
+  twice "${apt[@]}" update || die "apt-get update failed. These packages are missing: ${missing[*]}"
+  twice "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null ||
     die "apt-get could not install: ${missing[*]}"
 }
 
 # For one test, which opens the report of a sweep. Not every distribution has it as a package; without it that test
-# says that it left this out.
+# is skipped.
 install_browser() {
   local name
   for name in chromium-headless-shell chromium chromium-browser google-chrome; do
@@ -64,7 +68,7 @@ make_venv() {
   # A half-made environment is made again from nothing: pip cannot repair one that was killed midway.
   [[ -f $stamp ]] || rm -rf .venv
   "${PYTHON:-python3}" -m venv .venv || die "python3 -m venv failed: is the package python3-venv installed?"
-  .venv/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt ||
+  twice .venv/bin/python -m pip install -q --disable-pip-version-check --retries 10 --timeout 60 -r requirements.txt ||
     die "pip could not install requirements.txt (needs a package index that has torch==2.11.0 for this Python)"
   cp requirements.txt "$stamp"
 }

@@ -1,75 +1,132 @@
 #!/usr/bin/env bash
-# Prepares the machine, builds the release preset and runs every test. Prints "N passed, N failed" last; the exit code
-# is 0 only when tests ran and none failed.
+# Prepares the machine, builds the release preset and runs tests. Prints "N passed, N failed" last, with ", N skipped" where
+# some were; the exit code is 0 only when tests ran and none failed.
 #
-#   scripts/test.sh                     everything
-#   scripts/test.sh unit dist           only the tests with these labels (unit, dist, integration, fuzz)
+#   scripts/test.sh                     everything that is deterministic: the labels unit, dist and integration
+#   scripts/test.sh quick               a few minutes: most unit tests, and one path of each kind
+#   scripts/test.sh long                what takes hours or chance: the label long, fuzz, sanitize and flake
+#   scripts/test.sh unit dist           only the tests with these labels
 #   TITAN_SKIP_SETUP=1 scripts/test.sh  without scripts/setup.sh and scripts/build.sh: tests what is built
 #
-# "fuzz" is scripts/fuzz.sh, which builds what it runs.
+# fuzz, sanitize and flake are the scripts of these names, which may be asked for as labels are.
+#
+# A test that is skipped must be in tests/expected_skips.txt; else that is a failure. A failed test with the label `timing`
+# runs once more, alone, and counts as passed with a line FLAKY then; at most three do. No other failure is tried again.
+#
+# For the test of this script: TITAN_TEST_DIR and TITAN_EXPECTED_SKIPS, in place of build/release and the list.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+source scripts/marked.sh
 exec </dev/null
 
-labels=("$@")
-((${#labels[@]})) || labels=(unit dist integration fuzz)
-if [[ -z ${TITAN_SKIP_SETUP:-} ]]; then
-  for step in scripts/setup.sh scripts/build.sh; do
-    "$step" && continue
-    echo "test.sh: $step failed, so no test ran" >&2
-    echo "0 passed, 1 failed"
-    exit 1
-  done
-fi
+tests=$(realpath -m "${TITAN_TEST_DIR:-build/release}")
+reports=$tests/reports
+most_flaky=3
+mark=TITAN_TEST_RUN=$$-$RANDOM$RANDOM
+passed=0 failed=0 skipped=0
 
-passed=0 failed=0
-# Counts from ctest's own report: a test that could not be started or ran out of time is a failure there as well.
-run_label() {
-  local label=$1 jobs=1 report
-  # Ranks of distributed tests share the cores already.
-  [[ $label == unit ]] && jobs=2
-  report=$(mktemp) || return 1
-  ctest --test-dir build/release -L "^$label\$" --output-on-failure --no-tests=error -j "$jobs" \
-    --output-junit "$report" ||
-    echo "test.sh: tests with the label $label failed" >&2
-  local total bad
-  read -r total bad < <(python3 - "$report" <<'PYTHON'
-import sys
-import xml.etree.ElementTree
-
-try:
-    suite = xml.etree.ElementTree.parse(sys.argv[1]).getroot()
-    cases = list(suite.iter("testcase"))
-    # "disabled" and "notrun" count as failed: nothing is skipped silently.
-    print(len(cases), sum(case.get("status") != "run" for case in cases))
-except xml.etree.ElementTree.ParseError:
-    print(1, 1)
-PYTHON
-  )
-  rm -f "$report"
-  # No test with a label that was asked for is a failure, not a success.
-  ((total > 0)) || { total=1; bad=1; }
-  passed=$((passed + total - bad))
-  failed=$((failed + bad))
-}
-
-run_fuzz() {
-  local report good bad
-  report=$(mktemp) || return 1
-  scripts/fuzz.sh | tee "$report"
-  # Without its last line nothing is known, and that is a failure.
-  read -r good bad < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$report") || { good=0; bad=1; }
-  rm -f "$report"
-  passed=$((passed + good))
-  failed=$((failed + bad))
-}
-
-for label in "${labels[@]}"; do
-  echo "test.sh: $label"
-  case $label in
-    fuzz) run_fuzz ;;
-    *) run_label "$label" ;;
+labels=() steps=()
+for word in "$@"; do
+  case $word in
+    long) labels+=(long) steps+=(fuzz sanitize flake) ;;
+    fuzz | sanitize | flake) steps+=("$word") ;;
+    *) labels+=("$word") ;;
   esac
 done
-echo "$passed passed, $failed failed"
-((failed == 0 && passed > 0))
+(($#)) || labels=(unit dist integration)
+
+finish() {
+  local words="$passed passed, $failed failed"
+  ((skipped)) && words+=", $skipped skipped"
+  echo "$words"
+  ((failed == 0 && passed > 0))
+  exit
+}
+
+# What it says goes with the tests' output; the counts are what it prints.
+exec 3>&1
+report() { python3 scripts/ctest_report.py "$@" 2>&3; }
+
+# Counts what had passed when ctest ended without a report.
+count_interrupted() {
+  local good=0
+  [[ -f $reports/tests.log ]] && read -r good < <(report interrupted "$reports/tests.log")
+  passed=$((passed + good)) failed=$((failed + 1))
+}
+
+doing=setup
+# shellcheck disable=SC2317  # called by the trap
+interrupted() {
+  trap '' TERM INT
+  echo "test.sh: ended by a signal during $doing" >&2
+  end_marked "$mark"
+  if [[ $doing == tests ]]; then count_interrupted; else failed=$((failed + 1)); fi
+  finish
+}
+trap interrupted TERM INT
+
+# logged NAME COMMAND...: its output goes to $reports/NAME.log too.
+# shellcheck disable=SC2016
+logged() { run_marked "$mark" bash -o pipefail -c '"${@:2}" 2>&1 | tee "$1"' logged "$reports/$1.log" "${@:2}"; }
+
+# run_ctest NAME WORDS...: leaves $reports/NAME.xml. GoogleTest says in the output of a test that passed what it skipped.
+run_ctest() {
+  rm -f "$reports/$1.xml"
+  logged "$1" ctest --test-dir "$tests" "${@:2}" --output-on-failure --no-tests=error --test-output-size-passed 1000000 \
+    --output-junit "$reports/$1.xml"
+}
+
+run_labels() {
+  local label pattern timing again=() good bad left_out flaky
+  for label in "${labels[@]}"; do
+    ctest --test-dir "$tests" -N -L "^$label\$" | grep -q '^Total Tests: 0$' || continue
+    echo "test.sh: no test has the label $label" >&2
+    failed=$((failed + 1))
+  done
+  if ! run_ctest tests -j 2 -L "^($(IFS='|'; echo "${labels[*]}"))\$"; then
+    [[ -f $reports/tests.xml ]] || { count_interrupted; return; }
+    mapfile -t timing < <(ctest --test-dir "$tests" -N -L '^timing$' | sed -n 's/^ *Test *#[0-9]*: //p')
+    pattern=$(report retryable "$reports/tests.xml" "$reports/tests.log" "$most_flaky" "${timing[@]}")
+    if [[ -n $pattern ]]; then
+      echo "test.sh: once more, alone: $pattern"
+      run_ctest again -j 1 -R "$pattern"
+      [[ -f $reports/again.xml ]] && again=(--again "$reports/again.xml")
+    fi
+  fi
+  # Without counts nothing is known, and that is a failure.
+  read -r good bad left_out flaky < <(report count "$reports/tests.xml" "${again[@]}" \
+    --skips "${TITAN_EXPECTED_SKIPS:-tests/expected_skips.txt}") || good=0 bad=1 left_out=0 flaky=0
+  passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left_out))
+  ((flaky == 0)) || echo "test.sh: $flaky FLAKY; first outputs in $reports/tests.log"
+}
+
+# run_step NAME COMMAND...: one that counts for itself.
+run_step() {
+  local code=0 good bad
+  doing=$1
+  echo "test.sh: $1"
+  logged "$@" || code=$?
+  read -r good bad < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$reports/$1.log") || good=0 bad=1
+  ((code == 0 || bad > 0)) || bad=1
+  passed=$((passed + good)) failed=$((failed + bad))
+}
+
+if [[ -z ${TITAN_SKIP_SETUP:-} ]]; then
+  for doing in setup.sh build.sh; do
+    run_marked "$mark" "scripts/$doing" && continue
+    echo "test.sh: scripts/$doing failed, so no test ran" >&2
+    failed=1
+    finish
+  done
+fi
+mkdir -p "$reports" || exit 1
+rm -f "$reports/tests.log"
+doing=tests
+((${#labels[@]})) && run_labels
+for step in "${steps[@]}"; do
+  case $step in
+    flake) run_step flake scripts/flake.sh 3 ;;
+    *) run_step "$step" "scripts/$step.sh" ;;
+  esac
+done
+finish

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Looks for tests that fail now and then: scripts/flake.sh ROUNDS [LABEL|REGEX]. Runs what is built (build/release), by default
+# the labels dist and integration, ROUNDS times beside a busy loop on every core, while the programs under test are stopped
+# for 0.1 to 1 second at random moments. Nothing is tried again. Prints each test that failed, how often, and where its first
+# output is; "N passed, N failed" last. The exit code is 0 only when tests ran and none failed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+source scripts/marked.sh
+exec </dev/null
+
+rounds=${1:-}
+[[ $rounds =~ ^[1-9][0-9]*$ && $# -le 2 ]] || {
+  echo "usage: scripts/flake.sh ROUNDS [LABEL|REGEX]" >&2
+  exit 2
+}
+case ${2:-} in
+  "") chosen=(-L '^(dist|integration)$') ;;
+  quick | unit | dist | integration | long) chosen=(-L "^$2\$") ;;
+  *) chosen=(-R "$2") ;;
+esac
+
+tests=$(realpath -m "${TITAN_TEST_DIR:-build/release}")
+reports=$tests/flake
+mark=TITAN_FLAKE_RUN=$$-$RANDOM$RANDOM
+helpers=()
+finish() {
+  trap '' INT TERM
+  if ((${#helpers[@]})); then
+    kill "${helpers[@]}"
+    wait "${helpers[@]}"
+  fi 2>/dev/null
+  end_marked "$mark"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Whether a process runs a program of the build that nobody has stopped. One case stops a rank for good; going on would ruin it.
+may_stop() {
+  local program state
+  program=$(readlink "/proc/$1/exe") && [[ $program == "$tests"/* ]] || return 1
+  state=$(sed 's/.*) \(.\).*/\1/' "/proc/$1/stat") && [[ $state != [TtZ] ]] || return 1
+  ! grep -qF stopped_rank "/proc/$1/cmdline"
+} 2>/dev/null
+
+# 0.1 to 1 second, without a process that could be left behind.
+exec 4<> <(:)
+pause() { local tenths=$((RANDOM % 10 + 1)); read -rt "$((tenths / 10)).$((tenths % 10))" -u 4; }
+
+stop_at_random() {
+  local pid
+  while true; do
+    for pid in $(marked "$mark" | shuf); do
+      { may_stop "$pid" && kill -STOP "$pid"; } || continue
+      pause
+      kill -CONT "$pid"
+      break
+    done 2>/dev/null
+    pause
+  done
+}
+
+rm -rf "$reports"
+mkdir -p "$reports"
+for ((core = 0; core < $(nproc); core++)); do
+  while true; do :; done &
+  helpers+=("$!")
+done
+stop_at_random &
+helpers+=("$!")
+
+exec 3>&1
+found=()
+for ((round = 1; round <= rounds; round++)); do
+  echo "flake.sh: round $round of $rounds"
+  run_marked "$mark" ctest --test-dir "$tests" "${chosen[@]}" -j 2 --output-on-failure --no-tests=error \
+    --output-junit "$reports/$round.xml" >"$reports/$round.log" 2>&1
+  [[ -f $reports/$round.xml ]] && found+=("$reports/$round.xml")
+  grep -E 'tests passed|tests failed|No tests' "$reports/$round.log"
+done
+passed=0 failed=$((rounds - ${#found[@]}))
+if ((${#found[@]})); then
+  read -r passed bad < <(python3 scripts/ctest_report.py rounds "${found[@]}" 2>&3) || passed=0 bad=1
+  failed=$((failed + bad))
+fi
+echo "$passed passed, $failed failed"
+((failed == 0 && passed > 0))
