@@ -1,13 +1,11 @@
 """Datasets: the elastic order over stops and world sizes, tokenized shards and bad records."""
 import collections
 import json
-import os
 import pathlib
-import random
 import signal
 
 from fixtures import write_job
-from harness import case, expect, read_rows, relative_distance, rows_by_step, run, start, wait_until
+from harness import Gate, at_row, case, expect, faults, kill, read_rows, relative_distance, rows_by_step, run, start, wait_until
 
 
 def logged(prefix, ranks):
@@ -34,8 +32,9 @@ FP32 = ["--training.mixed_precision_param", "float32"]
 
 @case(240)
 def elastic_resize(context):
-    """Stops and resumes at 1, 2 and 4 ranks: the global batches of an uninterrupted run, none twice, none lost."""
-    steps = 24
+    """Stops and resumes at 1, 2 and 4 ranks, sharded and replicated: the global batches of an uninterrupted run, none twice,
+    none lost, and its losses, so the optimizer's state is taken on, too."""
+    steps = 12
     mix = ["--training.dataset_mix", f"0.75 jsonl {context.fixtures}/corpus.jsonl,0.25 text {context.fixtures}/corpus"]
     words = ["--config", write_job(context, "straight", steps=steps), *ELASTIC, *FP32, *mix]
     expected = train_logged(context, 1, words, "straight")
@@ -47,11 +46,11 @@ def elastic_resize(context):
     config = write_job(context, "resized", steps=steps)
     words = ["--config", config, *ELASTIC, *FP32, *mix, "--checkpoint.enable", "--checkpoint.interval", 1000]
     words += ["--checkpoint.no-last_save_model_only", "--lr_scheduler.total_steps", steps]
-    draw = random.Random(5)
-    worlds, done, found = [2, 4, 1, 4, 2], 0, []
-    for part, ranks in enumerate(worlds):
-        done = steps if part == len(worlds) - 1 else done + draw.randint(1, 6)
-        found += train_logged(context, ranks, [*words, "--training.steps", done], f"part{part}")
+    parts = [(2, 1, 3), (4, 2, 5), (1, 1, 8), (2, 2, steps)]  # ranks, of which so many replicas, up to this step
+    found = []
+    for part, (ranks, replicas, last) in enumerate(parts):
+        more = ["--parallelism.data_parallel_replicate_degree", replicas, "--training.steps", last]
+        found += train_logged(context, ranks, [*words, *more], f"part{part}")
     seen = collections.Counter(row["sample"] for row in found)
     twice = [sample for sample, times in seen.items() if times > 1]
     expect(not twice and sorted(seen) == list(range(8 * steps)), f"twice: {twice}; {len(seen)} of {8 * steps} samples")
@@ -59,7 +58,7 @@ def elastic_resize(context):
         wanted = by_sample[row["sample"]]
         for key in ("source", "item", "token", "hash"):
             expect(row[key] == wanted[key], f"sample {row['sample']}: {key} is {row[key]}, expected {wanted[key]}")
-    # The same sums in another grouping: fp32 rounds each to 6e-8 of it, which 24 steps of AdamW (lr 3e-3, whose first
+    # The same sums in another grouping: fp32 rounds each to 6e-8 of it, which 12 steps of AdamW (lr 3e-3, whose first
     # steps are signs of gradients, however small) carry on. 1,000 times that is still far below the effect of one other
     # sample, about 1e-2.
     one, other = (rows_by_step(context.dump(name) / "metrics.jsonl") for name in ("straight", "resized"))
@@ -68,23 +67,21 @@ def elastic_resize(context):
         expect(distance < 1e-4, f"step {step}: loss {other[step]['loss']}, uninterrupted {one[step]['loss']}")
 
 
-@case(120)
+@case(60)
 def elastic_stop_by_signal(context):
-    """SIGTERM at any moment at 2 ranks, then on at 1: what was trained on is logged once."""
-    words = ["--config", write_job(context, "stopped", steps=60), *ELASTIC, "--checkpoint.enable"]
-    log = context.folder / "samples-first"
-    job = start(context, 2, words, name="first", env={"TITAN_LOG_SAMPLES": str(log)})
-    metrics = context.dump("stopped") / "metrics.jsonl"
-    wait_until(lambda: metrics.exists() and len(read_rows(metrics)) > 5, 40, "no step was logged")
-    for pid in job.ranks(context.program).values():
-        os.kill(pid, signal.SIGTERM)
-    code = job.wait(40)
-    first = logged(log, 2)
-    done = len({row["sample"] for row in first}) // 8
-    expect(len(first) == 8 * done and 5 < done < 60, f"{len(first)} rows before the stop (exit code {code})")
-    second = train_logged(context, 1, [*words, "--training.steps", done + 5], "second")
-    samples = sorted(row["sample"] for row in first + second)
-    expect(samples == list(range(8 * (done + 5))), "samples are missing or twice around the stop")
+    """SIGTERM at 2 ranks, then on at 1: what was trained on is logged once."""
+    steps, last = 12, 7  # the signal comes after step 6 and is seen when step 7 begins
+    words = ["--config", write_job(context, "stopped", steps=steps), *ELASTIC, "--checkpoint.enable"]
+    log, gate = context.folder / "samples-first", Gate(context, "stop")
+    env = {"TITAN_LOG_SAMPLES": str(log), **faults(context, gate.rule(at_row(6)))}
+    job = start(context, 2, words, name="first", env=env)
+    gate.signal(context, job)
+    code = job.wait()
+    expect(code == 75, f"exit code {code} after SIGTERM, expected 75\n{job.tail()}")
+    first = sorted(row["sample"] for row in logged(log, 2))
+    expect(first == list(range(8 * last)), f"before the stop the samples are {first}, expected those of {last} steps")
+    second = sorted(row["sample"] for row in train_logged(context, 1, words, "second"))
+    expect(second == list(range(8 * last, 8 * steps)), f"after the stop the samples are {second}")
 
 
 @case(60)
@@ -128,34 +125,52 @@ def tree(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-@case(120)
+@case(60)
 def tokenize_shards(context):
-    """tokenize writes the .bin/.idx format; a killed run goes on to the same bytes; training reads the shards."""
+    """tokenize writes the .bin/.idx format; killed before any rename, or asked to stop, it goes on to the same bytes with any
+    number of workers; training reads the shards."""
     import sentencepiece
 
     corpus, tokenizer = context.folder / "corpus.jsonl", context.fixtures / "tokenizer"
     texts = [json.loads(line)["text"] for line in open(context.fixtures / "corpus.jsonl", encoding="utf-8")]
-    texts = [text[at : at + 700] for text in texts for at in range(0, len(text), 700)] * 8
+    texts = [text[at : at + 700] for text in texts for at in range(0, len(text), 700)]
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
     words = ["tokenize", "--tokenizer", tokenizer, "--input", corpus, "--append-bos", "--append-eos"]
     run(context, 1, [*words, "--output", context.folder / "whole/x", "--workers", 1], name="whole")
     model = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer / "tokenizer.model"))
     shards = sorted((context.folder / "whole").glob("*.idx"))
+    expect(len(shards) > 8, f"{len(shards)} shards are too few to be interrupted")
     documents = [ids for shard in shards for ids in read_indexed(shard.with_suffix(""))]
     expect(documents == [[1, *model.encode(text), 2] for text in texts], "other tokens than sentencepiece's")
-    # Killed as soon as some shards are there, three times; then to the end.
     killed = context.folder / "killed"
-    command = [*words, "--output", killed / "x", "--workers", 2]
-    for attempt in range(3):
-        job = start(context, 1, command, name=f"killed{attempt}")
-        before = len(list(killed.glob("*.idx"))) if killed.exists() else 0
-        wait_until(lambda: job.process.poll() is not None or len(list(killed.glob("*.idx"))) > before, 30, "no shard")
-        job.process.kill()
-        job.process.wait()
-    kept = {path.name: path.stat().st_mtime_ns for path in killed.glob("*.idx")}
-    expect(0 < len(kept) < len(shards), f"{len(kept)} of {len(shards)} shards before the last run: it tests nothing")
-    run(context, 1, command, name="rest")
-    expect(all((killed / name).stat().st_mtime_ns == at for name, at in kept.items()), "a finished shard was redone")
+    command = [*words, "--output", killed / "x"]
+    kept = {}
+
+    def check_kept(count):
+        found = {path.name: path.stat().st_mtime_ns for path in killed.glob("*.idx")}
+        expect(len(found) == count, f"{len(found)} shards are finished, expected {count}")
+        expect(found.items() >= kept.items(), "a finished shard was redone")
+        kept.update(found)
+
+    # A shard is its .bin, then its .idx. One worker, so that the shards before the one of the kill are known.
+    one = [*command, "--workers", 1]
+    for renamed, number, finished in (("idx", 3, 2), ("bin", 4, 5)):
+        fault = faults(context, f"call=rename path=*.{renamed}.tmp n={number} do=kill")
+        run(context, 1, one, name=f"before_{renamed}", exit_code=-signal.SIGKILL, env=fault)
+        check_kept(finished)
+    gate = Gate(context, "stop")
+    job = start(context, 1, one, name="stopped", env=faults(context, gate.rule("call=rename path=*.idx.tmp n=2")))
+    gate.wait(job)
+    reports = job.text().count("tokenize: ")
+    kill(job.process.pid, signal.SIGTERM)
+    # A report follows every second, and looks for signals. When there is a second one, the first has told the worker.
+    wait_until(lambda: job.text().count("tokenize: ") >= reports + 2, 30, "no two reports after the signal")
+    gate.open()
+    code = job.wait()
+    expect(code == 75, f"exit code {code} after SIGTERM, expected 75\n{job.tail()}")
+    check_kept(7)
+    run(context, 1, [*command, "--workers", 2], name="rest")
+    check_kept(len(shards))
     expect(tree(killed) == tree(context.folder / "whole"), "an interrupted run wrote other bytes")
     job = run(context, 1, [*words, "--output", killed / "x", "--shard-documents", 7], name="other", exit_code=2)
     expect("other options" in job.text(), job.tail())

@@ -1,9 +1,12 @@
 """A job's life: initialization, checkpoints, resuming, stopping on a signal."""
+import pathlib
+import re
 import signal
 
+from checkpoint_tools import check_intact
 from fixtures import write_job
 from harness import (
-    case, check_identical, expect, import_reference, kill, read_rows, rows_by_step, run, start, wait_until,
+    Gate, at_row, case, check_identical, expect, faults, import_reference, kill, read_rows, rows_by_step, run, start, wait_until,
 )  # fmt: skip
 
 EQUAL_KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
@@ -32,31 +35,112 @@ def resume(context, ranks):
     )
 
 
-@case(60, ranks=[1, 2])
-def resume_after_sigterm(context, ranks):
-    """SIGTERM saves at the next step boundary and exits 75; the resumed job ends as if nothing had happened."""
-    steps = 400
-    save = FULL_CHECKPOINTS + ["--checkpoint.interval", "100000"]
-    run(context, ranks, ["--config", write_job(context, "straight", steps=steps)], name="straight")
-    words = ["--config", write_job(context, "stopped", steps=steps), *save]
-    metrics = context.dump("stopped") / "metrics.jsonl"
-    # mpirun passes a rank's own exit code on, which torchrun does not.
-    launcher = "none" if ranks == 1 else "mpirun"
-    job = start(context, ranks, words, launcher, "stopped")
-    wait_until(lambda: metrics.exists() and len(read_rows(metrics)) >= 5, 30, "no fifth step")
-    pids = wait_until(lambda: job.ranks(context.program), 5, "no rank found")
-    for pid in pids.values():
-        kill(pid, signal.SIGTERM)
-    code = job.wait(20)
-    expect(code == 75, f"exit code {code} after SIGTERM, expected 75\n{job.tail()}")
-    stopped = rows_by_step(metrics, exact=True)
-    last = max(stopped)
-    expect(last < steps, "the run ended before the signal arrived")
-    saved = sorted(p.name for p in (context.dump("stopped") / "checkpoint").iterdir())
-    expect(saved == [f"step-{last}"], f"after step {last} the checkpoints are {saved}")
-    run(context, ranks, words, launcher, "resumed")
-    both = {**stopped, **rows_by_step(metrics, exact=True)}
-    check_identical(both, rows_by_step(context.dump("straight") / "metrics.jsonl", exact=True), EQUAL_KEYS, "resume")
+STOP_STEPS = 12
+
+
+class Stopped:
+    """A job of 12 steps that a signal ends before, and that goes on."""
+
+    def __init__(self, context, ranks, launcher=None, save=("--checkpoint.interval", 100000)):
+        self.context, self.ranks, self.launcher = context, ranks, launcher
+        self.words = ["--config", write_job(context, "stopped", steps=STOP_STEPS), *FULL_CHECKPOINTS, *save]
+        self.metrics = context.dump("stopped") / "metrics.jsonl"
+        self.gate = Gate(context, "stop")
+
+    def start(self, where):
+        env = faults(self.context, self.gate.rule(where))
+        self.job = start(self.context, self.ranks, self.words, self.launcher, "stopped", env)
+        self.gate.wait(self.job)
+
+    def check(self, last, kept):
+        """It ended after step `last` as a job does that is to be started again; the folder holds these steps' checkpoints,
+        and with the next start the job has the rows of one that was never stopped."""
+        code = self.job.wait()
+        expect(code == 75, f"exit code {code} after a signal, expected 75\n{self.job.tail()}")
+        stopped = rows_by_step(self.metrics, exact=True)
+        expect(max(stopped) == last, f"stopped after step {max(stopped)}, expected {last}")
+        checkpoints = self.context.dump("stopped") / "checkpoint"
+        saved = sorted(path.name for path in checkpoints.iterdir())
+        expect(saved == [f"step-{step}" for step in kept], f"after step {last} the checkpoints are {saved}, expected {kept}")
+        for step in kept:
+            check_intact(checkpoints / f"step-{step}")
+        job = run(self.context, self.ranks, self.words, self.launcher, "resumed")
+        expect(f"from {checkpoints}/step-{last}\n" in job.text(), f"it did not go on from step {last}\n{job.tail()}")
+        run(self.context, self.ranks, ["--config", write_job(self.context, "straight", steps=STOP_STEPS)], name="straight")
+        straight = rows_by_step(self.context.dump("straight") / "metrics.jsonl", exact=True)
+        check_identical(stopped, {step: straight[step] for step in range(1, last + 1)}, EQUAL_KEYS, "before the signal")
+        check_identical(rows_by_step(self.metrics, exact=True), straight, EQUAL_KEYS, "resumed")
+
+
+@case(60, processors=1, number=["SIGTERM", "SIGINT", "SIGUSR1"], quick=["SIGTERM"])
+def resume_after(context, number):
+    """A signal saves at the next step boundary and exits 75; the resumed job ends as if nothing had happened."""
+    stopped = Stopped(context, 1)
+    stopped.start(at_row(6))
+    stopped.gate.signal(context, stopped.job, getattr(signal, number))
+    # It was seen when step 7 began.
+    stopped.check(7, [7])
+
+
+def is_pending(pid, number):
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^ShdPnd:\s*(\w+)$", text, re.MULTILINE)[1], 16) >> (number - 1) & 1
+
+
+@case(60, launcher=["nproc", "mpirun"])
+def resume_after_sigterm_under(context, launcher):
+    """SIGTERM to --nproc's launcher, or to mpirun's ranks, as that passes their own exit code on: the same."""
+    stopped = Stopped(context, 2, launcher)
+    stopped.start(at_row(6))
+    if launcher == "mpirun":
+        stopped.gate.signal(context, stopped.job)
+    else:
+        # What a stopped process was sent can be seen, so nobody goes on before the launcher has passed it on.
+        pids = list(stopped.job.ranks(context.program).values())
+        for pid in pids:
+            kill(pid, signal.SIGSTOP)
+        kill(stopped.job.process.pid, signal.SIGTERM)
+        wait_until(lambda: all(is_pending(pid, signal.SIGTERM) for pid in pids), 30, "the launcher did not pass SIGTERM on")
+        for pid in pids:
+            kill(pid, signal.SIGCONT)
+        stopped.gate.open()
+    stopped.check(7, [7])
+
+
+@case(60, mode=["disabled", "async"])
+def sigterm_during_a_save(context, mode):
+    """SIGTERM while the save of step 6 is under way: that one is completed, and another one made at the end."""
+    save = ["--checkpoint.interval", 1, "--checkpoint.keep_latest_k", 2, "--checkpoint.async_mode", mode]
+    stopped = Stopped(context, 2, save=save)
+    folder = context.dump("stopped") / "checkpoint/step-6.tmp"
+    stopped.start(f"rank=0 call=fsync path={folder}/.metadata.tmp")
+    last = 7
+    if mode == "async":
+        # Step 7 is trained beside the save, and its own save waits for that one: step 8 is the first to see the signal.
+        wait_until(lambda: max(rows_by_step(stopped.metrics)) == 7, 30, "no step was trained beside the save")
+        last = 8
+    expect(folder.exists(), "the save was over before the signal")
+    stopped.gate.signal(context, stopped.job)
+    stopped.check(last, [last - 1, last])
+
+
+@case(30, processors=1)
+def stop_asked_twice(context):
+    """A second SIGTERM ends the job at once and without saving, as it says."""
+    stopped = Stopped(context, 1)
+    stopped.start(at_row(6))
+    job = stopped.job
+
+    def ended():
+        # Those of the first 0.2 s count as one.
+        kill(job.process.pid, signal.SIGTERM)
+        return job.process.poll() is not None
+
+    wait_until(ended, 30, "it goes on after several SIGTERM")
+    code = job.wait()
+    expect(code == 128 + signal.SIGTERM, f"exit code {code}, expected {128 + signal.SIGTERM}\n{job.tail()}")
+    expect("exiting now, without saving" in job.text(), job.tail())
+    expect(not list(context.dump("stopped").glob("checkpoint/*")), "something was saved")
 
 
 @case(60, ranks=[1, 2, 4])

@@ -2,11 +2,10 @@
 import json
 import math
 import re
-import signal
 
 from fixtures import write_job
 from harness import (
-    case, check_identical, expect, import_reference, kill, read_rows, relative_distance, rows_by_step, run, start, wait_until,
+    Gate, at_row, case, check_identical, expect, faults, import_reference, read_rows, relative_distance, rows_by_step, run, start,
 )  # fmt: skip
 
 SEQ_LEN, BATCH, WINDOWS = 64, 2, 13
@@ -192,14 +191,18 @@ def validation_keeps_best(context):
 def validation_stops_on_a_signal(context):
     """A long pass does not hold up a job that is asked to stop."""
     words = [*validation(context.fixtures / "corpus.jsonl", freq=1), "--validation.local_batch_size", "1", *save_every(100)]
-    job = start(context, 2, ["--config", write_job(context, "train", steps=50), *words])
-    wait_until(lambda: "step:  1  loss" in job.text(), 30, "the first step was not reported")
-    for pid in job.ranks(context.program).values():
-        kill(pid, signal.SIGTERM)
-    job.wait(30)
-    text = job.text()
-    expect("validation after step 1 was cut short by a signal" in text, f"the pass went on\n{job.tail()}")
-    expect((context.dump("train") / "checkpoint/step-2/.metadata").exists(), f"nothing was saved\n{job.tail()}")
+    gate = Gate(context, "stop")
+    # The pass after step 1 follows its row.
+    env = faults(context, gate.rule(at_row(1)))
+    job = start(context, 2, ["--config", write_job(context, "train", steps=50), *words], env=env)
+    gate.signal(context, job)
+    code = job.wait()
+    expect(code == 75, f"exit code {code} after SIGTERM, expected 75\n{job.tail()}")
+    found = re.findall(r"validation after step (\d+) was cut short by a signal", job.text())
+    expect(found == ["1"], f"the passes after steps {found} were cut short, expected that after step 1\n{job.tail()}")
+    steps = [row["step"] for row in read_rows(context.dump("train") / "metrics.jsonl")]
+    saved = [path.name for path in (context.dump("train") / "checkpoint").iterdir()]
+    expect((steps, saved) == ([1, 2], ["step-2"]), f"rows {steps} and checkpoints {saved}, expected 2 steps\n{job.tail()}")
     expect(not (context.dump("train") / "validation.jsonl").exists(), "a pass that was cut short has a row")
 
 

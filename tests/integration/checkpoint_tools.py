@@ -3,19 +3,12 @@
 The reader goes through the files piece by piece with pickle, zipfile and torch.load; it shares neither code with the
 program nor the planner of torch.distributed.checkpoint, which is itself on trial in some cases.
 """
-import contextlib
-import functools
 import io
 import math
-import os
-import pathlib
 import pickle
-import shutil
-import subprocess
-import sys
 import zipfile
 
-from harness import Failure, Job, expect, run
+from harness import Failure, expect, run
 
 SAVE = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
 FP32 = ["--training.mixed_precision_param", "float32"]
@@ -32,10 +25,9 @@ STILL = ["--optimizer.lr", "1e-30", "--optimizer.weight_decay", "0", "--training
 STILL += ["--optimizer.beta1", "0.9999999999999999", "--optimizer.beta2", "0.9999999999999999"]
 
 
-def train(context, ranks, words, name="run", timeout_s=60, exit_code=0):
-    """The program at `ranks` ranks that it starts itself: seconds less than through torchrun."""
-    nproc = ["--nproc", ranks] if ranks > 1 else []
-    return run(context, 1, [*nproc, *words], "none", name, timeout_s, exit_code)
+def train(context, ranks, words, name="run", timeout_s=60, exit_code=0, env=None):
+    """The program at `ranks` ranks that it starts itself."""
+    return run(context, ranks, words, name=name, timeout_s=timeout_s, exit_code=exit_code, env=env)
 
 
 def steps_of(folder):
@@ -133,46 +125,3 @@ def check_learned(state, what):
     moments = {key: value for key, value in state.items() if key.endswith((".exp_avg", ".exp_avg_sq"))}
     expect(moments and all(value.abs().max() > 0 for value in moments.values()), f"{what}: moments are zero")
     expect(all(math.isfinite(value.double().sum()) for value in tensors_of(state).values()), f"{what}: not finite")
-
-
-@contextlib.contextmanager
-def mounted(folder, *options):
-    """A tmpfs at `folder` with mount's -o options; gives a function that mounts it again with other ones."""
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "none", folder], check=True)
-    try:
-        yield lambda *others: subprocess.run(["mount", "-o", ",".join(["remount", *others]), folder], check=True)
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-IN_NAMESPACE = "TITAN_TEST_NAMESPACE"
-
-
-def may_mount(context):
-    try:
-        with mounted(context.folder / "probe", "size=1m"):
-            return True
-    except (subprocess.CalledProcessError, FileNotFoundError):
-        return False
-
-
-def needs_mounts(function):
-    """A case that mounts file systems: as root as it is, else once more in a user namespace of its own, else left out."""
-
-    @functools.wraps(function)
-    def wrapper(context, **parameters):
-        if may_mount(context):
-            return function(context, **parameters)
-        namespace = ["unshare", "--map-root-user", "--mount"]
-        allowed = shutil.which("unshare") and subprocess.run([*namespace, "true"], capture_output=True).returncode == 0
-        if os.environ.get(IN_NAMESPACE) or not allowed:
-            print("       left out: neither root nor a user namespace that may mount", flush=True)
-            return None
-        name = "_".join([function.__name__, *map(str, parameters.values())])
-        command = [*namespace, sys.executable, pathlib.Path(__file__).with_name("run.py"), "--program", context.program]
-        job = Job([*command, "--work", context.folder, name], context.folder / "logs", "namespace", {IN_NAMESPACE: "1"})
-        code = job.wait(300)
-        return expect(code == 0, f"in a namespace of its own:\n{job.tail(30)}")
-
-    return wrapper

@@ -357,6 +357,13 @@ class Gate:
     def open(self):
         self.path.with_name(self.path.name + ".go").touch()
 
+    def signal(self, context, job, number=signal.SIGTERM):
+        """Waits, sends every rank of `job` the signal, and opens: the ranks have it before the one that stood goes on."""
+        self.wait(job)
+        for pid in job.ranks(context.program).values():
+            kill(pid, number)
+        self.open()
+
 
 def at_row(step, rank=0, name="*"):
     """The words of a rule for the moment when `rank` has written the row of `step` (log_freq 1, no validation)."""
