@@ -340,19 +340,22 @@ class Gate:
         """`where`: rank, call, path and n of the call after which to stand."""
         return f"{where} do=gate:{self.path} once={self.path}.once"
 
-    def wait(self, job, timeout_s=60):
-        """Until the rank stands there. Fails when `job` (or each of a list of jobs) ends instead."""
-        reached = self.path.with_name(self.path.name + ".reached")
+    def wait(self, job, timeout_s=60, happened="reached"):
+        """Until the rank stands there. Fails when `job` (or each of a list of jobs) ends instead.
+
+        happened="signalled": until it has stood there and a signal has come to it.
+        """
+        file = self.path.with_name(f"{self.path.name}.{happened}")
         jobs = job if isinstance(job, list) else [job]
 
-        def stands():
-            if reached.exists():
+        def has_happened():
+            if file.exists():
                 return True
             ended = [each for each in jobs if each.process.poll() is not None]
-            expect(len(ended) < len(jobs), f"ended before {self.path.name} was reached\n{jobs[0].tail(30)}")
+            expect(len(ended) < len(jobs), f"ended before {self.path.name} was {happened}\n{jobs[0].tail(30)}")
             return False
 
-        wait_until(stands, timeout_s, f"{self.path.name} was not reached\n{jobs[0].tail(30)}")
+        wait_until(has_happened, timeout_s, f"{self.path.name} was not {happened}\n{jobs[0].tail(30)}")
 
     def open(self):
         self.path.with_name(self.path.name + ".go").touch()

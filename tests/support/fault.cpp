@@ -10,7 +10,8 @@
 //          path before (default: every path)
 // and acts on the n-th call (default: the first) by
 //   do=kill        SIGKILL to this process, before the call
-//   do=gate:FILE   makes FILE.reached after the call, then waits until there is FILE.go
+//   do=gate:FILE   makes FILE.reached after the call, then waits until there is FILE.go; FILE.signalled says that a
+//                  handler of this program has run meanwhile
 //   do=errno:N     fails with that errno: the n-th call and every later one
 //   do=log:FILE    appends "CALL PATH" to FILE: every call from the n-th on
 //   once=FILE      where FILE cannot be made newly, the rule does nothing: once for all processes and restarts
@@ -103,9 +104,9 @@ __attribute__((constructor)) void read_rules() {
   }
 }
 
-// Past the functions of this file.
-bool make_file(const std::string& path, int flags) {
-  const long fd = ::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
+// Past the functions of this file; a signal handler may call it.
+bool make_file(const char* path, int flags) {
+  const long fd = ::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
   if (fd >= 0) ::syscall(SYS_close, fd);
   return fd >= 0;
 }
@@ -116,8 +117,20 @@ void append(const std::string& path, const std::string& line) {
   ::syscall(SYS_close, fd);
 }
 
+// The program's own handlers, and the file that says that one of them ran: empty where no thread stands at a gate.
+void (*handlers[NSIG])(int);
+char signalled[PATH_MAX];
+
+void handle(int number) {
+  handlers[number](number);
+  const int saved = errno;
+  if (*signalled) make_file(signalled, 0);
+  errno = saved;
+}
+
 void wait_at_gate(const std::string& gate) {
-  if (!make_file(gate + ".reached", 0)) std::abort();
+  std::snprintf(signalled, sizeof(signalled), "%s.signalled", gate.c_str());
+  if (!make_file((gate + ".reached").c_str(), 0)) std::abort();
   const timespec pause{0, 1'000'000};
   while (::access((gate + ".go").c_str(), F_OK) != 0) ::nanosleep(&pause, nullptr);
 }
@@ -147,7 +160,7 @@ class Call {
       const int seen = ++rule.seen;
       const bool goes_on = rule.action == "errno" || rule.action == "log";
       if (goes_on ? seen < rule.n : seen != rule.n) continue;
-      if (!rule.once.empty() && !make_file(rule.once, O_EXCL)) continue;
+      if (!rule.once.empty() && !make_file(rule.once.c_str(), O_EXCL)) continue;
       if (rule.action == "kill") ::kill(::getpid(), SIGKILL);
       if (rule.action == "errno") error_ = std::stoi(rule.argument);
       if (rule.action == "log") append(rule.argument, std::string(name) + " " + path + "\n");
@@ -209,6 +222,17 @@ int unlinkat(int folder, const char* path, int flags) noexcept {
 }
 int mkdir(const char* path, mode_t mode) noexcept {
   TITAN_FAULT_PASS_ON(mkdir, "mkdir", path_at(AT_FDCWD, path), path, mode);
+}
+
+int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
+  static const auto real = next<decltype(sigaction)>("sigaction");
+  const bool is_handler = action && !(action->sa_flags & SA_SIGINFO) && action->sa_handler != SIG_DFL &&
+                          action->sa_handler != SIG_IGN;
+  if (rules().empty() || !is_handler) return real(number, action, before);
+  handlers[number] = action->sa_handler;
+  struct sigaction own = *action;
+  own.sa_handler = handle;
+  return real(number, &own, before);
 }
 
 // Their third argument is there only where a file may be made.
