@@ -8,11 +8,13 @@ import pickle
 import shutil
 import subprocess
 
+from harness import TIME_SCALE
+
 
 def train(program, folder, environment, name, *words):
     """A run of two steps whose dump folder is prepared/<name>."""
     command = [program, "--config", "parts/resume.toml", "--job.dump_folder", f"prepared/{name}", *words]
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=60 * TIME_SCALE)
 
 
 def edit(path, change):
@@ -91,7 +93,7 @@ def prepare(program, folder, environment):
 
     # Of a sweep over other values, whose folder parts/sweep.toml names.
     sweep = [program, "sweep", "parts/sweep.toml"]
-    subprocess.run(sweep, cwd=folder, env=environment, check=True, capture_output=True, timeout=60)
+    subprocess.run(sweep, cwd=folder, env=environment, check=True, capture_output=True, timeout=60 * TIME_SCALE)
 
     (base / "busy").mkdir()
     lock = open(base / "busy/.run.lock", "w")
