@@ -1,28 +1,16 @@
-"""What happens when something is wrong: a rank dies, a file is missing, a setting does not exist."""
+"""What happens when something is wrong: a rank dies or hangs, a file is missing, memory would not do."""
 import re
 import signal
-import time
 
 from fixtures import write_job
 from harness import (
-    ROOT, case, expect, is_alive, kill, read_rows, run, start, start_plain, wait_until,
+    ROOT, Gate, at_row, case, expect, faults, is_alive, kill, run, start, start_plain, wait_until,
 )  # fmt: skip
 
 # Text that only an exception nobody caught, or a crash, prints.
 CRASH = re.compile(r"terminate called|core dumped|AddressSanitizer|Segmentation fault")
+# More steps than any test waits for: no run ends by itself before its rank is killed.
 FOREVER = 1_000_000
-
-
-def wait_for_steps(context, name, count=3):
-    metrics = context.dump(name) / "metrics.jsonl"
-    wait_until(lambda: metrics.exists() and len(read_rows(metrics)) >= count, 30, f"no step {count}")
-
-
-def check_gone(pids, since):
-    """All ranks have ended within 10 s of `since`."""
-    for rank, pid in pids.items():
-        remaining_s = max(0.1, since + 10 - time.monotonic())
-        wait_until(lambda pid=pid: not is_alive(pid), remaining_s, f"rank {rank} outlived the killed one")
 
 
 def check_reason(text, pattern):
@@ -31,51 +19,70 @@ def check_reason(text, pattern):
     expect(re.search(pattern, text), f"no line says '{pattern}':\n{text[-2000:]}")
 
 
+def check_blames(job, rank, guilty):
+    """`rank` says once why it stops, in its last words, and names rank `guilty` and no other."""
+    text = job.errors()
+    check_reason(text, "stops: ")
+    reasons = re.findall(rf"^titan-train: rank {rank}: stops: (.*)$", text, re.MULTILINE)
+    expect(len(reasons) == 1, f"rank {rank} gives {len(reasons)} reasons, expected one\n{job.tail()}")
+    named = set(re.findall(r"(?i)\brank (\d+)", reasons[0]))
+    expect(named == {str(guilty)}, f"rank {rank} names ranks {sorted(named)}, expected {guilty}: {reasons[0]}")
+
+
 @case(60, launcher=["torchrun", "mpirun"])
 def killed_rank(context, launcher):
-    """SIGKILL on one of two ranks under a launcher ends the whole job within 10 s, with a code that is not zero."""
-    job = start(context, 2, ["--config", write_job(context, "killed", steps=FOREVER)], launcher)
-    wait_for_steps(context, "killed")
+    """SIGKILL on one of two ranks under a launcher ends the whole job, with a code that is not zero."""
+    gate = Gate(context, "third-row")
+    words = ["--config", write_job(context, "killed", steps=FOREVER)]
+    job = start(context, 2, words, launcher, env=faults(context, gate.rule(at_row(3))))
+    gate.wait(job)
     pids = job.ranks(context.program)
     expect(sorted(pids) == [0, 1], f"found ranks {sorted(pids)}")
     kill(pids[1], signal.SIGKILL)
-    since = time.monotonic()
-    code = job.wait(10)
-    check_gone(pids, since)
+    gate.open()
+    code = job.wait()
+    for rank, pid in pids.items():
+        wait_until(lambda pid=pid: not is_alive(pid), 20, f"rank {rank} outlived the killed one")
     expect(code != 0, "the launcher reports success after a rank was killed")
     expect(not CRASH.search(job.text()), f"a rank crashed:\n{job.tail()}")
 
 
-@case(60, victim=[0, 1, 2])
+@case(60, quick=[1], victim=[0, 1, 2])
 def killed_rank_plain(context, victim):
-    """Without a launcher the other ranks notice by themselves: exit code 3 within 10 s, one line that names the rank.
+    """Without a launcher the other ranks notice by themselves: exit code 3, and one line that names the rank.
 
     Rank 0 is a case of its own: it holds the store over which ranks meet.
     """
-    jobs = start_plain(context, 3, ["--config", write_job(context, "killed", steps=FOREVER)])
-    wait_for_steps(context, "killed")
+    gate = Gate(context, "third-row")
+    fault = faults(context, gate.rule(at_row(3)))
+    words = ["--config", write_job(context, "killed", steps=FOREVER)]
+    jobs = start_plain(context, 3, words, variables={0: fault})
+    gate.wait(jobs[0])
     kill(jobs[victim].process.pid, signal.SIGKILL)
-    since = time.monotonic()
+    gate.open()
     for rank, job in enumerate(jobs):
-        code = job.wait(max(0.1, since + 10 - time.monotonic()))
+        code = job.wait()
         if rank != victim:
             expect(code == 3, f"rank {rank} exited with {code}, expected 3\n{job.tail()}")
-            check_reason(job.text(), rf"(?i)rank {victim}\b")
+            check_blames(job, rank, victim)
 
 
 @case(90)
 def stopped_rank(context):
-    """In a resumed run, too, a rank that hangs ends the others within comm.train_timeout_seconds, by name."""
+    """In a resumed run, too, a rank that hangs ends the others by comm.train_timeout_seconds, by name."""
+    # The limit for the start is longer than this case waits for the end.
     words = ["--checkpoint.enable", "--checkpoint.interval", "3", "--comm.init_timeout_seconds", "300"]
     run(context, 2, ["--config", write_job(context, "hung", steps=3), *words, "--checkpoint.last_save_model_only=false"])
-    config = write_job(context, "hung", steps=FOREVER)
-    jobs = start_plain(context, 2, ["--config", config, *words, "--comm.train_timeout_seconds", "4"])
-    wait_for_steps(context, "hung", 6)
+    gate = Gate(context, "sixth-row")
+    words += ["--config", write_job(context, "hung", steps=FOREVER), "--comm.train_timeout_seconds", "4"]
+    jobs = start_plain(context, 2, words, variables={0: faults(context, gate.rule(at_row(3)))})  # its own third
+    gate.wait(jobs[0])
     kill(jobs[1].process.pid, signal.SIGSTOP)
+    gate.open()
     try:
         code = jobs[0].wait(20)
         expect(code == 3, f"rank 0 exited with {code}, expected 3\n{jobs[0].tail()}")
-        check_reason(jobs[0].text(), r"(?i)rank 1\b")
+        check_blames(jobs[0], 0, 1)
     finally:
         kill(jobs[1].process.pid, signal.SIGKILL)
 
@@ -89,72 +96,10 @@ def failing_rank(context):
     words = ["--config", write_job(context, "failing"), "--training.dataset_path", "corpus.jsonl"]
     folders = {rank: context.folder / f"cwd{rank}" for rank in (0, 1)}
     jobs = start_plain(context, 2, words, cwd=folders)
-    codes = [job.wait(20) for job in jobs]
+    codes = [job.wait() for job in jobs]
     expect(codes == [3, 2], f"exit codes {codes}, expected [3, 2]\n{jobs[0].tail()}\n{jobs[1].tail()}")
     check_reason(jobs[1].text(), r"corpus\.jsonl")
-    check_reason(jobs[0].text(), r"(?i)rank 1\b")
-
-
-# name -> (text of the good job file, what replaces it, further command-line words, what the message must hold)
-BAD_CONFIGS = {
-    "unknown_key": ("steps = 20", "stepz = 20", [], ["stepz", "steps"]),
-    "unknown_table": ("[training]", "[trainning]", [], ["trainning", "training"]),
-    "wrong_type": ("steps = 20", 'steps = "abc"', [], ["training.steps"]),
-    "bad_choice": ('decay_type = "linear"', 'decay_type = "liner"', [], ["liner", "linear"]),
-    "syntax": ("steps = 20", "steps = = 20", [], []),
-}
-# name -> (command-line words, what the message must hold)
-BAD_WORDS = {
-    "unknown_flag": (["--training.stepz", "5"], ["stepz", "steps"]),
-    "flag_value": (["--training.steps", "abc"], ["training.steps", "abc"]),
-    "flag_without_value": (["--training.steps"], ["training.steps"]),
-    "degrees": (["--parallelism.data_parallel_shard_degree", "3"], ["3"]),
-    "no_file": (["--config", "/nonexistent/job.toml"], ["/nonexistent/job.toml"]),
-}
-
-
-def check_refused(context, name, words, fragments):
-    """Exit code 2 in less than half a second (best of three: the machine may be busy), `fragments` in the message."""
-    seconds = []
-    for attempt in range(3):
-        job = run(context, 1, words, name=f"{name}{attempt}", timeout_s=20, exit_code=2)
-        check_reason(job.errors(), ".")
-        for fragment in fragments:
-            expect(fragment in job.errors(), f"{name}: the message lacks '{fragment}':\n{job.tail()}")
-        seconds.append(job.seconds)
-        if seconds[-1] < 0.5:
-            return
-    expect(False, f"{name}: refused after {min(seconds):.2f} s, expected less than 0.5")
-
-
-@case(60, kind=list(BAD_CONFIGS))
-def bad_config(context, kind):
-    """A mistake in the job file is refused at once, with file:line:column and, for a typing error, the right name."""
-    good, bad, words, fragments = BAD_CONFIGS[kind]
-    path = write_job(context, kind)
-    text = path.read_text()
-    expect(text.count(good) == 1, f"the job file has no single '{good}'")
-    path.write_text(text.replace(good, bad))
-    line = text[: text.index(good)].count("\n") + 1
-    check_refused(context, kind, ["--config", path, *words], [f"{path.name}:{line}:", *fragments])
-    errors = (context.folder / f"logs/{kind}0.err").read_text()
-    expect(re.search(rf"{re.escape(path.name)}:{line}:\d+", errors), f"no {path.name}:{line}:COLUMN in:\n{errors}")
-
-
-@case(60, kind=list(BAD_WORDS))
-def bad_command_line(context, kind):
-    """A mistake on the command line is refused at once and named."""
-    words, fragments = BAD_WORDS[kind]
-    config = [] if "--config" in words else ["--config", write_job(context, kind)]
-    check_refused(context, kind, [*config, *words], fragments)
-
-
-@case(60)
-def missing_data(context):
-    """A data set that is not there is exit code 2 and its path."""
-    words = ["--config", write_job(context, "missing"), "--training.dataset_path", "/nonexistent/corpus.jsonl"]
-    job = run(context, 1, words, exit_code=2)
-    check_reason(job.text(), "/nonexistent/corpus.jsonl")
+    check_blames(jobs[0], 0, 1)
 
 
 PREDICTED = {
@@ -165,16 +110,17 @@ PREDICTED = {
     "float32": (2, ["--activation_checkpoint.mode", "none", "--training.mixed_precision_param", "float32"]),
     "kept": (2, ["--activation_checkpoint.mode", "none", "--parallelism.fsdp_reshard_after_forward", "never"]),
     "copies": (2, ["--parallelism.data_parallel_replicate_degree", 2, "--parallelism.data_parallel_shard_degree", 1]),
-    "accumulated": (2, ["--activation_checkpoint.mode", "none", "--training.global_batch_size", 32]),
+    "accumulated": (2, ["--activation_checkpoint.mode", "none", "--training.global_batch_size", 8]),
 }
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-@case(240)
+@case(120)
 def dry_run_predicts_memory(context):
     """The predicted peak is within 10 % of what the tensors of the run then take of the allocator."""
     for name, (ranks, options) in PREDICTED.items():
-        words = ["--config", ROOT / "configs/debug.toml", "--training.steps", 3, "--lr_scheduler.warmup_steps", 1, "--training.device", "cpu"]
+        words = ["--config", ROOT / "configs/debug.toml", "--training.steps", 2, "--lr_scheduler.warmup_steps", 1, "--training.device", "cpu"]
+        words += ["--training.local_batch_size", 2, "--training.seq_len", 128]
         words += ["--model.hf_assets_path", context.fixtures / "tokenizer", "--training.dataset_path", context.fixtures / "corpus"]
         words += ["--job.dump_folder", context.dump(name), *options]
         texts = [run(context, 1, [*words, "--dry-run", "--world-size", ranks], name=f"{name}-dry").text()]
@@ -185,7 +131,7 @@ def dry_run_predicts_memory(context):
         expect(abs(predicted / measured - 1) < 0.1, f"{name}: predicted {predicted / 2**20:.1f} MiB, measured {measured / 2**20:.1f} MiB")
 
 
-@case(120)
+@case(120, processors=1)
 def dry_run(context):
     """Every job file of configs/ passes --dry-run, at the degrees that it configures, with nothing written."""
     files = sorted((ROOT / "configs").glob("*.toml"))
@@ -201,7 +147,7 @@ def dry_run(context):
 DEVICES = {"H100": (80e9, True), "NVIDIA A100-PCIE-40GB": (40e9, True), "A100-40GB": (40e9, True), "rtx 4090": (24e9, True), "24 GiB": (24 * 2**30, True), "1MiB": (2**20, False)}
 
 
-@case(60)
+@case(60, processors=1)
 def dry_run_device(context):
     """A rank is held against a device that is named, or given by its memory; what is neither is refused."""
     words = ["--config", write_job(context, "small"), "--dry-run", "--device"]
