@@ -2,8 +2,10 @@
 import re
 import statistics
 
+import numpy
+
 from fixtures import DEBUG_MODEL, write_job
-from harness import case, check_identical, expect, read_rows, rows_by_step, run
+from harness import case, check_identical, cpu_seconds, expect, read_rows, rows_by_step, run
 
 # The contract of metrics.jsonl.
 ROW_KEYS = {
@@ -82,13 +84,13 @@ def train_mpirun(context, ranks):
     train(context, ranks, "mpirun")
 
 
-@case(60)
+@case(60, processors=1)
 def train_without_launcher(context):
     """The program alone is one rank."""
     train(context, 1, "none")
 
 
-@case(60)
+@case(60, quick=True)
 def train_nproc(context):
     """--nproc starts the ranks itself; --nproc=N too, and not under another launcher."""
     config = write_job(context, "train", steps=40)
@@ -114,36 +116,54 @@ def float16(context, ranks):
     expect(factors <= {1.0, 0.5}, f"within 2,000 steps the scale can only stay or halve; it went {scales}")
 
 
-@case(180, ranks=[1, 2])
+# Two tokens a rank, so that half of the scaled loss is each one's: the gradient of a token's output weights is 65536 / 2
+# times its features, and of the 256 features of both, which are distributed normally, some are near 3 where 2 is beyond
+# float16's 65504. No feature is above the root of 128, so that a scale of 4096 does not overflow.
+OVERFLOWING = ["--training.local_batch_size", "1", "--training.seq_len", "2", "--model.args.dim", "128"]
+
+
+def check_scales(rows):
+    """The first step is left out, not all are, and the scale has halved after each that was."""
+    left_out = [step for step, row in rows.items() if row["grad_norm"] in ("Infinity", "NaN")]
+    expect(1 in left_out and len(left_out) <= 4, f"steps with an infinite gradient are {left_out}")
+    for step, row in rows.items():
+        scale = 65536 / 2 ** sum(other < step for other in left_out)
+        expect(float(row["grad_scale"]) == scale, f"step {step}: the scale is {row['grad_scale']}, expected {scale}")
+
+
+@case(120, ranks=[1, 2])
 def float16_overflow(context, ranks):
-    """At a rate that makes gradients overflow, steps are left out, the scale falls, and resuming takes it along."""
-    words = [*FLOAT16, "--optimizer.lr", "0.3", "--lr_scheduler.total_steps", "40"]
-    save = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only", "--checkpoint.interval", "8"]
-    run(context, ranks, ["--config", write_job(context, "straight", steps=12), *words], name="straight")
-    broken = write_job(context, "broken", steps=12)
+    """Where gradients overflow, steps are left out, the scale falls, and resuming takes it along."""
+    words = [*FLOAT16, *OVERFLOWING, "--lr_scheduler.total_steps", "8"]
+    save = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only", "--checkpoint.interval", "4"]
+    run(context, ranks, ["--config", write_job(context, "straight", steps=8), *words], name="straight")
+    straight = rows_by_step(context.dump("straight") / "metrics.jsonl", exact=True)
+    check_scales(straight)
+    broken = write_job(context, "broken", steps=8)
     metrics = context.dump("broken") / "metrics.jsonl"
-    run(context, ranks, ["--config", broken, *words, *save, "--training.steps", "8"], name="first_half")
+    run(context, ranks, ["--config", broken, *words, *save, "--training.steps", "4"], name="first_half")
     first = rows_by_step(metrics, exact=True)
-    left_out = [step for step, row in first.items() if row["grad_norm"] in ("Infinity", "NaN")]
-    expect(left_out and max(left_out) < 8, f"steps with an infinite gradient are {left_out}, expected some before 8")
     run(context, ranks, ["--config", broken, *words, *save], name="second_half")
-    both = {**first, **rows_by_step(metrics, exact=True)}
-    scale = float(both[9]["grad_scale"])
-    expect(scale == 65536 / 2 ** len(left_out), f"the scale after {len(left_out)} overflows is {scale}")
     keys = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen", "grad_scale")
-    check_identical(both, rows_by_step(context.dump("straight") / "metrics.jsonl", exact=True), keys, "resume")
+    check_identical({**first, **rows_by_step(metrics, exact=True)}, straight, keys, "resume")
 
 
-@case(90)
+@case(90, processors=1)
 def float16_hopeless(context):
-    """A scale that falls below 1 and stays there is warned of."""
+    """A scale that falls below 1 and stays there is warned of, once.
+
+    The first update, of the learning rate itself for each weight, is beyond float16's largest number: no later step has a
+    finite gradient, whatever the machine, and the scale halves in each.
+    """
     config = write_job(context, "train", steps=24)
-    job = run(context, 1, ["--config", config, *FLOAT16, "--optimizer.lr", "3.0"])
+    job = run(context, 1, ["--config", config, *FLOAT16, "--optimizer.lr", "1e6"])
+    scales = [row["grad_scale"] for row in read_rows(context.dump("train") / "metrics.jsonl")]
+    expect(scales == [65536, *(65536 / 2**step for step in range(23))], f"the scales are {scales}")
     warned = job.text().count("was below 1 in 3 logged steps in a row")
     expect(warned == 1, f"the warning came {warned} times, expected once")
 
 
-@case(90)
+@case(90, processors=1)
 def float16_from_float32(context):
     """A run in float16 goes on from a checkpoint without a scale, and says that it starts with the first one."""
     config = write_job(context, "train", steps=6)
@@ -159,31 +179,35 @@ def float16_from_float32(context):
     run(context, 1, ["--config", config, *save, "--training.steps", "8", "--lr_scheduler.total_steps", "8"], name="third")
 
 
-@case(60)
+@case(60, quick=True, processors=1)
 def metrics_are_exact(context):
-    """Numbers of metrics.jsonl have all their digits, those of a double where the value is one."""
+    """Numbers of metrics.jsonl have all digits of their bits and no more."""
     run(context, 1, ["--config", write_job(context, "train", steps=3), "--optimizer.lr", "1e-3"])
-    for row in read_rows(context.dump("train") / "metrics.jsonl", exact=True):
-        for key in ("loss", "grad_norm", "lr"):
-            digits = row[key].lower().partition("e")[0].replace(".", "").lstrip("0")
-            # A float32 that was computed needs 7 to 9 digits nearly always; TorchTitan's console forms have 6 at most.
-            expect(key == "lr" or len(digits) >= 7, f"step {row['step']}: {key} is printed as {row[key]}")
+    rows = read_rows(context.dump("train") / "metrics.jsonl", exact=True)
+    for index, row in enumerate(rows):
+        for key in ("loss", "max_loss", "grad_norm", "lr"):
+            value = float(row[key])
+            # The shortest text that is read back as the same double; only the exponent is spelled in more than one way.
+            expect(digits_of(row[key]) == digits_of(repr(value)), f"step {row['step']}: {key} is {row[key]}, shortest {value!r}")
+            # Computed in float32: a text that was cut short anywhere is not one of float32's numbers.
+            expect(key == "lr" or value == float(numpy.float32(value)), f"step {row['step']}: {key} {row[key]} is no float32")
         # Warm-up over all three steps: thirds of 1e-3, which need a double's 16 digits.
-        lr, wanted = row["lr"], 1e-3 * int(row["step"]) / 3
+        lr, wanted = row["lr"], 1e-3 * (index + 1) / 3
         expect(abs(float(lr) / wanted - 1) < 1e-15, f"step {row['step']}: lr is {lr}, expected {wanted!r}")
+    expect(len(rows) == 3, f"{len(rows)} rows")
 
 
-@case(90, ranks=[1, 2])
+def digits_of(number):
+    return number.lower().partition("e")[0].replace(".", "").strip("0")
+
+
+@case(60, ranks=[1, 2])
 def startup(context, ranks):
-    """The debug model makes its first step within 1.5 s of the start of the process.
+    """A rank of the debug model takes at most 3.5 s of processor time to start, make its first step and end.
 
-    The best of three runs counts: a machine that is shared adds time now and then, and never takes any away.
+    Processor time, since the wall's is the machine's; about twice what was seen. benchmarks/startup.py measures the wall.
     """
-    times = []
-    for attempt in range(3):
-        words = ["--config", write_job(context, f"start{attempt}", DEBUG_MODEL, steps=1)]
-        run(context, ranks, words, name=f"start{attempt}")
-        times.append(read_rows(context.dump(f"start{attempt}") / "metrics.jsonl")[0][FIRST_ROW_KEY])
-        if times[-1] < 1.5:
-            return
-    expect(False, f"time_to_first_step_seconds was {times}, expected one below 1.5")
+    with cpu_seconds() as spent:
+        run(context, ranks, ["--config", write_job(context, "start", DEBUG_MODEL, steps=1)])
+    print(f"       {spent.seconds / ranks:.2f} s a rank", flush=True)
+    expect(spent.seconds <= 3.5 * ranks, f"{ranks} ranks took {spent.seconds:.2f} s, expected at most {3.5 * ranks}")
