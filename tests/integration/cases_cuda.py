@@ -26,7 +26,7 @@ def loaded_libraries(context, name, words):
     return found
 
 
-@case(60)
+@case(60, processors=1)
 def cpu_run_loads_no_cuda_library(context):
     """A run on CPUs trains, and --version answers, without a library of CUDA that libtorch_cpu does not bring."""
     job_file = write_job(context, "cpu", steps=3)
@@ -45,7 +45,7 @@ def without_driver(context):
     return {"LD_LIBRARY_PATH": str(folder)}
 
 
-@case(60)
+@case(60, processors=1)
 def without_a_driver_auto_trains_on_cpu(context):
     """training.device = "auto" says that there is no driver, and trains on the CPU; "cuda" is refused with the same reason."""
     env = without_driver(context)

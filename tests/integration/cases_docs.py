@@ -36,14 +36,14 @@ def broken_links(path):
             yield f"{path.relative_to(ROOT)}: {target}: no such heading"
 
 
-@case(30)
+@case(30, quick=True, processors=1)
 def links(_context):
     """Relative links of every Markdown file lead somewhere."""
     broken = [line for path in documents() for line in broken_links(path)]
     expect(not broken, "\n".join(broken))
 
 
-@case(30)
+@case(30, quick=True, processors=1)
 def readme_paths(_context):
     """Scripts, configs and other files that README.md names are there, and its scripts can be executed."""
     readme = ROOT / "README.md"

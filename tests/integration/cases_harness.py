@@ -1,10 +1,11 @@
 """The runner's own parts: a check that cannot fail or a child that outlives its case makes every case worthless."""
 import sys
-import time
 
 import harness
 from fixtures import write_job
-from harness import Failure, Job, case, check_close, check_identical, expect, is_alive, processes_marked, run_reference
+from harness import Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked, run_reference
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(100000)"]
 
 
 def fails(function, *arguments):
@@ -15,7 +16,7 @@ def fails(function, *arguments):
     return False
 
 
-@case(30)
+@case(30, processors=1)
 def harness_comparisons(_context):
     """check_close and check_identical accept what they should, and nothing else."""
     rows = [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}]
@@ -31,11 +32,10 @@ def harness_comparisons(_context):
         expect(fails(check_identical, other, table, ["loss"], "other"), f"accepted {other}")
 
 
-@case(30)
+@case(30, processors=1)
 def harness_ends_orphans(context):
     """A grandchild in a session of its own, whose parent is gone, is found and ended."""
-    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
-    parent = f"import subprocess; subprocess.Popen({sleeper!r}, start_new_session=True)"
+    parent = f"import subprocess; subprocess.Popen({SLEEP!r}, start_new_session=True)"
     job = Job([sys.executable, "-c", parent], context.folder, "orphan")
     expect(job.process.wait(10) == 0, "the parent failed")
     pids = processes_marked(job.mark)
@@ -44,14 +44,48 @@ def harness_ends_orphans(context):
     harness.wait_until(lambda: not is_alive(pids[0]), 5, "the orphan is still alive")
 
 
-@case(30)
+@case(30, processors=1)
 def harness_time_limit(context):
-    """A job that does not end is ended at its limit, and the case fails."""
-    job = Job([sys.executable, "-c", "import time; time.sleep(600)"], context.folder, "sleeper")
-    started = time.monotonic()
-    expect(fails(job.wait, 0.5), "waiting for a job without end did not fail")
-    expect(time.monotonic() - started < 10, "ending the job took too long")
+    """A job that does not end is ended at the limit of its wait, and the case fails."""
+    job = Job(SLEEP, context.folder, "sleeper")
+    expect(fails(job.wait, 0.1), "waiting for a job without end did not fail")
     expect(not processes_marked(job.mark), "the job is still alive")
+
+
+@case(30, processors=1)
+def harness_late_cases(context):
+    """At its own limit a case's jobs are ended, and it fails if it fails of that. A case that has passed late has passed."""
+    from run import time_limit  # which imports this file
+
+    job = Job(SLEEP, context.folder, "sleeper")
+
+    def late(then):
+        limit = time_limit(0)
+        with limit:
+            limit.timer.join()
+            then()
+
+    late(lambda: None)
+    expect(not processes_marked(job.mark), "the job is still alive")
+    try:
+        late(lambda: expect(job.wait() == 0, "the job was ended"))
+    except Failure as failure:
+        expect(str(failure) == "took longer than 0 s: the job was ended", f"the failure says: {failure}")
+    else:
+        expect(False, "a late case that failed has passed")
+
+
+@case(30, processors=1)
+def harness_gates(context):
+    """A gate that nobody reaches is a failure: at once where the job has ended, else at the limit."""
+    for command, text in ((["true"], "ended before gate-never was reached"), (SLEEP, "gate-never was not reached")):
+        job = Job(command, context.folder, "job")
+        try:
+            Gate(context, "never").wait(job, 0.1)
+        except Failure as failure:
+            expect(text in str(failure), f"the failure says: {failure}")
+        else:
+            expect(False, f"{command} reached a gate")
 
 
 @case(240)

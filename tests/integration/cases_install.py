@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import ROOT, VENV, Job, case, expect, read_rows, start
+from harness import ROOT, VENV, Job, case, expect, read_rows, skip, start
 
 MAX_BYTES = 60 << 20
 # The C library and the compiler's, as cmake/TitanInstall.cmake leaves them out.
@@ -71,7 +71,7 @@ def check_libraries(context, tree):
     code = job.wait(60)
     expect(code == 0, f"ldd failed\n{job.tail()}")
     found = dict(re.findall(r"(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", job.text(), re.MULTILINE))
-    expect("libtorch_cuda.so" in found and "libspdlog.so.1.10" in found, f"ldd shows too little\n{job.tail()}")
+    expect("libtorch_cuda.so" in found and any(name.startswith("libspdlog.so.") for name in found), f"ldd shows too little\n{job.tail()}")
     for name, path in found.items():
         expect(path != "not found", f"{name} is not found")
         real = os.path.realpath(path)
@@ -129,6 +129,8 @@ def check_refusals(context, tree):
 @case(180)
 def install_tree(context):
     """cmake --install: small, free of build paths, complete, and it trains after it was moved."""
+    if not (context.program.parent / "libtitan_cuda.so").exists():
+        skip("a build with the CUDA module, which needs nvcc")
     with tempfile.TemporaryDirectory() as place:
         tree = install(context, place)
         check_size(tree)
