@@ -171,7 +171,7 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
     ranks.push_back({start_rank(args, std::ssize(ranks), nproc, listener, output)});
   listener.close();  // rank 0 has its own: when that one ends, nobody listens
   std::optional<int> failed;
-  std::optional<Clock::time_point> deadline;
+  std::optional<Clock::time_point> failed_at;
   bool signal_sent = false, forced = false;
   const auto running = [&] {
     return std::any_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.exit_code < 0; });
@@ -183,9 +183,11 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
       signal_sent = true;
     }
     reap(ranks, failed, signal_sent, forced);
-    // Bad input is found before ranks meet: the others wait for one that is gone.
-    if (failed && !deadline) deadline = Clock::now() + (*failed == kExitBadInput ? kShortGrace : kGrace);
-    if (deadline && Clock::now() > *deadline) {
+    if (failed && !failed_at) failed_at = Clock::now();
+    // Bad input is found before ranks meet, and the others wait for one that is gone; but it is rank 0 that says what
+    // is wrong, and another may have found it first.
+    const bool is_said = failed == kExitBadInput && ranks[0].exit_code >= 0;
+    if (failed_at && Clock::now() - *failed_at > (is_said ? kShortGrace : kGrace)) {
       signal_all(ranks, SIGKILL);
       forced = true;
     }
