@@ -19,14 +19,14 @@ def check_reason(text, pattern):
     expect(re.search(pattern, text), f"no line says '{pattern}':\n{text[-2000:]}")
 
 
-def check_blames(job, rank, guilty):
-    """`rank` says once why it stops, in its last words, and names rank `guilty` and no other."""
-    text = job.errors()
-    check_reason(text, "stops: ")
-    reasons = re.findall(rf"^titan-train: rank {rank}: stops: (.*)$", text, re.MULTILINE)
-    expect(len(reasons) == 1, f"rank {rank} gives {len(reasons)} reasons, expected one\n{job.tail()}")
-    named = set(re.findall(r"(?i)\brank (\d+)", reasons[0]))
-    expect(named == {str(guilty)}, f"rank {rank} names ranks {sorted(named)}, expected {guilty}: {reasons[0]}")
+def check_blames(errors, rank, guilty):
+    """On standard error `rank` says once why it stops, and names rank `guilty` and no other."""
+    form = f"titan-train: rank {rank}: stops: "
+    check_reason(errors, form)
+    said = [line for line in errors.splitlines() if re.match(rf"titan-train: rank {rank}\b.* stops", line)]
+    expect(len(said) == 1, f"rank {rank} gives {len(said)} reasons, expected one:\n{errors[-2000:]}")
+    named = set(re.findall(r"(?i)\brank (\d+)", said[0].removeprefix(form)))
+    expect(named == {str(guilty)}, f"rank {rank} names ranks {sorted(named)}, expected {guilty}: {said[0]}")
 
 
 @case(60, launcher=["torchrun", "mpirun"])
@@ -64,7 +64,7 @@ def killed_rank_plain(context, victim):
         code = job.wait()
         if rank != victim:
             expect(code == 3, f"rank {rank} exited with {code}, expected 3\n{job.tail()}")
-            check_blames(job, rank, victim)
+            check_blames(job.errors(), rank, victim)
 
 
 @case(90)
@@ -82,7 +82,7 @@ def stopped_rank(context):
     try:
         code = jobs[0].wait(20)
         expect(code == 3, f"rank 0 exited with {code}, expected 3\n{jobs[0].tail()}")
-        check_blames(jobs[0], 0, 1)
+        check_blames(jobs[0].errors(), 0, 1)
     finally:
         kill(jobs[1].process.pid, signal.SIGKILL)
 
@@ -99,7 +99,7 @@ def failing_rank(context):
     codes = [job.wait() for job in jobs]
     expect(codes == [3, 2], f"exit codes {codes}, expected [3, 2]\n{jobs[0].tail()}\n{jobs[1].tail()}")
     check_reason(jobs[1].text(), r"corpus\.jsonl")
-    check_blames(jobs[0], 0, 1)
+    check_blames(jobs[0].errors(), 0, 1)
 
 
 PREDICTED = {

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 
+from cases_failure import check_blames
 from fixtures import write_job
 from harness import (
     ROOT, TIME_SCALE, VENV, Gate, Job, at_row, case, check_identical, expect, faults, free_port, kill, processes_marked,
@@ -180,8 +181,7 @@ def nproc_output(context):
     gate.open()
     code = job.wait()
     expect(code == 128 + signal.SIGKILL, f"exit code {code}\n{job.tail()}")
-    lines = job.errors().splitlines()
-    for prefix, rank in (("", 0), ("[rank1] ", 1)):
-        reasons = [line for line in lines if line.startswith(f"{prefix}titan-train: rank {rank}: stops: ")]
-        expect(len(reasons) == 1, f"rank {rank} gives {len(reasons)} reasons, expected one\n{job.tail()}")
+    check_blames(job.errors(), 0, 2)
+    of_rank_1 = [line.removeprefix("[rank1] ") for line in job.errors().splitlines() if line.startswith("[rank1] ")]
+    check_blames("\n".join(of_rank_1), 1, 2)
     expect("[rank0]" not in job.text(), "rank 0's lines are plain")

@@ -130,10 +130,10 @@ def check_report(context, browser, page, num_trials, num_keys):
     scatters = dom.count('class="name"')
     expect(dom.count("<circle") >= num_trials * num_keys, f"{dom.count('<circle')} dots, {scatters} names")
     browse("--window-size=1240,700", f"--screenshot={picture}")
-    # Below the headline and above the legend, where the curves are. Twelve lines 1.6 pixels wide across 1,000 of 1,240
-    # columns, most of them apart, are 2 % and more of it; the same place without curves has none.
+    # Below the headline and above the legend, where the curves are. Six lines 1.6 pixels wide across 1,000 of 1,240
+    # columns, most of them apart, are 1 % and more of it; the same place without curves has none.
     share = colorful_share(read_png(picture)[290:560, 130:1150])
-    expect(share > 0.02, f"only {share:.2%} of the picture's middle is colored; see {picture}")
+    expect(share > 0.01, f"only {share:.2%} of the picture's middle is colored; see {picture}")
 
 
 # ---------------------------------------------------------------------------------------------------- cases
@@ -205,14 +205,14 @@ MANY = """
 max_parallel = 2
 cores = 1
 [sweep.grid]
-"optimizer.lr" = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2]
+"optimizer.lr" = [1e-4, 1e-3, 1e-2]
 "optimizer.weight_decay" = [0.0, 0.1]
 """
 
 
 @case(120)
 def sweep_report(context):
-    """The report of twelve trials needs no network, and a browser shows the curves of all."""
+    """The report of six trials needs no network, and a browser shows the curves of all."""
     sweep, folder = write_sweep(context, "many", MANY, 22)
     browser = find_browser()
     if not browser:
@@ -221,10 +221,10 @@ def sweep_report(context):
     page = folder / "report.html"
     addresses = set(re.findall(r"https?://[^\s\"'<>)]+", page.read_text(encoding="utf-8"))) - {"http://www.w3.org/2000/svg"}
     expect(not addresses, f"the report points at {addresses}")
-    check_report(context, browser, page, 12, 2)
+    check_report(context, browser, page, 6, 2)
 
 
-@case(90)
+@case(90, processors=1)
 def sweep_stopped(context):
     """SIGTERM: trials save, exit 75; started again it goes on from there. Rungs: the worse trials stop at 8 steps."""
     text = '[sweep.grid]\n"optimizer.lr" = [1e-5, 3e-3, 1e-2, 3e-5]\n[sweep.asha]\nmin_steps = 8\nreduction_factor = 2\n'
