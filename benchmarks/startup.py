@@ -42,21 +42,21 @@ def main():
     parser.add_argument("--against", type=pathlib.Path)
     options = parser.parse_args()
     programs = [path.resolve() for path in (options.program, options.against) if path]
-    times = {(row, program): [] for row in ROWS for program in programs}
+    times = {row: [[] for _ in programs] for row in ROWS}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         context = harness.Context(programs[0], folder, fixtures.make_fixtures(folder / "assets"))
         fixtures.write_job(context, "job", fixtures.DEBUG_MODEL, steps=1)
         for repeat in range(-1, options.repeats):  # the first round fills the file cache
             for row in ROWS:
-                for program in programs[:: 1 if repeat % 2 else -1]:
+                for index, program in list(enumerate(programs))[:: 1 if repeat % 2 else -1]:
                     seconds = seconds_of(program, row, folder)
                     if repeat >= 0:
-                        times[row, program].append(seconds)
+                        times[row][index].append(seconds)
     for row, (_, _, promised) in ROWS.items():
-        text = "  ".join(common.median_and_range(times[row, program], digits=3) + " s" for program in programs)
+        text = "  ".join(common.median_and_range(seconds, digits=3) + " s" for seconds in times[row])
         if options.against:
-            ratio = statistics.median(a / b for a, b in zip(*(times[row, program] for program in programs)))
+            ratio = statistics.median(a / b for a, b in zip(*times[row]))
             text += f"  ratio {ratio:.3f}"
         print(f"{row:20} {text}  (promised: {promised} s)")
 

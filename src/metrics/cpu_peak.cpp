@@ -48,7 +48,8 @@ double measure_cpu_peak_flops(c10::ScalarType dtype) {
   if (dtype != c10::kFloat || !at::globalContext().hasMKLDNN()) return best_flops(a.size(0), plain, kBudget);
   const at::Tensor packed = a.to_mkldnn();
   return std::max(best_flops(a.size(0), plain, kBudget / 2),
-                  best_flops(a.size(0), [&] { return at::mkldnn_linear(packed, packed); }, kBudget / 2));
+                  best_flops(
+                      a.size(0), [&] { return at::mkldnn_linear(packed, packed); }, kBudget / 2));
 }
 
 }  // namespace titan::metrics

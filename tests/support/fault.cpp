@@ -226,8 +226,8 @@ int mkdir(const char* path, mode_t mode) noexcept {
 
 int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
   static const auto real = next<decltype(sigaction)>("sigaction");
-  const bool is_handler = action && !(action->sa_flags & SA_SIGINFO) && action->sa_handler != SIG_DFL &&
-                          action->sa_handler != SIG_IGN;
+  const bool is_handler =
+      action && !(action->sa_flags & SA_SIGINFO) && action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
   if (rules().empty() || !is_handler) return real(number, action, before);
   handlers[number] = action->sa_handler;
   struct sigaction own = *action;
