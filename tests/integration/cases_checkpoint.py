@@ -1,12 +1,13 @@
 """Checkpoints against PyTorch's own: what FSDP2 and torch.distributed.checkpoint write and read at other world sizes."""
-import json
+import itertools
 
 from cases_hugging_face import read_folder
 from checkpoint_tools import (
     FP32, SAVE, STILL, UNEVEN, UNEVEN_ARGS, check_counts, check_learned, check_same_tensors, is_count, read_state, train,
 )  # fmt: skip
 from fixtures import write_job
-from harness import REFERENCE, VENV, Job, case, expect, free_port, rows_by_step
+from harness import REFERENCE, VENV, Job, case, expect, rows_by_step
+from oracle import answer, ask
 
 # Ranks and mesh that save: ZeRO-3 on one axis, HSDP on two, DDP, where nothing is sharded.
 LAYOUTS = {
@@ -16,14 +17,9 @@ LAYOUTS = {
     "hsdp_4": (4, ["--parallelism.data_parallel_replicate_degree", 2, "--parallelism.data_parallel_shard_degree", 2]),
     "ddp_2": (2, ["--parallelism.data_parallel_replicate_degree", 2, "--parallelism.data_parallel_shard_degree", 1]),
 }
-
-
-def torchrun(context, ranks, script, words, name, timeout_s=120):
-    command = [VENV / "torchrun", "--nproc-per-node", ranks, "--master-port", free_port(), REFERENCE / script, *words]
-    job = Job(command, context.folder / "logs", name)
-    code = job.wait(timeout_s)
-    expect(code == 0, f"{script} failed with {code}\n{job.tail(30)}")
-    return job
+LOADING = (1, 2, 3)
+# (ranks that saved, ranks that load): every number on both sides, and all of them change.
+ANOTHER_SIZE = [(1, 2), (2, 3), (3, 1), (4, 2)]
 
 
 def rotate_rows(weight, heads):
@@ -60,85 +56,94 @@ def is_parameter(key):
     return not key.startswith(("optimizer.", "titan.", "grad_scaler."))
 
 
-@case(240, ranks=[1, 2, 3])
-def dcp_reads_ours(context, ranks):
-    """torch.distributed.checkpoint reads at any world size what any of our meshes saved, to the last bit.
+@case(240)
+def dcp_reads_ours(context):
+    """torch.distributed.checkpoint reads at 1, 2 and 3 ranks what any of our meshes saved, to the last bit.
 
-    Held against the pieces on disk, read one by one, and (at 2 ranks) the weights against a safetensors export of the
-    same run.
+    Held against the pieces on disk, read one by one, and the weights against a safetensors export of the same run.
     """
     import torch
 
-    sources = LAYOUTS if ranks == 2 else {name: LAYOUTS[name] for name in ("zero3_2", "zero3_3", "hsdp_4")}
     folders = {}
-    for name, (saving, words) in sources.items():
-        config = write_job(context, name, steps=2)
-        common = ["--config", config, *FP32, *UNEVEN, *words]
+    for name, (saving, words) in LAYOUTS.items():
+        common = ["--config", write_job(context, name, steps=2), *FP32, *UNEVEN, *words]
         train(context, saving, [*common, *SAVE], name)
         folders[name] = context.dump(name) / "checkpoint/step-2"
-        if ranks != 2:
-            continue
         export = ["--checkpoint.enable", "--checkpoint.last_save_in_hf", "--job.dump_folder", context.dump(f"{name}_hf")]
         train(context, saving, [*common, *export], f"{name}_hf")
-    output = context.folder / "loaded.pt"
-    torchrun(context, ranks, "dcp_load.py", ["--output", output, *folders.values()], "load")
-    loaded = torch.load(output, weights_only=False)
+    words = ["--ranks", *LOADING, "--output", context.folder, "--checkpoints", *folders.values()]
+    job = Job([VENV / "python", REFERENCE / "dcp_load.py", *words], context.folder / "logs", "load")
+    code = job.wait(120)
+    expect(code == 0, f"dcp_load.py failed with {code}\n{job.tail(30)}")
+    loads = {ranks: torch.load(context.folder / f"{ranks}.pt", weights_only=False) for ranks in LOADING}
     for name, folder in folders.items():
-        found, expected = loaded[str(folder)], read_state(folder)
+        expected = read_state(folder)
         check_learned(expected, name)
         check_counts(expected, 2, name)
-        for split in ("rows", "columns"):
-            check_same_tensors(found[split], expected, f"{name} at {ranks} ranks, split by {split}")
-        for key, value in found["values"].items():
-            expect(value == expected[key], f"{name}: {key} is {value}, expected {expected[key]}")
-        expect(found["values"]["train_state.step"] == 2, f"{name}: step {found['values'].get('train_state.step')}")
-        if ranks != 2:
-            continue
-        parameters = {key: tensor for key, tensor in found["rows"].items() if is_parameter(key)}
+        for ranks, loaded in loads.items():
+            check_load(loaded[str(folder)], expected, f"{name} at {ranks} ranks")
+        parameters = {key: tensor for key, tensor in expected.items() if is_parameter(key)}
         check_same_tensors(parameters, exported_weights(context.dump(f"{name}_hf") / "checkpoint/step-2"), f"{name}, exported")
 
 
-def save_reference(context, ranks, steps=3):
-    """What FSDP2 holds after some steps: the folder, and the last row."""
-    folder = context.folder / f"fsdp2_{ranks}"
-    config = write_job(context, f"fsdp2_job_{ranks}", steps=steps)
-    words = ["--folder", folder, "--config", config, *FP32, *UNEVEN]
-    job = torchrun(context, ranks, "dcp_save.py", words, f"fsdp2_{ranks}")
-    return folder, json.loads(job.out_path.read_text().splitlines()[-1])
+def check_load(found, expected, what):
+    for split in ("rows", "columns"):
+        check_same_tensors(found[split], expected, f"{what}, split by {split}")
+    for key, value in found["values"].items():
+        expect(value == expected[key], f"{what}: {key} is {value}, expected {expected[key]}")
+    expect(found["values"]["train_state.step"] == 2, f"{what}: step {found['values'].get('train_state.step')}")
 
 
-@case(300, saved=[1, 2, 3, 4])
-def we_read_fsdp2(context, saved):
-    """A run at 1, 2 and 3 ranks starts from what FSDP2 saved at 1 to 4, uneven shards included, and holds its bits."""
-    steps = 3
-    folder, last = save_reference(context, saved, steps)
-    expected = read_state(folder)
+SAVED_STEPS = 3
+for ranks in (1, 2, 3, 4):
+    ask(ranks, "saved", [*FP32, *UNEVEN], SAVED_STEPS, seeded=False, state=True)
+
+
+def check_fsdp2_read(context, saved, ranks):
+    """A run at `ranks` ranks starts from what FSDP2 saved at `saved`, and holds its bits."""
+    steps = SAVED_STEPS
+    reference = answer(context, saved, "saved")
+    expected = read_state(reference.state)
     check_learned(expected, "FSDP2's")
     shapes = {tuple(value.shape) for key, value in expected.items() if is_parameter(key) and hasattr(value, "shape")}
     expect((UNEVEN_ARGS["vocab_size"], UNEVEN_ARGS["dim"]) in shapes and (149, 56) in shapes, f"shapes are {shapes}")
-    for ranks in (1, 2, 3):
-        common = [*FP32, *UNEVEN, *SAVE, *STILL, "--checkpoint.initial_load_path", folder]
-        # The weights alone, with fresh moments.
-        name = f"weights_{ranks}"
-        train(context, ranks, ["--config", write_job(context, name, steps=1), *common], name)
-        found = read_state(context.dump(name) / "checkpoint/step-1")
-        check_same_tensors(
-            {k: v for k, v in found.items() if is_parameter(k)},
-            {k: v for k, v in expected.items() if is_parameter(k)},
-            f"weights of {saved} ranks at {ranks}",
-            zero_has_sign=False,
-        )
-        check_counts(found, 1, name)
-        # Everything but the position in the data, which the reference does not have.
-        name = f"full_{ranks}"
-        full = ["--checkpoint.no-initial_load_model_only", "--checkpoint.exclude_from_loading", "dataloader"]
-        train(context, ranks, ["--config", write_job(context, name, steps=steps + 1), *common, *full], name)
-        found = read_state(context.dump(name) / f"checkpoint/step-{steps + 1}")
-        check_same_tensors(found, expected, f"state of {saved} ranks at {ranks}", is_count, zero_has_sign=False)
-        check_counts(found, steps + 1, name)
-        rows = rows_by_step(context.dump(name) / "metrics.jsonl")
-        expect(sorted(rows) == [steps + 1], f"{name}: steps {sorted(rows)}, expected {steps + 1} alone")
-        # One batch of data anew after the reference's count; the program sums over ranks what it restored on each.
-        seen = rows[steps + 1]["tokens_seen"]
-        wanted = (last["tokens_seen"] // saved + 2 * 64) * ranks
-        expect(seen == wanted, f"{name}: {seen} tokens seen, expected {wanted}")
+    common = [*FP32, *UNEVEN, *SAVE, *STILL, "--checkpoint.initial_load_path", reference.state]
+    # The weights alone, with fresh moments.
+    name = f"weights_{saved}_{ranks}"
+    train(context, ranks, ["--config", write_job(context, name, steps=1), *common], name)
+    found = read_state(context.dump(name) / "checkpoint/step-1")
+    check_same_tensors(
+        {k: v for k, v in found.items() if is_parameter(k)},
+        {k: v for k, v in expected.items() if is_parameter(k)},
+        f"weights of {saved} ranks at {ranks}",
+        zero_has_sign=False,
+    )
+    check_counts(found, 1, name)
+    # Everything but the position in the data, which the reference does not have.
+    name = f"full_{saved}_{ranks}"
+    full = ["--checkpoint.no-initial_load_model_only", "--checkpoint.exclude_from_loading", "dataloader"]
+    train(context, ranks, ["--config", write_job(context, name, steps=steps + 1), *common, *full], name)
+    found = read_state(context.dump(name) / f"checkpoint/step-{steps + 1}")
+    check_same_tensors(found, expected, f"state of {saved} ranks at {ranks}", is_count, zero_has_sign=False)
+    check_counts(found, steps + 1, name)
+    rows = rows_by_step(context.dump(name) / "metrics.jsonl")
+    expect(sorted(rows) == [steps + 1], f"{name}: steps {sorted(rows)}, expected {steps + 1} alone")
+    # One batch of data anew after the reference's count; the program sums over ranks what it restored on each.
+    seen = rows[steps + 1]["tokens_seen"]
+    wanted = (reference.rows[-1]["tokens_seen"] // saved + 2 * 64) * ranks
+    expect(seen == wanted, f"{name}: {seen} tokens seen, expected {wanted}")
+
+
+@case(120)
+def we_read_fsdp2(context):
+    """Runs start from what FSDP2 saved at another number of ranks, uneven shards included, and hold its bits."""
+    for saved, ranks in ANOTHER_SIZE:
+        check_fsdp2_read(context, saved, ranks)
+
+
+@case(300, tier="long")
+def we_read_fsdp2_all(context):
+    """The other pairs of a number of ranks that saved and one that loads."""
+    for saved, ranks in itertools.product((1, 2, 3, 4), (1, 2, 3)):
+        if (saved, ranks) not in ANOTHER_SIZE:
+            check_fsdp2_read(context, saved, ranks)

@@ -1,9 +1,9 @@
 """The schedule: which collectives a step starts, over how many elements, and in which order, against FSDP2's own."""
 import collections
-import json
 
 import fixtures
-from harness import REFERENCE, VENV, Job, case, expect, free_port
+from harness import Job, case, expect
+from oracle import answer, ask
 
 STEPS = 2
 LAYERS = 3
@@ -28,25 +28,9 @@ SCHEDULES = {
 }
 
 
-def run_reference(context, ranks, config):
-    """schedule -> its trace, all from one start of the ranks."""
-    seed = context.folder / "seed"
-    words = ["--config", config, "--save", seed, *SIZES]
-    drawn = Job([VENV / "python", REFERENCE / "init_weights.py", *words], context.folder / "logs", "seed")
-    expect(drawn.wait(60) == 0, f"the weights could not be drawn\n{drawn.tail(30)}")
-    common = {"config": str(config), "init_from": str(seed)}
-    traces = {name: context.folder / f"reference-{name}.trace" for name in SCHEDULES[ranks]}
-    rows = [
-        {**common, "words": SIZES + words, "output": f"{traces[name]}.jsonl", "trace": str(traces[name])}
-        for name, (words, _, _) in SCHEDULES[ranks].items()
-    ]
-    path = context.folder / "rows.json"
-    path.write_text(json.dumps(rows))
-    command = [VENV / "torchrun", "--nproc-per-node", ranks, "--master-port", free_port(), REFERENCE / "table.py", path]
-    job = Job(command, context.folder / "logs", "reference")
-    code = job.wait(120)
-    expect(code == 0, f"the reference failed with {code}\n{job.tail(30)}")
-    return {name: path.read_text().splitlines() for name, path in traces.items()}
+for ranks, schedules in SCHEDULES.items():
+    for name, (words, _, _) in schedules.items():
+        ask(ranks, f"schedule {name}", SIZES + words, STEPS, trace=True)
 
 
 def run_program(context, ranks, config, name, words):
@@ -90,10 +74,9 @@ def collective_order(context, ranks):
     all-reduce there is no order to keep: they run on streams of their own, and neither waits for the other.
     """
     config = fixtures.write_job(context, "job", steps=STEPS)
-    references = run_reference(context, ranks, config)
     for name, (words, microbatches, counts) in SCHEDULES[ranks].items():
         found = of_parameters(run_program(context, ranks, config, name, words))
-        expected = of_parameters(references[name])
+        expected = of_parameters(answer(context, ranks, f"schedule {name}").trace)
         per_run = {kind: count * microbatches * STEPS for kind, count in counts.items()}
         for whose, calls in (("the program", found), ("FSDP2", expected)):
             started = dict(collections.Counter(kind for kind, *_ in calls))

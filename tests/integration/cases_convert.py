@@ -1,18 +1,17 @@
 """titan-train convert and inspect, judged by PyTorch and by the exports of training runs."""
 import json
+import shutil
 import subprocess
 
-from cases_hugging_face import export, read_folder
+from cases_hugging_face import DCP, export, read_folder
 from fixtures import write_job
-from harness import case, expect, run
-
-DCP = ["--checkpoint.last_save_in_hf=false"]
+from harness import TIME_SCALE, case, expect, run
 
 
 def command(context, *words, exit_code=0):
     """Standard output and standard error of `titan-train WORDS`."""
     words = [str(word) for word in words]
-    done = subprocess.run([context.program, *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([context.program, *words], capture_output=True, text=True, timeout=60 * TIME_SCALE)
     expect(done.returncode == exit_code, f"{words}: exit code {done.returncode}\n{done.stdout}{done.stderr[-2000:]}")
     return done.stdout, done.stderr
 
@@ -42,14 +41,14 @@ def expect_equal(found, wanted, what):
         expect(same, f"{what}: {name} differs")
 
 
-@case(180)
+@case(180, processors=1)
 def convert(context):
     """What convert writes is what a run exports, PyTorch reads it, and every way back gives the same bits."""
     import torch
 
     # The same run twice, seeded alike: one saves DCP, the other exports.
-    step = export(context, 2, "dcp", DCP)
-    exported, config = read_folder(export(context, 2, "hf", []))
+    step, dump = export(context, 2, DCP)
+    exported, config = read_folder(export(context, 2)[0])
     out = context.folder / "converted"
     model = read_dcp(step)
     command(context, "convert", step, out / "hf")
@@ -63,7 +62,7 @@ def convert(context):
     expect_equal(torch.load(out / "model.pt", weights_only=True), model, "DCP -> torch")
     command(context, "convert", out / "model.pt", out / "from_pt")
     expect_equal(read_dcp(out / "from_pt"), model, "torch -> DCP")
-    command(context, "convert", out / "model.pt", out / "pt_hf", "--to", "hf", "--config", context.dump("dcp") / "config.toml")
+    command(context, "convert", out / "model.pt", out / "pt_hf", "--to", "hf", "--config", dump / "config.toml")
     expect_equal(read_folder(out / "pt_hf")[0], found, "torch -> HF")
 
     command(context, "convert", step, out / "half", "--export-dtype", "bfloat16")
@@ -80,7 +79,7 @@ def convert(context):
     run(context, 2, ["--config", write_job(context, "again", steps=1), *words], name="again")
 
 
-@case(60)
+@case(60, processors=1)
 def convert_torch_files(context):
     """state_dict() files as PyTorch writes them, and PyTorch's own DCP, are sources; what is no model is refused."""
     import torch
@@ -115,10 +114,11 @@ def convert_torch_files(context):
     expect(not (source / "no").exists(), "a refused conversion left something")
 
 
-@case(60)
+@case(60, processors=1)
 def convert_refused(context):
     """What cannot be converted is refused with what to do, and targets are not written over unasked."""
-    step = export(context, 1, "dcp", DCP)
+    shutil.copytree(export(context, 2, DCP)[1], context.dump("dcp"))
+    step = context.dump("dcp") / "checkpoint/step-3"
     out = context.folder / "out"
     _, error = command(context, "convert", context.folder / "no", out, exit_code=1)
     expect("does not exist" in error, error)
@@ -142,7 +142,7 @@ def convert_refused(context):
     expect("config.json" in error, error)
 
 
-@case(60)
+@case(60, processors=1)
 def inspect(context):
     """inspect lists steps, keys and files, as text and as JSON, and says what is damaged with exit code 1."""
     import torch

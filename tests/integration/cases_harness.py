@@ -1,9 +1,10 @@
 """The runner's own parts: a check that cannot fail or a child that outlives its case makes every case worthless."""
 import sys
 
+import cases_parity as parity
 import harness
-from fixtures import write_job
-from harness import Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked, run_reference
+from harness import Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked
+from oracle import VARIANTS, answer, ask
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(100000)"]
 
@@ -88,28 +89,21 @@ def harness_gates(context):
             expect(False, f"{command} reached a gate")
 
 
-@case(240)
+ask(2, "fp32, plain attention", parity.FP32, parity.STEPS, arithmetic=VARIANTS["plain attention"])
+ask(2, "fp32, decay 0.11", [*parity.FP32, "--optimizer.weight_decay", "0.11"], parity.STEPS)
+
+
+@case(60)
 def reference_rounding(context):
     """The bounds of the parity cases are fair: another attention kernel stays inside them, another rate does not."""
-    import cases_parity as parity
-
-    config = write_job(context, "reference", steps=parity.STEPS)
-    seed = parity.make_seed_checkpoint(context, config)
-    words = ["--config", config, "--init-from", seed, *parity.FP32]
-    base = run_reference(context, 2, words)
-    other = run_reference(context, 2, [*words, "--sdpa", "math"], name="math")
+    base, other, wrong = (answer(context, 2, name).rows for name in ("fp32", "fp32, plain attention", "fp32, decay 0.11"))
     check_close(other, base, parity.KEYS, parity.FP32_TOLERANCE / 2, "fp32, plain attention")
-    wrong = run_reference(context, 2, [*words, "--optimizer.weight_decay", "0.11"], name="decay")
     expect(fails(check_close, wrong, base, parity.KEYS, parity.FP32_TOLERANCE, "decay"), "another weight decay passed")
 
 
-@case(240)
+@case(60, processors=1)
 def reference_rounding_bf16(context):
     """The bound of the bf16 parity case tells a run that ignored mixed_precision_param from one that did not."""
-    import cases_parity as parity
-
-    config = write_job(context, "reference", steps=parity.STEPS)
-    seed = parity.make_seed_checkpoint(context, config)
-    base, tolerance = parity.bf16_tolerance(context, 1, config, seed)
-    wrong = run_reference(context, 1, ["--config", config, "--init-from", seed, *parity.FP32], name="fp32")
+    base, tolerance = parity.bf16_tolerance(context, 1)
+    wrong = answer(context, 1, "fp32").rows
     expect(fails(check_close, wrong, base, parity.KEYS, tolerance, "fp32"), "an fp32 run passed as a bf16 run")

@@ -1,13 +1,19 @@
 """Weights in Hugging Face's format, judged by formulas and a reader of their own: no code is shared with the program."""
+import dataclasses
 import json
 import math
+import os
+import pathlib
 import struct
 
-from fixtures import write_job
-from harness import case, expect, import_reference, read_rows, relative_distance, run
+from fixtures import SMALL_MODEL, once, write_job
+from harness import MARK, case, expect, import_reference, read_rows, relative_distance, run
+from oracle import digest
 
 FP32 = ["--training.mixed_precision_param", "float32"]
 EXPORT = ["--checkpoint.enable", "--checkpoint.interval", "1000", "--checkpoint.last_save_in_hf"]
+DCP = ["--checkpoint.last_save_in_hf=false"]
+HALF = ["--checkpoint.export_dtype=bfloat16"]
 
 
 def read_safetensors(path):
@@ -89,9 +95,21 @@ def loss_of(weights, config, tokens, labels):
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten()).item()
 
 
-def export(context, ranks, name, words):
-    run(context, ranks, ["--config", write_job(context, name, steps=3), *FP32, *EXPORT, *words], name=name)
-    return context.dump(name) / "checkpoint/step-3"
+def export(context, ranks, words=()):
+    """A checkpoint folder after three steps at `ranks` ranks, and its job's dump folder. Kept for all cases that ask for
+    the same of the same program, so nobody writes there."""
+    words = [*FP32, *EXPORT, *words]
+    variables = sorted(item for item in os.environ.items() if item[0].startswith(("TITAN_", "OMP_")) and item[0] != MARK)
+    files = [context.program.read_bytes(), pathlib.Path(__file__).read_bytes()]
+    key = digest(*files, words, variables, SMALL_MODEL, str(context.fixtures))[:16]
+
+    def train(folder):
+        there = dataclasses.replace(context, folder=folder)
+        run(there, ranks, ["--config", write_job(there, "run", steps=3), *words])
+
+    name = "-".join(["trained", str(ranks), *(word.rpartition(".")[2] for word in words[len(FP32 + EXPORT) :])])
+    dump = once(context.fixtures.parent, name, key, train) / "run"
+    return dump / "checkpoint/step-3", dump
 
 
 @case(120, ranks=[1, 3])
@@ -99,22 +117,20 @@ def hugging_face(context, ranks):
     """An export has transformers' names, rows and numbers, and a run that starts from it has the loss that they give."""
     import torch
 
-    folder = export(context, ranks, "export", [])
+    folder, dump = export(context, ranks)
     weights, config = read_folder(folder)
     words = ["--checkpoint.enable", "--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path", folder]
     config_file = write_job(context, "again", steps=1)
     run(context, 2, ["--config", config_file, *FP32, *words], name="again")
     found = read_rows(context.dump("again") / "metrics.jsonl")[0]["loss"]
-    _, job_file = import_reference()
-    import text_data
-
+    job_file, text_data = import_reference("job", "text_data")
     job = job_file.load_job(config_file)
     batches = [next(text_data.rank_batches(job, rank, 2)) for rank in range(2)]
     with torch.no_grad():
         wanted = sum(loss_of(weights, config, tokens, labels) for tokens, labels in batches) / 2
     # Two programs in fp32: sums in another order, as in the parity cases.
     expect(relative_distance(found, wanted) < 1e-5, f"the loss is {found}, transformers' formulas give {wanted}")
-    fresh = read_rows(context.dump("export") / "metrics.jsonl")[0]["loss"]
+    fresh = read_rows(dump / "metrics.jsonl")[0]["loss"]
     expect(abs(found - fresh) > 0.01, "the run did not start from the exported weights")
 
 
@@ -124,20 +140,20 @@ def hugging_face_dtype(context):
     import torch
     import torch.distributed.checkpoint as dcp
 
-    full, _ = read_folder(export(context, 2, "full", []))
-    half, _ = read_folder(export(context, 2, "half", ["--checkpoint.export_dtype", "bfloat16"]))
+    full, _ = read_folder(export(context, 2)[0])
+    half, _ = read_folder(export(context, 2, HALF)[0])
     for name, weight in full.items():
         expect(half[name].dtype == torch.bfloat16 and half[name].equal(weight.bfloat16()), f"{name} is not rounded")
-    folder = export(context, 2, "dcp", ["--checkpoint.export_dtype", "bfloat16", "--checkpoint.last_save_in_hf=false"])
+    folder, _ = export(context, 2, [*HALF, *DCP])
     state = {"norm.weight": torch.zeros(64, dtype=torch.bfloat16)}
     dcp.load(state, checkpoint_id=str(folder), no_dist=True)
     expect(state["norm.weight"].equal(half["model.norm.weight"]), "the DCP export holds other weights")
 
 
-@case(60)
+@case(60, processors=1)
 def hugging_face_refused(context):
     """A folder that does not fit, and one that is taken for a checkpoint, are refused with what to do."""
-    folder = export(context, 1, "export", [])
+    folder, _ = export(context, 1)
     words = ["--config", write_job(context, "wrong", steps=1), "--checkpoint.enable", "--checkpoint.initial_load_path"]
     job = run(context, 1, [*words, folder], name="as_dcp", exit_code=1)
     expect("set checkpoint.initial_load_in_hf = true" in job.text(), job.tail())

@@ -2,14 +2,14 @@
 import json
 import subprocess
 
-from harness import case, expect
+from harness import TIME_SCALE, case, expect
 
 SENTENCEPIECE = {"bpe": {"model_type": "bpe"}, "unigram": {"model_type": "unigram"}}
 
 
 def command(context, words, stdin=b"", exit_code=0):
     """Standard output and standard error of `titan-train tokenizer ...`, as bytes."""
-    done = subprocess.run([context.program, "tokenizer", *words], input=stdin, capture_output=True, timeout=60)
+    done = subprocess.run([context.program, "tokenizer", *words], input=stdin, capture_output=True, timeout=60 * TIME_SCALE)
     expect(done.returncode == exit_code, f"{words}: exit code {done.returncode}\n{done.stderr.decode()[-2000:]}")
     return done.stdout, done.stderr
 
@@ -140,7 +140,7 @@ def tokenizer_ids_sentencepiece(context, kind):
         expect(package.decode(ids) == text.replace("\u2581", " "), f"{text!r} does not come back")
 
 
-@case(60)
+@case(60, processors=1)
 def tokenizer_ids_invalid_utf8(context):
     """Bytes that are not UTF-8 count as what Python's errors="replace" makes of them."""
     import random
@@ -167,7 +167,7 @@ def tokenizer_ids_invalid_utf8(context):
             expect(b"not valid UTF-8" in err, f"no warning: {err!r}")
 
 
-@case(60)
+@case(60, processors=1)
 def tokenizer_command_line(context):
     """Standard input and output are exact, and every mistake has its message."""
     pieces = context.fixtures / "tokenizer"

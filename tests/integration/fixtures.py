@@ -1,18 +1,19 @@
 """Corpus, tokenizer and job file of the integration cases, made of what every installation has: torch's own sources.
 
     corpus.jsonl, corpus/      the same documents as JSON lines and as a folder of files
+    short.jsonl                pieces of 61 characters of them
     tokenizer/tokenizer.model  SentencePiece BPE, 2,048 pieces, BOS and EOS
 """
+import fcntl
 import json
 import os
 import pathlib
 import shutil
 import sysconfig
-import tempfile
 
 VOCABULARY = 2048
 CORPUS_CHARACTERS = 400_000
-VERSION = "1"  # part of the folder's name: raise it when what is made here changes
+VERSION = "2"  # part of the folder's name: raise it when what is made here changes
 
 # A few milliseconds a step: two layers, grouped heads, and sizes that three ranks cannot share evenly.
 SMALL_MODEL = """\
@@ -94,6 +95,10 @@ def write_fixtures(folder):
     with open(folder / "corpus.jsonl", "w", encoding="utf-8") as file:
         for text in texts:
             print(json.dumps({"text": text}), file=file)
+    with open(folder / "short.jsonl", "w", encoding="utf-8") as file:
+        for text in texts:
+            for begin in range(0, min(len(text), 4000), 61):
+                print(json.dumps({"text": text[begin : begin + 61]}), file=file)
     for index, text in enumerate(texts):
         # Two levels, and names whose bytewise order is not the order of creation.
         path = folder / "corpus" / f"part{index % 3}" / f"{index * 7919 % 1000:03d}.txt"
@@ -113,21 +118,30 @@ def write_fixtures(folder):
     )
 
 
-def make_fixtures(work):
-    """The folder with the fixtures, made on first use. Cases may run at once: the rename decides who made it."""
-    folder = pathlib.Path(work).resolve() / f"fixtures-{VERSION}"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = pathlib.Path(tempfile.mkdtemp(dir=folder.parent, prefix="fixtures-"))
-        try:
-            write_fixtures(temporary)
-            os.rename(temporary, folder)
-        except OSError:
-            if not folder.exists():
-                raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+def once(work, name, key, make):
+    """The folder work/NAME-KEY, filled by make(folder) when it is first asked for. Cases may run at once: the others
+    wait, and nobody sees a folder that is not complete. What was made for other keys is removed."""
+    work = pathlib.Path(work).resolve()
+    folder = work / f"{name}-{key}"
+    if folder.exists():
+        return folder
+    work.mkdir(parents=True, exist_ok=True)
+    with open(work / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.exists():
+            return folder
+        for other in work.iterdir():
+            if other.name.rpartition("-")[0] == name:
+                shutil.rmtree(other)
+        temporary = work / f"{name}-{key}.tmp"
+        temporary.mkdir()
+        make(temporary)
+        os.rename(temporary, folder)
     return folder
+
+
+def make_fixtures(work):
+    return once(work, "fixtures", VERSION, write_fixtures)
 
 
 def write_job(context, name, template=SMALL_MODEL, steps=20):

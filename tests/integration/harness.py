@@ -2,6 +2,7 @@
 import dataclasses
 import errno
 import fcntl
+import importlib
 import json
 import os
 import pathlib
@@ -280,17 +281,6 @@ def run(context, ranks, words, launcher=None, name="run", timeout_s=60, exit_cod
     return job
 
 
-def run_reference(context, ranks, words, name="reference", timeout_s=120):
-    """Runs the PyTorch reference; its rows. The job's keys are the program's."""
-    output = context.folder / f"{name}.jsonl"
-    command = [VENV / "torchrun", "--nproc-per-node", ranks, "--master-port", free_port()]
-    command += [REFERENCE / "llama_fsdp2.py", "--output", output, *words]
-    job = Job(command, context.folder / "logs", name)
-    code = job.wait(timeout_s)
-    expect(code == 0, f"the reference failed with {code}\n{job.tail(30)}")
-    return read_rows(output)
-
-
 def wait_until(condition, timeout_s, what):
     """Polls until `condition` returns something true, and returns it. A guard, as Job.wait's limit is."""
     deadline = time.monotonic() + timeout_s * TIME_SCALE
@@ -423,11 +413,9 @@ def check_identical(found, expected, keys, what):
             expect(mine is not None and mine == theirs, f"{what}: step {step}: {key} is {mine}, expected {theirs}")
 
 
-def import_reference():
-    """The reference's modules (they load torch, which takes seconds, so only cases that need them ask)."""
+def import_reference(*names):
+    """Modules of the reference, by default init_weights and job (they load torch, which takes seconds, so only cases
+    that need them ask)."""
     if str(REFERENCE) not in sys.path:
         sys.path.insert(0, str(REFERENCE))
-    import init_weights
-    import job
-
-    return init_weights, job
+    return [importlib.import_module(name) for name in names or ("init_weights", "job")]

@@ -1,10 +1,10 @@
-"""Reads DCP checkpoints with torch.distributed.checkpoint at any number of ranks.
+"""Reads DCP checkpoints with torch.distributed.checkpoint at some numbers of ranks.
 
-    torchrun --nproc-per-node N tests/reference/dcp_load.py --output FILE CHECKPOINT ...
+    python tests/reference/dcp_load.py --ranks N [N ...] --output FOLDER --checkpoints CHECKPOINT ...
 
 Every tensor is asked for as DTensors that are split over all ranks, along the first dimension (as FSDP2 does) and along
-the last; values are asked for as they are. Rank 0 writes {checkpoint: {"rows": {key: tensor}, "columns": ..., "values": ...}}
-with torch.save, all tensors whole.
+the last; values are asked for as they are. Rank 0 of N writes {checkpoint: {"rows": {key: tensor}, "columns": ...,
+"values": ...}} to FOLDER/N.pt with torch.save, all tensors whole.
 """
 import argparse
 import os
@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-import llama_fsdp2
+from forked import run_ranks
 
 FOREIGN = ("dataloader.dp_rank_", "titan.")  # of the ranks that saved, and of one program alone
 
@@ -41,22 +41,25 @@ def load(folder, mesh, dim):
     return tensors, {k: v for k, v in state.items() if not torch.is_tensor(v)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("checkpoints", nargs="+")
-    options = parser.parse_args()
-    dist.init_process_group("gloo")
+def load_all(folders, output):
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     found = {}
-    for folder in options.checkpoints:
+    for folder in folders:
         rows, values = load(folder, mesh, 0)
         columns, _ = load(folder, mesh, -1)
         found[folder] = {"rows": rows, "columns": columns, "values": values}
     if dist.get_rank() == 0:
-        torch.save(found, options.output + ".tmp")
-        os.rename(options.output + ".tmp", options.output)
-    llama_fsdp2.end_process()
+        torch.save(found, output)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--ranks", nargs="+", type=int, required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--checkpoints", nargs="+", required=True)
+    options = parser.parse_args()
+    for ranks in options.ranks:
+        run_ranks(ranks, load_all, options.checkpoints, os.path.join(options.output, f"{ranks}.pt"))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,39 @@
-"""Many short reference runs in one start of the ranks: what the parity table compares with.
+"""Many short reference runs in one start of Python: what the integration cases compare with.
 
-    torchrun --nproc-per-node N tests/reference/table.py ROWS.json
+    python tests/reference/table.py RANKS PLAN.json
 
-ROWS.json is a list of objects: config (TOML file), words (command-line overrides), init_from (DCP folder), output
-(metrics file), and optionally weights (file for name -> whole tensor after the last step), trace (file for the
-collectives, see trace_collectives.py), ddp (true: real DistributedDataParallel) and arithmetic (sdpa, gemm, swiglu, as
-llama_fsdp2.py's options).
+PLAN.json holds "seeds" and "rows", each a list. A seed: config (TOML file), words (command-line overrides), folder (DCP
+folder for the initial weights of that job). A row: config, words, output (metrics file), and optionally init_from (DCP
+folder, a seed's or another; without one the weights are drawn from debug.seed), weights (file for name -> whole tensor
+after the last step), state (DCP folder for weights, moments and counts), trace (file for the collectives, see
+trace_collectives.py), ddp (true: real DistributedDataParallel) and arithmetic (sdpa, gemm, swiglu, as llama_fsdp2.py's
+options).
 """
 import json
 import sys
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from torch.distributed.tensor import DTensor
 
+import dcp_save
+import init_weights
 import job as job_file
 import llama_fsdp2 as reference
 import text_data
+from forked import run_ranks
 from trace_collectives import collectives_recorded
 
 
 CPU = torch.device("cpu")
+
+
+def save_weights(model, path):
+    weights = reference.named_weights(model)
+    whole = {name: w.full_tensor() if isinstance(w, DTensor) else w for name, w in weights.items()}
+    if dist.get_rank() == 0:
+        torch.save(whole, path)
 
 
 def run_row(row, meshes):
@@ -29,26 +42,31 @@ def run_row(row, meshes):
     replicas = job["parallelism"]["data_parallel_replicate_degree"]
     if replicas not in meshes:  # a mesh makes process groups: one for all rows that are alike
         meshes[replicas] = reference.make_mesh(CPU, job["parallelism"], world)
-    model = reference.build_model(job, CPU, meshes[replicas], row["init_from"], row.get("ddp", False))
+    model = reference.build_model(job, CPU, meshes[replicas], row.get("init_from"), row.get("ddp", False))
     rows = reference.open_rows(row["output"], rank)
     with reference.arithmetic(**row.get("arithmetic", {})), collectives_recorded(row.get("trace")):
-        reference.train(model, job, CPU, text_data.rank_batches(job, rank, world), rows)
-    if "weights" not in row:
-        return
-    weights = reference.named_weights(model)
-    whole = {name: w.full_tensor() if isinstance(w, DTensor) else w for name, w in weights.items()}
-    if rank == 0:
-        torch.save(whole, row["weights"])
+        optimizer = reference.train(model, job, CPU, text_data.rank_batches(job, rank, world), rows)
+    if "weights" in row:
+        save_weights(model, row["weights"])
+    if "state" in row:
+        dcp_save.save_state(model, optimizer, job, row["state"])
+
+
+def run_plan(plan):
+    if dist.get_rank() == 0:
+        for seed in plan["seeds"]:
+            weights = init_weights.initial_weights(job_file.load_job(seed["config"], seed["words"]))
+            dcp.save(weights, checkpoint_id=seed["folder"], no_dist=True)
+    dist.barrier()
+    meshes = {}
+    for row in plan["rows"]:
+        run_row(row, meshes)
 
 
 def main():
-    with open(sys.argv[1]) as file:
-        rows = json.load(file)
-    reference.start_ranks(CPU.type)
-    meshes = {}
-    for row in rows:
-        run_row(row, meshes)
-    reference.end_process()
+    with open(sys.argv[2]) as file:
+        plan = json.load(file)
+    run_ranks(int(sys.argv[1]), run_plan, plan)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,135 @@
+"""PyTorch's answers: what the reference (tests/reference) computes for the cases, all of a world size in one start.
+
+A case's file registers rows with ask() when it is imported; the case gets them with answer(). Whoever comes first has
+all rows of that world size computed and kept in the work folder; later cases and later runs read them, as long as the
+reference, the rows, the data and the processor are the same.
+"""
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+
+from fixtures import SMALL_MODEL, once
+from harness import REFERENCE, ROOT, VENV, Job, expect, read_rows
+
+FILES = {"weights": ".pt", "state": ".state", "trace": ".trace"}  # beside the metrics, for rows that ask for them
+ROWS = {}  # ranks -> name -> what was asked
+
+# Other kernels of PyTorch for the same formulas. How far they carry two correct runs apart is a yardstick for bf16.
+VARIANTS = {"plain attention": {"sdpa": "math"}, "plain products": {"gemm": "native"}, "fused SwiGLU": {"swiglu": "fused"}}
+
+
+def ask(ranks, name, words, steps=20, template=SMALL_MODEL, **more):
+    """Registers a row. `words`: overrides of the job, "{fixtures}" stands for that folder.
+
+    more: seeded=False (each rank draws the weights, and there is no folder with them), and weights=True, state=True,
+    trace=True, ddp, arithmetic, as tests/reference/table.py has them.
+    """
+    rows = ROWS.setdefault(ranks, {})
+    expect(name not in rows, f"two rows of {ranks} ranks are called {name}")
+    rows[name] = {"words": [str(word) for word in words], "steps": steps, "template": template, **more}
+
+
+def ask_variants(ranks, name, variants=VARIANTS):
+    """Registers the row `name` once more with each of PyTorch's other kernels."""
+    for variant in variants:
+        ask(ranks, f"{name}, {variant}", **{**ROWS[ranks][name], "arithmetic": VARIANTS[variant]})
+
+
+@dataclasses.dataclass
+class Answer:
+    stem: pathlib.Path  # of the files that table.py wrote
+    words: list  # the row's overrides, for the program too
+    seed: pathlib.Path  # DCP folder with the weights of the start
+
+    @property
+    def rows(self):
+        return read_rows(self.stem.with_suffix(".jsonl"))
+
+    @property
+    def weights(self):
+        """name -> tensor after the last step"""
+        import torch
+
+        return torch.load(self.stem.with_suffix(FILES["weights"]))
+
+    @property
+    def state(self):
+        return self.stem.with_suffix(FILES["state"])
+
+    @property
+    def trace(self):
+        return self.stem.with_suffix(FILES["trace"]).read_text().splitlines()
+
+
+def answer(context, ranks, name):
+    """What PyTorch computed for a row."""
+    folder = once(context.fixtures.parent, f"oracle-{ranks}", key(context, ranks), lambda new: compute(context, ranks, new))
+    row = ROWS[ranks][name]
+    seed = folder / seed_name(row) if row.get("seeded", True) else None
+    return Answer(folder / stem_name(name), words_of(context, row), seed)
+
+
+def variants_of(context, ranks, name, variants=VARIANTS):
+    """The answers of ask_variants()."""
+    return [answer(context, ranks, f"{name}, {variant}") for variant in variants]
+
+
+def words_of(context, row):
+    return [word.replace("{fixtures}", str(context.fixtures)) for word in row["words"]]
+
+
+def stem_name(name):
+    return name.replace(" ", "_").replace(",", "")
+
+
+def sizes(row):
+    """The overrides of the model's sizes: with the template, all that its first weights depend on."""
+    pairs = zip(row["words"], row["words"][1:])
+    return [word for pair in pairs if pair[0].startswith("--model.args.") and "attn" not in pair[0] for word in pair]
+
+
+def seed_name(row):
+    return "seed-" + digest(row["template"], sizes(row))[:8] + "/step-0"
+
+
+def digest(*parts):
+    hashed = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else json.dumps(part).encode()
+        hashed.update(len(data).to_bytes(8) + data)
+    return hashed.hexdigest()
+
+
+def key(context, ranks):
+    """A hash of all that the answers follow from."""
+    sources = [ROOT / "requirements.txt", *sorted(REFERENCE.glob("*.py"))]
+    data = [*sorted(context.fixtures.glob("*.jsonl")), context.fixtures / "tokenizer/tokenizer.model"]
+    processor = {line for line in open("/proc/cpuinfo") if line.startswith(("model name", "flags"))}
+    libraries = ("ATEN_", "DNNL_", "KMP_", "MKL_", "ONEDNN_", "OMP_", "TORCH")
+    variables = {name: value for name, value in os.environ.items() if name.startswith(libraries)}
+    files = [path.read_bytes() for path in [*sources, *data]]
+    return digest(ROWS[ranks], sorted(processor), sorted(variables.items()), *files)[:16]
+
+
+def compute(context, ranks, folder):
+    """Has table.py write all that was asked of `ranks` ranks into `folder`."""
+    seeds, rows = {}, []
+    for name, row in ROWS[ranks].items():
+        text = row["template"].format(dump="unused", fixtures=context.fixtures, steps=row["steps"])
+        config = folder / f"{digest(text)[:8]}.toml"
+        config.write_text(text)
+        stem = folder / stem_name(name)
+        planned = {"config": str(config), "words": words_of(context, row), "output": str(stem.with_suffix(".jsonl"))}
+        planned |= {file: str(stem.with_suffix(end)) for file, end in FILES.items() if row.get(file)}
+        planned |= {word: row[word] for word in ("ddp", "arithmetic") if word in row}
+        if row.get("seeded", True):
+            planned["init_from"] = seed = str(folder / seed_name(row))
+            seeds[seed] = {"config": str(config), "words": sizes(row), "folder": seed}
+        rows.append(planned)
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps({"seeds": list(seeds.values()), "rows": rows}))
+    job = Job([VENV / "python", REFERENCE / "table.py", ranks, plan], context.folder / "logs", f"oracle-{ranks}")
+    code = job.wait(180)
+    expect(code == 0, f"the reference failed with {code}\n{job.tail(30)}")

@@ -1,0 +1,52 @@
+"""Ranks as forks of one Python that has loaded torch already: loading it takes longer than most of what they do."""
+import os
+import pathlib
+import signal
+import tempfile
+import traceback
+
+import torch.distributed as dist
+
+
+def rank_main(rank, ranks, meeting, function, arguments):
+    """The life of one fork: it never returns."""
+    try:
+        # Through a file: no port that another process could take.
+        dist.init_process_group("gloo", store=dist.FileStore(meeting, ranks), rank=rank, world_size=ranks)
+        function(*arguments)
+        dist.barrier()  # nobody leaves before the others are done
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    # Not through the interpreter's teardown, see llama_fsdp2.end_process().
+    os._exit(0)
+
+
+def run_ranks(ranks, function, *arguments):
+    """Calls function(*arguments) in each of `ranks` processes of a Gloo group and waits for them.
+
+    Nothing that starts threads may have run before: no backward pass, no process group.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = str(pathlib.Path(folder, "store"))
+        pids = []
+        for rank in range(ranks):
+            pid = os.fork()
+            if pid == 0:
+                rank_main(rank, ranks, meeting, function, arguments)
+            pids.append(pid)
+        wait_for(pids)
+
+
+def wait_for(pids):
+    left = set(pids)
+    while left:
+        pid, status = os.wait()
+        left.discard(pid)
+        if status == 0:
+            continue
+        for other in left:
+            os.kill(other, signal.SIGKILL)
+        for other in left:
+            os.waitpid(other, 0)
+        raise SystemExit(f"reference: rank {pids.index(pid)} ended with {os.waitstatus_to_exitcode(status)}")
