@@ -16,6 +16,8 @@ is renamed into place, so that a killed run leaves no half-made corpus behind.
 import argparse
 import fcntl
 import hashlib
+import importlib.metadata
+import importlib.util
 import io
 import json
 import os
@@ -26,7 +28,6 @@ import tempfile
 import time
 
 import sentencepiece
-import torch
 
 TRAIN_BYTES = 12_000_000
 MIN_CHARACTERS = 200
@@ -36,19 +37,20 @@ TOKENIZER_SENTENCES = 60_000
 STAMP = "prepare_data.stamp"
 
 
-def stamp_text() -> str:
+def stamp_text(train_bytes: int) -> str:
     script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
-    return f"script {script}\ntorch {torch.__version__}\nsentencepiece {sentencepiece.__version__}\n"
+    versions = "".join(f"{name} {importlib.metadata.version(name)}\n" for name in ("torch", "sentencepiece"))
+    return f"script {script}\n{versions}bytes {train_bytes}\n"
 
 
-def select_documents() -> list[tuple[str, str]]:
+def select_documents(train_bytes: int) -> list[tuple[str, str]]:
     """(file name, text) of the chosen source files, sorted by file name as the text source sorts them (bytewise)."""
-    package = pathlib.Path(torch.__file__).parent
+    package = pathlib.Path(importlib.util.find_spec("torch").origin).parent  # without loading it
     paths = [path.relative_to(package).as_posix() for path in package.rglob("*.py")]
     # By a hash of the path: every part of the package is represented, and the choice does not depend on the machine.
     paths.sort(key=lambda path: hashlib.sha256(path.encode()).digest())
     documents: dict[str, str] = {}
-    budget = TRAIN_BYTES * VALIDATION_EVERY // (VALIDATION_EVERY - 1)
+    budget = train_bytes * VALIDATION_EVERY // (VALIDATION_EVERY - 1)
     for path in paths:
         raw = (package / path).read_bytes()
         try:
@@ -114,14 +116,14 @@ def replace(source: pathlib.Path, target: pathlib.Path, attic: pathlib.Path) -> 
     os.rename(source, target)
 
 
-def prepare(output: pathlib.Path, stamp: pathlib.Path) -> str:
+def prepare(output: pathlib.Path, stamp: pathlib.Path, train_bytes: int) -> str:
     started = time.monotonic()
     stamp.unlink(missing_ok=True)
     for stale in output.glob(".prepare-*"):
         shutil.rmtree(stale)
     work = pathlib.Path(tempfile.mkdtemp(prefix=".prepare-", dir=output))
     try:
-        documents = select_documents()
+        documents = select_documents(train_bytes)
         validation = documents[VALIDATION_EVERY - 1 :: VALIDATION_EVERY]
         held_out = {name for name, _ in validation}
         train = [document for document in documents if document[0] not in held_out]
@@ -131,7 +133,7 @@ def prepare(output: pathlib.Path, stamp: pathlib.Path) -> str:
         (work / "old").mkdir()
         for name in ("corpus", "tokenizer"):
             replace(work / name, output / name, work / "old")
-        (work / STAMP).write_text(stamp_text())
+        (work / STAMP).write_text(stamp_text(train_bytes))
         os.rename(work / STAMP, stamp)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -145,16 +147,18 @@ def prepare(output: pathlib.Path, stamp: pathlib.Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("assets"), help="default: assets")
-    output = parser.parse_args().output
+    parser.add_argument("--train-bytes", type=int, default=TRAIN_BYTES, help="size of the corpus (default: %(default)s)")
+    arguments = parser.parse_args()
+    output, train_bytes = arguments.output, arguments.train_bytes
     output.mkdir(parents=True, exist_ok=True)
     stamp = output / STAMP
     with open(output / ".prepare.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two setups at once: the second finds the work of the first
         made = all((output / name).exists() for name in ("corpus/train.jsonl", "tokenizer/tokenizer.model"))
-        if made and stamp.is_file() and stamp.read_text() == stamp_text():
+        if made and stamp.is_file() and stamp.read_text() == stamp_text(train_bytes):
             print(f"prepare_data: {output} is up to date")
             return
-        print(f"prepare_data: {output}: {prepare(output, stamp)}")
+        print(f"prepare_data: {output}: {prepare(output, stamp, train_bytes)}")
 
 
 if __name__ == "__main__":

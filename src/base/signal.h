@@ -37,6 +37,9 @@ void remember_signals();
 // The first signal that asked to stop. Cheap, callable from any thread.
 std::optional<int> stop_requested();
 
+// For tests: where the handlers take the time from, in nanoseconds. They call it, so it may do what a handler may.
+void set_signal_clock(std::int64_t (*now_ns)());
+
 // "SIGTERM"; "signal 99" for a number without a name.
 std::string signal_name(int signal);
 

@@ -26,7 +26,12 @@ std::string group_of(const Item& item) {
 }  // namespace
 
 Checkpointer::Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state, Ranks* background)
-    : options_(std::move(options)), ranks_(ranks), state_(state), background_(background), base_(options_.base()) {
+    : options_(std::move(options)),
+      ranks_(ranks),
+      state_(state),
+      background_(background),
+      base_(options_.base()),
+      last_save_(options_.now()) {
   TITAN_CHECK(background_ || !options_.async, "saves beside training need a group of their own");
   check_options(options_);
 }
@@ -38,7 +43,7 @@ bool Checkpointer::should_save(int step, int last_step) const {
 
 bool Checkpointer::is_time_due() const {
   if (!options_.enable || options_.load_only || options_.interval_minutes <= 0) return false;
-  return Clock::now() - last_save_ >= std::chrono::duration<double, std::ratio<60>>(options_.interval_minutes);
+  return seconds_between(last_save_, options_.now()) >= 60 * options_.interval_minutes;
 }
 
 bool Checkpointer::save(int step, int last_step, bool time_due) {
@@ -69,7 +74,7 @@ void Checkpointer::finish() {
 }
 
 void Checkpointer::write(int step, bool model_only, bool make_room) {
-  last_save_ = Clock::now();
+  last_save_ = options_.now();
   try {
     if (!options_.async) return write_items(step, model_only, make_room, state_.items(model_only), ranks_);
     // On its own, so that ranks which heard of a failed save at different steps all come to start() below.
@@ -94,7 +99,7 @@ void Checkpointer::handle_failed_save(const CheckpointError& error) const {
 
 void Checkpointer::write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items,
                                Ranks& ranks) const {
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const fs::path folder = step_folder(base_, step);
   on_rank_0(ranks, "saving checkpoint " + folder.string() + " failed", [&] {
     clean_up(base_);
@@ -103,13 +108,12 @@ void Checkpointer::write_items(int step, bool model_only, bool make_room, const 
   const std::uint64_t bytes = model_only && step > 0
                                   ? export_model(folder, items, ranks)
                                   : checkpoint::save(folder, items, ranks, {.files_per_rank = options_.files_per_rank});
-  const std::chrono::duration<double> seconds = Clock::now() - start;
+  const double seconds = seconds_between(start, std::chrono::steady_clock::now());
   if (ranks.rank() == 0) {
     const std::string stall =
         options_.async ? fmt::format(" beside training, which stood still for {:.3f} s", saver_.stall_seconds()) : "";
     spdlog::info("Saved checkpoint {} ({}, {}) in {:.2f} s{}", folder.string(),
-                 model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds.count(),
-                 stall);
+                 model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds, stall);
     if (make_room) remove_old_steps(base_, options_.keep_latest_k, keep_rule_);
   }
 }

@@ -1,11 +1,11 @@
 // When to save, what to load, which folders to keep. The state itself comes from the trainer through CheckpointState.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/async_saver.h"
 #include "checkpoint/checkpoint_io.h"
@@ -72,8 +72,6 @@ class Checkpointer {
   std::optional<int> load();
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   bool may_fall_back(const LoadChoice& choice) const;
   std::optional<int> load_choice(const LoadChoice& choice);
   bool is_excluded(const Item& item) const;
@@ -91,7 +89,7 @@ class Checkpointer {
   Ranks* background_;
   std::filesystem::path base_;
   KeepRule keep_rule_;
-  Clock::time_point last_save_ = Clock::now();
+  TimePoint last_save_;
   AsyncSaver saver_;  // last: its thread uses the members above
 };
 

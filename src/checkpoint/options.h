@@ -3,10 +3,12 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "checkpoint/hugging_face.h"
 
 namespace titan::checkpoint {
@@ -34,6 +36,8 @@ struct CheckpointOptions {
   int files_per_rank = 1;           // written by a rank at the same time
   bool async = false;               // save beside training
   bool stop_on_failed_save = true;  // else a save that fails is an error in the log, and training goes on
+  // What interval_minutes are measured by.
+  Clock now = std::chrono::steady_clock::now;
 
   std::filesystem::path base() const { return std::filesystem::path(dump_folder) / folder; }
 };

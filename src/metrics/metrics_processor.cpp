@@ -9,20 +9,21 @@
 namespace titan::metrics {
 namespace {
 
-double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
 MetricsProcessor::MetricsProcessor(MetricsOptions options, std::vector<std::unique_ptr<MetricsSink>> sinks)
-    : options_(std::move(options)), sinks_(std::move(sinks)), step_begin_(Clock::now()), interval_begin_(step_begin_) {
+    : options_(std::move(options)),
+      sinks_(std::move(sinks)),
+      step_begin_(options_.now()),
+      interval_begin_(step_begin_) {
   if (options_.log_freq < 1) {
     throw ConfigError("metrics.log_freq must be 1 or more; found " + std::to_string(options_.log_freq));
   }
 }
 
-void MetricsProcessor::begin_step() { step_begin_ = Clock::now(); }
+void MetricsProcessor::begin_step() { step_begin_ = options_.now(); }
 
 void MetricsProcessor::add_data(std::int64_t num_tokens, double data_seconds) {
   tokens_seen_ += num_tokens;
@@ -32,15 +33,15 @@ void MetricsProcessor::add_data(std::int64_t num_tokens, double data_seconds) {
 
 void MetricsProcessor::end_step(std::int64_t step) {
   ++interval_steps_;
-  interval_step_seconds_ += seconds(Clock::now() - step_begin_);
-  if (!first_step_ended_) first_step_seconds_ = seconds_since_process_start();
+  interval_step_seconds_ += seconds_between(step_begin_, options_.now());
+  if (!first_step_ended_) first_step_seconds_ = options_.process_age();
   first_step_ended_ = true;
   for (const auto& sink : sinks_) sink->on_step(step);
 }
 
 void MetricsProcessor::log(const StepResult& result) {
   TITAN_CHECK(interval_steps_ > 0, "log() without a step since the last one");
-  const auto now = Clock::now();
+  const auto now = options_.now();
   const MemoryUsage memory = options_.memory();
   const auto num_steps = static_cast<double>(interval_steps_);
 
@@ -54,7 +55,7 @@ void MetricsProcessor::log(const StepResult& result) {
   m.grad_scale = result.grad_scale;
   m.bad_records = result.bad_records;
   m.tokens_per_second = static_cast<double>(interval_tokens_) /
-                        (seconds(now - interval_begin_) * static_cast<double>(options_.non_data_parallel_size));
+                        (seconds_between(interval_begin_, now) * static_cast<double>(options_.non_data_parallel_size));
   const double flops = static_cast<double>(options_.flops_per_token) * m.tokens_per_second;
   m.tflops = flops / 1e12;
   if (options_.peak_flops) m.mfu = 100.0 * flops / *options_.peak_flops;
@@ -66,7 +67,7 @@ void MetricsProcessor::log(const StepResult& result) {
   m.time_to_first_step_seconds = std::exchange(first_step_seconds_, std::nullopt);
   for (const auto& sink : sinks_) sink->log(m);
 
-  interval_begin_ = Clock::now();
+  interval_begin_ = options_.now();
   interval_tokens_ = 0;
   interval_steps_ = 0;
   interval_step_seconds_ = 0.0;

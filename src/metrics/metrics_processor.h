@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "metrics/process_stats.h"
 #include "metrics/step_metrics.h"
 
@@ -18,6 +20,8 @@ struct MetricsOptions {
   std::int64_t non_data_parallel_size = 1;  // cp * tp * pp: ranks that share one batch
   std::optional<double> peak_flops = {};    // of one rank's device
   MemoryProbe memory = process_memory;
+  Clock now = std::chrono::steady_clock::now;
+  std::function<double()> process_age = seconds_since_process_start;
 };
 
 // The numbers of a step that the caller has reduced over ranks.
@@ -74,16 +78,14 @@ class MetricsProcessor {
   bool has_peak_flops() const { return options_.peak_flops.has_value(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   MetricsOptions options_;
   std::vector<std::unique_ptr<MetricsSink>> sinks_;
   std::int64_t tokens_seen_ = 0;
   std::optional<double> first_step_seconds_;  // until it is reported
   bool first_step_ended_ = false;
-  Clock::time_point step_begin_;
+  TimePoint step_begin_;
   // Since the last log():
-  Clock::time_point interval_begin_;
+  TimePoint interval_begin_;
   std::int64_t interval_tokens_ = 0;
   std::int64_t interval_steps_ = 0;
   double interval_step_seconds_ = 0.0;

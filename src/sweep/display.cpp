@@ -60,11 +60,9 @@ std::string live_table(const Record& record, const std::vector<Progress>& runnin
   return out + ranking_table(record, std::min(finished, rows > used + 3 ? rows - used : 3));
 }
 
-Display::Display() : terminal_(stdout_is_terminal()) {}
+Display::Display(Clock now) : terminal_(stdout_is_terminal()), now_(std::move(now)), started_(now_()) {}
 
-bool Display::is_due() const {
-  return terminal_ && std::chrono::steady_clock::now() - drawn_ >= std::chrono::seconds(1);
-}
+bool Display::is_due() const { return terminal_ && (!drawn_ || now_() - *drawn_ >= std::chrono::seconds(1)); }
 
 void Display::event(const std::string& line) {
   erase();
@@ -75,9 +73,9 @@ void Display::event(const std::string& line) {
 void Display::refresh(const Record& record, const std::vector<Progress>& running) {
   if (!is_due()) return;
   erase();
-  drawn_ = std::chrono::steady_clock::now();
+  drawn_ = now_();
   const Size size = terminal_size();
-  const double seconds = std::chrono::duration<double>(drawn_ - started_).count();
+  const double seconds = seconds_between(started_, *drawn_);
   // A line that wraps, or a table that is higher than the screen, could not be erased.
   for (const auto& line : split(live_table(record, running, seconds, std::min<std::size_t>(size.rows - 1, 20)), '\n')) {
     if (line.empty() || lines_ + 2 > size.rows) continue;
@@ -95,7 +93,7 @@ void Display::close() {
 void Display::erase() {
   if (lines_ > 0) std::printf("\x1b[%zuA\x1b[J", lines_);
   lines_ = 0;
-  drawn_ = {};
+  drawn_.reset();
 }
 
 }  // namespace titan::sweep

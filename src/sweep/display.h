@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "sweep/store.h"
 
 namespace titan::sweep {
@@ -19,7 +21,7 @@ struct Progress {
 
 class Display {
  public:
-  Display();
+  explicit Display(Clock now = std::chrono::steady_clock::now);
 
   // Prints the line, above the table where there is one.
   void event(const std::string& line);
@@ -37,8 +39,9 @@ class Display {
 
   bool terminal_;
   std::size_t lines_ = 0;  // of the table that is on the screen
-  std::chrono::steady_clock::time_point drawn_{};
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  Clock now_;
+  TimePoint started_;
+  std::optional<TimePoint> drawn_;  // when; nothing after a line took its place
 };
 
 // The table's text: a line of counts, running trials, the best so far.

@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -75,15 +74,11 @@ std::size_t num_all_gathers() {
   return count;
 }
 
-// The ranks inherit the variable; what it names is made by rank 0 and removed by the process that started the ranks.
+// What the variable names is made by rank 0.
 void on_two_traced_ranks(const std::function<void(dist::World& world)>& body) {
-  const bool is_rank = std::getenv(kTraceVariable) != nullptr;
-  const auto path = std::filesystem::temp_directory_path() / ("titan_checkpoint_fsdp_" + std::to_string(getpid()));
-  setenv(kTraceVariable, path.c_str(), /*overwrite=*/0);
+  const auto path = std::filesystem::temp_directory_path() / "collectives";
+  if (test::is_rank()) setenv(kTraceVariable, path.c_str(), /*overwrite=*/1);
   test::on_ranks(2, body);
-  if (is_rank) return;
-  unsetenv(kTraceVariable);
-  std::filesystem::remove(path);
 }
 
 Outcome train(dist::World& world, const Setting& setting) {

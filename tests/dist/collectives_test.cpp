@@ -1,6 +1,7 @@
 // The process groups and meshes over real Gloo ranks.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -9,6 +10,7 @@
 #include "dist/host_staged_backend.h"
 #include "dist/mesh.h"
 #include "dist/process_group_gloo.h"
+#include "tests/support/guard.h"
 #include "tests/support/run_ranks.h"
 
 namespace titan {
@@ -44,7 +46,7 @@ TEST(Collectives, GiveTheSumsAndOrdersThatTheySay) {
 TEST(HostStagedBackend, GivesWhatGlooGives) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto as_rank = [&](int rank) {
-    const auto gloo = dist::make_gloo_backend(store, rank, 2, std::chrono::seconds(30), /*local_only=*/true);
+    const auto gloo = dist::make_gloo_backend(store, rank, 2, test::guard(30), /*local_only=*/true);
     dist::ProcessGroup group("staged", {0, 1}, rank, dist::make_host_staged_backend(gloo), {});
     // The input lies in the output, as FSDP has it.
     auto gathered = at::full({4}, -1.0f);
@@ -91,9 +93,12 @@ TEST(Mesh, IsRowMajorWithTheLastDimFastest) {
 
 TEST(Failure, OfOneRankEndsTheOthersWithItsReason) {
   // Rank 1 reports a failure and leaves; rank 0, which waits for nothing, must be ended by its watch with exit code 3.
-  if (std::getenv("TITAN_TEST_RANK") && std::string(std::getenv("TITAN_TEST_RANK")) == "0") {
-    EXPECT_EXIT(test::on_ranks(2, [](dist::World&) { std::this_thread::sleep_for(std::chrono::seconds(20)); }),
-                testing::ExitedWithCode(3), "rank 0 stops: rank 1: out of milk");
+  if (test::is_rank() && std::string(std::getenv("TITAN_TEST_RANK")) == "0") {
+    const auto forever = [](dist::World&) {
+      alarm(static_cast<unsigned>(test::guard(50).count() / 1000));  // ends it by a signal
+      for (;;) pause();
+    };
+    EXPECT_EXIT(test::on_ranks(2, forever), testing::ExitedWithCode(3), "rank 0:? stops: rank 1: out of milk");
     return;
   }
   test::on_ranks(2, [](dist::World& world) {

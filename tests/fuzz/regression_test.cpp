@@ -1,6 +1,7 @@
 // The fuzz targets without a fuzzer: what it found once (corpus/), sound inputs, and both cut, with flipped bits and
 // with bytes that are missing.
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <fstream>
@@ -27,6 +28,7 @@ std::uint64_t address_space_in_use() {
 class FuzzRegression : public ::testing::TestWithParam<Target> {
  protected:
   void SetUp() override {
+    ASSERT_EQ(mallopt(M_ARENA_MAX, 1), 1);  // each of a load's threads could reserve 64 MiB else
     ASSERT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
     rlimit limit = before_;
     limit.rlim_cur = address_space_in_use() + kSpareMemory;

@@ -1,5 +1,5 @@
-// Runs the body of a test on several real ranks: the test binary starts itself once a rank (no fork: torch's threads do
-// not survive one), and each copy runs only the calling test's body over real Gloo on loopback.
+// Runs the body of a test on several real ranks: processes that run only the calling test's body, over real Gloo on
+// loopback.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,10 @@
 namespace titan::test {
 
 // Call it as the whole body of a TEST. The test fails when any rank fails, with that rank's output; ranks that take
-// longer than `timeout_s` are ended.
-void on_ranks(int num_ranks, const std::function<void(dist::World& world)>& body, int timeout_s = 60);
+// longer than guard(60) are ended. A rank's TMPDIR is a folder of this call's ranks, removed after it.
+void on_ranks(int num_ranks, const std::function<void(dist::World& world)>& body);
+
+// True in a rank, false in the process that ctest started.
+bool is_rank();
 
 }  // namespace titan::test

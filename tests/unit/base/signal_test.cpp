@@ -7,10 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <chrono>
+#include <fstream>
 #include <functional>
-#include <thread>
+#include <sstream>
+#include <string>
+
+#include "tests/support/guard.h"
 
 namespace titan {
 namespace {
@@ -26,7 +30,10 @@ int run_in_child(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+// A clock that only the test moves.
+constexpr std::int64_t kSameRequestNs = 200'000'000;  // signal.h's 0.2 s
+std::atomic<std::int64_t> g_hand_ns{1};
+std::int64_t hand_ns() { return g_hand_ns; }
 
 TEST(Signal, NothingIsRequestedAtFirst) {
   EXPECT_EQ(run_in_child([] {
@@ -53,9 +60,12 @@ TEST(Signal, FirstSignalIsRememberedAndTheProcessGoesOn) {
 
 TEST(Signal, TheFirstOfSeveralSignalsIsTheOneReported) {
   EXPECT_EQ(run_in_child([] {
+              set_signal_clock(hand_ns);
               install_signal_handlers();
               raise(SIGUSR1);
-              raise(SIGTERM);  // within the window of one request
+              raise(SIGTERM);
+              g_hand_ns += kSameRequestNs;  // the end of one request, and no longer
+              raise(SIGINT);
               return stop_requested().value_or(kBodyFailed);
             }),
             SIGUSR1);
@@ -64,9 +74,10 @@ TEST(Signal, TheFirstOfSeveralSignalsIsTheOneReported) {
 TEST(Signal, SecondTermOrIntExitsWith128PlusSignal) {
   for (const int second : {SIGTERM, SIGINT}) {
     EXPECT_EQ(run_in_child([second] {
+                set_signal_clock(hand_ns);
                 install_signal_handlers();
                 raise(SIGUSR1);
-                sleep_ms(300);
+                g_hand_ns += kSameRequestNs + 1;
                 raise(second);
                 return kBodyFailed;
               }),
@@ -76,9 +87,10 @@ TEST(Signal, SecondTermOrIntExitsWith128PlusSignal) {
 
 TEST(Signal, SecondUsr1DoesNotEndTheProcess) {
   EXPECT_EQ(run_in_child([] {
+              set_signal_clock(hand_ns);
               install_signal_handlers();
               raise(SIGUSR1);
-              sleep_ms(300);
+              g_hand_ns += kSameRequestNs + 1;
               raise(SIGUSR1);
               return stop_requested().value_or(kBodyFailed);
             }),
@@ -96,19 +108,36 @@ TEST(Signal, BrokenPipeIsAnErrorCodeNotTheEnd) {
             0);
 }
 
+// Waits until a process of one thread sleeps in a system call (or is gone).
+void wait_until_asleep(pid_t pid) {
+  const auto sleeps = [pid] {
+    std::stringstream stat;
+    stat << std::ifstream("/proc/" + std::to_string(pid) + "/stat").rdbuf();
+    return stat.str().find(") R ") == std::string::npos;
+  };
+  test::wait_until(sleeps, "a process that sleeps");
+}
+
+int g_handled[2];  // a pipe to which the handler writes, as it asks for the time
+std::int64_t tell_of_the_handler() { return write(g_handled[1], "h", 1); }
+
 TEST(Signal, InterruptedReadIsRestarted) {
   EXPECT_EQ(run_in_child([] {
+              set_signal_clock(tell_of_the_handler);
               install_signal_handlers();
               int ends[2];
-              if (pipe(ends) != 0) return kBodyFailed;
+              if (pipe(ends) != 0 || pipe(g_handled) != 0) return kBodyFailed;
               const pid_t parent = getpid();
               const pid_t helper = fork();
               if (helper == 0) {
-                sleep_ms(100);
+                char byte = 0;
+                wait_until_asleep(parent);  // in its read
                 kill(parent, SIGTERM);
-                sleep_ms(50);
+                if (read(g_handled[0], &byte, 1) != 1) _exit(1);
+                wait_until_asleep(parent);  // in its read again
                 _exit(write(ends[1], "x", 1) == 1 ? 0 : 1);
               }
+              close(ends[1]);
               char byte = 0;
               const auto got = read(ends[0], &byte, 1);
               return got == 1 && stop_requested() == SIGTERM ? 0 : kBodyFailed;

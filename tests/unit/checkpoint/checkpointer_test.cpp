@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <thread>
 
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/torchtitan_keys.h"
+#include "tests/support/hand_clock.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using namespace std::chrono_literals;
 
 // A model of one weight, with all other groups of state.
 class TinyState : public CheckpointState {
@@ -118,22 +119,33 @@ TEST_F(CheckpointerTest, SavesAtIntervalsAndResumesAtTheNewest) {
 }
 
 TEST_F(CheckpointerTest, SavesWhenTimeHasPassed) {
+  test::HandClock time;
   auto with = options();
+  with.now = time.clock();
   with.interval = 1000;
-  Checkpointer never(with, ranks_, state_);
-  EXPECT_FALSE(never.is_time_due());
-  with.interval_minutes = 0.05 / 60;
+  const Checkpointer never(with, ranks_, state_);
+  with.interval_minutes = 0.5;
   Checkpointer checkpointer(with, ranks_, state_);
   EXPECT_FALSE(checkpointer.is_time_due());
   EXPECT_FALSE(checkpointer.save(1, 100, false));
-  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  time.advance(29s);
+  EXPECT_FALSE(checkpointer.is_time_due());
+  time.advance(1s);
   EXPECT_TRUE(checkpointer.is_time_due());
   EXPECT_TRUE(checkpointer.save(2, 100, true));
-  EXPECT_FALSE(checkpointer.is_time_due()) << "the clock starts anew with a save";
+  EXPECT_FALSE(checkpointer.is_time_due()) << "the interval starts anew with a save";
   EXPECT_EQ(folders(), (std::set<std::string>{"step-2"}));
+  time.advance(20s);
+  checkpointer.save_full(3);
+  time.advance(29s);
+  EXPECT_FALSE(checkpointer.is_time_due()) << "and with one that a signal asked for";
+  time.advance(1s);
+  EXPECT_TRUE(checkpointer.is_time_due());
+  EXPECT_FALSE(never.is_time_due());
   with.load_only = true;
-  with.interval_minutes = 1e-9;
-  EXPECT_FALSE(Checkpointer(with, ranks_, state_).is_time_due());
+  const Checkpointer reader(with, ranks_, state_);
+  time.advance(1h);
+  EXPECT_FALSE(reader.is_time_due());
 }
 
 TEST_F(CheckpointerTest, KeepsTheLatestAsTorchTitanDoes) {

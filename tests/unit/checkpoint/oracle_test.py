@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata, StorageMeta
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 TOOL = sys.argv[2]
 
@@ -195,29 +197,21 @@ def we_read_torch(root):
             assert got[key] == value and type(got[key]) is type(value), key
 
 
-def two_rank_worker(rank, folder, port):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Shard, distribute_tensor
-
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
-    dist.init_process_group("gloo")
+def two_rank_worker(rank, root):
+    dist.init_process_group("gloo", init_method=f"file://{root}/store", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
     state = {}
     for key, tensor in sample_tensors().items():
         state[key] = distribute_tensor(tensor, mesh, [Shard(0)]) if tensor.dim() > 0 and tensor.dtype != torch.bool else tensor
     state["by_column"] = distribute_tensor(torch.arange(40.0).reshape(4, 10), mesh, [Shard(1)])
     state["dataloader"] = {f"dp_rank_{rank}": pickle.dumps({"token_buffer": list(range(300))}), "world_size": 2}
-    dcp.save(state, checkpoint_id=folder)
+    dcp.save(state, checkpoint_id=f"{root}/in")
     dist.destroy_process_group()
 
 
 def we_read_two_ranks(root):
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    torch.multiprocessing.spawn(two_rank_worker, (str(root / "in"), port), nprocs=2)
+    # Forks, which do not load torch anew: it has not worked here yet, so there are no threads to lose.
+    torch.multiprocessing.start_processes(two_rank_worker, (root,), nprocs=2, start_method="fork")
     tool("dump", root / "in", root / "out")
     want = dict(sample_tensors(), by_column=torch.arange(40.0).reshape(4, 10))
     got = {k: torch.zeros_like(v) for k, v in want.items()}
@@ -252,6 +246,7 @@ def killed_saves(root):
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
+    # In memory where there is such a folder: none of this is about the disk.
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as name:
         globals()[sys.argv[1]](pathlib.Path(name))
     print("ok")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/ranks.h"
+#include "tests/support/memory_folder.h"
 
 namespace titan::checkpoint {
 
@@ -61,7 +62,7 @@ inline std::vector<std::string> run_ranks(int size, const std::function<void(Ran
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "titan_checkpoint_XXXXXX").string();
+    std::string name = (test::memory_folder() / "titan_checkpoint_XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }

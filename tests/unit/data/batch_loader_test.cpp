@@ -3,11 +3,13 @@
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
 
 #include "data/packer.h"
+#include "tests/support/guard.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {
@@ -40,13 +42,31 @@ void expect_equal(const DataPosition& a, const DataPosition& b) {
   EXPECT_EQ(a.token_buffer, b.token_buffer);
 }
 
+// Tells how far its reader is.
+class CountingTokenizer final : public Tokenizer {
+ public:
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    bytes_.encode(text, ids);
+    ++documents_;
+  }
+  std::string decode(std::span<const std::int32_t> ids) const override { return bytes_.decode(ids); }
+  std::optional<std::int32_t> bos_id() const override { return bytes_.bos_id(); }
+  std::optional<std::int32_t> eos_id() const override { return bytes_.eos_id(); }
+  std::int64_t vocab_size() const override { return bytes_.vocab_size(); }
+  int documents() const { return documents_; }
+
+ private:
+  ByteTokenizer bytes_;
+  mutable std::atomic<int> documents_{0};
+};
+
 // Rows of batch t are windows t*B .. t*B+B-1 of the packer.
 TEST(BatchLoader, RowsFillBatchesInOrder) {
   const TempFolder folder;
   const auto path = write_jsonl(folder, 20);
-  auto source = make_source(jsonl_options(path));
-  Packer packer(open_jsonl_files(path), std::make_shared<ByteTokenizer>(),
-                {.dataset_name = "jsonl", .seq_len = kSeqLen});
+  const auto ahead = std::make_shared<CountingTokenizer>(), here = std::make_shared<CountingTokenizer>();
+  auto source = make_batch_source(jsonl_options(path), ahead);
+  Packer packer(open_jsonl_files(path), here, {.dataset_name = "jsonl", .seq_len = kSeqLen});
   std::vector<std::int64_t> input(kSeqLen), label(kSeqLen);
   for (int step = 0; step < 40; ++step) {
     const auto batch = source->next();
@@ -61,8 +81,8 @@ TEST(BatchLoader, RowsFillBatchesInOrder) {
       ASSERT_EQ(input, std::vector<std::int64_t>(tokens, tokens + kSeqLen));
       ASSERT_EQ(label, std::vector<std::int64_t>(labels, labels + kSeqLen));
     }
-    // The thread is ahead by now; the position is not.
-    std::this_thread::sleep_for(std::chrono::milliseconds(step < 3 ? 20 : 0));
+    test::wait_until([&] { return ahead->documents() > here->documents(); }, "the loader's thread to be ahead");
+    // The position is not.
     EXPECT_EQ(source->position().num_batches, step + 1);
     EXPECT_EQ(source->position().sample_idx, packer.snapshot().sample_idx);
     EXPECT_EQ(source->position().token_buffer, packer.snapshot().token_buffer());

@@ -13,8 +13,9 @@ def digest(folder: pathlib.Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def prepare(script: str, output: pathlib.Path) -> str:
-    result = subprocess.run([sys.executable, script, "--output", output], check=True, capture_output=True, text=True)
+def prepare(script: str, output: pathlib.Path, train_bytes: int = 1_000_000) -> str:
+    command = [sys.executable, script, "--output", output, "--train-bytes", str(train_bytes)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
     assert len(result.stdout.splitlines()) == 1, result.stdout
     return result.stdout
 

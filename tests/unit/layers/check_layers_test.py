@@ -1,12 +1,15 @@
 """check_layers.py has to find what breaks a rule, at its line, and to let pass what does not."""
 
-import subprocess
+import contextlib
+import io
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "check_layers.py"
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
+import check_layers  # noqa: E402
 
 
 def run(files: dict[str, str], rules: str | None = None) -> tuple[int, str]:
@@ -15,12 +18,14 @@ def run(files: dict[str, str], rules: str | None = None) -> tuple[int, str]:
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        command = [sys.executable, str(SCRIPT), "--root", folder]
+        command = ["check_layers.py", "--root", folder]
         if rules is not None:
             (root / "rules.toml").write_text(rules)
             command += ["--rules", str(root / "rules.toml")]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
+        output = io.StringIO()
+        with mock.patch("sys.argv", command), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            code = check_layers.main()
+        return code, output.getvalue()
 
 
 ALLOWED = {

@@ -1,5 +1,7 @@
 #include "metrics/flops.h"
 
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include "metrics/cpu_peak.h"
@@ -39,14 +41,14 @@ TEST(Flops, NoPeakForWhatIsNotKnown) {
   EXPECT_EQ(device_peak_flops("NVIDIA H100 80GB HBM3", "float32"), std::nullopt);
 }
 
-// No machine that runs this is outside these bounds: a scalar loop reaches 1e8, and no CPU 1e15.
-TEST(Flops, CpuPeakIsPlausible) {
+// A run that measures and one that does not draw the same random numbers afterwards.
+TEST(Flops, MeasuringTheCpuLeavesTheRandomNumbersAlone) {
+  at::manual_seed(5);
+  const auto before = at::detail::getDefaultCPUGenerator().get_state();
   for (const auto dtype : {c10::kFloat, c10::kBFloat16}) {
-    const double peak = measure_cpu_peak_flops(dtype);
-    EXPECT_GT(peak, 1e9) << c10::toString(dtype);
-    EXPECT_LT(peak, 1e15) << c10::toString(dtype);
-    RecordProperty(c10::toString(dtype), std::to_string(peak / 1e9));
+    EXPECT_GT(measure_cpu_peak_flops(dtype), 0) << c10::toString(dtype);
   }
+  EXPECT_TRUE(at::detail::getDefaultCPUGenerator().get_state().equal(before));
 }
 
 }  // namespace

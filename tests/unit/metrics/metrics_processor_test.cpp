@@ -1,14 +1,19 @@
 #include "metrics/metrics_processor.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "base/error.h"
+#include "tests/support/hand_clock.h"
 
 namespace titan::metrics {
 namespace {
+
+using namespace std::chrono_literals;
 
 class Recorder : public MetricsSink {
  public:
@@ -25,7 +30,15 @@ std::vector<std::unique_ptr<MetricsSink>> recording(std::vector<StepMetrics>& ro
   return sinks;
 }
 
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+double seconds_since_boot() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 TEST(MetricsProcessor, LogsTheFirstStepAndEveryFreq) {
   const MetricsProcessor processor(MetricsOptions{.log_freq = 10}, {});
@@ -38,17 +51,18 @@ TEST(MetricsProcessor, LogsTheFirstStepAndEveryFreq) {
   EXPECT_THROW(MetricsProcessor(MetricsOptions{.log_freq = 0}, {}), ConfigError);
 }
 
-// sleep_for never sleeps less than asked, so lower bounds are exact; upper bounds allow the scheduler of a busy machine
-// a delay, and are wide enough to hold yet narrow enough to tell the two kinds of time apart.
 TEST(MetricsProcessor, StepTimeLeavesOutWhatThroughputCounts) {
+  test::HandClock time;
   std::vector<StepMetrics> rows;
-  MetricsProcessor processor(MetricsOptions{.flops_per_token = 2'000'000, .non_data_parallel_size = 2},
-                             recording(rows));
-  sleep_ms(400);  // start-up
+  MetricsProcessor processor(
+      MetricsOptions{.flops_per_token = 2'000'000, .non_data_parallel_size = 2, .now = time.clock()}, recording(rows));
+  time.advance(3s);  // start-up
   processor.begin_step();
   processor.add_data(1000, 0.25);
-  sleep_ms(20);
+  time.advance(500ms);
   processor.end_step(1);
+  time.advance(500ms);  // reducing what log() takes
+  const double earliest = unix_seconds();
   processor.log({.step = 1, .loss = 2.0, .max_loss = 3.0, .grad_norm = 4.0, .lr = 5.0, .tokens_seen = 6});
   const StepMetrics& m = rows.at(0);
   EXPECT_EQ(m.step, 1);
@@ -57,65 +71,68 @@ TEST(MetricsProcessor, StepTimeLeavesOutWhatThroughputCounts) {
   EXPECT_EQ(m.grad_norm, 4.0);
   EXPECT_EQ(m.lr, 5.0);
   EXPECT_EQ(m.tokens_seen, 6);
-  EXPECT_GE(m.step_seconds, 0.02);
-  EXPECT_LT(m.step_seconds, 0.3);
+  EXPECT_EQ(m.step_seconds, 0.5);
   EXPECT_EQ(m.data_seconds, 0.25);
-  EXPECT_LE(m.tokens_per_second, 1000 / (0.42 * 2));
-  EXPECT_GT(m.tokens_per_second, 1000 / (4.0 * 2));
-  EXPECT_DOUBLE_EQ(m.tflops, m.tokens_per_second * 2e6 / 1e12);
+  EXPECT_EQ(m.tokens_per_second, 125);  // of one of two ranks that share a batch, over 4 s
+  EXPECT_DOUBLE_EQ(m.tflops, 125 * 2e6 / 1e12);
   EXPECT_FALSE(m.mfu);
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  EXPECT_NEAR(m.unix_time, now, 2.0);
+  EXPECT_GE(m.unix_time, earliest);
+  EXPECT_LE(m.unix_time, unix_seconds());
 }
 
 TEST(MetricsProcessor, EveryRowBeginsAnew) {
+  test::HandClock time;
   std::vector<StepMetrics> rows;
-  MetricsProcessor processor(MetricsOptions{.log_freq = 2}, recording(rows));
+  MetricsProcessor processor(MetricsOptions{.log_freq = 2, .now = time.clock()}, recording(rows));
   processor.set_tokens_seen(5000);
   for (int step = 1; step <= 4; ++step) {
     processor.begin_step();
     processor.add_data(100, 0.5 * step);
     processor.add_data(100, 0.0);
-    sleep_ms(10);
+    time.advance(250ms * step);
     processor.end_step(step);
     if (processor.should_log(step)) processor.log({.step = step});
+    time.advance(125ms);  // a save
   }
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(processor.tokens_seen(), 5800);
   EXPECT_DOUBLE_EQ(rows[0].data_seconds, 0.5);
   EXPECT_DOUBLE_EQ(rows[1].data_seconds, 1.0);
   EXPECT_DOUBLE_EQ(rows[2].data_seconds, (1.5 + 2.0) / 2);  // the mean of two steps
-  EXPECT_GE(rows[2].step_seconds, 0.01);
-  EXPECT_LT(rows[2].step_seconds, 0.5);
-  EXPECT_LE(rows[2].tokens_per_second, 400 / 0.02);
+  EXPECT_EQ(rows[0].step_seconds, 0.25);
+  EXPECT_EQ(rows[1].step_seconds, 0.5);
+  EXPECT_EQ(rows[2].step_seconds, (0.75 + 1.0) / 2);
+  EXPECT_EQ(rows[0].tokens_per_second, 200 / 0.25);
+  EXPECT_EQ(rows[1].tokens_per_second, 200 / (0.125 + 0.5));
+  EXPECT_EQ(rows[2].tokens_per_second, 400 / (0.125 + 0.75 + 0.125 + 1.0));
 }
 
 TEST(MetricsProcessor, OnlyTheFirstRowTellsTheTimeToTheFirstStep) {
+  double age = 0;
   std::vector<StepMetrics> rows;
-  MetricsProcessor processor(MetricsOptions{}, recording(rows));
+  MetricsProcessor processor(MetricsOptions{.process_age = [&] { return age; }}, recording(rows));
   for (const int step : {7, 8, 9, 10, 11}) {  // a resumed run: its first step is not 1
     processor.begin_step();
+    age += 1.5;
     processor.end_step(step);
-    if (step == 7) sleep_ms(300);
     if (step >= 10) processor.log({.step = step});
   }
-  ASSERT_TRUE(rows.at(0).time_to_first_step_seconds);
-  // It ended 300 ms before the row was made, so the age of the process has to be larger by that, less one 10 ms tick.
-  EXPECT_LT(*rows.at(0).time_to_first_step_seconds, seconds_since_process_start() - 0.29);
+  EXPECT_EQ(rows.at(0).time_to_first_step_seconds, 1.5);
   EXPECT_FALSE(rows.at(1).time_to_first_step_seconds);
 }
 
 TEST(MetricsProcessor, UtilizationOnceThePeakIsKnown) {
   std::vector<StepMetrics> rows;
-  MetricsProcessor processor(MetricsOptions{}, recording(rows));
+  test::HandClock time;
+  MetricsProcessor processor(MetricsOptions{.now = time.clock()}, recording(rows));
   processor.set_flops_per_token(1'000'000'000);
-  processor.set_peak_flops(50e12);
+  processor.set_peak_flops(50e9);
   processor.begin_step();
   processor.add_data(10, 0.0);
+  time.advance(2s);
   processor.end_step(1);
   processor.log({.step = 1});
-  ASSERT_TRUE(rows.at(0).mfu);
-  EXPECT_DOUBLE_EQ(*rows.at(0).mfu, 100 * rows.at(0).tokens_per_second * 1e9 / 50e12);
+  EXPECT_EQ(rows.at(0).mfu, 10);  // 5e9 of 50e9 a second, in percent
 }
 
 TEST(MetricsProcessor, MemoryComesFromTheProbe) {
@@ -142,14 +159,23 @@ TEST(ProcessStats, PeakFollowsWhatIsTouchedAndStays) {
   EXPECT_GT(after.capacity_bytes, after.peak_bytes);
 }
 
-TEST(ProcessStats, AgeOfTheProcessGrowsWithTheClock) {
-  const double before = seconds_since_process_start();
-  sleep_ms(50);
-  const double after = seconds_since_process_start();
-  EXPECT_GE(before, 0.0);
-  EXPECT_LT(before, 60.0);  // this test's time limit
-  EXPECT_GE(after - before, 0.05);
-  EXPECT_LT(after - before, 5.0);
+// A child starts after its parent's look at the clock before the fork, and before its own first.
+TEST(ProcessStats, AgeOfTheProcessIsTheTimeSinceItsStart) {
+  const double before = seconds_since_boot();
+  const pid_t child = fork();
+  if (child == 0) {
+    const double first = seconds_since_boot();
+    double earliest = first;
+    while (earliest < first + 0.1) earliest = seconds_since_boot();
+    const double age = seconds_since_process_start();
+    const double latest = seconds_since_boot();
+    const double tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));  // in which the kernel keeps the start
+    _exit(age < earliest - first ? 1 : age > latest - before + tick ? 2 : 0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "1: too short, 2: too long";
 }
 
 }  // namespace

@@ -1,16 +1,16 @@
 // Real processes: a shell in the place of the program.
 #include "sweep/process.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <thread>
 
 #include "base/fs.h"
 #include "support.h"
+#include "tests/support/guard.h"
 
 namespace titan::sweep {
 namespace {
@@ -18,11 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Exit wait_for(pid_t pid) {
-  for (int i = 0; i < 1000; ++i) {
-    if (const auto exit = poll_process(pid)) return *exit;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  throw std::runtime_error("the process does not end");
+  return *test::wait_until([pid] { return poll_process(pid); }, "the end of a process");
 }
 
 class ProcessTest : public ::testing::Test {
@@ -65,24 +61,22 @@ TEST_F(ProcessTest, RunsOnItsCoresWithItsVariables) {
 
 TEST_F(ProcessTest, IsInAGroupOfItsOwnWhichEndsAsAWhole) {
   const auto pid = *start_process(shell("sleep 100 & wait"));
-  for (int i = 0; i < 500 && getpgid(pid) != pid; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(getpgid(pid), pid);
+  test::wait_until([pid] { return getpgid(pid) == pid; }, "a process in a group of its own");
   signal_process(pid, SIGKILL, /*whole_group=*/true);
   EXPECT_EQ(wait_for(pid).signal, SIGKILL);
 }
 
 // The lock passes to what the process starts: a rank that is still around keeps its trial from starting again.
 TEST_F(ProcessTest, HoldsItsLockUntilTheLastOfItIsGone) {
-  const auto pid = *start_process(shell("sleep 0.4 & echo started"));
-  wait_for(pid);
+  const std::string gate = folder_.path() / "gate";
+  ASSERT_EQ(mkfifo(gate.c_str(), 0600), 0);
+  const int opener = open(gate.c_str(), O_RDWR | O_CLOEXEC);  // for reading too: it then waits for nobody
+  ASSERT_GE(opener, 0);
+  wait_for(*start_process(shell("{ read line; } < '" + gate + "' &")));
   EXPECT_EQ(start_process(shell("true")), std::nullopt);
-  std::optional<pid_t> second;
-  for (int i = 0; i < 500 && !second; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    second = start_process(shell("true"));
-  }
-  ASSERT_TRUE(second);
-  wait_for(*second);
+  ASSERT_EQ(write(opener, "\n", 1), 1);
+  wait_for(*test::wait_until([this] { return start_process(shell("true")); }, "the lock"));
+  close(opener);
 }
 
 TEST_F(ProcessTest, AProgramThatIsNotThereSaysSoInTheLog) {
