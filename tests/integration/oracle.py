@@ -104,7 +104,7 @@ def digest(*parts):
 
 def key(context, ranks):
     """A hash of all that the answers follow from."""
-    sources = [ROOT / "requirements.txt", *sorted(REFERENCE.glob("*.py"))]
+    sources = [pathlib.Path(__file__), ROOT / "requirements.txt", *sorted(REFERENCE.glob("*.py"))]
     data = [*sorted(context.fixtures.glob("*.jsonl")), context.fixtures / "tokenizer/tokenizer.model"]
     processor = {line for line in open("/proc/cpuinfo") if line.startswith(("model name", "flags"))}
     libraries = ("ATEN_", "DNNL_", "KMP_", "MKL_", "ONEDNN_", "OMP_", "TORCH")
