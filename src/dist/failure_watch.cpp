@@ -151,13 +151,15 @@ std::string diagnose_failure(FailureBoard& board, const std::string& symptom, mi
   try {
     Beats beats(board);
     const auto deadline = Clock::now() + patience;
-    for (; Clock::now() < deadline; std::this_thread::sleep_for(kLook)) {
+    do {
       // A store whose host stands still does not answer, and asking it would take its whole time limit.
-      if (store_life(board) == Life::kStopped) continue;
-      if (auto reason = read_reason(board)) return *reason;
-      if (const auto lost = find_rank(board, Life::kEnded)) return report_lost(board, *lost, kEndedReason);
-      if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kEndedReason);
-    }
+      if (store_life(board) != Life::kStopped) {
+        if (auto reason = read_reason(board)) return *reason;
+        if (const auto lost = find_rank(board, Life::kEnded)) return report_lost(board, *lost, kEndedReason);
+        if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kEndedReason);
+      }
+      std::this_thread::sleep_for(kLook);
+    } while (Clock::now() < deadline);
     // Only now: a process that was stopped for a moment is no reason.
     if (store_life(board) == Life::kStopped) return of_store_rank(board, kStoppedReason);
     if (const auto stopped = find_rank(board, Life::kStopped)) return report_lost(board, *stopped, kStoppedReason);

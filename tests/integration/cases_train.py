@@ -203,11 +203,11 @@ def digits_of(number):
 
 @case(60, ranks=[1, 2])
 def startup(context, ranks):
-    """A rank of the debug model takes at most 3.5 s of processor time to start, make its first step and end.
+    """A rank of the debug model takes at most 5 s of processor time to start, make its first step and end.
 
-    Processor time, since the wall's is the machine's; about twice what was seen. benchmarks/startup.py measures the wall.
+    Processor time, since the wall's is the machine's; three times what was seen, since cores that are shared take longer for the same work. benchmarks/startup.py measures the wall.
     """
     with cpu_seconds() as spent:
         run(context, ranks, ["--config", write_job(context, "start", DEBUG_MODEL, steps=1)])
     print(f"       {spent.seconds / ranks:.2f} s a rank", flush=True)
-    expect(spent.seconds <= 3.5 * ranks, f"{ranks} ranks took {spent.seconds:.2f} s, expected at most {3.5 * ranks}")
+    expect(spent.seconds <= 5 * ranks, f"{ranks} ranks took {spent.seconds:.2f} s, expected at most {5 * ranks}")
