@@ -3,6 +3,7 @@ import sys
 
 import cases_parity as parity
 import harness
+from fixtures import once
 from harness import Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked
 from oracle import VARIANTS, answer, ask
 
@@ -87,6 +88,22 @@ def harness_gates(context):
             expect(text in str(failure), f"the failure says: {failure}")
         else:
             expect(False, f"{command} reached a gate")
+
+
+@case(30, processors=1)
+def harness_once(context):
+    """What is made once is made once for each key; a new key takes the old one's place, and nobody else's."""
+    made = []
+
+    def ask_for(name, key):
+        folder = once(context.folder, name, key, lambda new: made.append((name, key)) or (new / "file").touch())
+        expect((folder / "file").exists(), f"{folder} is not complete")
+
+    for name, key in (("small", "1"), ("small-wide", "1"), ("small", "1"), ("small", "2"), ("small-wide", "1"), ("small", "2")):
+        ask_for(name, key)
+    expect(made == [("small", "1"), ("small-wide", "1"), ("small", "2")], f"made were {made}")
+    left = sorted(path.name for path in context.folder.glob("small*"))
+    expect(left == ["small-2", "small-wide-1"], f"left are {left}")
 
 
 ask(2, "fp32, plain attention", parity.FP32, parity.STEPS, arithmetic=VARIANTS["plain attention"])

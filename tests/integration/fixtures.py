@@ -125,8 +125,9 @@ def once(work, name, key, make):
     folder = work / f"{name}-{key}"
     if folder.exists():
         return folder
-    work.mkdir(parents=True, exist_ok=True)
-    with open(work / f"{name}.lock", "w") as lock:
+    locks = work / "locks"  # apart, for a name may be the beginning of another
+    locks.mkdir(parents=True, exist_ok=True)
+    with open(locks / name, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.exists():
             return folder
