@@ -74,10 +74,10 @@ void World::watch_failures() {
   const std::string self = to_text(own_process());
   store_->set(key(rank()), std::vector<std::uint8_t>(self.begin(), self.end()));
   FailureBoard board{store_, rank(), env_.use_agent_store ? -1 : 0, {}};
-  for (int r = 0; r < size(); ++r) {
-    const auto text = store_->get(key(r));
+  std::vector<std::string> keys;
+  for (int r = 0; r < size(); ++r) keys.push_back(key(r));
+  for (const auto& text : store_->multiGet(keys))  // in one exchange, which waits for all of them
     board.processes.push_back(rank_process_from_text({text.begin(), text.end()}));
-  }
   // Every rank knows all others from here on, and none has left.
   group_->barrier();
   board_ = board;

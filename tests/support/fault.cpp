@@ -1,6 +1,7 @@
 // libtitan_fault.so, preloaded into the program by tests: something happens at a named call, and not at some moment.
 //
-//   TITAN_FAULT="rank=1 call=fsync path=*step-3.tmp* n=2 do=kill; rank=0 call=write path=*metrics.jsonl n=6 do=gate:/…/g"
+//   TITAN_FAULT="rank=1 call=fsync path=*step-3.tmp* n=2 do=kill; rank=0 call=write path=*metrics.jsonl n=6
+//   do=gate:/…/g"
 //
 // A rule counts the calls of this process that it fits, from 1. It fits by
 //   rank   RANK, or mpirun's or Slurm's variable of the same meaning, 0 where there is none (default: every rank)
@@ -184,18 +185,26 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
+int open_by(int (*real)(const char*, int, ...), const char* path, int flags, mode_t mode) {
+  if (rules().empty() || (flags & O_ACCMODE) == O_RDONLY) return real(path, flags, mode);
+  const Call call("open", path_at(AT_FDCWD, path));
+  return call.fails() ? -1 : real(path, flags, mode);
+}
+
 }  // namespace
 
 // The function of the same name that comes after this library, after the rules for it.
-#define TITAN_FAULT_PASS_ON(function, name, path, ...)                       \
-  static const auto real = next<decltype(function)>(#function);              \
-  if (rules().empty()) return real(__VA_ARGS__);                             \
-  const Call call(name, path);                                               \
+#define TITAN_FAULT_PASS_ON(function, name, path, ...)          \
+  static const auto real = next<decltype(function)>(#function); \
+  if (rules().empty()) return real(__VA_ARGS__);                \
+  const Call call(name, path);                                  \
   return call.fails() ? static_cast<decltype(real(__VA_ARGS__))>(-1) : real(__VA_ARGS__)
 
 extern "C" {
 
-ssize_t write(int fd, const void* data, size_t size) { TITAN_FAULT_PASS_ON(write, "write", path_of(fd), fd, data, size); }
+ssize_t write(int fd, const void* data, size_t size) {
+  TITAN_FAULT_PASS_ON(write, "write", path_of(fd), fd, data, size);
+}
 ssize_t pwrite(int fd, const void* data, size_t size, off_t at) {
   TITAN_FAULT_PASS_ON(pwrite, "write", path_of(fd), fd, data, size, at);
 }
@@ -236,28 +245,24 @@ int sigaction(int number, const struct sigaction* action, struct sigaction* befo
 }
 
 // Their third argument is there only where a file may be made.
-#define TITAN_FAULT_MODE(flags, last)                  \
-  mode_t mode = 0;                                     \
-  if (((flags) & O_CREAT) || ((flags) & __O_TMPFILE)) { \
-    va_list rest;                                      \
-    va_start(rest, last);                              \
-    mode = va_arg(rest, mode_t);                       \
-    va_end(rest);                                      \
+#define TITAN_FAULT_MODE(flags, last)               \
+  mode_t mode = 0;                                  \
+  if (((flags)&O_CREAT) || ((flags)&__O_TMPFILE)) { \
+    va_list rest;                                   \
+    va_start(rest, last);                           \
+    mode = va_arg(rest, mode_t);                    \
+    va_end(rest);                                   \
   }
 
 int open(const char* path, int flags, ...) {
   TITAN_FAULT_MODE(flags, flags)
   static const auto real = next<decltype(open)>("open");
-  if (rules().empty() || (flags & O_ACCMODE) == O_RDONLY) return real(path, flags, mode);
-  const Call call("open", path_at(AT_FDCWD, path));
-  return call.fails() ? -1 : real(path, flags, mode);
+  return open_by(real, path, flags, mode);
 }
 int open64(const char* path, int flags, ...) {
   TITAN_FAULT_MODE(flags, flags)
   static const auto real = next<decltype(open64)>("open64");
-  if (rules().empty() || (flags & O_ACCMODE) == O_RDONLY) return real(path, flags, mode);
-  const Call call("open", path_at(AT_FDCWD, path));
-  return call.fails() ? -1 : real(path, flags, mode);
+  return open_by(real, path, flags, mode);
 }
 
 }  // extern "C"
