@@ -26,7 +26,7 @@ using checkpoint::Conversion;
 using checkpoint::RowOrder;
 using checkpoint::TensorInfo;
 
-constexpr const char* kAbout =
+constexpr const char* kConvertHelp =
     R"(Copies a model between checkpoint formats, in one process and in little memory: tensors pass through block by block.
   dcp      a step folder, ours, TorchTitan's or any DCP folder: parameters under our names
   hf       a folder of Hugging Face safetensors with index and config.json, for transformers
@@ -42,7 +42,7 @@ constexpr const char* kFooter =
   titan-train convert outputs/checkpoint/step-1000 model.pt
 Exit codes: 0 done, 1 a source that cannot be read or does not fit, 2 wrong command line.)";
 
-struct Arguments {
+struct ConvertArguments {
   std::string source;
   std::string target;
   std::string to;
@@ -67,7 +67,7 @@ CheckpointKind parse_kind(const std::string& name) {
   throw ConfigError("titan-train convert: error: --to: expected hf, dcp or torch, found \"" + name + "\"");
 }
 
-CheckpointKind target_kind(const Arguments& arguments, CheckpointKind source) {
+CheckpointKind target_kind(const ConvertArguments& arguments, CheckpointKind source) {
   if (!arguments.to.empty()) return parse_kind(arguments.to);
   const fs::path extension = fs::path(arguments.target).extension();
   if (extension == ".pt" || extension == ".pth") return CheckpointKind::kTorch;
@@ -113,7 +113,7 @@ ModelShape shape_from_hugging_face(const fs::path& file) {
   return shape;
 }
 
-ModelShape find_shape(const Arguments& arguments, CheckpointKind from) {
+ModelShape find_shape(const ConvertArguments& arguments, CheckpointKind from) {
   if (!arguments.config.empty()) return shape_from_config(arguments.config);
   if (!arguments.model_flavor.empty()) {
     config::Model model;
@@ -219,7 +219,7 @@ void check_model(const std::vector<Conversion>& plan, bool to_hub, const ModelSh
     throw CheckpointError("the source is not the model of " + shape.origin + ": " + join(wrong, "; "));
 }
 
-std::unique_ptr<checkpoint::TensorSink> make_sink(const Arguments& arguments, CheckpointKind to,
+std::unique_ptr<checkpoint::TensorSink> make_sink(const ConvertArguments& arguments, CheckpointKind to,
                                                   const std::vector<Conversion>& plan, std::string config_json) {
   std::vector<TensorInfo> tensors;
   for (const Conversion& each : plan) tensors.push_back(each.target);
@@ -228,7 +228,7 @@ std::unique_ptr<checkpoint::TensorSink> make_sink(const Arguments& arguments, Ch
   return checkpoint::make_safetensors_sink(arguments.target, std::move(tensors), std::move(config_json));
 }
 
-void check_target(const Arguments& arguments) {
+void check_target(const ConvertArguments& arguments) {
   std::error_code error;
   if (!arguments.overwrite && fs::exists(arguments.target, error))
     throw ConfigError("titan-train convert: error: " + arguments.target +
@@ -237,7 +237,7 @@ void check_target(const Arguments& arguments) {
     throw ConfigError("titan-train convert: error: source and target are the same");
 }
 
-int convert(const Arguments& arguments) {
+int convert(const ConvertArguments& arguments) {
   const CheckpointKind from = checkpoint::detect_kind(arguments.source);
   const CheckpointKind to = target_kind(arguments, from);
   check_target(arguments);
@@ -265,9 +265,9 @@ int convert(const Arguments& arguments) {
 }  // namespace
 
 int run_convert(const std::vector<std::string>& args) {
-  CLI::App app(kAbout, "titan-train convert");
+  CLI::App app(kConvertHelp, "titan-train convert");
   app.footer(kFooter);
-  Arguments arguments;
+  ConvertArguments arguments;
   app.add_option("SOURCE", arguments.source, "what to read; its format is seen from its files")->required();
   app.add_option("TARGET", arguments.target, "the folder or file to write")->required();
   app.add_option("--to", arguments.to,

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::StepInfo;
 
-constexpr const char* kAbout =
+constexpr const char* kInspectHelp =
     R"(What a checkpoint holds. PATH is
   a step of a run         outputs/checkpoint/step-1000, ours, TorchTitan's or any DCP folder
   a run's checkpoints     outputs/checkpoint: lists its steps, whole or not, and the newest
@@ -25,7 +25,7 @@ Reads metadata alone, whatever the size, unless --verify asks for more.)";
 
 constexpr const char* kExitCodes = "Exit codes: 0 done, 1 damaged or no checkpoint, 2 wrong command line.";
 
-struct Arguments {
+struct InspectArguments {
   std::string path;
   bool verify = false;
   bool json = false;
@@ -53,7 +53,7 @@ std::vector<std::string> verify_run(const fs::path& folder, std::vector<StepInfo
   return all;
 }
 
-int inspect_run(const Arguments& arguments, std::vector<StepInfo> steps) {
+int inspect_run(const InspectArguments& arguments, std::vector<StepInfo> steps) {
   std::vector<std::string> faults;
   if (arguments.verify) faults = verify_run(arguments.path, steps);
   if (arguments.json) {
@@ -65,7 +65,7 @@ int inspect_run(const Arguments& arguments, std::vector<StepInfo> steps) {
   return faults.empty() ? kExitDone : kExitFailed;
 }
 
-int inspect_one(const Arguments& arguments) {
+int inspect_one(const InspectArguments& arguments) {
   std::vector<std::string> faults;
   if (arguments.verify) faults = checkpoint::verify_checkpoint(arguments.path);
   std::optional<checkpoint::Inspection> inspection;
@@ -89,9 +89,9 @@ int inspect_one(const Arguments& arguments) {
 }  // namespace
 
 int run_inspect(const std::vector<std::string>& args) {
-  CLI::App app(kAbout, "titan-train inspect");
+  CLI::App app(kInspectHelp, "titan-train inspect");
   app.footer(kExitCodes);
-  Arguments arguments;
+  InspectArguments arguments;
   app.add_option("PATH", arguments.path, "what to look at")->required();
   app.add_flag(
       "--verify", arguments.verify,

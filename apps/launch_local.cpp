@@ -26,7 +26,7 @@
 namespace titan {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using std::chrono::steady_clock;
 // A failed rank tells the others, which then end by themselves; what is left after this is ended by force.
 constexpr std::chrono::milliseconds kGrace(5000), kShortGrace(200);
 
@@ -171,7 +171,7 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
     ranks.push_back({start_rank(args, std::ssize(ranks), nproc, listener, output)});
   listener.close();  // rank 0 has its own: when that one ends, nobody listens
   std::optional<int> failed;
-  std::optional<Clock::time_point> failed_at;
+  std::optional<steady_clock::time_point> failed_at;
   bool signal_sent = false, forced = false;
   const auto running = [&] {
     return std::any_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.exit_code < 0; });
@@ -183,11 +183,11 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
       signal_sent = true;
     }
     reap(ranks, failed, signal_sent, forced);
-    if (failed && !failed_at) failed_at = Clock::now();
+    if (failed && !failed_at) failed_at = steady_clock::now();
     // Bad input is found before ranks meet, and the others wait for one that is gone; but it is rank 0 that says what
     // is wrong, and another may have found it first.
     const bool is_said = failed == kExitBadInput && ranks[0].exit_code >= 0;
-    if (failed_at && Clock::now() - *failed_at > (is_said ? kShortGrace : kGrace)) {
+    if (failed_at && steady_clock::now() - *failed_at > (is_said ? kShortGrace : kGrace)) {
       signal_all(ranks, SIGKILL);
       forced = true;
     }

@@ -22,12 +22,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct TokenizeArguments {
   std::string tokenizer, input, dataset = "jsonl", output, on_bad_record = "error";
   data::TokenizeOptions options;
 };
 
-void add_options(CLI::App& app, Arguments& arguments) {
+void add_options(CLI::App& app, TokenizeArguments& arguments) {
   auto& options = arguments.options;
   options.workers = std::max(1u, std::thread::hardware_concurrency());
   app.add_option("--tokenizer", arguments.tokenizer, "folder with the tokenizer, or its file")->required();
@@ -71,7 +71,7 @@ int run_tokenize(const std::vector<std::string>& args) {
       "goes on\n"
       "where it was; the result is the same to the byte.",
       "titan-train tokenize");
-  Arguments arguments;
+  TokenizeArguments arguments;
   add_options(app, arguments);
   auto& options = arguments.options;
   try {

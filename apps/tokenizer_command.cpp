@@ -59,7 +59,7 @@ std::string read_standard_input() {
   return text;
 }
 
-void print(std::string_view text) {
+void print_out(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
     throw Error("standard output cannot be written", kExitFailed);
   }
@@ -78,7 +78,7 @@ std::unique_ptr<data::TextSource> open_input(const fs::path& input) {
   return std::ranges::all_of(files, is_jsonl) ? data::open_jsonl_files(input) : data::open_text_files(input);
 }
 
-int train(const TrainArguments& arguments) {
+int train_tokenizer(const TrainArguments& arguments) {
   const fs::path file = fs::path(arguments.output) / "tokenizer.model";
   if (fs::exists(file)) throw ConfigError("error: " + file.string() + " exists; remove it or choose another --output");
   const auto started = std::chrono::steady_clock::now();
@@ -108,7 +108,7 @@ int encode(const EncodeArguments& arguments) {
   const auto print_ids = [&](std::string_view text) {
     ids.clear();
     tokenizer->encode_marked(text, marks, ids);
-    print(data::ids_to_json(ids) + "\n");
+    print_out(data::ids_to_json(ids) + "\n");
   };
   if (arguments.jsonl.empty()) {
     const std::string text = read_standard_input();
@@ -137,9 +137,9 @@ int decode(const DecodeArguments& arguments) {
       if (arguments.skip_special_tokens) std::erase_if(ids, [&](std::int32_t id) { return tokenizer->is_special(id); });
       const std::string text = tokenizer->decode(ids);
       if (arguments.jsonl) {
-        print(data::text_to_json(text) + "\n");
+        print_out(data::text_to_json(text) + "\n");
       } else {
-        print(first ? text : "\n" + text);
+        print_out(first ? text : "\n" + text);
       }
     } catch (const DataError& error) {
       throw DataError("standard input, line " + std::to_string(number) + ": " + error.what());
@@ -188,12 +188,12 @@ int run_tokenizer_command(const std::vector<std::string>& args) {
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp&) {
-    print(app.help());
+    print_out(app.help());
     return kExitDone;
   } catch (const CLI::ParseError& error) {
     throw ConfigError(std::string("titan-train tokenizer: error: ") + error.what() + "; --help lists what there is");
   }
-  if (train_command->parsed()) return train(training);
+  if (train_command->parsed()) return train_tokenizer(training);
   return encode_command->parsed() ? encode(encoding) : decode(decoding);
 }
 

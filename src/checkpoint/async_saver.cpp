@@ -8,10 +8,12 @@ namespace titan::checkpoint {
 namespace {
 
 // Adds the time until the end of its scope.
-class Clock {
+class StallTimer {
  public:
-  explicit Clock(std::atomic<double>& seconds) : seconds_(seconds) {}
-  ~Clock() { seconds_ = seconds_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  explicit StallTimer(std::atomic<double>& seconds) : seconds_(seconds) {}
+  ~StallTimer() {
+    seconds_ = seconds_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
 
  private:
   std::atomic<double>& seconds_;
@@ -30,7 +32,7 @@ bool AsyncSaver::is_running() const {
 
 void AsyncSaver::start(std::vector<Item> items, Write write) {
   stall_seconds_ = 0;
-  const Clock clock(stall_seconds_);
+  const StallTimer timer(stall_seconds_);
   wait();
   std::promise<void> staged, written;
   staged_ = staged.get_future();
@@ -72,7 +74,7 @@ std::vector<Item> AsyncSaver::stage(std::vector<Item> items) {
 
 void AsyncSaver::wait_staged() {
   if (!staged_.valid()) return;
-  const Clock clock(stall_seconds_);
+  const StallTimer timer(stall_seconds_);
   staged_.get();
 }
 

@@ -1,3 +1,5 @@
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 #include <span>
 #include <tuple>
@@ -8,12 +10,6 @@
 
 namespace titan::checkpoint {
 namespace {
-
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  std::int64_t result = 1;
-  for (const std::int64_t dim : shape) result *= dim;
-  return result;
-}
 
 // The common part of a stored chunk and the wanted box, or nothing.
 std::optional<ReadBox> intersect(const Chunk& chunk, const dist::ShardSpec& spec) {
@@ -125,13 +121,13 @@ class Planner {
     for (const Chunk& chunk : stored->chunks) {
       auto box = intersect(chunk, item.spec);
       if (!box) continue;
-      covered += product(box->sizes);
+      covered += c10::multiply_integers(box->sizes);
       box->item = index;
       plan_.boxes.push_back(std::move(*box));
     }
-    if (covered != product(item.spec.local_shape)) {
+    if (covered != c10::multiply_integers(item.spec.local_shape)) {
       problem(item.fqn + ": the stored chunks hold " + std::to_string(covered) + " of the " +
-              std::to_string(product(item.spec.local_shape)) + " elements of this rank's part");
+              std::to_string(c10::multiply_integers(item.spec.local_shape)) + " elements of this rank's part");
     } else if (overlap(std::span(plan_.boxes).subspan(first_box))) {
       problem(item.fqn + ": stored chunks overlap, so that a part of the tensor is in none");
     }

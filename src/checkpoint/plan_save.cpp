@@ -1,4 +1,5 @@
 #include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <map>
@@ -35,17 +36,11 @@ void check_tensor(const TensorItem& item) {
   dtype_name(item.local.scalar_type());
 }
 
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  std::int64_t result = 1;
-  for (const std::int64_t dim : shape) result *= dim;
-  return result;
-}
-
 // The rule of DCP: the bytes of the whole tensor, not of the chunk; 1 for what has no known size.
 std::int64_t weight(const PlanEntry& entry) {
   if (entry.is_value) return 1;
   return std::max<std::int64_t>(
-      product(entry.spec.global_shape) * static_cast<std::int64_t>(c10::elementSize(entry.dtype)), 1);
+      c10::multiply_integers(entry.spec.global_shape) * static_cast<std::int64_t>(c10::elementSize(entry.dtype)), 1);
 }
 
 struct ItemKey {
@@ -125,11 +120,11 @@ void check_coverage(const Metadata& metadata) {
     const TensorEntry* tensor = metadata.find_tensor(fqn);
     if (tensor == nullptr) continue;
     std::int64_t covered = 0;
-    for (const Chunk& chunk : tensor->chunks) covered += product(chunk.sizes);
-    if (covered != product(tensor->size))
+    for (const Chunk& chunk : tensor->chunks) covered += c10::multiply_integers(chunk.sizes);
+    if (covered != c10::multiply_integers(tensor->size))
       throw CheckpointError("the shards of " + fqn + " hold " + std::to_string(covered) +
                             " elements together, the tensor of shape " + dist::shape_text(tensor->size) + " has " +
-                            std::to_string(product(tensor->size)));
+                            std::to_string(c10::multiply_integers(tensor->size)));
   }
 }
 

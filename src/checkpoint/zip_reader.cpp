@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "checkpoint/crc32.h"
+#include "checkpoint/zip_format.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -12,9 +13,7 @@ constexpr std::uint64_t kWindow = 8192;  // a small item is read with one system
 constexpr std::uint64_t kEndSize = 22;
 constexpr std::uint64_t kEnd64Size = 56;
 constexpr std::uint64_t kLocatorSize = 20;
-constexpr std::uint64_t kLocalHeaderSize = 30;
 constexpr std::uint64_t kEntrySize = 46;
-constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
 
 std::uint64_t number(const std::string& bytes, std::uint64_t at, int count) {
   std::uint64_t value = 0;

@@ -4,13 +4,12 @@
 
 #include "base/error.h"
 #include "checkpoint/crc32.h"
+#include "checkpoint/zip_format.h"
 
 namespace titan::checkpoint {
 namespace {
 
-constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
 constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint64_t kLocalHeaderSize = 30;
 constexpr std::uint64_t kBlock = 1 << 20;  // small enough to be in cache still when it is written after its checksum
 constexpr std::uint16_t kFlags = 0x0808;   // sizes follow in a data descriptor; names are UTF-8
 

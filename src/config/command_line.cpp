@@ -58,12 +58,6 @@ std::string negation_of(const std::string& key) {
   return key.substr(0, begin) + "no_" + key.substr(begin);
 }
 
-StringList command_names() {
-  StringList names;
-  for (const Subcommand& command : subcommands()) names.emplace_back(command.name);
-  return names;
-}
-
 class Parser {
  public:
   explicit Parser(std::span<const std::string> args) : args_(args), known_by_arg_(args.size()), is_value_(args.size()) {

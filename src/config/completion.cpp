@@ -59,12 +59,6 @@ std::string negation(const std::string& flag) {
   return flag.substr(0, begin) + "no-" + flag.substr(begin);
 }
 
-StringList command_names() {
-  StringList names;
-  for (const Subcommand& command : subcommands()) names.emplace_back(command.name);
-  return names;
-}
-
 // What `case` compares: '-' and '_' are alike.
 std::string pattern(const std::string& flag) {
   std::string out = flag;

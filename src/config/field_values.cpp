@@ -12,7 +12,7 @@
 namespace titan::config {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string toml_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -110,7 +110,7 @@ std::optional<std::string> string_fault(const Field& field, const FieldValue& wh
   const bool is_number = number && *number >= 1;
   if ((rule.number_in_string || !rule.choices.empty()) && !is_number && !contains(rule.choices, text)) {
     const auto near = nearest_name(text, rule.choices);
-    return wrong(field, quoted(text)) + (near ? "; did you mean " + quoted(*near) + "?" : "");
+    return wrong(field, toml_string(text)) + (near ? "; did you mean " + toml_string(*near) + "?" : "");
   }
   if (rule.non_empty && text.empty()) return wrong(field, "an empty one");
   return std::nullopt;
@@ -190,7 +190,7 @@ std::string to_toml_value(const FieldValue& value) {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(std::int64_t v) const { return std::to_string(v); }
     std::string operator()(double v) const { return shortest(v); }
-    std::string operator()(const std::string& v) const { return quoted(v); }
+    std::string operator()(const std::string& v) const { return toml_string(v); }
     std::string operator()(const StringList& v) const { return bracketed(v); }
     std::string operator()(const StringLists& v) const { return bracketed(v); }
   };

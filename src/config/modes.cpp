@@ -32,4 +32,10 @@ constexpr Subcommand kSubcommands[] = {
 std::span<const Mode> modes() { return kModes; }
 std::span<const Subcommand> subcommands() { return kSubcommands; }
 
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Subcommand& command : kSubcommands) names.emplace_back(command.name);
+  return names;
+}
+
 }  // namespace titan::config

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace titan::config {
 
@@ -25,5 +27,6 @@ struct Subcommand {
 };
 
 std::span<const Subcommand> subcommands();
+std::vector<std::string> command_names();
 
 }  // namespace titan::config

@@ -9,8 +9,8 @@
 namespace titan::dist {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 constexpr const char* kKey = "titan/failure";
 constexpr auto kPeriod = milliseconds(200);
@@ -85,8 +85,8 @@ std::string of_store_rank(const FailureBoard& board, const char* reason) {
 
 // The store does not answer: where a rank of this machine serves it, the system says whether that one is gone.
 std::string why_store_is_gone(const FailureBoard& board) noexcept {
-  const auto deadline = Clock::now() + kFailurePatience;
-  while (store_life(board) == Life::kRuns && Clock::now() < deadline) std::this_thread::sleep_for(kLook);
+  const auto deadline = steady_clock::now() + kFailurePatience;
+  while (store_life(board) == Life::kRuns && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
   return store_life(board) == Life::kEnded ? of_store_rank(board, kEndedReason) : kStoreGone;
 }
 
@@ -117,11 +117,11 @@ void FailureWatch::stop() {
 
 void FailureWatch::run() {
   const std::string own = "rank " + std::to_string(board_.rank) + ": ";
-  auto last_look = Clock::now();
+  auto last_look = steady_clock::now();
   while (!stopping_) {
     std::this_thread::sleep_for(milliseconds(20));
-    if (Clock::now() - last_look < kPeriod) continue;
-    last_look = Clock::now();
+    if (steady_clock::now() - last_look < kPeriod) continue;
+    last_look = steady_clock::now();
     std::optional<std::string> reason;
     try {
       board_.store->add(beat_key(board_.rank), 1);
@@ -150,7 +150,7 @@ void report_failure(FailureBoard& board, int rank, const std::string& reason) no
 std::string diagnose_failure(FailureBoard& board, const std::string& symptom, milliseconds patience) noexcept {
   try {
     Beats beats(board);
-    const auto deadline = Clock::now() + patience;
+    const auto deadline = steady_clock::now() + patience;
     do {
       // A store whose host stands still does not answer, and asking it would take its whole time limit.
       if (store_life(board) != Life::kStopped) {
@@ -159,7 +159,7 @@ std::string diagnose_failure(FailureBoard& board, const std::string& symptom, mi
         if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kEndedReason);
       }
       std::this_thread::sleep_for(kLook);
-    } while (Clock::now() < deadline);
+    } while (steady_clock::now() < deadline);
     // Only now: a process that was stopped for a moment is no reason.
     if (store_life(board) == Life::kStopped) return of_store_rank(board, kStoppedReason);
     if (const auto stopped = find_rank(board, Life::kStopped)) return report_lost(board, *stopped, kStoppedReason);
@@ -171,7 +171,7 @@ std::string diagnose_failure(FailureBoard& board, const std::string& symptom, mi
 
 void leave_in_order(FailureBoard& board, const std::string& reason, milliseconds patience) noexcept {
   try {
-    const auto deadline = Clock::now() + patience;
+    const auto deadline = steady_clock::now() + patience;
     const int size = static_cast<int>(board.processes.size());
     const auto blamed = rank_to_blame(reason);
     const auto may_leave = [&] {
@@ -182,7 +182,7 @@ void leave_in_order(FailureBoard& board, const std::string& reason, milliseconds
       if (!blamed || *blamed == board.rank || *blamed >= size) return true;
       return life_of(board.processes[*blamed]) != Life::kRuns;
     };
-    while (!may_leave() && Clock::now() < deadline) std::this_thread::sleep_for(kLook);
+    while (!may_leave() && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
   } catch (...) {  // the store went: nobody left to wait for
   }
 }

@@ -16,7 +16,7 @@
 namespace titan::dist {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
 std::string try_connect(const std::string& host, int port) {
@@ -38,10 +38,10 @@ std::string try_connect(const std::string& host, int port) {
 
 // c10d waits a whole second between attempts; ranks start milliseconds apart, so wait here in small steps instead.
 void wait_until_listening(const std::string& host, int port, std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = steady_clock::now() + timeout;
   std::string reason;
   while (!(reason = try_connect(host, port)).empty()) {
-    if (Clock::now() > deadline) {
+    if (steady_clock::now() > deadline) {
       throw DistError("no rendezvous at " + host + ":" + std::to_string(port) + " within " +
                       std::to_string(timeout.count() / 1000) + " s (" + reason +
                       "); rank 0 must run there and the port must be reachable. Check MASTER_ADDR and MASTER_PORT");
@@ -55,9 +55,9 @@ fs::path port_file(const LaunchEnv& env) {
 }
 
 int wait_for_port_file(const fs::path& path, std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = steady_clock::now() + timeout;
   while (!fs::exists(path)) {
-    if (Clock::now() > deadline) {
+    if (steady_clock::now() > deadline) {
       throw DistError("rank 0 did not write its port to " + path.string() + " within " +
                       std::to_string(timeout.count() / 1000) +
                       " s; set MASTER_ADDR and MASTER_PORT if the ranks do not share that folder");

@@ -12,24 +12,24 @@
 namespace titan::sweep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxPoints = 240;
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+OrderedJson finite(double value) { return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr); }
 
 // A page holds many of these: 6 digits are more than a screen shows.
-Json short_number(double value) {
+OrderedJson short_number(double value) {
   if (!std::isfinite(value)) return nullptr;
   char text[32];
   std::snprintf(text, sizeof(text), "%.6g", value);
   return std::strtod(text, nullptr);
 }
 
-Json to_json(const config::FieldValue& value) {
+OrderedJson to_json(const config::FieldValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
-  if (const auto* real = std::get_if<double>(&value)) return number(*real);
+  if (const auto* real = std::get_if<double>(&value)) return finite(*real);
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   return to_toml_value(value);
 }
@@ -41,29 +41,29 @@ std::vector<std::string> metrics_of(const Objective& objective) {
   return out;
 }
 
-Json curves_json(const TrialMetrics& metrics, const std::vector<std::string>& names, bool& any_thinned) {
-  Json out = Json::object();
+OrderedJson curves_json(const TrialMetrics& metrics, const std::vector<std::string>& names, bool& any_thinned) {
+  OrderedJson out = OrderedJson::object();
   for (const auto& name : names) {
     const Curve whole = metrics.curve(name);
     if (whole.steps.empty()) continue;
     any_thinned |= whole.steps.size() > kMaxPoints;
     const Curve curve = thinned(whole, kMaxPoints);
-    Json values = Json::array();
+    OrderedJson values = OrderedJson::array();
     for (const double value : curve.values) values.push_back(short_number(value));
     out[name] = {curve.steps, values};
   }
   return out;
 }
 
-Json trial_json(const Record& record, std::size_t index, std::size_t rank) {
+OrderedJson trial_json(const Record& record, std::size_t index, std::size_t rank) {
   const Trial& trial = record.trials[index];
-  Json values = Json::object();
+  OrderedJson values = OrderedJson::object();
   for (const auto& [key, value] : trial.values) values[key] = to_json(value);
   return {{"index", index},
           {"rank", rank},
           {"state", state_text(record, trial)},
           {"hasObjective", !trial.rung_objectives.empty() && trial.state != State::kFailed},
-          {"objective", number(trial.objective)},
+          {"objective", finite(trial.objective)},
           {"steps", trial.steps},
           {"starts", trial.starts},
           {"seconds", trial.seconds},
@@ -71,12 +71,12 @@ Json trial_json(const Record& record, std::size_t index, std::size_t rank) {
           {"values", values}};
 }
 
-Json influences_json(const Record& record) {
-  Json out = Json::array();
+OrderedJson influences_json(const Record& record) {
+  OrderedJson out = OrderedJson::array();
   for (const auto& i : influences(record))
     out.push_back({{"key", i.key},
-                   {"explained", i.explained ? Json(*i.explained) : Json(nullptr)},
-                   {"trend", i.trend ? Json(*i.trend) : Json(nullptr)}});
+                   {"explained", i.explained ? OrderedJson(*i.explained) : OrderedJson(nullptr)},
+                   {"trend", i.trend ? OrderedJson(*i.trend) : OrderedJson(nullptr)}});
   return out;
 }
 
@@ -115,12 +115,12 @@ void write_report(const std::filesystem::path& folder, const Record& record, con
   const auto metrics = metrics_of(record.objective);
   const auto shortened = short_keys(record.keys);
   bool any_thinned = false;
-  Json trials = Json::array(), labels = Json::object(), present = Json::array();
+  OrderedJson trials = OrderedJson::array(), labels = OrderedJson::object(), present = OrderedJson::array();
   std::vector<std::string> seen;
   for (std::size_t i = 0; i < order.size(); ++i) {
     TrialMetrics files(folder / record.trials[order[i]].name);
     files.refresh();
-    Json trial = trial_json(record, order[i], i + 1);
+    OrderedJson trial = trial_json(record, order[i], i + 1);
     trial["curves"] = curves_json(files, metrics, any_thinned);
     for (const auto& [name, curve] : trial["curves"].items()) seen.push_back(name);
     trials.push_back(std::move(trial));
@@ -129,7 +129,7 @@ void write_report(const std::filesystem::path& folder, const Record& record, con
     if (std::ranges::count(seen, name) > 0 || name == record.objective.field) present.push_back(name);
   for (std::size_t i = 0; i < record.keys.size(); ++i) labels[record.keys[i]] = shortened[i];
   const Objective& o = record.objective;
-  const Json data = {
+  const OrderedJson data = {
       {"name", record.name},
       {"generated", generated},
       {"objective", {{"field", o.field}, {"reduction", o.reduction}, {"window", o.window}, {"maximize", o.maximize}}},
@@ -142,7 +142,8 @@ void write_report(const std::filesystem::path& folder, const Record& record, con
       {"influences", influences_json(record)},
       {"trials", trials}};
   write_file_atomically(folder / "results.csv", to_csv(record));
-  write_file_atomically(folder / "report.html", report_page(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  write_file_atomically(folder / "report.html",
+                        report_page(data.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)));
 }
 
 }  // namespace titan::sweep

@@ -10,15 +10,15 @@
 namespace titan::sweep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using config::FieldValue;
 
 constexpr int kVersion = 1;
 constexpr const char* kFile = "sweep.json";
 
-Json to_json(const FieldValue& value) {
+OrderedJson to_json(const FieldValue& value) {
   return std::visit(
-      [](const auto& v) -> Json {
+      [](const auto& v) -> OrderedJson {
         if constexpr (std::is_same_v<std::decay_t<decltype(v)>, config::None>) {
           return nullptr;
         } else {
@@ -28,7 +28,7 @@ Json to_json(const FieldValue& value) {
       value);
 }
 
-FieldValue to_value(const Json& json) {
+FieldValue to_value(const OrderedJson& json) {
   if (json.is_null()) return config::None{};
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_integer()) return json.get<std::int64_t>();
@@ -39,13 +39,13 @@ FieldValue to_value(const Json& json) {
 }
 
 // Objectives that are no numbers go as null: which of them it was, the trial's metrics tell.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-double to_number(const Json& json) {
+OrderedJson number(double value) { return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr); }
+double to_number(const OrderedJson& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
-Json to_json(const Trial& trial) {
-  Json values = Json::object(), rungs = Json::array();
+OrderedJson to_json(const Trial& trial) {
+  OrderedJson values = OrderedJson::object(), rungs = OrderedJson::array();
   for (const auto& [key, value] : trial.values) values[key] = to_json(value);
   for (const double objective : trial.rung_objectives) rungs.push_back(number(objective));
   return {{"name", trial.name},       {"state", to_string(trial.state)},      {"values", values},
@@ -60,7 +60,7 @@ State to_state(const std::string& name) {
   throw DataError("no trial is ever \"" + name + "\"");
 }
 
-Trial to_trial(const Json& json) {
+Trial to_trial(const OrderedJson& json) {
   Trial trial;
   trial.name = json.at("name");
   trial.state = to_state(json.at("state"));
@@ -75,11 +75,11 @@ Trial to_trial(const Json& json) {
   return trial;
 }
 
-Json to_json(const Objective& o) {
+OrderedJson to_json(const Objective& o) {
   return {{"field", o.field}, {"reduction", o.reduction}, {"window", o.window}, {"maximize", o.maximize}};
 }
 
-Record to_record(const Json& json) {
+Record to_record(const OrderedJson& json) {
   if (json.at("version") != kVersion)
     throw DataError("it is of version " + json.at("version").dump() + ", this program knows version " +
                     std::to_string(kVersion));
@@ -163,22 +163,22 @@ Record new_record(const SweepSpec& spec, const Plan& plan, double unix_time) {
 }
 
 void save_record(const std::filesystem::path& folder, const Record& record) {
-  Json trials = Json::array();
+  OrderedJson trials = OrderedJson::array();
   for (const auto& trial : record.trials) trials.push_back(to_json(trial));
-  const Json json = {
+  const OrderedJson json = {
       {"version", kVersion},       {"name", record.name},   {"objective", to_json(record.objective)},
       {"keys", record.keys},       {"rungs", record.rungs}, {"reduction_factor", record.reduction_factor},
       {"started", record.started}, {"trials", trials},      {"config", record.config}};
   // A trial's error may quote bytes that are no UTF-8.
-  write_file_atomically(folder / kFile, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(folder / kFile, json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 std::optional<Record> load_record(const std::filesystem::path& folder) {
   const auto path = folder / kFile;
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
-    return to_record(Json::parse(read_file(path)));
-  } catch (const Json::exception& error) {
+    return to_record(OrderedJson::parse(read_file(path)));
+  } catch (const OrderedJson::exception& error) {
     throw DataError("error: " + path.string() + " is damaged: " + error.what());
   } catch (const DataError& error) {
     throw DataError("error: " + path.string() + ": " + error.what());

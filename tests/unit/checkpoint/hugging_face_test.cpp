@@ -23,7 +23,7 @@ HuggingFaceFormat format() {
   return {[](const std::string& fqn) { return HuggingFaceTensor{"hf." + fqn, fqn == "wq" ? 2 : 0}; }, "{}\n"};
 }
 
-const std::map<std::string, at::Tensor>& model() {
+const std::map<std::string, at::Tensor>& weights() {
   static const std::map<std::string, at::Tensor> kModel = {{"norm", at::arange(7, at::kFloat) / 3},
                                                            {"wq", at::arange(8 * 3, at::kFloat).reshape({8, 3}) / 7},
                                                            {"up", at::arange(5 * 2, at::kFloat).reshape({5, 2}) / 11}};
@@ -32,7 +32,7 @@ const std::map<std::string, at::Tensor>& model() {
 
 std::vector<Item> items_of(int rank, int size, bool zero) {
   std::vector<Item> items;
-  for (const auto& [fqn, whole] : model()) {
+  for (const auto& [fqn, whole] : weights()) {
     items.push_back(shard(fqn, whole, rank, size));
     if (zero) std::get<TensorItem>(items.back()).local.zero_();
   }
@@ -50,7 +50,7 @@ std::string error_of(const std::function<void()>& call) {
 
 // transformers' conversion script: view(heads, pairs, 2, cols), swap the two middle dims.
 TEST(HuggingFace, RotaryRowsAreThoseOfTransformers) {
-  const auto ours = model().at("wq");
+  const auto ours = weights().at("wq");
   const auto theirs = ours.view({2, 2, 2, 3}).transpose(1, 2).reshape({8, 3});
   for (std::int64_t row = 0; row < 8; ++row) EXPECT_TRUE(theirs[rotary_row(row, 8, 2)].equal(ours[row])) << row;
 }
@@ -71,7 +71,7 @@ TEST(HuggingFace, AnyRanksReadWhatAnyRanksWrote) {
     EXPECT_EQ(second.entries()[0].name, "hf.wq");
     auto stored = at::zeros({8, 3});
     second.copy_rows(second.entries()[0], {0, 1, 2, 3, 4, 5, 6, 7}, 0, stored);
-    EXPECT_TRUE(stored.equal(model().at("wq").view({2, 2, 2, 3}).transpose(1, 2).reshape({8, 3})));
+    EXPECT_TRUE(stored.equal(weights().at("wq").view({2, 2, 2, 3}).transpose(1, 2).reshape({8, 3})));
     for (const int readers : {1, 2, 4}) {
       errors = run_ranks(readers, [&](Ranks& ranks) {
         const auto items = items_of(ranks.rank(), readers, true);

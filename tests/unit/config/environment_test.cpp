@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-JobConfig config_of(const Environment& environment, const std::vector<std::string>& args = {}) {
+JobConfig config_in(const Environment& environment, const std::vector<std::string>& args = {}) {
   return load_job_config_text("[training]\nsteps = 300", "t.toml", parse(args), environment).config;
 }
 
@@ -24,9 +24,9 @@ std::vector<std::string> errors_of(const Environment& environment) {
 }
 
 TEST(Environment, WinsOverTheFileAndLosesToTheCommandLine) {
-  EXPECT_EQ(config_of({}).training.steps, 300);
-  EXPECT_EQ(config_of({{"TITAN_TRAINING__STEPS", "400"}}).training.steps, 400);
-  EXPECT_EQ(config_of({{"TITAN_TRAINING__STEPS", "400"}}, {"--training.steps=500"}).training.steps, 500);
+  EXPECT_EQ(config_in({}).training.steps, 300);
+  EXPECT_EQ(config_in({{"TITAN_TRAINING__STEPS", "400"}}).training.steps, 400);
+  EXPECT_EQ(config_in({{"TITAN_TRAINING__STEPS", "400"}}, {"--training.steps=500"}).training.steps, 500);
 }
 
 TEST(Environment, EveryKeyHasAVariable) {
@@ -40,7 +40,7 @@ TEST(Environment, EveryKeyHasAVariable) {
 }
 
 TEST(Environment, ValuesAreWrittenAsOnTheCommandLine) {
-  const JobConfig config = config_of({{"TITAN_CHECKPOINT__ENABLE", "true"},
+  const JobConfig config = config_in({{"TITAN_CHECKPOINT__ENABLE", "true"},
                                       {"TITAN_CHECKPOINT__EXCLUDE_FROM_LOADING", "optimizer,dataloader"},
                                       {"TITAN_LR_SCHEDULER__DECAY_RATIO", "None"},
                                       {"TITAN_MODEL__ARGS__ROPE_SCALING_ARGS__SCALING_FACTOR", "8"}});
@@ -61,7 +61,7 @@ TEST(Environment, UnknownVariablesGetTheNearest) {
 
 TEST(Environment, AllErrorsAtOnce) {
   const std::string error = error_of([] {
-    config_of({{"TITAN_TRAINING__STEPS", "x"}, {"TITAN_OPTIMIZER__LR", "-1"}, {"TITAN_A__B", "1"}}, {"--bogus"});
+    config_in({{"TITAN_TRAINING__STEPS", "x"}, {"TITAN_OPTIMIZER__LR", "-1"}, {"TITAN_A__B", "1"}}, {"--bogus"});
   });
   EXPECT_THAT(error, HasSubstr("4 errors"));
   EXPECT_THAT(error, HasSubstr("environment: error: TITAN_OPTIMIZER__LR: expected a number, at least 0; found -1.0"));

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kSeqLen = 7;
+constexpr std::int64_t kRowLen = 7;
 
 // Item i has (i * 37) % 23 tokens, all of them i; item 3 has none.
 class NumberSource final : public TokenSource {
@@ -43,9 +43,9 @@ class NumberSource final : public TokenSource {
 using Row = std::vector<std::int64_t>;
 
 Row next_row(Lanes& lanes) {
-  Row row(kSeqLen + 1);
-  std::vector<std::int64_t> labels(kSeqLen);
-  EXPECT_TRUE(lanes.next_row(std::span(row).first(kSeqLen), labels));
+  Row row(kRowLen + 1);
+  std::vector<std::int64_t> labels(kRowLen);
+  EXPECT_TRUE(lanes.next_row(std::span(row).first(kRowLen), labels));
   EXPECT_TRUE(std::equal(row.begin() + 1, row.end() - 1, labels.begin()));
   row.back() = labels.back();
   return row;
@@ -61,7 +61,7 @@ struct Plan {
   Lanes lanes(std::int64_t rank = 0, std::int64_t ranks = 1) const {
     const std::int64_t own = num_lanes / ranks;
     return Lanes(sources, weights,
-                 {.seq_len = kSeqLen,
+                 {.seq_len = kRowLen,
                   .num_lanes = num_lanes,
                   .first_lane = own * rank,
                   .own_lanes = own,
@@ -209,7 +209,7 @@ TEST(Lanes, EveryPassReadsEveryItemOnce) {
   }
   std::int64_t in_a_pass = 0;
   for (std::int64_t i = 0; i < 101; ++i) in_a_pass += NumberSource::length(i);
-  const double passes = static_cast<double>(steps * setup.num_lanes * (kSeqLen + 1)) / static_cast<double>(in_a_pass);
+  const double passes = static_cast<double>(steps * setup.num_lanes * (kRowLen + 1)) / static_cast<double>(in_a_pass);
   // Lanes drift apart by some items of a pass; each is then in `passes` +- the passes between the first and last lane.
   for (std::int64_t i = 0; i < 101; ++i) {
     if (NumberSource::length(i) == 0) continue;

@@ -12,18 +12,18 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-using Row = std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // input, label
+using Sample = std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // input, label
 
 std::unique_ptr<Packer> make_packer(const std::filesystem::path& path, const Packer::Options& options,
                                     ByteTokenizer tokenizer = ByteTokenizer()) {
   return std::make_unique<Packer>(open_text_files(path), std::make_shared<ByteTokenizer>(tokenizer), options);
 }
 
-std::vector<Row> rows(Packer& packer, std::int64_t seq_len, int limit) {
-  std::vector<Row> result;
+std::vector<Sample> rows(Packer& packer, std::int64_t seq_len, int limit) {
+  std::vector<Sample> result;
   for (int i = 0; i < limit; ++i) {
     const auto size = static_cast<std::size_t>(seq_len);
-    Row row{std::vector<std::int64_t>(size), std::vector<std::int64_t>(size)};
+    Sample row{std::vector<std::int64_t>(size), std::vector<std::int64_t>(size)};
     if (!packer.next_window(row.first, row.second)) break;
     result.push_back(std::move(row));
   }
@@ -31,8 +31,8 @@ std::vector<Row> rows(Packer& packer, std::int64_t seq_len, int limit) {
 }
 
 // The rule written down directly: concatenate everything, cut windows of seq_len + 1.
-std::vector<Row> reference(const std::vector<std::string>& texts, std::size_t seq_len, std::size_t limit, bool bos,
-                           bool eos) {
+std::vector<Sample> reference(const std::vector<std::string>& texts, std::size_t seq_len, std::size_t limit, bool bos,
+                              bool eos) {
   std::vector<std::int64_t> stream;
   while (stream.size() < limit * (seq_len + 1)) {
     for (const std::string& text : texts) {
@@ -41,7 +41,7 @@ std::vector<Row> reference(const std::vector<std::string>& texts, std::size_t se
       if (eos) stream.push_back(257);
     }
   }
-  std::vector<Row> result;
+  std::vector<Sample> result;
   for (std::size_t i = 0; i < limit; ++i) {
     const auto window = stream.begin() + static_cast<std::ptrdiff_t>(i * (seq_len + 1));
     const auto length = static_cast<std::ptrdiff_t>(seq_len);

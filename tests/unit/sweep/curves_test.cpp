@@ -12,8 +12,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 TEST(MetricsFile, FollowsAGrowingFile) {
   const TemporaryFolder folder;
   MetricsFile file(folder.path() / "metrics.jsonl");

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "support.h"
 #include "sweep/report.h"
 
 namespace titan::sweep {
@@ -12,8 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Trial done(std::vector<Assignment> values, double objective) {
   Trial trial;

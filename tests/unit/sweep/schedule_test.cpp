@@ -5,12 +5,12 @@
 #include <limits>
 #include <set>
 
+#include "support.h"
+
 namespace titan::sweep {
 namespace {
 
 using ::testing::ElementsAre;
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Schedule schedule(std::size_t num_trials, Rules rules) { return {std::vector<Trial>(num_trials), std::move(rules)}; }
 

@@ -5,12 +5,15 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
 #include "base/error.h"
 
 namespace titan::sweep {
+
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // A folder that is gone when the test is over.
 class TemporaryFolder {
