@@ -35,12 +35,14 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Whether a process runs a program of the build that nobody has stopped. One case stops a rank for good; going on would ruin it.
+# Whether a process runs a program of the build that nobody has stopped. These cases stop ranks themselves, which may not go on
+# before they say so.
+stops_ranks='stopped_rank|peer_lost_beside_one_that_stands|resume_after_sigterm_under_nproc'
 may_stop() {
   local program state
   program=$(readlink "/proc/$1/exe") && [[ $program == "$tests"/* ]] || return 1
   state=$(sed 's/.*) \(.\).*/\1/' "/proc/$1/stat") && [[ $state != [TtZ] ]] || return 1
-  ! grep -qF stopped_rank "/proc/$1/cmdline"
+  ! grep -qE "$stops_ranks" "/proc/$1/cmdline"
 } 2>/dev/null
 
 # 0.1 to 1 second, without a process that could be left behind.

@@ -4,7 +4,7 @@ import signal
 
 from fixtures import write_job
 from harness import (
-    ROOT, Gate, at_row, case, expect, faults, is_alive, kill, run, start, start_plain, wait_until,
+    ROOT, Gate, at_row, case, expect, faults, is_alive, kill, run, start, start_plain, stop_process, wait_until,
 )  # fmt: skip
 
 # Text that only an exception nobody caught, or a crash, prints.
@@ -77,7 +77,7 @@ def stopped_rank(context):
     words += ["--config", write_job(context, "hung", steps=FOREVER), "--comm.train_timeout_seconds", "4"]
     jobs = start_plain(context, 2, words, variables={0: faults(context, gate.rule(at_row(3)))})  # its own third
     gate.wait(jobs[0])
-    kill(jobs[1].process.pid, signal.SIGSTOP)
+    stop_process(jobs[1].process.pid)
     gate.open()
     try:
         code = jobs[0].wait(20)

@@ -6,7 +6,8 @@ import signal
 from checkpoint_tools import check_intact
 from fixtures import write_job
 from harness import (
-    Gate, at_row, case, check_identical, expect, faults, import_reference, kill, read_rows, rows_by_step, run, start, wait_until,
+    Gate, at_row, case, check_identical, expect, faults, import_reference, kill, read_rows, rows_by_step, run, start, stop_process,
+    wait_until,
 )  # fmt: skip
 
 EQUAL_KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
@@ -98,7 +99,7 @@ def resume_after_sigterm_under(context, launcher):
         # What a stopped process was sent can be seen, so nobody goes on before the launcher has passed it on.
         pids = list(stopped.job.ranks(context.program).values())
         for pid in pids:
-            kill(pid, signal.SIGSTOP)
+            stop_process(pid)
         kill(stopped.job.process.pid, signal.SIGTERM)
         wait_until(lambda: all(is_pending(pid, signal.SIGTERM) for pid in pids), 30, "the launcher did not pass SIGTERM on")
         for pid in pids:

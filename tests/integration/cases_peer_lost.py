@@ -8,7 +8,8 @@ from cases_failure import FOREVER, check_blames, check_reason
 from checkpoint_tools import SAVE
 from fixtures import write_job
 from harness import (
-    Gate, at_row, case, environment_of, expect, faults, free_port, kill, run, start, start_plain, wait_until,
+    Gate, at_row, case, environment_of, expect, faults, free_port, kill, run, start, start_plain, stop_process,
+    wait_until,
 )  # fmt: skip
 
 
@@ -35,7 +36,7 @@ def peer_lost_beside_one_that_stands(context):
     env = faults(context, step.rule(at_row(3)))
     jobs = start_plain(context, 3, ["--config", write_job(context, "lost", steps=FOREVER)], variables={0: env})
     step.wait(jobs)
-    kill(jobs[1].process.pid, signal.SIGSTOP)
+    stop_process(jobs[1].process.pid)
     kill(jobs[2].process.pid, signal.SIGKILL)
     step.open()
     code = jobs[0].wait()

@@ -126,11 +126,16 @@ def processes_marked(mark):
     return [int(e) for e in os.listdir("/proc") if e.isdigit() and environment_of(e).get(MARK) == mark and is_alive(e)]
 
 
-def is_alive(pid):
+def state_of(pid):
+    """The letter of /proc/PID/stat; X where there is no such process."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
+
+
+def is_alive(pid):
+    return state_of(pid) not in "ZX"
 
 
 def kill(pid, number):
@@ -139,6 +144,12 @@ def kill(pid, number):
         os.kill(pid, number)
     except ProcessLookupError:
         pass
+
+
+def stop_process(pid):
+    """SIGSTOP, until it stands still: before, it would still take a signal that is sent later."""
+    kill(pid, signal.SIGSTOP)
+    wait_until(lambda: state_of(pid) == "T", 30, f"process {pid} did not stop")
 
 
 def environment_of(pid):
