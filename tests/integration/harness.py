@@ -3,6 +3,7 @@ import dataclasses
 import errno
 import fcntl
 import importlib
+import itertools
 import json
 import os
 import pathlib
@@ -49,19 +50,17 @@ class Case:
 
 
 def case(timeout_s, tier="integration", quick=False, processors=2, **parameters):
-    """Registers a case. `timeout_s` is for the whole case; parameter lists make one case a value: name_value.
+    """Registers a case. `timeout_s` is for the whole case; parameter lists make one case a combination: name_value_value.
 
-    quick: True, or the list of those values that are in scripts/test.sh quick.
+    quick: True, or the list of those values of the first parameter that are in scripts/test.sh quick.
     """
 
     def register(function):
-        name = function.__name__
-        if not parameters:
-            CASES[name] = Case(function, {}, timeout_s, tier, bool(quick), processors)
-        for key, values in parameters.items():
-            for value in values:
-                is_quick = quick is True or (isinstance(quick, list) and value in quick)
-                CASES[f"{name}_{value}"] = Case(function, {key: value}, timeout_s, tier, is_quick, processors)
+        for values in itertools.product(*parameters.values()):
+            name = "_".join([function.__name__, *map(str, values)])
+            is_quick = quick is True or (isinstance(quick, list) and values[0] in quick)
+            arguments = dict(zip(parameters, values))
+            CASES[name] = Case(function, arguments, timeout_s, tier, is_quick, processors)
         return function
 
     return register
