@@ -27,7 +27,9 @@
 #include "data/tokenizer.h"
 #include "dist/device.h"
 #include "dist/parallel_dims.h"
+#include "kernels/attention.h"
 #include "kernels/host_arena.h"
+#include "kernels/mkl_path.h"
 #include "models/registry.h"
 #include "train/dry_run.h"
 #include "train/named_device.h"
@@ -130,6 +132,13 @@ c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEn
   }
   if (wanted == "cuda") throw ConfigError("training.device = \"cuda\", but " + missing);
   return c10::DeviceType::CPU;
+}
+
+// Whatever device trains: a few tensors are on CPU in any run. Before the first product.
+void choose_cpu_code(const config::Cpu& cpu) {
+  kernels::choose_mkl_path(cpu.mkl_path == "by_vendor" ? kernels::MklPath::kByVendor
+                                                       : kernels::MklPath::kByInstructions);
+  if (cpu.kernels == "own") kernels::install_attention();
 }
 
 // Two runs would take each other's checkpoints for their own, and remove them.
@@ -302,6 +311,7 @@ int run_train(const config::CommandLine& command_line) {
   }
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
   train::set_num_threads(env.local_world_size);
+  choose_cpu_code(config.cpu);
   auto device_type = c10::DeviceType::CPU;
   try {
     device_type = pick_device_type(config, env);

@@ -23,7 +23,6 @@
 #include "base/signal.h"
 #include "config/command_line.h"
 #include "config/print.h"
-#include "kernels/attention.h"
 #include "kernels/host_arena.h"
 
 namespace titan {
@@ -82,7 +81,6 @@ int main(int argc, char** argv) {
     setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
     c10::initLogging();
     kernels::install_host_arena();
-    kernels::install_attention();
     install_signal_handlers();
     exit_code = run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const Error& error) {

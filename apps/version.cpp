@@ -20,7 +20,7 @@ std::string version_text() {
   return std::string("titan-train " TITAN_VERSION " (" TITAN_REVISION ")\n") + "compiler: " + kCompiler + ", C++" +
          std::to_string(__cplusplus / 100 % 100) + "\n" + "torch:    " TITAN_TORCH_VERSION "\n" +
          "CUDA:     " TITAN_CUDA_VERSION "\n" + "NCCL:     " TITAN_NCCL_VERSION "\n" +
-         "CPU:      " + at::get_cpu_capability() + (kernels::mkl_takes_fast_path() ? ", MKL's fast path" : "") + "\n";
+         "CPU:      " + at::get_cpu_capability() + (kernels::mkl_takes_fast_code() ? ", MKL's fast code" : "") + "\n";
 }
 
 }  // namespace titan

@@ -337,6 +337,14 @@ struct Debug {
   bool operator==(const Debug&) const = default;
 };
 
+// [cpu]: not a table of TorchTitan
+struct Cpu {
+  std::string kernels = "own";               // whose causal attention: this program's, or PyTorch's
+  std::string mkl_path = "by_instructions";  // how MKL chooses its code for float32 products
+
+  bool operator==(const Cpu&) const = default;
+};
+
 struct JobConfig {
   Job job;
   Profiling profiling;
@@ -356,6 +364,7 @@ struct JobConfig {
   Experimental experimental;
   Validation validation;
   Debug debug;
+  Cpu cpu;
 
   bool operator==(const JobConfig&) const = default;
 };

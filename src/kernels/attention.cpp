@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/env.h"
+#include "kernels/isa.h"
 
 namespace titan::kernels {
 namespace {
@@ -118,11 +118,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dispatched_backward(
 }  // namespace
 
 const AttentionKernels& best_attention() {
+  switch (best_isa()) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return avx512::kAttention;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::kAttention;
+    case Isa::kAvx512:
+      return has_bfloat16_products() ? avx512bf16::kAttention : avx512::kAttention;
+    case Isa::kAvx2:
+      return avx2::kAttention;
 #endif
-  return plain::kAttention;
+    default:
+      return plain::kAttention;
+  }
 }
 
 bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -167,16 +172,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const Attentio
   return {grads.q, grads.k, grads.v};
 }
 
-bool install_attention() {
-  if (get_env("TITAN_CPU_KERNELS") != "1") return false;
-  static const auto* const library = [] {
-    // Never unregistered: tensors may outlive any scope.
+void install_attention() {
+  // Never unregistered: tensors may outlive any scope.
+  [[maybe_unused]] static const auto* const library = [] {
     auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
     made->impl("_scaled_dot_product_flash_attention_for_cpu", dispatched_forward);
     made->impl("_scaled_dot_product_flash_attention_for_cpu_backward", dispatched_backward);
     return made;
   }();
-  return library != nullptr;
 }
 
 }  // namespace titan::kernels

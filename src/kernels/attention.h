@@ -18,7 +18,8 @@ const AttentionKernels& best_attention();
 bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 // Output like q, of which [B, T, H, E] is contiguous, and the logarithms of the softmax's sums, float32 [B, H, T].
-// Sums are float32's. The result does not depend on the number of threads.
+// Sums are float32's; what bfloat16 kernels may round before, attention_heads.h says. The result does not depend on the
+// number of threads.
 std::tuple<at::Tensor, at::Tensor> attention_forward(const AttentionKernels& kernels, const at::Tensor& q,
                                                      const at::Tensor& k, const at::Tensor& v, double scale);
 
@@ -30,8 +31,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const Attentio
                                                                   double scale);
 
 // From now on aten::_scaled_dot_product_flash_attention_for_cpu and its backward are these where they take the tensors
-// and attention is causal without mask and dropout; ATen's own elsewhere. Call once, before the first tensor is made.
-// Only with TITAN_CPU_KERNELS=1 in the environment: docs/performance.md says why. Returns whether they are in use.
-bool install_attention();
+// and attention is causal without mask and dropout; ATen's own elsewhere. For the process, for good; calling it again
+// changes nothing.
+void install_attention();
 
 }  // namespace titan::kernels

@@ -2,61 +2,15 @@
 #include "kernels/attention_heads.h"
 
 #include <cmath>
-#include <cstring>
+
+#include "kernels/vector.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-using Index = std::int64_t;
-
-constexpr Index kWidth = TITAN_VECTOR_BYTES / 4;
 constexpr Index kRows = TITAN_VECTOR_BYTES == 64 ? 8 : 4;  // of a tile: its sums stay in registers
 constexpr Index kColumns = 2;                              // vectors of a tile
 
-typedef float Vector __attribute__((vector_size(TITAN_VECTOR_BYTES)));
-typedef std::int32_t Integers __attribute__((vector_size(TITAN_VECTOR_BYTES)));
-typedef float UnalignedVector __attribute__((vector_size(TITAN_VECTOR_BYTES), aligned(4), may_alias));
-
-Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
-void store(float* to, Vector value) { *reinterpret_cast<UnalignedVector*>(to) = value; }
-Vector spread(float value) { return Vector{} + value; }
-
-float to_float(float value) { return value; }
-float to_float(BFloat16Bits value) {
-  const std::uint32_t bits = std::uint32_t{value.bits} << 16;
-  float out;
-  std::memcpy(&out, &bits, sizeof out);
-  return out;
-}
-void assign(float& to, float value) { to = value; }
-void assign(BFloat16Bits& to, float value) {  // to the nearest, ties to even; not-a-number stays one
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  to.bits =
-      value != value ? std::uint16_t{0x7FC0} : static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
-// e^x for x <= 0, to 2 units in the last place; 0 below -87, where it is no normal number any more. Range reduction to
-// |r| <= ln(2) / 2 and the polynomial of Cephes' expf.
-Vector exponential(Vector x) {
-  const Vector magic = spread(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer, which is in the low bits
-  const Vector shifted = x * 1.44269504088896341F + magic;
-  const Vector n = shifted - magic;
-  const Vector r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
-  Vector p = spread(1.9875691500e-4F);
-  p = p * r + 1.3981999507e-3F;
-  p = p * r + 8.3334519073e-3F;
-  p = p * r + 4.1665795894e-2F;
-  p = p * r + 1.6666665459e-1F;
-  p = p * r + 5.0000001201e-1F;
-  p = p * r * r + r + 1.0F;
-  const Integers exponent = (reinterpret_cast<Integers>(shifted) - 0x4B400000) << 23;
-  const Integers bits = reinterpret_cast<Integers>(p) + exponent;
-  const Vector result = reinterpret_cast<Vector>(bits);
-  return x < -87.0F ? spread(0.0F) : result;  // what is no number stays none
-}
-
-Index round_up(Index value, Index to) { return (value + to - 1) / to * to; }
 // Keys are padded to whole tiles.
 Index padded(Index length) { return round_up(length, kColumns * kWidth); }
 
@@ -64,7 +18,7 @@ Index padded(Index length) { return round_up(length, kColumns * kWidth); }
 template <typename T>
 void unpack(Rows<const T> from, Index rows, Index dim, float scale, float* to) {
   for (Index i = 0; i < rows; ++i)
-    for (Index e = 0; e < dim; ++e) to[i * dim + e] = scale * to_float(from.data[i * from.stride + e]);
+    for (Index e = 0; e < dim; e += kWidth) store(to + i * dim + e, load(from.data + i * from.stride + e) * scale);
 }
 
 // to[e][i] = from[i][e], rows of `to` padded with zeros
@@ -79,7 +33,7 @@ void transpose(const float* from, Index length, Index dim, float* to) {
 template <typename T>
 void pack(const float* from, Index rows, Index dim, Rows<T> to) {
   for (Index i = 0; i < rows; ++i)
-    for (Index e = 0; e < dim; ++e) assign(to.data[i * to.stride + e], from[i * dim + e]);
+    for (Index e = 0; e < dim; e += kWidth) store(to.data + i * to.stride + e, load(from + i * dim + e));
 }
 
 // products[r][j] = sum over e of a[r][e] * b[e][j], for kRows rows and j < columns (a multiple of the tile's)
@@ -136,7 +90,16 @@ void scatter(const float* weights, Index stride, const float* rows, Index dim, I
 
 float largest(const float* values, Index count) {
   float out = values[0];
-  for (Index j = 1; j < count; ++j) out = values[j] > out ? values[j] : out;
+  Index j = 0;
+  if (count >= kWidth) {
+    Vector largest = load(values);
+    for (j = kWidth; j + kWidth <= count; j += kWidth) {
+      const Vector value = load(values + j);
+      largest = value > largest ? value : largest;
+    }
+    for (Index i = 0; i < kWidth; ++i) out = largest[i] > out ? largest[i] : out;
+  }
+  for (; j < count; ++j) out = values[j] > out ? values[j] : out;
   return out;
 }
 
@@ -157,9 +120,7 @@ float exponentials(float* values, Index count, Index end, float shift) {
     sums += value;
     for (j += kWidth; j < end; ++j) values[j] = 0;
   }
-  float sum = 0;
-  for (Index i = 0; i < kWidth; ++i) sum += sums[i];
-  return sum;
+  return sum_of(sums);
 }
 
 float* take(float*& memory, Index floats) {
@@ -248,7 +209,7 @@ void forward(const HeadsShape& shape, const HeadTensors<T>* heads, Index num_hea
       }
       combine(work.scores, stride, work.v, dim, keys, work.out);
       for (Index r = 0; r < rows; ++r)
-        for (Index e = 0; e < dim; ++e) work.out[r * dim + e] /= sums[r];
+        for (Index e = 0; e < dim; e += kWidth) store(work.out + r * dim + e, load(work.out + r * dim + e) / sums[r]);
       pack(work.out, rows, dim, from_row(tensors.out, begin));
     }
   }
@@ -276,8 +237,9 @@ void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGr
           continue;
         }
         const T* const out = tensors.out.data + (begin + r) * tensors.out.stride;
-        float dot = 0;
-        for (Index e = 0; e < dim; ++e) dot += to_float(out[e]) * work.out_grad[r * dim + e];
+        Vector dots = {};
+        for (Index e = 0; e < dim; e += kWidth) dots += load(out + e) * load(work.out_grad + r * dim + e);
+        const float dot = sum_of(dots);
         exponentials(scores, begin + r + 1, columns, tensors.sums.data[(begin + r) * tensors.sums.stride]);
         for (Index j = 0; j < columns; ++j) score_grads[j] = scores[j] * (score_grads[j] - dot);
       }

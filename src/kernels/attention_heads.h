@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "kernels/bfloat16_bits.h"
+
 namespace titan::kernels {
 
 // Rows of one head; elements of a row are neighbours.
@@ -17,10 +19,6 @@ template <typename T>
 struct Rows {
   T* data;
   std::int64_t stride;  // elements from one row to the next
-};
-
-struct BFloat16Bits {
-  std::uint16_t bits;
 };
 
 struct HeadsShape {
@@ -62,7 +60,9 @@ struct AttentionKernels {
                             Rows<BFloat16Bits> v_grad, float* workspace);
 };
 
-// For any processor, for AVX2 with FMA, and for AVX-512. Only those that this machine has may be called.
+// For any processor, for AVX2 with FMA, for AVX-512, and that with products of bfloat16, which rounds weights and score
+// gradients to it and takes numbers below its normal ones for 0 (attention_bfloat16_heads.cpp). Only those that this
+// machine has may be called.
 namespace plain {
 extern const AttentionKernels kAttention;
 }
@@ -70,6 +70,9 @@ namespace avx2 {
 extern const AttentionKernels kAttention;
 }
 namespace avx512 {
+extern const AttentionKernels kAttention;
+}
+namespace avx512bf16 {
 extern const AttentionKernels kAttention;
 }
 

@@ -1,6 +1,8 @@
 #include "kernels/mkl_path.h"
 
-#include "base/env.h"
+#include <dlfcn.h>
+
+#include <atomic>
 
 namespace titan::kernels {
 namespace {
@@ -13,16 +15,32 @@ bool is_intel() { return false; }
 bool has_avx2() { return false; }
 #endif
 
+// What MKL's vector functions answer for processors that are not Intel's: the code for any.
+constexpr int kAnyProcessor = 0;
+
+std::atomic<MklPath> chosen = MklPath::kByInstructions;
+
+bool is_taken_for_intel() { return chosen == MklPath::kByInstructions && !is_intel() && has_avx2(); }
+
 }  // namespace
 
-bool mkl_takes_fast_path() {
-  static const bool answer = is_intel() || (has_avx2() && get_env("TITAN_MKL_AS_ON_INTEL") == "1");
-  return answer;
-}
+void choose_mkl_path(MklPath path) { chosen = path; }
+
+bool mkl_takes_fast_code() { return is_intel() || is_taken_for_intel(); }
 
 }  // namespace titan::kernels
 
 // Found by MKL's code in libtorch_cpu before its own: a program's symbols come first.
-extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() {
-  return titan::kernels::mkl_takes_fast_path() ? 1 : 0;
+extern "C" {
+
+__attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() {
+  return titan::kernels::mkl_takes_fast_code() ? 1 : 0;
 }
+
+__attribute__((visibility("default"))) int mkl_vml_serv_cpu_detect() {
+  if (titan::kernels::is_taken_for_intel()) return titan::kernels::kAnyProcessor;
+  static const auto own = reinterpret_cast<int (*)()>(dlsym(RTLD_NEXT, "mkl_vml_serv_cpu_detect"));
+  return own ? own() : titan::kernels::kAnyProcessor;
+}
+
+}  // extern "C"

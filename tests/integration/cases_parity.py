@@ -4,7 +4,7 @@ import itertools
 
 from fixtures import write_job
 from harness import case, check_close, expect, read_rows, relative_distance, run
-from oracle import answer, ask, ask_variants, variants_of
+from oracle import KERNELS, answer, ask, ask_variants, variants_of
 
 STEPS = 20
 KEYS = ("loss", "max_loss", "grad_norm")
@@ -19,9 +19,9 @@ FP32_TOLERANCE = 1e-5
 # Two correct bf16 programs differ in the order of sums before each rounding to 8 bits, and in the roundings that a
 # fused operation leaves out (torch.compile does that too). How far that carries two runs apart is measured on PyTorch
 # itself: the reference with its default kernels, with the plain attention formula, without oneDNN's matrix products,
-# and with a fused SwiGLU. The largest distance of any two of them so far in the run is the yardstick (single steps pass
-# through zero), and the program may be three times as far: it may differ in every operation at once, each variant
-# differs in one kind.
+# with a fused SwiGLU, and, where the program's own kernels are judged, with attention in float32, which is what they
+# compute. The largest distance of any two of them so far in the run is the yardstick (single steps pass through zero),
+# and the program may be three times as far: it may differ in every operation at once, each variant differs in one kind.
 BF16_MARGIN = 3
 # The yardstick may be near zero by luck, or because two variants are the same kernel on this processor. Below the floor
 # is what one rounding does that two programs do differently: it is off by 2^-9 relatively at most, evenly spread, so
@@ -152,10 +152,10 @@ def bf16_bound(yardstick, floor, ceiling):
     return min(max(BF16_MARGIN * yardstick, floor), ceiling)
 
 
-def bf16_tolerance(context, ranks):
+def bf16_tolerance(context, ranks, kernels="own"):
     """The reference's rows, and (index of the step, key) -> how far a correct program may be from them."""
     expected = answer(context, ranks, "bf16").rows
-    runs = [expected, *(variant.rows for variant in variants_of(context, ranks, "bf16"))]
+    runs = [expected, *(variant.rows for variant in variants_of(context, ranks, "bf16", KERNELS[kernels][1]))]
 
     def tolerance(index, key):
         pairs = itertools.combinations(runs, 2)
@@ -165,9 +165,9 @@ def bf16_tolerance(context, ranks):
     return expected, tolerance
 
 
-@case(180, ranks=[1, 2])
-def parity_bf16(context, ranks):
+@case(180, ranks=[1, 2], kernels=list(KERNELS))
+def parity_bf16(context, ranks, kernels):
     """bf16 losses and gradient norms stay as near to FSDP2's as FSDP2's own kernels are to each other, times three."""
-    expected, tolerance = bf16_tolerance(context, ranks)
-    found = run_program(context, ranks, answer(context, ranks, "bf16"))
-    check_close(found, expected, KEYS, tolerance, f"{ranks} ranks")
+    expected, tolerance = bf16_tolerance(context, ranks, kernels)
+    found = run_program(context, ranks, answer(context, ranks, "bf16"), KERNELS[kernels][0])
+    check_close(found, expected, KEYS, tolerance, f"{ranks} ranks, {kernels} kernels")

@@ -11,7 +11,7 @@ import math
 import fixtures
 from cases_parity import BF16_CEILING, BF16_FLOOR, FP32_TOLERANCE, bf16_bound
 from harness import Failure, case, expect, import_reference, read_rows, relative_distance, start_plain
-from oracle import answer, ask, ask_variants, variants_of
+from oracle import KERNELS, answer, ask, ask_variants, variants_of
 
 STEPS = 10
 KEYS = ("loss", "grad_norm")
@@ -30,7 +30,7 @@ FP32_BOUNDS = {**dict.fromkeys(KEYS, FP32_TOLERANCE), WEIGHTS: FP32_TOLERANCE}
 # The yardstick is the largest distance in all rows of that dtype and number of ranks with one microbatch, which rounds
 # its sums least: how far one row's runs come apart is chance, and other kernels on another processor throw again.
 FLOORS = {**dict.fromkeys(KEYS, BF16_FLOOR), WEIGHTS: 3e-3}
-VARIANTS = ("plain attention", "fused SwiGLU")
+VARIANTS = ("plain attention", "float32 attention", "fused SwiGLU")
 CEILINGS = {**{key: BF16_CEILING[key] for key in KEYS}, WEIGHTS: 9e-2}
 
 # No dimension of "uneven" is a multiple of 4 and its vocabulary is prime; of "narrow", the key and value projections
@@ -136,13 +136,13 @@ def check_covering():
             expect(any((s[i], s[j]) == pair for s in settings), f"no row of the table has {pair}")
 
 
-def run_program_row(context, row, index, reference, start):
+def run_program_row(context, row, index, kernels, reference, start):
     """(metrics, weights) of the program."""
     init_weights, _ = import_reference()
     name = f"program-{index}"
     config = fixtures.write_job(context, name, JOB, STEPS)
     load = ["--checkpoint.enable", "--checkpoint.initial_load_path", reference.seed, "--checkpoint.interval", "100000"]
-    for job in start_plain(context, row.ranks, ["--config", config, *load, *row.words()]):
+    for job in start_plain(context, row.ranks, ["--config", config, *load, *row.words(), *KERNELS[kernels][0]]):
         code = job.wait(60)
         expect(code == 0, f"exit code {code}: {' '.join(job.command)}\n{job.tail()}")
     saved = context.dump(name) / f"checkpoint/step-{STEPS}"
@@ -170,18 +170,19 @@ def distances(found, expected, start):
     return {**result, WEIGHTS: moved[worst]}, worst
 
 
-def spreads(context, row):
+def spreads(context, row, kernels):
     """key -> the largest distance that another kernel of PyTorch makes in this row."""
     expected = answer(context, row.ranks, row.name)
     start = load_start(expected)
-    runs = variants_of(context, row.ranks, row.name, VARIANTS)
+    runs = variants_of(context, row.ranks, row.name, [name for name in VARIANTS if name in KERNELS[kernels][1]])
     found = [distances((run.rows, run.weights), (expected.rows, expected.weights), start)[0] for run in runs]
     return {key: max(distance[key] for distance in found) for key in CEILINGS}
 
 
-def bf16_bounds(context, dtype, ranks):
+def bf16_bounds(context, dtype, ranks, kernels):
     """The bounds for one bf16 dtype at one number of ranks, from the variants of its rows."""
-    found = [spreads(context, row) for row in TABLE if is_yardstick(row) and (row.dtype, row.ranks) == (dtype, ranks)]
+    rows = [row for row in TABLE if is_yardstick(row) and (row.dtype, row.ranks) == (dtype, ranks)]
+    found = [spreads(context, row, kernels) for row in rows]
     return {key: bf16_bound(max(spread[key] for spread in found), FLOORS[key], CEILINGS[key]) for key in CEILINGS}
 
 
@@ -191,28 +192,28 @@ def load_start(reference):
     return init_weights.load_weights(list(reference.weights), reference.seed)
 
 
-def check_row(context, index, row, bounds):
+def check_row(context, index, row, kernels, bounds):
     """Prints the row's line; None, or what is wrong."""
     reference = answer(context, row.ranks, row.name)
     start = load_start(reference)
     try:
-        run = run_program_row(context, row, index, reference, start)
+        run = run_program_row(context, row, index, kernels, reference, start)
         found, worst = distances(run, (reference.rows, reference.weights), start)
     except Failure as failure:
         return f"{row.name}: {failure}"
     cells = " | ".join(f"{key} {found[key]:.1e} <= {bounds[key]:.1e}" for key in bounds)
-    print(f"  {row.ranks} ranks | {row.name} | {cells}", flush=True)
+    print(f"  {row.ranks} ranks | {kernels} | {row.name} | {cells}", flush=True)
     wrong = [key for key in bounds if found[key] > bounds[key]]
     return f"{row.name}: {', '.join(wrong)} beyond the bound: {cells}; worst weight {worst}" if wrong else None
 
 
-@case(300, ranks=[2, 3, 4])
-def parity_table(context, ranks):
+@case(300, ranks=[2, 3, 4], kernels=list(KERNELS))
+def parity_table(context, ranks, kernels):
     """Losses, gradient norms and updated weights of the table's rows are PyTorch's."""
     check_covering()
     rows = [row for row in TABLE if row.ranks == ranks]
-    bounds = {dtype: bf16_bounds(context, dtype, ranks) for dtype in {row.dtype for row in rows} - {"fp32"}}
+    bounds = {dtype: bf16_bounds(context, dtype, ranks, kernels) for dtype in {row.dtype for row in rows} - {"fp32"}}
     bounds["fp32"] = FP32_BOUNDS
-    wrong = [check_row(context, index, row, bounds[row.dtype]) for index, row in enumerate(rows)]
+    wrong = [check_row(context, index, row, kernels, bounds[row.dtype]) for index, row in enumerate(rows)]
     wrong = [line for line in wrong if line]
     expect(not wrong, f"{len(wrong)} of {len(rows)} rows:\n" + "\n".join(wrong))

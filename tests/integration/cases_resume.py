@@ -5,7 +5,7 @@ import shutil
 
 from checkpoint_tools import SAVE, check_intact
 from fixtures import write_job
-from harness import case, check_identical, expect, rows_by_step, run
+from harness import case, check_identical, expect, read_rows, rows_by_step, run
 
 
 @case(90)
@@ -43,6 +43,21 @@ def resume_changed_config(context):
     resume("--model.hf_assets_path", other, "--checkpoint.allow_changed", "model.hf_assets_path", steps=7, name="allowed")
     text = resume("--checkpoint.allow_changed", "model.flavour", exit_code=2, name="unknown")
     expect('did you mean "model.flavor"' in text, text)
+
+
+@case(60)
+def kernels_are_a_key(context):
+    """cpu.kernels is carried out, config.toml and the checkpoint record it, and a resume says that it has changed."""
+    rows = {}
+    for kernels in ("own", "aten"):
+        words = ["--config", write_job(context, kernels, steps=2), *SAVE, "--cpu.kernels", kernels]
+        run(context, 1, words, name=kernels)
+        rows[kernels] = [(row["loss"], row["grad_norm"]) for row in read_rows(context.dump(kernels) / "metrics.jsonl")]
+        expect(f'kernels = "{kernels}"' in (context.dump(kernels) / "config.toml").read_text(), "config.toml is silent")
+    # In bfloat16 they round at other places.
+    expect(rows["own"] != rows["aten"], f"cpu.kernels changes no number: {rows}")
+    text = run(context, 1, [*words, "--training.steps", 3, "--cpu.kernels", "own"], name="resumed").text()
+    expect('cpu.kernels was "aten", is "own"' in text, text)
 
 
 @case(60)

@@ -17,7 +17,18 @@ FILES = {"weights": ".pt", "state": ".state", "trace": ".trace"}  # beside the m
 ROWS = {}  # ranks -> name -> what was asked
 
 # Other kernels of PyTorch for the same formulas. How far they carry two correct runs apart is a yardstick for bf16.
-VARIANTS = {"plain attention": {"sdpa": "math"}, "plain products": {"gemm": "native"}, "fused SwiGLU": {"swiglu": "fused"}}
+VARIANTS = {
+    "plain attention": {"sdpa": "math"},
+    "float32 attention": {"sdpa": "float32"},
+    "plain products": {"gemm": "native"},
+    "fused SwiGLU": {"swiglu": "fused"},
+}
+
+# Whose code computes on CPU -> the program's words for it, and the variants that its bf16 bounds follow from.
+KERNELS = {
+    "own": ([], list(VARIANTS)),
+    "aten": (["--cpu.kernels", "aten", "--cpu.mkl_path", "by_vendor"], [v for v in VARIANTS if v != "float32 attention"]),
+}
 
 
 def ask(ranks, name, words, steps=20, template=SMALL_MODEL, **more):

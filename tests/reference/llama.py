@@ -109,6 +109,9 @@ def same_document(tokens, eos_id):
 
 
 class Attention(nn.Module):
+    # True: scores, softmax and sums in float32 whatever the dtype of the weights, rounded once at the end.
+    in_float32 = False
+
     def __init__(self, args):
         super().__init__()
         self.head_dim = args.dim // args.n_heads
@@ -124,7 +127,9 @@ class Attention(nn.Module):
         k = rotate(self.wk(x).view(batch, length, -1, self.head_dim), table)
         v = self.wv(x).view(batch, length, -1, self.head_dim)
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, heads, T, E]
-        out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=self.grouped)
+        if self.in_float32:
+            q, k, v = (t.float() for t in (q, k, v))
+        out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=self.grouped).type_as(x)
         return self.wo(out.transpose(1, 2).contiguous().view(batch, length, -1))
 
 

@@ -263,7 +263,7 @@ def parse_arguments():
     parser.add_argument("--held", help="JSON file for the bytes that rank 0 holds after the last step")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--random-tokens", action="store_true", help="train on noise: needs no tokenizer and no corpus")
-    parser.add_argument("--sdpa", choices=("default", "math"), default="default", help="which attention kernel")
+    parser.add_argument("--sdpa", choices=("default", "math", "float32"), default="default", help="which attention")
     parser.add_argument("--gemm", choices=("default", "native"), default="default", help="native: without oneDNN")
     parser.add_argument("--swiglu", choices=("default", "fused"), default="default", help="fused: one rounding less")
     return parser.parse_known_args()
@@ -277,6 +277,7 @@ def arithmetic(sdpa="default", gemm="default", swiglu="default"):
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         if gemm == "native":
             stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        llama.Attention.in_float32 = sdpa == "float32"
         llama.FeedForward.fused = swiglu == "fused"
         yield
 

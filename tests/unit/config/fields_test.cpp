@@ -25,8 +25,9 @@ TEST(Fields, KeysAreUniqueAndDocumented) {
 // A member of job_config.h without a row would be invisible to every reader and printer.
 TEST(Fields, EveryMemberHasARow) {
   // TorchTitan 0.2.2's keys, [model.args] with its rope_scaling_args, and our own: training.device, dataset_mix,
-  // data_order and on_bad_record, checkpoint.on_save_error, files_per_rank, interval_minutes and allow_changed.
-  EXPECT_EQ(fields().size(), 149u + 12u + 4u + 8u);
+  // data_order and on_bad_record, checkpoint.on_save_error, files_per_rank, interval_minutes and allow_changed, and
+  // [cpu].
+  EXPECT_EQ(fields().size(), 149u + 12u + 4u + 8u + 2u);
   EXPECT_EQ(find_field("training.step"), nullptr);
   EXPECT_TRUE(is_table("quantize.grouped_mm"));
   EXPECT_FALSE(is_table("training.steps"));
