@@ -132,7 +132,7 @@ def once(work, name, key, make):
         if folder.exists():
             return folder
         for other in work.iterdir():
-            if other.name.rpartition("-")[0] == name:
+            if other.is_dir() and other.name.rpartition("-")[0] == name:
                 shutil.rmtree(other)
         temporary = work / f"{name}-{key}.tmp"
         temporary.mkdir()
