@@ -35,10 +35,19 @@ void Work::wait() {
   if (!work_) return;
   try {
     work_->wait();
+  } catch (const DistError&) {
+    throw;  // the ranks disagree
   } catch (const std::exception& error) {
     throw_peer_error(what_, error);
   }
   work_.reset();
+}
+
+std::vector<at::Tensor> Work::wait_for_parts() {
+  TITAN_CHECK(work_, "no parts to wait for");
+  const auto work = work_;
+  wait();
+  return work->result();
 }
 
 ProcessGroup::ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
@@ -83,6 +92,16 @@ Work ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
   return start("all_gather", input, output, [&] { return backend(input)._allgather_base(output, input); });
 }
 
+Work ProcessGroup::all_gather_parts(at::Tensor input) {
+  TITAN_CHECK(shares_memory(input.device()), "all_gather_parts over '" + name_ + "', whose ranks share no memory");
+  const auto output = at::empty({input.numel() * size()}, input.options().device(at::kMeta));  // for the trace
+  return start("all_gather", input, output, [&] {
+    std::vector<std::vector<at::Tensor>> none;
+    std::vector<at::Tensor> inputs = {input};
+    return backend(input).allgather(none, inputs);
+  });
+}
+
 Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op) {
   TITAN_CHECK(input.numel() == output.numel() * size(), "reduce_scatter: input has " + std::to_string(input.numel()) +
                                                             " elements, output " + std::to_string(output.numel()));
@@ -94,6 +113,19 @@ Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp 
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(op);
     return backend(input)._reduce_scatter_base(output, input, options);
+  });
+}
+
+Work ProcessGroup::reduce_scatter_parts(at::Tensor output, at::Tensor others) {
+  TITAN_CHECK(shares_memory(output.device()), "reduce_scatter_parts over '" + name_ + "', whose ranks share no memory");
+  TITAN_CHECK(others.numel() == output.numel() * (size() - 1),
+              "reduce_scatter_parts: the others' parts have " + std::to_string(others.numel()) + " elements, output " +
+                  std::to_string(output.numel()));
+  const auto input = at::empty({output.numel() * size()}, output.options().device(at::kMeta));  // for the trace
+  return start("reduce_scatter", input, output, [&] {
+    std::vector<at::Tensor> outputs = {output};
+    std::vector<std::vector<at::Tensor>> inputs = {{others}};
+    return backend(output).reduce_scatter(outputs, inputs);
   });
 }
 
@@ -150,6 +182,15 @@ std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int root) {
   if (rank() == root) std::memcpy(buffer.data_ptr(), bytes.data(), bytes.size());
   if (buffer.numel() > 0) broadcast(buffer, root).wait();
   return {static_cast<const char*>(buffer.data_ptr()), static_cast<std::size_t>(buffer.numel())};
+}
+
+bool ProcessGroup::shares_memory(at::Device device) const {
+  return device.is_cpu() && cpu_ && cpu_->supportsTensorAlloc(0);
+}
+
+at::Tensor ProcessGroup::exchange_buffer(std::int64_t numel, const at::TensorOptions& options) const {
+  if (shares_memory(options.device())) return cpu_->allocateTensor(static_cast<long>(numel), options);
+  return at::empty({numel}, options);
 }
 
 void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) {

@@ -23,6 +23,9 @@ class Work {
   explicit Work(c10::intrusive_ptr<c10d::Work> work, std::string what)
       : work_(std::move(work)), what_(std::move(what)) {}
   void wait();
+  // Of all_gather_parts, in place of wait() and once: the inputs [n] of all ranks, in rank order, to be read only. They
+  // keep the other ranks' memory: drop them soon.
+  std::vector<at::Tensor> wait_for_parts();
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
@@ -48,8 +51,14 @@ class ProcessGroup {
   // `output` may hold `input` at this rank's place.
   // output [size * n] = the inputs [n] of all ranks, in rank order. Same dtype.
   [[nodiscard]] Work all_gather(at::Tensor output, at::Tensor input);
+  // The same for tensors whose memory the ranks share: nothing is copied, and Work::wait_for_parts() has the result.
+  [[nodiscard]] Work all_gather_parts(at::Tensor input);
   // output [n] = this rank's n elements of the reduction of all inputs [size * n].
   [[nodiscard]] Work reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op);
+  // The same sum for ranks that share memory, without showing them what they do not need: `output` holds this rank's
+  // own n elements already, `others` [(size - 1) * n] those of the other ranks, in rank order; best an exchange_buffer.
+  // `others` may have a narrower dtype, whose values `output`'s holds exactly: the sum is made in `output`'s.
+  [[nodiscard]] Work reduce_scatter_parts(at::Tensor output, at::Tensor others);
   // In place.
   [[nodiscard]] Work all_reduce(at::Tensor tensor, ReduceOp op);
   [[nodiscard]] Work broadcast(at::Tensor tensor, int root);
@@ -58,6 +67,12 @@ class ProcessGroup {
   // Byte strings of any length each; for plans and metadata, not for tensors.
   std::vector<std::string> all_gather_bytes(const std::string& bytes);
   std::string broadcast_bytes(const std::string& bytes, int root);
+
+  // Whether ranks read each other's tensors on `device` where they lie. The same on all ranks.
+  bool shares_memory(at::Device device) const;
+  // A flat tensor [numel], which all_gather, all_gather_parts and reduce_scatter_parts need not copy to send where
+  // ranks share memory: it must not be written once it was their input. An ordinary tensor elsewhere. Not collective.
+  at::Tensor exchange_buffer(std::int64_t numel, const at::TensorOptions& options) const;
 
   // Replaces the time limit of the collectives that follow.
   void set_timeout(std::chrono::milliseconds timeout);

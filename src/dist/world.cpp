@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
 #include <numeric>
@@ -12,6 +13,7 @@
 #include "dist/host_staged_backend.h"
 #include "dist/process_group_gloo.h"
 #include "dist/rendezvous.h"
+#include "dist/shared_memory_backend.h"
 
 namespace titan::dist {
 namespace {
@@ -40,6 +42,11 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   }
   module->set_device(index);
   return {type, static_cast<c10::DeviceIndex>(index)};
+}
+
+// The number of ranks where it is none of them.
+int index_of(int rank, const std::vector<int>& ranks) {
+  return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
 // Who has it says why this process ends, and ends it: the watch, or the thread that trains. It is never given back.
@@ -97,32 +104,43 @@ std::unique_ptr<World> World::on_paper(int world_size) { return std::unique_ptr<
 
 World::~World() = default;
 
-c10::intrusive_ptr<c10d::Backend> World::make_cpu_backend(const std::string& prefix, int rank, int size) {
-  const bool local_only = env_.local_world_size == env_.world_size;
-  return make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/gloo", store_), rank, size, timeout_,
-                           local_only);
+// The same on all ranks. Of a job on several machines, known once the ranks have told each other where they are.
+bool World::are_on_one_machine(const std::vector<int>& ranks) const {
+  if (env_.local_world_size == env_.world_size) return true;
+  if (!board_) return false;
+  const auto machine = [&](int r) { return board_->processes.at(static_cast<std::size_t>(r)).machine; };
+  return !machine(ranks[0]).empty() &&
+         std::ranges::all_of(ranks, [&](int r) { return machine(r) == machine(ranks[0]); });
 }
 
-c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::string& prefix, int rank, int size) {
+c10::intrusive_ptr<c10d::Backend> World::make_cpu_backend(const std::string& prefix, const std::vector<int>& ranks) {
+  const bool local_only = are_on_one_machine(ranks);
+  auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/gloo", store_),
+                                index_of(rank(), ranks), static_cast<int>(ranks.size()), timeout_, local_only);
+  if (!local_only || get_env("TITAN_SHARED_MEMORY").value_or("1") == "0") return gloo;
+  return make_shared_memory_backend(std::move(gloo), rank(), timeout_);
+}
+
+c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::string& prefix,
+                                                                  const std::vector<int>& ranks) {
   if (device_.is_cpu()) return {};
-  if (ranks_share_devices()) return make_host_staged_backend(make_cpu_backend(prefix + "/device", rank, size));
-  return accelerator()->make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/device", store_), rank, size,
-                                     timeout_);
+  if (ranks_share_devices()) return make_host_staged_backend(make_cpu_backend(prefix + "/device", ranks));
+  return accelerator()->make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/device", store_),
+                                     index_of(rank(), ranks), static_cast<int>(ranks.size()), timeout_);
 }
 
 std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const std::vector<int>& ranks) {
   if (const auto found = groups_.find(ranks); found != groups_.end()) return found->second;
-  const auto self = std::find(ranks.begin(), ranks.end(), rank());
-  TITAN_CHECK(self != ranks.end(), "group " + name + " does not hold this rank");
-  const int group_rank = static_cast<int>(self - ranks.begin());
+  const int group_rank = index_of(rank(), ranks);
   const int size = static_cast<int>(ranks.size());
+  TITAN_CHECK(group_rank < size, "group " + name + " does not hold this rank");
   c10::intrusive_ptr<c10d::Backend> cpu, device;
   if (size > 1 && store_) {
     std::string prefix = "titan/group";
     for (const int r : ranks) prefix.append(",").append(std::to_string(r));
     try {
-      cpu = make_cpu_backend(prefix, group_rank, size);
-      device = make_accelerator_backend(prefix, group_rank, size);
+      cpu = make_cpu_backend(prefix, ranks);
+      device = make_accelerator_backend(prefix, ranks);
     } catch (const std::exception& error) {
       const std::string reason = error.what();
       throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name +
@@ -137,7 +155,7 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
 
 ProcessGroup& World::own_group(const std::string& name) {
   c10::intrusive_ptr<c10d::Backend> cpu;
-  if (size() > 1 && store_) cpu = make_cpu_backend("titan/own/" + name, rank(), size());
+  if (size() > 1 && store_) cpu = make_cpu_backend("titan/own/" + name, group_->ranks());
   own_groups_.push_back(std::make_shared<ProcessGroup>(name, group_->ranks(), rank(), std::move(cpu), nullptr));
   return *own_groups_.back();
 }

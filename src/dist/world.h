@@ -58,8 +58,9 @@ class World {
  private:
   explicit World(int paper_world_size);
   void watch_failures();
-  c10::intrusive_ptr<c10d::Backend> make_cpu_backend(const std::string& prefix, int rank, int size);
-  c10::intrusive_ptr<c10d::Backend> make_accelerator_backend(const std::string& prefix, int rank, int size);
+  bool are_on_one_machine(const std::vector<int>& ranks) const;
+  c10::intrusive_ptr<c10d::Backend> make_cpu_backend(const std::string& prefix, const std::vector<int>& ranks);
+  c10::intrusive_ptr<c10d::Backend> make_accelerator_backend(const std::string& prefix, const std::vector<int>& ranks);
 
   LaunchEnv env_;
   c10::Device device_;

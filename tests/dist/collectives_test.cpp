@@ -98,7 +98,7 @@ TEST(Failure, OfOneRankEndsTheOthersWithItsReason) {
       alarm(static_cast<unsigned>(test::guard(50).count() / 1000));  // ends it by a signal
       for (;;) pause();
     };
-    EXPECT_EXIT(test::on_ranks(2, forever), testing::ExitedWithCode(3), "rank 0:? stops: rank 1: out of milk");
+    EXPECT_EXIT(test::on_ranks(2, forever), testing::ExitedWithCode(3), "rank 0: stops: rank 1: out of milk");
     return;
   }
   test::on_ranks(2, [](dist::World& world) {

@@ -23,6 +23,40 @@ bool has_fused_chunk_cat(const std::vector<FsdpParam*>& params, const at::Tensor
          std::all_of(params.begin(), params.end(), [](const auto* param) { return param->shard_dim() == 0; });
 }
 
+// A widening that changes no value can wait for who reads.
+at::ScalarType dtype_to_send(at::ScalarType grad_dtype, at::ScalarType reduce_dtype) {
+  const bool is_half = grad_dtype == at::kBFloat16 || grad_dtype == at::kHalf;
+  return is_half && reduce_dtype == at::kFloat ? grad_dtype : reduce_dtype;
+}
+
+// row [total] = the chunks of all gradients that rank `rank` gets.
+void copy_grad_chunks(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads, int rank,
+                      const at::Tensor& row) {
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    params[i]->copy_grad_chunk(grads[i], rank, row.narrow(0, offset, params[i]->chunk_numel()));
+    offset += params[i]->chunk_numel();
+  }
+}
+
+// From where the ranks have them, `parts` [total] each, to the parameters' gathered storage.
+void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<FsdpParam*>& params) {
+  const auto ranks = static_cast<std::int64_t>(parts.size());
+  std::int64_t offset = 0;
+  for (auto* param : params) {
+    const auto numel = param->send_numel();
+    const auto target = param->gather_target(static_cast<int>(ranks));
+    std::vector<at::Tensor> chunks;
+    for (const auto& part : parts) chunks.push_back(part.narrow(0, offset, numel));
+    if (target.defined()) {
+      for (std::int64_t rank = 0; rank < ranks; ++rank) target[rank].copy_(chunks[rank]);
+    } else {
+      param->copy_out(at::stack(chunks));
+    }
+    offset += numel;
+  }
+}
+
 }  // namespace
 
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group) {
@@ -32,8 +66,9 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
   const auto dtype = params.front()->param_dtype();
   const auto options = at::TensorOptions().dtype(dtype).device(params.front()->devices().compute);
   AllGatherResult result;
-  result.output = at::empty({total * group.size()}, options);
-  auto input = result.output.narrow(0, group.rank() * total, total);
+  const bool in_place = group.shares_memory(options.device());
+  if (!in_place) result.output = at::empty({total * group.size()}, options);
+  auto input = in_place ? group.exchange_buffer(total, options) : result.output.narrow(0, group.rank() * total, total);
   std::vector<at::Tensor> sources, targets;
   std::int64_t offset = 0;
   for (const auto* param : params) {
@@ -43,12 +78,13 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
     offset += param->send_numel();
   }
   at::_foreach_copy_(targets, sources);  // casts; one kernel on CUDA
-  result.work = group.all_gather(result.output, input);
+  result.work = in_place ? group.all_gather_parts(input) : group.all_gather(result.output, input);
   return result;
 }
 
 void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& params, int world_size) {
   const at::NoGradGuard no_grad;
+  if (!result.output.defined()) return copy_out_parts(result.work.wait_for_parts(), params);
   result.work.wait();
   const auto by_rank = result.output.view({world_size, -1});
   std::vector<std::int64_t> sizes;
@@ -72,27 +108,44 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
   }
 }
 
-at::Tensor copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
-                             at::ScalarType reduce_dtype, int world_size) {
+ReduceScatterResult copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
+                                      at::ScalarType reduce_dtype, double divisor, const dist::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
+  const int world_size = group.size();
   const std::int64_t total = total_numel(params);
-  auto input = at::empty({world_size * total}, grads.front().options().dtype(reduce_dtype));
-  if (has_fused_chunk_cat(params, grads.front(), reduce_dtype)) {
-    auto by_rank = input.view({world_size, -1});
-    at::_chunk_cat_out(by_rank, grads, /*dim=*/0, world_size);
-    return input;
+  const auto options = grads.front().options().dtype(reduce_dtype);
+  const bool in_place = group.shares_memory(options.device());
+  ReduceScatterResult result;
+  if (in_place) {
+    const auto dtype = dtype_to_send(grads.front().scalar_type(), reduce_dtype);
+    result.input = group.exchange_buffer((world_size - 1) * total, options.dtype(dtype));
+    result.output = at::empty({total}, options);
+  } else {
+    result.input = at::empty({world_size * total}, options);
   }
-  for (int rank = 0; rank < world_size; ++rank) {
-    std::int64_t offset = rank * total;
-    for (std::size_t i = 0; i < params.size(); ++i) {
-      params[i]->copy_grad_chunk(grads[i], rank, input.narrow(0, offset, params[i]->chunk_numel()));
-      offset += params[i]->chunk_numel();
+  if (has_fused_chunk_cat(params, grads.front(), reduce_dtype)) {
+    auto by_rank = result.input.view({world_size, -1});
+    at::_chunk_cat_out(by_rank, grads, /*dim=*/0, world_size);
+  } else {
+    std::int64_t offset = 0;
+    for (int rank = 0; rank < world_size; ++rank) {
+      const bool is_own = in_place && rank == group.rank();
+      copy_grad_chunks(params, grads, rank, is_own ? result.output : result.input.narrow(0, offset, total));
+      if (!is_own) offset += total;
     }
   }
-  return input;
+  if (divisor != 1) {
+    result.input.div_(divisor);
+    if (result.output.defined()) result.output.div_(divisor);
+  }
+  return result;
 }
 
 void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group) {
+  if (result.output.defined()) {
+    result.work = group.reduce_scatter_parts(result.output, result.input);
+    return;
+  }
   if (group.size() == 1) {
     result.output = result.input;
     return;

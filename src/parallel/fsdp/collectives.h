@@ -1,9 +1,12 @@
 // The two exchanges of a parameter group, each one flat buffer (after torch's _fsdp_collectives.py).
 //
 // All-gather: rank r's part is the padded chunks of all parameters one after the other, cast to the compute dtype while
-// they are copied in; copy-out writes every parameter's chunks, in rank order, into its gathered storage.
+// they are copied in; copy-out writes every parameter's chunks, in rank order, into its gathered storage. Where ranks
+// share memory, it takes them from where the ranks have them.
 // Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of every gradient's r-th chunk of its
-// shard dim, padded with zeros, cast to the reduce dtype while it is copied in.
+// shard dim, padded with zeros, cast to the reduce dtype while it is copied in. Where ranks share memory, a rank's own
+// row is the start of its output, and the others' are shown in the gradients' dtype if the reduce dtype holds it
+// exactly.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +19,7 @@
 namespace titan::fsdp {
 
 struct AllGatherResult {
-  at::Tensor output;  // [world * total] in the compute dtype
+  at::Tensor output;  // [world * total] in the compute dtype; undefined where ranks read each other's memory
   dist::Work work;
 };
 
@@ -28,16 +31,17 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
 void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& params, int world_size);
 
 struct ReduceScatterResult {
-  at::Tensor input;   // alive until the exchange is over
+  at::Tensor input;   // alive until the exchange is over: [world * total], without this rank's row in shared memory
   at::Tensor output;  // [total]: this rank's padded chunks of all parameters, summed over the group
   dist::Work work;
 };
 
-// The reduce-scatter's input from `grads` (one a parameter, whole): [world * total]. Not collective.
-at::Tensor copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
-                             at::ScalarType reduce_dtype, int world_size);
+// The rows of a reduce-scatter over `group` from `grads` (one a parameter, whole), divided by `divisor`: the input, and
+// in shared memory the output. Not collective.
+ReduceScatterResult copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
+                                      at::ScalarType reduce_dtype, double divisor, const dist::ProcessGroup& group);
 
-// Starts the exchange of `result.input`; fills the other fields. Collective over `group`.
+// Starts the exchange of what was copied in; fills the other fields. Collective over `group`.
 void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group);
 
 }  // namespace titan::fsdp

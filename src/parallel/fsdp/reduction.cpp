@@ -37,9 +37,8 @@ Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> gra
     divide_after_ = rule_.divide_factor;
     return;
   }
-  scatter_.input = copy_in_gradients(params_, grads, dtype, rule_.shard_group->size());
   const double before = factor_before_sum(rule_.divide_factor, dtype);
-  if (before != 1) scatter_.input.div_(before);
+  scatter_ = copy_in_gradients(params_, grads, dtype, before, *rule_.shard_group);
   divide_after_ = rule_.divide_factor / before;
 }
 
