@@ -4,15 +4,15 @@
 
 #include <atomic>
 
+#include "kernels/isa.h"
+
 namespace titan::kernels {
 namespace {
 
 #if defined(__x86_64__)
 bool is_intel() { return __builtin_cpu_is("intel"); }
-bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 #else
 bool is_intel() { return false; }
-bool has_avx2() { return false; }
 #endif
 
 // What MKL's vector functions answer for processors that are not Intel's: the code for any.
@@ -20,7 +20,7 @@ constexpr int kAnyProcessor = 0;
 
 std::atomic<MklPath> chosen = MklPath::kByInstructions;
 
-bool is_taken_for_intel() { return chosen == MklPath::kByInstructions && !is_intel() && has_avx2(); }
+bool is_taken_for_intel() { return chosen == MklPath::kByInstructions && !is_intel() && best_isa() != Isa::kPlain; }
 
 }  // namespace
 
