@@ -15,11 +15,8 @@ endif()
 
 # Most of a file's compile time is the headers that it shares with its neighbours, so from nothing the files of a target in
 # groups take half as long as one by one. After a change they take longer: switch this off to work on the code.
-if(CMAKE_BUILD_TYPE STREQUAL "Release")
-  option(TITAN_UNITY "Compile the files of a target in groups" ON)
-else()
-  option(TITAN_UNITY "Compile the files of a target in groups" OFF)
-endif()
+string(COMPARE EQUAL "${CMAKE_BUILD_TYPE}" "Release" titan_is_release)
+option(TITAN_UNITY "Compile the files of a target in groups" ${titan_is_release})
 set(CMAKE_UNITY_BUILD ${TITAN_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
 

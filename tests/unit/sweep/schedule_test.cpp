@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <limits>
 #include <set>
 
 #include "support.h"
