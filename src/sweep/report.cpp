@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/fs.h"
+#include "sweep/json.h"
 #include "sweep/report_template.h"
 #include "sweep/results.h"
 
 namespace titan::sweep {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
 constexpr std::size_t kMaxPoints = 240;
-
-OrderedJson finite(double value) { return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr); }
 
 // A page holds many of these: 6 digits are more than a screen shows.
 OrderedJson short_number(double value) {
@@ -29,7 +25,7 @@ OrderedJson short_number(double value) {
 OrderedJson to_json(const config::FieldValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
-  if (const auto* real = std::get_if<double>(&value)) return finite(*real);
+  if (const auto* real = std::get_if<double>(&value)) return number_or_null(*real);
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   return to_toml_value(value);
 }
@@ -63,7 +59,7 @@ OrderedJson trial_json(const Record& record, std::size_t index, std::size_t rank
           {"rank", rank},
           {"state", state_text(record, trial)},
           {"hasObjective", !trial.rung_objectives.empty() && trial.state != State::kFailed},
-          {"objective", finite(trial.objective)},
+          {"objective", number_or_null(trial.objective)},
           {"steps", trial.steps},
           {"starts", trial.starts},
           {"seconds", trial.seconds},

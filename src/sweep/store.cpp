@@ -1,16 +1,15 @@
 #include "sweep/store.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "sweep/json.h"
 
 namespace titan::sweep {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
 using config::FieldValue;
 
 constexpr int kVersion = 1;
@@ -38,8 +37,6 @@ FieldValue to_value(const OrderedJson& json) {
   return json.get<config::StringList>();
 }
 
-// Objectives that are no numbers go as null: which of them it was, the trial's metrics tell.
-OrderedJson number(double value) { return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr); }
 double to_number(const OrderedJson& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
@@ -47,11 +44,12 @@ double to_number(const OrderedJson& json) {
 OrderedJson to_json(const Trial& trial) {
   OrderedJson values = OrderedJson::object(), rungs = OrderedJson::array();
   for (const auto& [key, value] : trial.values) values[key] = to_json(value);
-  for (const double objective : trial.rung_objectives) rungs.push_back(number(objective));
-  return {{"name", trial.name},       {"state", to_string(trial.state)},      {"values", values},
-          {"starts", trial.starts},   {"failures", trial.failures},           {"steps", trial.steps},
-          {"seconds", trial.seconds}, {"objective", number(trial.objective)}, {"rung_objectives", rungs},
-          {"error", trial.error}};
+  for (const double objective : trial.rung_objectives) rungs.push_back(number_or_null(objective));
+  return {{"name", trial.name},         {"state", to_string(trial.state)},
+          {"values", values},           {"starts", trial.starts},
+          {"failures", trial.failures}, {"steps", trial.steps},
+          {"seconds", trial.seconds},   {"objective", number_or_null(trial.objective)},
+          {"rung_objectives", rungs},   {"error", trial.error}};
 }
 
 State to_state(const std::string& name) {
