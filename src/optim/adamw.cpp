@@ -20,8 +20,24 @@ AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, cons
     }
     // The step lives where the kernel reads it: on the parameter's device.
     const auto on_device = at::TensorOptions().dtype(at::kFloat).device(param.device());
-    states_.push_back({fqn, param, at::zeros_like(param), at::zeros_like(param), at::zeros({}, on_device)});
+    states_.push_back({fqn, param, {}, {}, at::zeros({}, on_device)});
   }
+}
+
+std::vector<AdamWState>& AdamW::states() {
+  const at::NoGradGuard no_grad;
+  for (auto& state : states_) {
+    if (state.exp_avg.defined()) continue;
+    state.exp_avg = at::zeros_like(state.param);
+    state.exp_avg_sq = at::zeros_like(state.param);
+  }
+  return states_;
+}
+
+std::vector<at::Tensor> AdamW::grads() const {
+  std::vector<at::Tensor> out;
+  for (const auto& state : states_) out.push_back(state.param.grad());
+  return out;
 }
 
 void AdamW::step(const at::Tensor& found_inf) {
@@ -34,7 +50,7 @@ void AdamW::step(const at::Tensor& found_inf) {
                         "fully_shard, which replaces the parameters");
   }
   std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
-  for (auto& state : states_) {
+  for (auto& state : states()) {
     const auto& grad = state.param.grad();
     if (!grad.defined()) continue;
     state.step.add_(1);

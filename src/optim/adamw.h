@@ -28,21 +28,25 @@ struct AdamWState {
 
 class AdamW {
  public:
-  // `params`: the local shards, materialized, in the model's order. Moments start at zero. Throws InternalError for one
-  // on the meta device.
+  // `params`: the local shards, materialized, in the model's order. Moments start at zero, and take memory from the
+  // first step() or states() on: what the first forward and backward leave serves for them. Throws InternalError for a
+  // parameter on the meta device.
   AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options);
 
   // Updates every parameter that has a gradient. Throws InternalError when none has: an optimizer made before
   // fully_shard holds the parameters that this replaced.
   // Where `found_inf` (GradScaler's) is given and 1, nothing changes, the step counters included.
   void step(const at::Tensor& found_inf = {});
+  // Of all parameters in order, undefined where there is none.
+  std::vector<at::Tensor> grads() const;
   // Drops the gradients.
   void zero_grad();
 
   void set_lr(double lr) { options_.lr = lr; }
   AdamWOptions& options() { return options_; }
   const AdamWOptions& options() const { return options_; }
-  std::vector<AdamWState>& states() { return states_; }
+  // With moments.
+  std::vector<AdamWState>& states();
 
  private:
   AdamWOptions options_;

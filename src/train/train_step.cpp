@@ -21,9 +21,9 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
 
   // 2. clip by the norm of the whole gradient
   auto& shards = meshes_.fsdp.group(meshes_.fsdp.dim_names().back());
-  if (grad_scaler_) unscale_gradients();
+  if (grad_scaler_) grad_scaler_->unscale(optimizer_.grads(), world_.group());
   std::vector<optim::ShardedGrad> grads;
-  for (const auto& state : optimizer_.states()) grads.push_back({state.param.grad(), {&shards}});
+  for (const auto& grad : optimizer_.grads()) grads.push_back({grad, {&shards}});
   output.grad_norm = optim::clip_grad_norm(grads, config_.training.max_norm);
 
   // 3. update at this step's learning rate, once a save under way has copied what this changes
@@ -38,12 +38,6 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
     optimizer_.step();
   }
   return output;
-}
-
-void Trainer::unscale_gradients() {
-  std::vector<at::Tensor> grads;
-  for (const auto& state : optimizer_.states()) grads.push_back(state.param.grad());
-  grad_scaler_->unscale(grads, world_.group());
 }
 
 at::Tensor Trainer::forward_backward(const Batch& batch, std::int64_t global_valid_tokens) {

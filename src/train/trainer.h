@@ -51,7 +51,6 @@ class Trainer {
   StepData fetch_step_data();
   StepOutput train_step(const StepData& data);
   at::Tensor forward_backward(const Batch& batch, std::int64_t global_valid_tokens);
-  void unscale_gradients();
   void log_step(const StepOutput& output);
   void watch_grad_scale(double scale);
   void after_first_step();
