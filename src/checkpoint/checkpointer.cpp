@@ -155,6 +155,7 @@ std::optional<int> Checkpointer::load_choice(const LoadChoice& choice) {
   if (choice.in_hf) {
     load_hugging_face(choice.folder, items, options_.hf_format, ranks_, /*all_weights=*/true);
     state_.restored({}, choice.model_only);
+    has_loaded_weights_ = true;
     return 0;
   }
   if (!choice.model_only) {
@@ -166,6 +167,7 @@ std::optional<int> Checkpointer::load_choice(const LoadChoice& choice) {
   const bool all_weights = choice.model_only || std::ranges::count(options_.exclude_from_loading, "model") == 0;
   const Values values = checkpoint::load(choice.folder, items, ranks_, {.all_weights = all_weights});
   state_.restored(values, choice.model_only);
+  has_loaded_weights_ = all_weights;
   if (choice.model_only) return 0;
   const auto step = values.find(kStepKey);
   return step == values.end() ? choice.step : static_cast<int>(step->second.as_int(kStepKey));
@@ -176,6 +178,7 @@ bool Checkpointer::may_fall_back(const LoadChoice& choice) const {
 }
 
 std::optional<int> Checkpointer::load() {
+  has_loaded_weights_ = false;
   if (!options_.enable) return std::nullopt;
   std::vector<int> damaged;
   for (;;) {

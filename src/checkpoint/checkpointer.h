@@ -70,6 +70,9 @@ class Checkpointer {
   // CheckpointState::check_fits() throw. From a damaged checkpoint it falls back, with an error in the log, to the
   // newest intact one before it, unless load_step named it.
   std::optional<int> load();
+  // Whether the last load() filled every parameter of the model: it did not when it loaded nothing, and where
+  // exclude_from_loading names the model.
+  bool has_loaded_weights() const { return has_loaded_weights_; }
 
  private:
   bool may_fall_back(const LoadChoice& choice) const;
@@ -90,6 +93,7 @@ class Checkpointer {
   std::filesystem::path base_;
   KeepRule keep_rule_;
   TimePoint last_save_;
+  bool has_loaded_weights_ = false;
   AsyncSaver saver_;  // last: its thread uses the members above
 };
 

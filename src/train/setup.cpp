@@ -47,24 +47,41 @@ std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len) {
       seq_len);
 }
 
+namespace {
+
+// Leaves out what takes time: init_weights() then computes the model's tables.
+class BuffersOnly final : public nn::Initializer {
+ public:
+  void normal(const nn::NamedParameter&, double, double) override {}
+  void trunc_normal(const nn::NamedParameter&, double, double, double, double) override {}
+};
+
+}  // namespace
+
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
                                            const config::Training& training, const config::Parallelism& parallelism,
-                                           const config::ActivationCheckpoint& ac, std::uint64_t seed) {
+                                           const config::ActivationCheckpoint& ac) {
   auto model = spec.build_model(spec.document_end);
   spec.parallelize(*model, mesh, training, parallelism, ac);
   fsdp::to_empty(*model, mesh.device(), dist::dtype_of(training.dtype));
   const at::NoGradGuard no_grad;
-  std::unique_ptr<nn::Initializer> initializer;
-  if (mesh.device().is_cpu()) {
-    initializer = std::make_unique<nn::SequentialInitializer>(seed);
-  } else {
-    initializer = std::make_unique<nn::CounterInitializer>(seed);
-  }
-  model->init_weights(*initializer);
+  BuffersOnly buffers;
+  model->init_weights(buffers);
   for (const auto& parameter : model->named_parameters()) {
     TITAN_CHECK(!parameter.tensor().is_meta(), parameter.fqn + " is still on the meta device after initialization");
   }
   return model;
+}
+
+void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  std::unique_ptr<nn::Initializer> initializer;
+  if (device.is_cpu()) {
+    initializer = std::make_unique<nn::SequentialInitializer>(seed);
+  } else {
+    initializer = std::make_unique<nn::CounterInitializer>(seed);
+  }
+  model.init_weights(*initializer);
 }
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options) {

@@ -30,11 +30,15 @@ bool uses_float16(const config::Training& training);
 // Of the spec's model at a sequence length, TorchTitan's formula.
 std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len);
 
-// Built on meta, sharded, materialized on the world's device, initialized. Throws InternalError listing any parameter
-// that is still on meta.
+// Built on meta, sharded, materialized on the mesh's device. Its weights wait for draw_weights() or a checkpoint, which
+// makes a second of drawing needless for a model of 100 million. Throws InternalError naming a parameter that is still
+// on meta.
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
                                            const config::Training& training, const config::Parallelism& parallelism,
-                                           const config::ActivationCheckpoint& ac, std::uint64_t seed);
+                                           const config::ActivationCheckpoint& ac);
+
+// The initial weights of `seed`, the same at every number of ranks.
+void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);

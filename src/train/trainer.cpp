@@ -49,10 +49,10 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       metrics_(metrics_options(config, spec, world.device()), {}),
       data_(std::move(data)),
       accumulation_steps_(config::num_accumulation_steps(config, world.size())),
+      seed_(agree_on_seed(config.debug.seed, world.group())),
       model_([&] {
-        const auto seed = agree_on_seed(config.debug.seed, world.group());
-        apply_debug(config.debug, seed);
-        return build_model(spec, meshes.fsdp, config.training, config.parallelism, config.activation_checkpoint, seed);
+        apply_debug(config.debug, seed_);
+        return build_model(spec, meshes.fsdp, config.training, config.parallelism, config.activation_checkpoint);
       }()),
       optimizer_(build_optimizer(*model_, config.optimizer)),
       schedule_(build_lr_schedule(config.lr_scheduler, config.training.steps)),
@@ -81,11 +81,13 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
 
 bool Trainer::train() {
   if (config_.checkpoint.create_seed_checkpoint) {
+    draw_weights(*model_, world_.device(), seed_);
     checkpointer_.save_seed();
     checkpointer_.finish();
     return true;
   }
   checkpointer_.load();
+  if (!checkpointer_.has_loaded_weights()) draw_weights(*model_, world_.device(), seed_);
   attach_sinks(state_.step);
   remember_signals();  // there is something to save soon, and a look for them between steps
   const auto last_step = config_.training.steps;

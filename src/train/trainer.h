@@ -63,6 +63,7 @@ class Trainer {
   metrics::MetricsProcessor metrics_;
   std::unique_ptr<BatchSource> data_;
   std::int64_t accumulation_steps_;
+  std::uint64_t seed_;
   std::unique_ptr<LanguageModel> model_;
   optim::AdamW optimizer_;
   optim::LrSchedule schedule_;

@@ -73,6 +73,22 @@ def weights_of_another_model(context):
 
 
 @case(60)
+def resume_without_the_model(context):
+    """The weights are drawn anew where the checkpoint's are not wanted, and only there."""
+    words = ["--config", write_job(context, "drawn", steps=1), *SAVE]
+    run(context, 2, words, name="save")
+    first = read_rows(context.dump("drawn") / "metrics.jsonl")[0]
+    # The data begins anew too, so that the first batch meets the first weights again.
+    exclude = ["--checkpoint.exclude_from_loading", "model,optimizer,lr_scheduler,dataloader"]
+    run(context, 2, [*words, "--training.steps", 2, *exclude], name="again")
+    second = read_rows(context.dump("drawn") / "metrics.jsonl")[1]
+    expect((second["loss"], second["grad_norm"]) == (first["loss"], first["grad_norm"]), f"{first}, then {second}")
+    run(context, 2, [*words, "--training.steps", 3, "--checkpoint.exclude_from_loading", "dataloader"], name="loaded")
+    third = read_rows(context.dump("drawn") / "metrics.jsonl")[2]
+    expect(third["loss"] != first["loss"], f"the weights of step 2 were not taken: {third}")
+
+
+@case(60)
 def resume_torchtitan_order_at_another_size(context):
     """TorchTitan's data order belongs to one number of ranks, and says so."""
     words = ["--config", write_job(context, "size", steps=2), *SAVE, "--training.data_order", "torchtitan"]
