@@ -28,6 +28,7 @@
 #include "dist/device.h"
 #include "dist/parallel_dims.h"
 #include "kernels/attention.h"
+#include "kernels/choice.h"
 #include "kernels/host_arena.h"
 #include "kernels/mkl_path.h"
 #include "models/registry.h"
@@ -97,7 +98,8 @@ train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t loc
     return {name, static_cast<std::int64_t>(gpu->device_capacity_bytes(0)), train::has_bfloat16(name)};
   }
   const std::int64_t host = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  return {"this machine's memory, " + std::to_string(local_ranks) + " rank(s) on it", host / local_ranks};
+  return {"this machine's memory, " + std::to_string(local_ranks) + " rank(s) on it", host / local_ranks,
+          /*has_bfloat16=*/true, /*is_gpu=*/false};
 }
 
 // The devices that CUDA shows with CUDA_VISIBLE_DEVICES: those before the first that is none, and none of a list that
@@ -138,7 +140,8 @@ c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEn
 void choose_cpu_code(const config::Cpu& cpu) {
   kernels::choose_mkl_path(cpu.mkl_path == "by_vendor" ? kernels::MklPath::kByVendor
                                                        : kernels::MklPath::kByInstructions);
-  if (cpu.kernels == "own") kernels::install_attention();
+  kernels::use_own(cpu.kernels == "own");
+  if (kernels::uses_own()) kernels::install_attention();
 }
 
 // Two runs would take each other's checkpoints for their own, and remove them.
@@ -306,6 +309,7 @@ int run_train(const config::CommandLine& command_line) {
                             ? train::named_device(*command_line.device)
                             : device_of_a_rank(config, std::max(env.local_world_size, command_line.nproc.value_or(1)));
     train::check_dtypes(config, device);
+    kernels::use_own(config.cpu.kernels == "own" && !device.is_gpu);
     std::fputs(train::dry_run(config, checked.spec, static_cast<int>(world_size), device).c_str(), stdout);
     return kExitDone;
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "nn/documents.h"
+#include "nn/fused_ops.h"
 #include "nn/kept_ops.h"
 
 namespace titan::models {
@@ -40,7 +41,7 @@ at::Tensor FeedForward::forward(const nn::Tensors& inputs) {
   // In this order: selective recomputation counts matrix products.
   const auto gate = (*w1_)(x);
   const auto up = (*w3_)(x);
-  return (*w2_)(at::silu(gate) * up);
+  return (*w2_)(nn::swiglu(gate, up));
 }
 
 TransformerBlock::TransformerBlock(const LlamaArgs& args) {

@@ -339,7 +339,7 @@ struct Debug {
 
 // [cpu]: not a table of TorchTitan
 struct Cpu {
-  std::string kernels = "own";               // whose causal attention: this program's, or PyTorch's
+  std::string kernels = "own";               // whose fused operators: this program's, or PyTorch's
   std::string mkl_path = "by_instructions";  // how MKL chooses its code for float32 products
 
   bool operator==(const Cpu&) const = default;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "nn/fused_ops.h"
 #include "nn/kept_ops.h"
 
 namespace titan::nn {
@@ -15,6 +16,6 @@ Embedding::Embedding(std::int64_t num_embeddings, std::int64_t dim) { param("wei
 at::Tensor Embedding::forward(const Tensors& inputs) { return at::embedding(weight, inputs[0]); }
 
 RMSNorm::RMSNorm(std::int64_t dim, double eps) : eps_(eps) { param("weight", weight, {dim}); }
-at::Tensor RMSNorm::forward(const Tensors& inputs) { return at::rms_norm(inputs[0], weight.sizes(), weight, eps_); }
+at::Tensor RMSNorm::forward(const Tensors& inputs) { return rms_norm(inputs[0], weight, eps_); }
 
 }  // namespace titan::nn

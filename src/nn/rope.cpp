@@ -33,11 +33,4 @@ at::Tensor precompute_freqs_cis(std::int64_t head_dim, std::int64_t seq_len, dou
   return at::polar(at::ones_like(angles), angles).to(device);  // [seq_len, head_dim / 2]
 }
 
-at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
-  const auto seq_len = x.size(1);
-  const auto pairs = at::view_as_complex(x.to(at::kFloat).reshape({x.size(0), seq_len, x.size(2), -1, 2}));
-  const auto table = freqs_cis.slice(0, 0, seq_len).view({1, seq_len, 1, pairs.size(3)});
-  return at::view_as_real(pairs * table).flatten(3).to(x.scalar_type());
-}
-
 }  // namespace titan::nn

@@ -1,4 +1,5 @@
-// Rotary position embedding, interleaved pairs as complex numbers, with Llama 3.1's frequency scaling.
+// The factors of the rotary position embedding (apply_rotary_emb() in nn/fused_ops.h), with Llama 3.1's frequency
+// scaling.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,8 +21,5 @@ struct RopeScaling {
 // complex64 [seq_len, head_dim / 2] on `device`, computed in float32.
 at::Tensor precompute_freqs_cis(std::int64_t head_dim, std::int64_t seq_len, double theta,
                                 const std::optional<RopeScaling>& scaling, at::Device device);
-
-// x [B, T, n_heads, head_dim] rotated by freqs_cis [>= T, head_dim / 2], in float32, back in x's dtype.
-at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis);
 
 }  // namespace titan::nn

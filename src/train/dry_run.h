@@ -15,6 +15,7 @@ struct Device {
   std::string name;
   std::int64_t bytes = 0;
   bool has_bfloat16 = true;
+  bool is_gpu = true;  // else this program's CPU kernels run
 };
 
 // What a peak of tensors may take of a device: the rest is for libraries, workspaces and fragmentation.

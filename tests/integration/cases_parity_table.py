@@ -23,8 +23,14 @@ JOB = fixtures.SMALL_MODEL.replace("local_batch_size = 2", f"local_batch_size = 
 # of lr, and no useful bound holds for each element alone.
 WEIGHTS = "weights"
 # In fp32, another attention kernel of PyTorch moves weights of these sizes by 2e-6 in ten steps; a wrong sum, a shard
-# that misses a step or a parameter in the wrong place moves one by 0.1 and more.
-FP32_BOUNDS = {**dict.fromkeys(KEYS, FP32_TOLERANCE), WEIGHTS: FP32_TOLERANCE}
+# that misses a step or a parameter in the wrong place moves one by 0.1 and more. With PyTorch's operators the program
+# gives PyTorch's bits where the processor's products do. Its own kernels round five operators of a layer in another
+# way, where that attention kernel rounds one: 1e-5, if all five pull the same way. How they round depends on the
+# processor's vectors, so that another one throws again: three times that.
+FP32_BOUNDS = {
+    kernels: {**dict.fromkeys(KEYS, FP32_TOLERANCE), WEIGHTS: weights}
+    for kernels, weights in {"own": 3 * 5 * 2e-6, "aten": FP32_TOLERANCE}.items()
+}
 # In bf16 the bound is a multiple of the distance that PyTorch's own kernels put between two of its runs, as in
 # cases_parity.py, with its floor (for weights: a few elements of small gradient rounded once differently) and ceiling.
 # The yardstick is the largest distance in all rows of that dtype and number of ranks with one microbatch, which rounds
@@ -213,7 +219,7 @@ def parity_table(context, ranks, kernels):
     check_covering()
     rows = [row for row in TABLE if row.ranks == ranks]
     bounds = {dtype: bf16_bounds(context, dtype, ranks, kernels) for dtype in {row.dtype for row in rows} - {"fp32"}}
-    bounds["fp32"] = FP32_BOUNDS
+    bounds["fp32"] = FP32_BOUNDS[kernels]
     wrong = [check_row(context, index, row, kernels, bounds[row.dtype]) for index, row in enumerate(rows)]
     wrong = [line for line in wrong if line]
     expect(not wrong, f"{len(wrong)} of {len(rows)} rows:\n" + "\n".join(wrong))

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "nn/fused_ops.h"
+
 namespace titan::nn {
 namespace {
 

@@ -1,0 +1,101 @@
+#include "nn/fused_ops.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/error.h"
+#include "kernels/choice.h"
+#include "kernels/fused_ops.h"
+
+namespace titan::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// Backward runs with gradients on when its own gradient is wanted, which would be taken for zero here.
+void refuse_second_derivative(const char* op) {
+  if (!at::GradMode::is_enabled()) return;
+  throw InternalError(std::string("[nn] ") + op +
+                      " has no second derivative on CPU (backward was called with create_graph); set "
+                      "cpu.kernels = \"aten\" to use PyTorch's operators, which have");
+}
+
+struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
+  static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, double eps) {
+    const auto [out, rrms] = kernels::rms_norm_forward(kernels::best_fused_kernels(), x, weight, eps);
+    context->save_for_backward({x, weight, rrms});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    refuse_second_derivative("RMSNorm");
+    const auto saved = context->get_saved_variables();
+    const auto [x, weight] =
+        kernels::rms_norm_backward(kernels::best_fused_kernels(), grad_outputs[0], saved[0], saved[1], saved[2]);
+    return {x, weight, at::Tensor()};
+  }
+};
+
+struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding> {
+  static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& freqs_cis) {
+    context->save_for_backward({freqs_cis});
+    return kernels::rotate(kernels::best_fused_kernels(), x, freqs_cis, /*conjugate=*/false);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    refuse_second_derivative("the rotary embedding");
+    const auto saved = context->get_saved_variables();
+    return {kernels::rotate(kernels::best_fused_kernels(), grad_outputs[0], saved[0], /*conjugate=*/true),
+            at::Tensor()};
+  }
+};
+
+struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
+  static Variable forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
+    context->save_for_backward({gate, up});
+    return kernels::swiglu_forward(kernels::best_fused_kernels(), gate, up);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    refuse_second_derivative("SwiGLU");
+    const auto saved = context->get_saved_variables();
+    const auto [gate, up] =
+        kernels::swiglu_backward(kernels::best_fused_kernels(), grad_outputs[0], saved[0], saved[1]);
+    return {gate, up};
+  }
+};
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  if (!kernels::uses_own() || !kernels::takes_rms_norm(x, weight)) return composed::rms_norm(x, weight, eps);
+  return FusedRmsNorm::apply(x, weight, eps);
+}
+
+at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
+  if (!kernels::uses_own() || !kernels::takes_rotation(x, freqs_cis) || freqs_cis.requires_grad())
+    return composed::apply_rotary_emb(x, freqs_cis);
+  return FusedRotaryEmbedding::apply(x, freqs_cis);
+}
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  if (!kernels::uses_own() || !kernels::takes_swiglu(gate, up)) return composed::swiglu(gate, up);
+  return FusedSwiglu::apply(gate, up);
+}
+
+at::Tensor composed::rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return at::rms_norm(x, weight.sizes(), weight, eps);
+}
+
+at::Tensor composed::apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
+  const auto seq_len = x.size(1);
+  const auto pairs = at::view_as_complex(x.to(at::kFloat).reshape({x.size(0), seq_len, x.size(2), -1, 2}));
+  const auto table = freqs_cis.slice(0, 0, seq_len).view({1, seq_len, 1, pairs.size(3)});
+  return at::view_as_real(pairs * table).flatten(3).to(x.scalar_type());
+}
+
+at::Tensor composed::swiglu(const at::Tensor& gate, const at::Tensor& up) { return at::silu(gate) * up; }
+
+}  // namespace titan::nn

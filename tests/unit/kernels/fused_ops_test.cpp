@@ -1,0 +1,381 @@
+// Every set of instructions of this machine against the formulas in float64 and against ATen's operators, forward and
+// backward.
+#include "kernels/fused_ops.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace titan::kernels {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+
+// An output and the gradients of its inputs.
+struct Results {
+  at::Tensor out;
+  Tensors grads;
+};
+
+// The results of ATen's operators on the inputs as they are, or on float64 copies.
+using Formula = std::function<at::Tensor(const Tensors&)>;
+Results by_autograd(const Formula& formula, const Tensors& inputs, const at::Tensor& out_grad) {
+  Tensors leaves;
+  for (const auto& input : inputs) leaves.push_back(input.detach().clone().set_requires_grad(true));
+  const at::Tensor out = formula(leaves);
+  return {out.detach(), torch::autograd::grad({out}, leaves, {out_grad.to(out.scalar_type())})};
+}
+Results in_float64(const Formula& formula, const Tensors& inputs, const at::Tensor& out_grad) {
+  Tensors wide;
+  for (const auto& input : inputs) wide.push_back(input.to(at::kDouble));
+  return by_autograd(formula, wide, out_grad);
+}
+
+std::vector<const FusedKernels*> kernels_of_this_machine() {
+  std::vector<const FusedKernels*> kernels = {&plain::kFused};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(&avx2::kFused);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) kernels.push_back(&avx512::kFused);
+#endif
+  return kernels;
+}
+
+// Half a unit in the last place, in parts of the number.
+double rounding(at::ScalarType dtype) { return std::pow(2.0, dtype == at::kFloat ? -24 : -8); }
+
+// |found - expected| <= relative * |expected| + absolute * scale, everywhere. `scale`: of the terms that the result is
+// made of, which may cancel.
+void expect_near(const at::Tensor& found, const at::Tensor& expected, double relative, double absolute,
+                 const at::Tensor& scale, const std::string& what) {
+  ASSERT_EQ(found.sizes(), expected.sizes()) << what;
+  const auto excess = (found.to(at::kDouble) - expected).abs() - relative * expected.abs() - absolute * scale;
+  EXPECT_LE(excess.max().item<double>(), 0) << what;
+}
+
+// Of bfloat16: at most one element in a thousand differs from ATen's, and by one unit. Before they are rounded, results
+// are equal to some 2^-21; those that lie as near to the middle of two bfloat16 numbers, 2^-8 apart, are one in 2^13.
+// Where terms of the size of `scale` cancel, what float32 leaves of them may be anything.
+void expect_same_bfloat16(const at::Tensor& found, const at::Tensor& aten, const std::string& what,
+                          const at::Tensor& scale = {}) {
+  ASSERT_EQ(found.scalar_type(), at::kBFloat16);
+  ASSERT_EQ(aten.scalar_type(), at::kBFloat16);
+  // As integers, neighbours differ by 1 (signs are equal but around 0).
+  const auto bits = [](const at::Tensor& tensor) { return tensor.contiguous().view(at::kShort).to(at::kInt); };
+  auto apart = (bits(found) - bits(aten)).abs();
+  if (scale.defined()) {
+    const auto difference = (found.to(at::kDouble) - aten.to(at::kDouble)).abs();
+    apart = apart.masked_fill(difference <= 16 * rounding(at::kFloat) * scale, 0);
+  }
+  const auto different = apart.ne(0).sum().item<std::int64_t>();
+  EXPECT_LE(different, std::max<std::int64_t>(1, found.numel() / 1000)) << what << " of " << found.numel();
+  EXPECT_LE(apart.max().item<int>(), 1) << what;
+}
+
+// RMSNorm
+
+constexpr double kEps = 1e-5;
+
+at::Tensor rms_norm_formula(const Tensors& inputs) {
+  return inputs[0] * at::rsqrt(inputs[0].square().mean(-1, true) + kEps) * inputs[1];
+}
+at::Tensor aten_rms_norm(const Tensors& inputs) { return at::rms_norm(inputs[0], inputs[1].sizes(), inputs[1], kEps); }
+Results run_rms_norm(const FusedKernels& kernels, const Tensors& inputs, const at::Tensor& out_grad) {
+  const auto [out, rrms] = rms_norm_forward(kernels, inputs[0], inputs[1], kEps);
+  const auto [x, weight] = rms_norm_backward(kernels, out_grad, inputs[0], inputs[1], rrms);
+  return {out, {x, weight}};
+}
+
+struct Matrix {
+  std::int64_t rows, dim;
+};
+// One row, rows that are no multiple of what is done at once, more than one block; dims around vectors.
+const Matrix kMatrices[] = {{1, 256}, {7, 1}, {7, 13}, {64, 48}, {65, 100}, {300, 257}, {1024, 256}};
+
+struct NormInputs {
+  Tensors inputs;
+  at::Tensor out_grad;
+};
+NormInputs norm_inputs(Matrix matrix, at::ScalarType dtype) {
+  at::manual_seed(matrix.rows * 1000 + matrix.dim);
+  const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, at::kFloat); };
+  return {{(make({matrix.rows, matrix.dim}) * 3).to(dtype), (make({matrix.dim}) * 0.3 + 1).to(dtype)},
+          make({matrix.rows, matrix.dim}).to(dtype)};
+}
+
+// The sizes of the two terms that a gradient of x is the difference of, together.
+at::Tensor x_grad_terms(const Tensors& inputs, const at::Tensor& out_grad) {
+  const at::Tensor x = inputs[0].to(at::kDouble), pushes = (out_grad.to(at::kDouble) * inputs[1].to(at::kDouble)).abs();
+  const at::Tensor rrms = at::rsqrt(x.square().mean(-1, true) + kEps);
+  return pushes * rrms + (pushes * x.abs()).mean(-1, true) * rrms.pow(3) * x.abs();
+}
+
+// out: a sum of squares has no cancellation; its error is that of some dim / 16 additions, each half a unit, but they
+// are as likely up as down: 4 units for these dims, halved by the root, and three products.
+// x_grad: the difference of two terms, each with such errors, the second with those of a sum of dim products, whose
+// terms are as large as their root mean square times dim.
+// weight_grad: 64 rows in 16 steps and then pairs of blocks, of products with an error of some 6 units.
+TEST(FusedRmsNorm, EqualsTheFormula) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine())
+      for (const Matrix matrix : kMatrices) {
+        const auto [inputs, out_grad] = norm_inputs(matrix, dtype);
+        ASSERT_TRUE(takes_rms_norm(inputs[0], inputs[1]));
+        const Results found = run_rms_norm(*kernels, inputs, out_grad);
+        const Results expected = in_float64(rms_norm_formula, inputs, out_grad);
+        const std::string what =
+            std::string(kernels->name) + " rows " + std::to_string(matrix.rows) + " dim " + std::to_string(matrix.dim);
+        const double unit = rounding(at::kFloat), last = dtype == at::kFloat ? 0 : rounding(dtype);
+        const at::Tensor x = inputs[0].to(at::kDouble), rrms = at::rsqrt(x.square().mean(-1, true) + kEps);
+        expect_near(found.out, expected.out, last * 1.001 + 8 * unit, 0, at::zeros_like(x), what + " out");
+        expect_near(found.grads[0], expected.grads[0], last * 1.001, 16 * unit, x_grad_terms(inputs, out_grad),
+                    what + " x");
+        expect_near(found.grads[1], expected.grads[1], last * 1.001, 16 * unit,
+                    (out_grad.to(at::kDouble) * x * rrms).abs().sum(0), what + " weight");
+      }
+}
+
+TEST(FusedRmsNorm, IsATensInBFloat16) {
+  for (const auto* kernels : kernels_of_this_machine())
+    for (const Matrix matrix : kMatrices) {
+      const auto [inputs, out_grad] = norm_inputs(matrix, at::kBFloat16);
+      const Results found = run_rms_norm(*kernels, inputs, out_grad);
+      const Results aten = by_autograd(aten_rms_norm, inputs, out_grad);
+      const std::string what = std::string(kernels->name) + " rows " + std::to_string(matrix.rows);
+      expect_same_bfloat16(found.out, aten.out, what + " out");
+      expect_same_bfloat16(found.grads[0], aten.grads[0], what + " x", x_grad_terms(inputs, out_grad));
+      expect_same_bfloat16(found.grads[1], aten.grads[1], what + " weight",
+                           (out_grad * inputs[0]).to(at::kDouble).abs().sum(0));
+    }
+}
+
+// The weight's gradient is a sum over all rows: its error must not be larger than that of ATen's sum, which is split in
+// parts as well.
+TEST(FusedRmsNorm, SumsOverRowsAsWellAsATen) {
+  const auto [inputs, out_grad] = norm_inputs({20000, 64}, at::kFloat);
+  const auto exact = in_float64(rms_norm_formula, inputs, out_grad).grads[1];
+  const auto error = [&](const at::Tensor& found) {
+    return (found.to(at::kDouble) - exact).square().mean().sqrt().item<double>();
+  };
+  const double of_aten = error(by_autograd(aten_rms_norm, inputs, out_grad).grads[1]);
+  for (const auto* kernels : kernels_of_this_machine())
+    EXPECT_LE(error(run_rms_norm(*kernels, inputs, out_grad).grads[1]), 1.1 * of_aten) << kernels->name;
+}
+
+TEST(FusedRmsNorm, WhatIsNoNumberStaysInItsRow) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine())
+      for (const float bad : {kNan, kInfinity}) {
+        const auto [inputs, out_grad] = norm_inputs({7, 19}, dtype);
+        inputs[0][3][18].fill_(bad);
+        const Results found = run_rms_norm(*kernels, inputs, out_grad);
+        const Results aten = by_autograd(aten_rms_norm, inputs, out_grad);
+        EXPECT_TRUE(found.out.isnan().equal(aten.out.isnan())) << kernels->name << bad;
+        EXPECT_TRUE(found.grads[0].isnan().equal(aten.grads[0].isnan())) << kernels->name << bad;
+        EXPECT_TRUE(found.grads[1].isnan().equal(aten.grads[1].isnan())) << kernels->name << bad;
+        EXPECT_TRUE(found.out[3].isnan().any().item<bool>());
+        EXPECT_FALSE(found.out[4].isnan().any().item<bool>());
+      }
+}
+
+// Rotary embedding
+
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& factors) {
+  const auto pairs = at::view_as_complex(x.reshape({x.size(0), x.size(1), x.size(2), -1, 2}));
+  return at::view_as_real(pairs * factors.slice(0, 0, x.size(1)).unsqueeze(1)).flatten(3);
+}
+at::Tensor aten_rotation(const at::Tensor& x, const at::Tensor& factors) {
+  return rotated(x.to(at::kFloat), factors).to(x.scalar_type());
+}
+
+at::Tensor make_factors(std::int64_t length, std::int64_t head_dim) {
+  const auto angles = at::randn({length, head_dim / 2}, at::kFloat) * 10;
+  return at::polar(at::ones_like(angles), angles);
+}
+
+// Two products and a sum: 3 roundings of half a unit, of terms that may cancel.
+TEST(FusedRotation, EqualsTheFormulaAndATens) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine())
+      for (const std::int64_t head_dim : {2, 6, 16, 48, 64, 128}) {
+        at::manual_seed(head_dim);
+        const auto factors = make_factors(13, head_dim);
+        const auto x = at::randn({3, 11, 5, head_dim}, at::kFloat).to(dtype);
+        const auto wide = factors.to(at::kComplexDouble);
+        for (const bool conjugate : {false, true}) {
+          const auto found = rotate(*kernels, x, factors, conjugate);
+          const std::string what = std::string(kernels->name) + " head_dim " + std::to_string(head_dim);
+          const auto expected = rotated(x.to(at::kDouble), conjugate ? wide.conj() : wide);
+          const auto scale = at::view_as_complex(x.to(at::kDouble).unflatten(3, {-1, 2})).abs().repeat_interleave(2, 3);
+          expect_near(found, expected, dtype == at::kFloat ? 0 : rounding(dtype) * 1.001, 3 * rounding(at::kFloat),
+                      scale, what);
+          const auto table = (conjugate ? factors.conj() : factors).resolve_conj();
+          if (dtype == at::kBFloat16) expect_same_bfloat16(found, aten_rotation(x, table), what);
+        }
+      }
+}
+
+TEST(FusedRotation, TakesAnyStrides) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine()) {
+      const auto factors = make_factors(9, 16);
+      const auto wide = at::randn({2, 9, 12, 16}, at::kFloat).to(dtype);  // q, k and v of one projection
+      const auto heads_first = at::randn({2, 4, 9, 16}, at::kFloat).to(dtype).transpose(1, 2);
+      const auto last_strided = at::randn({2, 9, 16, 4}, at::kFloat).to(dtype).transpose(2, 3);
+      const auto repeated = at::randn({1, 1, 1, 16}, at::kFloat).to(dtype).expand({2, 9, 4, 16});
+      for (const auto& x : {wide.slice(2, 4, 8), heads_first, last_strided, repeated}) {
+        const auto found = rotate(*kernels, x, factors, true);
+        EXPECT_TRUE(found.is_contiguous());
+        EXPECT_TRUE(found.equal(rotate(*kernels, x.contiguous(), factors, true))) << kernels->name << x.strides();
+      }
+      EXPECT_TRUE(takes_rotation(heads_first, factors));
+      EXPECT_FALSE(takes_rotation(wide.slice(3, 0, 8), factors));
+      EXPECT_FALSE(takes_rotation(heads_first, factors.slice(0, 0, 8)));
+    }
+}
+
+TEST(FusedRotation, WhatIsNoNumberStaysInItsPair) {
+  for (const auto* kernels : kernels_of_this_machine()) {
+    auto factors = make_factors(3, 10);
+    const auto x = at::randn({1, 3, 2, 10}).to(at::kBFloat16);
+    x[0][1][1][8].fill_(kNan);
+    const auto bad = rotate(*kernels, x, factors, false).isnan();
+    EXPECT_EQ(bad.sum().item<int>(), 2) << kernels->name;
+    EXPECT_TRUE(bad[0][1][1].slice(0, 8).all().item<bool>()) << kernels->name;
+    // All bits set: rounded as if it were a number, it would become 0.
+    at::view_as_real(factors).view(at::kInt)[2][0].fill_(-1);
+    EXPECT_EQ(rotate(*kernels, x, factors, false).isnan().sum().item<int>(), 2 + 2 * 2) << kernels->name;
+  }
+}
+
+// SwiGLU
+
+at::Tensor aten_swiglu(const Tensors& inputs) { return at::silu(inputs[0]) * inputs[1]; }
+Results run_swiglu(const FusedKernels& kernels, const Tensors& inputs, const at::Tensor& out_grad) {
+  const auto [gate, up] = swiglu_backward(kernels, out_grad, inputs[0], inputs[1]);
+  return {swiglu_forward(kernels, inputs[0], inputs[1]), {gate, up}};
+}
+NormInputs swiglu_inputs(Matrix matrix, at::ScalarType dtype) {
+  at::manual_seed(matrix.rows * 1000 + matrix.dim);
+  const auto make = [&](double scale) { return (at::randn({matrix.rows, matrix.dim}, at::kFloat) * scale).to(dtype); };
+  return {{make(6), make(1)}, make(1)};
+}
+
+// The exponential is right to 2 units, 4 of `rounding`; the sum, the quotient and three products add half a unit each:
+// 9. Where sigmoid * (1 + x * (1 - sigmoid)) cancels, that holds of its terms. In bfloat16 the factor that is rounded
+// first adds half a unit of that.
+TEST(FusedSwiglu, EqualsTheFormula) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine())
+      for (const Matrix matrix : kMatrices) {
+        const auto [inputs, out_grad] = swiglu_inputs(matrix, dtype);
+        ASSERT_TRUE(takes_swiglu(inputs[0], inputs[1]));
+        const Results found = run_swiglu(*kernels, inputs, out_grad);
+        const Results expected = in_float64(aten_swiglu, inputs, out_grad);
+        const std::string what = std::string(kernels->name) + " size " + std::to_string(inputs[0].numel());
+        const double unit = rounding(at::kFloat), relative = dtype == at::kFloat ? 9 * unit : 2.01 * rounding(dtype);
+        const at::Tensor x = inputs[0].to(at::kDouble), s = at::sigmoid(x), none = at::zeros_like(x);
+        const at::Tensor terms =
+            (out_grad.to(at::kDouble) * inputs[1].to(at::kDouble)).abs() * s * (1 + x.abs() * (1 + s));
+        expect_near(found.out, expected.out, relative, 0, none, what + " out");
+        expect_near(found.grads[0], expected.grads[0], relative, 9 * unit, terms, what + " gate");
+        expect_near(found.grads[1], expected.grads[1], relative, 0, none, what + " up");
+      }
+}
+
+TEST(FusedSwiglu, IsATensInBFloat16) {
+  for (const auto* kernels : kernels_of_this_machine())
+    for (const Matrix matrix : kMatrices) {
+      const auto [inputs, out_grad] = swiglu_inputs(matrix, at::kBFloat16);
+      const Results found = run_swiglu(*kernels, inputs, out_grad);
+      const Results aten = by_autograd(aten_swiglu, inputs, out_grad);
+      const std::string what = std::string(kernels->name) + " size " + std::to_string(inputs[0].numel());
+      expect_same_bfloat16(found.out, aten.out, what + " out");
+      expect_same_bfloat16(found.grads[0], aten.grads[0], what + " gate");
+      expect_same_bfloat16(found.grads[1], aten.grads[1], what + " up");
+    }
+}
+
+// All that the dtype has at its ends: ATen's results there are -0 or below the smallest normal number, infinite or no
+// number.
+TEST(FusedSwiglu, AgreesAtTheEnds) {
+  const std::vector<float> ends = {-kInfinity, -3e38F, -200, -89, -88, -87,   -20,       -0.0F,
+                                   0,          20,     87,   88,  200, 3e38F, kInfinity, kNan};
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine()) {
+      const auto gate = at::tensor(ends).to(dtype), ones = at::ones_like(gate);
+      const Results found = run_swiglu(*kernels, {gate, ones}, ones);
+      const Results aten = by_autograd(aten_swiglu, {gate, ones}, ones);
+      const auto same = [&](const at::Tensor& a, const at::Tensor& b) {
+        return at::allclose(a, b, rounding(dtype) * 8, 1e-34, /*equal_nan=*/true);
+      };
+      EXPECT_TRUE(same(found.out, aten.out)) << kernels->name << found.out << aten.out;
+      EXPECT_TRUE(same(found.grads[0], aten.grads[0])) << kernels->name << found.grads[0] << aten.grads[0];
+      EXPECT_TRUE(same(found.grads[1], aten.grads[1])) << kernels->name << found.grads[1] << aten.grads[1];
+    }
+}
+
+// All
+
+// Every bfloat16 there is times 1 is itself, and half-way cases go to the even neighbour, as ATen's conversion has it.
+TEST(FusedKernels, RoundToBFloat16AsATen) {
+  const auto all = at::arange(-32768, 32768, at::kInt).to(at::kShort).view(at::kBFloat16).reshape({1, 1, 256, 256});
+  const auto one = at::polar(at::ones({1, 128}), at::zeros({1, 128}));
+  // A product of two bfloat16 numbers is exact in float32, and often half-way.
+  const auto doubled = at::complex(at::full({1, 128}, 1.0078125F), at::zeros({1, 128}));
+  for (const auto* kernels : kernels_of_this_machine())
+    for (const auto& factors : {one, doubled}) {
+      const auto found = rotate(*kernels, all, factors, false);
+      const auto partner = all.unflatten(3, {-1, 2}).flip(-1).flatten(3);  // times 0: no number where it is not finite
+      const auto expected =
+          (all.to(at::kFloat) * at::real(factors)[0][0] + partner.to(at::kFloat) * 0).to(at::kBFloat16);
+      EXPECT_TRUE(found.isnan().equal(expected.isnan())) << kernels->name;
+      EXPECT_TRUE(found.nan_to_num(0).equal(expected.nan_to_num(0))) << kernels->name;
+    }
+}
+
+TEST(FusedKernels, AreTheSameOnAnyNumberOfThreads) {
+  const auto& kernels = best_fused_kernels();
+  const auto [norm, norm_grad] = norm_inputs({1025, 255}, at::kBFloat16);
+  const auto [glu, glu_grad] = swiglu_inputs({1025, 255}, at::kBFloat16);
+  const auto factors = make_factors(257, 64);
+  const auto x = at::randn({4, 257, 4, 64}).to(at::kBFloat16);
+  const auto all = [&, &norm = norm, &norm_grad = norm_grad, &glu = glu, &glu_grad = glu_grad] {
+    const Results a = run_rms_norm(kernels, norm, norm_grad), b = run_swiglu(kernels, glu, glu_grad);
+    return Tensors{a.out, a.grads[0], a.grads[1], b.out, b.grads[0], b.grads[1], rotate(kernels, x, factors, false)};
+  };
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = all();
+  at::set_num_threads(3);
+  const auto three = all();
+  at::set_num_threads(threads);
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(three[i])) << i;
+}
+
+// Gradients come with the strides that the operators after have.
+TEST(FusedKernels, TakeGradientsOfAnyStrides) {
+  const auto& kernels = best_fused_kernels();
+  const auto [norm, norm_grad] = norm_inputs({65, 20}, at::kFloat);
+  const auto [glu, glu_grad] = swiglu_inputs({65, 20}, at::kFloat);
+  const auto strided = [](const at::Tensor& tensor) { return tensor.t().contiguous().t(); };
+  const Results norm_found = run_rms_norm(kernels, norm, strided(norm_grad));
+  const Results glu_found = run_swiglu(kernels, glu, strided(glu_grad));
+  EXPECT_TRUE(norm_found.grads[0].equal(run_rms_norm(kernels, norm, norm_grad).grads[0]));
+  EXPECT_TRUE(glu_found.grads[0].equal(run_swiglu(kernels, glu, glu_grad).grads[0]));
+  EXPECT_FALSE(takes_swiglu(strided(glu[0]), glu[1]));
+  EXPECT_FALSE(takes_rms_norm(strided(norm[0]), norm[1]));
+  EXPECT_FALSE(takes_rms_norm(norm[0].to(at::kHalf), norm[1].to(at::kHalf)));
+  EXPECT_FALSE(takes_rms_norm(norm[0].to(at::kBFloat16), norm[1]));
+}
+
+}  // namespace
+}  // namespace titan::kernels
