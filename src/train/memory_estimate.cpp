@@ -11,6 +11,7 @@
 #include "config/validate.h"
 #include "dist/dtype.h"
 #include "dist/parallel_dims.h"
+#include "kernels/choice.h"
 #include "nn/init.h"
 #include "nn/meta_kernels.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -117,7 +118,7 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
     const auto before = meter.now();
     at::Tensor logits = (*model)(tokens);
     const auto loss = cross_entropy_sum(logits, labels);
-    out.logits = logits.numel() * (static_cast<std::int64_t>(logits.element_size()) + 4);
+    out.logits = static_cast<std::int64_t>(logits.nbytes()) + (kernels::uses_own() ? 0 : 4 * logits.numel());
     logits.reset();
     out.activations = meter.now() - before;
     torch::autograd::backward({loss}, {});

@@ -17,15 +17,15 @@ struct MemoryEstimate {
   std::int64_t optimizer = 0;    // AdamW's moments
   std::int64_t gathered = 0;     // the two largest groups whole, in the dtype of computation
   std::int64_t activations = 0;  // kept from forward to backward, logits and loss among them
-  std::int64_t logits = 0;       // them and their float32 copy
+  std::int64_t logits = 0;       // with their float32 copy, if one is made
   std::int64_t staging = 0;      // host memory of a save beside training (checkpoint.async_mode), else 0
   // The most at any time of a step that is not the first. Temporaries inside an operator or a communication library are
   // not in it. With training.enable_cpu_offload it is all of it, host and device.
   std::int64_t peak = 0;
 };
 
-// For `world_size` ranks. Uses the process's allocator of meta tensors: one call at a time. Throws ConfigError where
-// degrees do not fit.
+// For `world_size` ranks, with the operators that kernels::uses_own() says. Uses the process's allocator of meta
+// tensors: one call at a time. Throws ConfigError where degrees do not fit.
 MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec& spec, int world_size);
 
 }  // namespace titan::train
