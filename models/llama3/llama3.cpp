@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "nn/cross_entropy.h"
 #include "nn/documents.h"
 #include "nn/fused_ops.h"
 #include "nn/kept_ops.h"
@@ -59,13 +60,18 @@ at::Tensor TransformerBlock::forward(const nn::Tensors& inputs) {
   return h + (*feed_forward_)((*ffn_norm_)(h));
 }
 
+at::Tensor Output::forward(const nn::Tensors& inputs) {
+  if (inputs.size() == 1) return nn::Linear::forward(inputs);
+  return nn::linear_cross_entropy_sum(inputs[0], weight, inputs[1]);
+}
+
 Llama::Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int64_t> document_end)
     : args_(args), seq_len_(seq_len), document_end_(document_end) {
   tok_embeddings_ = child("tok_embeddings", std::make_shared<nn::Embedding>(args.vocab_size, args.dim));
   layers_ = child("layers", std::make_shared<nn::ModuleList>());
   for (std::int64_t i = 0; i < args.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(args));
   norm_ = child("norm", std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
-  output_ = child("output", std::make_shared<nn::Linear>(args.dim, args.vocab_size));
+  output_ = child("output", std::make_shared<Output>(args.dim, args.vocab_size));
 }
 
 at::Tensor Llama::forward(const nn::Tensors& inputs) {
@@ -73,7 +79,9 @@ at::Tensor Llama::forward(const nn::Tensors& inputs) {
   nn::Tensors state = {(*tok_embeddings_)(tokens), freqs_cis_};
   if (args_.block_causal) state.push_back(nn::document_lengths(tokens, document_end_.value()));
   for (const auto& [name, layer] : layers_->children()) state[0] = (*layer)(state);
-  return (*output_)((*norm_)(state[0]));
+  nn::Tensors output_inputs = {(*norm_)(state[0])};
+  if (inputs.size() > 1) output_inputs.push_back(inputs[1]);
+  return (*output_)(std::move(output_inputs));
 }
 
 // The order of the draws is part of the result: it is TorchTitan's, which is the order of the parameters.

@@ -44,11 +44,18 @@ class TransformerBlock : public nn::Module {
   std::shared_ptr<nn::RMSNorm> attention_norm_, ffn_norm_;
 };
 
+// The projection to logits, which with labels goes on to the loss.
+class Output : public nn::Linear {
+ public:
+  using nn::Linear::Linear;
+  at::Tensor forward(const nn::Tensors& inputs) override;  // [B, T, D] -> [B, T, V]; with labels [B, T], 0-d
+};
+
 class Llama : public LanguageModel {
  public:
   // `seq_len`: rows of the rotary table. `document_end`: the token that ends a document, for block-causal attention.
   Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int64_t> document_end = std::nullopt);
-  at::Tensor forward(const nn::Tensors& inputs) override;  // tokens int64 [B, T] -> logits [B, T, V]
+  at::Tensor forward(const nn::Tensors& inputs) override;
   void init_weights(nn::Initializer& initializer) override;
 
   nn::Module& tok_embeddings() { return *tok_embeddings_; }
@@ -63,7 +70,7 @@ class Llama : public LanguageModel {
   std::shared_ptr<nn::Embedding> tok_embeddings_;
   std::shared_ptr<nn::ModuleList> layers_;
   std::shared_ptr<nn::RMSNorm> norm_;
-  std::shared_ptr<nn::Linear> output_;
+  std::shared_ptr<Output> output_;
   at::Tensor freqs_cis_;  // complex64 [T, E / 2]
 };
 

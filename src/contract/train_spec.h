@@ -15,7 +15,8 @@
 
 namespace titan {
 
-// A language model: tokens int64 [B, T] -> logits [B, T, V].
+// A language model: tokens int64 [B, T] -> logits [B, T, V]; with labels int64 [B, T] as a second input, the sum of
+// their cross entropies, float32 0-d (nn/cross_entropy.h), for which the logits need not be whole.
 class LanguageModel : public nn::Module {
  public:
   // Fills every parameter (materialized, sharded or not) and recomputes the buffers on the parameters' device.

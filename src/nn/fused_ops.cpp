@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "base/error.h"
 #include "kernels/choice.h"
 #include "kernels/fused_ops.h"
+#include "nn/once_differentiable.h"
 
 namespace titan::nn {
 namespace {
@@ -13,14 +13,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
-
-// Backward runs with gradients on when its own gradient is wanted, which would be taken for zero here.
-void refuse_second_derivative(const char* op) {
-  if (!at::GradMode::is_enabled()) return;
-  throw InternalError(std::string("[nn] ") + op +
-                      " has no second derivative on CPU (backward was called with create_graph); set "
-                      "cpu.kernels = \"aten\" to use PyTorch's operators, which have");
-}
 
 struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
   static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, double eps) {
@@ -30,7 +22,7 @@ struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    refuse_second_derivative("RMSNorm");
+    check_once_differentiable("RMSNorm");
     const auto saved = context->get_saved_variables();
     const auto [x, weight] =
         kernels::rms_norm_backward(kernels::best_fused_kernels(), grad_outputs[0], saved[0], saved[1], saved[2]);
@@ -45,7 +37,7 @@ struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    refuse_second_derivative("the rotary embedding");
+    check_once_differentiable("the rotary embedding");
     const auto saved = context->get_saved_variables();
     return {kernels::rotate(kernels::best_fused_kernels(), grad_outputs[0], saved[0], /*conjugate=*/true),
             at::Tensor()};
@@ -59,7 +51,7 @@ struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    refuse_second_derivative("SwiGLU");
+    check_once_differentiable("SwiGLU");
     const auto saved = context->get_saved_variables();
     const auto [gate, up] =
         kernels::swiglu_backward(kernels::best_fused_kernels(), grad_outputs[0], saved[0], saved[1]);

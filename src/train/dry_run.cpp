@@ -35,7 +35,7 @@ std::string dry_run(const config::JobConfig& config, const TrainSpec& spec, int 
   out += line("gathered parameters (two largest groups)", size(bytes.gathered));
   out += line("activations kept for backward (recompute: " + config.activation_checkpoint.mode + ")",
               size(bytes.activations));
-  out += line(kernels::uses_own() ? "logits" : "logits and their float32 copy", size(bytes.logits));
+  out += line(kernels::uses_own() ? "logits in memory at once" : "logits and their float32 copy", size(bytes.logits));
   if (bytes.staging > 0) out += line("copy of the state for a save beside training (host)", size(bytes.staging));
   out += line("predicted peak", size(bytes.peak));
   if (device) {

@@ -11,11 +11,10 @@
 #include "config/validate.h"
 #include "dist/dtype.h"
 #include "dist/parallel_dims.h"
-#include "kernels/choice.h"
+#include "nn/cross_entropy.h"
 #include "nn/init.h"
 #include "nn/meta_kernels.h"
 #include "parallel/fsdp/fully_shard.h"
-#include "train/loss.h"
 #include "train/setup.h"
 
 namespace titan::train {
@@ -116,13 +115,12 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
   meter.reset_peak();
   for (std::int64_t i = 0; i < microbatches; ++i) {
     const auto before = meter.now();
-    at::Tensor logits = (*model)(tokens);
-    const auto loss = cross_entropy_sum(logits, labels);
-    out.logits = static_cast<std::int64_t>(logits.nbytes()) + (kernels::uses_own() ? 0 : 4 * logits.numel());
-    logits.reset();
+    const auto loss = (*model)(tokens, labels);
     out.activations = meter.now() - before;
     torch::autograd::backward({loss}, {});
   }
+  out.logits = nn::bytes_of_logits(
+      {tokens.numel(), spec.stats.dim, spec.stats.vocab_size, dist::dtype_of(training.mixed_precision_param)});
   out.gathered = two_largest_groups(*model);
   for (const auto& parameter : model->named_parameters()) {
     if (parameter.tensor().grad().defined())

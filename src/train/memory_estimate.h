@@ -17,7 +17,7 @@ struct MemoryEstimate {
   std::int64_t optimizer = 0;    // AdamW's moments
   std::int64_t gathered = 0;     // the two largest groups whole, in the dtype of computation
   std::int64_t activations = 0;  // kept from forward to backward, logits and loss among them
-  std::int64_t logits = 0;       // with their float32 copy, if one is made
+  std::int64_t logits = 0;       // that are in memory at once, with their float32 copy if one is made
   std::int64_t staging = 0;      // host memory of a save beside training (checkpoint.async_mode), else 0
   // The most at any time of a step that is not the first. Temporaries inside an operator or a communication library are
   // not in it. With training.enable_cpu_offload it is all of it, host and device.

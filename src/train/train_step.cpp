@@ -2,7 +2,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "optim/clip_grad_norm.h"
-#include "train/loss.h"
 #include "train/trainer.h"
 
 namespace titan::train {
@@ -43,9 +42,7 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
 at::Tensor Trainer::forward_backward(const Batch& batch, std::int64_t global_valid_tokens) {
   const auto tokens = batch.tokens.to(world_.device(), /*non_blocking=*/true);
   const auto labels = batch.labels.to(world_.device(), /*non_blocking=*/true);
-  at::Tensor logits = (*model_)(tokens);  // [B, T, V]
-  const auto loss = cross_entropy_sum(logits, labels) / static_cast<double>(global_valid_tokens);
-  logits.reset();  // backward frees it as it goes
+  const auto loss = (*model_)(tokens, labels) / static_cast<double>(global_valid_tokens);
   torch::autograd::backward({grad_scaler_ ? grad_scaler_->scale(loss) : loss}, {});
   return loss.detach();
 }

@@ -16,7 +16,7 @@
 #include "metrics/flops.h"
 #include "metrics/jsonl_sink.h"
 #include "metrics/progress_bar.h"
-#include "train/loss.h"
+#include "nn/cross_entropy.h"
 #include "train/setup.h"
 
 namespace titan::train {
@@ -130,7 +130,7 @@ Trainer::StepData Trainer::fetch_step_data() {
     const auto begin = std::chrono::steady_clock::now();
     auto batch = data_->next();
     if (!batch) throw DataError("the data ended before training.steps; use a larger dataset or fewer steps");
-    valid += batch->labels.ne(kIgnoreIndex).sum().item<std::int64_t>();
+    valid += batch->labels.ne(nn::kIgnoreIndex).sum().item<std::int64_t>();
     metrics_.add_data(batch->labels.numel(),
                       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     data.microbatches.push_back(std::move(*batch));

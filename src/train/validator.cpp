@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/signal.h"
+#include "nn/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
-#include "train/loss.h"
 
 namespace titan::train {
 namespace {
@@ -66,11 +66,11 @@ std::optional<Validator::Totals> Validator::pass() {
   for (std::int64_t i = 0; !stop; ++i) {
     const auto batch = next_batch(i);
     if (!batch) break;
-    totals.tokens += batch->labels.ne(kIgnoreIndex).sum().item<std::int64_t>();
+    totals.tokens += batch->labels.ne(nn::kIgnoreIndex).sum().item<std::int64_t>();
     totals.rank_tokens += batch->tokens.numel();
     const auto tokens = batch->tokens.to(device, /*non_blocking=*/true);
     const auto labels = batch->labels.to(device, /*non_blocking=*/true);
-    loss += cross_entropy_sum(model_(tokens), labels);
+    loss += model_(tokens, labels);
     stop = asked_to_stop();
   }
   fsdp::reshard(model_, /*recurse=*/true);
@@ -99,7 +99,7 @@ Batch Validator::rows_of_this_rank(const Batch& all) const {
   const auto count = std::min(rows - begin, options_.local_batch_size);
   if (count > 0) return {all.tokens.narrow(0, begin, count), all.labels.narrow(0, begin, count)};
   const auto row = all.tokens.narrow(0, 0, 1);
-  return {row, at::full_like(row, kIgnoreIndex)};
+  return {row, at::full_like(row, nn::kIgnoreIndex)};
 }
 
 // Some rank was; all ranks learn it at the same batch.

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "nn/cross_entropy.h"
 #include "nn/layers.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "tests/support/run_ranks.h"
-#include "train/loss.h"
 
 namespace titan::train {
 namespace {
@@ -23,7 +23,8 @@ class Net : public LanguageModel {
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
     modes.push_back({training(), at::GradMode::is_enabled()});
-    return (*output)((*embedding)(inputs[0]));
+    const auto logits = (*output)((*embedding)(inputs[0]));
+    return inputs.size() > 1 ? nn::cross_entropy_sum(logits, inputs[1]) : logits;
   }
   void init_weights(nn::Initializer& initializer) override {
     for (const auto& parameter : named_parameters()) initializer.normal(parameter, 0.0, 1.0);
@@ -81,8 +82,7 @@ at::Tensor windows(std::int64_t count) {
 
 double mean_loss(Net& net, const at::Tensor& rows) {
   const at::NoGradGuard no_grad;
-  const auto logits = net(rows.narrow(1, 0, kT));
-  return cross_entropy_sum(logits, rows.narrow(1, 1, kT)).item<double>() / static_cast<double>(rows.size(0) * kT);
+  return net(rows.narrow(1, 0, kT), rows.narrow(1, 1, kT)).item<double>() / static_cast<double>(rows.size(0) * kT);
 }
 
 // Keeps what is reported.

@@ -1,9 +1,11 @@
-// Packed documents under model.args.attn_mask_type = "block_causal": each is what it would be alone.
+// Packed documents under model.args.attn_mask_type = "block_causal": each is what it would be alone. And the loss of a
+// model.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "models/llama3/llama3.h"
+#include "nn/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::models {
@@ -54,6 +56,20 @@ TEST(BlockCausal, DocumentsDoNotSeeEachOther) {
   // The plain causal model does see across: the same comparison finds differences four orders of magnitude larger.
   const auto causal = make_model(false);
   EXPECT_GT(((*causal)(stream).view({64, kVocabulary}) - at::cat(alone)).abs().max().item<double>(), 0.1);
+}
+
+// The sum that a model gives with labels is that of its logits, to the bit where these are few; so are the gradients.
+TEST(BlockCausal, WithLabelsIsTheLossOfTheLogits) {
+  const auto model = make_model(true);
+  const auto tokens = document(24, 1), labels = tokens.roll(1, 1);
+  const auto last = model->named_parameters().back(), first = model->named_parameters().front();
+  const auto gradients = [&](const at::Tensor& loss) {
+    return torch::autograd::grad({loss}, {first.tensor(), last.tensor()});
+  };
+  const auto expected = nn::cross_entropy_sum((*model)(tokens), labels), found = (*model)(tokens, labels);
+  EXPECT_TRUE(found.equal(expected));
+  const auto expected_grads = gradients(expected), found_grads = gradients(found);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(found_grads[i].equal(expected_grads[i])) << i;
 }
 
 TEST(BlockCausal, RowsWithoutAnEndAreCausal) {
