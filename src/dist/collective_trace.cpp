@@ -1,7 +1,5 @@
 #include "dist/collective_trace.h"
 
-#include <c10/core/ScalarType.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -28,14 +26,14 @@ TraceFile* open_trace() {
 
 }  // namespace
 
-void trace_collective(int global_rank, const char* kind, const std::string& group, const at::Tensor& input,
-                      const at::Tensor& output) {
+void trace_collective(int global_rank, const char* kind, const std::string& group, std::int64_t input_numel,
+                      std::int64_t output_numel, at::ScalarType dtype) {
   if (global_rank != 0) return;
   static TraceFile* const trace = open_trace();
   if (!trace) return;
   const std::lock_guard lock(trace->mutex);
-  trace->file << kind << ' ' << group << ' ' << input.numel() << ' ' << output.numel() << ' '
-              << c10::getDtypeNames(input.scalar_type()).first << std::endl;
+  trace->file << kind << ' ' << group << ' ' << input_numel << ' ' << output_numel << ' '
+              << c10::getDtypeNames(dtype).first << std::endl;
   if (!trace->file) throw Error("cannot write " + trace->path + ", which TITAN_TRACE_COLLECTIVES names", kExitFailed);
 }
 

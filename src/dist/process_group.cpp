@@ -68,9 +68,10 @@ c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
 }
 
 template <typename Start>
-Work ProcessGroup::start(const char* what, const at::Tensor& input, const at::Tensor& output, Start&& start) {
-  if (is_on_paper() && input.is_meta()) return {};
-  trace_collective(ranks_[rank_], what, name_, input, output);
+Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_t input_numel,
+                         std::int64_t output_numel, Start&& start) {
+  if (is_on_paper() && tensor.is_meta()) return {};
+  trace_collective(ranks_[rank_], what, name_, input_numel, output_numel, tensor.scalar_type());
   const std::string label = std::string(what) + " over '" + name_ + "'";
   try {
     return Work(start(), label);
@@ -89,13 +90,13 @@ Work ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
     if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
     return {};
   }
-  return start("all_gather", input, output, [&] { return backend(input)._allgather_base(output, input); });
+  return start("all_gather", input, input.numel(), output.numel(),
+               [&] { return backend(input)._allgather_base(output, input); });
 }
 
 Work ProcessGroup::all_gather_parts(at::Tensor input) {
   TITAN_CHECK(shares_memory(input.device()), "all_gather_parts over '" + name_ + "', whose ranks share no memory");
-  const auto output = at::empty({input.numel() * size()}, input.options().device(at::kMeta));  // for the trace
-  return start("all_gather", input, output, [&] {
+  return start("all_gather", input, input.numel(), input.numel() * size(), [&] {
     std::vector<std::vector<at::Tensor>> none;
     std::vector<at::Tensor> inputs = {input};
     return backend(input).allgather(none, inputs);
@@ -109,7 +110,7 @@ Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp 
     output.view(-1).copy_(input.view(-1));
     return {};
   }
-  return start("reduce_scatter", input, output, [&] {
+  return start("reduce_scatter", input, input.numel(), output.numel(), [&] {
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(op);
     return backend(input)._reduce_scatter_base(output, input, options);
@@ -121,8 +122,7 @@ Work ProcessGroup::reduce_scatter_parts(at::Tensor output, at::Tensor others) {
   TITAN_CHECK(others.numel() == output.numel() * (size() - 1),
               "reduce_scatter_parts: the others' parts have " + std::to_string(others.numel()) + " elements, output " +
                   std::to_string(output.numel()));
-  const auto input = at::empty({output.numel() * size()}, output.options().device(at::kMeta));  // for the trace
-  return start("reduce_scatter", input, output, [&] {
+  return start("reduce_scatter", output, output.numel() * size(), output.numel(), [&] {
     std::vector<at::Tensor> outputs = {output};
     std::vector<std::vector<at::Tensor>> inputs = {{others}};
     return backend(output).reduce_scatter(outputs, inputs);
@@ -131,7 +131,7 @@ Work ProcessGroup::reduce_scatter_parts(at::Tensor output, at::Tensor others) {
 
 Work ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) {
   if (size() == 1) return {};
-  return start("all_reduce", tensor, tensor, [&] {
+  return start("all_reduce", tensor, tensor.numel(), tensor.numel(), [&] {
     std::vector<at::Tensor> tensors = {tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = to_c10d(op);
@@ -141,7 +141,7 @@ Work ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) {
 
 Work ProcessGroup::broadcast(at::Tensor tensor, int root) {
   if (size() == 1) return {};
-  return start("broadcast", tensor, tensor, [&] {
+  return start("broadcast", tensor, tensor.numel(), tensor.numel(), [&] {
     std::vector<at::Tensor> tensors = {tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
@@ -153,7 +153,7 @@ void ProcessGroup::barrier() {
   if (size() == 1) return;
   TITAN_CHECK(cpu_, "group " + name_ + " exists on paper only");
   const at::Tensor nothing = at::empty({0});
-  start("barrier", nothing, nothing, [&] { return cpu_->barrier(c10d::BarrierOptions()); }).wait();
+  start("barrier", nothing, 0, 0, [&] { return cpu_->barrier(c10d::BarrierOptions()); }).wait();
 }
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) {

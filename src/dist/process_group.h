@@ -78,8 +78,10 @@ class ProcessGroup {
   void set_timeout(std::chrono::milliseconds timeout);
 
  private:
+  // `tensor` says on which device, and of what dtype.
   template <typename Start>
-  Work start(const char* what, const at::Tensor& input, const at::Tensor& output, Start&& start);
+  Work start(const char* what, const at::Tensor& tensor, std::int64_t input_numel, std::int64_t output_numel,
+             Start&& start);
   c10d::Backend& backend(const at::Tensor& tensor) const;
   bool is_on_paper() const { return size() > 1 && !cpu_ && !accelerator_; }
   std::string name_;
