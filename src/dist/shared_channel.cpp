@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <ctime>
 #include <random>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
@@ -72,6 +73,21 @@ std::string to_string(const SharedSignature& signature) {
 }
 
 }  // namespace
+
+std::string to_text(const SegmentAddress& address) {
+  std::ostringstream text;
+  text << address.global_rank << ' ' << address.pid << ' ' << address.descriptor << ' ' << address.capacity << ' '
+       << address.mark;
+  return text.str();
+}
+
+SegmentAddress segment_address_from_text(const std::string& text) {
+  std::istringstream fields(text);
+  SegmentAddress address{};
+  fields >> address.global_rank >> address.pid >> address.descriptor >> address.capacity >> address.mark;
+  TITAN_CHECK(fields, "no address of a segment: " + text);
+  return address;
+}
 
 // The start of a segment. The owner alone writes it.
 struct SharedChannel::Header {

@@ -40,6 +40,10 @@ struct SegmentAddress {
   std::uint64_t mark;  // written in the segment: process ids mean something else in another container
 };
 
+// One line, and back.
+std::string to_text(const SegmentAddress& address);
+SegmentAddress segment_address_from_text(const std::string& text);
+
 class SharedChannel;
 
 // One operation that this rank has published. It needs the others' inputs until the object and all that inputs() gave

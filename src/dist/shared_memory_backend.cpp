@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <string>
@@ -254,69 +253,66 @@ class SharedMemoryBackend final : public c10d::Backend {
   std::chrono::milliseconds timeout_;
 };
 
-// What ranks tell each other while they connect. A reason in place of success.
-struct Hello {
-  SegmentAddress address{};
-  char reason[160] = "";
+// What ranks tell each other while they connect: under each name once, a text of any length.
+class Exchange {
+ public:
+  Exchange(c10d::Backend& gloo, c10d::Store& store, std::chrono::milliseconds timeout)
+      : gloo_(gloo), store_(store), timeout_(timeout) {}
+
+  // The texts of all ranks, in rank order. Collective.
+  std::vector<std::string> all_gather(const std::string& name, const std::string& mine) {
+    std::vector<std::string> keys, texts;
+    for (int r = 0; r < gloo_.getSize(); ++r) keys.push_back(name + "/" + std::to_string(r));
+    store_.set(keys[static_cast<std::size_t>(gloo_.getRank())], mine);
+    // The store would wait to the end of the time for a rank that has ended; Gloo sees it at once.
+    gloo_.barrier()->wait();
+    store_.wait(keys, timeout_);  // a text may still be on its way to the store
+    for (const auto& text : store_.multiGet(keys)) texts.emplace_back(text.begin(), text.end());
+    return texts;
+  }
+
+ private:
+  c10d::Backend& gloo_;
+  c10d::Store& store_;
+  std::chrono::milliseconds timeout_;
 };
 
-std::vector<Hello> exchange(c10d::Backend& gloo, const Hello& mine) {
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(Hello));
-  auto input = at::empty({kBytes}, at::kByte);
-  std::memcpy(input.mutable_data_ptr(), &mine, sizeof(mine));
-  auto output = at::empty({gloo.getSize() * kBytes}, at::kByte);
-  gloo._allgather_base(output, input)->wait();
-  std::vector<Hello> all(static_cast<std::size_t>(gloo.getSize()));
-  std::memcpy(all.data(), output.const_data_ptr(), output.nbytes());
-  return all;
-}
-
-// Runs one step of this rank; its failure is for all ranks to hear.
-void attempt(Hello& hello, const std::function<void()>& step) {
+// Runs one step of this rank; its failure is for all ranks to hear. Empty when there is none.
+std::string failure_of(int global_rank, const std::function<void()>& step) {
   try {
     step();
+    return "";
   } catch (const std::exception& error) {
-    std::strncpy(hello.reason, error.what(), sizeof(hello.reason) - 1);
+    return "rank " + std::to_string(global_rank) + " " + error.what();
   }
-}
-
-// The same answer on all ranks: the first reason of any.
-std::optional<std::string> first_failure(const std::vector<Hello>& all) {
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r].reason[0]) return "rank " + std::to_string(all[r].address.global_rank) + " " + all[r].reason;
-  }
-  return std::nullopt;
 }
 
 // Null on all ranks, with a warning of the first, when some rank cannot take part.
-std::shared_ptr<SharedChannel> connect_channel(c10d::Backend& gloo, int global_rank) {
+std::shared_ptr<SharedChannel> connect_channel(Exchange exchange, int rank, int global_rank) {
   std::shared_ptr<SharedChannel> channel;
-  Hello mine;
-  mine.address.global_rank = global_rank;
-  attempt(mine, [&] {
-    channel = std::make_shared<SharedChannel>(gloo.getRank(), global_rank);
-    mine.address = channel->address();
-  });
-  auto all = exchange(gloo, mine);
-  if (!first_failure(all)) {
-    attempt(mine, [&] {
+  auto failure =
+      failure_of(global_rank, [&] { channel = std::make_shared<SharedChannel>(rank, global_rank); });
+  const auto texts = exchange.all_gather("address", channel ? to_text(channel->address()) : "");
+  const auto is_empty = [](const std::string& text) { return text.empty(); };
+  if (std::ranges::none_of(texts, is_empty)) {
+    failure = failure_of(global_rank, [&] {
       std::vector<SegmentAddress> addresses;
-      for (const auto& hello : all) addresses.push_back(hello.address);
+      for (const auto& text : texts) addresses.push_back(segment_address_from_text(text));
       channel->connect(addresses);
     });
-    all = exchange(gloo, mine);
   }
-  const auto failure = first_failure(all);
-  if (!failure) return channel;
-  if (gloo.getRank() == 0) spdlog::warn("[dist] ranks of this host do not share memory and use sockets: {}", *failure);
+  const auto failures = exchange.all_gather("failure", failure);
+  const auto first = std::ranges::find_if_not(failures, is_empty);
+  if (first == failures.end()) return channel;
+  if (rank == 0) spdlog::warn("[dist] ranks of this host do not share memory and use sockets: {}", *first);
   return nullptr;
 }
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, int global_rank,
-                                                             std::chrono::milliseconds timeout) {
-  auto channel = connect_channel(*gloo, global_rank);
+c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
+                                                             int global_rank, std::chrono::milliseconds timeout) {
+  auto channel = connect_channel({*gloo, store, timeout}, gloo->getRank(), global_rank);
   if (!channel) return gloo;
   return c10::make_intrusive<SharedMemoryBackend>(std::move(gloo), std::move(channel), timeout);
 }

@@ -1,15 +1,18 @@
 // Collectives of CPU tensors between ranks of one host, through memory instead of a socket.
 #pragma once
 
+#include <chrono>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace titan::dist {
 
 // A backend in which collectives read the other ranks' inputs in their memory; what it does not do itself (sums of
 // other dtypes than floating point and 32- or 64-bit integers, large all-reduces of more than 8 ranks) is `gloo`'s.
 // `gloo` itself where some rank cannot reach another's memory, with a warning. Collective; all ranks of `gloo` must be
-// on one host. `global_rank` is for messages. A rank writes its own memory alone, so that its pages lie on the NUMA
-// node where it runs; the others read it there.
+// on one host. Through `store`, which is theirs alone, they tell each other where their memory is.
+// `global_rank` is for messages. A rank writes its own memory alone, so that its pages lie on
+// the NUMA node where it runs; the others read it there.
 //
 // An operation copies its input when it starts, and waits for nobody; wait() does the rest on the caller's thread. Sums
 // are Gloo's to the bit: in its order, which depends on sizes alone, so that all ranks have the same numbers in
@@ -19,7 +22,7 @@ namespace titan::dist {
 // result() is then each rank's input where it lies, to be read only, and kept for the tensors' life. reduce_scatter()
 // is that of ProcessGroup::reduce_scatter_parts: one output, which holds this rank's part, and one input, the others'
 // parts.
-c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, int global_rank,
-                                                             std::chrono::milliseconds timeout);
+c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
+                                                             int global_rank, std::chrono::milliseconds timeout);
 
 }  // namespace titan::dist

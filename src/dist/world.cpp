@@ -118,7 +118,8 @@ c10::intrusive_ptr<c10d::Backend> World::make_cpu_backend(const std::string& pre
   auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/gloo", store_),
                                 index_of(rank(), ranks), static_cast<int>(ranks.size()), timeout_, local_only);
   if (!local_only || get_env("TITAN_SHARED_MEMORY").value_or("1") == "0") return gloo;
-  return make_shared_memory_backend(std::move(gloo), rank(), timeout_);
+  c10d::PrefixStore store(prefix + "/memory", store_);
+  return make_shared_memory_backend(std::move(gloo), store, rank(), timeout_);
 }
 
 c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::string& prefix,

@@ -3,13 +3,17 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 #include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -50,7 +54,8 @@ void on_threads(int size, const std::function<void(Groups&)>& body) {
   std::vector<int> ranks;
   for (int r = 0; r < size; ++r) ranks.push_back(r);
   const auto as_rank = [&](int rank) {
-    auto backend = dist::make_shared_memory_backend(gloo_backend(store, "a", rank, size), rank, kTimeout);
+    c10d::PrefixStore addresses("addresses", store);
+    auto backend = dist::make_shared_memory_backend(gloo_backend(store, "a", rank, size), addresses, rank, kTimeout);
     EXPECT_THAT(backend->getBackendName(), HasSubstr("shared memory"));
     Groups groups{{"shared", ranks, rank, std::move(backend), {}},
                   {"gloo", ranks, rank, gloo_backend(store, "b", rank, size), {}}};
@@ -385,6 +390,8 @@ TEST(SharedMemory, IsUsedWithinAGroupOfOneHostInALargerJob) {
 // One rank may not make so large a file: both take Gloo, and neither waits for the other.
 TEST(SharedMemory, IsNotUsedWhenOneRankHasNone) {
   test::on_ranks(2, [](dist::World& world) {
+    std::ostringstream log;
+    spdlog::default_logger()->sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_mt>(log));
     rlimit limit{};
     getrlimit(RLIMIT_FSIZE, &limit);
     if (world.rank() == 1) {
@@ -399,6 +406,26 @@ TEST(SharedMemory, IsNotUsedWhenOneRankHasNone) {
     EXPECT_THROW((void)group.all_gather_parts(one), InternalError);
     EXPECT_EQ(group.exchange_buffer(3, at::kFloat).numel(), 3);
     setrlimit(RLIMIT_FSIZE, &limit);
+    spdlog::default_logger()->sinks().pop_back();
+    const auto* const warning =
+        "[dist] ranks of this host do not share memory and use sockets: rank 1 cannot reserve addresses for memory "
+        "between ranks: File too large";
+    EXPECT_EQ(log.str().find(warning) != std::string::npos, world.rank() == 0) << log.str();
+  });
+}
+
+// Gloo's connection is closed; the store alone would have waited for the time limit.
+TEST(SharedMemory, IsNotMadeWithARankThatEnded) {
+  test::on_ranks(2, [](dist::World& world) {
+    const auto file = std::filesystem::temp_directory_path() / "store";
+    const auto store = c10::make_intrusive<c10d::FileStore>(file.string(), 2);
+    auto gloo = gloo_backend(store, "gloo", world.rank(), 2);
+    world.shutdown();  // or the watch would end this process first
+    if (world.rank() == 1) std::_Exit(0);
+    const auto message =
+        message_of<std::exception>([&] { dist::make_shared_memory_backend(gloo, *store, 0, kTimeout); });
+    EXPECT_THAT(message, HasSubstr("by peer"));
+    std::_Exit(testing::Test::HasFailure() ? 1 : 0);
   });
 }
 
