@@ -25,8 +25,6 @@ constexpr auto kSpin = std::chrono::microseconds(30);
 constexpr int kPausesBetweenLooks = 32;
 // How long a rank sleeps before it looks whether the peer still lives.
 constexpr auto kSleep = std::chrono::milliseconds(50);
-// Of addresses; only what is written takes memory.
-constexpr std::size_t kCapacity = std::size_t{64} << 30;
 
 void pause_core() {
 #if defined(__x86_64__)
@@ -113,10 +111,10 @@ struct SharedChannel::Peer {
 
 SharedOperation::~SharedOperation() { channel_->done(number_); }
 
-SharedChannel::SharedChannel(int rank, int global_rank)
+SharedChannel::SharedChannel(int rank, int global_rank, std::size_t capacity)
     : rank_(rank),
       global_rank_(global_rank),
-      segment_(SharedSegment::create(kCapacity)),
+      segment_(SharedSegment::create(capacity)),
       pool_(sizeof(Header), segment_.capacity()) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
   std::random_device random;

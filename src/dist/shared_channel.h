@@ -73,8 +73,9 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
  public:
   static constexpr std::uint64_t kMaxInFlight = 1024;
 
-  // Throws DistError when the system gives no such memory.
-  SharedChannel(int rank, int global_rank);
+  // A segment of `capacity` bytes of addresses, of which only what is written takes memory. Throws DistError when the
+  // system gives no such memory.
+  SharedChannel(int rank, int global_rank, std::size_t capacity = SharedSegment::kDefaultCapacity);
   ~SharedChannel();
 
   SegmentAddress address() const;

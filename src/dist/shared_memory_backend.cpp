@@ -288,10 +288,10 @@ std::string failure_of(int global_rank, const std::function<void()>& step) {
 }
 
 // Null on all ranks, with a warning of the first, when some rank cannot take part.
-std::shared_ptr<SharedChannel> connect_channel(Exchange exchange, int rank, int global_rank) {
+std::shared_ptr<SharedChannel> connect_channel(Exchange exchange, int rank, int global_rank, std::size_t capacity) {
   std::shared_ptr<SharedChannel> channel;
   auto failure =
-      failure_of(global_rank, [&] { channel = std::make_shared<SharedChannel>(rank, global_rank); });
+      failure_of(global_rank, [&] { channel = std::make_shared<SharedChannel>(rank, global_rank, capacity); });
   const auto texts = exchange.all_gather("address", channel ? to_text(channel->address()) : "");
   const auto is_empty = [](const std::string& text) { return text.empty(); };
   if (std::ranges::none_of(texts, is_empty)) {
@@ -311,8 +311,9 @@ std::shared_ptr<SharedChannel> connect_channel(Exchange exchange, int rank, int 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
-                                                             int global_rank, std::chrono::milliseconds timeout) {
-  auto channel = connect_channel({*gloo, store, timeout}, gloo->getRank(), global_rank);
+                                                             int global_rank, std::chrono::milliseconds timeout,
+                                                             std::size_t capacity) {
+  auto channel = connect_channel({*gloo, store, timeout}, gloo->getRank(), global_rank, capacity);
   if (!channel) return gloo;
   return c10::make_intrusive<SharedMemoryBackend>(std::move(gloo), std::move(channel), timeout);
 }

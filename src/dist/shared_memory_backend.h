@@ -5,13 +5,15 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "dist/shared_segment.h"
+
 namespace titan::dist {
 
 // A backend in which collectives read the other ranks' inputs in their memory; what it does not do itself (sums of
 // other dtypes than floating point and 32- or 64-bit integers, large all-reduces of more than 8 ranks) is `gloo`'s.
 // `gloo` itself where some rank cannot reach another's memory, with a warning. Collective; all ranks of `gloo` must be
-// on one host. Through `store`, which is theirs alone, they tell each other where their memory is.
-// `global_rank` is for messages. A rank writes its own memory alone, so that its pages lie on
+// on one host. Through `store`, which is theirs alone, they tell each other where their memory is, each at most
+// `capacity` bytes of it. `global_rank` is for messages. A rank writes its own memory alone, so that its pages lie on
 // the NUMA node where it runs; the others read it there.
 //
 // An operation copies its input when it starts, and waits for nobody; wait() does the rest on the caller's thread. Sums
@@ -23,6 +25,7 @@ namespace titan::dist {
 // is that of ProcessGroup::reduce_scatter_parts: one output, which holds this rank's part, and one input, the others'
 // parts.
 c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
-                                                             int global_rank, std::chrono::milliseconds timeout);
+                                                             int global_rank, std::chrono::milliseconds timeout,
+                                                             std::size_t capacity = SharedSegment::kDefaultCapacity);
 
 }  // namespace titan::dist

@@ -20,7 +20,8 @@ namespace titan::dist {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kLeastCapacity = std::size_t{16} << 30;  // more than is ever in flight
+// More than is ever in flight: a larger segment is not made smaller than this.
+constexpr std::size_t kLeastCapacity = std::size_t{16} << 30;
 
 [[noreturn]] void throw_failed(const std::string& what, int error) {
   throw DistError("cannot " + what + ": " + std::strerror(error));
@@ -97,8 +98,9 @@ void BlockPool::add_free(std::size_t offset, std::size_t bytes) {
 SharedSegment SharedSegment::create(std::size_t capacity) {
   const int descriptor = memfd_create("titan-collectives", MFD_CLOEXEC);
   if (descriptor < 0) throw_failed("make a file in memory", errno);
+  const std::size_t least = std::min(capacity, kLeastCapacity);
   int error = EFBIG;
-  for (capacity = within_file_size_limit(capacity); capacity >= kLeastCapacity; capacity /= 2) {
+  for (capacity = within_file_size_limit(capacity); capacity >= least; capacity /= 2) {
     if (ftruncate(descriptor, static_cast<off_t>(capacity)) != 0) {
       error = errno;
       break;

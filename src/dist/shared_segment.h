@@ -48,7 +48,9 @@ class BlockPool {
 // were written take memory. Its creator writes; who opens it by the creator's process id and descriptor reads.
 class SharedSegment {
  public:
-  // Of `capacity` bytes, or as much less as the system allows. Throws DistError when it allows none.
+  static constexpr std::size_t kDefaultCapacity = std::size_t{64} << 30;
+
+  // Of `capacity` bytes, or as much less, down to 16 GiB, as the system allows. Throws DistError when it allows less.
   static SharedSegment create(std::size_t capacity);
   // The creator must be alive and keep its object until this returns. Throws DistError: no such process or descriptor
   // here (another container), or no right to look into it.

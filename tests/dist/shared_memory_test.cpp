@@ -35,6 +35,9 @@ using dist::SharedSignature;
 using testing::HasSubstr;
 
 constexpr auto kTimeout = std::chrono::seconds(30);
+// Of the segment of a rank that is a thread. Each of them maps the segments of all, in one process, to which
+// ThreadSanitizer leaves few addresses.
+constexpr std::size_t kCapacityOfThreads = std::size_t{1} << 30;
 
 // The collectives of `size` ranks, each a thread: through shared memory, and through Gloo alone.
 struct Groups {
@@ -55,7 +58,8 @@ void on_threads(int size, const std::function<void(Groups&)>& body) {
   for (int r = 0; r < size; ++r) ranks.push_back(r);
   const auto as_rank = [&](int rank) {
     c10d::PrefixStore addresses("addresses", store);
-    auto backend = dist::make_shared_memory_backend(gloo_backend(store, "a", rank, size), addresses, rank, kTimeout);
+    auto backend = dist::make_shared_memory_backend(gloo_backend(store, "a", rank, size), addresses, rank, kTimeout,
+                                                    kCapacityOfThreads);
     EXPECT_THAT(backend->getBackendName(), HasSubstr("shared memory"));
     Groups groups{{"shared", ranks, rank, std::move(backend), {}},
                   {"gloo", ranks, rank, gloo_backend(store, "b", rank, size), {}}};
@@ -296,6 +300,13 @@ std::string message_of(const std::function<void()>& body) {
     return error.what();
   }
   return "nothing was thrown";
+}
+
+TEST(SharedChannel, SaysThatItsMemoryIsSpent) {
+  const auto channel = std::make_shared<SharedChannel>(0, 7, std::size_t{1} << 20);
+  const auto half = channel->buffer(1 << 19, at::kByte);
+  const auto message = message_of<DistError>([&] { (void)channel->buffer(1 << 19, at::kByte); });
+  EXPECT_THAT(message, HasSubstr("rank 7 has no 524288 bytes left for a collective in the 1048576"));
 }
 
 TEST(SharedChannel, NamesBothOperationsOfRanksThatDisagree) {
