@@ -102,11 +102,10 @@ struct SharedChannel::Header {
 
 struct SharedChannel::Peer {
   int global_rank;
-  const std::byte* data;
-  std::unique_ptr<SharedSegment> segment;  // null for this rank itself
+  std::shared_ptr<const SharedSegment> segment;
   RankProcess process;
 
-  const Header& header() const { return *reinterpret_cast<const Header*>(data); }
+  const Header& header() const { return *reinterpret_cast<const Header*>(segment->data()); }
 };
 
 SharedOperation::~SharedOperation() { channel_->done(number_); }
@@ -114,31 +113,39 @@ SharedOperation::~SharedOperation() { channel_->done(number_); }
 SharedChannel::SharedChannel(int rank, int global_rank, std::size_t capacity)
     : rank_(rank),
       global_rank_(global_rank),
-      segment_(SharedSegment::create(capacity)),
-      pool_(sizeof(Header), segment_.capacity()) {
+      segment_(std::make_shared<SharedSegment>(SharedSegment::create(capacity))),
+      pool_(sizeof(Header), segment_->capacity()) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
   std::random_device random;
-  auto* header = new (segment_.data()) Header{};
+  auto* header = new (segment_->data()) Header{};
   header->mark = (static_cast<std::uint64_t>(random()) << 32) | random();
 }
 
 SharedChannel::~SharedChannel() = default;
 
-SharedChannel::Header& SharedChannel::own_header() const { return *reinterpret_cast<Header*>(segment_.data()); }
+SharedChannel::Header& SharedChannel::own_header() const { return *reinterpret_cast<Header*>(segment_->data()); }
 
 SegmentAddress SharedChannel::address() const {
-  return {global_rank_, getpid(), segment_.descriptor(), segment_.capacity(), own_header().mark};
+  return {global_rank_, getpid(), segment_->descriptor(), segment_->capacity(), own_header().mark};
 }
 
 void SharedChannel::connect(const std::vector<SegmentAddress>& addresses) {
+  std::vector<std::shared_ptr<const SharedSegment>> segments;
   for (std::size_t r = 0; r < addresses.size(); ++r) {
     const auto& address = addresses[r];
-    Peer peer{address.global_rank, segment_.data(), nullptr, process_of(address.pid)};
-    if (static_cast<int>(r) != rank_) {
-      peer.segment = std::make_unique<SharedSegment>(
-          SharedSegment::open(address.pid, address.descriptor, static_cast<std::size_t>(address.capacity)));
-      peer.data = peer.segment->data();
-    }
+    segments.push_back(static_cast<int>(r) == rank_
+                           ? segment_
+                           : std::make_shared<SharedSegment>(SharedSegment::open(
+                                 address.pid, address.descriptor, static_cast<std::size_t>(address.capacity))));
+  }
+  connect(addresses, segments);
+}
+
+void SharedChannel::connect(const std::vector<SegmentAddress>& addresses,
+                            const std::vector<std::shared_ptr<const SharedSegment>>& segments) {
+  for (std::size_t r = 0; r < addresses.size(); ++r) {
+    const auto& address = addresses[r];
+    Peer peer{address.global_rank, segments.at(r), process_of(address.pid)};
     if (peer.header().mark != address.mark) {
       throw DistError("process " + std::to_string(address.pid) + " is not rank " + std::to_string(address.global_rank) +
                       " here (another container?)");
@@ -151,7 +158,7 @@ std::size_t SharedChannel::take(std::size_t bytes) {
   const auto offset = pool_.take(bytes);
   if (!offset) {
     throw DistError("rank " + std::to_string(global_rank_) + " has no " + std::to_string(bytes) +
-                    " bytes left for a collective in the " + std::to_string(segment_.capacity()) +
+                    " bytes left for a collective in the " + std::to_string(segment_->capacity()) +
                     " that ranks of one host share. TITAN_SHARED_MEMORY=0 goes without");
   }
   return *offset;
@@ -167,7 +174,7 @@ at::Tensor SharedChannel::buffer(std::int64_t numel, at::ScalarType dtype) {
     const std::lock_guard guard(self->mutex_);
     self->pool_.release(offset);
   };
-  return at::from_blob(segment_.data() + offset, {numel}, give_back, dtype);
+  return at::from_blob(segment_->data() + offset, {numel}, give_back, dtype);
 }
 
 // Where `input` lies in the segment, needed once more.
@@ -175,13 +182,13 @@ std::size_t SharedChannel::place(const at::Tensor& input, bool may_share) {
   const auto bytes = input.nbytes();
   if (bytes == 0) return kNoBlock;
   const auto* data = static_cast<const std::byte*>(input.const_data_ptr());
-  if (may_share && data >= segment_.data() && data < segment_.data() + segment_.capacity()) {
-    const auto offset = static_cast<std::size_t>(data - segment_.data());
+  if (may_share && data >= segment_->data() && data < segment_->data() + segment_->capacity()) {
+    const auto offset = static_cast<std::size_t>(data - segment_->data());
     pool_.retain(offset);
     return offset;
   }
   const auto offset = take(bytes);
-  at::from_blob(segment_.data() + offset, input.sizes(), input.scalar_type()).copy_(input);
+  at::from_blob(segment_->data() + offset, input.sizes(), input.scalar_type()).copy_(input);
   return offset;
 }
 
@@ -230,7 +237,7 @@ at::Tensor SharedOperation::input(int rank, std::chrono::milliseconds timeout) {
   channel_->await(peer, number_, signature_, timeout);
   channel_->check_same(peer, number_, signature_);
   const auto offset = peer.header().operations[number_ % SharedChannel::kMaxInFlight].offset;
-  auto* data = const_cast<std::byte*>(peer.data + offset);
+  auto* data = peer.segment->data() + offset;
   return at::from_blob(
       data, {signature_.numel}, [self = shared_from_this()](void*) {}, signature_.dtype);
 }

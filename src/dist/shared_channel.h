@@ -82,6 +82,10 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   // Opens the segments of all ranks (their addresses in rank order, this one's included), who must still be there.
   // Throws DistError.
   void connect(const std::vector<SegmentAddress>& addresses);
+  // The same where the segments are mapped already, this rank's included: ranks that are threads may read one mapping.
+  void connect(const std::vector<SegmentAddress>& addresses,
+               const std::vector<std::shared_ptr<const SharedSegment>>& segments);
+  std::shared_ptr<const SharedSegment> segment() const { return segment_; }
 
   // A contiguous tensor in the segment, for publish() to show as it is. Safe from several threads, as all below.
   at::Tensor buffer(std::int64_t numel, at::ScalarType dtype);
@@ -115,7 +119,7 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
 
   int rank_;
   int global_rank_;
-  SharedSegment segment_;
+  std::shared_ptr<const SharedSegment> segment_;
   std::vector<Peer> peers_;  // in rank order, this rank included
 
   mutable std::mutex mutex_;  // of all below

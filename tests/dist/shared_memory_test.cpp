@@ -1,6 +1,5 @@
 // Collectives through shared memory: against Gloo, and what a peer that is late, different or dead does to them.
 #include <ATen/ATen.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -23,15 +22,14 @@
 #include "dist/process_group_gloo.h"
 #include "dist/shared_channel.h"
 #include "dist/shared_memory_backend.h"
+#include "tests/support/message_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace titan {
 namespace {
 
 using dist::SharedChannel;
-using dist::SharedKind;
-using dist::SharedOperation;
-using dist::SharedSignature;
+using test::message_of;
 using testing::HasSubstr;
 
 constexpr auto kTimeout = std::chrono::seconds(30);
@@ -202,146 +200,6 @@ TEST(SharedMemory, WaitsInAnyOrderAndForgetsDroppedWork) {
       }
     }
   });
-}
-
-// The channels of `size` ranks, connected, in this one thread.
-std::vector<std::shared_ptr<SharedChannel>> channels(int size) {
-  std::vector<std::shared_ptr<SharedChannel>> all;
-  std::vector<dist::SegmentAddress> addresses;
-  for (int r = 0; r < size; ++r) {
-    all.push_back(std::make_shared<SharedChannel>(r, r));
-    addresses.push_back(all.back()->address());
-  }
-  for (const auto& channel : all) channel->connect(addresses);
-  return all;
-}
-
-constexpr SharedSignature kGather{SharedKind::kAllGather, at::kFloat, 1000};
-
-TEST(SharedChannel, UsesTheSameMemoryAgain) {
-  const auto all = channels(2);
-  const auto step = [&] {
-    for (int op = 0; op < 3; ++op) {
-      const auto first = all[0]->publish(kGather, at::full({1000}, op, at::kFloat));
-      const auto second = all[1]->publish(kGather, at::full({1000}, 10 + op, at::kFloat));
-      EXPECT_EQ(first->inputs(kTimeout)[1][7].item<float>(), 10 + op);
-      EXPECT_EQ(second->inputs(kTimeout)[0][7].item<float>(), op);
-    }
-  };
-  step();
-  const auto touched = all[0]->stats().touched;
-  EXPECT_GE(touched, 4000);
-  EXPECT_LE(touched, 4096);
-  for (int i = 0; i < 2000; ++i) step();
-  EXPECT_EQ(all[0]->stats().touched, touched);
-}
-
-TEST(SharedChannel, KeepsWhatAPeerStillNeeds) {
-  const auto all = channels(2);
-  std::vector<std::shared_ptr<SharedOperation>> late;
-  for (int op = 0; op < 10; ++op) {
-    all[0]->publish(kGather, at::full({1000}, op, at::kFloat));
-    late.push_back(all[1]->publish(kGather, at::zeros({1000})));
-  }
-  EXPECT_GE(all[0]->stats().in_use, 10 * 4000);
-  auto parts = late[9]->inputs(kTimeout);
-  late[9].reset();
-  for (int op = 8; op >= 0; --op) {
-    EXPECT_EQ(late[op]->inputs(kTimeout)[0][999].item<float>(), op);
-    late[op].reset();
-  }
-  (void)all[0]->buffer(1, at::kFloat);  // frees what it can
-  EXPECT_EQ(all[0]->stats().in_use, 4032);
-  EXPECT_EQ(parts[0][999].item<float>(), 9);
-  parts.clear();
-  (void)all[0]->buffer(1, at::kFloat);
-  EXPECT_EQ(all[0]->stats().in_use, 0);
-}
-
-TEST(SharedChannel, ShowsABufferAsItIsAndKeepsItUntilAllAreDone) {
-  const auto all = channels(2);
-  auto buffer = all[0]->buffer(1000, at::kFloat);
-  buffer.fill_(3);
-  const void* data = buffer.const_data_ptr();
-  all[0]->publish(kGather, buffer);
-  auto late = all[1]->publish(kGather, at::zeros({1000}));
-  EXPECT_EQ(all[0]->stats().in_use, 4032);  // no copy
-  buffer.reset();
-  EXPECT_NE(all[0]->buffer(1000, at::kFloat).const_data_ptr(), data);  // rank 1 has not read it
-  EXPECT_TRUE(late->inputs(kTimeout)[0].equal(at::full({1000}, 3, at::kFloat)));
-  late.reset();
-  EXPECT_EQ(all[0]->buffer(1000, at::kFloat).const_data_ptr(), data);
-  EXPECT_EQ(all[0]->buffer(0, at::kFloat).numel(), 0);
-}
-
-TEST(SharedChannel, CopiesABufferThatIsReducedInPlace) {
-  const auto all = channels(2);
-  const SharedSignature sum{SharedKind::kSum, at::kFloat, 4};
-  auto buffer = all[0]->buffer(4, at::kFloat).fill_(1);
-  const auto first = all[0]->publish(sum, buffer);
-  const auto second = all[1]->publish(sum, at::ones({4}));
-  buffer.fill_(2);
-  EXPECT_TRUE(second->inputs(kTimeout)[0].equal(at::ones({4})));
-}
-
-TEST(SharedChannel, SaysThatTooMuchIsInFlight) {
-  const auto all = channels(2);
-  const auto nothing = at::empty({0});
-  const SharedSignature signature{SharedKind::kSum, at::kFloat, 0};
-  for (std::uint64_t i = 0; i < SharedChannel::kMaxInFlight; ++i) all[0]->publish(signature, nothing);
-  EXPECT_THROW(all[0]->publish(signature, nothing), InternalError);
-}
-
-template <typename E>
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
-TEST(SharedChannel, SaysThatItsMemoryIsSpent) {
-  const auto channel = std::make_shared<SharedChannel>(0, 7, std::size_t{1} << 20);
-  const auto half = channel->buffer(1 << 19, at::kByte);
-  const auto message = message_of<DistError>([&] { (void)channel->buffer(1 << 19, at::kByte); });
-  EXPECT_THAT(message, HasSubstr("rank 7 has no 524288 bytes left for a collective in the 1048576"));
-}
-
-TEST(SharedChannel, NamesBothOperationsOfRanksThatDisagree) {
-  const auto all = channels(2);
-  const SharedSignature sum{SharedKind::kSum, at::kBFloat16, 999};
-  const auto first = all[0]->publish(kGather, at::zeros({1000}));
-  const auto second = all[1]->publish(sum, at::zeros({999}, at::kBFloat16));
-  const auto message = message_of<DistError>([&] { first->inputs(kTimeout); });
-  EXPECT_THAT(message, HasSubstr("rank 0 has all_gather of 1000 elements of Float"));
-  EXPECT_THAT(message, HasSubstr("rank 1 has all_reduce (sum) of 999 elements of BFloat16"));
-  EXPECT_THAT(message_of<DistError>([&] { second->inputs(kTimeout); }), HasSubstr("rank 0 has all_gather"));
-}
-
-TEST(SharedChannel, EndsAWaitWhenTheTimeIsOver) {
-  const auto all = channels(2);
-  const auto alone = all[0]->publish(kGather, at::zeros({1000}));
-  const auto start = std::chrono::steady_clock::now();
-  const auto message = message_of<PeerError>([&] { alone->inputs(std::chrono::milliseconds(200)); });
-  EXPECT_THAT(message, HasSubstr("rank 1, whose part in all_gather of 1000 elements"));
-  EXPECT_THAT(message, HasSubstr("200 ms"));
-  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
-}
-
-TEST(SharedChannel, IsNotMadeWithAProcessThatIsNoRank) {
-  auto one = std::make_shared<SharedChannel>(0, 0), other = std::make_shared<SharedChannel>(1, 1);
-  auto wrong = other->address();
-  wrong.descriptor = 9999;
-  EXPECT_THAT(message_of<DistError>([&] { one->connect({one->address(), wrong}); }), HasSubstr("/fd/9999"));
-  wrong = other->address();
-  wrong.descriptor = open("/dev/null", O_RDONLY);  // the same numbers in another container, of an empty file
-  EXPECT_THAT(message_of<DistError>([&] { one->connect({one->address(), wrong}); }), HasSubstr("another container"));
-  close(wrong.descriptor);
-  wrong = other->address();
-  ++wrong.mark;  // and of such memory
-  EXPECT_THAT(message_of<DistError>([&] { one->connect({one->address(), wrong}); }), HasSubstr("another container"));
 }
 
 // The files that this process shares with other ranks.

@@ -1,0 +1,20 @@
+// What a call throws, for tests of error messages.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace titan::test {
+
+// The text of the E that `body` throws.
+template <typename E>
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace titan::test
