@@ -1,11 +1,14 @@
 // main() of the tests that have ranks, in the place of GoogleTest's.
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "tests/support/rank_starter.h"
 
 int main(int argc, char** argv) {
   const auto test = titan::test::fork_rank_starter();
   if (test) {
+    signal(SIGPIPE, SIG_IGN);  // as the program does: a write to a rank that ended is an error
     std::string filter = "--gtest_filter=" + *test;
     char* words[] = {argv[0], filter.data(), nullptr};
     int count = 2;
