@@ -31,7 +31,7 @@ install(
   RUNTIME_DEPENDENCY_SET
   titan_dependencies
   PRE_EXCLUDE_REGEXES
-  "^lib(torch|c10)" # the wheel's
+  "^lib(torch|c10|gomp)" # the wheel's
   "^lib(c|m|dl|rt|pthread|util|stdc\\+\\+|gcc_s)\\.so" "^ld-linux" # of every machine that runs torch
   LIBRARY
   DESTINATION

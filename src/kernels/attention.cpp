@@ -1,7 +1,6 @@
 #include "kernels/attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_native.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_native.h>
 #include <torch/library.h>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "kernels/isa.h"
+#include "kernels/parallel.h"
 
 namespace titan::kernels {
 namespace {
@@ -54,7 +54,7 @@ struct Problem {
 
 template <typename T, typename Kernel>
 void run_forward(const AttentionKernels& kernels, Kernel kernel, const Problem& problem) {
-  at::parallel_for(0, problem.num_groups(), 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, problem.num_groups(), 1, [&](std::int64_t begin, std::int64_t end) {
     const auto workspace = make_workspace(kernels.workspace(problem.shape));
     std::vector<HeadTensors<T>> heads(static_cast<std::size_t>(problem.heads_per_group()));
     for (std::int64_t group = begin; group < end; ++group) {
@@ -70,7 +70,7 @@ struct Gradients {
 
 template <typename T, typename Kernel>
 void run_backward(const AttentionKernels& kernels, Kernel kernel, const Problem& problem, const Gradients& grads) {
-  at::parallel_for(0, problem.num_groups(), 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, problem.num_groups(), 1, [&](std::int64_t begin, std::int64_t end) {
     const auto workspace = make_workspace(kernels.workspace(problem.shape));
     const auto count = static_cast<std::size_t>(problem.heads_per_group());
     std::vector<HeadTensors<T>> heads(count);

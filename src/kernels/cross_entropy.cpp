@@ -1,13 +1,13 @@
 #include "kernels/cross_entropy.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
 #include "kernels/isa.h"
+#include "kernels/parallel.h"
 
 namespace titan::kernels {
 namespace {
@@ -21,7 +21,7 @@ void for_rows(const at::Tensor& logits, const at::Tensor& labels, const Body& bo
   const auto* const data = static_cast<const T*>(logits.const_data_ptr());
   const auto* const label_data = labels.const_data_ptr<std::int64_t>();
   const std::int64_t grain = std::max<std::int64_t>(1, kElementsPerThread / vocab);
-  at::parallel_for(0, labels.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, labels.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
     body(begin, LossRows<T>{data + begin * vocab, label_data + begin, end - begin, vocab});
   });
 }

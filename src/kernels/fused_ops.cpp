@@ -1,11 +1,11 @@
 #include "kernels/fused_ops.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 
 #include "kernels/isa.h"
+#include "kernels/parallel.h"
 
 namespace titan::kernels {
 namespace {
@@ -88,7 +88,7 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_forward(const FusedKernels& kernels,
   if (x.is_meta()) return {out, rrms};
   with_dtype(kernels, x, [&, rows = rows, dim = dim](const auto& rows_of, auto element) {
     using T = decltype(element);
-    at::parallel_for(0, rows, grain_of(dim), [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, rows, grain_of(dim), [&](std::int64_t begin, std::int64_t end) {
       rows_of.rms_norm({end - begin, dim}, input<T>(x) + begin * dim, input<T>(weight), static_cast<float>(eps),
                        output<T>(out) + begin * dim, output<float>(rrms) + begin);
     });
@@ -108,7 +108,7 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const FusedKernels& kernels
   if (x.is_meta()) return {x_grad, weight_grad};
   with_dtype(kernels, x, [&, rows = rows, dim = dim](const auto& rows_of, auto element) {
     using T = decltype(element);
-    at::parallel_for(0, blocks, grain_of(kBlock * dim), [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, blocks, grain_of(kBlock * dim), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * kBlock, offset = first * dim;
         rows_of.rms_norm_backward({std::min(kBlock, rows - first), dim}, input<T>(grad) + offset, input<T>(x) + offset,
@@ -128,7 +128,7 @@ at::Tensor rotate(const FusedKernels& kernels, const at::Tensor& any, const at::
   const std::int64_t length = x.size(1), token_size = x.size(2) * x.size(3);
   with_dtype(kernels, x, [&](const auto& rows_of, auto element) {
     using T = decltype(element);
-    at::parallel_for(0, x.size(0) * length, grain_of(token_size), [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, x.size(0) * length, grain_of(token_size), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t token = begin; token < end; ++token) {
         const std::int64_t row = token / length, position = token % length;
         rows_of.rotate({x.size(2), x.size(3), x.stride(2)}, input<T>(x) + row * x.stride(0) + position * x.stride(1),
@@ -144,7 +144,7 @@ at::Tensor swiglu_forward(const FusedKernels& kernels, const at::Tensor& gate, c
   if (gate.is_meta()) return out;
   with_dtype(kernels, gate, [&](const auto& rows_of, auto element) {
     using T = decltype(element);
-    at::parallel_for(0, gate.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, gate.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       rows_of.swiglu(end - begin, input<T>(gate) + begin, input<T>(up) + begin, output<T>(out) + begin);
     });
   });
@@ -158,7 +158,7 @@ std::tuple<at::Tensor, at::Tensor> swiglu_backward(const FusedKernels& kernels, 
   if (gate.is_meta()) return {gate_grad, up_grad};
   with_dtype(kernels, gate, [&](const auto& rows_of, auto element) {
     using T = decltype(element);
-    at::parallel_for(0, gate.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, gate.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       rows_of.swiglu_backward(end - begin, input<T>(grad) + begin, input<T>(gate) + begin, input<T>(up) + begin,
                               output<T>(gate_grad) + begin, output<T>(up_grad) + begin);
     });

@@ -1,10 +1,10 @@
 #include "nn/counter_rng.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "base/error.h"
 #include "dist/device.h"
+#include "kernels/parallel.h"
 
 namespace titan::nn {
 
@@ -16,7 +16,7 @@ void fill_counter_uniform(at::Tensor out, std::uint64_t seed, std::uint64_t stre
     return;
   }
   auto* data = out.data_ptr<float>();
-  at::parallel_for(0, out.numel(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+  kernels::parallel_for(0, out.numel(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       data[i] = counter_uniform(seed, stream, static_cast<std::uint64_t>(first_index + i));
   });
