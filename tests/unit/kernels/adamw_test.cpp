@@ -1,0 +1,250 @@
+// Every set of instructions of this machine against what it stands in for: ATen's multiplication of the gradient in
+// place, and then ATen's _fused_adamw_.
+#include "kernels/adamw.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace titan::kernels {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+
+std::vector<const AdamWKernels*> kernels_of_this_machine() {
+  std::vector<const AdamWKernels*> kernels = {&plain::kAdamW};
+#if defined(__x86_64__)
+  const auto add = [&](bool runs, const AdamWKernels& each) {
+    if (runs) {
+      kernels.push_back(&each);
+    } else {
+      std::cout << "not run, this processor has no such instructions: " << each.name << "\n";
+    }
+  };
+  add(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), avx2::kAdamW);
+  add(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"), avx512::kAdamW);
+#endif
+  return kernels;
+}
+
+// Whether ATen rounds products and sums as these do: its code for any processor has no fused multiply-add (on x86-64),
+// that for AVX2 and AVX-512 has. Tests run with the best that ATen has for the processor; ATEN_CPU_CAPABILITY=default
+// asks for the other.
+bool rounds_as_aten(const AdamWKernels& kernels) {
+#if defined(__x86_64__)
+  const bool is_plain = &kernels == &plain::kAdamW;
+  return is_plain == (at::get_cpu_capability() == "DEFAULT" || at::get_cpu_capability() == "NO AVX");
+#else
+  return false;
+#endif
+}
+
+struct State {
+  at::Tensor param, exp_avg, exp_avg_sq;
+
+  State clone() const { return {param.clone(), exp_avg.clone(), exp_avg_sq.clone()}; }
+};
+
+void aten_step(State& state, const at::Tensor& grad, const AdamWStep& step) {
+  const auto clipped = grad.clone();
+  at::_foreach_mul_({clipped}, at::scalar_tensor(step.grad_factor, at::kFloat));
+  at::_fused_adamw_({state.param}, {clipped}, {state.exp_avg}, {state.exp_avg_sq}, /*max_exp_avg_sqs=*/{},
+                    {at::scalar_tensor(step.step, at::kFloat)}, step.lr, step.beta1, step.beta2, step.weight_decay,
+                    step.eps, /*amsgrad=*/false, /*maximize=*/false);
+}
+
+void own_step(const AdamWKernels& kernels, State& state, const at::Tensor& grad, const AdamWStep& step) {
+  const AdamWTensors tensors = {state.param, grad, state.exp_avg, state.exp_avg_sq};
+  ASSERT_TRUE(takes_adamw(tensors));
+  adamw(kernels, tensors, step);
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  const auto bits = [](const at::Tensor& tensor) { return tensor.masked_fill(tensor.isnan(), kNan).view(at::kInt); };
+  return a.sizes() == b.sizes() && bits(a).equal(bits(b));
+}
+
+void expect_same_bits(const State& found, const State& expected, const std::string& what) {
+  EXPECT_TRUE(same_bits(found.exp_avg, expected.exp_avg)) << what << ", first moment";
+  EXPECT_TRUE(same_bits(found.exp_avg_sq, expected.exp_avg_sq)) << what << ", second moment";
+  EXPECT_TRUE(same_bits(found.param, expected.param)) << what << ", parameter";
+}
+
+void expect_within(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& allowed,
+                   const std::string& what) {
+  const auto finite = expected.isfinite();
+  EXPECT_TRUE(same_bits(found.masked_fill(finite, 0), expected.masked_fill(finite, 0))) << what;
+  const auto excess = (found.to(at::kDouble) - expected.to(at::kDouble)).abs() - allowed;
+  EXPECT_FALSE((excess.gt(0) & finite).any().item<bool>()) << what;
+}
+
+// Of one step from the same state, one of them with fused multiply-adds and one without. u is half a unit in the last
+// place as a part of the number, `tiny` what a rounding below the normal numbers costs.
+// First moment, old + x: x is rounded in one of them, the sum in both: u |x| + 2 u |new|.
+// Second moment, of two terms not below 0: one of them is rounded in one of the two, the sum in both: 3 u new.
+// Their quotient: 1.5 u of the root's argument, and of root, division, sum, product and division 2 u each: 11.5 u, and
+// the first moment's own difference, as a part of it. Parameter: that, and 2 u for its sum. Its decay is the same.
+// Products of such errors, u^2, are within the 1 % added.
+void expect_near(const State& found, const State& expected, const State& before, const at::Tensor& grad,
+                 const AdamWStep& step, const std::string& what) {
+  constexpr double kU = 1.01 / (1 << 24), kSmallest = 4 * static_cast<double>(kTiny);
+  const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
+  const auto weight = std::min(1 - step.beta1, step.beta1);
+  const auto x = weight * (wide(grad) * step.grad_factor - wide(before.exp_avg)).abs();
+  const auto first = kU * (x + 2 * wide(expected.exp_avg).abs()) + kSmallest;
+  expect_within(found.exp_avg, expected.exp_avg, first, what + ", first moment");
+  expect_within(found.exp_avg_sq, expected.exp_avg_sq, 3 * kU * wide(expected.exp_avg_sq) + kSmallest,
+                what + ", second moment");
+  const double size = step.lr / (1 - std::pow(step.beta1, step.step));
+  // The second moment may have lost all but its last bit: its root is then off by as much as it is.
+  const auto scale =
+      ((wide(expected.exp_avg_sq) - kSmallest).clamp_min(0) / (1 - std::pow(step.beta2, step.step))).sqrt() + step.eps;
+  const auto update = size * wide(expected.exp_avg).abs() / scale;
+  const auto param = kU * (2 * wide(expected.param).abs() + 11.5 * update) + size * first / scale + kSmallest;
+  expect_within(found.param, expected.param, param, what + ", parameter");
+}
+
+struct Inputs {
+  State state;
+  std::vector<at::Tensor> grads;  // of each step
+};
+
+Inputs make_inputs(std::int64_t size, double grad_scale = 1) {
+  at::manual_seed(static_cast<std::uint64_t>(size));
+  Inputs inputs{{at::randn({size}), at::zeros({size}), at::zeros({size})}, {}};
+  // Sizes as gradients have them, over many powers of two.
+  for (int i = 0; i < 4; ++i) inputs.grads.push_back(at::randn({size}) * at::randn({size}).exp2() * grad_scale);
+  return inputs;
+}
+
+// All steps of `inputs`, where the rounding is ATen's; and else each from where ATen is, so that differences of one do
+// not become those of the next.
+void expect_as_aten(const Inputs& inputs, AdamWStep step, const std::string& about) {
+  for (const auto* kernels : kernels_of_this_machine()) {
+    State aten = inputs.state.clone(), own = inputs.state.clone();
+    step.step = 0;
+    for (const auto& grad : inputs.grads) {
+      step.step += 1;
+      const State before = aten.clone();
+      const auto untouched = grad.clone();
+      aten_step(aten, grad, step);
+      own_step(*kernels, own, grad, step);
+      EXPECT_TRUE(same_bits(grad, untouched));
+      const std::string what = std::string(kernels->name) + ", " + about + ", step " + std::to_string(step.step);
+      if (rounds_as_aten(*kernels)) {
+        expect_same_bits(own, aten, what);
+      } else {
+        expect_near(own, aten, before, grad, step, what);
+        own = aten.clone();
+      }
+    }
+  }
+}
+
+// Nothing but an end, around one and two vectors of every width, some hundreds, and several threads' worth.
+const std::int64_t kSizes[] = {1, 3, 4, 7, 8, 9, 12, 15, 16, 17, 23, 24, 25, 31, 32, 33, 100, 999, 70001};
+constexpr AdamWStep kStep = {
+    .lr = 8e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 0, .grad_factor = 0.37F};
+
+TEST(FusedAdamW, IsATensToTheBit) {
+  for (const auto size : kSizes) expect_as_aten(make_inputs(size), kStep, std::to_string(size) + " elements");
+}
+
+TEST(FusedAdamW, IsATensWithAnyOptions) {
+  const auto check = [](const std::string& what, const std::function<void(AdamWStep&)>& change) {
+    AdamWStep step = kStep;
+    change(step);
+    expect_as_aten(make_inputs(1003), step, what);
+  };
+  check("without weight decay", [](AdamWStep& step) { step.weight_decay = 0; });
+  check("without clipping", [](AdamWStep& step) { step.grad_factor = 1; });
+  check("the first moment nearer to the gradient", [](AdamWStep& step) { step.beta1 = 0.3; });
+  check("the first moment half way", [](AdamWStep& step) { step.beta1 = 0.5; });
+  check("no first moment", [](AdamWStep& step) { step.beta1 = 0; });
+  check("long second moment", [](AdamWStep& step) { step.beta2 = 0.9999; });
+  check("large eps", [](AdamWStep& step) { step.eps = 0.1; });
+  check("large decay", [](AdamWStep& step) { step.lr = 0.7, step.weight_decay = 0.9; });
+  check("no learning rate", [](AdamWStep& step) { step.lr = 0; });
+  // One where the product of learning rate and decay is rounded otherwise within a fused multiply-add.
+  for (int i = 1; i <= 20; ++i) check("lr " + std::to_string(i), [&](AdamWStep& step) { step.lr = 1e-3 / i; });
+}
+
+TEST(FusedAdamW, IsATensOnZerosAndNumbersNearThem) {
+  auto zeros = make_inputs(77);
+  for (auto& grad : zeros.grads) grad.zero_();
+  expect_as_aten(zeros, kStep, "zero gradients");
+  zeros.grads[1].fill_(-0.0);
+  expect_as_aten(zeros, kStep, "negative zeros");
+  // Their squares are below the normal numbers, or they are themselves.
+  for (const double scale : {1e-20, 1e-22, 1e-38, 1e-43})
+    expect_as_aten(make_inputs(77, scale), kStep, "gradients of " + std::to_string(std::log10(scale)));
+  auto tiny = make_inputs(77);
+  for (auto& grad : tiny.grads) grad.fill_(kTiny);
+  expect_as_aten(tiny, kStep, "the smallest gradients");
+}
+
+TEST(FusedAdamW, IsATensOnWhatIsNoNumber) {
+  for (const float bad : {kNan, kInfinity, -kInfinity, std::numeric_limits<float>::max()})
+    for (const std::int64_t at : {0, 9, 37, 44}) {  // in vectors, and in the end
+      auto inputs = make_inputs(45);
+      inputs.grads[1][at] = bad;
+      expect_as_aten(inputs, kStep, std::to_string(bad) + " in a gradient");
+    }
+  for (const float factor : {kNan, 0.0F, kInfinity}) {  // of a norm that is NaN or infinite
+    AdamWStep step = kStep;
+    step.grad_factor = factor;
+    expect_as_aten(make_inputs(45), step, "times " + std::to_string(factor));
+  }
+}
+
+TEST(FusedAdamW, IsTheSameOnAnyNumberOfThreads) {
+  const auto inputs = make_inputs(300007);
+  const int threads = at::get_num_threads();
+  for (const auto* kernels : kernels_of_this_machine()) {
+    State one = inputs.state.clone(), three = inputs.state.clone();
+    for (AdamWStep step = kStep; const auto& grad : inputs.grads) {
+      step.step += 1;
+      at::set_num_threads(1);
+      own_step(*kernels, one, grad, step);
+      at::set_num_threads(3);
+      own_step(*kernels, three, grad, step);
+    }
+    expect_same_bits(three, one, kernels->name);
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(FusedAdamW, TakesContiguousFloatsOfOneShape) {
+  const auto fit = at::ones({4, 6});
+  const auto takes = [](const at::Tensor& param, const at::Tensor& grad, const at::Tensor& moment) {
+    return takes_adamw({param, grad, moment, moment});
+  };
+  EXPECT_TRUE(takes(fit, fit.clone(), fit.clone()));
+  EXPECT_FALSE(takes(fit, fit.to(at::kBFloat16), fit));
+  EXPECT_FALSE(takes(fit.to(at::kBFloat16), fit.to(at::kBFloat16), fit.to(at::kBFloat16)));
+  EXPECT_FALSE(takes(fit, at::ones({6, 4}).t(), fit));
+  EXPECT_FALSE(takes(fit, at::ones({24}), fit));
+  EXPECT_FALSE(takes(fit, fit, {}));
+  EXPECT_FALSE(takes(fit.to(at::kMeta), fit.to(at::kMeta), fit.to(at::kMeta)));
+}
+
+TEST(FusedAdamW, AutogradSeesTheChange) {
+  State state{at::ones({5}), at::zeros({5}), at::zeros({5})};
+  const auto before = state.param._version();
+  AdamWStep step = kStep;
+  step.step = 1;
+  own_step(best_adamw(), state, at::ones({5}), step);
+  EXPECT_GT(state.param._version(), before);
+}
+
+}  // namespace
+}  // namespace titan::kernels
