@@ -6,6 +6,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "kernels/adamw.h"
+#include "kernels/choice.h"
+#include "optim/clip_grad_norm.h"
 
 namespace titan::optim {
 
@@ -40,31 +43,57 @@ std::vector<at::Tensor> AdamW::grads() const {
   return out;
 }
 
-void AdamW::step(const at::Tensor& found_inf) {
-  const at::NoGradGuard no_grad;
+void AdamW::check_any_grad() const {
   const bool any = std::any_of(states_.begin(), states_.end(), [](const auto& s) { return s.param.grad().defined(); });
-  if (!any && !states_.empty()) {
-    throw InternalError("[optim] none of the " + std::to_string(states_.size()) + " parameters from " +
-                        states_.front().fqn +
-                        " on has a gradient. Run backward first; and make the optimizer after "
-                        "fully_shard, which replaces the parameters");
-  }
-  std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
+  if (any || states_.empty()) return;
+  throw InternalError("[optim] none of the " + std::to_string(states_.size()) + " parameters from " +
+                      states_.front().fqn +
+                      " on has a gradient. Run backward first; and make the optimizer after "
+                      "fully_shard, which replaces the parameters");
+}
+
+void AdamW::step(const StepOptions& options) {
+  const at::NoGradGuard no_grad;
+  check_any_grad();
+  std::vector<AdamWState*> others;
   for (auto& state : states()) {
     const auto& grad = state.param.grad();
     if (!grad.defined()) continue;
     state.step.add_(1);
-    if (found_inf.defined()) state.step.sub_(found_inf.to(state.step.device()));
+    if (options.found_inf.defined()) state.step.sub_(options.found_inf.to(state.step.device()));
     if (grad.numel() == 0) continue;  // an empty shard: nothing here, but its step counts
-    params.push_back(state.param);
-    grads.push_back(grad);
-    exp_avgs.push_back(state.exp_avg);
-    exp_avg_sqs.push_back(state.exp_avg_sq);
-    steps.push_back(state.step);
+    if (!step_in_one_pass(state, options)) others.push_back(&state);
   }
-  if (params.empty()) return;
+  if (!others.empty()) step_by_aten(others, options);
+}
+
+// Whether it was done: this program's kernel takes the parameter, and may be used.
+bool AdamW::step_in_one_pass(const AdamWState& state, const StepOptions& options) const {
+  const kernels::AdamWTensors tensors = {state.param, state.param.grad(), state.exp_avg, state.exp_avg_sq};
+  if (!kernels::uses_own() || options.found_inf.defined() || !kernels::takes_adamw(tensors)) return false;
+  kernels::adamw(kernels::best_adamw(), tensors,
+                 {.lr = options_.lr,
+                  .beta1 = options_.beta1,
+                  .beta2 = options_.beta2,
+                  .eps = options_.eps,
+                  .weight_decay = options_.weight_decay,
+                  .step = state.step.item<float>(),
+                  .grad_factor = options.grad_factor.defined() ? options.grad_factor.item<float>() : 1});
+  return true;
+}
+
+void AdamW::step_by_aten(const std::vector<AdamWState*>& states, const StepOptions& options) const {
+  std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
+  for (const auto* state : states) {
+    params.push_back(state->param);
+    grads.push_back(state->param.grad());
+    exp_avgs.push_back(state->exp_avg);
+    exp_avg_sqs.push_back(state->exp_avg_sq);
+    steps.push_back(state->step);
+  }
+  if (options.grad_factor.defined()) scale_grads(grads, options.grad_factor);
   std::optional<at::Tensor> skip;
-  if (found_inf.defined()) skip = found_inf.to(params.front().device());
+  if (options.found_inf.defined()) skip = options.found_inf.to(params.front().device());
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr, options_.beta1,
                     options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
                     /*grad_scale=*/{}, skip);

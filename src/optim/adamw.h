@@ -1,4 +1,5 @@
-// AdamW on shards: every rank updates what it holds. The update is ATen's fused kernel, the one PyTorch runs.
+// AdamW on shards: every rank updates what it holds. The update is ATen's fused kernel, the one PyTorch runs, or on CPU
+// kernels/adamw.h, which leaves the same bits and clips on its way.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,6 +27,12 @@ struct AdamWState {
   at::Tensor step;
 };
 
+// What a step takes into account; both float32 0-d, or undefined.
+struct StepOptions {
+  at::Tensor found_inf = {};    // GradScaler's: where it is 1, nothing changes, the step counters included
+  at::Tensor grad_factor = {};  // of clip_factor(): the step is that of the gradients times it
+};
+
 class AdamW {
  public:
   // `params`: the local shards, materialized, in the model's order. Moments start at zero, and take memory from the
@@ -35,8 +42,9 @@ class AdamW {
 
   // Updates every parameter that has a gradient. Throws InternalError when none has: an optimizer made before
   // fully_shard holds the parameters that this replaced.
-  // Where `found_inf` (GradScaler's) is given and 1, nothing changes, the step counters included.
-  void step(const at::Tensor& found_inf = {});
+  // With a grad_factor, some gradients are multiplied by it in place and others stay as they are, so nobody may read
+  // them after: who wants clipped gradients calls clip_grad_norm(), and gives none.
+  void step(const StepOptions& options = {});
   // Of all parameters in order, undefined where there is none.
   std::vector<at::Tensor> grads() const;
   // Drops the gradients.
@@ -49,6 +57,10 @@ class AdamW {
   std::vector<AdamWState>& states();
 
  private:
+  void check_any_grad() const;
+  bool step_in_one_pass(const AdamWState& state, const StepOptions& options) const;
+  void step_by_aten(const std::vector<AdamWState*>& states, const StepOptions& options) const;
+
   AdamWOptions options_;
   std::vector<AdamWState> states_;
 };

@@ -125,21 +125,32 @@ at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type, b
   return total;
 }
 
-at::Tensor clip_grad_norm(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type,
-                          bool error_if_nonfinite) {
+Clip clip_factor(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type, bool error_if_nonfinite) {
   const at::NoGradGuard no_grad;
-  const auto total = total_norm(grads, norm_type, error_if_nonfinite);
-  const auto scale = at::clamp_max(max_norm / (total + 1e-6), 1.0);
+  const auto norm = total_norm(grads, norm_type, error_if_nonfinite);
+  return {norm, at::clamp_max(max_norm / (norm + 1e-6), 1.0)};
+}
+
+void scale_grads(const std::vector<at::Tensor>& grads, const at::Tensor& factor) {
+  const at::NoGradGuard no_grad;
   std::vector<std::pair<at::Device, std::vector<at::Tensor>>> by_device;
-  for (const auto& part : grads) {
-    if (!has_elements(part.grad)) continue;
-    const auto device = part.grad.device();
+  for (const auto& grad : grads) {
+    if (!has_elements(grad)) continue;
+    const auto device = grad.device();
     auto found = std::find_if(by_device.begin(), by_device.end(), [&](const auto& d) { return d.first == device; });
     if (found == by_device.end()) found = by_device.insert(found, {device, {}});
-    found->second.push_back(part.grad);
+    found->second.push_back(grad);
   }
-  for (const auto& [device, parts] : by_device) at::_foreach_mul_(parts, scale.to(device));
-  return total;
+  for (const auto& [device, parts] : by_device) at::_foreach_mul_(parts, factor.to(device));
+}
+
+at::Tensor clip_grad_norm(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type,
+                          bool error_if_nonfinite) {
+  const auto [norm, factor] = clip_factor(grads, max_norm, norm_type, error_if_nonfinite);
+  std::vector<at::Tensor> parts;
+  for (const auto& part : grads) parts.push_back(part.grad);
+  scale_grads(parts, factor);
+  return norm;
 }
 
 }  // namespace titan::optim

@@ -25,8 +25,23 @@ struct ShardedGrad {
 // the same order, with the same groups.
 at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type = 2.0, bool error_if_nonfinite = false);
 
-// Scales the gradients in place so that their total_norm is at most `max_norm`, and returns the norm before that.
-// Always multiplies, by at most 1; NaN and infinity pass through.
+// What clipping does to gradients, both float32 0-d on the device of the first one.
+struct Clip {
+  at::Tensor norm;    // total_norm
+  at::Tensor factor;  // min(max_norm / (norm + 1e-6), 1): times it, their norm is at most max_norm. NaN where that is
+};
+
+// Computes it and leaves the gradients as they are: AdamW::step() takes the factor. Collective as total_norm().
+Clip clip_factor(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type = 2.0,
+                 bool error_if_nonfinite = false);
+
+// Multiplies the gradients in place by `factor`, float32 0-d, on whatever devices they are; undefined and empty ones
+// are passed over.
+void scale_grads(const std::vector<at::Tensor>& grads, const at::Tensor& factor);
+
+// clip_factor() and scale_grads(), for who reads the clipped gradients: scales them in place so that their total_norm
+// is at most `max_norm`, and returns the norm before that. Always multiplies, by at most 1; NaN and infinity pass
+// through.
 at::Tensor clip_grad_norm(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type = 2.0,
                           bool error_if_nonfinite = false);
 

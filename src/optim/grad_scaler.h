@@ -4,7 +4,7 @@
 //
 //   backward(scaler.scale(loss));            // every microbatch
 //   scaler.unscale(grads, world);            // once a step, before clipping
-//   optimizer.step(scaler.found_inf());
+//   optimizer.step({.found_inf = scaler.found_inf()});
 //   scaler.update();
 //
 // Everything stays on the device; nothing here waits for it but state().

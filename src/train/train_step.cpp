@@ -18,23 +18,24 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
     output.loss = output.loss.defined() ? output.loss + loss : loss;
   }
 
-  // 2. clip by the norm of the whole gradient
+  // 2. the norm of the whole gradient, and the factor that clips it
   auto& shards = meshes_.fsdp.group(meshes_.fsdp.dim_names().back());
   if (grad_scaler_) grad_scaler_->unscale(optimizer_.grads(), world_.group());
   std::vector<optim::ShardedGrad> grads;
   for (const auto& grad : optimizer_.grads()) grads.push_back({grad, {&shards}});
-  output.grad_norm = optim::clip_grad_norm(grads, config_.training.max_norm);
+  const auto clip = optim::clip_factor(grads, config_.training.max_norm);
+  output.grad_norm = clip.norm;
 
-  // 3. update at this step's learning rate, once a save under way has copied what this changes
+  // 3. clip and update at this step's learning rate, once a save under way has copied what this changes
   checkpointer_.wait_staged();
   output.lr = config_.optimizer.lr * schedule_.factor(state_.step);
   optimizer_.set_lr(output.lr);
   if (grad_scaler_) {
     output.grad_scale = grad_scaler_->current_scale();
-    optimizer_.step(grad_scaler_->found_inf());
+    optimizer_.step({.found_inf = grad_scaler_->found_inf(), .grad_factor = clip.factor});
     grad_scaler_->update();
   } else {
-    optimizer_.step();
+    optimizer_.step({.grad_factor = clip.factor});
   }
   return output;
 }

@@ -75,7 +75,7 @@ TEST(GradScaler, InfinityOnOneRankMakesAllLeaveTheStepOut) {
       weight.mutable_grad() = at::full({3}, 65536.0f);
       if (bad && world.rank() == 1) weight.mutable_grad()[1] = kInf;
       scaler.unscale({weight.grad()}, world.group());
-      optimizer.step(scaler.found_inf());
+      optimizer.step({.found_inf = scaler.found_inf()});
       scaler.update();
     };
     step(/*bad=*/true);

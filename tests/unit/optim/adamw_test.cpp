@@ -3,7 +3,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/choice.h"
 #include "kernels/host_arena.h"
+#include "optim/clip_grad_norm.h"
 
 namespace titan::optim {
 namespace {
@@ -37,6 +44,105 @@ TEST(AdamW, HasMomentsForACheckpointBeforeTheFirstStep) {
   AdamW optimizer({{"weight", at::ones({3})}}, {});
   EXPECT_TRUE(optimizer.states()[0].exp_avg.equal(at::zeros({3})));
   EXPECT_TRUE(optimizer.states()[0].exp_avg_sq.equal(at::zeros({3})));
+}
+
+// Of a parameter and what an update leaves.
+struct Model {
+  std::vector<std::pair<std::string, at::Tensor>> params;
+  std::vector<ShardedGrad> grads;
+};
+
+// What the one pass takes, uneven and scalar, an empty shard, one without a gradient, and what it does not take:
+// another dtype, a gradient with other strides.
+Model make_model() {
+  at::manual_seed(3);
+  Model model;
+  const auto add = [&](const std::string& name, const at::Tensor& param, const at::Tensor& grad) {
+    param.mutable_grad() = grad;
+    model.params.emplace_back(name, param);
+    model.grads.push_back({grad, {}});
+  };
+  add("matrix", at::randn({37, 21}), at::randn({37, 21}));
+  add("scalar", at::randn({}), at::randn({}));
+  add("empty", at::empty({0, 5}), at::empty({0, 5}));
+  add("unused", at::randn({4}), {});
+  add("bfloat16", at::randn({50}, at::kBFloat16), at::randn({50}, at::kBFloat16));
+  add("strided", at::randn({7, 9}), at::randn({9, 7}).t());
+  add("long", at::randn({70001}), at::randn({70001}));
+  return model;
+}
+
+// With a choice of kernels, as long as it lives.
+class Choice {
+ public:
+  explicit Choice(bool own) : before_(kernels::uses_own()) { kernels::use_own(own); }
+  ~Choice() { kernels::use_own(before_); }
+  Choice(const Choice&) = delete;
+  Choice& operator=(const Choice&) = delete;
+
+ private:
+  bool before_;
+};
+
+constexpr double kMaxNorm = 10;  // of gradients with a norm of about 270
+
+TEST(AdamW, ClipsToTheBitAsClippingInPlaceBefore) {
+  for (const bool own : {true, false}) {
+    const Choice choice(own);
+    Model together = make_model(), apart = make_model();
+    AdamW one(together.params, {}), two(apart.params, {});
+    for (int step = 0; step < 3; ++step) {
+      const auto clip = clip_factor(together.grads, kMaxNorm);
+      one.step({.grad_factor = clip.factor});
+      EXPECT_TRUE(clip.norm.equal(clip_grad_norm(apart.grads, kMaxNorm)));
+      EXPECT_LT(clip.factor.item<float>(), 0.1);
+      two.step();
+      // What the next step clips, since one of them left its gradients as they were.
+      for (std::size_t i = 0; i < apart.grads.size(); ++i)
+        if (apart.grads[i].grad.defined()) together.grads[i].grad.copy_(apart.grads[i].grad.mul_(100));
+    }
+    for (std::size_t i = 0; i < one.states().size(); ++i) {
+      const AdamWState &found = one.states()[i], &expected = two.states()[i];
+      EXPECT_TRUE(found.param.equal(expected.param)) << found.fqn << own;
+      EXPECT_TRUE(found.exp_avg.equal(expected.exp_avg)) << found.fqn << own;
+      EXPECT_TRUE(found.exp_avg_sq.equal(expected.exp_avg_sq)) << found.fqn << own;
+      EXPECT_TRUE(found.step.equal(expected.step)) << found.fqn << own;
+    }
+  }
+}
+
+// Which gradients a step multiplied in place: those that go to ATen.
+TEST(AdamW, TakesOnePassWhereTheKernelMay) {
+  const auto scaled = [](bool own, const at::Tensor& found_inf) {
+    const Choice choice(own);
+    Model model = make_model();
+    std::vector<at::Tensor> before;
+    for (const auto& part : model.grads) before.push_back(part.grad.defined() ? part.grad.clone() : part.grad);
+    AdamW(model.params, {}).step({.found_inf = found_inf, .grad_factor = at::full({}, 0.5F)});
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (!before[i].defined() || before[i].numel() == 0 || model.grads[i].grad.equal(before[i])) continue;
+      EXPECT_TRUE(model.grads[i].grad.equal(before[i] * 0.5));
+      names.push_back(model.params[i].first);
+    }
+    return names;
+  };
+  const std::vector<std::string> all = {"matrix", "scalar", "bfloat16", "strided", "long"};
+  EXPECT_EQ(scaled(true, {}), (std::vector<std::string>{"bfloat16", "strided"}));
+  EXPECT_EQ(scaled(false, {}), all);
+  EXPECT_EQ(scaled(true, at::zeros({})), all);
+}
+
+TEST(AdamW, ChangesNothingWhereAGradientIsInfinite) {
+  for (const bool own : {true, false}) {
+    const Choice choice(own);
+    Model model = make_model();
+    const auto before = model.params[0].second.clone();
+    AdamW optimizer(model.params, {});
+    optimizer.step({.found_inf = at::ones({}), .grad_factor = at::full({}, std::nan(""))});
+    EXPECT_TRUE(model.params[0].second.equal(before));
+    EXPECT_EQ(optimizer.states()[0].step.item<float>(), 0);
+  }
 }
 
 }  // namespace
