@@ -70,6 +70,10 @@ bool takes_rms_norm(const at::Tensor& x, const at::Tensor& weight) {
          weight.size(0) == x.size(-1) && x.is_contiguous() && weight.is_contiguous();
 }
 
+bool takes_add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight) {
+  return takes_rms_norm(x, weight) && are_alike(x, delta) && x.sizes() == delta.sizes() && delta.is_contiguous();
+}
+
 bool takes_rotation(const at::Tensor& x, const at::Tensor& factors) {
   return has_fit_dtype(x) && x.dim() == 4 && x.numel() > 0 && x.size(3) % 2 == 0 && factors.device() == x.device() &&
          factors.scalar_type() == at::kComplexFloat && factors.dim() == 2 && factors.is_contiguous() &&
@@ -96,13 +100,32 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_forward(const FusedKernels& kernels,
   return {out, rrms};
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor> add_rms_norm_forward(const FusedKernels& kernels, const at::Tensor& x,
+                                                                    const at::Tensor& delta, const at::Tensor& weight,
+                                                                    double eps) {
+  const auto [rows, dim] = rows_shape(x);
+  const auto sum = contiguous_like(x), out = contiguous_like(x);
+  const auto rrms = at::empty({rows}, x.options().dtype(at::kFloat));
+  if (x.is_meta()) return {sum, out, rrms};
+  with_dtype(kernels, x, [&, rows = rows, dim = dim](const auto& rows_of, auto element) {
+    using T = decltype(element);
+    at::parallel_for(0, rows, grain_of(dim), [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t offset = begin * dim;
+      rows_of.add_rms_norm({end - begin, dim}, input<T>(x) + offset, input<T>(delta) + offset, input<T>(weight),
+                           static_cast<float>(eps), output<T>(sum) + offset, output<T>(out) + offset,
+                           output<float>(rrms) + begin);
+    });
+  });
+  return {sum, out, rrms};
+}
+
 std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const FusedKernels& kernels, const at::Tensor& out_grad,
                                                      const at::Tensor& x, const at::Tensor& weight,
-                                                     const at::Tensor& rrms) {
+                                                     const at::Tensor& rrms, const at::Tensor& more) {
   constexpr std::int64_t kBlock = 64;  // rows whose part of the weight's gradient is summed one after the other
   const auto [rows, dim] = rows_shape(x);
   const std::int64_t blocks = (rows + kBlock - 1) / kBlock;
-  const auto grad = out_grad.contiguous();
+  const auto grad = out_grad.contiguous(), added = more.defined() ? more.contiguous() : at::Tensor();
   const auto x_grad = contiguous_like(x), weight_grad = contiguous_like(weight);
   const auto parts = at::empty({blocks, dim}, rrms.options());
   if (x.is_meta()) return {x_grad, weight_grad};
@@ -111,7 +134,8 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const FusedKernels& kernels
     parallel_for(0, blocks, grain_of(kBlock * dim), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * kBlock, offset = first * dim;
-        rows_of.rms_norm_backward({std::min(kBlock, rows - first), dim}, input<T>(grad) + offset, input<T>(x) + offset,
+        rows_of.rms_norm_backward({std::min(kBlock, rows - first), dim}, input<T>(grad) + offset,
+                                  added.defined() ? input<T>(added) + offset : nullptr, input<T>(x) + offset,
                                   input<T>(weight), input<float>(rrms) + first, output<T>(x_grad) + offset,
                                   output<float>(parts) + block * dim);
       }

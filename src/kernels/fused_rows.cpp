@@ -11,38 +11,60 @@ namespace {
 
 constexpr Index kChains = 4;  // sums that do not wait for one another
 
-template <typename T>
-float sum_of_squares(const T* x, Index dim) {
+// Of a row whose elements from j on are value(j, Whole or Part), asked for once each.
+template <typename Value>
+float sum_of_squares(Index dim, const Value& value) {
   Vector sums[kChains] = {};
   Index j = 0;
   for (; j + kChains * kWidth <= dim; j += kChains * kWidth) {
     for (Index c = 0; c < kChains; ++c) {
-      const Vector value = load(x + j + c * kWidth);
-      sums[c] += value * value;
+      const Vector x = value(j + c * kWidth, Whole{});
+      sums[c] += x * x;
     }
   }
   for_vectors(j, dim, [&](Index i, auto lanes) {
-    const Vector value = load(x + i, lanes);
-    sums[0] += value * value;
+    const Vector x = value(i, lanes);
+    sums[0] += x * x;
   });
   return sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+// A row of out from x, whose squares have been summed; the row's rrms.
+template <typename T>
+float normalize(Index dim, float squares, const T* x, const T* weight, float eps, T* out) {
+  const float scale = 1 / std::sqrt(squares / static_cast<float>(dim) + eps);
+  for_vectors(0, dim, [&](Index j, auto lanes) {
+    store(out + j, load(x + j, lanes) * scale * load(weight + j, lanes), lanes);
+  });
+  return scale;
 }
 
 template <typename T>
 void rms_norm(RowsShape shape, const T* x, const T* weight, float eps, T* out, float* rrms) {
   for (Index i = 0; i < shape.rows; ++i, x += shape.dim, out += shape.dim) {
-    const float scale = 1 / std::sqrt(sum_of_squares(x, shape.dim) / static_cast<float>(shape.dim) + eps);
-    rrms[i] = scale;
-    for_vectors(0, shape.dim, [&](Index j, auto lanes) {
-      store(out + j, load(x + j, lanes) * scale * load(weight + j, lanes), lanes);
-    });
+    const float squares = sum_of_squares(shape.dim, [&](Index j, auto lanes) { return load(x + j, lanes); });
+    rrms[i] = normalize(shape.dim, squares, x, weight, eps, out);
   }
 }
 
-// kRows rows at once: the sums over rows are read and written once for all of them.
-template <Index kRows, typename T>
-void rms_norm_backward_rows(Index dim, const T* out_grad, const T* x, const T* weight, const float* rrms, T* x_grad,
-                            float* weight_grad) {
+template <typename T>
+void add_rms_norm(RowsShape shape, const T* x, const T* delta, const T* weight, float eps, T* sum, T* out,
+                  float* rrms) {
+  const Index dim = shape.dim;
+  for (Index i = 0; i < shape.rows; ++i, x += dim, delta += dim, sum += dim, out += dim) {
+    const float squares = sum_of_squares(dim, [&](Index j, auto lanes) {
+      const Vector value = load(x + j, lanes) + load(delta + j, lanes);
+      store(sum + j, value, lanes);
+      return rounded<T>(value);
+    });
+    rrms[i] = normalize(dim, squares, sum, weight, eps, out);
+  }
+}
+
+// kRows rows at once: the sums over rows are read and written once for all of them. kMore: whether there is `more`.
+template <Index kRows, bool kMore, typename T>
+void rms_norm_backward_rows(Index dim, const T* out_grad, const T* more, const T* x, const T* weight, const float* rrms,
+                            T* x_grad, float* weight_grad) {
   Vector dots[kRows] = {};
   for_vectors(0, dim, [&](Index j, auto lanes) {
     const Vector factor = load(weight + j, lanes);
@@ -56,7 +78,9 @@ void rms_norm_backward_rows(Index dim, const T* out_grad, const T* x, const T* w
     Vector products[kRows];
     for (Index r = 0; r < kRows; ++r) {
       const Vector grad = load(out_grad + r * dim + j, lanes), value = load(x + r * dim + j, lanes);
-      store(x_grad + r * dim + j, grad * factor * rrms[r] - value * pulls[r], lanes);
+      Vector pushed = grad * factor * rrms[r] - value * pulls[r];
+      if constexpr (kMore) pushed = rounded<T>(pushed) + load(more + r * dim + j, lanes);
+      store(x_grad + r * dim + j, pushed, lanes);
       products[r] = grad * (value * rrms[r]);
     }
     for (Index step = 1; step < kRows; step *= 2)
@@ -65,18 +89,27 @@ void rms_norm_backward_rows(Index dim, const T* out_grad, const T* x, const T* w
   });
 }
 
-template <typename T>
-void rms_norm_backward(RowsShape shape, const T* out_grad, const T* x, const T* weight, const float* rrms, T* x_grad,
-                       float* weight_grad) {
+template <bool kMore, typename T>
+void rms_norm_backward_all(RowsShape shape, const T* out_grad, const T* more, const T* x, const T* weight,
+                           const float* rrms, T* x_grad, float* weight_grad) {
   constexpr Index kRows = 4;
   const Index dim = shape.dim;
+  const auto more_at = [&](Index i) { return kMore ? more + i * dim : nullptr; };
   for (Index j = 0; j < dim; ++j) weight_grad[j] = 0;
   Index i = 0;
   for (; i + kRows <= shape.rows; i += kRows)
-    rms_norm_backward_rows<kRows>(dim, out_grad + i * dim, x + i * dim, weight, rrms + i, x_grad + i * dim,
-                                  weight_grad);
+    rms_norm_backward_rows<kRows, kMore>(dim, out_grad + i * dim, more_at(i), x + i * dim, weight, rrms + i,
+                                         x_grad + i * dim, weight_grad);
   for (; i < shape.rows; ++i)
-    rms_norm_backward_rows<1>(dim, out_grad + i * dim, x + i * dim, weight, rrms + i, x_grad + i * dim, weight_grad);
+    rms_norm_backward_rows<1, kMore>(dim, out_grad + i * dim, more_at(i), x + i * dim, weight, rrms + i,
+                                     x_grad + i * dim, weight_grad);
+}
+
+template <typename T>
+void rms_norm_backward(RowsShape shape, const T* out_grad, const T* more, const T* x, const T* weight,
+                       const float* rrms, T* x_grad, float* weight_grad) {
+  const auto run = more ? rms_norm_backward_all<true, T> : rms_norm_backward_all<false, T>;
+  run(shape, out_grad, more, x, weight, rrms, x_grad, weight_grad);
 }
 
 template <typename T>
@@ -147,8 +180,8 @@ void swiglu_backward(Index count, const T* out_grad, const T* gate, const T* up,
 }
 
 template <typename T>
-constexpr FusedKernelsFor<T> kKernelsFor = {rms_norm<T>, rms_norm_backward<T>, sum_rows<T>, rotate<T>,
-                                            swiglu<T>,   swiglu_backward<T>};
+constexpr FusedKernelsFor<T> kKernelsFor = {rms_norm<T>, add_rms_norm<T>, rms_norm_backward<T>, sum_rows<T>,
+                                            rotate<T>,   swiglu<T>,       swiglu_backward<T>};
 
 #define TITAN_STRING_OF(name) #name
 #define TITAN_STRING(name) TITAN_STRING_OF(name)

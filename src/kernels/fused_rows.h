@@ -1,6 +1,6 @@
-// RMSNorm, rotary embedding and SwiGLU on one thread, in float32 inside: one pass over memory forward, one backward.
-// fused_rows.cpp is compiled once for each set of instructions, into a namespace of its own; best_fused_kernels()
-// picks when the program runs. No torch here, for the reason that attention_heads.h gives.
+// RMSNorm (also of a sum), rotary embedding and SwiGLU on one thread, in float32 inside: one pass over memory forward,
+// one backward. fused_rows.cpp is compiled once for each set of instructions, into a namespace of its own;
+// best_fused_kernels() picks when the program runs. No torch here, for the reason that attention_heads.h gives.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,12 @@ template <typename T>
 struct FusedKernelsFor {
   // out = x * rrms * weight, with rrms [rows] = 1 / sqrt(mean of the row's squares + eps).
   void (*rms_norm)(RowsShape, const T* x, const T* weight, float eps, T* out, float* rrms);
-  // weight_grad [dim] is this call's sum over rows.
-  void (*rms_norm_backward)(RowsShape, const T* out_grad, const T* x, const T* weight, const float* rrms, T* x_grad,
-                            float* weight_grad);
+  // The same of sum = x + delta, which is rounded to T first.
+  void (*add_rms_norm)(RowsShape, const T* x, const T* delta, const T* weight, float eps, T* sum, T* out, float* rrms);
+  // `more`, or null: rows that are added to x_grad, which is rounded to T before and after. weight_grad [dim] is this
+  // call's sum over rows.
+  void (*rms_norm_backward)(RowsShape, const T* out_grad, const T* more, const T* x, const T* weight, const float* rrms,
+                            T* x_grad, float* weight_grad);
   // sums [dim] over the rows of `values`, which it overwrites. Pairs of rows are added, then pairs of those.
   void (*sum_rows)(RowsShape, float* values, T* sums);
 

@@ -30,6 +30,27 @@ struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
   }
 };
 
+struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& delta,
+                               const at::Tensor& weight, double eps) {
+    const auto [sum, normed, rrms] =
+        kernels::add_rms_norm_forward(kernels::best_fused_kernels(), x, delta, weight, eps);
+    context->save_for_backward({sum, weight, rrms});
+    context->set_materialize_grads(false);  // an output that nothing depends on gives no gradient, which costs nothing
+    return {sum, normed};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    refuse_second_derivative("RMSNorm");
+    const auto &sum_grad = grad_outputs[0], &normed_grad = grad_outputs[1];
+    if (!normed_grad.defined()) return {sum_grad, sum_grad, at::Tensor(), at::Tensor()};
+    const auto saved = context->get_saved_variables();
+    const auto [x, weight] =
+        kernels::rms_norm_backward(kernels::best_fused_kernels(), normed_grad, saved[0], saved[1], saved[2], sum_grad);
+    return {x, x, weight, at::Tensor()};
+  }
+};
+
 struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding> {
   static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& freqs_cis) {
     context->save_for_backward({freqs_cis});
@@ -66,6 +87,15 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return FusedRmsNorm::apply(x, weight, eps);
 }
 
+NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps) {
+  if (!kernels::uses_own() || !kernels::takes_add_rms_norm(x, delta, weight)) {
+    const auto sum = x + delta;
+    return {sum, rms_norm(sum, weight, eps)};  // which may be taken where an addend's strides are not
+  }
+  const auto outputs = FusedAddRmsNorm::apply(x, delta, weight, eps);
+  return {outputs[0], outputs[1]};
+}
+
 at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
   if (!kernels::uses_own() || !kernels::takes_rotation(x, freqs_cis) || freqs_cis.requires_grad())
     return composed::apply_rotary_emb(x, freqs_cis);
@@ -79,6 +109,11 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
 
 at::Tensor composed::rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return at::rms_norm(x, weight.sizes(), weight, eps);
+}
+
+NormedSum composed::add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps) {
+  const auto sum = x + delta;
+  return {sum, composed::rms_norm(sum, weight, eps)};
 }
 
 at::Tensor composed::apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace titan::kernels {
@@ -186,6 +187,70 @@ TEST(FusedRmsNorm, WhatIsNoNumberStaysInItsRow) {
       }
 }
 
+// RMSNorm of a sum
+
+struct NormedSum {
+  at::Tensor sum, out, rrms, x_grad, weight_grad;
+};
+struct SumInputs {
+  at::Tensor x, delta, weight, out_grad, sum_grad;
+};
+SumInputs sum_inputs(Matrix matrix, at::ScalarType dtype) {
+  const auto [inputs, out_grad] = norm_inputs(matrix, dtype);
+  const auto make = [&] { return at::randn({matrix.rows, matrix.dim}, at::kFloat).to(dtype); };
+  return {inputs[0], make(), inputs[1], out_grad, make()};
+}
+NormedSum run_add_rms_norm(const FusedKernels& kernels, const SumInputs& in) {
+  const auto [sum, out, rrms] = add_rms_norm_forward(kernels, in.x, in.delta, in.weight, kEps);
+  const auto [x_grad, weight_grad] = rms_norm_backward(kernels, in.out_grad, sum, in.weight, rrms, in.sum_grad);
+  return {sum, out, rrms, x_grad, weight_grad};
+}
+// One after the other, the sums by ATen.
+NormedSum run_add_and_rms_norm(const FusedKernels& kernels, const SumInputs& in) {
+  const auto sum = in.x + in.delta;
+  const auto [out, rrms] = rms_norm_forward(kernels, sum, in.weight, kEps);
+  const auto [x_grad, weight_grad] = rms_norm_backward(kernels, in.out_grad, sum, in.weight, rrms);
+  return {sum, out, rrms, in.sum_grad + x_grad, weight_grad};
+}
+
+TEST(FusedAddRmsNorm, IsTheTwoOperatorsToTheBit) {
+  std::vector<Matrix> matrices(std::begin(kMatrices), std::end(kMatrices));
+  // Around one vector and around what is summed at once, four vectors, of each set of instructions.
+  for (const std::int64_t dim : {3, 4, 5, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129}) matrices.push_back({6, dim});
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine())
+      for (const Matrix matrix : matrices) {
+        const SumInputs inputs = sum_inputs(matrix, dtype);
+        ASSERT_TRUE(takes_add_rms_norm(inputs.x, inputs.delta, inputs.weight));
+        const NormedSum found = run_add_rms_norm(*kernels, inputs), expected = run_add_and_rms_norm(*kernels, inputs);
+        const std::string what =
+            std::string(kernels->name) + " rows " + std::to_string(matrix.rows) + " dim " + std::to_string(matrix.dim);
+        EXPECT_TRUE(found.sum.equal(expected.sum)) << what;
+        EXPECT_TRUE(found.out.equal(expected.out)) << what;
+        EXPECT_TRUE(found.rrms.equal(expected.rrms)) << what;
+        EXPECT_TRUE(found.x_grad.equal(expected.x_grad)) << what;
+        EXPECT_TRUE(found.weight_grad.equal(expected.weight_grad)) << what;
+      }
+}
+
+TEST(FusedAddRmsNorm, WhatIsNoNumberStaysInItsRow) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine()) {
+      const SumInputs inputs = sum_inputs({7, 19}, dtype);
+      inputs.x[3][2].fill_(kInfinity);
+      inputs.delta[3][2].fill_(-kInfinity);
+      inputs.x[5][18].fill_(kNan);
+      const NormedSum found = run_add_rms_norm(*kernels, inputs), expected = run_add_and_rms_norm(*kernels, inputs);
+      for (const auto& [mine, theirs] : {std::pair(found.sum, expected.sum), std::pair(found.out, expected.out),
+                                         std::pair(found.x_grad, expected.x_grad)}) {
+        EXPECT_TRUE(mine.isnan().equal(theirs.isnan())) << kernels->name;
+        EXPECT_TRUE(mine.nan_to_num(0).equal(theirs.nan_to_num(0))) << kernels->name;
+      }
+      EXPECT_EQ(found.sum.isnan().sum().item<int>(), 2) << kernels->name;
+      EXPECT_EQ(found.out.isnan().sum().item<int>(), 2 * 19) << kernels->name;
+    }
+}
+
 // Rotary embedding
 
 at::Tensor rotated(const at::Tensor& x, const at::Tensor& factors) {
@@ -346,11 +411,14 @@ TEST(FusedKernels, AreTheSameOnAnyNumberOfThreads) {
   const auto& kernels = best_fused_kernels();
   const auto [norm, norm_grad] = norm_inputs({1025, 255}, at::kBFloat16);
   const auto [glu, glu_grad] = swiglu_inputs({1025, 255}, at::kBFloat16);
+  const SumInputs sum = sum_inputs({1025, 255}, at::kBFloat16);
   const auto factors = make_factors(257, 64);
   const auto x = at::randn({4, 257, 4, 64}).to(at::kBFloat16);
   const auto all = [&, &norm = norm, &norm_grad = norm_grad, &glu = glu, &glu_grad = glu_grad] {
     const Results a = run_rms_norm(kernels, norm, norm_grad), b = run_swiglu(kernels, glu, glu_grad);
-    return Tensors{a.out, a.grads[0], a.grads[1], b.out, b.grads[0], b.grads[1], rotate(kernels, x, factors, false)};
+    const NormedSum c = run_add_rms_norm(kernels, sum);
+    return Tensors{a.out, a.grads[0], a.grads[1], b.out,    b.grads[0],    b.grads[1],
+                   c.sum, c.out,      c.rrms,     c.x_grad, c.weight_grad, rotate(kernels, x, factors, false)};
   };
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
@@ -371,6 +439,17 @@ TEST(FusedKernels, TakeGradientsOfAnyStrides) {
   const Results glu_found = run_swiglu(kernels, glu, strided(glu_grad));
   EXPECT_TRUE(norm_found.grads[0].equal(run_rms_norm(kernels, norm, norm_grad).grads[0]));
   EXPECT_TRUE(glu_found.grads[0].equal(run_swiglu(kernels, glu, glu_grad).grads[0]));
+  SumInputs sum = sum_inputs({65, 20}, at::kFloat);
+  const auto of_contiguous = run_add_rms_norm(kernels, sum);
+  sum.out_grad = strided(sum.out_grad);
+  sum.sum_grad = strided(sum.sum_grad);
+  const auto of_strided = run_add_rms_norm(kernels, sum);
+  EXPECT_TRUE(of_strided.x_grad.equal(of_contiguous.x_grad));
+  EXPECT_TRUE(of_strided.weight_grad.equal(of_contiguous.weight_grad));
+  EXPECT_FALSE(takes_add_rms_norm(strided(sum.x), sum.delta, sum.weight));
+  EXPECT_FALSE(takes_add_rms_norm(sum.x, strided(sum.delta), sum.weight));
+  EXPECT_FALSE(takes_add_rms_norm(sum.x, sum.delta.slice(0, 0, 1), sum.weight));
+  EXPECT_FALSE(takes_add_rms_norm(sum.x, sum.delta.to(at::kBFloat16), sum.weight));
   EXPECT_FALSE(takes_swiglu(strided(glu[0]), glu[1]));
   EXPECT_FALSE(takes_rms_norm(strided(norm[0]), norm[1]));
   EXPECT_FALSE(takes_rms_norm(norm[0].to(at::kHalf), norm[1].to(at::kHalf)));

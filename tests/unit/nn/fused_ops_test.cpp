@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -40,6 +41,11 @@ std::vector<Op> ops(at::ScalarType dtype) {
        [](const Tensors& in) { return rms_norm(in[0], in[1], 1e-5); },
        [](const Tensors& in) { return composed::rms_norm(in[0], in[1], 1e-5); },
        {make({2, 17, 40}), make({40})}},
+      {"add_rms_norm",
+       "FusedAddRmsNorm",
+       [](const Tensors& in) { return add_rms_norm(in[0], in[1], in[2], 1e-5).normed; },
+       [](const Tensors& in) { return composed::add_rms_norm(in[0], in[1], in[2], 1e-5).normed; },
+       {make({2, 17, 40}), make({2, 17, 40}), make({40})}},
       {"apply_rotary_emb",
        "FusedRotaryEmbedding",
        [on](const Tensors& in) { return apply_rotary_emb(in[0], on(in[0])); },
@@ -156,6 +162,49 @@ TEST(FusedOps, LeaveTheRestToATen) {
     const auto out = op.fused(leaves);
     EXPECT_FALSE(is_fused(out, op)) << op.name;
     EXPECT_TRUE(out.equal(op.composed(leaves))) << op.name;
+  }
+}
+
+// Its outputs and the gradients of x, delta and weight, of which weight's may be undefined, as may gradients given.
+using AddRmsNorm = std::function<NormedSum(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
+Tensors results_of(const AddRmsNorm& op, const Tensors& inputs, const at::Tensor& sum_grad,
+                   const at::Tensor& normed_grad) {
+  const auto leaves = leaves_of(inputs);
+  const auto [sum, normed] = op(leaves[0], leaves[1], leaves[2]);
+  Tensors outputs, grads;
+  for (const auto& [output, grad] : {std::pair(sum, sum_grad), std::pair(normed, normed_grad)}) {
+    if (!grad.defined()) continue;
+    outputs.push_back(output);
+    grads.push_back(grad);
+  }
+  torch::autograd::backward(outputs, grads);
+  return {sum.detach(), normed.detach(), leaves[0].grad(), leaves[1].grad(), leaves[2].grad()};
+}
+
+TEST(FusedOps, NormOfASumIsTheTwoOperatorsToTheBit) {
+  const auto fused = [](const auto& x, const auto& delta, const auto& weight) {
+    return add_rms_norm(x, delta, weight, 1e-5);
+  };
+  const auto two = [](const auto& x, const auto& delta, const auto& weight) {
+    const auto sum = x + delta;
+    return NormedSum{sum, rms_norm(sum, weight, 1e-5)};
+  };
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, at::kFloat).to(dtype); };
+    at::manual_seed(1);
+    const Tensors inputs = {make({2, 17, 40}), make({2, 17, 40}), make({40})};
+    const at::Tensor none, rows = make({2, 17, 40}), columns = make({2, 40, 17}).transpose(1, 2), one = make({1, 1, 1});
+    const std::pair<at::Tensor, at::Tensor> grads[] = {
+        {rows, none}, {none, rows}, {rows, columns}, {columns, rows}, {one.expand_as(rows), columns}};
+    for (const auto& [sum_grad, normed_grad] : grads) {
+      const auto found = results_of(fused, inputs, sum_grad, normed_grad);
+      const auto expected = results_of(two, inputs, sum_grad, normed_grad);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_EQ(found[i].defined(), expected[i].defined()) << i;
+        if (!expected[i].defined()) continue;
+        EXPECT_TRUE(found[i].equal(expected[i])) << i;
+      }
+    }
   }
 }
 
