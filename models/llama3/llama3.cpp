@@ -56,8 +56,8 @@ at::Tensor TransformerBlock::forward(const nn::Tensors& inputs) {
   const auto& x = inputs[0];
   auto attention_inputs = inputs;
   attention_inputs[0] = (*attention_norm_)(x);
-  const auto h = x + (*attention_)(std::move(attention_inputs));
-  return h + (*feed_forward_)((*ffn_norm_)(h));
+  const auto [h, normed] = ffn_norm_->of_sum(x, (*attention_)(std::move(attention_inputs)));
+  return h + (*feed_forward_)(normed);
 }
 
 at::Tensor Output::forward(const nn::Tensors& inputs) {

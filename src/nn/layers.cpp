@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "nn/fused_ops.h"
 #include "nn/kept_ops.h"
 
 namespace titan::nn {
@@ -17,5 +16,14 @@ at::Tensor Embedding::forward(const Tensors& inputs) { return at::embedding(weig
 
 RMSNorm::RMSNorm(std::int64_t dim, double eps) : eps_(eps) { param("weight", weight, {dim}); }
 at::Tensor RMSNorm::forward(const Tensors& inputs) { return rms_norm(inputs[0], weight, eps_); }
+NormedSum RMSNorm::of_sum(const at::Tensor& x, const at::Tensor& delta) {
+  if (only_forward_may_run()) {
+    const auto sum = x + delta;
+    return {sum, (*this)(sum)};
+  }
+  Tensors inputs = {x, delta};
+  run_pre_hooks(inputs);
+  return add_rms_norm(inputs[0], inputs[1], weight, eps_);
+}
 
 }  // namespace titan::nn

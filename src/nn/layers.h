@@ -1,6 +1,7 @@
 // The layers that a transformer is made of. T: tokens of a row, B: rows, D: width.
 #pragma once
 
+#include "nn/fused_ops.h"
 #include "nn/module.h"
 
 namespace titan::nn {
@@ -26,6 +27,10 @@ class RMSNorm : public Module {
  public:
   RMSNorm(std::int64_t dim, double eps);
   at::Tensor forward(const Tensors& inputs) override;  // [..., D] -> [..., D]
+  // What x + delta and a call with that sum give, to the bit, in one pass where add_rms_norm() has one. It is a call of
+  // the module: pre-hooks see both tensors. With post-hooks or a forward wrapper (a norm that fully_shard or activation
+  // checkpointing took by itself) it is the addition and a call of operator(), whose one output those are made for.
+  NormedSum of_sum(const at::Tensor& x, const at::Tensor& delta);
   at::Tensor weight;
 
  private:

@@ -45,8 +45,12 @@ void distribute(const NamedParameter& parameter, const dist::DeviceMesh& mesh,
   parameter.parameter->sharding = part.sharding();
 }
 
-at::Tensor Module::operator()(Tensors inputs) {
+void Module::run_pre_hooks(Tensors& inputs) {
   for (const auto& hook : pre_hooks_) hook(*this, inputs);
+}
+
+at::Tensor Module::operator()(Tensors inputs) {
+  run_pre_hooks(inputs);
   at::Tensor output =
       forward_wrapper_ ? forward_wrapper_([this](const Tensors& in) { return forward(in); }, inputs) : forward(inputs);
   for (const auto& hook : post_hooks_) hook(*this, inputs, output);

@@ -127,6 +127,12 @@ class Module {
     return module;
   }
 
+  // For a second way to call a module, one with several outputs. Post-hooks and a forward wrapper are made for the one
+  // tensor of forward(): where there are some, that way has to go through operator(). Where there are none, it runs the
+  // pre-hooks, as operator() does.
+  bool only_forward_may_run() const { return !post_hooks_.empty() || forward_wrapper_; }
+  void run_pre_hooks(Tensors& inputs);
+
  private:
   std::vector<Parameter> parameters_;
   std::vector<Buffer> buffers_;

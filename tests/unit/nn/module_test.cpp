@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "base/error.h"
 #include "nn/layers.h"
@@ -62,6 +63,41 @@ TEST(Module, RunsHooksInOrderAroundTheWrappedForward) {
   });
   EXPECT_EQ(pair(at::ones({1})).item<float>(), 22);
   EXPECT_EQ(order, "ab()c");
+}
+
+struct Norm : RMSNorm {
+  Norm() : RMSNorm(4, 1e-5) { weight = at::randn({4}).set_requires_grad(true); }
+};
+
+// Hooks before a call run for a norm of a sum too.
+TEST(RMSNorm, OfASumRunsPreHooks) {
+  Norm norm;
+  const auto x = at::randn({3, 4}), delta = at::randn({3, 4});
+  norm.add_pre_hook([](Module&, Tensors& inputs) {
+    ASSERT_EQ(inputs.size(), 2U);
+    inputs[1] = inputs[1] * 2;
+  });
+  const auto [sum, normed] = norm.of_sum(x, delta);
+  EXPECT_TRUE(sum.equal(x + delta * 2));
+  EXPECT_TRUE(normed.equal(norm.forward({sum})));
+  EXPECT_NE(normed.grad_fn()->name().find("FusedAddRmsNorm"), std::string::npos);
+}
+
+// What is made for one output gets one, as from any other call.
+TEST(RMSNorm, OfASumIsAnOrdinaryCallForPostHooksAndWrappers) {
+  const auto x = at::randn({3, 4}), delta = at::randn({3, 4});
+  Norm hooked, wrapped;
+  hooked.add_post_hook([&](Module&, const Tensors& inputs, at::Tensor& output) {
+    EXPECT_TRUE(inputs.at(0).equal(x + delta));
+    output = output * 2;
+  });
+  wrapped.set_forward_wrapper(
+      [](const Module::Forward& forward, const Tensors& inputs) { return forward(inputs) * 2; });
+  for (Norm* norm : {&hooked, &wrapped}) {
+    const auto [sum, normed] = norm->of_sum(x, delta);
+    EXPECT_TRUE(sum.equal(x + delta));
+    EXPECT_TRUE(normed.equal(norm->forward({x + delta}) * 2));
+  }
 }
 
 TEST(Module, ListCannotBeCalled) {
