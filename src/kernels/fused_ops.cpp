@@ -109,7 +109,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_rms_norm_forward(const FusedK
   if (x.is_meta()) return {sum, out, rrms};
   with_dtype(kernels, x, [&, rows = rows, dim = dim](const auto& rows_of, auto element) {
     using T = decltype(element);
-    at::parallel_for(0, rows, grain_of(dim), [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, rows, grain_of(dim), [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t offset = begin * dim;
       rows_of.add_rms_norm({end - begin, dim}, input<T>(x) + offset, input<T>(delta) + offset, input<T>(weight),
                            static_cast<float>(eps), output<T>(sum) + offset, output<T>(out) + offset,

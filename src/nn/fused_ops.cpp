@@ -41,7 +41,7 @@ struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    refuse_second_derivative("RMSNorm");
+    check_once_differentiable("RMSNorm");
     const auto &sum_grad = grad_outputs[0], &normed_grad = grad_outputs[1];
     if (!normed_grad.defined()) return {sum_grad, sum_grad, at::Tensor(), at::Tensor()};
     const auto saved = context->get_saved_variables();
