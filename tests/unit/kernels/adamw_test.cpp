@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/kernels/of_this_machine.h"
+
 namespace titan::kernels {
 namespace {
 
@@ -21,19 +23,12 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std:
 constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 
 std::vector<const AdamWKernels*> kernels_of_this_machine() {
-  std::vector<const AdamWKernels*> kernels = {&plain::kAdamW};
 #if defined(__x86_64__)
-  const auto add = [&](bool runs, const AdamWKernels& each) {
-    if (runs) {
-      kernels.push_back(&each);
-    } else {
-      std::cout << "not run, this processor has no such instructions: " << each.name << "\n";
-    }
-  };
-  add(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), avx2::kAdamW);
-  add(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"), avx512::kAdamW);
+  return of_this_machine<AdamWKernels>(
+      {{Isa::kPlain, &plain::kAdamW}, {Isa::kAvx2, &avx2::kAdamW}, {Isa::kAvx512, &avx512::kAdamW}});
+#else
+  return {&plain::kAdamW};
 #endif
-  return kernels;
 }
 
 // Whether ATen rounds products and sums as these do: its code for any processor has no fused multiply-add (on x86-64),

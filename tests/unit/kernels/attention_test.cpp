@@ -7,11 +7,12 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <iostream>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "kernels/isa.h"
+#include "tests/unit/kernels/of_this_machine.h"
 
 namespace titan::kernels {
 namespace {
@@ -74,13 +75,18 @@ void expect_near(const Results& found, const Results& expected, double tolerance
 }
 
 std::vector<const AttentionKernels*> kernels_of_this_machine() {
-  std::vector<const AttentionKernels*> kernels = {&plain::kAttention};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(&avx2::kAttention);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) kernels.push_back(&avx512::kAttention);
-  if (has_bfloat16_products()) kernels.push_back(&avx512bf16::kAttention);
-#endif
+  auto kernels = of_this_machine<AttentionKernels>(
+      {{Isa::kPlain, &plain::kAttention}, {Isa::kAvx2, &avx2::kAttention}, {Isa::kAvx512, &avx512::kAttention}});
+  if (has_bfloat16_products()) {
+    kernels.push_back(&avx512bf16::kAttention);
+  } else {
+    std::cout << "not run, this processor has no such instructions: " << avx512bf16::kAttention.name << "\n";
+  }
   return kernels;
+#else
+  return {&plain::kAttention};
+#endif
 }
 
 struct Case {

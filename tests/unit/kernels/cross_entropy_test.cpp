@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/kernels/of_this_machine.h"
+
 namespace titan::kernels {
 namespace {
 
@@ -51,13 +53,13 @@ Results composed(const at::Tensor& logits, const at::Tensor& labels, double fact
 }
 
 std::vector<const CrossEntropyKernels*> kernels_of_this_machine() {
-  std::vector<const CrossEntropyKernels*> kernels = {&plain::kCrossEntropy};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(&avx2::kCrossEntropy);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
-    kernels.push_back(&avx512::kCrossEntropy);
+  return of_this_machine<CrossEntropyKernels>({{Isa::kPlain, &plain::kCrossEntropy},
+                                               {Isa::kAvx2, &avx2::kCrossEntropy},
+                                               {Isa::kAvx512, &avx512::kCrossEntropy}});
+#else
+  return {&plain::kCrossEntropy};
 #endif
-  return kernels;
 }
 
 struct Inputs {

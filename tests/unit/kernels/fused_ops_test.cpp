@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/unit/kernels/of_this_machine.h"
+
 namespace titan::kernels {
 namespace {
 
@@ -42,12 +44,12 @@ Results in_float64(const Formula& formula, const Tensors& inputs, const at::Tens
 }
 
 std::vector<const FusedKernels*> kernels_of_this_machine() {
-  std::vector<const FusedKernels*> kernels = {&plain::kFused};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(&avx2::kFused);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) kernels.push_back(&avx512::kFused);
+  return of_this_machine<FusedKernels>(
+      {{Isa::kPlain, &plain::kFused}, {Isa::kAvx2, &avx2::kFused}, {Isa::kAvx512, &avx512::kFused}});
+#else
+  return {&plain::kFused};
 #endif
-  return kernels;
 }
 
 // Half a unit in the last place, in parts of the number.
