@@ -12,18 +12,7 @@ constexpr std::int64_t kUnitsPerThread = 32768 / kAdamWUnit;  // at least: fewer
 
 }  // namespace
 
-const AdamWKernels& best_adamw() {
-  switch (best_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512:
-      return avx512::kAdamW;
-    case Isa::kAvx2:
-      return avx2::kAdamW;
-#endif
-    default:
-      return plain::kAdamW;
-  }
-}
+const AdamWKernels& best_adamw() { return TITAN_BEST_KERNELS(kAdamW); }
 
 bool takes_adamw(const AdamWTensors& tensors) {
   const auto fits = [&](const at::Tensor& tensor) {

@@ -79,9 +79,6 @@ void update(Index count, const AdamWShard& shard, const AdamWStep& step) {
   update_range<true>(in_vectors, count, shard, step, factors);
 }
 
-#define TITAN_STRING_OF(name) #name
-#define TITAN_STRING(name) TITAN_STRING_OF(name)
-
 }  // namespace
 
 extern const AdamWKernels kAdamW = {TITAN_STRING(TITAN_ISA), update};

@@ -118,16 +118,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dispatched_backward(
 }  // namespace
 
 const AttentionKernels& best_attention() {
-  switch (best_isa()) {
 #if defined(__x86_64__)
-    case Isa::kAvx512:
-      return has_bfloat16_products() ? avx512bf16::kAttention : avx512::kAttention;
-    case Isa::kAvx2:
-      return avx2::kAttention;
+  if (has_bfloat16_products()) return avx512bf16::kAttention;
 #endif
-    default:
-      return plain::kAttention;
-  }
+  return TITAN_BEST_KERNELS(kAttention);
 }
 
 bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {

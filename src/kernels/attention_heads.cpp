@@ -254,9 +254,6 @@ void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGr
   pack(work.v_grad, length, dim, v_grad);
 }
 
-#define TITAN_STRING_OF(name) #name
-#define TITAN_STRING(name) TITAN_STRING_OF(name)
-
 }  // namespace
 
 extern const AttentionKernels kAttention = {

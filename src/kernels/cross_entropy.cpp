@@ -37,18 +37,7 @@ void check_labels(const at::Tensor& labels, std::int64_t vocab, std::int64_t ign
 
 }  // namespace
 
-const CrossEntropyKernels& best_cross_entropy() {
-  switch (best_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512:
-      return avx512::kCrossEntropy;
-    case Isa::kAvx2:
-      return avx2::kCrossEntropy;
-#endif
-    default:
-      return plain::kCrossEntropy;
-  }
-}
+const CrossEntropyKernels& best_cross_entropy() { return TITAN_BEST_KERNELS(kCrossEntropy); }
 
 bool takes(const at::Tensor& logits, const at::Tensor& labels) {
   const auto type = logits.scalar_type();

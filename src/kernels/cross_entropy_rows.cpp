@@ -95,9 +95,6 @@ void backward(const LossRows<T>& rows, const SoftmaxStats* stats, float loss_gra
   }
 }
 
-#define TITAN_STRING_OF(name) #name
-#define TITAN_STRING(name) TITAN_STRING_OF(name)
-
 }  // namespace
 
 extern const CrossEntropyKernels kCrossEntropy = {TITAN_STRING(TITAN_ISA), forward<float>, forward<BFloat16Bits>,

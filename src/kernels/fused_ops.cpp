@@ -52,18 +52,7 @@ RowsShape rows_shape(const at::Tensor& x) { return {x.numel() / x.size(-1), x.si
 
 }  // namespace
 
-const FusedKernels& best_fused_kernels() {
-  switch (best_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512:
-      return avx512::kFused;
-    case Isa::kAvx2:
-      return avx2::kFused;
-#endif
-    default:
-      return plain::kFused;
-  }
-}
+const FusedKernels& best_fused_kernels() { return TITAN_BEST_KERNELS(kFused); }
 
 bool takes_rms_norm(const at::Tensor& x, const at::Tensor& weight) {
   return has_fit_dtype(x) && are_alike(x, weight) && x.dim() > 0 && x.numel() > 0 && weight.dim() == 1 &&

@@ -183,9 +183,6 @@ template <typename T>
 constexpr FusedKernelsFor<T> kKernelsFor = {rms_norm<T>, add_rms_norm<T>, rms_norm_backward<T>, sum_rows<T>,
                                             rotate<T>,   swiglu<T>,       swiglu_backward<T>};
 
-#define TITAN_STRING_OF(name) #name
-#define TITAN_STRING(name) TITAN_STRING_OF(name)
-
 }  // namespace
 
 extern const FusedKernels kFused = {TITAN_STRING(TITAN_ISA), kKernelsFor<float>, kKernelsFor<BFloat16Bits>};

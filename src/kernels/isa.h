@@ -10,4 +10,24 @@ Isa best_isa();
 // Whether it is kAvx512, and multiplies in bfloat16 as well (AVX512-BF16).
 bool has_bfloat16_products();
 
+template <typename Kernels>
+const Kernels& best_of(const Kernels& plain, const Kernels& avx2, const Kernels& avx512) {
+  switch (best_isa()) {
+    case Isa::kAvx512:
+      return avx512;
+    case Isa::kAvx2:
+      return avx2;
+    default:
+      return plain;
+  }
+}
+
 }  // namespace titan::kernels
+
+// The build of `name` for best_isa(): that of the namespaces plain, avx2 and avx512, of which other processors than
+// x86-64 have the first alone.
+#if defined(__x86_64__)
+#define TITAN_BEST_KERNELS(name) best_of(plain::name, avx2::name, avx512::name)
+#else
+#define TITAN_BEST_KERNELS(name) plain::name
+#endif

@@ -12,6 +12,10 @@
 
 #include "kernels/bfloat16_bits.h"
 
+// The name of TITAN_ISA, for the kernels' names: TITAN_STRING(TITAN_ISA).
+#define TITAN_STRING_OF(name) #name
+#define TITAN_STRING(name) TITAN_STRING_OF(name)
+
 namespace titan::kernels::TITAN_ISA {
 namespace {
 

@@ -19,8 +19,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kFewestRows = 256;                      // products of fewer are slow
-constexpr std::int64_t kLogitsBytes = std::int64_t{64} << 20;  // as many cost no time that can be measured
+constexpr std::int64_t kFewestRows = 256;  // products of fewer are slow
+// Each part reads and writes the gradient of the weight once more, so that they should be few.
+constexpr std::int64_t kLogitsBytes = std::int64_t{64} << 20;
 
 std::int64_t bytes_of_row(const LossShape& shape) {
   return shape.vocab * static_cast<std::int64_t>(at::elementSize(shape.dtype));
