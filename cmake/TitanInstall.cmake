@@ -2,7 +2,7 @@
 # same torch wheel. It holds what is not LibTorch's, CUDA's, the C++ compiler's or the C library's; see cmake/install_readme.txt.in.
 #
 #   bin/titan-train, tests/cuda_device_test   find torch and start the program of that name in libexec/ (cmake/find_torch.sh.in)
-#   libexec/  lib/                            programs; the CUDA module and the distribution's libraries
+#   libexec/  lib/                            programs; the engine, the CUDA module and the distribution's libraries
 #   configs/  assets/  scripts/  tests/       at their places in the repository, so that scripts and configurations find them
 
 string(REGEX MATCH "__version__ = '([^']+)'" ignored "${titan_torch_version_file}")
@@ -19,6 +19,9 @@ function(titan_install_program target folder)
 endfunction()
 
 titan_install_program(titan-train bin)
+set_target_properties(titan_engine PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS titan_engine RUNTIME_DEPENDENCY_SET titan_dependencies LIBRARY DESTINATION lib)
+set_property(GLOBAL APPEND PROPERTY TITAN_STRIPPED lib/$<TARGET_FILE_NAME:titan_engine>)
 if(TITAN_BUILD_CUDA)
   set_target_properties(titan_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
   install(TARGETS titan_cuda LIBRARY DESTINATION lib)

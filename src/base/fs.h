@@ -14,6 +14,9 @@ std::string read_file(const std::filesystem::path& path);
 // holds either the old bytes or the new ones. Throws std::system_error with the path in its text.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Where a library of this program lies: in ../lib where the program is installed, beside it in a build folder.
+std::filesystem::path library_of_program(const std::string& name);
+
 // Makes a rename or a removal inside `folder` durable.
 void fsync_folder(const std::filesystem::path& folder);
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/fs.h"
 
 namespace titan::dist {
 namespace {
@@ -26,13 +27,6 @@ std::string why_no_driver() {
   return devices > 0 ? "" : "the CUDA driver finds no device";
 }
 
-// Beside the program in a build folder, in ../lib where it is installed.
-std::filesystem::path module_path() {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const auto installed = folder.parent_path() / "lib/libtitan_cuda.so";
-  return std::filesystem::exists(installed) ? installed : folder / "libtitan_cuda.so";
-}
-
 }  // namespace
 
 void register_accelerator(AcceleratorModule module) { slot() = std::move(module); }
@@ -42,7 +36,7 @@ const AcceleratorModule* accelerator() { return slot() ? &*slot() : nullptr; }
 std::string load_accelerator_module() {
   if (accelerator()) return "";
   if (std::string reason = why_no_driver(); !reason.empty()) return reason;
-  const auto library = module_path();
+  const auto library = library_of_program("libtitan_cuda.so");
   if (!std::filesystem::exists(library)) return library.string() + " is not there: this build has no CUDA module";
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!handle) return std::string("cannot load the CUDA module: ") + dlerror();

@@ -1,7 +1,9 @@
 """The ways to start ranks: docs/launch.md's lines as they stand, restarts by torchrun, and what --nproc prints."""
 import os
+import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 
@@ -145,6 +147,29 @@ def nproc_missing_data(context):
     job = run(context, 3, words, exit_code=2)
     lines = [line for line in job.text().splitlines() if "corpus.jsonl" in line and "error" in line]
     expect(len(lines) == 1 and "SIGKILL" not in job.text(), job.tail())
+
+
+@case(60)
+def launcher_loads_no_torch(context):
+    """--help, and the launcher of ranks that train, do without torch, whose libraries take a third of a second to load."""
+    config = write_job(context, "running", steps=10000)
+    job = start(context, 1, ["--nproc", "2", "--config", config], "none")
+    metrics = context.dump("running") / "metrics.jsonl"
+    wait_until(lambda: metrics.exists() and read_rows(metrics), 30, "no step")
+    with_torch = {pid: "libtorch_cpu" in pathlib.Path(f"/proc/{pid}/maps").read_text() for pid in processes_marked(job.mark)}
+    expect(with_torch.pop(job.process.pid) is False, "the launcher has torch's libraries")
+    expect(len(with_torch) == 2 and all(with_torch.values()), f"ranks and whether they have torch: {with_torch}")
+    job.process.terminate()
+    job.wait(20)
+    # Where torch cannot be found, a training run says so in one line.
+    alone = context.folder / "alone"
+    alone.mkdir()
+    shutil.copy(context.program, alone)
+    help_of = subprocess.run([alone / "titan-train", "--help"], capture_output=True, text=True)
+    expect(help_of.returncode == 0 and "--training.steps" in help_of.stdout + help_of.stderr, f"--help: {help_of}")
+    refused = subprocess.run([alone / "titan-train", "--config", config], capture_output=True, text=True)
+    line = f"titan-train: rank 0: the program's engine cannot be loaded: {alone}/libtitan_engine.so"
+    expect(refused.returncode == 1 and refused.stderr.startswith(line) and refused.stderr.count("\n") == 1, f"{refused}")
 
 
 @case(30)

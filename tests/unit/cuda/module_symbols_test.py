@@ -1,6 +1,6 @@
-"""Checks libtitan_cuda.so against the program that loads it, by their symbol tables: module_symbols_test.py PROGRAM MODULE
+"""Checks libtitan_cuda.so against the engine that loads it, by their symbol tables: module_symbols_test.py ENGINE MODULE
 
-The module exports its entry, finds every symbol of the engine in the program, and brings no copy of the engine's own.
+The module exports its entry, finds every symbol of titan in the engine, and brings no copy of the engine's own.
 """
 import subprocess
 import sys
@@ -16,19 +16,19 @@ def readable(names):
 
 
 def main():
-    program, module = sys.argv[1:]
+    engine, module = sys.argv[1:]
     needed = {name for name in symbols(module, "--undefined-only") if "5titan" in name}
-    offered = symbols(program, "--defined-only")
+    offered = symbols(engine, "--defined-only")
     defined = symbols(module, "--defined-only")
     failures = []
     if "titan_register_cuda" not in defined:
         failures.append("the module does not export titan_register_cuda")
     register = [name for name in needed if "20register_accelerator" in name]
     if not register:
-        failures.append("the module does not take register_accelerator from the program: it would register with itself")
+        failures.append("the module does not take register_accelerator from the engine: it would register with itself")
     if needed - offered:
-        failures.append("the program does not export what the module needs:\n" + readable(needed - offered))
-    failures += [f"the program links {name}" for name in linked(program) if is_cuda(name)]
+        failures.append("the engine does not export what the module needs:\n" + readable(needed - offered))
+    failures += [f"the engine links {name}" for name in linked(engine) if is_cuda(name)]
     print("\n".join(failures) or f"{len(needed)} symbols of the engine, all found")
     return 1 if failures else 0
 

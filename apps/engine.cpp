@@ -1,0 +1,57 @@
+#include "apps/engine.h"
+
+#include <c10/util/Logging.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/convert_command.h"
+#include "apps/exit_code.h"
+#include "apps/inspect_command.h"
+#include "apps/run_train.h"
+#include "apps/tokenize_command.h"
+#include "apps/tokenizer_command.h"
+#include "apps/version.h"
+#include "base/error.h"
+#include "base/signal.h"
+#include "config/command_line.h"
+#include "kernels/host_arena.h"
+
+namespace titan {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+// Those of config::subcommands(), but for the sweep; each gets what follows its name.
+const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"tokenizer", run_tokenizer_command},
+                                                                            {"tokenize", run_tokenize},
+                                                                            {"inspect", run_inspect},
+                                                                            {"convert", run_convert}};
+
+int run(const Arguments& args) {
+  const auto command = args.empty() ? kSubcommands.end() : kSubcommands.find(args[0]);
+  if (command != kSubcommands.end()) return command->second({args.begin() + 1, args.end()});
+  const auto command_line = config::parse_command_line(args);
+  if (!command_line.version) return run_train(command_line);
+  std::cout << version_text();
+  return kExitDone;
+}
+
+}  // namespace
+}  // namespace titan
+
+int titan_run_engine(int argc, char** argv) {
+  using namespace titan;
+  return exit_code_of([&] {
+    // c10d warns with a backtrace when a peer's connection closes; what that means is said once, by who finds out.
+    setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+    c10::initLogging();
+    kernels::install_host_arena();
+    install_signal_handlers();
+    return run(Arguments(argv + 1, argv + argc));
+  });
+}
