@@ -1,4 +1,4 @@
-"""How long it takes to start: to the first step of the debug model, to the end of --help, and to a refusal.
+"""How long it takes to start: to the first step of the debug model, to its ranks' start, to the end of --help, and to refusals.
 
     .venv/bin/python benchmarks/startup.py [--repeats 10] [--against OTHER/titan-train]
 
@@ -15,17 +15,36 @@ import time
 import common
 from common import fixtures, harness
 
-# Row: the words after the program, its exit code, the seconds that are promised.
+# Row: the words after the program, its exit code (None: ended once its ranks run), the seconds that are promised.
 ROWS = {
     "first step, 1 rank": (["--config", "job.toml"], 0, 1.5),
     "first step, 2 ranks": (["--nproc", "2", "--config", "job.toml"], 0, 1.5),
-    "--help": (["--help"], 0, 0.5),
-    "a refusal": (["--config", "job.toml", "--training.stepz", "3"], 2, 0.5),
+    "both ranks started": (["--nproc", "2", "--config", "job.toml"], None, 0.03),
+    "--help": (["--help"], 0, 0.01),
+    "a refusal": (["--config", "job.toml", "--training.stepz", "3"], 2, 0.02),
+    "a launch refused": (["--nproc", "2", "--config", "job.toml", "--training.stepz", "3"], 2, 0.02),
 }
+
+
+def seconds_until_ranks(command, folder):
+    """Until the launcher has as many children as ranks, looked at every half millisecond. The job is ended then."""
+    wanted = int(command[command.index("--nproc") + 1])
+    started = time.monotonic()
+    launcher = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    children = pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+    while len(children.read_text().split()) < wanted:
+        harness.expect(launcher.poll() is None, "the launcher ended before its ranks started")
+        time.sleep(0.0005)
+    seconds = time.monotonic() - started
+    launcher.terminate()
+    launcher.wait()
+    return seconds
 
 
 def seconds_of(program, row, folder):
     words, exit_code, _ = ROWS[row]
+    if exit_code is None:
+        return seconds_until_ranks([program, *words], folder)
     metrics = folder / "job/metrics.jsonl"
     metrics.unlink(missing_ok=True)
     started = time.monotonic()
