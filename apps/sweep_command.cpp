@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "apps/at_least_one.h"
 #include "base/error.h"
 #include "sweep/sweep.h"
 
@@ -23,7 +24,7 @@ int run_sweep_command(const std::vector<std::string>& args) {
   app.add_flag("--retry-failed", options.retry_failed, "run trials that failed earlier again");
   auto* parallel_option =
       app.add_option("--max-parallel", max_parallel, "trials at once, instead of sweep.max_parallel")
-          ->check(CLI::PositiveNumber);
+          ->check(at_least_one());
   auto* launcher_option = app.add_option(
       "--launcher", launcher, "start trials with this, for example 'srun --ntasks={ranks}', instead of sweep.launcher");
   try {

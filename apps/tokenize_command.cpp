@@ -9,6 +9,7 @@
 #include <iostream>
 #include <thread>
 
+#include "apps/at_least_one.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signal.h"
@@ -34,7 +35,7 @@ void add_options(CLI::App& app, TokenizeArguments& arguments) {
   app.add_option("--input", arguments.input, "file or folder with the documents")->required();
   app.add_option("--output", arguments.output, "PREFIX of the files to write; the folder is made")->required();
   app.add_option("--dataset", arguments.dataset, "kind of input: jsonl or text")->capture_default_str();
-  app.add_option("--workers", options.workers, "threads (default: one a core)")->check(CLI::PositiveNumber);
+  app.add_option("--workers", options.workers, "threads (default: one a core)")->check(at_least_one());
   app.add_flag("--append-bos", options.append_bos, "begin each document with the tokenizer's BOS, if it has one");
   app.add_flag("--append-eos", options.append_eos,
                "end each document with the tokenizer's EOS, if it has one; training reads text with both");
@@ -43,7 +44,7 @@ void add_options(CLI::App& app, TokenizeArguments& arguments) {
       ->check(CLI::IsMember({"error", "skip"}));
   app.add_option("--shard-documents", options.shard_documents,
                  "documents of one shard (default: 64 shards of 16 to 100,000 documents)")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
 }
 
 class Report {

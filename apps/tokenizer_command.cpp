@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "apps/at_least_one.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
@@ -164,9 +165,7 @@ int run_tokenizer_command(const std::vector<std::string>& args) {
   CLI::App* train_command = app.add_subcommand("train", "Makes a SentencePiece tokenizer.model from text.");
   train_command->add_option("--input", training.input, "text: a file or a folder, of JSON lines (.jsonl) or plain")
       ->required();
-  train_command->add_option("--vocab-size", training.vocab_size, "number of pieces")
-      ->required()
-      ->check(CLI::PositiveNumber);
+  train_command->add_option("--vocab-size", training.vocab_size, "number of pieces")->required()->check(at_least_one());
   train_command->add_option("--output", training.output, "folder that gets tokenizer.model")->required();
   train_command->add_option("--type", training.type, "bpe or unigram")
       ->capture_default_str()

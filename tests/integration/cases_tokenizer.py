@@ -201,7 +201,10 @@ def tokenizer_command_line(context):
         (["decode", "--tokenizer", pieces], b"[1, -1]", "line 1: expected a JSON array of token ids, found -1"),
         (["decode", "--tokenizer", pieces], b"1 2", "found no JSON"),
         (["train", "--input", a_text, "--vocab-size", "9000", "--output", empty], b"", "9000"),
-        (["train", "--input", a_text, "--vocab-size", "0", "--output", empty], b"", "--vocab-size"),
+        *(
+            (["train", "--input", a_text, "--vocab-size", size, "--output", empty], b"", f'expected an integer, at least 1; found "{size}";')
+            for size in ("0", "-5", "abc")
+        ),
         (["train", "--input", a_text, "--vocab-size", "300", "--output", empty, "--type", "word"], b"", "--type"),
         (["train", "--input", a_text, "--vocab-size", "300", "--output", full], b"", "exists"),
     ]
