@@ -20,6 +20,11 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+bool is_link(const fs::path& path) {
+  std::error_code error;
+  return fs::is_symlink(fs::symlink_status(path, error));
+}
+
 bool is_folder(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(path, error);
@@ -60,10 +65,18 @@ void check_data(const JobConfig& config, Messages& errors) {
 
 // The folder is made when the run starts; until then the nearest one above it says whether that will work.
 void check_dump_folder(const std::string& folder, Messages& errors) {
-  fs::path at = fs::absolute(folder);
-  while (!is_there(at) && at.has_relative_path()) at = at.parent_path();
   const std::string begin = "job.dump_folder = \"" + folder + "\": ";
-  if (!is_folder(at)) {
+  if (folder == "~" || folder.starts_with("~/")) {
+    errors.push_back(begin +
+                     "~ is not expanded here (nor by the shell after \"=\"); write the path of your home folder");
+    return;
+  }
+  fs::path at = fs::absolute(folder);
+  while (!is_there(at) && !is_link(at) && at.has_relative_path()) at = at.parent_path();
+  if (is_link(at) && !is_there(at)) {
+    errors.push_back(begin + at.string() + " is a link to " + fs::read_symlink(at).string() +
+                     ", which is not there; make that folder, or choose another");
+  } else if (!is_folder(at)) {
     errors.push_back(begin + at.string() + " is a file, not a folder; choose another");
   } else if (access(at.c_str(), W_OK | X_OK) != 0) {
     errors.push_back(begin + "no permission to write in " + at.string() + "; choose another");

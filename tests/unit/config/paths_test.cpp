@@ -69,6 +69,12 @@ TEST_F(Paths, Data) {
 TEST_F(Paths, DumpFolder) {
   EXPECT_THAT(wrong([&](JobConfig& c) { c.job.dump_folder = folder_ / "data.jsonl/run"; }),
               ElementsAre(HasSubstr("data.jsonl is a file, not a folder")));
+  EXPECT_THAT(wrong([](JobConfig& c) { c.job.dump_folder = "~/run"; }), ElementsAre(HasSubstr("~ is not expanded")));
+  fs::create_directory_symlink("nowhere", folder_ / "link");
+  const auto below_link = [&] { return wrong([&](JobConfig& c) { c.job.dump_folder = folder_ / "link/run"; }); };
+  EXPECT_THAT(below_link(), ElementsAre(HasSubstr("link is a link to nowhere, which is not there")));
+  fs::create_directory(folder_ / "nowhere");
+  EXPECT_THAT(below_link(), IsEmpty());
 }
 
 TEST_F(Paths, Checkpoints) {
