@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -73,7 +74,9 @@ bool Packer::reloop() {
     throw DataError("dataset \"" + options_.dataset_name + "\": the " + with_thousands(block_.count) +
                     " documents of data-parallel rank " + std::to_string(options_.dp_rank) + " give no tokens at all");
   }
-  spdlog::info("Dataset {} is being re-looped", options_.dataset_name);
+  // Small data begins anew many times a step: said for the first time, and each time that the count has doubled.
+  if (std::has_single_bit(++num_loops_))
+    spdlog::info("Dataset {} is being re-looped (pass {} over it)", options_.dataset_name, num_loops_ + 1);
   loop_had_tokens_ = false;
   stream_.sample_idx = 0;
   return true;

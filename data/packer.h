@@ -71,6 +71,7 @@ class Packer final : public RowSource {
   std::size_t filled_ = 0;
   Snapshot stream_;  // ahead of snapshot_ by the tokens in window_
   Snapshot snapshot_;
+  std::uint64_t num_loops_ = 0;   // of this process
   bool loop_had_tokens_ = false;  // since the last re-loop or seek
   std::int64_t windows_ = 0;
   SampleId sample_id_;

@@ -1,8 +1,11 @@
 #include "data/packer.h"
 
 #include <gmock/gmock.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <random>
+#include <sstream>
 
 #include "tests/unit/data/support.h"
 
@@ -163,6 +166,23 @@ TEST(Packer, DocumentsWithoutTokensDoNotLoopForever) {
   EXPECT_THAT(data_error([&] { rows(packer, 2, 1); }), HasSubstr("no tokens"));
   packer.seek(1, {});
   EXPECT_THAT(data_error([&] { rows(packer, 2, 1); }), HasSubstr("no tokens"));
+}
+
+TEST(Packer, SaysThatSmallDataBeginsAnewEachTimeTheCountHasDoubled) {
+  const TempFolder folder;
+  write_documents(folder, {5});
+  const auto before = spdlog::default_logger();
+  std::ostringstream log;
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_st>(log)));
+  spdlog::set_pattern("%v");
+  const auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 6});
+  rows(*packer, 6, 10);  // 70 tokens of documents of 7 with BOS and EOS: 9 times anew
+  spdlog::set_default_logger(before);
+  std::string expected;
+  for (const int pass : {2, 3, 5, 9})
+    expected += "Dataset text is being re-looped (pass " + std::to_string(pass) + " over it)\n";
+  EXPECT_EQ(log.str(), expected);
 }
 
 }  // namespace
