@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/text.h"
 #include "data/indexed_shards.h"
 
 namespace titan::data {
@@ -73,13 +74,34 @@ class Job {
     const fs::path path = options_.output.string() + ".json";
     const std::string text = plan.dump(2) + "\n";
     if (options_.output.has_parent_path()) fs::create_directories(options_.output.parent_path());
-    if (!fs::exists(path)) {
+    // Until a shard is finished there is nothing that could be of two minds.
+    if (!fs::exists(path) || !has_finished_shards()) {
       write_file_atomically(path, text);
     } else if (read_file(path) != text) {
-      throw DataError(path.string() + " says that shards of this name were begun from other data or with other " +
-                      "options:\n" + read_file(path) + "expected\n" + text +
-                      "Choose another --output, or remove the files of this one");
+      throw DataError(path.string() + " says that the shards of this name are of other data or other options: " +
+                      differences(read_file(path), plan) + ". Choose another --output, or remove " +
+                      options_.output.string() + "-*.{bin,idx}");
     }
+  }
+
+  bool has_finished_shards() const {
+    const fs::path folder = options_.output.has_parent_path() ? options_.output.parent_path() : ".";
+    const std::string begin = options_.output.filename().string() + "-";
+    return std::ranges::any_of(fs::directory_iterator(folder), [&](const fs::directory_entry& entry) {
+      return entry.path().filename().string().starts_with(begin) && entry.path().extension() == ".idx";
+    });
+  }
+
+  // "documents: 150 there, 1 here; ..."
+  static std::string differences(const std::string& before, const nlohmann::ordered_json& plan) {
+    const auto there = nlohmann::ordered_json::parse(before, nullptr, /*allow_exceptions=*/false);
+    if (!there.is_object()) return "it is no JSON object";
+    std::vector<std::string> lines;
+    for (const auto& [key, here] : plan.items()) {
+      const std::string was = there.contains(key) ? there[key].dump() : "nothing";
+      if (was != here.dump()) lines.push_back(key + ": " + was + " there, " + here.dump() + " here");
+    }
+    return join(lines, "; ");
   }
 
   void watch(const std::function<bool(const TokenizeProgress&)>& report) {

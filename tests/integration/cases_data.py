@@ -2,6 +2,7 @@
 import collections
 import json
 import pathlib
+import re
 import signal
 
 from fixtures import write_job
@@ -173,10 +174,21 @@ def tokenize_shards(context):
     check_kept(len(shards))
     expect(tree(killed) == tree(context.folder / "whole"), "an interrupted run wrote other bytes")
     job = run(context, 1, [*words, "--output", killed / "x", "--shard-documents", 7], name="other", exit_code=2)
-    expect("other options" in job.text(), job.tail())
+    expect(re.search(r"other options: shard_documents: \d+ there, 7 here\. Choose another --output, or remove ", job.text()), job.tail())
     config = write_job(context, "indexed", steps=5)
     words = ["--config", config, "--training.dataset", "indexed", "--training.dataset_path", killed / "x"]
     expect(len(read_rows(run(context, 2, words) and context.dump("indexed") / "metrics.jsonl")) == 5, "5 steps")
+
+
+@case(30, processors=1)
+def tokenize_after_a_mistake(context):
+    """What failed before its first shard leaves nothing that the corrected command would have to be told of."""
+    text = context.folder / "lines.txt"
+    text.write_text("not one JSON object\n" * 20)
+    words = ["tokenize", "--tokenizer", context.fixtures / "tokenizer", "--input", text, "--output", context.folder / "out/x"]
+    run(context, 1, words, name="mistaken", exit_code=2)
+    run(context, 1, [*words, "--dataset", "text"], name="corrected")
+    expect(list((context.folder / "out").glob("x-*.idx")), "no shard was written")
 
 
 @case(60)
@@ -190,6 +202,6 @@ def bad_records_are_counted(context):
     expect(f"{corpus}:2: not a JSON object" in job.text(), job.tail())
     for order in ("torchtitan", "elastic"):
         more = ["--training.on_bad_record", "skip", "--training.data_order", order, "--training.local_batch_size", 8]
-        run(context, 1, [*words, *more], name=order)
+        run(context, 1, [*words, *more, "--overwrite"], name=order)
         row = read_rows(context.dump("bad") / "metrics.jsonl")[-1]
         expect(row.get("bad_records", 0) >= 1, f"{order}: bad_records is {row.get('bad_records')}")
