@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
 
 #include "base/env.h"
@@ -10,15 +11,19 @@
 namespace titan {
 namespace {
 
-// Messages about input stand alone, as a compiler's do. What fails later, fails on one rank, which names itself.
+std::optional<std::string> rank_of_launcher() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (auto rank = get_env(name)) return rank;
+  return std::nullopt;
+}
+
+// Messages about input stand alone, as a compiler's do. What fails later, fails on one rank of several, which names
+// itself.
 void print_error(const Error& error) {
-  const auto rank =
-      get_env("RANK").value_or(get_env("OMPI_COMM_WORLD_RANK").value_or(get_env("SLURM_PROCID").value_or("0")));
-  if (error.exit_code() == kExitBadInput) {
-    std::cerr << error.what() << std::endl;
-  } else {
-    std::cerr << "titan-train: rank " << rank << ": " << error.what() << std::endl;
-  }
+  const auto rank = rank_of_launcher();
+  std::string who;
+  if (error.exit_code() != kExitBadInput) who = "titan-train: " + (rank ? "rank " + *rank + ": " : "");
+  std::cerr << who << error.what() << std::endl;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/added_tokens.h"
 #include "data/bpe_model.h"
 #include "data/byte_level.h"
@@ -37,7 +38,7 @@ class BpeTokenizer final : public Tokenizer {
     collect_texts();
     if (config.bos_token) bos_id_ = added_.id_of(*config.bos_token);
     if (config.eos_token) eos_id_ = added_.id_of(*config.eos_token);
-    if (model_.missing_bytes() > 0) {
+    if (model_.missing_bytes() > 0 && speaks_for_all()) {
       spdlog::warn(
           "the tokenizer has no token for {} of the 256 bytes: text loses them, as with the tokenizers package",
           model_.missing_bytes());

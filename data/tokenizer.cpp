@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "data/bpe_tokenizer.h"
 #include "data/files.h"
@@ -29,7 +30,7 @@ std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& m
   } catch (const DataError& unsupported) {
     try {
       auto tokenizer = make_sentencepiece_tokenizer(model);
-      spdlog::warn("tokenizer: {}, because of {}", model.string(), unsupported.what());
+      if (speaks_for_all()) spdlog::warn("tokenizer: {}, because of {}", model.string(), unsupported.what());
       return tokenizer;
     } catch (const DataError&) {
       throw unsupported;

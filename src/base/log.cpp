@@ -11,6 +11,8 @@
 namespace titan {
 namespace {
 
+int g_rank = 0;
+
 // Level names in upper case, as TorchTitan prints them.
 class LevelFlag : public spdlog::custom_flag_formatter {
  public:
@@ -25,11 +27,16 @@ class LevelFlag : public spdlog::custom_flag_formatter {
 }  // namespace
 
 bool stdout_is_terminal() {
+  // Open MPI gives its ranks a terminal each and passes on what they write there, to a file as well.
+  if (std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return false;
   const char* term = std::getenv("TERM");
   return isatty(STDOUT_FILENO) && term != nullptr && std::string_view(term) != "dumb";
 }
 
+bool speaks_for_all() { return g_rank == 0; }
+
 void init_log(int rank, int world_size, bool colors) {
+  g_rank = rank;
   const bool color = colors && stdout_is_terminal() && std::getenv("NO_COLOR") == nullptr;
   auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::always
                                                                           : spdlog::color_mode::never);

@@ -13,6 +13,9 @@ namespace titan {
 // Calling it again replaces the setting. Not thread-safe against concurrent logging.
 void init_log(int rank, int world_size, bool colors);
 
+// True on rank 0, which says what all ranks agree on, and in a process that has no log.
+bool speaks_for_all();
+
 // True when standard output is a terminal that accepts control sequences.
 bool stdout_is_terminal();
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/metadata.h"
 #include "checkpoint/pickle_reader.h"
@@ -343,7 +344,7 @@ VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder) {
     throw CheckpointError(folder.string() + ": " + fault);
   if (fault.empty()) {
     result.checksums = std::move(checksums);
-  } else {
+  } else if (speaks_for_all()) {
     spdlog::warn(
         "{} has the checksums of another save: its files were written anew by another program and are read "
         "without them",

@@ -32,7 +32,8 @@ std::vector<std::string> on_every_rank(Ranks& ranks, const std::string& action,
     if (!failed(replies[rank])) continue;
     if (!errors.empty()) errors += "; ";
     only_damage &= replies[rank].starts_with(kDamaged);
-    errors += "rank " + std::to_string(rank) + ": " + message_of(replies[rank]);
+    if (replies.size() > 1) errors += "rank " + std::to_string(rank) + ": ";
+    errors += message_of(replies[rank]);
   }
   if (!errors.empty() && only_damage) throw DamagedCheckpoint(action + ": " + errors);
   if (!errors.empty()) throw CheckpointError(action + ": " + errors);
@@ -42,7 +43,7 @@ std::vector<std::string> on_every_rank(Ranks& ranks, const std::string& action,
 
 std::string on_rank_0(Ranks& ranks, const std::string& action, const std::function<std::string()>& step) {
   std::string reply = ranks.broadcast(ranks.rank() == 0 ? attempt(step) : std::string(), 0);
-  if (failed(reply)) throw CheckpointError(action + ": rank 0: " + message_of(reply));
+  if (failed(reply)) throw CheckpointError(action + ": " + message_of(reply));
   return reply.substr(1);
 }
 

@@ -94,6 +94,8 @@ bool has_heard(FailureBoard& board, int rank) {
   return life_of(board.processes[rank]) == Life::kEnded || board.store->check({heard_key(rank)});
 }
 
+std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
+
 // The N of "rank N: ...".
 std::optional<int> rank_to_blame(const std::string& reason) {
   int rank = 0;
@@ -116,7 +118,7 @@ void FailureWatch::stop() {
 }
 
 void FailureWatch::run() {
-  const std::string own = "rank " + std::to_string(board_.rank) + ": ";
+  const std::string own = name_of(board_.rank);
   auto last_look = steady_clock::now();
   while (!stopping_) {
     std::this_thread::sleep_for(milliseconds(20));
@@ -139,11 +141,15 @@ void FailureWatch::run() {
   }
 }
 
-void report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept {
+bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept {
   try {
-    const std::string line = "rank " + std::to_string(rank) + ": " + reason.substr(0, reason.find('\n'));
-    board.store->compareSet(kKey, {}, std::vector<std::uint8_t>(line.begin(), line.end()));
+    const std::string line = reason.substr(0, reason.find('\n')), whole = name_of(rank) + line;
+    const auto first = board.store->compareSet(kKey, {}, std::vector<std::uint8_t>(whole.begin(), whole.end()));
+    const std::string said(first.begin(), first.end());
+    const auto by = rank_to_blame(said);
+    return by && *by != rank && said == name_of(*by) + line;
   } catch (...) {  // nobody left to tell
+    return false;
   }
 }
 

@@ -47,9 +47,10 @@ class FailureWatch {
   std::thread thread_;
 };
 
-// Writes the reason of `rank` ("rank 3: <its first line>"); the first rank to fail wins. Never throws: the store may be
-// gone already.
-void report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
+// Writes the reason of `rank` ("rank 3: <its first line>"); the first rank to fail wins. Whether another one had
+// written the same words before: what all ranks find out alike is said once. Never throws: the store may be gone
+// already.
+bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
 
 // Why a collective failed on this rank, in one line: "rank 3: <its reason>" when a rank wrote one; else the rank whose
 // process has ended or was stopped, or, on another machine, counts no further while this one does; never this rank.

@@ -166,11 +166,12 @@ void World::set_timeout(std::chrono::milliseconds timeout) {
   for (auto& [ranks, group] : groups_) group->set_timeout(timeout);
 }
 
-void World::report_failure(const std::string& reason) noexcept {
-  if (!board_) return;
+bool World::report_failure(const std::string& reason) noexcept {
+  if (!board_) return false;
   g_last_word.lock();
-  dist::report_failure(*board_, rank(), reason);
+  const bool was_said = dist::report_failure(*board_, rank(), reason);
   leave_in_order(*board_, "rank " + std::to_string(rank()));
+  return was_said;
 }
 
 void World::stop(const std::string& symptom) noexcept {

@@ -45,9 +45,9 @@ class World {
   void set_timeout(std::chrono::milliseconds timeout);
 
   // Tells the other ranks why this one ends; they end too, within a second, and this one does not end before they have
-  // heard where it serves the store. From here on nothing but the caller ends this process. Not collective, never
-  // throws.
-  void report_failure(const std::string& reason) noexcept;
+  // heard where it serves the store. From here on nothing but the caller ends this process. Says whether another rank
+  // had given the same reason before. Not collective, never throws.
+  bool report_failure(const std::string& reason) noexcept;
   // Ends this process (exit code 3), in which a collective failed with `symptom`, with one line that names the rank to
   // blame where that can be found out. Nothing is taken down: what other threads wait for may be the rank that is gone.
   [[noreturn]] void stop(const std::string& symptom) noexcept;

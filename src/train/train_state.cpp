@@ -3,13 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/torchtitan_keys.h"
 
 namespace titan::train {
 namespace {
 
 void warn_if_changed(const char* key, double saved, double configured) {
-  if (saved != configured)
+  if (saved != configured && speaks_for_all())
     spdlog::warn("{} is {} in the checkpoint and {} in the configuration: going on with {}", key, saved, configured,
                  configured);
 }

@@ -121,7 +121,10 @@ TEST(Diagnosis, NamesTheRankThatStandsStillWhenNoneEnded) {
 TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
   const Sleeper ended;
   auto board = board_of(0, 0, {dist::own_process(), ended.process()});
-  report_failure(board, 1, "out of milk\nand a second line");
+  EXPECT_FALSE(report_failure(board, 1, "out of milk\nand a second line"));
+  EXPECT_FALSE(report_failure(board, 1, "out of milk"));  // it has said that itself
+  EXPECT_FALSE(report_failure(board, 0, "out of sugar"));
+  EXPECT_TRUE(report_failure(board, 0, "out of milk\nand another second line"));
   ended.end();
   EXPECT_EQ(diagnose_failure(board, "a symptom"), "rank 1: out of milk");
   EXPECT_TRUE(board.store->check({"titan/heard/0"}));

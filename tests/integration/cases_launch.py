@@ -168,8 +168,18 @@ def launcher_loads_no_torch(context):
     help_of = subprocess.run([alone / "titan-train", "--help"], capture_output=True, text=True)
     expect(help_of.returncode == 0 and "--training.steps" in help_of.stdout + help_of.stderr, f"--help: {help_of}")
     refused = subprocess.run([alone / "titan-train", "--config", config], capture_output=True, text=True)
-    line = f"titan-train: rank 0: the program's engine cannot be loaded: {alone}/libtitan_engine.so"
+    line = f"titan-train: the program's engine cannot be loaded: {alone}/libtitan_engine.so"
     expect(refused.returncode == 1 and refused.stderr.startswith(line) and refused.stderr.count("\n") == 1, f"{refused}")
+
+
+@case(30)
+def mpirun_output_is_plain(context):
+    """mpirun gives ranks a terminal of its own; what goes to a file all the same has no colours, no bar, no carriage returns."""
+    config = write_job(context, "plain", steps=3)
+    job = start(context, 2, ["--config", config], "mpirun", env={"TERM": "xterm-256color"})
+    expect(job.wait() == 0, job.tail())
+    found = [byte for byte in (b"\x1b", b"\r\x1b", b"|#") if byte in job.out_path.read_bytes()]
+    expect("step:  3" in job.text() and not found, f"{found} in the output\n{job.tail()}")
 
 
 @case(30)
