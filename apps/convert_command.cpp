@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint_io.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/hugging_face_files.h"
@@ -32,8 +33,8 @@ constexpr const char* kConvertHelp =
   hf       a folder of Hugging Face safetensors with index and config.json, for transformers
   torch    one file for torch.load(weights_only=True): a dict of our names -> tensors
 Only the model is copied: no optimizer, no step. To and from hf the parameters' names change, and the rows of wq and wk
-their order; the shape of the model for that comes from --config, --model-flavor, the run that SOURCE belongs to (the
-config.toml two folders above step-N) or the config.json in SOURCE.)";
+their order; the shape of the model for that comes from SOURCE (its titan.config.toml or config.json). Other programs'
+checkpoints have none: --config or --model-flavor says it, or the config.toml two folders above step-N.)";
 
 constexpr const char* kFooter =
     R"(Examples:
@@ -92,6 +93,11 @@ ModelShape shape_from_config(const std::string& file) {
   return shape_of(loaded.config.model, 1, file);
 }
 
+// As the run wrote it: this process's environment has no say.
+ModelShape shape_of_run(const fs::path& file) {
+  return shape_of(config::load_job_config_text(read_file(file), file.string()).config.model, 1, file.string());
+}
+
 // A run keeps its configuration two folders above step-N.
 std::optional<fs::path> config_of_run(const fs::path& source) {
   const fs::path folder = fs::weakly_canonical(source);
@@ -113,7 +119,7 @@ ModelShape shape_from_hugging_face(const fs::path& file) {
   return shape;
 }
 
-ModelShape find_shape(const ConvertArguments& arguments, CheckpointKind from) {
+std::optional<ModelShape> shape_that_was_asked_for(const ConvertArguments& arguments) {
   if (!arguments.config.empty()) return shape_from_config(arguments.config);
   if (!arguments.model_flavor.empty()) {
     config::Model model;
@@ -121,13 +127,27 @@ ModelShape find_shape(const ConvertArguments& arguments, CheckpointKind from) {
     model.flavor = arguments.model_flavor;
     return shape_of(model, 1, model.name + " " + model.flavor);
   }
+  return std::nullopt;
+}
+
+ModelShape find_shape(const ConvertArguments& arguments, CheckpointKind from) {
+  auto asked_for = shape_that_was_asked_for(arguments);
+  if (const fs::path own = fs::path(arguments.source) / checkpoint::kRunConfigFile; fs::is_regular_file(own)) {
+    ModelShape shape = shape_of_run(own);
+    if (asked_for && asked_for->spec->hugging_face_config != shape.spec->hugging_face_config)
+      throw ConfigError("titan-train convert: error: " + asked_for->origin +
+                        " describes another model than the one that was saved (" + own.string() +
+                        "): leave --config and --model-flavor out");
+    return shape;
+  }
+  if (asked_for) return *asked_for;
   if (from == CheckpointKind::kHuggingFace) {
     const fs::path file = config_beside(arguments.source);
     if (fs::is_regular_file(file)) return shape_from_hugging_face(file);
     throw ConfigError("titan-train convert: error: the shape of the model is not known: there is no " + file.string() +
                       "; name a configuration with --config FILE, or --model-flavor");
   }
-  if (const auto file = config_of_run(arguments.source)) return shape_from_config(file->string());
+  if (const auto file = config_of_run(arguments.source)) return shape_of_run(*file);
   throw ConfigError(
       "titan-train convert: error: the shape of the model is not known: there is no config.toml two "
       "folders above " +

@@ -34,7 +34,10 @@ const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"to
 
 int run(const Arguments& args) {
   const auto command = args.empty() ? kSubcommands.end() : kSubcommands.find(args[0]);
-  if (command != kSubcommands.end()) return command->second({args.begin() + 1, args.end()});
+  if (command != kSubcommands.end()) {
+    if (command->first != "tokenize") end_at_once_on_signal("");  // the others hold nothing that could go on later
+    return command->second({args.begin() + 1, args.end()});
+  }
   const auto command_line = config::parse_command_line(args);
   if (!command_line.version) return run_train(command_line);
   std::cout << version_text();

@@ -34,6 +34,7 @@
 #include "models/registry.h"
 #include "train/dry_run.h"
 #include "train/named_device.h"
+#include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
@@ -68,6 +69,14 @@ void check_paths(const Checked& checked) {
   auto errors = config::find_wrong_paths(checked.config);
   for (std::string& error : errors) error = config::at_its_place(error, checked.origins);
   config::throw_if_wrong(errors);
+}
+
+void check_folder(const Checked& checked, bool overwrite) {
+  try {
+    train::check_run_folder(checked.config, overwrite);
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::at_its_place(error.what(), checked.origins));
+  }
 }
 
 void load_tokenizer(Checked& checked) {
@@ -146,17 +155,17 @@ void choose_cpu_code(const config::Cpu& cpu) {
 
 // Two runs would take each other's checkpoints for their own, and remove them.
 std::unique_ptr<FileLock> lock_dump_folder(const std::string& folder) {
-  std::filesystem::create_directories(folder);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw ConfigError("error: job.dump_folder = \"" + folder + "\" cannot be made: " + error.message() +
+                      "; choose another");
   return std::make_unique<FileLock>(
       std::filesystem::path(folder) / ".run.lock",
       "error: job.dump_folder = \"" + folder +
           "\": another run writes there; wait for it, or choose another folder. Was this one process of several "
           "that mpirun or srun started? They do not know of each other: start them with torchrun or --nproc, or "
           "with the launcher of the MPI that is installed (srun: add --mpi=pmix)");
-}
-
-void write_resolved_config(const config::JobConfig& config) {
-  write_file_atomically(std::filesystem::path(config.job.dump_folder) / "config.toml", config::to_toml(config));
 }
 
 data::DataOptions data_options(const dist::DeviceMesh& batch_mesh) {
@@ -240,7 +249,7 @@ void check_same_config(const config::JobConfig& config, const dist::World& world
 
 // A trainer that failed is not taken down: its end waits for a save under way, which may wait for a rank that is gone.
 // The process ends with it.
-bool train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
+train::Trainer::End train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
   try {
     return trainer->train();
   } catch (...) {
@@ -249,20 +258,26 @@ bool train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
   }
 }
 
+// Only what is saved can be gone on with: without that the code is the signal's, as of any program that it ends.
+int exit_code_of_end(train::Trainer::End end) {
+  if (end == train::Trainer::End::kCompleted) return kExitDone;
+  if (end == train::Trainer::End::kStopped) return kExitSavedRequeue;
+  return 128 + stop_requested().value_or(SIGTERM);  // this rank may not have got it
+}
+
 int train(const Checked& checked, dist::World& world) {
   const auto& config = checked.config;
   check_same_config(config, world);
   const auto lock = world.rank() == 0 ? lock_dump_folder(config.job.dump_folder) : nullptr;
-  if (lock) write_resolved_config(config);
   const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
   auto source = open_training_set(checked, meshes.batch, world);
-  const bool finished = train_to_the_end(std::make_unique<train::Trainer>(
+  const auto end = train_to_the_end(std::make_unique<train::Trainer>(
       config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch)));
   if (const auto arena = kernels::host_arena_stats(); arena.peak_in_use > 0)
     spdlog::info("tensors of this rank took at most {} on the host",
                  format_bytes(static_cast<double>(arena.peak_in_use)));
   world.shutdown();
-  return finished ? kExitDone : kExitSavedRequeue;
+  return exit_code_of_end(end);
 }
 
 // A rank that fails tells the others; one that fails because another did says what that one said. Its world, as its
@@ -275,8 +290,9 @@ int train_or_report(const Checked& checked, const LaunchEnv& env, c10::DeviceTyp
   } catch (const PeerError& error) {
     world->stop(error.what());
   } catch (const std::exception& error) {
-    world.release()->report_failure(error.what());
-    throw;
+    if (!world.release()->report_failure(error.what())) throw;
+    const auto* own = dynamic_cast<const Error*>(&error);
+    return own ? own->exit_code() : kExitFailed;
   }
 }
 
@@ -321,6 +337,7 @@ int run_train(const config::CommandLine& command_line) {
     device_type = pick_device_type(config, env);
     // Once a machine. Where one rank alone lacks a file it finds out after the ranks have met, and all hear of it.
     if (env.local_rank == 0) check_paths(checked);
+    if (env.rank == 0) check_folder(checked, command_line.overwrite);
     load_tokenizer(checked);
     if (checked.spec.separates_documents) checked.spec.document_end = end_of_document(checked);
   } catch (const Error& error) {

@@ -14,12 +14,13 @@ namespace titan {
 namespace {
 
 constexpr std::int64_t kSameRequestNs = 200'000'000;
-constexpr int kRequests[] = {SIGTERM, SIGINT, SIGUSR1};
+constexpr int kRequests[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 
 // A handler may touch lock-free atomics only.
 std::atomic<int> g_signal{0};
 std::atomic<std::int64_t> g_first_ns{0};
 std::atomic<const char*> g_at_once{nullptr};  // the message; null: a signal is remembered
+std::atomic<const char*> g_answer{""};        // to one that is
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<const char*>::is_always_lock_free);
 
@@ -34,9 +35,24 @@ std::int64_t now_ns() {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-[[noreturn]] void end_now(int signal, const char* message) {
+void say(const char* message) {
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, message, ::strlen(message));
+}
+
+[[noreturn]] void end_now(int signal, const char* message) {
+  say(message);
   ::_exit(128 + signal);
+}
+
+// In one write, so that what others print does not come in between.
+void answer(int signal) {
+  const char* text = g_answer.load();
+  const char* name = ::sigabbrev_np(signal);  // a constant
+  if (*text == '\0' || !name) return;
+  char line[200] = "titan-train: SIG";
+  ::strncat(line, name, sizeof(line) - ::strlen(line) - 1);
+  ::strncat(line, text, sizeof(line) - ::strlen(line) - 1);
+  say(line);
 }
 
 void on_signal(int signal) {
@@ -45,8 +61,9 @@ void on_signal(int signal) {
   int none = 0;
   if (g_signal.compare_exchange_strong(none, signal)) {
     g_first_ns.store(now_ns());
+    answer(signal);
   } else if (const auto first = g_first_ns.load();
-             signal != SIGUSR1 && first != 0 && now_ns() - first > kSameRequestNs) {
+             signal != SIGUSR1 && signal != SIGHUP && first != 0 && now_ns() - first > kSameRequestNs) {
     end_now(signal, "titan-train: asked to stop again; exiting now, without saving\n");
   }
   errno = saved_errno;
@@ -57,6 +74,11 @@ sigset_t request_set() {
   sigemptyset(&set);
   for (const int signal : kRequests) sigaddset(&set, signal);
   return set;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 void set_handler(int signal, void (*handler)(int)) {
@@ -72,7 +94,8 @@ void set_handler(int signal, void (*handler)(int)) {
 }  // namespace
 
 void install_signal_handlers() {
-  for (const int signal : kRequests) set_handler(signal, on_signal);
+  for (const int signal : kRequests)
+    if (signal != SIGHUP || !is_ignored(SIGHUP)) set_handler(signal, on_signal);
   set_handler(SIGPIPE, SIG_IGN);
   const sigset_t requests = request_set();
   ::pthread_sigmask(SIG_UNBLOCK, &requests, nullptr);
@@ -90,7 +113,10 @@ void end_at_once_on_signal(const char* message) {
   if (const auto signal = stop_requested(); signal && *signal != SIGUSR1) end_now(*signal, message);
 }
 
-void remember_signals() { g_at_once = nullptr; }
+void remember_signals(const char* answer_text) {
+  g_answer = answer_text;
+  g_at_once = nullptr;
+}
 
 std::optional<int> stop_requested() {
   const int signal = g_signal.load(std::memory_order_relaxed);

@@ -12,8 +12,12 @@
 
 namespace titan::checkpoint {
 
+// The configuration of the run that saved a checkpoint, as config.toml has it, among its files.
+inline constexpr const char* kRunConfigFile = "titan.config.toml";
+
 struct SaveOptions {
   int files_per_rank = 1;  // written at the same time; more help where one file is slower than the file system
+  std::map<std::string, std::string> texts = {};  // further files, name -> content; rank 0's count
 };
 
 // Writes `folder` so that at any moment, also after a kill, it holds the old checkpoint or the new one: everything goes

@@ -54,16 +54,15 @@ bool Checkpointer::save(int step, int last_step, bool time_due) {
   }
   if (!should_save(step, last_step) && !time_due) return false;
   const bool is_last = step == last_step;
-  // As in TorchTitan the last save removes nothing: a full state to resume from stays beside a model-only one.
-  write(step, is_last && options_.last_save_model_only, !is_last);
+  write(step, is_last && options_.last_save_model_only, is_last);
   return true;
 }
 
 void Checkpointer::save_full(int step) {
-  if (options_.enable && !options_.load_only) write(step, false, false);
+  if (options_.enable && !options_.load_only) write(step, false, true);
 }
 
-void Checkpointer::save_seed() { write(0, options_.last_save_model_only, false); }
+void Checkpointer::save_seed() { write(0, options_.last_save_model_only, true); }
 
 void Checkpointer::finish() {
   try {
@@ -73,12 +72,15 @@ void Checkpointer::finish() {
   }
 }
 
-void Checkpointer::write(int step, bool model_only, bool make_room) {
+// As in TorchTitan the last save removes nothing: a full state to resume from stays beside a model-only one.
+void Checkpointer::write(int step, bool model_only, bool is_last) {
   last_save_ = options_.now();
+  const bool make_room = !is_last;
   try {
-    if (!options_.async) return write_items(step, model_only, make_room, state_.items(model_only), ranks_);
     // On its own, so that ranks which heard of a failed save at different steps all come to start() below.
-    finish();
+    if (options_.async) finish();
+    is_last_save_ = is_last;
+    if (!options_.async) return write_items(step, model_only, make_room, state_.items(model_only), ranks_);
     saver_.start(state_.items(model_only), [this, step, model_only, make_room](const std::vector<Item>& items) {
       write_items(step, model_only, make_room, items, *background_);
     });
@@ -89,7 +91,7 @@ void Checkpointer::write(int step, bool model_only, bool make_room) {
 
 // A save throws on every rank or on none, so the ranks decide alike.
 void Checkpointer::handle_failed_save(const CheckpointError& error) const {
-  if (options_.stop_on_failed_save) throw error;
+  if (options_.stop_on_failed_save || is_last_save_) throw error;
   if (ranks_.rank() == 0)
     spdlog::error(
         "{}. Training goes on without this checkpoint (checkpoint.on_save_error = \"warn\"); the ones before "
@@ -105,9 +107,8 @@ void Checkpointer::write_items(int step, bool model_only, bool make_room, const 
     clean_up(base_);
     return std::string();
   });
-  const std::uint64_t bytes = model_only && step > 0
-                                  ? export_model(folder, items, ranks)
-                                  : checkpoint::save(folder, items, ranks, {.files_per_rank = options_.files_per_rank});
+  const std::uint64_t bytes = model_only && step > 0 ? export_model(folder, items, ranks)
+                                                     : checkpoint::save(folder, items, ranks, save_options());
   const double seconds = seconds_between(start, std::chrono::steady_clock::now());
   if (ranks.rank() == 0) {
     const std::string stall =
@@ -125,7 +126,13 @@ std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vect
   for (Item& item : cast) {
     if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = tensor->local.to(options_.export_dtype);
   }
-  return checkpoint::save(folder, cast, ranks, {.files_per_rank = options_.files_per_rank});
+  return checkpoint::save(folder, cast, ranks, save_options());
+}
+
+SaveOptions Checkpointer::save_options() const {
+  SaveOptions options{.files_per_rank = options_.files_per_rank};
+  if (!options_.run_config.empty()) options.texts[kRunConfigFile] = options_.run_config;
+  return options;
 }
 
 bool Checkpointer::is_excluded(const Item& item) const {
@@ -175,6 +182,15 @@ std::optional<int> Checkpointer::load_choice(const LoadChoice& choice) {
 
 bool Checkpointer::may_fall_back(const LoadChoice& choice) const {
   return options_.load_step < 0 && fs::path(choice.folder) == step_folder(base_, choice.step);
+}
+
+std::optional<int> Checkpointer::exported_step() {
+  if (!options_.enable || options_.load_step >= 0) return std::nullopt;
+  const std::string reply = on_rank_0(ranks_, "looking for checkpoints failed", [&] {
+    const auto step = newest_exported_step(base_);
+    return step ? std::to_string(*step) : std::string();
+  });
+  return reply.empty() ? std::nullopt : std::optional(std::stoi(reply));
 }
 
 std::optional<int> Checkpointer::load() {

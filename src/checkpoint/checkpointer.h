@@ -49,7 +49,7 @@ class Checkpointer {
   // Saves step `step` when should_save() says so or `time_due`; collective. Says whether it did. The last save holds
   // the model only when last_save_model_only is set. After any other save the oldest folders beyond keep_latest_k are
   // removed, but the one that the keep rule names. Throws, also at steps that do not save, what a save beside training
-  // threw.
+  // threw. The last save, and save_full(), throw also with on_save_error = "warn": nothing comes after them.
   bool save(int step, int last_step, bool time_due = false);
 
   // With options.async: before what items() refers to changes, and before the process ends.
@@ -70,6 +70,10 @@ class Checkpointer {
   // CheckpointState::check_fits() throw. From a damaged checkpoint it falls back, with an error in the log, to the
   // newest intact one before it, unless load_step named it.
   std::optional<int> load();
+  // The newest step of this run's own folder where that has the model alone, as the last save of a run does by default:
+  // no state to go on from. Nothing for any other, and where load_step names one. Collective.
+  std::optional<int> exported_step();
+
   // Whether the last load() filled every parameter of the model: it did not when it loaded nothing, and where
   // exclude_from_loading names the model.
   bool has_loaded_weights() const { return has_loaded_weights_; }
@@ -80,7 +84,8 @@ class Checkpointer {
   bool is_excluded(const Item& item) const;
   std::vector<Item> wanted_items(bool model_only) const;
   void check_fits(const LoadChoice& choice);
-  void write(int step, bool model_only, bool make_room);
+  void write(int step, bool model_only, bool is_last);
+  SaveOptions save_options() const;
   // The last model-only save, in the dtype and format asked for.
   std::uint64_t export_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks) const;
   void write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items, Ranks& ranks) const;
@@ -94,7 +99,8 @@ class Checkpointer {
   KeepRule keep_rule_;
   TimePoint last_save_;
   bool has_loaded_weights_ = false;
-  AsyncSaver saver_;  // last: its thread uses the members above
+  bool is_last_save_ = false;  // of the newest write(): no later one makes up for it
+  AsyncSaver saver_;           // last: its thread uses the members above
 };
 
 }  // namespace titan::checkpoint

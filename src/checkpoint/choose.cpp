@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "checkpoint/hugging_face_files.h"
 #include "checkpoint/metadata.h"
 #include "checkpoint/step_folders.h"
 #include "checkpoint/torchtitan_keys.h"
@@ -14,10 +15,16 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
+// As the last save of a run with checkpoint.last_save_in_hf. Its index is written last.
+bool is_hugging_face(const fs::path& folder) { return fs::exists(folder / kHuggingFaceIndex); }
+
 // A full state can be resumed; a model-only one lacks the trainer's own keys.
-bool is_full(const fs::path& folder) { return read_metadata(folder).find(kStepKey) != nullptr; }
+bool is_full(const fs::path& folder) {
+  return !is_hugging_face(folder) && read_metadata(folder).find(kStepKey) != nullptr;
+}
 
 bool has_readable_metadata(const fs::path& folder) {
+  if (is_hugging_face(folder)) return true;
   try {
     read_metadata(folder);
     return true;
@@ -44,7 +51,7 @@ LoadChoice choose_own(const CheckpointOptions& options, const std::vector<int>& 
   const std::string where = base.string();
   const auto folder = [&](int step) { return step_folder(base, step); };
   std::vector<int> complete = steps;
-  std::erase_if(complete, [&](int step) { return !is_complete(folder(step)); });
+  std::erase_if(complete, [&](int step) { return !is_complete(folder(step)) && !is_hugging_face(folder(step)); });
   if (options.load_step < 0) drop_damaged(base, complete, damaged);
   if (complete.empty())
     throw CheckpointError(where + " holds " + step_list(steps) +
@@ -63,7 +70,8 @@ LoadChoice choose_own(const CheckpointOptions& options, const std::vector<int>& 
       "it holds the model only, as the last save of a run does by default. To go on training, set "
       "checkpoint.last_save_model_only = false before the run ends; to start a new run from these weights, set "
       "checkpoint.initial_load_path = \"" +
-      folder(step).string() + "\" and another checkpoint.folder";
+      folder(step).string() + "\"" + (is_hugging_face(folder(step)) ? ", checkpoint.initial_load_in_hf = true" : "") +
+      " and another checkpoint.folder";
   if (options.load_step >= 0) throw CheckpointError(folder(step).string() + " cannot be resumed: " + hint);
   for (auto older = complete.rbegin() + 1; older != complete.rend(); ++older) {
     if (*older == 0 || !is_full(folder(*older))) continue;
@@ -101,6 +109,21 @@ LoadChoice choose_initial(const CheckpointOptions& options) {
 }
 
 }  // namespace
+
+std::optional<int> newest_exported_step(const fs::path& base) {
+  recover_replacements(base);
+  std::vector<int> steps = steps_in(base);
+  std::erase_if(steps, [&](int step) {
+    const fs::path folder = step_folder(base, step);
+    return step == 0 || (!is_complete(folder) && !is_hugging_face(folder));
+  });
+  if (steps.empty()) return std::nullopt;
+  try {
+    if (!is_full(step_folder(base, steps.back()))) return steps.back();
+  } catch (const CheckpointError&) {  // damaged: choose_load() says so
+  }
+  return std::nullopt;
+}
 
 LoadChoice choose_load(const CheckpointOptions& options, std::vector<int> damaged) {
   const fs::path base = options.base();

@@ -34,6 +34,7 @@ struct CheckpointOptions {
   std::string hf_assets_path;
   HuggingFaceFormat hf_format;
   int files_per_rank = 1;           // written by a rank at the same time
+  std::string run_config;           // goes into every DCP folder under the name kRunConfigFile; "" = none
   bool async = false;               // save beside training
   bool stop_on_failed_save = true;  // else a save that fails is an error in the log, and training goes on
   // What interval_minutes are measured by.

@@ -29,7 +29,7 @@ void make_fresh_folder(const fs::path& folder) {
 
 // Rank 0's part after all data is on the disk. Gives the total number of bytes.
 std::uint64_t write_metadata(const fs::path& temporary, const fs::path& folder, SavePlan& plan,
-                             const std::vector<std::string>& written) {
+                             const std::vector<std::string>& written, const std::map<std::string, std::string>& texts) {
   StorageOrder order;
   Checksums checksums{new_save_id(), {}};
   std::uint64_t total = 0;
@@ -45,6 +45,11 @@ std::uint64_t write_metadata(const fs::path& temporary, const fs::path& folder, 
       checksums.files[file.name] = file.checksum;
       total += file.checksum.size;
     }
+  }
+  for (const auto& [name, content] : texts) {
+    write_file_atomically(temporary / name, content);
+    checksums.files[name] = checksum_of(content);
+    total += content.size();
   }
   const std::string bytes = encode_metadata(plan.metadata, order, folder, checksums.save_id);
   checksums.files[".metadata"] = checksum_of(bytes);
@@ -77,7 +82,7 @@ std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, Ranks
       return encode_written(write_files(temporary, ranks.rank(), items, chosen, options.files_per_rank));
     });
     return std::stoull(on_rank_0(ranks, action, [&] {
-      const std::uint64_t total = write_metadata(temporary, folder, plan, written);
+      const std::uint64_t total = write_metadata(temporary, folder, plan, written, options.texts);
       fsync_folder(temporary);
       put_in_place(folder);
       return std::to_string(total);

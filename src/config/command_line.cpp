@@ -22,8 +22,9 @@ struct Switch {
   const char* name;
   bool CommandLine::*member;
 };
-constexpr std::array<Switch, 4> kSwitches = {{{"dry_run", &CommandLine::dry_run},
+constexpr std::array<Switch, 5> kSwitches = {{{"dry_run", &CommandLine::dry_run},
                                               {"oversubscribe", &CommandLine::oversubscribe},
+                                              {"overwrite", &CommandLine::overwrite},
                                               {"print_docs", &CommandLine::print_docs},
                                               {"version", &CommandLine::version}}};
 

@@ -11,6 +11,8 @@ constexpr Mode kModes[] = {
      "with --dry-run: whether a rank fits it (H100, A100-40GB, 24GiB)"},
     {"nproc", "an integer, at least 1", false, "", "ranks to start on this machine without a launcher"},
     {"oversubscribe", "", false, "", "with --nproc: also more ranks than this machine's cores and memory are good for"},
+    {"overwrite", "", false, "",
+     "begin anew where job.dump_folder holds a finished run or another one, and write over it"},
     {"print_config", "=origins", true, "origins",
      "print the resolved configuration as TOML and exit; =origins: and where each value came from"},
     {"help", "a table or a key", true, "", "print this, or one table, or one key, and exit; also -h"},

@@ -4,8 +4,10 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -19,6 +21,9 @@ namespace titan::metrics {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kStepsFile = "metrics.jsonl";
+constexpr const char* kValidationsFile = "validation.jsonl";
 
 Json number(double value) {
   if (std::isnan(value)) return "NaN";
@@ -58,17 +63,28 @@ std::string kept_lines(std::string_view content, std::int64_t finished_steps, co
   return kept;
 }
 
+void for_each_line(const std::filesystem::path& path, const std::function<void(const std::string&)>& use) {
+  if (!std::filesystem::exists(path)) return;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) use(line);
+}
+
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
   throw std::system_error(errno, std::generic_category(), std::string(what) + " " + path.string());
 }
 
 }  // namespace
 
-JsonlHistory::JsonlHistory(std::filesystem::path path, std::int64_t finished_steps) : path_(std::move(path)) {
+JsonlHistory::JsonlHistory(std::filesystem::path path, std::int64_t finished_steps)
+    : path_(std::move(path)), finished_steps_(finished_steps) {}
+
+void JsonlHistory::begin() {
+  if (begun_) return;
+  begun_ = true;
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path());
   if (std::filesystem::exists(path_)) {
     const std::string content = read_file(path_);
-    const std::string kept = kept_lines(content, finished_steps, path_);
+    const std::string kept = kept_lines(content, finished_steps_, path_);
     if (kept != content) write_file_atomically(path_, kept);
   }
 }
@@ -92,9 +108,15 @@ void JsonlHistory::append(const nlohmann::ordered_json& row) {
 }
 
 JsonlSink::JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps)
-    : steps_(folder / "metrics.jsonl", finished_steps), validations_(folder / "validation.jsonl", finished_steps) {}
+    : steps_(folder / kStepsFile, finished_steps), validations_(folder / kValidationsFile, finished_steps) {}
+
+void JsonlSink::on_step(std::int64_t /*step*/) {
+  steps_.begin();
+  validations_.begin();
+}
 
 void JsonlSink::log(const StepMetrics& m) {
+  steps_.begin();
   Json row = {{"step", m.step},
               {"loss", number(m.loss)},
               {"max_loss", number(m.max_loss)},
@@ -115,6 +137,7 @@ void JsonlSink::log(const StepMetrics& m) {
 }
 
 void JsonlSink::log_validation(const ValidationMetrics& m) {
+  validations_.begin();
   validations_.append({{"step", m.step},
                        {"loss", number(m.loss)},
                        {"perplexity", number(m.perplexity)},
@@ -128,17 +151,24 @@ void JsonlSink::log_validation(const ValidationMetrics& m) {
                        {"unix_time", number(m.unix_time)}});
 }
 
-std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder) {
+std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder,
+                                                      std::int64_t finished_steps) {
   std::map<std::int64_t, double> losses;
-  const auto path = folder / "validation.jsonl";
-  if (!std::filesystem::exists(path)) return losses;
-  std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  for_each_line(folder / kValidationsFile, [&](const std::string& line) {
+    const auto step = step_of(line);
+    if (!step || *step > finished_steps) return;
+    const Json row = Json::parse(line);
     // A loss that is a string was not a number.
-    if (step_of(line) && row.contains("loss") && row["loss"].is_number()) losses[*step_of(line)] = row["loss"];
-  }
+    if (row.contains("loss") && row["loss"].is_number()) losses[*step] = row["loss"];
+  });
   return losses;
+}
+
+std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder) {
+  std::optional<std::int64_t> last;
+  for (const char* name : {kStepsFile, kValidationsFile})
+    for_each_line(folder / name, [&](const std::string& line) { last = std::max(last, step_of(line)); });
+  return last;
 }
 
 }  // namespace titan::metrics

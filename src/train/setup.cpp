@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "config/print.h"
 #include "dist/dtype.h"
 #include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -103,6 +104,7 @@ checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config
   checkpoint::CheckpointOptions out;
   out.enable = options.enable;
   out.dump_folder = config.job.dump_folder;
+  out.run_config = config::to_toml(config);
   out.folder = options.folder;
   out.interval = static_cast<int>(options.interval);
   out.interval_minutes = options.interval_minutes;

@@ -6,8 +6,10 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "checkpoint/step_folders.h"
 #include "config/validate.h"
 #include "dist/device.h"
 #include "dist/dtype.h"
@@ -15,8 +17,10 @@
 #include "metrics/cpu_peak.h"
 #include "metrics/flops.h"
 #include "metrics/jsonl_sink.h"
+#include "metrics/process_stats.h"
 #include "metrics/progress_bar.h"
 #include "nn/cross_entropy.h"
+#include "train/run_folder.h"
 #include "train/setup.h"
 
 namespace titan::train {
@@ -38,6 +42,11 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
   };
   return options;
 }
+
+// What rank 0 says as soon as a signal comes, for a step may take minutes.
+constexpr const char* kSavesOnSignal = ": finishing this step and saving; once more ends at once, without saving\n";
+constexpr const char* kStopsOnSignal =
+    ": finishing this step; checkpoints are off, nothing will be saved; once more ends at once\n";
 
 }  // namespace
 
@@ -79,36 +88,65 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
                config.training.seq_len);
 }
 
-bool Trainer::train() {
+Trainer::End Trainer::train() {
   if (config_.checkpoint.create_seed_checkpoint) {
     draw_weights(*model_, world_.device(), seed_);
     checkpointer_.save_seed();
     checkpointer_.finish();
-    return true;
+    return End::kCompleted;
   }
+  if (const auto exported = checkpointer_.exported_step(); exported && has_nothing_to_do(*exported))
+    return End::kCompleted;
   checkpointer_.load();
+  if (state_.step > 0 && has_nothing_to_do(state_.step)) return End::kCompleted;
   if (!checkpointer_.has_loaded_weights()) draw_weights(*model_, world_.device(), seed_);
   attach_sinks(state_.step);
-  remember_signals();  // there is something to save soon, and a look for them between steps
+  announce_start();
+  // There is something to save soon, and a look for them between steps.
+  remember_signals(world_.rank() > 0 ? "" : saves() ? kSavesOnSignal : kStopsOnSignal);
   const auto last_step = config_.training.steps;
   const auto first_step = state_.step + 1;  // of this process
   while (state_.step < last_step) {
     metrics_.begin_step();
     const StepData data = fetch_step_data();
     const StepOutput output = train_step(data);
-    ++state_.step;
+    if (++state_.step == first_step) after_first_step();
     metrics_.end_step(state_.step);
     if (metrics_.should_log(state_.step)) log_step(output);
     const bool saved = checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step), data.save_due);
-    if (state_.step == first_step) after_first_step();
-    if (data.stop && state_.step < last_step) {
-      stop_early(saved);
-      return false;
-    }
+    if (data.stop && state_.step < last_step) return stop_early(saved);
     if (validator_) validator_->run_if_due(state_.step);
   }
   checkpointer_.finish();
-  spdlog::info("training completed: {} steps", last_step);
+  announce_end();
+  return End::kCompleted;
+}
+
+void Trainer::announce_start() const {
+  const auto tokens =
+      accumulation_steps_ * config_.training.local_batch_size * meshes_.batch.size() * config_.training.seq_len;
+  const std::string checkpoints = saves() ? "a checkpoint every " + std::to_string(config_.checkpoint.interval) +
+                                                " steps in " + checkpoint_folder(config_).string()
+                                          : "no checkpoints";
+  spdlog::info("training steps {} to {} of {} tokens each; results go to {}, {}", state_.step + 1,
+               config_.training.steps, with_thousands(tokens), config_.job.dump_folder, checkpoints);
+}
+
+void Trainer::announce_end() const {
+  const std::string checkpoint =
+      saves() ? ", the last checkpoint is " +
+                    checkpoint::step_folder(checkpoint_folder(config_), static_cast<int>(state_.step)).string()
+              : "";
+  spdlog::info("training completed: {} steps, this start took {}{}; metrics.jsonl and config.toml are in {}{}",
+               state_.step, format_duration(metrics::seconds_since_process_start()), last_loss_,
+               config_.job.dump_folder, checkpoint);
+}
+
+bool Trainer::has_nothing_to_do(std::int64_t finished_steps) const {
+  const auto last_step = config_.training.steps;
+  if (finished_steps < last_step) return false;
+  spdlog::info("{} is already at step {} of {}: nothing to do. To train on, raise training.steps",
+               config_.job.dump_folder, finished_steps, last_step);
   return true;
 }
 
@@ -119,7 +157,7 @@ void Trainer::attach_sinks(std::int64_t finished_steps) {
   sinks.push_back(std::make_unique<metrics::ConsoleSink>(!config_.metrics.disable_color_printing));
   if (auto bar = metrics::make_progress_bar(config_.training.steps)) sinks.push_back(std::move(bar));
   metrics_.set_sinks(std::move(sinks));
-  if (validator_) validator_->restore(metrics::read_validation_losses(config_.job.dump_folder));
+  if (validator_) validator_->restore(metrics::read_validation_losses(config_.job.dump_folder, finished_steps));
 }
 
 // All microbatches are fetched before the first forward: the loss is divided by the tokens of all of them.
@@ -167,6 +205,7 @@ void Trainer::log_step(const StepOutput& output) {
                 .tokens_seen = counts[0].item<std::int64_t>(),
                 .grad_scale = grad_scale,
                 .bad_records = bad_records ? std::optional(counts[1].item<std::int64_t>()) : std::nullopt});
+  last_loss_ = fmt::format(", loss {:.5f} at step {}", host(mean_loss), state_.step);
   if (grad_scale) watch_grad_scale(*grad_scale);
   // Now, that the first line is out: measuring takes longer than a small step.
   if (!metrics_.has_peak_flops() && world_.device().is_cpu()) {
@@ -178,30 +217,35 @@ void Trainer::log_step(const StepOutput& output) {
 void Trainer::watch_grad_scale(double scale) {
   constexpr int kManyRows = 3;
   small_grad_scales_ = scale < 1 ? small_grad_scales_ + 1 : 0;
-  if (small_grad_scales_ != kManyRows) return;
+  if (small_grad_scales_ != kManyRows || !speaks_for_all()) return;
   spdlog::warn(
       "the gradient scale of float16 fell to {} and was below 1 in {} logged steps in a row: most steps are left out. "
       "Use training.mixed_precision_param = \"bfloat16\", or a smaller optimizer.lr",
       scale, kManyRows);
 }
 
-// A first step waits for everything that is made on first use; later ones do not, so a hang shows sooner.
+// A first step waits for everything that is made on first use; later ones do not, so a hang shows sooner. The folder is
+// this run's from here on: its rows follow its configuration.
 void Trainer::after_first_step() {
+  if (world_.rank() == 0) write_run_config(config_);
   world_.group().barrier();
   world_.set_timeout(std::chrono::seconds(config_.comm.train_timeout_seconds));
 }
 
 // The step whose data was fetched already is done: no sample is lost.
-void Trainer::stop_early(bool saved) {
+Trainer::End Trainer::stop_early(bool saved) {
   const auto signal = stop_requested();
   const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
-  if (!config_.checkpoint.enable || config_.checkpoint.load_only) {
-    spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", state_.step, why);
-    return;
+  if (!saves()) {
+    if (world_.rank() == 0)
+      spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", state_.step, why);
+    return End::kStoppedUnsaved;
   }
   if (!saved) checkpointer_.save_full(static_cast<int>(state_.step));
   checkpointer_.finish();
-  spdlog::info("stopped after step {} ({}); saved", state_.step, why);
+  spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", state_.step,
+               config_.training.steps, why);
+  return End::kStopped;
 }
 
 }  // namespace titan::train

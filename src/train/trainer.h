@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "checkpoint/checkpointer.h"
@@ -26,9 +27,13 @@ class Trainer {
   Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
           std::unique_ptr<BatchSource> data, std::unique_ptr<BatchSource> held_out);
 
-  // Loads a checkpoint if there is one, then trains to training.steps. Collective. Gives false when a signal stopped it
-  // early (a checkpoint was saved if they are enabled).
-  bool train();
+  enum class End {
+    kCompleted,       // also where nothing was left to do
+    kStopped,         // by a signal, early; a checkpoint holds the state
+    kStoppedUnsaved,  // the same with checkpoints off
+  };
+  // Loads a checkpoint if there is one, then trains to training.steps. Collective.
+  End train();
 
  private:
   // What one step leaves behind, on the device; nothing is read back before a step is logged.
@@ -55,7 +60,11 @@ class Trainer {
   void watch_grad_scale(double scale);
   void after_first_step();
   void attach_sinks(std::int64_t finished_steps);
-  void stop_early(bool saved);
+  void announce_start() const;
+  void announce_end() const;
+  bool has_nothing_to_do(std::int64_t finished_steps) const;
+  bool saves() const { return config_.checkpoint.enable && !config_.checkpoint.load_only; }
+  End stop_early(bool saved);
 
   const config::JobConfig& config_;
   dist::World& world_;
@@ -68,6 +77,7 @@ class Trainer {
   optim::AdamW optimizer_;
   optim::LrSchedule schedule_;
   std::optional<optim::GradScaler> grad_scaler_;  // with float16
+  std::string last_loss_;                         // of the last logged step, for the end
   int small_grad_scales_ = 0;                     // logged in a row
   RunRecord record_;
   TrainState state_;

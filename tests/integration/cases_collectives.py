@@ -35,7 +35,7 @@ for ranks, schedules in SCHEDULES.items():
 
 def run_program(context, ranks, config, name, words):
     trace = context.folder / f"program-{name}.trace"
-    command = [context.program, "--nproc", ranks, "--config", config, *SIZES, *words]
+    command = [context.program, "--nproc", ranks, "--config", config, "--overwrite", *SIZES, *words]
     job = Job(command, context.folder / "logs", name, {"TITAN_TRACE_COLLECTIVES": str(trace)})
     code = job.wait(60)
     expect(code == 0, f"{name}: exit code {code}\n{job.tail()}")

@@ -126,6 +126,11 @@ def convert_refused(context):
     expect("--to: expected hf, dcp or torch" in error, error)
     _, error = command(context, "convert", step, out, "--bogus", exit_code=2)
     expect("--help lists" in error, error)
+    _, error = command(context, "convert", step, out, "--model-flavor", "8B", exit_code=2)
+    expect("llama3 8B describes another model than the one that was saved" in error, error)
+    # As another program saves it: nothing in it says what it is.
+    for name in ("titan.config.toml", "titan.checksums.json"):
+        (step / name).unlink()
     _, error = command(context, "convert", step, out, "--model-flavor", "8B", exit_code=1)
     expect("is not the model of llama3 8B" in error and "expected [" in error, error)
     (context.dump("dcp") / "config.toml").rename(context.folder / "config.toml")

@@ -1,5 +1,7 @@
 """A job's life: initialization, checkpoints, resuming, stopping on a signal."""
+import os
 import pathlib
+import pty
 import re
 import signal
 
@@ -48,9 +50,9 @@ class Stopped:
         self.metrics = context.dump("stopped") / "metrics.jsonl"
         self.gate = Gate(context, "stop")
 
-    def start(self, where):
+    def start(self, where, terminal=None):
         env = faults(self.context, self.gate.rule(where))
-        self.job = start(self.context, self.ranks, self.words, self.launcher, "stopped", env)
+        self.job = start(self.context, self.ranks, self.words, self.launcher, "stopped", env, terminal)
         self.gate.wait(self.job)
 
     def check(self, last, kept):
@@ -73,12 +75,16 @@ class Stopped:
         check_identical(rows_by_step(self.metrics, exact=True), straight, EQUAL_KEYS, "resumed")
 
 
-@case(60, processors=1, number=["SIGTERM", "SIGINT", "SIGUSR1"], quick=["SIGTERM"])
+@case(60, processors=1, number=["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"], quick=["SIGTERM"])
 def resume_after(context, number):
-    """A signal saves at the next step boundary and exits 75; the resumed job ends as if nothing had happened."""
+    """A signal is answered at once, saves at the next step boundary and exits 75; the resumed job ends as if nothing had
+    happened."""
     stopped = Stopped(context, 1)
     stopped.start(at_row(6))
-    stopped.gate.signal(context, stopped.job, getattr(signal, number))
+    kill(stopped.job.process.pid, getattr(signal, number))
+    answer = f"titan-train: {number}: finishing this step and saving; once more ends at once, without saving\n"
+    wait_until(lambda: answer in stopped.job.errors(), 30, "the signal was not answered before the step was over")
+    stopped.gate.open()
     # It was seen when step 7 began.
     stopped.check(7, [7])
 
@@ -105,6 +111,19 @@ def resume_after_sigterm_under(context, launcher):
         for pid in pids:
             kill(pid, signal.SIGCONT)
         stopped.gate.open()
+    stopped.check(7, [7])
+
+
+@case(60)
+def closed_terminal(context):
+    """Who closes the terminal over two ranks finds the step saved, and goes on with the same command."""
+    stopped = Stopped(context, 2)
+    terminal, inside = pty.openpty()
+    stopped.start(at_row(6), terminal=inside)
+    os.close(inside)
+    os.close(terminal)  # the system sends SIGHUP to the launcher and the ranks
+    stopped.gate.wait(stopped.job, happened="signalled")
+    stopped.gate.open()
     stopped.check(7, [7])
 
 

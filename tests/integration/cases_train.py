@@ -96,7 +96,8 @@ def train_nproc(context):
     config = write_job(context, "train", steps=40)
     run(context, 1, ["--nproc", "2", "--config", config], "none")
     check_rows(read_rows(context.dump("train") / "metrics.jsonl"), 40, 2)
-    run(context, 1, ["--nproc=2", "--config", config, "--training.steps", "1", "--lr_scheduler.warmup_steps", "1"], "none")
+    again = ["--overwrite", "--training.steps", "1", "--lr_scheduler.warmup_steps", "1"]
+    run(context, 1, ["--nproc=2", "--config", config, *again], "none")
     refused = run(context, 2, ["--nproc", "2", "--config", config], "mpirun", exit_code=2)
     expect("--nproc" in refused.text(), "mpirun and --nproc together are not refused by name")
 

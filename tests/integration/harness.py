@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import uuid
 
@@ -168,9 +169,12 @@ def end_all_jobs():
 
 
 class Job:
-    """A started command (a rank, or a launcher with its ranks) whose output goes to files, so that nothing blocks."""
+    """A started command (a rank, or a launcher with its ranks) whose output goes to files, so that nothing blocks.
 
-    def __init__(self, command, folder, name, env=None, cwd=None):
+    terminal: the inner end of a pseudo-terminal, which it gets for its own, with the output, instead.
+    """
+
+    def __init__(self, command, folder, name, env=None, cwd=None, terminal=None):
         folder.mkdir(parents=True, exist_ok=True)
         self.command = [str(word) for word in command]
         self.out_path, self.err_path = folder / f"{name}.out", folder / f"{name}.err"
@@ -180,12 +184,13 @@ class Job:
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
                 self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
+                stdin=terminal or subprocess.DEVNULL,
+                stdout=terminal or out,
+                stderr=terminal or err,
                 env=environment,
                 cwd=cwd or folder,
                 start_new_session=True,
+                preexec_fn=terminal and (lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
             )
         JOBS.append(self)
 
@@ -246,11 +251,12 @@ def launcher_words(launcher, ranks):
     raise ValueError(launcher)
 
 
-def start(context, ranks, words, launcher=None, name="run", env=None):
+def start(context, ranks, words, launcher=None, name="run", env=None, terminal=None):
     """Starts the program under a launcher (default: none at one rank, its own --nproc above)."""
     launcher = launcher or ("none" if ranks == 1 else "nproc")
     own = ["--nproc", ranks] if launcher == "nproc" else []
-    return Job([*launcher_words(launcher, ranks), context.program, *own, *words], context.folder / "logs", name, env)
+    command = [*launcher_words(launcher, ranks), context.program, *own, *words]
+    return Job(command, context.folder / "logs", name, env, terminal=terminal)
 
 
 def has_module(python, module):

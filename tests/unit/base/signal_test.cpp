@@ -48,7 +48,7 @@ TEST(Signal, WithoutHandlersSigtermEndsTheProcess) {
 }
 
 TEST(Signal, FirstSignalIsRememberedAndTheProcessGoesOn) {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     EXPECT_EQ(run_in_child([signal] {
                 install_signal_handlers();
                 raise(signal);
@@ -85,16 +85,44 @@ TEST(Signal, SecondTermOrIntExitsWith128PlusSignal) {
   }
 }
 
-TEST(Signal, SecondUsr1DoesNotEndTheProcess) {
+TEST(Signal, SecondUsr1OrHangupDoesNotEndTheProcess) {
+  for (const int signal : {SIGUSR1, SIGHUP}) {
+    EXPECT_EQ(run_in_child([signal] {
+                set_signal_clock(hand_ns);
+                install_signal_handlers();
+                raise(signal);
+                g_hand_ns += kSameRequestNs + 1;
+                raise(signal);
+                return stop_requested().value_or(kBodyFailed);
+              }),
+              signal);
+  }
+}
+
+TEST(Signal, AHangupThatNohupIgnoresStaysIgnored) {
   EXPECT_EQ(run_in_child([] {
+              signal(SIGHUP, SIG_IGN);
+              install_signal_handlers();
+              raise(SIGHUP);
+              return stop_requested() ? kBodyFailed : 0;
+            }),
+            0);
+}
+
+TEST(Signal, TheFirstIsAnsweredAtOnceAndOnce) {
+  EXPECT_EQ(run_in_child([] {
+              int ends[2];
+              if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) return kBodyFailed;
               set_signal_clock(hand_ns);
               install_signal_handlers();
-              raise(SIGUSR1);
-              g_hand_ns += kSameRequestNs + 1;
-              raise(SIGUSR1);
-              return stop_requested().value_or(kBodyFailed);
+              remember_signals(": stopping\n");
+              raise(SIGINT);
+              raise(SIGTERM);  // the same request
+              char text[100] = "";
+              const auto size = read(ends[0], text, sizeof(text) - 1);
+              return size > 0 && std::string(text) == "titan-train: SIGINT: stopping\n" ? 0 : kBodyFailed;
             }),
-            SIGUSR1);
+            0);
 }
 
 TEST(Signal, BrokenPipeIsAnErrorCodeNotTheEnd) {

@@ -45,6 +45,7 @@ class Jsonl : public ::testing::Test {
   }
   void log_steps(std::int64_t finished, std::initializer_list<int> step_numbers) const {
     JsonlSink sink(folder_, finished);
+    sink.on_step(finished + 1);
     for (const int step : step_numbers) {
       StepMetrics m;
       m.step = step;
@@ -125,6 +126,26 @@ TEST_F(Jsonl, FreshStartBeginsANewHistory) {
   EXPECT_THAT(steps(), ElementsAre(1));
 }
 
+TEST_F(Jsonl, AStartWithoutAStepTouchesNothing) {
+  const std::string earlier = "{\"step\":1}\n{\"step\":2}\n", torn = earlier + "{\"step\":3,\"lo";
+  std::ofstream(folder_ / "metrics.jsonl") << torn;
+  std::ofstream(folder_ / "validation.jsonl") << earlier;
+  JsonlSink sink(folder_, 0);
+  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), torn);
+  EXPECT_EQ(read_file(folder_ / "validation.jsonl"), earlier);
+  sink.on_step(1);  // both at once: also the file that gets no row from this run
+  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), "");
+  EXPECT_EQ(read_file(folder_ / "validation.jsonl"), "");
+}
+
+TEST_F(Jsonl, LastLoggedStepIsOfEitherFile) {
+  EXPECT_EQ(last_logged_step(folder_), std::nullopt);
+  std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":1}\n{\"step\":20}\n{\"step\":3";
+  EXPECT_EQ(last_logged_step(folder_), 20);
+  std::ofstream(folder_ / "validation.jsonl") << "{\"step\":25}\n";
+  EXPECT_EQ(last_logged_step(folder_), 25);
+}
+
 TEST_F(Jsonl, KeptRowsKeepTheirBytes) {
   const std::string first = R"({"step":1, "loss":1.50, "more":[1]})";
   std::ofstream(folder_ / "metrics.jsonl") << first << "\n"
@@ -164,21 +185,22 @@ TEST_F(Jsonl, ValidationHasAFileOfItsOwn) {
 }
 
 TEST_F(Jsonl, ValidationLossesAreReadBack) {
-  EXPECT_TRUE(read_validation_losses(folder_).empty());
+  EXPECT_TRUE(read_validation_losses(folder_, 10).empty());
   {
     JsonlSink sink(folder_, 0);
     sink.log_validation({.step = 1, .loss = 1.0 / 3});
     sink.log_validation({.step = 2, .loss = std::numeric_limits<double>::quiet_NaN()});
     sink.log_validation({.step = 4, .loss = 0.25});
   }
-  EXPECT_EQ(read_validation_losses(folder_), (std::map<std::int64_t, double>{{1, 1.0 / 3}, {4, 0.25}}));
+  EXPECT_EQ(read_validation_losses(folder_, 10), (std::map<std::int64_t, double>{{1, 1.0 / 3}, {4, 0.25}}));
+  EXPECT_EQ(read_validation_losses(folder_, 3), (std::map<std::int64_t, double>{{1, 1.0 / 3}}));  // 4 runs again
 }
 
 TEST_F(Jsonl, UnwritablePathIsNamed) {
   std::filesystem::create_directory(folder_ / "metrics.jsonl.tmp");  // in the way of the rewrite
   std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":9}\n";
   try {
-    JsonlSink(folder_, 0);
+    JsonlSink(folder_, 0).on_step(1);
     FAIL() << "nothing was thrown";
   } catch (const std::system_error& error) {
     EXPECT_THAT(error.what(), HasSubstr((folder_ / "metrics.jsonl").string()));

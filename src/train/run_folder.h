@@ -1,0 +1,23 @@
+// job.dump_folder: the configuration of one run and the histories of its steps. Rank 0's business, nothing here is
+// collective.
+#pragma once
+
+#include <filesystem>
+
+#include "config/job_config.h"
+
+namespace titan::train {
+
+// Where the run's checkpoints lie: checkpoint.folder under the dump folder, or by itself where it is absolute.
+std::filesystem::path checkpoint_folder(const config::JobConfig& config);
+
+// Before anything in the folder is touched. A start that finds no checkpoint of its own begins anew; where the folder
+// has the rows of a finished run then, or of one with another configuration, it throws ConfigError, unless `overwrite`:
+// nobody's results go for a start that was not meant. A run that ended before its last step may begin again.
+void check_run_folder(const config::JobConfig& config, bool overwrite);
+
+// config.toml, for whoever repeats the run. Once the first step is done: a start that fails before leaves the file of
+// the run before it. Throws std::system_error.
+void write_run_config(const config::JobConfig& config);
+
+}  // namespace titan::train

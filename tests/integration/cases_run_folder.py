@@ -1,0 +1,157 @@
+"""A start and what the runs before it left: a start that is refused changes nothing, one with nothing to do says so."""
+import re
+import signal
+
+from fixtures import write_job
+from harness import Gate, at_row, case, expect, faults, kill, read_rows, run, start
+
+SAVE = ["--checkpoint.enable", "--checkpoint.interval", 2]
+FULL = [*SAVE, "--checkpoint.no-last_save_model_only"]
+
+
+def contents(folder):
+    """Of all files but the lock: path -> bytes."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".run.lock"}
+
+
+def steps_of(folder):
+    return [row["step"] for row in read_rows(folder / "metrics.jsonl")]
+
+
+def convert(context, source, target, *words, exit_code=0):
+    return run(context, 1, ["convert", source, context.folder / target, *words], name=target, exit_code=exit_code)
+
+
+@case(60)
+def refused_start_changes_nothing(context):
+    """Starts in the folder of a finished run that are refused, for five reasons, leave every byte; --overwrite begins anew."""
+    config, folder = write_job(context, "run", steps=4), context.dump("run")
+    run(context, 1, ["--config", config, *FULL], name="first")
+    before = contents(folder)
+    convert(context, folder / "checkpoint/step-4", "hf")
+    (context.folder / "empty").mkdir()
+    heads = ["--model.args.n_heads", 8, "--model.args.n_kv_heads", 4]
+    refusals = {
+        "of another shape": ([*FULL, *heads, "--training.steps", 6], 1, "was saved by a run that was not this one"),
+        "without data": ([*FULL, "--training.dataset_path", context.folder / "empty", "--training.steps", 6], 2, "empty"),
+        "once more": ([], 2, r"a finished run of this configuration \(rows up to step 4\), .*checkpoint.enable is false"),
+        "of another rate": (["--optimizer.lr", "1e-2"], 2, r"another run \(rows up to step 4; optimizer.lr was 0.003, is 0.01\)"),
+        "with both": ([*FULL, "--overwrite"], 2, r"holds step-2, step-4, .*move that folder away"),
+    }
+    for name, (words, exit_code, reason) in refusals.items():
+        job = run(context, 1, ["--config", config, *words], name=name, exit_code=exit_code)
+        expect(re.search(reason, job.text()), f"{name}: expected {reason}\n{job.tail()}")
+        expect(contents(folder) == before, f"{name}: the folder of the run before has changed")
+    # The place of what is wrong, as for any key.
+    expect(f"{config}:2:15: error: job.dump_folder" in run(context, 1, ["--config", config], exit_code=2).text(), "no place")
+    run(context, 1, ["--config", config, "--training.steps", 2, "--overwrite"], name="anew")
+    expect(steps_of(folder) == [1, 2], f"--overwrite left the rows {steps_of(folder)}")
+    expect("steps = 2" in (folder / "config.toml").read_text(), "config.toml is not that of the new run")
+    # The checkpoint says itself what it is, whatever the folder around it says by now.
+    convert(context, folder / "checkpoint/step-4", "again")
+    names = sorted(path.name for path in (context.folder / "hf").iterdir())
+    for name in names:
+        same = (context.folder / "hf" / name).read_bytes() == (context.folder / "again" / name).read_bytes()
+        expect(same, f"converted again, {name} has other bytes")
+    other = write_job(context, "other")
+    other.write_text(other.read_text().replace("n_heads = 4\nn_kv_heads = 2", "n_heads = 8\nn_kv_heads = 4"))
+    job = convert(context, folder / "checkpoint/step-4", "wrong", "--config", other, exit_code=2)
+    expect("describes another model than the one that was saved" in job.text(), job.tail())
+
+
+@case(60, processors=1)
+def convert_reads_the_checkpoint(context):
+    """A checkpoint of the weights alone, moved out of its run, is converted without being told its shape; a changed copy of
+    the configuration in it is damage."""
+    config, folder = write_job(context, "run", steps=2), context.dump("run")
+    run(context, 1, ["--config", config, *SAVE], name="first")
+    step = (folder / "checkpoint/step-2").rename(context.folder / "weights")
+    convert(context, step, "hf")
+    text = (context.folder / "hf/config.json").read_text()
+    expect(re.search(r'"num_attention_heads": 4\b', text) and re.search(r'"num_key_value_heads": 2\b', text), text)
+    kept = step / "titan.config.toml"
+    kept.write_text(kept.read_text().replace("n_heads = 4", "n_heads = 8"))
+    job = run(context, 1, ["inspect", step, "--verify"], name="inspect", exit_code=1)
+    expect("titan.config.toml" in job.text(), job.tail())
+
+
+@case(60, processors=1)
+def unfinished_run_begins_again(context):
+    """A run without checkpoints that was killed begins again with the same command, and with another rate only if told to."""
+    config, folder = write_job(context, "run", steps=6), context.dump("run")
+    run(context, 1, ["--config", config], name="killed", exit_code=-signal.SIGKILL, env=faults(context, at_row(4) + " do=kill"))
+    before = contents(folder)
+    job = run(context, 1, ["--config", config, "--optimizer.lr", "1e-2"], name="other", exit_code=2)
+    expect("holds another run (rows up to step" in job.text() and contents(folder) == before, job.tail())
+    run(context, 1, ["--config", config], name="again")
+    expect(steps_of(folder) == [1, 2, 3, 4, 5, 6], f"the rows are {steps_of(folder)}")
+
+
+LAST_SAVES = {"full": ["--checkpoint.no-last_save_model_only"], "weights": [], "hf": ["--checkpoint.last_save_in_hf"]}
+
+
+@case(60, processors=1, last_save=list(LAST_SAVES))
+def nothing_to_do(context, last_save):
+    """The command of a finished run, given again, succeeds, changes nothing and says why; so does one of fewer steps."""
+    config, folder = write_job(context, "run", steps=4), context.dump("run")
+    words = ["--config", config, *SAVE, *LAST_SAVES[last_save]]
+    text = run(context, 1, words, name="first").text()
+    expect(f"training steps 1 to 4 of 128 tokens each; results go to {folder}, a checkpoint every 2 steps in {folder}/checkpoint\n" in text, text)
+    loss = f"{read_rows(folder / 'metrics.jsonl')[-1]['loss']:.5f}"
+    end = rf"training completed: 4 steps, this start took 0:\d\d, loss {loss} at step 4; metrics.jsonl and config.toml are in {folder}, the last checkpoint is {folder}/checkpoint/step-4\n"
+    expect(re.search(end, text), f"{end} is not in\n{text}")
+    before = contents(folder)
+    for steps in (4, 2):
+        job = run(context, 1, [*words, "--training.steps", steps], name=f"again-{steps}")
+        expect(f"is already at step 4 of {steps}: nothing to do" in job.text(), job.tail())
+        expect("training completed" not in job.text() and contents(folder) == before, "it did something")
+    job = run(context, 1, [*words, "--training.steps", 6], name="more")
+    begins = 3 if last_save != "full" else 5  # step 2 is the newest full state
+    expect(steps_of(folder) == [1, 2, 3, 4, 5, 6], f"the rows are {steps_of(folder)}")
+    expect(f"from {folder}/checkpoint/step-{begins - 1}\n" in job.text(), job.tail())
+
+
+@case(30, processors=1, number=["SIGTERM", "SIGINT"])
+def stop_without_checkpoints(context, number):
+    """A signal that ends a run of which nothing is saved is answered with its own exit code, not that of a saved one."""
+    signal_number = getattr(signal, number)
+    gate = Gate(context, "stop")
+    job = start(context, 1, ["--config", write_job(context, "run", steps=8)], env=faults(context, gate.rule(at_row(3))))
+    gate.signal(context, job, signal_number)
+    code = job.wait()
+    expect(code == 128 + signal_number, f"exit code {code}, expected {128 + signal_number}\n{job.tail()}")
+    expect(f"{number}: finishing this step; checkpoints are off" in job.text() and "nothing was saved" in job.text(), job.tail())
+
+
+@case(60)
+def one_message_for_all_ranks(context):
+    """What all ranks find out alike, before or after they have met, is said once."""
+    config = write_job(context, "run", steps=4)
+    run(context, 2, ["--config", config, *FULL], name="first")
+    (context.folder / "empty").mkdir()
+    more = ["--config", config, *FULL, "--training.steps", 6]
+    mistakes = {
+        "dataset": ([*more, "--training.dataset", "parquet"], 2, "parquet"),
+        "no_files": ([*more, "--training.dataset_path", context.folder / "empty"], 2, "/empty"),
+        "resume": ([*more, "--training.seq_len", 32], 1, "training.seq_len was 64, is 32"),
+        "rate": ([*more, "--optimizer.lr", "1e-2"], 0, "optimizer.lr is 0.003 in the checkpoint"),
+    }
+    for name, (words, exit_code, message) in mistakes.items():
+        job = run(context, 2, words, name=name, exit_code=exit_code)
+        # A rank that is late ends with what the first one has told it.
+        lines = [line for line in job.text().splitlines() if message in line and " stops: rank " not in line]
+        expect(len(lines) == 1, f"{name}: {len(lines)} lines with {message!r}, expected one\n{job.tail(30)}")
+
+
+@case(30, processors=1)
+def interrupted_command(context):
+    """Ctrl-C ends a command that has nothing to finish, at once."""
+    run(context, 1, ["--config", write_job(context, "run", steps=1), *FULL], name="first")
+    gate = Gate(context, "write")
+    words = ["convert", context.dump("run") / "checkpoint/step-1", context.folder / "model.pt"]
+    job = start(context, 1, words, name="convert", env=faults(context, gate.rule("call=write path=*/model.pt*")))
+    gate.wait(job)
+    kill(job.process.pid, signal.SIGINT)
+    code = job.wait()
+    expect(code == 128 + signal.SIGINT, f"exit code {code}, expected {128 + signal.SIGINT}\n{job.tail()}")
+    expect(not (context.folder / "model.pt").exists(), "half a model has the name of a whole one")
