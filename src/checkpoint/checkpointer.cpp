@@ -37,12 +37,12 @@ Checkpointer::Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointSt
 }
 
 bool Checkpointer::should_save(int step, int last_step) const {
-  if (!options_.enable || options_.load_only) return false;
+  if (!saves()) return false;
   return step == last_step || step % options_.interval == 0 || (step == 1 && options_.enable_first_step_checkpoint);
 }
 
 bool Checkpointer::is_time_due() const {
-  if (!options_.enable || options_.load_only || options_.interval_minutes <= 0) return false;
+  if (!saves() || options_.interval_minutes <= 0) return false;
   return seconds_between(last_save_, options_.now()) >= 60 * options_.interval_minutes;
 }
 
@@ -59,7 +59,7 @@ bool Checkpointer::save(int step, int last_step, bool time_due) {
 }
 
 void Checkpointer::save_full(int step) {
-  if (options_.enable && !options_.load_only) write(step, false, true);
+  if (saves()) write(step, false, true);
 }
 
 void Checkpointer::save_seed() { write(0, options_.last_save_model_only, true); }
@@ -157,13 +157,12 @@ void Checkpointer::check_fits(const LoadChoice& choice) {
   });
 }
 
-std::optional<int> Checkpointer::load_choice(const LoadChoice& choice) {
+Loaded Checkpointer::load_choice(const LoadChoice& choice) {
   const std::vector<Item> items = wanted_items(choice.model_only);
   if (choice.in_hf) {
     load_hugging_face(choice.folder, items, options_.hf_format, ranks_, /*all_weights=*/true);
     state_.restored({}, choice.model_only);
-    has_loaded_weights_ = true;
-    return 0;
+    return {.step = 0, .has_weights = true};
   }
   if (!choice.model_only) {
     check_fits(choice);
@@ -174,37 +173,29 @@ std::optional<int> Checkpointer::load_choice(const LoadChoice& choice) {
   const bool all_weights = choice.model_only || std::ranges::count(options_.exclude_from_loading, "model") == 0;
   const Values values = checkpoint::load(choice.folder, items, ranks_, {.all_weights = all_weights});
   state_.restored(values, choice.model_only);
-  has_loaded_weights_ = all_weights;
-  if (choice.model_only) return 0;
+  if (choice.model_only) return {.step = 0, .has_weights = all_weights};
   const auto step = values.find(kStepKey);
-  return step == values.end() ? choice.step : static_cast<int>(step->second.as_int(kStepKey));
+  return {.step = step == values.end() ? choice.step : static_cast<int>(step->second.as_int(kStepKey)),
+          .has_weights = all_weights};
 }
 
 bool Checkpointer::may_fall_back(const LoadChoice& choice) const {
   return options_.load_step < 0 && fs::path(choice.folder) == step_folder(base_, choice.step);
 }
 
-std::optional<int> Checkpointer::exported_step() {
-  if (!options_.enable || options_.load_step >= 0) return std::nullopt;
-  const std::string reply = on_rank_0(ranks_, "looking for checkpoints failed", [&] {
-    const auto step = newest_exported_step(base_);
-    return step ? std::to_string(*step) : std::string();
-  });
-  return reply.empty() ? std::nullopt : std::optional(std::stoi(reply));
-}
-
-std::optional<int> Checkpointer::load() {
-  has_loaded_weights_ = false;
-  if (!options_.enable) return std::nullopt;
+Loaded Checkpointer::load() {
+  if (!options_.enable) return {};
   std::vector<int> damaged;
   for (;;) {
     const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed", [&] {
       const LoadChoice choice = choose_load(options_, damaged);
-      return nlohmann::json({choice.folder, choice.step, choice.model_only, choice.in_hf}).dump();
+      return nlohmann::json({choice.folder, choice.step, choice.model_only, choice.in_hf, choice.is_finished}).dump();
     });
     const auto json = nlohmann::json::parse(reply);
-    const LoadChoice choice{json[0].get<std::string>(), json[1].get<int>(), json[2].get<bool>(), json[3].get<bool>()};
-    if (choice.folder.empty()) return std::nullopt;
+    const LoadChoice choice{json[0].get<std::string>(), json[1].get<int>(), json[2].get<bool>(), json[3].get<bool>(),
+                            json[4].get<bool>()};
+    if (choice.folder.empty()) return {};
+    if (choice.is_finished) return {.step = choice.step, .is_finished = true};
     try {
       return load_choice(choice);
     } catch (const DamagedCheckpoint& error) {  // on every rank

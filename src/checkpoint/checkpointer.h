@@ -33,6 +33,12 @@ class CheckpointState {
   virtual void restored(const Values& values, bool model_only) = 0;
 };
 
+struct Loaded {
+  std::optional<int> step;   // after which training continues: 0 when only the model was loaded; nothing: nothing was
+  bool has_weights = false;  // of every parameter: not so where exclude_from_loading names the model
+  bool is_finished = false;  // nothing was loaded: `step` is the run's last one, which was saved without its state
+};
+
 class Checkpointer {
  public:
   // `ranks`, `background` and `state` must outlive this. `background`: the same ranks over a group of its own, which
@@ -45,6 +51,9 @@ class Checkpointer {
 
   // True when interval_minutes have passed on this rank since the last save. Clocks differ: agree before save().
   bool is_time_due() const;
+
+  // Whether this run writes checkpoints at all.
+  bool saves() const { return options_.enable && !options_.load_only; }
 
   // Saves step `step` when should_save() says so or `time_due`; collective. Says whether it did. The last save holds
   // the model only when last_save_model_only is set. After any other save the oldest folders beyond keep_latest_k are
@@ -65,22 +74,14 @@ class Checkpointer {
   // Writes step-0 for create_seed_checkpoint: the model only (the full state when last_save_model_only is false).
   void save_seed();
 
-  // Loads what choose_load() says; collective. Gives the step after which training continues: 0 when only the model was
-  // loaded, nothing when there is nothing to load. Throws CheckpointError, on all ranks, also what choose_load() and
+  // Loads what choose_load() says; collective. Throws CheckpointError, on all ranks, also what choose_load() and
   // CheckpointState::check_fits() throw. From a damaged checkpoint it falls back, with an error in the log, to the
   // newest intact one before it, unless load_step named it.
-  std::optional<int> load();
-  // The newest step of this run's own folder where that has the model alone, as the last save of a run does by default:
-  // no state to go on from. Nothing for any other, and where load_step names one. Collective.
-  std::optional<int> exported_step();
-
-  // Whether the last load() filled every parameter of the model: it did not when it loaded nothing, and where
-  // exclude_from_loading names the model.
-  bool has_loaded_weights() const { return has_loaded_weights_; }
+  Loaded load();
 
  private:
   bool may_fall_back(const LoadChoice& choice) const;
-  std::optional<int> load_choice(const LoadChoice& choice);
+  Loaded load_choice(const LoadChoice& choice);
   bool is_excluded(const Item& item) const;
   std::vector<Item> wanted_items(bool model_only) const;
   void check_fits(const LoadChoice& choice);
@@ -98,7 +99,6 @@ class Checkpointer {
   std::filesystem::path base_;
   KeepRule keep_rule_;
   TimePoint last_save_;
-  bool has_loaded_weights_ = false;
   bool is_last_save_ = false;  // of the newest write(): no later one makes up for it
   AsyncSaver saver_;           // last: its thread uses the members above
 };

@@ -66,6 +66,8 @@ LoadChoice choose_own(const CheckpointOptions& options, const std::vector<int>& 
   }
   if (step == 0) return {folder(0).string(), 0, true};
   if (is_full(folder(step))) return {folder(step).string(), step, false};
+  const bool is_finished = options.load_step < 0 && damaged.empty() && step >= options.training_steps;
+  if (is_finished) return {folder(step).string(), step, true, is_hugging_face(folder(step)), is_finished};
   const std::string hint =
       "it holds the model only, as the last save of a run does by default. To go on training, set "
       "checkpoint.last_save_model_only = false before the run ends; to start a new run from these weights, set "
@@ -110,27 +112,13 @@ LoadChoice choose_initial(const CheckpointOptions& options) {
 
 }  // namespace
 
-std::optional<int> newest_exported_step(const fs::path& base) {
-  recover_replacements(base);
-  std::vector<int> steps = steps_in(base);
-  std::erase_if(steps, [&](int step) {
-    const fs::path folder = step_folder(base, step);
-    return step == 0 || (!is_complete(folder) && !is_hugging_face(folder));
-  });
-  if (steps.empty()) return std::nullopt;
-  try {
-    if (!is_full(step_folder(base, steps.back()))) return steps.back();
-  } catch (const CheckpointError&) {  // damaged: choose_load() says so
-  }
-  return std::nullopt;
-}
-
 LoadChoice choose_load(const CheckpointOptions& options, std::vector<int> damaged) {
   const fs::path base = options.base();
   recover_replacements(base);
   const std::vector<int> steps = steps_in(base);
   if (!steps.empty()) {
     const LoadChoice choice = choose_own(options, steps, std::move(damaged));
+    if (choice.is_finished) return choice;
     if (!options.initial_load_path.empty())
       spdlog::warn("checkpoint.initial_load_path is ignored: {} has checkpoints, and a run goes on from its own",
                    base.string());

@@ -1,8 +1,6 @@
 // What a starting run loads. Rank 0 chooses; nothing here is collective.
 #pragma once
 
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +13,8 @@ struct LoadChoice {
   int step = 0;        // 0: the model only
   bool model_only = false;
   bool in_hf = false;
+  bool is_finished = false;  // `folder` is the last save of a run that has all its steps: the model alone, for others
 };
-
-// The newest step in `base` where its folder has the model alone, in whichever format; nothing for any other.
-std::optional<int> newest_exported_step(const std::filesystem::path& base);
 
 // The run's own newest resumable checkpoint, else what initial_load_* names; the log says what was found, what is
 // loaded, and what is not and why. `damaged`: steps that turned out to be so. Never passes over an existing run in

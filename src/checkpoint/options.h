@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,11 @@ namespace titan::checkpoint {
 struct CheckpointOptions {
   bool enable = false;
   std::string dump_folder = "./outputs";
-  std::string folder = "checkpoint";  // under dump_folder; an absolute path stands for itself
-  int interval = 500;                 // steps between saves
-  double interval_minutes = 0;        // also when so much time has passed since the last one; 0: never
-  std::string initial_load_path;      // a checkpoint folder to start from when `folder` has none; "" = none
+  std::string folder = "checkpoint";                     // under dump_folder; an absolute path stands for itself
+  int training_steps = std::numeric_limits<int>::max();  // after which a run is finished
+  int interval = 500;                                    // steps between saves
+  double interval_minutes = 0;    // also when so much time has passed since the last one; 0: never
+  std::string initial_load_path;  // a checkpoint folder to start from when `folder` has none; "" = none
   bool initial_load_model_only = true;
   bool last_save_model_only = true;
   int keep_latest_k = 10;                         // 0 keeps all; 1 is refused

@@ -101,7 +101,7 @@ std::vector<std::int64_t> saved_steps(const fs::path& folder) {
 void check_checkpoint(const JobConfig& config, Messages& errors) {
   const Checkpoint& c = config.checkpoint;
   if (!c.enable) return;
-  const fs::path folder = fs::path(config.job.dump_folder) / c.folder;
+  const fs::path folder = checkpoint_folder(config);
   if (c.load_step > 0) {
     const auto steps = saved_steps(folder);
     Messages names;
@@ -116,6 +116,10 @@ void check_checkpoint(const JobConfig& config, Messages& errors) {
 }
 
 }  // namespace
+
+fs::path checkpoint_folder(const JobConfig& config) {
+  return fs::path(config.job.dump_folder) / config.checkpoint.folder;
+}
 
 std::vector<std::string> find_wrong_paths(const JobConfig& config) {
   Messages errors;

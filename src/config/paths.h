@@ -2,12 +2,16 @@
 // --dry-run and --print-config need no file.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "config/job_config.h"
 
 namespace titan::config {
+
+// Where the run's checkpoints lie: checkpoint.folder under job.dump_folder, or by itself where it is absolute.
+std::filesystem::path checkpoint_folder(const JobConfig& config);
 
 // What is missing or in the way, each message naming its key. Creates nothing and opens no file.
 std::vector<std::string> find_wrong_paths(const JobConfig& config);

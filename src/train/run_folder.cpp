@@ -11,6 +11,7 @@
 #include "checkpoint/step_folders.h"
 #include "config/changes.h"
 #include "config/load.h"
+#include "config/paths.h"
 #include "config/print.h"
 #include "metrics/jsonl_sink.h"
 
@@ -23,7 +24,7 @@ constexpr const char* kConfigFile = "config.toml";
 
 // Steps that a start goes on from, or says why it cannot: a seed is none.
 std::vector<int> finished_steps(const config::JobConfig& config) {
-  auto steps = checkpoint::steps_in(checkpoint_folder(config));
+  auto steps = checkpoint::steps_in(config::checkpoint_folder(config));
   std::erase(steps, 0);
   return steps;
 }
@@ -60,15 +61,11 @@ std::string worth_keeping(const config::JobConfig& config, std::int64_t last_ste
 
 }  // namespace
 
-fs::path checkpoint_folder(const config::JobConfig& config) {
-  return fs::path(config.job.dump_folder) / config.checkpoint.folder;
-}
-
 void check_run_folder(const config::JobConfig& config, bool overwrite) {
   if (config.checkpoint.create_seed_checkpoint) return;
   const auto steps = config.checkpoint.enable ? finished_steps(config) : std::vector<int>();
   if (!steps.empty() && overwrite)
-    throw ConfigError("--overwrite begins a run anew, but " + checkpoint_folder(config).string() + " holds " +
+    throw ConfigError("--overwrite begins a run anew, but " + config::checkpoint_folder(config).string() + " holds " +
                       checkpoint::step_list(steps) +
                       ", which a start goes on from: move that folder away, or leave --overwrite out");
   if (!steps.empty() || overwrite) return;

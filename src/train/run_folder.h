@@ -2,14 +2,9 @@
 // collective.
 #pragma once
 
-#include <filesystem>
-
 #include "config/job_config.h"
 
 namespace titan::train {
-
-// Where the run's checkpoints lie: checkpoint.folder under the dump folder, or by itself where it is absolute.
-std::filesystem::path checkpoint_folder(const config::JobConfig& config);
 
 // Before anything in the folder is touched. A start that finds no checkpoint of its own begins anew; where the folder
 // has the rows of a finished run then, or of one with another configuration, it throws ConfigError, unless `overwrite`:

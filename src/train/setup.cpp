@@ -106,6 +106,7 @@ checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config
   out.dump_folder = config.job.dump_folder;
   out.run_config = config::to_toml(config);
   out.folder = options.folder;
+  out.training_steps = static_cast<int>(config.training.steps);
   out.interval = static_cast<int>(options.interval);
   out.interval_minutes = options.interval_minutes;
   out.initial_load_path = options.initial_load_path.value_or("");

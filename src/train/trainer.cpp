@@ -10,6 +10,7 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "checkpoint/step_folders.h"
+#include "config/paths.h"
 #include "config/validate.h"
 #include "dist/device.h"
 #include "dist/dtype.h"
@@ -95,15 +96,13 @@ Trainer::End Trainer::train() {
     checkpointer_.finish();
     return End::kCompleted;
   }
-  if (const auto exported = checkpointer_.exported_step(); exported && has_nothing_to_do(*exported))
-    return End::kCompleted;
-  checkpointer_.load();
-  if (state_.step > 0 && has_nothing_to_do(state_.step)) return End::kCompleted;
-  if (!checkpointer_.has_loaded_weights()) draw_weights(*model_, world_.device(), seed_);
+  const auto loaded = checkpointer_.load();
+  if (has_nothing_to_do(loaded.is_finished ? *loaded.step : state_.step)) return End::kCompleted;
+  if (!loaded.has_weights) draw_weights(*model_, world_.device(), seed_);
   attach_sinks(state_.step);
   announce_start();
   // There is something to save soon, and a look for them between steps.
-  remember_signals(world_.rank() > 0 ? "" : saves() ? kSavesOnSignal : kStopsOnSignal);
+  remember_signals(world_.rank() > 0 ? "" : checkpointer_.saves() ? kSavesOnSignal : kStopsOnSignal);
   const auto last_step = config_.training.steps;
   const auto first_step = state_.step + 1;  // of this process
   while (state_.step < last_step) {
@@ -125,18 +124,20 @@ Trainer::End Trainer::train() {
 void Trainer::announce_start() const {
   const auto tokens =
       accumulation_steps_ * config_.training.local_batch_size * meshes_.batch.size() * config_.training.seq_len;
-  const std::string checkpoints = saves() ? "a checkpoint every " + std::to_string(config_.checkpoint.interval) +
-                                                " steps in " + checkpoint_folder(config_).string()
-                                          : "no checkpoints";
+  const std::string checkpoints = checkpointer_.saves()
+                                      ? "a checkpoint every " + std::to_string(config_.checkpoint.interval) +
+                                            " steps in " + config::checkpoint_folder(config_).string()
+                                      : "no checkpoints";
   spdlog::info("training steps {} to {} of {} tokens each; results go to {}, {}", state_.step + 1,
                config_.training.steps, with_thousands(tokens), config_.job.dump_folder, checkpoints);
 }
 
 void Trainer::announce_end() const {
   const std::string checkpoint =
-      saves() ? ", the last checkpoint is " +
-                    checkpoint::step_folder(checkpoint_folder(config_), static_cast<int>(state_.step)).string()
-              : "";
+      checkpointer_.saves()
+          ? ", the last checkpoint is " +
+                checkpoint::step_folder(config::checkpoint_folder(config_), static_cast<int>(state_.step)).string()
+          : "";
   spdlog::info("training completed: {} steps, this start took {}{}; metrics.jsonl and config.toml are in {}{}",
                state_.step, format_duration(metrics::seconds_since_process_start()), last_loss_,
                config_.job.dump_folder, checkpoint);
@@ -236,7 +237,7 @@ void Trainer::after_first_step() {
 Trainer::End Trainer::stop_early(bool saved) {
   const auto signal = stop_requested();
   const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
-  if (!saves()) {
+  if (!checkpointer_.saves()) {
     if (world_.rank() == 0)
       spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", state_.step, why);
     return End::kStoppedUnsaved;

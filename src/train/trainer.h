@@ -63,7 +63,6 @@ class Trainer {
   void announce_start() const;
   void announce_end() const;
   bool has_nothing_to_do(std::int64_t finished_steps) const;
-  bool saves() const { return config_.checkpoint.enable && !config_.checkpoint.load_only; }
   End stop_early(bool saved);
 
   const config::JobConfig& config_;

@@ -75,7 +75,7 @@ class CheckpointerTest : public ::testing::Test {
     ThreadRanks background(0, own);
     Checkpointer checkpointer(with, ranks_, state_, &background);
     if (keep_rule_) checkpointer.set_keep_rule(keep_rule_);
-    const std::optional<int> start = checkpointer.load();
+    const std::optional<int> start = checkpointer.load().step;
     for (int step = start.value_or(0) + 1; step <= last; ++step) {
       checkpointer.wait_staged();
       state_.advance();
