@@ -1,5 +1,5 @@
 // All of the program that needs torch, as a library of its own: libtitan_engine.so. Without it a launcher, a sweep or
-// --help starts in milliseconds; torch's libraries take a third of a second.
+// --help starts in milliseconds; torch's libraries take a fifth of a second.
 #pragma once
 
 // What the program does with these arguments, but for the modes that need no torch (titan_train.cpp). Prints errors

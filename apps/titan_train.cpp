@@ -1,6 +1,7 @@
 // The program: reads the command line, does itself what needs no torch, and has the engine do the rest.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -23,11 +24,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-bool is_subcommand(const std::string& word) {
-  for (const auto& command : config::subcommands())
-    if (command.name == word) return true;
-  return false;
-}
+bool is_subcommand(const std::string& word) { return std::ranges::count(config::command_names(), word) > 0; }
 
 int print(const std::string& text) {
   std::cout << text;

@@ -23,6 +23,7 @@ constexpr const char* kEndedReason = "ended without a word (killed, or out of me
 constexpr const char* kStoppedReason = "stands still: something stopped its process (SIGSTOP, a debugger)";
 constexpr const char* kStoreGone = "rank 0 or the launcher ended: the rendezvous store is gone";
 
+std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
 std::string beat_key(int rank) { return "titan/beat/" + std::to_string(rank); }
 std::string heard_key(int rank) { return "titan/heard/" + std::to_string(rank); }
 
@@ -44,7 +45,7 @@ std::optional<int> find_rank(const FailureBoard& board, Life life) {
 // Writes for all what was found of `rank`. It may have written its own reason before it ended: that one is then given.
 std::string report_lost(FailureBoard& board, int rank, const std::string& reason) {
   report_failure(board, rank, reason);
-  return read_reason(board).value_or("rank " + std::to_string(rank) + ": " + reason);
+  return read_reason(board).value_or(name_of(rank) + reason);
 }
 
 // The ranks of other machines that have not counted up since, measured by this rank's own count.
@@ -79,9 +80,7 @@ Life store_life(const FailureBoard& board) noexcept {
   return life_of(board.processes[board.store_rank]);
 }
 
-std::string of_store_rank(const FailureBoard& board, const char* reason) {
-  return "rank " + std::to_string(board.store_rank) + ": " + reason;
-}
+std::string of_store_rank(const FailureBoard& board, const char* reason) { return name_of(board.store_rank) + reason; }
 
 // The store does not answer: where a rank of this machine serves it, the system says whether that one is gone.
 std::string why_store_is_gone(const FailureBoard& board) noexcept {
@@ -93,8 +92,6 @@ std::string why_store_is_gone(const FailureBoard& board) noexcept {
 bool has_heard(FailureBoard& board, int rank) {
   return life_of(board.processes[rank]) == Life::kEnded || board.store->check({heard_key(rank)});
 }
-
-std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
 
 // The N of "rank N: ...".
 std::optional<int> rank_to_blame(const std::string& reason) {

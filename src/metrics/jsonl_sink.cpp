@@ -94,6 +94,7 @@ JsonlHistory::~JsonlHistory() {
 }
 
 void JsonlHistory::append(const nlohmann::ordered_json& row) {
+  begin();
   // Made with its first row: a run without validation leaves no empty validation.jsonl.
   if (fd_ < 0) fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) fail("open", path_);
@@ -116,7 +117,6 @@ void JsonlSink::on_step(std::int64_t /*step*/) {
 }
 
 void JsonlSink::log(const StepMetrics& m) {
-  steps_.begin();
   Json row = {{"step", m.step},
               {"loss", number(m.loss)},
               {"max_loss", number(m.max_loss)},
@@ -137,7 +137,6 @@ void JsonlSink::log(const StepMetrics& m) {
 }
 
 void JsonlSink::log_validation(const ValidationMetrics& m) {
-  validations_.begin();
   validations_.append({{"step", m.step},
                        {"loss", number(m.loss)},
                        {"perplexity", number(m.perplexity)},

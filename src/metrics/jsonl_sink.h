@@ -28,8 +28,8 @@ class JsonlHistory {
   // object with a "step", such as the torn last line of a crash. The file is replaced in one step. The folder is made
   // where it is missing. Throws std::system_error naming the path.
   void begin();
-  // After begin(). The line is with the operating system when this returns: it survives the end of the process, not of
-  // the machine.
+  // Begins where that has not happened. The line is with the operating system when this returns: it survives the end of
+  // the process, not of the machine.
   void append(const nlohmann::ordered_json& row);
 
  private:
