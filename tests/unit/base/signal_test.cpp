@@ -71,32 +71,25 @@ TEST(Signal, TheFirstOfSeveralSignalsIsTheOneReported) {
             SIGUSR1);
 }
 
+// What becomes of a process that gets one signal and, no longer as the same request, another: its exit code, or the
+// signal that is remembered.
+int after_two(int first, int second) {
+  return run_in_child([first, second] {
+    set_signal_clock(hand_ns);
+    install_signal_handlers();
+    raise(first);
+    g_hand_ns += kSameRequestNs + 1;
+    raise(second);
+    return stop_requested().value_or(kBodyFailed);
+  });
+}
+
 TEST(Signal, SecondTermOrIntExitsWith128PlusSignal) {
-  for (const int second : {SIGTERM, SIGINT}) {
-    EXPECT_EQ(run_in_child([second] {
-                set_signal_clock(hand_ns);
-                install_signal_handlers();
-                raise(SIGUSR1);
-                g_hand_ns += kSameRequestNs + 1;
-                raise(second);
-                return kBodyFailed;
-              }),
-              128 + second);
-  }
+  for (const int second : {SIGTERM, SIGINT}) EXPECT_EQ(after_two(SIGUSR1, second), 128 + second);
 }
 
 TEST(Signal, SecondUsr1OrHangupDoesNotEndTheProcess) {
-  for (const int signal : {SIGUSR1, SIGHUP}) {
-    EXPECT_EQ(run_in_child([signal] {
-                set_signal_clock(hand_ns);
-                install_signal_handlers();
-                raise(signal);
-                g_hand_ns += kSameRequestNs + 1;
-                raise(signal);
-                return stop_requested().value_or(kBodyFailed);
-              }),
-              signal);
-  }
+  for (const int signal : {SIGUSR1, SIGHUP}) EXPECT_EQ(after_two(signal, signal), signal);
 }
 
 TEST(Signal, AHangupThatNohupIgnoresStaysIgnored) {

@@ -22,14 +22,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 
-std::vector<const AdamWKernels*> kernels_of_this_machine() {
-#if defined(__x86_64__)
-  return of_this_machine<AdamWKernels>(
-      {{Isa::kPlain, &plain::kAdamW}, {Isa::kAvx2, &avx2::kAdamW}, {Isa::kAvx512, &avx512::kAdamW}});
-#else
-  return {&plain::kAdamW};
-#endif
-}
+std::vector<const AdamWKernels*> kernels_of_this_machine() { return TITAN_KERNELS_OF_THIS_MACHINE(kAdamW); }
 
 // Whether ATen rounds products and sums as these do: its code for any processor has no fused multiply-add (on x86-64),
 // that for AVX2 and AVX-512 has. Tests run with the best that ATen has for the processor; ATEN_CPU_CAPABILITY=default

@@ -76,8 +76,7 @@ void expect_near(const Results& found, const Results& expected, double tolerance
 
 std::vector<const AttentionKernels*> kernels_of_this_machine() {
 #if defined(__x86_64__)
-  auto kernels = of_this_machine<AttentionKernels>(
-      {{Isa::kPlain, &plain::kAttention}, {Isa::kAvx2, &avx2::kAttention}, {Isa::kAvx512, &avx512::kAttention}});
+  auto kernels = TITAN_KERNELS_OF_THIS_MACHINE(kAttention);
   if (has_bfloat16_products()) {
     kernels.push_back(&avx512bf16::kAttention);
   } else {

@@ -53,13 +53,7 @@ Results composed(const at::Tensor& logits, const at::Tensor& labels, double fact
 }
 
 std::vector<const CrossEntropyKernels*> kernels_of_this_machine() {
-#if defined(__x86_64__)
-  return of_this_machine<CrossEntropyKernels>({{Isa::kPlain, &plain::kCrossEntropy},
-                                               {Isa::kAvx2, &avx2::kCrossEntropy},
-                                               {Isa::kAvx512, &avx512::kCrossEntropy}});
-#else
-  return {&plain::kCrossEntropy};
-#endif
+  return TITAN_KERNELS_OF_THIS_MACHINE(kCrossEntropy);
 }
 
 struct Inputs {

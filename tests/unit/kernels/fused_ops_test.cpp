@@ -43,14 +43,7 @@ Results in_float64(const Formula& formula, const Tensors& inputs, const at::Tens
   return by_autograd(formula, wide, out_grad);
 }
 
-std::vector<const FusedKernels*> kernels_of_this_machine() {
-#if defined(__x86_64__)
-  return of_this_machine<FusedKernels>(
-      {{Isa::kPlain, &plain::kFused}, {Isa::kAvx2, &avx2::kFused}, {Isa::kAvx512, &avx512::kFused}});
-#else
-  return {&plain::kFused};
-#endif
-}
+std::vector<const FusedKernels*> kernels_of_this_machine() { return TITAN_KERNELS_OF_THIS_MACHINE(kFused); }
 
 // Half a unit in the last place, in parts of the number.
 double rounding(at::ScalarType dtype) { return std::pow(2.0, dtype == at::kFloat ? -24 : -8); }

@@ -1,7 +1,6 @@
 // Which builds of a kernel the tests can run here.
 #pragma once
 
-#include <initializer_list>
 #include <iostream>
 #include <utility>
 #include <vector>
@@ -10,11 +9,11 @@
 
 namespace titan::kernels {
 
-// Those of `all` whose instructions this processor has; a line says which it has not.
+// Those whose instructions this processor has; a line says which it has not.
 template <typename Kernels>
-std::vector<const Kernels*> of_this_machine(std::initializer_list<std::pair<Isa, const Kernels*>> all) {
+std::vector<const Kernels*> of_this_machine(const Kernels& plain, const Kernels& avx2, const Kernels& avx512) {
   std::vector<const Kernels*> out;
-  for (const auto& [isa, kernels] : all) {
+  for (const auto& [isa, kernels] : {std::pair(Isa::kPlain, &plain), {Isa::kAvx2, &avx2}, {Isa::kAvx512, &avx512}}) {
     if (isa <= best_isa()) {
       out.push_back(kernels);
     } else {
@@ -25,3 +24,11 @@ std::vector<const Kernels*> of_this_machine(std::initializer_list<std::pair<Isa,
 }
 
 }  // namespace titan::kernels
+
+// Of the builds of `name`, as TITAN_BEST_KERNELS has them.
+#if defined(__x86_64__)
+#define TITAN_KERNELS_OF_THIS_MACHINE(name) of_this_machine(plain::name, avx2::name, avx512::name)
+#else
+#define TITAN_KERNELS_OF_THIS_MACHINE(name) \
+  std::vector { &plain::name }
+#endif
