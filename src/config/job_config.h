@@ -1,7 +1,7 @@
 // Every knob of a training run: one struct per TOML table, one member per key.
 //
 // Names, nesting and defaults are TorchTitan 0.2.2's, so its TOML files load here. Ours on top: the table [model.args]
-// and the keys training.device, .dataset_mix, .data_order and .on_bad_record. One default differs:
+// and the keys training.device, .dataset_mix, .data_order, .on_bad_record and .on_nan. One default differs:
 // model.hf_assets_path, because TorchTitan's names a folder of its own tests. An absent (nullopt) value is `None` on
 // the command line; TOML has no spelling for it but leaving the key out. Which keys this program carries out, and the
 // values each one allows, are in fields.h; a value read by load.h has been checked against both. Choices are strings,
@@ -129,6 +129,7 @@ struct Training {
   std::vector<std::string> dataset_mix;            // ours: "WEIGHT KIND PATH" of several datasets, instead of those two
   std::string data_order = "auto";                 // ours: torchtitan, elastic; auto: elastic but for c4_test
   std::string on_bad_record = "error";             // ours: error or skip, for a record that cannot be used
+  std::string on_nan = "stop";                     // ours: or warn, where loss or gradients are no numbers any more
   std::int64_t local_batch_size = 8;               // sequences of one microbatch on one rank
   std::int64_t global_batch_size = -1;             // sequences of one step over all ranks; -1: no accumulation
   std::int64_t seq_len = 2048;                     // tokens of one sequence

@@ -44,6 +44,8 @@ at::Tensor factor(c10::ScalarType dtype) {
 double measure_cpu_peak_flops(c10::ScalarType dtype) {
   const c10::InferenceMode no_autograd;
   const at::Tensor a = factor(dtype);
+  // What the processor has no instructions for, libraries may compute in float32, in some operators but not in others.
+  if (dtype != c10::kFloat && a.size(0) == kSmallSize) return measure_cpu_peak_flops(c10::kFloat);
   const auto plain = [&] { return at::mm(a, a); };
   if (dtype != c10::kFloat || !at::globalContext().hasMKLDNN()) return best_flops(a.size(0), plain, kBudget);
   const at::Tensor packed = a.to_mkldnn();

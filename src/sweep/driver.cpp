@@ -203,6 +203,11 @@ void Driver::settle(Running& running, const Exit& exit) {
   const bool stopped_by_us = running.asked && !running.timed_out;
   if (exit.code == kExitDone) {
     finish(trial, running.metrics);
+  } else if (exit.code == kExitDiverged) {
+    // A result, not a failure, and the worst that there is, whatever its metrics were before.
+    schedule_.finish(trial, std::nan(""));
+    display_.event("sweep: " + trial_text(record_, trial) + " diverged at step " +
+                   std::to_string(running.metrics.last_step()));
   } else if (running.timed_out) {
     fail(trial, "ran longer than sweep.timeout_minutes", true);
   } else if (stopped_by_us) {

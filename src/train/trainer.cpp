@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -112,6 +113,7 @@ Trainer::End Trainer::train() {
     if (++state_.step == first_step) after_first_step();
     metrics_.end_step(state_.step);
     if (metrics_.should_log(state_.step)) log_step(output);
+    if (has_diverged(data, output)) return stop_diverged(output);
     const bool saved = checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step), data.save_due);
     if (data.stop && state_.step < last_step) return stop_early(saved);
     if (validator_) validator_->run_if_due(state_.step);
@@ -208,8 +210,9 @@ void Trainer::log_step(const StepOutput& output) {
                 .bad_records = bad_records ? std::optional(counts[1].item<std::int64_t>()) : std::nullopt});
   last_loss_ = fmt::format(", loss {:.5f} at step {}", host(mean_loss), state_.step);
   if (grad_scale) watch_grad_scale(*grad_scale);
-  // Now, that the first line is out: measuring takes longer than a small step.
-  if (!metrics_.has_peak_flops() && world_.device().is_cpu()) {
+  // Now, that the first line is out: measuring takes longer than a small step. Products in float16 are made one by one
+  // on most processors, which is no peak: mfu stays unknown.
+  if (!metrics_.has_peak_flops() && world_.device().is_cpu() && config_.training.mixed_precision_param != "float16") {
     metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dist::dtype_of(config_.training.mixed_precision_param)));
   }
 }
@@ -223,6 +226,37 @@ void Trainer::watch_grad_scale(double scale) {
       "the gradient scale of float16 fell to {} and was below 1 in {} logged steps in a row: most steps are left out. "
       "Use training.mixed_precision_param = \"bfloat16\", or a smaller optimizer.lr",
       scale, kManyRows);
+}
+
+// Once its gradients hold a NaN, so do the weights after the step, and every checkpoint from there on. The norm is that
+// of all ranks, so all decide alike. Reading it makes a GPU's queue of work run dry: there only where the step is read,
+// or kept, anyway. The gradient scaler of float16 leaves such steps out by itself.
+bool Trainer::has_diverged(const StepData& data, const StepOutput& output) {
+  const bool is_read =
+      world_.device().is_cpu() || metrics_.should_log(state_.step) || data.save_due || data.stop ||
+      checkpointer_.should_save(static_cast<int>(state_.step), static_cast<int>(config_.training.steps));
+  if (!is_read || grad_scaler_ || warned_of_nan_ || std::isfinite(output.grad_norm.item<float>())) return false;
+  if (config_.training.on_nan == "stop") return true;
+  warned_of_nan_ = true;
+  if (world_.rank() == 0)
+    spdlog::warn(
+        "step {}: the norm of the gradients is {}, so the weights are no use from here on; training goes on and saves "
+        "them, as training.on_nan = \"warn\" asks",
+        state_.step, output.grad_norm.item<float>());
+  return false;
+}
+
+Trainer::End Trainer::stop_diverged(const StepOutput& output) {
+  if (!metrics_.should_log(state_.step)) log_step(output);
+  checkpointer_.finish();
+  if (world_.rank() == 0)
+    spdlog::error(
+        "training has diverged: at step {} the norm of the gradients is {}, with optimizer.lr = {} and a learning rate "
+        "of "
+        "{:.3g}. It stops here, and checkpoints are of steps before. Try a smaller optimizer.lr, more "
+        "lr_scheduler.warmup_steps or a smaller training.max_norm; training.on_nan = \"warn\" goes on all the same",
+        state_.step, output.grad_norm.item<float>(), config_.optimizer.lr, output.lr);
+  return End::kDiverged;
 }
 
 // A first step waits for everything that is made on first use; later ones do not, so a hang shows sooner. The folder is

@@ -31,9 +31,12 @@ class Trainer {
     kCompleted,       // also where nothing was left to do
     kStopped,         // by a signal, early; a checkpoint holds the state
     kStoppedUnsaved,  // the same with checkpoints off
+    kDiverged,        // training.on_nan = "stop", and the gradients were no numbers any more
   };
   // Loads a checkpoint if there is one, then trains to training.steps. Collective.
   End train();
+
+  std::int64_t finished_steps() const { return state_.step; }
 
  private:
   // What one step leaves behind, on the device; nothing is read back before a step is logged.
@@ -58,6 +61,8 @@ class Trainer {
   at::Tensor forward_backward(const Batch& batch, std::int64_t global_valid_tokens);
   void log_step(const StepOutput& output);
   void watch_grad_scale(double scale);
+  bool has_diverged(const StepData& data, const StepOutput& output);
+  End stop_diverged(const StepOutput& output);
   void after_first_step();
   void attach_sinks(std::int64_t finished_steps);
   void announce_start() const;
@@ -78,6 +83,7 @@ class Trainer {
   std::optional<optim::GradScaler> grad_scaler_;  // with float16
   std::string last_loss_;                         // of the last logged step, for the end
   int small_grad_scales_ = 0;                     // logged in a row
+  bool warned_of_nan_ = false;
   RunRecord record_;
   TrainState state_;
   checkpoint::GroupRanks checkpoint_ranks_;

@@ -28,6 +28,7 @@ import cases_convert  # noqa: F401
 import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
+import cases_diverge  # noqa: F401
 import cases_failure  # noqa: F401
 import cases_golden  # noqa: F401
 import cases_gpu_check  # noqa: F401

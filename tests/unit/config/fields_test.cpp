@@ -25,9 +25,9 @@ TEST(Fields, KeysAreUniqueAndDocumented) {
 // A member of job_config.h without a row would be invisible to every reader and printer.
 TEST(Fields, EveryMemberHasARow) {
   // TorchTitan 0.2.2's keys, [model.args] with its rope_scaling_args, and our own: training.device, dataset_mix,
-  // data_order and on_bad_record, checkpoint.on_save_error, files_per_rank, interval_minutes and allow_changed, and
-  // [cpu].
-  EXPECT_EQ(fields().size(), 149u + 12u + 4u + 8u + 2u);
+  // data_order, on_bad_record and on_nan, checkpoint.on_save_error, files_per_rank, interval_minutes and allow_changed,
+  // and [cpu].
+  EXPECT_EQ(fields().size(), 149u + 12u + 5u + 8u + 2u);
   EXPECT_EQ(find_field("training.step"), nullptr);
   EXPECT_TRUE(is_table("quantize.grouped_mm"));
   EXPECT_FALSE(is_table("training.steps"));
@@ -125,6 +125,7 @@ TEST(Fields, RangesAndChoices) {
       {"checkpoint.folder", s("c"), s("")},
       {"checkpoint.async_mode", s("async"), s("sync")},
       {"checkpoint.files_per_rank", i(4), i(0)},
+      {"training.on_nan", s("warn"), s("skip")},
       {"checkpoint.on_save_error", s("warn"), s("ignore")},
       {"checkpoint.export_dtype", s("bfloat16"), s("float64")},
       {"checkpoint.exclude_from_loading", StringList{"optimizer"}, StringList{"optimizer", "weights"}},
