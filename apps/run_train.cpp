@@ -7,97 +7,39 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <optional>
+#include <regex>
 #include <set>
 
+#include "apps/checked_input.h"
+#include "apps/preflight.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "config/datasets.h"
 #include "config/fields.h"
-#include "config/load.h"
-#include "config/paths.h"
 #include "config/print.h"
 #include "config/validate.h"
 #include "data/batch_loader.h"
-#include "data/registry.h"
-#include "data/tokenizer.h"
 #include "dist/device.h"
 #include "dist/parallel_dims.h"
 #include "kernels/attention.h"
 #include "kernels/choice.h"
 #include "kernels/host_arena.h"
 #include "kernels/mkl_path.h"
-#include "models/registry.h"
 #include "train/dry_run.h"
 #include "train/named_device.h"
-#include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
 namespace titan {
 namespace {
-
-// Everything that can be said about the input before ranks meet, so that a mistake costs no rendezvous.
-struct Checked {
-  config::JobConfig config;
-  std::vector<std::string> warnings;
-  config::Origins origins;
-  TrainSpec spec;
-  std::shared_ptr<const data::Tokenizer> tokenizer;  // null in a dry run, which reads no data
-};
-
-Checked check_input(const config::CommandLine& command_line, std::int64_t world_size) {
-  auto loaded = config::load_job_config(command_line, world_size);
-  Checked checked;
-  checked.config = std::move(loaded.config);
-  checked.warnings = std::move(loaded.warnings);
-  checked.origins = std::move(loaded.origins);
-  try {
-    checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
-  } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error.what(), checked.origins));
-  }
-  return checked;
-}
-
-// Files and folders of this machine.
-void check_paths(const Checked& checked) {
-  auto errors = config::find_wrong_paths(checked.config);
-  for (std::string& error : errors) error = config::at_its_place(error, checked.origins);
-  config::throw_if_wrong(errors);
-}
-
-void check_folder(const Checked& checked, bool overwrite) {
-  try {
-    train::check_run_folder(checked.config, overwrite);
-  } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error.what(), checked.origins));
-  }
-}
-
-void load_tokenizer(Checked& checked) {
-  const std::string& path = checked.config.model.hf_assets_path;
-  try {
-    checked.tokenizer = data::make_tokenizer(path);
-    checked.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
-    data::check_vocab_size(*checked.tokenizer, checked.spec.stats.vocab_size);
-  } catch (const DataError& error) {
-    throw DataError(config::at_its_place("model.hf_assets_path: " + std::string(error.what()), checked.origins));
-  }
-}
-
-std::int64_t end_of_document(const Checked& checked) {
-  if (const auto eos = checked.tokenizer->eos_id()) return *eos;
-  const std::string message =
-      "model.args.attn_mask_type = \"block_causal\" separates documents by their EOS token, and the tokenizer in " +
-      checked.config.model.hf_assets_path +
-      " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"";
-  throw ConfigError(config::at_its_place(message, checked.origins));
-}
 
 // For --dry-run: the GPU that is present, else this machine's memory, shared by the ranks that run here.
 train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t local_ranks) {
@@ -145,6 +87,28 @@ c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEn
   return c10::DeviceType::CPU;
 }
 
+// Memory once a machine; the disk is rank 0's, which most folders are shared with.
+void check_room(CheckedInput& input, const LaunchEnv& env, c10::DeviceType device_type) {
+  const auto ranks = std::max<std::int64_t>(env.local_world_size, 1);
+  Capacity capacity{free_memory_bytes() / ranks, {}};
+  capacity.words = "this machine has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank * ranks)) +
+                   " of free memory for " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+  if (device_type != c10::DeviceType::CPU) {
+    capacity.bytes_of_a_rank = static_cast<std::int64_t>(dist::accelerator()->device_capacity_bytes(0));
+    capacity.words =
+        dist::accelerator()->device_name(0) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));
+  }
+  std::vector<std::string> errors;
+  if (const auto lack = find_lack_of_memory(input.config, input.spec, env.world_size, capacity))
+    errors.push_back(*lack);
+  if (env.rank == 0)
+    if (const auto lack = find_lack_of_disk(input.config, input.spec)) {
+      const bool stops = lack->is_certain && input.config.checkpoint.on_save_error == "stop";
+      (stops ? errors : input.warnings).push_back(lack->message);
+    }
+  config::throw_if_wrong(errors);
+}
+
 // Whatever device trains: a few tensors are on CPU in any run. Before the first product.
 void choose_cpu_code(const config::Cpu& cpu) {
   kernels::choose_mkl_path(cpu.mkl_path == "by_vendor" ? kernels::MklPath::kByVendor
@@ -177,27 +141,24 @@ data::DataOptions data_options(const dist::DeviceMesh& batch_mesh) {
 }
 
 // `table`: whose keys name the data.
-std::unique_ptr<BatchSource> open_data(const std::string& table, const Checked& checked,
+std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedInput& checked,
                                        const data::DataOptions& options) {
   try {
     return data::make_batch_source(options, checked.tokenizer);
   } catch (const DataError& error) {
-    const bool is_kind = std::ranges::count(data::dataset_names(), data::lower_case(options.dataset)) > 0;
-    const std::string key = table + (!options.dataset_mix.empty() ? ".dataset_mix"
-                                     : is_kind                    ? ".dataset_path"
-                                                                  : ".dataset");
+    const std::string key = table + (options.dataset_mix.empty() ? ".dataset_path" : ".dataset_mix");
     throw DataError(config::at_its_place(key + ": " + error.what(), checked.origins));
   } catch (const ConfigError& error) {
     throw ConfigError(config::at_its_place(error.what(), checked.origins));
   }
 }
 
-std::unique_ptr<BatchSource> open_training_set(const Checked& checked, const dist::DeviceMesh& batch_mesh,
+std::unique_ptr<BatchSource> open_training_set(const CheckedInput& checked, const dist::DeviceMesh& batch_mesh,
                                                const dist::World& world) {
   const auto& training = checked.config.training;
   auto options = data_options(batch_mesh);
   options.dataset = training.dataset;
-  options.dataset_path = training.dataset_path.value_or("");
+  options.dataset_path = config::dataset_path(training.dataset, training.dataset_path).value_or("");
   options.dataset_mix = training.dataset_mix;
   options.data_order = training.data_order;
   options.on_bad_record = training.on_bad_record;
@@ -212,13 +173,13 @@ std::unique_ptr<BatchSource> open_training_set(const Checked& checked, const dis
 }
 
 // What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together.
-std::unique_ptr<BatchSource> open_held_out(const Checked& checked, const dist::DeviceMesh& batch_mesh) {
+std::unique_ptr<BatchSource> open_held_out(const CheckedInput& checked, const dist::DeviceMesh& batch_mesh) {
   const auto& validation = checked.config.validation;
   if (!validation.enable) return nullptr;
   const bool whole_set = validation.steps == -1;
   auto options = data_options(batch_mesh);
   options.dataset = validation.dataset;
-  options.dataset_path = validation.dataset_path.value_or("");
+  options.dataset_path = config::dataset_path(validation.dataset, validation.dataset_path).value_or("");
   options.local_batch_size = validation.local_batch_size * (whole_set ? batch_mesh.size() : 1);
   options.seq_len = validation.seq_len;
   options.infinite = !whole_set;
@@ -247,14 +208,30 @@ void check_same_config(const config::JobConfig& config, const dist::World& world
                     "; start all ranks with the same files, variables and flags");
 }
 
+// How much was asked for, where there was no room for it: torch says so in the middle of a long text, the standard
+// library not at all. Nothing for other errors.
+std::optional<std::string> refused_allocation(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return "an array of the host";
+  static const std::regex kTorch("[Tt]ried to allocate ([0-9.]+) ?([A-Za-z]+)");
+  std::cmatch match;
+  if (!std::regex_search(error.what(), match, kTorch)) return std::nullopt;
+  const bool in_bytes = match[2] == "bytes";
+  return "a tensor of " + (in_bytes ? format_bytes(std::stod(match[1])) : match[1].str() + " " + match[2].str());
+}
+
 // A trainer that failed is not taken down: its end waits for a save under way, which may wait for a rank that is gone.
 // The process ends with it.
 train::Trainer::End train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
   try {
     return trainer->train();
-  } catch (...) {
-    static_cast<void>(trainer.release());
-    throw;
+  } catch (const std::exception& error) {
+    const auto step = trainer.release()->finished_steps() + 1;
+    const auto what = refused_allocation(error);
+    if (!what) throw;
+    throw Error("out of memory in step " + std::to_string(step) + ": there is no room for " + *what +
+                    ". The same command with --dry-run says what takes how much; a smaller training.local_batch_size, "
+                    "activation_checkpoint.mode = \"full\" or more ranks take less",
+                kExitFailed);
   }
 }
 
@@ -262,10 +239,11 @@ train::Trainer::End train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
 int exit_code_of_end(train::Trainer::End end) {
   if (end == train::Trainer::End::kCompleted) return kExitDone;
   if (end == train::Trainer::End::kStopped) return kExitSavedRequeue;
+  if (end == train::Trainer::End::kDiverged) return kExitDiverged;
   return 128 + stop_requested().value_or(SIGTERM);  // this rank may not have got it
 }
 
-int train(const Checked& checked, dist::World& world) {
+int train(const CheckedInput& checked, dist::World& world) {
   const auto& config = checked.config;
   check_same_config(config, world);
   const auto lock = world.rank() == 0 ? lock_dump_folder(config.job.dump_folder) : nullptr;
@@ -282,7 +260,7 @@ int train(const Checked& checked, dist::World& world) {
 
 // A rank that fails tells the others; one that fails because another did says what that one said. Its world, as its
 // trainer, is not taken down.
-int train_or_report(const Checked& checked, const LaunchEnv& env, c10::DeviceType device_type) {
+int train_or_report(const CheckedInput& checked, const LaunchEnv& env, c10::DeviceType device_type) {
   auto world =
       std::make_unique<dist::World>(env, device_type, std::chrono::seconds(checked.config.comm.init_timeout_seconds));
   try {
@@ -296,6 +274,15 @@ int train_or_report(const Checked& checked, const LaunchEnv& env, c10::DeviceTyp
   }
 }
 
+// What a dry run tells is true wherever it is asked; a start, though, would need these here.
+void warn_of_missing_files(CheckedInput& input) {
+  try {
+    check_files(input);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "warning: --dry-run reads no data; a start here would be refused:\n%s\n", error.what());
+  }
+}
+
 }  // namespace
 
 int run_train(const config::CommandLine& command_line) {
@@ -303,7 +290,7 @@ int run_train(const config::CommandLine& command_line) {
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), true);
   end_at_once_on_signal(env.rank == 0 ? "titan-train: asked to stop before the first step; nothing was saved\n" : "");
   const std::int64_t world_size = command_line.world_size.value_or(command_line.nproc.value_or(env.world_size));
-  Checked checked;
+  CheckedInput checked;
   try {
     checked = check_input(command_line, world_size);
   } catch (const ConfigError&) {
@@ -321,6 +308,7 @@ int run_train(const config::CommandLine& command_line) {
     return kExitDone;
   }
   if (command_line.dry_run) {
+    if (env.rank == 0) warn_of_missing_files(checked);
     const auto device = command_line.device
                             ? train::named_device(*command_line.device)
                             : device_of_a_rank(config, std::max(env.local_world_size, command_line.nproc.value_or(1)));
@@ -336,10 +324,13 @@ int run_train(const config::CommandLine& command_line) {
   try {
     device_type = pick_device_type(config, env);
     // Once a machine. Where one rank alone lacks a file it finds out after the ranks have met, and all hear of it.
-    if (env.local_rank == 0) check_paths(checked);
+    if (env.local_rank == 0) {
+      check_files(checked);
+      if (!command_line.no_preflight) check_room(checked, env, device_type);
+    } else {
+      load_tokenizer(checked);
+    }
     if (env.rank == 0) check_folder(checked, command_line.overwrite);
-    load_tokenizer(checked);
-    if (checked.spec.separates_documents) checked.spec.document_end = end_of_document(checked);
   } catch (const Error& error) {
     if (env.local_rank == 0 || error.exit_code() != kExitBadInput) throw;
     return kExitBadInput;  // a rank of this machine prints the same

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "config/datasets.h"
 #include "data/registry.h"
 #include "data/tokenize.h"
 #include "data/tokenizer.h"
@@ -90,7 +91,7 @@ int run_tokenize(const std::vector<std::string>& args) {
   init_log(0, 1, true);
   const auto tokenizer = data::make_tokenizer(arguments.tokenizer);
   const auto source = data::open_dataset(arguments.dataset, arguments.input);
-  options.source = data::lower_case(arguments.dataset) + " " + fs::weakly_canonical(arguments.input).string();
+  options.source = config::lower_case(arguments.dataset) + " " + fs::weakly_canonical(arguments.input).string();
   options.tokenizer = data::tokenizer_fingerprint(arguments.tokenizer);
   Report report;
   const auto progress = data::tokenize_to_shards(*source, *tokenizer, options, std::ref(report));

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/datasets.h"
 #include "data/batch_loader.h"
 #include "data/lanes.h"
 #include "data/packer.h"
@@ -11,17 +12,17 @@
 namespace titan::data {
 namespace {
 
-std::vector<MixEntry> mix_of(const DataOptions& options) {
+std::vector<config::MixEntry> mix_of(const DataOptions& options) {
   if (options.dataset_mix.empty()) return {{.kind = options.dataset, .path = options.dataset_path.string()}};
-  std::vector<MixEntry> entries;
-  for (const std::string& text : options.dataset_mix) entries.push_back(parse_mix_entry(text));
+  std::vector<config::MixEntry> entries;
+  for (const std::string& text : options.dataset_mix) entries.push_back(config::parse_mix_entry(text));
   return entries;
 }
 
 std::unique_ptr<RowSource> make_elastic(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   std::vector<std::shared_ptr<const TokenSource>> sources;
   std::vector<double> weights;
-  for (const MixEntry& entry : mix_of(options)) {
+  for (const config::MixEntry& entry : mix_of(options)) {
     sources.push_back(open_tokens(entry.kind, entry.path, tokenizer, options.seq_len));
     weights.push_back(entry.weight);
   }
@@ -52,7 +53,7 @@ std::unique_ptr<RowSource> make_torchtitan(const DataOptions& options, std::shar
 std::string resolve_data_order(const DataOptions& options) {
   std::string order = options.data_order;
   if (order == "auto") {
-    const bool torchtitans = lower_case(options.dataset).starts_with("c4") && options.dataset_mix.empty();
+    const bool torchtitans = config::lower_case(options.dataset).starts_with("c4") && options.dataset_mix.empty();
     order = torchtitans ? "torchtitan" : "elastic";
   }
   if (order != "torchtitan" && order != "elastic") {

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include "data/files.h"
 
@@ -143,9 +146,10 @@ class Index {
   std::uint64_t bin_bytes_;
 };
 
+constexpr std::size_t kNumber = 5, kTail = 1 + kNumber + 4 + kNumber;  // of "-00003-of-00010"
+
 // "PREFIX-00003-of-00010" -> 10, for PREFIX.
 std::optional<std::int64_t> shards_in_all(const std::string& name, const std::string& prefix) {
-  constexpr std::size_t kNumber = 5, kTail = 1 + kNumber + 4 + kNumber;
   if (name.size() != prefix.size() + kTail || !name.starts_with(prefix)) return std::nullopt;
   const std::string tail = name.substr(prefix.size());
   if (tail[0] != '-' || tail.substr(1 + kNumber, 4) != "-of-") return std::nullopt;
@@ -189,6 +193,17 @@ std::vector<fs::path> find_shards(fs::path path) {
   }
   std::ranges::sort(found);
   return found;
+}
+
+// Where `titan-train tokenize` noted what it made these shards of.
+std::set<fs::path> notes_of(const std::vector<fs::path>& shards) {
+  std::set<fs::path> notes;
+  for (const fs::path& shard : shards) {
+    const std::string name = shard.filename().string();
+    const auto tail = name.size() > kTail ? name.size() - kTail : 0;
+    if (shards_in_all(name, name.substr(0, tail))) notes.insert(shard.parent_path() / (name.substr(0, tail) + ".json"));
+  }
+  return notes;
 }
 
 template <typename T>
@@ -280,6 +295,21 @@ class IndexedShards final : public TokenSource {
 };
 
 }  // namespace
+
+void check_indexed_shards(const fs::path& path, const std::string& tokenizer) {
+  for (const fs::path& note : notes_of(find_shards(path))) {
+    if (!fs::exists(note)) continue;
+    const auto json = nlohmann::json::parse(read_file(note), nullptr, /*allow_exceptions=*/false);
+    const auto made_with = json.is_object() ? json.value("tokenizer", nlohmann::json()) : nlohmann::json();
+    if (!made_with.is_string() || made_with == tokenizer) continue;
+    throw DataError(
+        note.string() + ": its shards were made with another tokenizer, " + made_with.get<std::string>() +
+        " (file, bytes, checksum), than the run's, " + tokenizer +
+        ": their tokens mean something else. Name that tokenizer in model.hf_assets_path, or run titan-train "
+        "tokenize with this one; where the two are alike for sure, remove " +
+        note.filename().string());
+  }
+}
 
 std::shared_ptr<const TokenSource> open_indexed_shards(const fs::path& path, std::int64_t seq_len,
                                                        std::int64_t vocab_size) {

@@ -37,6 +37,10 @@ TokenType token_type_for(std::int64_t vocab_size);
 std::shared_ptr<const TokenSource> open_indexed_shards(const std::filesystem::path& path, std::int64_t seq_len,
                                                        std::int64_t vocab_size);
 
+// Without reading tokens: that the shards of `path` are there and that those which `titan-train tokenize` wrote were
+// made with the tokenizer of this fingerprint (tokenizer.h). Throws DataError.
+void check_indexed_shards(const std::filesystem::path& path, const std::string& tokenizer);
+
 // Writes one shard. Nothing has the final names before finish(): PREFIX.bin gets its name first, PREFIX.idx is the sign
 // that the shard is whole. An object that is destroyed before leaves PREFIX.bin.tmp behind, which the next one
 // replaces.

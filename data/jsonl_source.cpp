@@ -51,7 +51,7 @@ class LineScanner {
 class JsonlFiles final : public TextSource {
  public:
   explicit JsonlFiles(const fs::path& root) {
-    for (const fs::path& path : list_files(root, kExtensions)) add_file(path);
+    for (const fs::path& path : list_jsonl_files(root)) add_file(path);
     if (starts_.empty()) throw DataError("no dataset in " + root.string() + ": it has no line that is not blank");
   }
 
@@ -137,6 +137,8 @@ class JsonlFiles final : public TextSource {
 };
 
 }  // namespace
+
+std::vector<fs::path> list_jsonl_files(const fs::path& path) { return list_files(path, kExtensions); }
 
 std::unique_ptr<TextSource> open_jsonl_files(const fs::path& path) { return std::make_unique<JsonlFiles>(path); }
 

@@ -1,6 +1,5 @@
 #include "data/mixture.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
@@ -33,21 +32,6 @@ std::size_t Mixture::source_of(std::int64_t sample) const {
   std::size_t source = 0;
   while (source < ends_.size() && point >= ends_[source]) ++source;
   return source;
-}
-
-MixEntry parse_mix_entry(const std::string& text) {
-  const std::string expected =
-      "training.dataset_mix: expected \"WEIGHT KIND PATH\", for example \"0.7 jsonl /data/web\"; found \"" + text +
-      "\"";
-  const auto first = text.find(' ');
-  const auto second = first == std::string::npos ? first : text.find(' ', first + 1);
-  if (second == std::string::npos || second == first + 1 || second + 1 == text.size()) throw ConfigError(expected);
-  MixEntry entry{.kind = text.substr(first + 1, second - first - 1), .path = text.substr(second + 1)};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + first, entry.weight);
-  if (error != std::errc() || end != text.data() + first || !(entry.weight > 0) || !std::isfinite(entry.weight)) {
-    throw ConfigError(expected + ": the weight must be a positive number");
-  }
-  return entry;
 }
 
 }  // namespace titan::data

@@ -22,14 +22,4 @@ class Mixture {
   std::vector<std::uint64_t> ends_;  // of all sources but the last, on a circle of 2^64
 };
 
-// One entry of training.dataset_mix: "WEIGHT KIND PATH", for example "0.7 jsonl /data/web pages".
-struct MixEntry {
-  double weight = 1;
-  std::string kind;
-  std::string path;
-};
-
-// Throws ConfigError naming the entry.
-MixEntry parse_mix_entry(const std::string& text);
-
 }  // namespace titan::data

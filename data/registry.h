@@ -10,17 +10,16 @@
 
 namespace titan::data {
 
-std::vector<std::string> dataset_names();
-
 // Opens the dataset of text, kind `name` (upper and lower case are the same) at `path`. Throws DataError on an unknown
 // name, listing the known ones, and what the kind itself throws.
 std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path);
 
+// What can be said of a dataset before it is read: whether its files are there and, where it was tokenized before, by
+// the tokenizer with the fingerprint `tokenizer` (tokenizer.h). Throws DataError.
+void check_dataset(const std::string& name, const std::filesystem::path& path, const std::string& tokenizer);
+
 // Any kind, as tokens. `seq_len`: of the windows of those that were tokenized before, "indexed". Throws DataError.
 std::shared_ptr<const TokenSource> open_tokens(const std::string& name, const std::filesystem::path& path,
                                                std::shared_ptr<const Tokenizer> tokenizer, std::int64_t seq_len);
-
-// Kinds are known whatever their case.
-std::string lower_case(std::string text);
 
 }  // namespace titan::data

@@ -15,7 +15,7 @@ namespace {
 
 class TextFiles final : public TextSource {
  public:
-  explicit TextFiles(const fs::path& path) : files_(list_files(path, {})) {
+  explicit TextFiles(const fs::path& path) : files_(list_text_files(path)) {
     for (const fs::path& file : files_) stamps_.push_back(InputFile(file).stamp());
     const bool all_empty = std::ranges::all_of(stamps_, [](const FileStamp& stamp) { return stamp.size == 0; });
     if (all_empty) throw DataError("no dataset in " + path.string() + ": every file in it is empty");
@@ -52,6 +52,8 @@ DocumentBlock contiguous_block(std::int64_t num_documents, std::int64_t dp_rank,
   const std::int64_t mod = num_documents % dp_size;
   return {.start = div * dp_rank + std::min(dp_rank, mod), .count = div + (dp_rank < mod ? 1 : 0)};
 }
+
+std::vector<fs::path> list_text_files(const fs::path& path) { return list_files(path, {}); }
 
 std::unique_ptr<TextSource> open_text_files(const fs::path& path) { return std::make_unique<TextFiles>(path); }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -46,5 +47,9 @@ std::unique_ptr<TextSource> open_text_files(const std::filesystem::path& path);
 // decompress.h). Opening reads all files once to find the
 // lines, and keeps 8 bytes for each.
 std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path);
+
+// The files that these open, without reading any. Throw DataError where there are none.
+std::vector<std::filesystem::path> list_text_files(const std::filesystem::path& path);
+std::vector<std::filesystem::path> list_jsonl_files(const std::filesystem::path& path);
 
 }  // namespace titan::data

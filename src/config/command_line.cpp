@@ -22,7 +22,8 @@ struct Switch {
   const char* name;
   bool CommandLine::*member;
 };
-constexpr std::array<Switch, 5> kSwitches = {{{"dry_run", &CommandLine::dry_run},
+constexpr std::array<Switch, 6> kSwitches = {{{"dry_run", &CommandLine::dry_run},
+                                              {"no_preflight", &CommandLine::no_preflight},
                                               {"oversubscribe", &CommandLine::oversubscribe},
                                               {"overwrite", &CommandLine::overwrite},
                                               {"print_docs", &CommandLine::print_docs},

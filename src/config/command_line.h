@@ -35,6 +35,7 @@ struct CommandLine {
   std::optional<std::int64_t> nproc;       // ranks to start on this machine
   bool oversubscribe = false;              // with nproc: however many
   bool overwrite = false;                  // a run may begin anew where another one left its results
+  bool no_preflight = false;               // a run may start where memory or disk look too small for it
   std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run
   std::optional<std::string> device;       // what a rank must fit with --dry-run, as typed
   // Everything wrong with the command line. load_job_config() throws them together with the file's; a caller that does

@@ -176,6 +176,7 @@ class Table {
     add(KEY(training.dataset_mix), "several datasets, \"WEIGHT KIND PATH\" each, instead of dataset and dataset_path (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(training.data_order), "order of the data; elastic: shuffled, the same at any number of ranks; auto: torchtitan for c4_test and c4, else elastic (not a key of TorchTitan)", one_of({"auto", "torchtitan", "elastic"}), kSupported);
     add(KEY(training.on_bad_record), "what to do with a record that cannot be used (not a key of TorchTitan)", one_of({"error", "skip"}), kSupported);
+    add(KEY(training.on_nan), "stop, before such a state is saved, or warn and go on, when the gradients are no numbers any more (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
     add(KEY(training.local_batch_size), "sequences of one microbatch on one rank", at_least(1), kSupported);
     add(KEY(training.global_batch_size), "sequences of one step over all ranks; -1: one microbatch a rank", minus_one_or(at_least(1)), kSupported);
     add(KEY(training.seq_len), "tokens of one sequence; even", at_least(2), kSupported);

@@ -9,20 +9,20 @@
 namespace titan::config {
 namespace {
 
-Position position(const toml::source_position& at) { return {at.line, at.column}; }
+Position position_of(const toml::source_position& at) { return {at.line, at.column}; }
 
 Node to_node(const toml::node& from);
 
 void add_members(const toml::table& from, Node& out) {
   for (const auto& [key, value] : from)
-    out.members.push_back({std::string(key.str()), position(key.source().begin), to_node(value)});
+    out.members.push_back({std::string(key.str()), position_of(key.source().begin), to_node(value)});
   // toml++ keeps keys by name.
   std::ranges::stable_sort(out.members, {}, &Member::at);
 }
 
 Node to_node(const toml::node& from) {
   Node out;
-  out.at = position(from.source().begin);
+  out.at = position_of(from.source().begin);
   out.kind = Node::Kind::kScalar;
   if (const auto* table = from.as_table()) {
     out.kind = Node::Kind::kTable;
@@ -82,7 +82,7 @@ Document::Document(std::string_view text, std::string name) : source_(std::move(
   try {
     root_ = to_node(toml::parse(text, source_.name()));
   } catch (const toml::parse_error& fault) {
-    throw ConfigError(error(position(fault.source().begin), std::string(fault.description())));
+    throw ConfigError(error(position_of(fault.source().begin), std::string(fault.description())));
   }
 }
 

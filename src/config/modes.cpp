@@ -13,6 +13,7 @@ constexpr Mode kModes[] = {
     {"oversubscribe", "", false, "", "with --nproc: also more ranks than this machine's cores and memory are good for"},
     {"overwrite", "", false, "",
      "begin anew where job.dump_folder holds a finished run or another one, and write over it"},
+    {"no_preflight", "", false, "", "start also where free memory or disk space look too small for the run"},
     {"print_config", "=origins", true, "origins",
      "print the resolved configuration as TOML and exit; =origins: and where each value came from"},
     {"help", "a table or a key", true, "", "print this, or one table, or one key, and exit; also -h"},

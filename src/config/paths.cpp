@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "config/datasets.h"
 
 namespace titan::config {
 namespace {
@@ -45,22 +46,23 @@ bool exists_with_suffix(const fs::path& prefix) {
   return false;
 }
 
-void check_dataset(const std::string& table, const std::string& kind, const std::optional<std::string>& path,
-                   Messages& errors) {
-  if (!path) return;
-  if (!is_there(*path) && (kind != "indexed" || !exists_with_suffix(*path)))
-    errors.push_back(missing(table + ".dataset_path", *path));
-}
-
-void check_data(const JobConfig& config, Messages& errors) {
+void check_datasets(const JobConfig& config, Messages& errors) {
   const Training& t = config.training;
-  if (!t.dataset_mix.empty()) return;
-  if (!t.dataset_path) {
+  const Validation& v = config.validation;
+  if (t.dataset_mix.empty() && !dataset_path(t.dataset, t.dataset_path))
+    errors.push_back(missing_dataset("training", t.dataset));
+  if (v.enable && !dataset_path(v.dataset, v.dataset_path)) errors.push_back(missing_dataset("validation", v.dataset));
+  for (const NamedDataset& data : named_datasets(config)) {
+    const bool by_prefix = lower_case(data.kind) == "indexed" && exists_with_suffix(data.path);
+    if (is_there(data.path) || by_prefix) continue;
+    const bool is_set = data.key != "training.dataset_path" || t.dataset_path;
     errors.push_back(
-        "training.dataset_path is not set: no data to train on; set it to a file or folder" +
-        std::string(config.job.config_file ? "" : ", or give a configuration with --config FILE (configs/ has some)"));
+        is_set
+            ? missing(data.key, data.path)
+            : data.key + " is not set, and where TorchTitan has the data of \"" + data.kind + "\", in " + data.path +
+                  ", there is none; set it to a file or folder" +
+                  (config.job.config_file ? "" : ", or give a configuration with --config FILE (configs/ has some)"));
   }
-  check_dataset("training", t.dataset, t.dataset_path, errors);
 }
 
 // The folder is made when the run starts; until then the nearest one above it says whether that will work.
@@ -124,9 +126,7 @@ fs::path checkpoint_folder(const JobConfig& config) {
 std::vector<std::string> find_wrong_paths(const JobConfig& config) {
   Messages errors;
   check_dump_folder(config.job.dump_folder, errors);
-  check_data(config, errors);
-  if (config.validation.enable)
-    check_dataset("validation", config.validation.dataset, config.validation.dataset_path, errors);
+  check_datasets(config, errors);
   check_checkpoint(config, errors);
   return errors;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/command_line.h"
+#include "config/datasets.h"
 #include "config/fields.h"
 
 namespace titan::config {
@@ -57,7 +58,9 @@ void check_sequence(const JobConfig& config, Messages& errors) {
                    "; use " + nearest);
 }
 
-void check_data(const Training& training, Messages& errors, Messages& warnings) {
+void check_data(const JobConfig& config, Messages& errors, Messages& warnings) {
+  const Training& training = config.training;
+  for (std::string& error : find_wrong_datasets(config)) errors.push_back(std::move(error));
   if (training.dataset_mix.empty()) return;
   if (training.data_order == "torchtitan")
     errors.push_back(
@@ -115,8 +118,6 @@ void check_validation(const JobConfig& config, Messages& errors, Messages& warni
     errors.push_back(
         "validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" + text(config.training.seq_len) +
         "), the positions that the model is built for; set it to at most " + text(config.training.seq_len));
-  if (!v.dataset_path)
-    errors.push_back("validation.enable needs validation.dataset_path, the file or folder to validate on");
 }
 
 std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
@@ -192,7 +193,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   Findings found;
   check_schedule(config, found.errors, found.warnings);
   check_sequence(config, found.errors);
-  check_data(config.training, found.errors, found.warnings);
+  check_data(config, found.errors, found.warnings);
   check_checkpoint(config, found.errors, found.warnings);
   check_shape(config, found.errors);
   check_validation(config, found.errors, found.warnings);

@@ -1,11 +1,14 @@
 #include "sweep/sweep.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/command_line.h"
+#include "config/paths.h"
 #include "sweep/driver.h"
 #include "sweep/report.h"
 #include "sweep/results.h"
@@ -36,6 +39,15 @@ std::string list_trials(const SweepSpec& spec, const Plan& plan, std::size_t num
   return out;
 }
 
+// Files and folders that trials would not find, each once.
+std::vector<std::string> missing_files(const Plan& plan) {
+  std::vector<std::string> out;
+  for (const PlannedTrial& trial : plan.trials)
+    for (const std::string& message : config::find_wrong_paths(trial.config))
+      if (std::ranges::count(out, "error: " + message) == 0) out.push_back("error: " + message);
+  return out;
+}
+
 void print_end(const Record& record, const std::filesystem::path& folder) {
   constexpr std::size_t kRows = 20;
   print("\n" + ranking_table(record, kRows) + "\n");
@@ -57,10 +69,13 @@ int run_sweep(const SweepOptions& options) {
   for (const auto& warning : plan.warnings) print("warning: " + warning + "\n");
   if (!plan.trials.front().config.checkpoint.enable)
     print("warning: checkpoint.enable is off: trials that are interrupted start again from their first step\n");
+  const auto missing = missing_files(plan);
   if (options.dry_run) {
+    for (const auto& message : missing) print("warning: a start here would be refused: " + message + "\n");
     print(list_trials(spec, plan, slots.size()));
     return kExitDone;
   }
+  config::throw_if_wrong(missing);
   std::filesystem::create_directories(spec.folder);
   const SweepLock lock(spec.folder);
   Record record = new_record(spec, plan, static_cast<double>(std::time(nullptr)));

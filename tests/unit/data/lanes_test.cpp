@@ -321,16 +321,5 @@ TEST(Mixture, SharesAreExactAndTheChoiceIsPure) {
   for (std::size_t k = 0; k < 4; ++k) EXPECT_NEAR(static_cast<double>(lane[k]), weights[k] * 1000, 20);
 }
 
-TEST(Mixture, EntriesOfTheConfiguration) {
-  const MixEntry entry = parse_mix_entry("0.25 jsonl /data/web pages");
-  EXPECT_EQ(entry.weight, 0.25);
-  EXPECT_EQ(entry.kind, "jsonl");
-  EXPECT_EQ(entry.path, "/data/web pages");
-  for (const char* bad :
-       {"", "jsonl /data", "0 jsonl /data", "-1 jsonl x", "nan jsonl x", "1 jsonl", "1  x", "1x jsonl y"}) {
-    EXPECT_THROW(parse_mix_entry(bad), ConfigError) << bad;
-  }
-}
-
 }  // namespace
 }  // namespace titan::data

@@ -1,0 +1,83 @@
+#include "apps/checked_input.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "config/datasets.h"
+#include "config/load.h"
+#include "config/paths.h"
+#include "data/registry.h"
+#include "models/registry.h"
+#include "train/run_folder.h"
+
+namespace titan {
+namespace {
+
+std::int64_t end_of_document(const CheckedInput& input) {
+  if (const auto eos = input.tokenizer->eos_id()) return *eos;
+  const std::string message =
+      "model.args.attn_mask_type = \"block_causal\" separates documents by their EOS token, and the tokenizer in " +
+      input.config.model.hf_assets_path + " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"";
+  throw ConfigError(config::at_its_place(message, input.origins));
+}
+
+void check_datasets(const CheckedInput& input) {
+  for (const config::NamedDataset& dataset : config::named_datasets(input.config)) {
+    try {
+      data::check_dataset(dataset.kind, dataset.path, input.spec.tokenizer_fingerprint);
+    } catch (const DataError& error) {
+      throw DataError(config::at_its_place(dataset.key + ": " + error.what(), input.origins));
+    }
+  }
+}
+
+}  // namespace
+
+CheckedInput check_input(const config::CommandLine& command_line, std::int64_t world_size) {
+  auto loaded = config::load_job_config(command_line, world_size);
+  CheckedInput input;
+  input.config = std::move(loaded.config);
+  input.warnings = std::move(loaded.warnings);
+  input.origins = std::move(loaded.origins);
+  try {
+    input.spec = models::make_train_spec(input.config.model, input.config.training.seq_len);
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::at_its_place(error.what(), input.origins));
+  }
+  return input;
+}
+
+void load_tokenizer(CheckedInput& input) {
+  const std::string& path = input.config.model.hf_assets_path;
+  try {
+    input.tokenizer = data::make_tokenizer(path);
+    input.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
+    data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
+  } catch (const DataError& error) {
+    throw DataError(config::at_its_place("model.hf_assets_path: " + std::string(error.what()), input.origins));
+  }
+  if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
+}
+
+void check_files(CheckedInput& input) {
+  auto errors = config::find_wrong_paths(input.config);
+  for (std::string& error : errors) error = config::at_its_place(error, input.origins);
+  const bool paths_are_there = errors.empty();
+  try {
+    load_tokenizer(input);
+    if (paths_are_there) check_datasets(input);
+  } catch (const Error& error) {
+    errors.emplace_back(error.what());
+  }
+  config::throw_if_wrong(errors);
+}
+
+void check_folder(const CheckedInput& input, bool overwrite) {
+  try {
+    train::check_run_folder(input.config, overwrite);
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::at_its_place(error.what(), input.origins));
+  }
+}
+
+}  // namespace titan
