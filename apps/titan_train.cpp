@@ -18,6 +18,7 @@
 #include "config/load.h"
 #include "config/modes.h"
 #include "config/print.h"
+#include "config/variables.h"
 
 namespace titan {
 namespace {
@@ -29,6 +30,14 @@ bool is_subcommand(const std::string& word) { return std::ranges::count(config::
 int print(const std::string& text) {
   std::cout << text;
   return kExitDone;
+}
+
+// A run says it in its log; commands have none.
+void check_environment_of_command() {
+  std::vector<std::string> errors, warnings;
+  config::check_variables(config::titan_variables(), errors, warnings);
+  config::throw_if_wrong(errors);
+  for (const auto& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
 }
 
 // A mistake in the configuration is said before torch is loaded, and before ranks are started. Rank 0 speaks for all.
@@ -45,7 +54,10 @@ int run(int argc, char** argv) {
     install_signal_handlers();
     return run_sweep_command({args.begin() + 1, args.end()});
   }
-  if (!args.empty() && is_subcommand(args[0])) return run_engine(argc, argv);
+  if (!args.empty() && is_subcommand(args[0])) {
+    check_environment_of_command();
+    return run_engine(argc, argv);
+  }
   const auto command_line = config::parse_command_line(args);
   if (command_line.help)
     return print(command_line.help_topic ? config::help_text(*command_line.help_topic) : config::help_text());

@@ -1,9 +1,9 @@
 // docs/config.md, from the same tables as everything else.
 #include "base/text.h"
-#include "config/environment.h"
 #include "config/fields.h"
 #include "config/modes.h"
 #include "config/print.h"
+#include "config/variables.h"
 
 namespace titan::config {
 namespace {
@@ -100,10 +100,27 @@ std::string flags() {
   return out + "\n";
 }
 
+std::string variable_rows(bool for_developers) {
+  std::string out = "\n| variable | value | what it does |\n|---|---|---|\n";
+  for (const Variable& variable : variables())
+    if (variable.for_developers == for_developers)
+      out += "| `" + std::string(variable.name) + "` | " + std::string(variable.value) + " | " +
+             escaped(std::string(variable.doc)) + " |\n";
+  return out;
+}
+
+std::string environment() {
+  return "## Variables of the environment\n\nBeside those of keys, `TITAN_SECTION__KEY`, there are the following. A "
+         "variable "
+         "`TITAN_...` that is neither gets a warning\nwith the nearest name, since nothing reads it.\n" +
+         variable_rows(false) + "\nOf scripts and tests, and between processes of the program:\n" +
+         variable_rows(true) + "\n";
+}
+
 }  // namespace
 
 std::string docs_text() {
-  std::string out = kIntroduction + flags() + "## Keys\n";
+  std::string out = kIntroduction + flags() + environment() + "## Keys\n";
   for (const TableDoc& table : table_docs()) {
     out += "\n### [" + table.name + "]\n\n" + escaped(table.doc) +
            ".\n\n| key | type | default | rule | what it does | status |\n|---|---|---|---|---|---|\n";

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/text.h"
 #include "config/renamed.h"
+#include "config/suggest.h"
 
 namespace titan::config {
 namespace {
@@ -28,23 +28,27 @@ std::string key_of(std::string_view variable) {
 
 std::string unknown(const std::string& key) {
   if (const auto hint = renamed_hint(key)) return *hint;
-  const auto near = nearest_name(key, field_names());
-  return "there is no key " + key + (near ? "; did you mean " + variable_of(*near) + "?" : "; --help lists all keys");
+  std::vector<std::string> names;
+  for (const std::string& near : likely_keys(key)) names.push_back(variable_of(near));
+  return "there is no key " + key + (names.empty() ? "; --help lists all keys" : did_you_mean(names));
 }
 
 }  // namespace
 
-Environment key_variables() {
+Environment titan_variables() {
   Environment out;
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry;
     const auto equals = text.find('=');
     if (equals == std::string_view::npos || equals + 1 == text.size()) continue;
     const std::string_view name = text.substr(0, equals);
-    if (name.starts_with(kPrefix) && name.find("__", kPrefix.size()) != std::string_view::npos)
-      out.emplace_back(name, text.substr(equals + 1));
+    if (name.starts_with(kPrefix)) out.emplace_back(name, text.substr(equals + 1));
   }
   return out;
+}
+
+bool names_a_key(std::string_view variable) {
+  return variable.starts_with(kPrefix) && variable.find("__", kPrefix.size()) != std::string_view::npos;
 }
 
 std::string variable_of(std::string_view key) {
@@ -64,6 +68,7 @@ std::vector<Override> parse_environment(const Environment& environment, std::vec
   Environment sorted = environment;
   std::ranges::sort(sorted);
   for (const auto& [name, text] : sorted) {
+    if (!names_a_key(name)) continue;
     const std::string begin = "environment: error: " + name + ": ";
     const std::string key = key_of(name);
     const Field* field = find_field(key);

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/toml_files.h"
 #include "config/validate.h"
+#include "config/variables.h"
 
 namespace titan::config {
 namespace {
@@ -15,6 +16,7 @@ class Loader {
       : files_(std::move(files)), errors_(files_.other_errors) {
     for (auto& [key, given] : files_.by_key) values_[key] = std::move(given);
     for (const Override& given : parse_environment(environment, errors_)) set(given, "environment");
+    check_variables(environment, errors_, out_.warnings);
     errors_.insert(errors_.end(), command_line.errors.begin(), command_line.errors.end());
     for (const Override& given : command_line.overrides) set(given, "command line");
     if (command_line.config_file) {
@@ -101,7 +103,7 @@ class Loader {
 
 LoadedConfig load_job_config(const CommandLine& command_line, std::optional<std::int64_t> world_size) {
   FileValues files = command_line.config_file ? read_toml_file(*command_line.config_file) : FileValues{};
-  return Loader(std::move(files), key_variables(), command_line).finish(world_size);
+  return Loader(std::move(files), titan_variables(), command_line).finish(world_size);
 }
 
 LoadedConfig load_job_config_text(std::string_view toml_text, const std::string& name, const CommandLine& command_line,
