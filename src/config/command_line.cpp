@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "config/modes.h"
 #include "config/renamed.h"
+#include "config/suggest.h"
 
 namespace titan::config {
 namespace {
@@ -58,6 +59,47 @@ std::string table_of(const std::string& key) { return key.substr(0, key.rfind('.
 std::string negation_of(const std::string& key) {
   const auto begin = key.rfind('.') + 1;
   return key.substr(0, begin) + "no_" + key.substr(begin);
+}
+
+std::string with_dashes(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+bool is_bool_key(std::string_view name) {
+  const Field* field = find_field(name);
+  return field && field->kind == ValueKind::kBool;
+}
+
+std::string hint_for_flag(const std::string& name) {
+  if (const auto renamed = renamed_hint(name)) return ": " + *renamed;
+  if (const std::string key = name.starts_with("no_") ? name.substr(3) : ""; is_bool_key(key)) {
+    const auto last_part = key.rfind('.') + 1;
+    return "; did you mean --" + key.substr(0, last_part) + "no-" + key.substr(last_part) + "?";
+  }
+  const StringList likely = likely_keys(name);
+  // A key's last part is meant as it stands; what is only near may as well be a mode.
+  const bool is_exact = !likely.empty() && likely.front().ends_with("." + name.substr(name.rfind('.') + 1));
+  StringList mode_names;
+  for (const Mode& mode : modes()) mode_names.push_back(with_dashes(mode.name));
+  if (const auto mode = nearest_name(name, mode_names); mode && !is_exact) return did_you_mean(StringList{*mode}, "--");
+  return likely.empty() ? "; --help lists all" : did_you_mean(likely, "--");
+}
+
+// For a word that is no flag and no value of one.
+std::string hint_for_word(const std::string& word, bool is_first) {
+  if (word.ends_with(".toml") && !has_inline_value(word)) return "; a configuration file is given by --config " + word;
+  const std::string name = name_of("--" + word);
+  if (find_field(name)) return "; did you mean --" + word + (has_inline_value(word) ? "?" : " VALUE?");
+  if (has_inline_value(word))
+    if (const StringList likely = likely_keys(name); !likely.empty())
+      return did_you_mean(StringList{likely.front() + word.substr(word.find('='))}, "--");
+  if (is_first && !word.starts_with('-')) {
+    const auto near = nearest_name(word, command_names());
+    return near ? "; did you mean titan-train " + *near + "?" : "; the commands are " + join(command_names(), ", ");
+  }
+  return "; a value follows its flag: --section.key VALUE";
 }
 
 class Parser {
@@ -253,25 +295,14 @@ class Parser {
   }
 
   void unknown(std::size_t at) {
-    StringList names = field_names();
-    for (const Mode& mode : modes()) names.emplace_back(mode.name);
-    const auto near = nearest_name(name_of(args_[at]), names);
-    if (const auto hint = renamed_hint(name_of(args_[at]))) {
-      error("unknown flag " + flag_of(args_[at]) + ": " + *hint);
-    } else {
-      error("unknown flag " + flag_of(args_[at]) + (near ? "; did you mean --" + *near + "?" : "; --help lists all"));
-    }
+    error("unknown flag " + flag_of(args_[at]) + hint_for_flag(name_of(args_[at])));
     // Its value, if it has one, is no mistake of its own.
     if (!has_inline_value(args_[at]) && at + 1 < args_.size() && !is_flag(args_[at + 1])) is_value_[at + 1] = true;
   }
 
   void stray(std::size_t at) {
     const std::string& arg = args_[at];
-    std::string hint = "; a value follows its flag: --section.key VALUE";
-    if (at == 0 && !arg.starts_with('-')) hint = "; the commands are " + join(command_names(), ", ");
-    if (at == 0)
-      if (const auto near = nearest_name(arg, command_names())) hint = "; did you mean titan-train " + *near + "?";
-    if (arg.ends_with(".toml")) hint = "; a configuration file is given by --config " + arg;
+    std::string hint = hint_for_word(arg, at == 0);
     const Known* before = at > 0 ? known_by_arg_[at - 1] : nullptr;
     if ((arg == "true" || arg == "false") && before && before->is_bool_field && !has_inline_value(args_[at - 1]))
       hint = "; did you mean " + args_[at - 1] + "=" + arg + "?";

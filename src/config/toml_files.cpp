@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "config/renamed.h"
+#include "config/suggest.h"
 
 namespace titan::config {
 namespace {
@@ -236,30 +237,28 @@ class Reader {
       error(at, "include is a key of the whole file: write it above the first [table]");
       return;
     }
-    const auto near = nearest(last, prefix, table);
-    if (near) out_.broken.push_back(*near);
-    const std::string what = table ? "unknown table [" + key + "]" : "unknown key " + key;
-    const std::string hint = !near   ? "; --help lists all keys"
-                             : table ? "; did you mean [" + *near + "]?"
-                                     : "; did you mean " + *near + "?";
-    error(at, what + hint);
+    if (table) {
+      const auto near = nearest_here(last, prefix, /*table=*/true);
+      error(at, "unknown table [" + key + "]" +
+                    (near ? did_you_mean(StringList{"[" + *near + "]"}) : "; --help lists all keys"));
+      return;
+    }
+    // Keys of the same table first: a typo is likelier than a wrong table.
+    const auto here = nearest_here(last, prefix, /*table=*/false);
+    const StringList likely = here ? StringList{*here} : likely_keys(key);
+    out_.broken.insert(out_.broken.end(), likely.begin(), likely.end());
+    error(at, "unknown key " + key + (likely.empty() ? "; --help lists all keys" : did_you_mean(likely)));
   }
 
-  // Keys of the same table first: a typo is likelier than a wrong table. The full names serve a key in the wrong place.
-  static std::optional<std::string> nearest(const std::string& last, const std::string& prefix, bool table) {
-    StringList here;
+  static std::optional<std::string> nearest_here(const std::string& last, const std::string& prefix, bool table) {
+    StringList names;
     for (const Field& field : fields()) {
       if (!field.key.starts_with(prefix)) continue;
       const auto dot = field.key.find('.', prefix.size());
-      if (table == (dot != std::string::npos)) here.push_back(field.key.substr(prefix.size(), dot - prefix.size()));
+      if (table == (dot != std::string::npos)) names.push_back(field.key.substr(prefix.size(), dot - prefix.size()));
     }
-    if (const auto match = nearest_name(last, here)) return prefix + *match;
-    StringList everywhere;
-    for (const Field& field : fields()) everywhere.push_back(field.key.substr(field.key.rfind('.') + 1));
-    const auto match = nearest_name(last, everywhere);
-    if (!match || table) return std::nullopt;
-    const auto at = std::ranges::find(everywhere, *match) - everywhere.begin();
-    return fields()[static_cast<std::size_t>(at)].key;
+    const auto match = nearest_name(last, names);
+    return match ? std::optional(prefix + *match) : std::nullopt;
   }
 
   FileValues out_;

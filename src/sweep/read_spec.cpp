@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "config/command_line.h"
 #include "config/document.h"
+#include "config/suggest.h"
 #include "sweep/spec.h"
 
 namespace titan::sweep {
@@ -208,9 +209,10 @@ class Reader {
       } else if (member.value.is_table() && config::is_table(key)) {
         for (const auto& leaf : leaves(member.value, key + ".")) out.push_back(leaf);
       } else {
-        const auto near = nearest_name(key, config::field_names());
+        auto likely = config::likely_keys(key);
+        for (std::string& name : likely) name = "\"" + name + "\"";
         fail(member.at, "unknown key " + key + " of a job" +
-                            (near ? "; did you mean \"" + *near + "\"?" : "; titan-train --help lists all keys"));
+                            (likely.empty() ? "; titan-train --help lists all keys" : config::did_you_mean(likely)));
       }
     }
     return out;

@@ -56,7 +56,8 @@ TEST(CommandLine, BooleansTakeNoSeparateValue) {
               ElementsAre(HasSubstr("did you mean --checkpoint.enable=true?")));
   EXPECT_THAT(parse({"--checkpoint.enable=yes"}).errors,
               ElementsAre(HasSubstr("expected true or false; found \"yes\"")));
-  EXPECT_THAT(parse({"--no-checkpoint.enable"}).errors, ElementsAre(HasSubstr("unknown flag --no-checkpoint.enable")));
+  EXPECT_THAT(parse({"--no-checkpoint.enable"}).errors,
+              ElementsAre(HasSubstr("unknown flag --no-checkpoint.enable; did you mean --checkpoint.no-enable?")));
   EXPECT_THAT(parse({"--training.no_steps=1"}).errors, ElementsAre(HasSubstr("unknown flag")));
 }
 
@@ -120,6 +121,28 @@ TEST(CommandLine, UnknownFlagsGetTheNearest) {
               ElementsAre("command line: error: unknown flag --training.stesp; did you mean --training.steps?"));
   EXPECT_THAT(parse({"--Training.steps=3"}).errors, ElementsAre(HasSubstr("unknown flag")));
   EXPECT_THAT(parse({"--training.step"}).errors, ElementsAre(HasSubstr("did you mean")));  // no abbreviations
+}
+
+TEST(CommandLine, FlagsByTheLastPartOfTheirKey) {
+  for (const auto& [flag, hint] : std::vector<std::pair<std::string, std::string>>{
+           {"--lr", "did you mean --optimizer.lr?"},
+           {"--seed", "did you mean --debug.seed?"},
+           {"--steps", "did you mean --training.steps or --validation.steps?"},
+           {"--seq-len", "did you mean --training.seq_len or --validation.seq_len?"},
+           {"--model.n_layers", "did you mean --model.args.n_layers?"},
+           {"--vresion", "did you mean --version?"},
+           {"--worldsize", "did you mean --world-size?"}})
+    EXPECT_THAT(parse({flag, "5"}).errors, ElementsAre("command line: error: unknown flag " + flag + "; " + hint));
+}
+
+TEST(CommandLine, KeysWithoutDashes) {
+  for (const auto& [word, hint] : std::vector<std::pair<std::string, std::string>>{
+           {"training.steps=5", "did you mean --training.steps=5?"},
+           {"training.local-batch-size=5", "did you mean --training.local-batch-size=5?"},
+           {"optimizer.lr", "did you mean --optimizer.lr VALUE?"},
+           {"lr=1e-3", "did you mean --optimizer.lr=1e-3?"}})
+    EXPECT_THAT(parse({word}).errors,
+                ElementsAre("command line: error: unexpected argument \"" + word + "\"; " + hint));
 }
 
 TEST(CommandLine, MissingValuesAndStrayArguments) {

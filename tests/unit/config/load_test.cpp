@@ -108,7 +108,9 @@ TEST(Load, UnknownKeysGetTheNearest) {
                                                          HasSubstr("did you mean training.steps?")));
   EXPECT_THAT(load_error("[trainin]\nsteps = 1"), HasSubstr("unknown table [trainin]; did you mean [training]?"));
   EXPECT_THAT(load_error("[job]\nwarmup_steps = 1"), HasSubstr("did you mean lr_scheduler.warmup_steps?"));
-  EXPECT_THAT(load_error("steps = 1"), HasSubstr("unknown key steps; did you mean training.steps?"));
+  EXPECT_THAT(load_error("steps = 1"),
+              HasSubstr("unknown key steps; did you mean training.steps or validation.steps?"));
+  EXPECT_THAT(load_error("lr = 1"), HasSubstr("unknown key lr; did you mean optimizer.lr?"));
   EXPECT_THAT(load_error("[training.dataloadr]\nnum_workers = 1"), HasSubstr("did you mean [training.dataloader]?"));
   EXPECT_THAT(load_error("[zzzzzzzzzz]"), HasSubstr("--help lists all keys"));
 }
