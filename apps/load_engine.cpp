@@ -6,14 +6,18 @@
 
 namespace titan {
 
-int run_engine(int argc, char** argv) {
+int run_engine(std::vector<std::string> args) {
   const auto library = library_of_program("libtitan_engine.so");
   // Global: the CUDA module uses the engine's symbols, and MKL finds the engine's answer before its own.
   void* handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_GLOBAL);
   if (!handle) throw Error(std::string("the program's engine cannot be loaded: ") + dlerror(), kExitFailed);
   auto* run = reinterpret_cast<decltype(&titan_run_engine)>(dlsym(handle, "titan_run_engine"));
   if (!run) throw Error(library.string() + " is from another build: it has no titan_run_engine", kExitFailed);
-  return run(argc, argv);
+  args.insert(args.begin(), "titan-train");
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  return run(static_cast<int>(args.size()), argv.data());
 }
 
 }  // namespace titan

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/signal.h"
 #include "config/command_line.h"
+#include "config/first_words.h"
 #include "config/load.h"
 #include "config/modes.h"
 #include "config/print.h"
@@ -47,21 +48,31 @@ void check_config(const config::CommandLine& command_line) {
   config::load_job_config(command_line, command_line.world_size.value_or(command_line.nproc.value_or(env.world_size)));
 }
 
+int run_command(const Arguments& args) {
+  config::check_second_word(args);
+  check_environment_of_command();
+  if (args[0] != "sweep") return run_engine(args);
+  install_signal_handlers();
+  return run_sweep_command({args.begin() + 1, args.end()});
+}
+
+// Keys may stand in the environment alone.
+bool is_nothing_given(const Arguments& args) {
+  return args.empty() && std::ranges::none_of(config::titan_variables(),
+                                              [](const auto& item) { return config::names_a_key(item.first); });
+}
+
 // Signals that come while the engine is loaded end the process: nothing has begun that could be stopped in order.
-int run(int argc, char** argv) {
-  const Arguments args(argv + 1, argv + argc);
-  if (!args.empty() && args[0] == "sweep") {
-    install_signal_handlers();
-    return run_sweep_command({args.begin() + 1, args.end()});
+int run(const Arguments& args) {
+  if (is_nothing_given(args)) {
+    if (detect_launch().rank != 0) return kExitBadInput;  // rank 0 says it
+    throw ConfigError(config::short_usage());
   }
-  if (!args.empty() && is_subcommand(args[0])) {
-    check_environment_of_command();
-    return run_engine(argc, argv);
-  }
+  if (!args.empty() && is_subcommand(args[0])) return run_command(args);
   const auto command_line = config::parse_command_line(args);
   if (command_line.help)
     return print(command_line.help_topic ? config::help_text(*command_line.help_topic) : config::help_text());
-  if (command_line.version) return run_engine(argc, argv);
+  if (command_line.version) return run_engine(args);
   if (command_line.print_docs) return print(config::docs_text());
   if (command_line.completion) return print(config::completion_script(*command_line.completion));
   if (command_line.nproc && !command_line.dry_run && !command_line.print_config) {
@@ -72,14 +83,16 @@ int run(int argc, char** argv) {
     return launch_local(arguments_of_ranks(args), *command_line.nproc);
   }
   check_config(command_line);
-  return run_engine(argc, argv);
+  return run_engine(args);
 }
 
 }  // namespace
 }  // namespace titan
 
 int main(int argc, char** argv) {
-  const int exit_code = titan::exit_code_of([&] { return titan::run(argc, argv); });
+  const int exit_code = titan::exit_code_of([&] {
+    return titan::run(titan::config::spelled_out({argv + 1, argv + argc}));
+  });
   // Threads of torch and Gloo may still run; nothing that they do matters any more.
   std::fflush(nullptr);
   std::cout.flush();

@@ -38,7 +38,18 @@ constexpr std::array<Count, 2> kCounts = {{{"nproc", &CommandLine::nproc}, {"wor
 
 constexpr const char* kConfigFileKey = "job.config_file";  // a field, but one that says what to load
 
-bool is_flag(std::string_view arg) { return arg.starts_with("--") || arg == "-h"; }
+struct ShortFlag {
+  std::string_view flag;
+  const char* name;
+};
+constexpr std::array<ShortFlag, 3> kShortFlags = {{{"-c", "config"}, {"-h", "help"}, {"-V", "version"}}};
+
+const ShortFlag* find_short_flag(std::string_view arg) {
+  const auto it = std::ranges::find(kShortFlags, arg, &ShortFlag::flag);
+  return it == kShortFlags.end() ? nullptr : &*it;
+}
+
+bool is_flag(std::string_view arg) { return arg.starts_with("--") || find_short_flag(arg.substr(0, arg.find('='))); }
 
 // As typed, up to the '='.
 std::string flag_of(const std::string& arg) { return arg.substr(0, arg.find('=')); }
@@ -47,7 +58,7 @@ bool has_inline_value(const std::string& arg) { return arg.find('=') != std::str
 
 // The name that a flag means: "--Some-name=5" -> "Some_name".
 std::string name_of(const std::string& arg) {
-  if (arg == "-h") return "help";
+  if (const ShortFlag* flag = find_short_flag(flag_of(arg))) return flag->name;
   std::string name = flag_of(arg).substr(2);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -95,6 +106,8 @@ std::string hint_for_word(const std::string& word, bool is_first) {
   if (has_inline_value(word))
     if (const StringList likely = likely_keys(name); !likely.empty())
       return did_you_mean(StringList{likely.front() + word.substr(word.find('='))}, "--");
+  if (word == "-v") return "; did you mean -V, for --version?";
+  if (is_first && (word == "train" || word == "run")) return "; to train: titan-train --config FILE";
   if (is_first && !word.starts_with('-')) {
     const auto near = nearest_name(word, command_names());
     return near ? "; did you mean titan-train " + *near + "?" : "; the commands are " + join(command_names(), ", ");

@@ -2,7 +2,7 @@
 //
 // `--section.key VALUE` or `--section.key=VALUE` for every key of job_config.h; '-' and '_' are alike in names. A
 // boolean is `--checkpoint.enable`, `--checkpoint.no-enable` or `--checkpoint.enable=false`. The last of several wins.
-// The other flags are in modes.h.
+// The other flags are in modes.h; `-c`, `-h` and `-V` are short for three of them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Override {
 };
 
 struct CommandLine {
-  std::optional<std::string> config_file;  // --config FILE, --job.config_file FILE
+  std::optional<std::string> config_file;  // --config FILE, -c FILE, --job.config_file FILE
   std::vector<Override> overrides;         // in the order of the command line
   bool dry_run = false;
   bool print_config = false;

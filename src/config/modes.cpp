@@ -4,7 +4,7 @@ namespace titan::config {
 namespace {
 
 constexpr Mode kModes[] = {
-    {"config", "a TOML file", false, "", "what to train and how; flags win over it, it wins over defaults"},
+    {"config", "a TOML file", false, "", "what to train and how; flags win over it, it wins over defaults; also -c"},
     {"dry_run", "", false, "", "print parameters and bytes a rank without allocating, and exit"},
     {"world_size", "an integer, at least 1", false, "", "ranks to pretend with --dry-run or --print-config"},
     {"device", "a model or an amount of memory", false, "",
@@ -17,7 +17,7 @@ constexpr Mode kModes[] = {
     {"print_config", "=origins", true, "origins",
      "print the resolved configuration as TOML and exit; =origins: and where each value came from"},
     {"help", "a table or a key", true, "", "print this, or one table, or one key, and exit; also -h"},
-    {"version", "", false, "", "print the versions of this program and of what it is built on, and exit"},
+    {"version", "", false, "", "print the versions of this program and of what it is built on, and exit; also -V"},
     {"completion", "a shell", false, "bash,zsh", "print a script that completes flags and values, and exit"},
     {"print_docs", "", false, "", "print docs/config.md and exit"},
 };
