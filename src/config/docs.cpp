@@ -34,7 +34,8 @@ The last one wins:
 to `<job.dump_folder>/config.toml`; running that file repeats the run.
 
 A wrong configuration ends the program before anything is allocated or started, with exit code 2 and all mistakes at once.
-`--help TABLE` and `--help TABLE.KEY` print what is below. `eval "$(titan-train --completion bash)"` completes flags and values.
+`--help TABLE` and `--help TABLE.KEY` print what is below, `--help WORD` looks for a word in it.
+`eval "$(titan-train --completion bash)"` completes flags and values.
 
 )md";
 

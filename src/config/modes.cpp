@@ -10,16 +10,17 @@ constexpr Mode kModes[] = {
     {"device", "a model or an amount of memory", false, "",
      "with --dry-run: whether a rank fits it (H100, A100-40GB, 24GiB)"},
     {"nproc", "an integer, at least 1", false, "", "ranks to start on this machine without a launcher"},
-    {"oversubscribe", "", false, "", "with --nproc: also more ranks than this machine's cores and memory are good for"},
+    {"oversubscribe", "", false, "", "with --nproc: also more ranks than this machine's cores and memory are good for",
+     true},
     {"overwrite", "", false, "",
-     "begin anew where job.dump_folder holds a finished run or another one, and write over it"},
-    {"no_preflight", "", false, "", "start also where free memory or disk space look too small for the run"},
+     "begin anew where job.dump_folder holds a finished run or another one; what is there is written over"},
     {"print_config", "=origins", true, "origins",
      "print the resolved configuration as TOML and exit; =origins: and where each value came from"},
-    {"help", "a table or a key", true, "", "print this, or one table, or one key, and exit; also -h"},
+    {"help", "a table, a key, a word, or all", true, "",
+     "print a table, a key, the keys about a word, or all there is, and exit; without a value an index of it; also -h"},
     {"version", "", false, "", "print the versions of this program and of what it is built on, and exit; also -V"},
     {"completion", "a shell", false, "bash,zsh", "print a script that completes flags and values, and exit"},
-    {"print_docs", "", false, "", "print docs/config.md and exit"},
+    {"print_docs", "", false, "", "print docs/config.md and exit", true},
 };
 
 constexpr Subcommand kSubcommands[] = {

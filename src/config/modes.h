@@ -10,11 +10,12 @@
 namespace titan::config {
 
 struct Mode {
-  std::string_view name;       // with '_'; '-' and '_' are alike when typed
-  std::string_view value;      // what follows, "a TOML file"; empty: nothing
-  bool value_may_be_left_out;  // only then
-  std::string_view choices;    // "bash,zsh"; empty: any
-  std::string_view doc;
+  std::string_view name;        // with '_'; '-' and '_' are alike when typed
+  std::string_view value;       // what follows, "a TOML file"; empty: nothing
+  bool value_may_be_left_out;   // only then
+  std::string_view choices;     // "bash,zsh"; empty: any
+  std::string_view doc;         // up to its first ';' for a line of --help
+  bool is_seldom_used = false;  // not in the short --help
 };
 
 std::span<const Mode> modes();

@@ -15,11 +15,12 @@ std::string to_toml(const JobConfig& config);
 // As above, and behind each value a comment: where it came from.
 std::string to_toml(const JobConfig& config, const Origins& origins);
 
-// For --help: how to start the program, its flags, then all keys by table, each with its default, its rule and what it
-// does.
+// For --help: how to start the program, its commands and flags, and the tables of keys by name, on one screen.
 std::string help_text();
 
-// The part of it about one table or one key. Throws ConfigError, naming the nearest, when there is no such thing.
+// `topic` is "all" (every key by table, with its default, its rule and what it does), a table, a key, or a word to look
+// for in names and texts. Keys that do nothing here are left out where others are found. Throws ConfigError, naming the
+// nearest, when there is no such thing.
 std::string help_text(const std::string& topic);
 
 // docs/config.md.
