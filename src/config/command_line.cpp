@@ -64,18 +64,10 @@ std::string name_of(const std::string& arg) {
   return name;
 }
 
-std::string table_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
-
 // "checkpoint.enable" -> "checkpoint.no_enable"
 std::string negation_of(const std::string& key) {
   const auto begin = key.rfind('.') + 1;
   return key.substr(0, begin) + "no_" + key.substr(begin);
-}
-
-std::string with_dashes(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '_', '-');
-  return out;
 }
 
 bool is_bool_key(std::string_view name) {
@@ -93,7 +85,7 @@ std::string hint_for_flag(const std::string& name) {
   // A key's last part is meant as it stands; what is only near may as well be a mode.
   const bool is_exact = !likely.empty() && likely.front().ends_with("." + name.substr(name.rfind('.') + 1));
   StringList mode_names;
-  for (const Mode& mode : modes()) mode_names.push_back(with_dashes(mode.name));
+  for (const Mode& mode : modes()) mode_names.push_back(typed_name(mode));
   if (const auto mode = nearest_name(name, mode_names); mode && !is_exact) return did_you_mean(StringList{*mode}, "--");
   return likely.empty() ? "; --help lists all" : did_you_mean(likely, "--");
 }
@@ -188,7 +180,7 @@ class Parser {
       const bool is_bool = field.kind == ValueKind::kBool;
       std::string names = "--" + field.key;
       if (is_bool) names += ",--" + negation_of(field.key);
-      Known& known = add(names, table_of(field.key), field.doc, !is_bool);
+      Known& known = add(names, table_of(field), field.doc, !is_bool);
       known.is_bool_field = is_bool;
       known.read = [this, &field](std::size_t at) { read_field(field, at); };
     }
@@ -317,7 +309,8 @@ class Parser {
     const std::string& arg = args_[at];
     std::string hint = hint_for_word(arg, at == 0);
     const Known* before = at > 0 ? known_by_arg_[at - 1] : nullptr;
-    if ((arg == "true" || arg == "false") && before && before->is_bool_field && !has_inline_value(args_[at - 1]))
+    const bool is_truth = arg == "true" || arg == "false" || arg == "True" || arg == "False";
+    if (is_truth && before && before->is_bool_field && !has_inline_value(args_[at - 1]))
       hint = "; did you mean " + args_[at - 1] + "=" + arg + "?";
     error("unexpected argument \"" + arg + "\"" + hint);
   }

@@ -20,24 +20,18 @@ struct Completed {
   bool takes_value = true;
 };
 
-std::string with_dashes(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '_', '-');
-  return out;
-}
-
 Completed completed(const Field& field) {
   Completed out{"--" + field.key, field.doc, describe_kind(field), field.rule.choices, false, false, true};
   out.is_bool = field.kind == ValueKind::kBool;
   if (out.is_bool) out.values = {"true", "false"};
   if (field.optional && !out.values.empty()) out.values.push_back("None");
-  const std::string name = field.key.substr(field.key.rfind('.') + 1);
+  const std::string name = last_part_of(field);
   out.is_path = name.ends_with("_path") || name.ends_with("_folder") || name == "folder" || name == "config_file";
   return out;
 }
 
 Completed completed(const Mode& mode) {
-  Completed out{"--" + with_dashes(mode.name), std::string(mode.doc), std::string(mode.value), {}, false, false, true};
+  Completed out{"--" + typed_name(mode), std::string(mode.doc), std::string(mode.value), {}, false, false, true};
   if (!mode.choices.empty()) out.values = split(mode.choices, ',');
   out.is_path = mode.name == "config";
   out.takes_value = !mode.value.empty();

@@ -27,7 +27,7 @@ The last one wins:
 4. the environment: `TITAN_TRAINING__STEPS=100`, `TITAN_TRAINING__DATALOADER__NUM_WORKERS=2` (two underscores for a dot; an empty
    variable counts as not set; a variable of an unknown key is an error);
 5. the command line: `--training.steps 100` or `--training.steps=100`; `-` and `_` are alike; a boolean is `--checkpoint.enable`,
-   `--checkpoint.no-enable` or `--checkpoint.enable=true`; lists are comma separated; `None` unsets an optional key; the last of
+   `--checkpoint.no-enable` or `--checkpoint.enable=true` (True, 1, False and 0 will do); lists are comma separated; `None` unsets an optional key; the last of
    several flags wins.
 
 `--print-config` prints the result as TOML, `--print-config=origins` also where each value came from. Every run writes the result
@@ -81,8 +81,7 @@ std::string status_text(const Status& status) {
 }
 
 std::string row(const Field& field) {
-  const std::string name = field.key.substr(field.key.rfind('.') + 1);
-  return "| `" + name + "` | " + kind_name(field) + (field.optional ? " or None" : "") + " | `" +
+  return "| `" + last_part_of(field) + "` | " + kind_name(field) + (field.optional ? " or None" : "") + " | `" +
          to_toml_value(default_value(field)) + "` | " + escaped(describe_rule(field.rule)) + " | " +
          escaped(field.doc) + " | " + status_text(field.status) + " |\n";
 }
@@ -90,10 +89,8 @@ std::string row(const Field& field) {
 std::string flags() {
   std::string out = "## Flags that are no keys\n\n| flag | value | what it does |\n|---|---|---|\n";
   for (const Mode& mode : modes()) {
-    std::string name(mode.name);
-    for (char& c : name)
-      if (c == '_') c = '-';
-    out += "| `--" + name + "` | " + std::string(mode.value) + " | " + escaped(std::string(mode.doc)) + " |\n";
+    out +=
+        "| `--" + typed_name(mode) + "` | " + std::string(mode.value) + " | " + escaped(std::string(mode.doc)) + " |\n";
   }
   out += "\n## Commands\n\n| `titan-train` ... | what it does |\n|---|---|\n";
   for (const Subcommand& command : subcommands())
@@ -126,7 +123,7 @@ std::string docs_text() {
     out += "\n### [" + table.name + "]\n\n" + escaped(table.doc) +
            ".\n\n| key | type | default | rule | what it does | status |\n|---|---|---|---|---|---|\n";
     for (const Field& field : fields())
-      if (field.key.substr(0, field.key.rfind('.')) == table.name) out += row(field);
+      if (table_of(field) == table.name) out += row(field);
   }
   return out;
 }

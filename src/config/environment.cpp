@@ -11,11 +11,11 @@
 namespace titan::config {
 namespace {
 
-constexpr std::string_view kPrefix = "TITAN_";
+constexpr std::string_view kVariablePrefix = "TITAN_";
 
 std::string key_of(std::string_view variable) {
   std::string key;
-  for (std::size_t i = kPrefix.size(); i < variable.size(); ++i) {
+  for (std::size_t i = kVariablePrefix.size(); i < variable.size(); ++i) {
     if (variable.substr(i).starts_with("__")) {
       key += '.';
       ++i;
@@ -42,17 +42,17 @@ Environment titan_variables() {
     const auto equals = text.find('=');
     if (equals == std::string_view::npos || equals + 1 == text.size()) continue;
     const std::string_view name = text.substr(0, equals);
-    if (name.starts_with(kPrefix)) out.emplace_back(name, text.substr(equals + 1));
+    if (name.starts_with(kVariablePrefix)) out.emplace_back(name, text.substr(equals + 1));
   }
   return out;
 }
 
 bool names_a_key(std::string_view variable) {
-  return variable.starts_with(kPrefix) && variable.find("__", kPrefix.size()) != std::string_view::npos;
+  return variable.starts_with(kVariablePrefix) && variable.find("__", kVariablePrefix.size()) != std::string_view::npos;
 }
 
 std::string variable_of(std::string_view key) {
-  std::string out(kPrefix);
+  std::string out(kVariablePrefix);
   for (const char c : key) {
     if (c == '.') {
       out += "__";

@@ -79,6 +79,13 @@ std::optional<std::int64_t> to_int(std::string_view text) {
   return value;
 }
 
+// As TOML, Python and most launchers' variables write it.
+std::optional<FieldValue> to_bool(std::string_view text) {
+  if (text == "true" || text == "True" || text == "1") return true;
+  if (text == "false" || text == "False" || text == "0") return false;
+  return std::nullopt;
+}
+
 std::optional<double> to_double(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   double value = 0;
@@ -99,6 +106,16 @@ std::string wrong(const Field& field, const std::string& found) {
   return field.key + ": expected " + describe_kind(field) + (rule.empty() ? "" : ", " + rule) + "; found " + found;
 }
 
+// Short names of dtypes are far from the long ones.
+std::optional<std::string> nearest_choice(const std::string& text, const StringList& choices) {
+  static const std::map<std::string, std::string, std::less<>> kShortNames = {
+      {"bf16", "bfloat16"}, {"fp32", "float32"}, {"f32", "float32"},
+      {"fp16", "float16"},  {"f16", "float16"},  {"half", "float16"}};
+  const auto it = kShortNames.find(text);
+  if (it != kShortNames.end() && contains(choices, it->second)) return it->second;
+  return nearest_name(text, choices);
+}
+
 std::optional<std::string> string_fault(const Field& field, const FieldValue& whole, const std::string& text) {
   const Rule& rule = field.rule;
   if (contains(rule.choices_not_built, text)) {
@@ -109,7 +126,7 @@ std::optional<std::string> string_fault(const Field& field, const FieldValue& wh
   const auto number = rule.number_in_string ? to_int(text) : std::nullopt;
   const bool is_number = number && *number >= 1;
   if ((rule.number_in_string || !rule.choices.empty()) && !is_number && !contains(rule.choices, text)) {
-    const auto near = nearest_name(text, rule.choices);
+    const auto near = nearest_choice(text, rule.choices);
     return wrong(field, toml_string(text)) + (near ? "; did you mean " + toml_string(*near) + "?" : "");
   }
   if (rule.non_empty && text.empty()) return wrong(field, "an empty one");
@@ -148,6 +165,10 @@ const StringList& field_names() {
   }();
   return names;
 }
+
+std::string table_of(const Field& field) { return field.key.substr(0, field.key.rfind('.')); }
+
+std::string last_part_of(const Field& field) { return field.key.substr(field.key.rfind('.') + 1); }
 
 FieldValue default_value(const Field& field) {
   static const JobConfig defaults;
@@ -222,8 +243,7 @@ std::optional<FieldValue> parse_text(const Field& field, std::string_view text, 
   }
   switch (field.kind) {
     case ValueKind::kBool:
-      if (text == "true" || text == "false") return FieldValue(text == "true");
-      return std::nullopt;
+      return to_bool(text);
     case ValueKind::kInt:
       if (const auto value = to_int(text)) return *value;
       return std::nullopt;

@@ -86,6 +86,10 @@ bool is_table(std::string_view name);
 // The names of all keys, for "did you mean".
 const StringList& field_names();
 
+// "training.dataloader.num_workers": the table is "training.dataloader", the last part "num_workers".
+std::string table_of(const Field& field);
+std::string last_part_of(const Field& field);
+
 FieldValue default_value(const Field& field);
 
 // "an integer", "true or false", ...
@@ -100,7 +104,8 @@ std::string to_toml_value(const FieldValue& value);
 // What is wrong with a value of the right type, with a way out; nothing when it may be used.
 std::optional<std::string> find_fault(const Field& field, const FieldValue& value);
 
-// The text of a command line as a value of the field. On failure returns nothing and says in `expected` what would do.
+// The text of a command line as a value of the field; a boolean is also True, False, 1 or 0. On failure returns nothing
+// and says in `expected` what would do.
 std::optional<FieldValue> parse_text(const Field& field, std::string_view text, std::string& expected);
 
 }  // namespace titan::config

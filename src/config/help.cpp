@@ -24,8 +24,6 @@ constexpr const char* kKeys =
     "'-' and '_' are alike in flags; a boolean is --checkpoint.enable or --checkpoint.no-enable; lists are comma\n"
     "separated; None unsets an optional key; the last of several flags wins.\n";
 
-std::string table_of(const Field& field) { return field.key.substr(0, field.key.rfind('.')); }
-
 std::string status_note(const Status& status) {
   switch (status.support) {
     case Support::kSupported:
@@ -73,14 +71,12 @@ std::string table_help(const TableDoc& table) {
 }
 
 std::string mode_help(const Mode& mode) {
-  std::string name(mode.name);
-  std::replace(name.begin(), name.end(), '_', '-');
   const std::string choices =
       mode.choices.empty() || mode.value_may_be_left_out ? "" : ": " + join(split(mode.choices, ','), " or ");
   const std::string value = mode.value.empty() ? ""
                                                : " (" + std::string(mode.value) + choices +
                                                      (mode.value_may_be_left_out ? "; optional" : "") + ")";
-  return "  --" + name + value + "\n      " + std::string(mode.doc) + "\n";
+  return "  --" + typed_name(mode) + value + "\n      " + std::string(mode.doc) + "\n";
 }
 
 std::string command_help(const Subcommand& command) {
@@ -105,8 +101,7 @@ std::string index_line(std::string name, std::string_view doc) {
 }
 
 std::string short_name(const Mode& mode) {
-  std::string name = "--" + std::string(mode.name);
-  std::replace(name.begin() + 2, name.end(), '_', '-');
+  const std::string name = "--" + typed_name(mode);
   if (mode.value.empty()) return name;
   const std::string value = !mode.choices.empty()                  ? std::string(mode.choices)
                             : mode.value.starts_with("an integer") ? "N"
@@ -147,7 +142,7 @@ std::vector<const Field*> keys_about(const std::string& words, bool idle) {
   std::vector<const Field*> by_name, by_text;
   for (const Field& field : fields()) {
     if ((field.status.support != Support::kSupported) != idle) continue;
-    if (is_about(field.key.substr(field.key.rfind('.') + 1), words)) {
+    if (is_about(last_part_of(field), words)) {
       by_name.push_back(&field);
     } else if (is_about(field.doc, words)) {
       by_text.push_back(&field);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "config/document.h"
+#include "config/toml_syntax.h"
 
 namespace titan::config {
 namespace {
@@ -82,7 +83,8 @@ Document::Document(std::string_view text, std::string name) : source_(std::move(
   try {
     root_ = to_node(toml::parse(text, source_.name()));
   } catch (const toml::parse_error& fault) {
-    throw ConfigError(error(position_of(fault.source().begin), std::string(fault.description())));
+    const Position at = position_of(fault.source().begin);
+    throw ConfigError(error(at, syntax_message(fault.description(), text, at)));
   }
 }
 

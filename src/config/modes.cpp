@@ -1,5 +1,7 @@
 #include "config/modes.h"
 
+#include <algorithm>
+
 namespace titan::config {
 namespace {
 
@@ -35,6 +37,12 @@ constexpr Subcommand kSubcommands[] = {
 
 std::span<const Mode> modes() { return kModes; }
 std::span<const Subcommand> subcommands() { return kSubcommands; }
+
+std::string typed_name(const Mode& mode) {
+  std::string name(mode.name);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;

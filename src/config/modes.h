@@ -20,6 +20,9 @@ struct Mode {
 
 std::span<const Mode> modes();
 
+// "dry-run", as it is typed.
+std::string typed_name(const Mode& mode);
+
 // `titan-train NAME ...`; what follows is up to the command.
 struct Subcommand {
   std::string_view name;

@@ -7,13 +7,10 @@ namespace {
 
 constexpr std::size_t kOriginColumn = 44;
 
-std::string table_of(const Field& field) { return field.key.substr(0, field.key.rfind('.')); }
-std::string name_of(const Field& field) { return field.key.substr(field.key.rfind('.') + 1); }
-
 std::string toml_line(const Field& field, const FieldValue& value) {
-  if (!std::holds_alternative<None>(value)) return name_of(field) + " = " + to_toml_value(value);
-  if (std::holds_alternative<None>(default_value(field))) return "# " + name_of(field) + " is not set";
-  return name_of(field) + " = \"None\"";
+  if (!std::holds_alternative<None>(value)) return last_part_of(field) + " = " + to_toml_value(value);
+  if (std::holds_alternative<None>(default_value(field))) return "# " + last_part_of(field) + " is not set";
+  return last_part_of(field) + " = \"None\"";
 }
 
 std::string with_origin(std::string line, const Field& field, const Origins& origins) {

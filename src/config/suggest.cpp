@@ -21,7 +21,7 @@ std::string spelled_as_key(std::string_view name) {
 StringList keys_with_last_part(const std::string& part) {
   StringList useful, all;
   for (const Field& field : fields()) {
-    if (last_part(field.key) != part) continue;
+    if (last_part_of(field) != part) continue;
     all.push_back(field.key);
     if (field.status.support == Support::kSupported) useful.push_back(field.key);
   }
@@ -41,7 +41,7 @@ std::vector<std::string> likely_keys(std::string_view name) {
   constexpr std::size_t kShortest = 4;  // two edits turn any shorter name into "lr"
   if (last_part(wanted).size() < kShortest) return {};
   StringList parts;
-  for (const Field& field : fields()) parts.push_back(last_part(field.key));
+  for (const Field& field : fields()) parts.push_back(last_part_of(field));
   const auto near_part = nearest_name(last_part(wanted), parts);
   return near_part ? keys_with_last_part(*near_part) : StringList{};
 }

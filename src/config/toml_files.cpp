@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/renamed.h"
 #include "config/suggest.h"
+#include "config/toml_syntax.h"
 
 namespace titan::config {
 namespace {
@@ -26,17 +27,6 @@ std::string describe_array(const toml::array& array) {
                                       : "a list with other things than strings in it";
   }
   return "a list";
-}
-
-// toml++ speaks of its parser; this speaks of the file.
-std::string syntax_message(std::string_view description) {
-  constexpr std::string_view kPrefix = "Error while parsing ";
-  if (description.find("unescaped control characters") != std::string_view::npos)
-    return "the string does not end on its line; close its quote";
-  if (const auto at = description.find("cannot redefine existing "); at != std::string_view::npos)
-    return "a second " + std::string(description.substr(at + 25)) + "; leave one of them";
-  if (description.starts_with(kPrefix)) return "not TOML: " + std::string(description.substr(kPrefix.size()));
-  return "not TOML: " + std::string(description);
 }
 
 std::string describe_found(const toml::node& node) {
@@ -144,7 +134,8 @@ class Reader {
       source_ = source;
       walk(table, "");
     } catch (const toml::parse_error& error) {
-      out_.errors.add(*source, position(error.source().begin), syntax_message(error.description()));
+      const Position at = position(error.source().begin);
+      out_.errors.add(*source, at, syntax_message(error.description(), text, at));
     }
     open_.pop_back();
   }

@@ -53,7 +53,7 @@ std::string hint(const std::string& name) {
   const std::string word = lower_case(stem_of(name));
   if (word == "config" || word == "config_file") return "; use --config FILE";
   for (const Mode& mode : modes())
-    if (mode.name == word) return "; use the flag --" + std::string(mode.name);
+    if (mode.name == word) return "; use the flag --" + typed_name(mode);
   std::vector<std::string> names, stems;
   for (const std::string& key : likely_keys(word))
     if (lower_case(key.substr(key.rfind('.') + 1)) == word) names.push_back(variable_of(key));

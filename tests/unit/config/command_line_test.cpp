@@ -45,6 +45,16 @@ TEST(CommandLine, BooleansInAllSpellings) {
   EXPECT_TRUE(config_of({"--checkpoint.no_initial_load_model_only=false"}).checkpoint.initial_load_model_only);
 }
 
+TEST(CommandLine, BooleansAsPythonWritesThem) {
+  for (const char* on : {"True", "1"})
+    EXPECT_TRUE(config_of({std::string("--checkpoint.enable=") + on}).checkpoint.enable);
+  for (const char* off : {"False", "0"})
+    EXPECT_FALSE(
+        config_of({std::string("--checkpoint.initial_load_model_only=") + off}).checkpoint.initial_load_model_only);
+  EXPECT_THAT(parse({"--checkpoint.enable", "False"}).errors,
+              ElementsAre(HasSubstr("did you mean --checkpoint.enable=False?")));
+}
+
 TEST(CommandLine, OptionalBooleans) {
   EXPECT_EQ(config_of({"--model.args.depth_init"}).model.args.depth_init, true);
   EXPECT_EQ(config_of({"--model.args.no_depth_init"}).model.args.depth_init, false);

@@ -42,7 +42,7 @@ TEST(Environment, EveryKeyHasAVariable) {
 }
 
 TEST(Environment, ValuesAreWrittenAsOnTheCommandLine) {
-  const JobConfig config = config_in({{"TITAN_CHECKPOINT__ENABLE", "true"},
+  const JobConfig config = config_in({{"TITAN_CHECKPOINT__ENABLE", "1"},
                                       {"TITAN_CHECKPOINT__EXCLUDE_FROM_LOADING", "optimizer,dataloader"},
                                       {"TITAN_LR_SCHEDULER__DECAY_RATIO", "None"},
                                       {"TITAN_MODEL__ARGS__ROPE_SCALING_ARGS__SCALING_FACTOR", "8"}});

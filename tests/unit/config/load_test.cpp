@@ -76,6 +76,13 @@ TEST(Load, StrictTypes) {
   EXPECT_THAT(load_error("training = 3"), HasSubstr("training: expected a table, [training]; found the integer 3"));
 }
 
+TEST(Load, ShortNamesOfDtypes) {
+  for (const auto& [text, dtype] :
+       std::vector<std::pair<std::string, std::string>>{{"bf16", "bfloat16"}, {"fp32", "float32"}, {"fp16", "float16"}})
+    EXPECT_THAT(load_error("[training]\nmixed_precision_param = '" + text + "'"),
+                HasSubstr("found \"" + text + "\"; did you mean \"" + dtype + "\"?"));
+}
+
 TEST(Load, NoneInAFileUnsetsOptionals) {
   EXPECT_EQ(
       load("[parallelism]\ncontext_parallel_load_balancer = 'None'").config.parallelism.context_parallel_load_balancer,
