@@ -303,8 +303,10 @@ int run_train(const config::CommandLine& command_line) {
     for (const auto& warning : checked.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
   if (command_line.print_config) {
-    const bool origins = command_line.show_origins;
-    std::fputs((origins ? config::to_toml(config, checked.origins) : config::to_toml(config)).c_str(), stdout);
+    const std::string text = command_line.only_changed   ? config::changed_to_toml(config)
+                             : command_line.show_origins ? config::to_toml(config, checked.origins)
+                                                         : config::to_toml(config);
+    std::fputs(text.c_str(), stdout);
     return kExitDone;
   }
   if (command_line.dry_run) {

@@ -254,12 +254,13 @@ class Parser {
 
   void read_print_config(std::size_t at) {
     const auto value = value_of(at);
-    if (value && *value != "origins") {
-      error(flag_of(args_[at]) + ": expected nothing after it, or =origins; found \"" + *value + "\"");
+    if (value && *value != "origins" && *value != "changed") {
+      error(flag_of(args_[at]) + ": expected nothing after it, =origins or =changed; found \"" + *value + "\"");
       return;
     }
     line_.print_config = true;
-    line_.show_origins = line_.show_origins || value.has_value();
+    line_.show_origins = line_.show_origins || value == "origins";
+    line_.only_changed = line_.only_changed || value == "changed";
   }
 
   void read_completion(std::size_t at) {

@@ -27,6 +27,7 @@ struct CommandLine {
   bool dry_run = false;
   bool print_config = false;
   bool show_origins = false;  // with print_config
+  bool only_changed = false;  // with print_config
   bool print_docs = false;
   bool version = false;
   bool help = false;

@@ -23,15 +23,15 @@ The last one wins:
 1. the default;
 2. files named by `include = ["base.toml", "other.toml"]` at the top of the file, above its first table; paths are relative to
    the including file, later ones win over earlier ones, and included files may include further ones;
-3. the file itself, `--config FILE`;
+3. the file itself, `--config FILE` (`-`: standard input, whose includes start at the current directory);
 4. the environment: `TITAN_TRAINING__STEPS=100`, `TITAN_TRAINING__DATALOADER__NUM_WORKERS=2` (two underscores for a dot; an empty
    variable counts as not set; a variable of an unknown key is an error);
 5. the command line: `--training.steps 100` or `--training.steps=100`; `-` and `_` are alike; a boolean is `--checkpoint.enable`,
    `--checkpoint.no-enable` or `--checkpoint.enable=true` (True, 1, False and 0 will do); lists are comma separated; `None` unsets an optional key; the last of
    several flags wins.
 
-`--print-config` prints the result as TOML, `--print-config=origins` also where each value came from. Every run writes the result
-to `<job.dump_folder>/config.toml`; running that file repeats the run.
+`--print-config` prints the result as TOML, `--print-config=origins` also where each value came from, `--print-config=changed`
+what differs from the defaults. Every run writes the result to `<job.dump_folder>/config.toml`; running that file repeats the run.
 
 A wrong configuration ends the program before anything is allocated or started, with exit code 2 and all mistakes at once.
 `--help TABLE` and `--help TABLE.KEY` print what is below, `--help WORD` looks for a word in it.

@@ -6,7 +6,8 @@ namespace titan::config {
 namespace {
 
 constexpr Mode kModes[] = {
-    {"config", "a TOML file", false, "", "what to train and how; flags win over it, it wins over defaults; also -c"},
+    {"config", "a TOML file", false, "",
+     "what to train and how; flags win over it, it wins over defaults; - is standard input; also -c"},
     {"dry_run", "", false, "", "print parameters and bytes a rank without allocating, and exit"},
     {"world_size", "an integer, at least 1", false, "", "ranks to pretend with --dry-run or --print-config"},
     {"device", "a model or an amount of memory", false, "",
@@ -16,8 +17,9 @@ constexpr Mode kModes[] = {
      true},
     {"overwrite", "", false, "",
      "begin anew where job.dump_folder holds a finished run or another one; what is there is written over"},
-    {"print_config", "=origins", true, "origins",
-     "print the resolved configuration as TOML and exit; =origins: and where each value came from"},
+    {"print_config", "=origins or =changed", true, "origins,changed",
+     "print the resolved configuration as TOML and exit; =origins: and where each value came from; =changed: only what "
+     "differs from the defaults"},
     {"help", "a table, a key, a word, or all", true, "",
      "print a table, a key, the keys about a word, or all there is, and exit; without a value an index of it; also -h"},
     {"version", "", false, "", "print the versions of this program and of what it is built on, and exit; also -V"},

@@ -19,9 +19,14 @@ std::string with_origin(std::string line, const Field& field, const Origins& ori
   return line + "# " + (it == origins.end() ? "default" : it->second.place());
 }
 
-std::string print(const JobConfig& config, const Origins* origins) {
+bool is_changed(const Field& field, const JobConfig& config) {
+  return field.key != "job.config_file" && field.get(config) != default_value(field);
+}
+
+std::string print(const JobConfig& config, const Origins* origins, bool only_changed = false) {
   std::string out, table;
   for (const Field& field : fields()) {
+    if (only_changed && !is_changed(field, config)) continue;
     if (table_of(field) != table) {
       table = table_of(field);
       out += (out.empty() ? "[" : "\n[") + table + "]\n";
@@ -36,5 +41,6 @@ std::string print(const JobConfig& config, const Origins* origins) {
 
 std::string to_toml(const JobConfig& config) { return print(config, nullptr); }
 std::string to_toml(const JobConfig& config, const Origins& origins) { return print(config, &origins); }
+std::string changed_to_toml(const JobConfig& config) { return print(config, nullptr, /*only_changed=*/true); }
 
 }  // namespace titan::config

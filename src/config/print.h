@@ -15,6 +15,9 @@ std::string to_toml(const JobConfig& config);
 // As above, and behind each value a comment: where it came from.
 std::string to_toml(const JobConfig& config, const Origins& origins);
 
+// The keys alone whose values are not the defaults. Without job.config_file, which a copy would not be.
+std::string changed_to_toml(const JobConfig& config);
+
 // For --help: how to start the program, its commands and flags, and the tables of keys by name, on one screen.
 std::string help_text();
 

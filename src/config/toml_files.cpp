@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "config/renamed.h"
+#include "config/standard_input.h"
 #include "config/suggest.h"
 #include "config/toml_syntax.h"
 
@@ -116,13 +117,16 @@ class Reader {
   void read_file(const std::string& path) {
     std::string text;
     try {
-      text = titan::read_file(path);
+      text = path == kStandardInput ? read_standard_input() : titan::read_file(path);
+    } catch (const ConfigError& error) {
+      out_.other_errors.emplace_back(error.what());
+      return;
     } catch (const DataError& error) {
       out_.other_errors.push_back("error: cannot read the configuration file: " + std::string(error.what()) +
                                   "; relative paths start at the current directory");
       return;
     }
-    read_text(text, path);
+    read_text(text, path == kStandardInput ? "<stdin>" : path);
   }
 
   void read_text(std::string_view text, const std::string& name) {

@@ -47,6 +47,7 @@ struct FileValues {
   std::vector<std::string> broken;
 };
 
+// "-" is standard input (standard_input.h), whose includes start at the current directory.
 FileValues read_toml_file(const std::string& path);
 
 // The same from text; `name` stands for the file in messages and its folder is where includes are looked for.

@@ -174,6 +174,33 @@ def resolved_config_repeats(context):
     expect(losses[0] == losses[1], f"losses {losses[0]}, then {losses[1]}")
 
 
+@case(60, processors=1)
+def config_from_standard_input(context):
+    """--config - reads a pipe once, for itself and for the ranks of --nproc; includes start at the current directory."""
+    config = write_job(context, "piped", steps=2)
+
+    def piped(words, text, **variables):
+        command = [context.program, "--config", "-", *words]
+        env = {**clean_environment(), **variables}
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, cwd=context.folder, env=env, timeout=60 * harness.TIME_SCALE
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    text = f'include = ["{config.name}"]\n[debug]\nseed = 7\n'
+    code, out, err = piped(["--print-config=changed"], text)
+    changed = dict(flat(tomllib.loads(out)))
+    expect(code == 0 and not err and changed["debug.seed"] == 7 and changed["training.steps"] == 2, f"{out}{err}")
+    code, out, err = piped(["--nproc", "2", "--training.steps", "1"], text)
+    expect(code == 0, f"exit code {code}: {out[-2000:]}{err}")
+    expect(len(read_rows(context.dump("piped") / "metrics.jsonl")) == 1, "not one step")
+    code, out, err = piped(["--dry-run"], "[training]\nsteps = 0\n")
+    expect(code == 2 and err.startswith("<stdin>:2:9: error: training.steps: expected"), f"{code} {err}")
+    launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+    code, out, err = piped([], text, **launched)
+    expect(code == 2 and "--config -: standard input reaches one rank at most" in err, f"{code} {err}")
+
+
 COMPLETE = """
 source <("$1" --completion bash)
 shift

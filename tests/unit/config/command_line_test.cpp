@@ -126,6 +126,14 @@ TEST(CommandLine, Modes) {
   EXPECT_THAT(parse({"--dry-run=1"}).errors, ElementsAre(HasSubstr("--dry-run takes no value")));
 }
 
+TEST(CommandLine, PrintConfig) {
+  EXPECT_TRUE(parse({"--print-config"}).print_config);
+  EXPECT_TRUE(parse({"--print-config=origins"}).show_origins);
+  EXPECT_TRUE(parse({"--print-config=changed"}).only_changed);
+  EXPECT_THAT(parse({"--print-config=all"}).errors,
+              ElementsAre(HasSubstr("expected nothing after it, =origins or =changed; found \"all\"")));
+}
+
 TEST(CommandLine, UnknownFlagsGetTheNearest) {
   EXPECT_THAT(parse({"--training.stesp", "3"}).errors,
               ElementsAre("command line: error: unknown flag --training.stesp; did you mean --training.steps?"));

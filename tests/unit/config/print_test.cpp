@@ -46,6 +46,17 @@ TEST(ToToml, OriginsAreCommentsThatChangeNothing) {
   EXPECT_EQ(load(text).config, loaded.config);
 }
 
+TEST(ToToml, ChangedIsWhatDiffersFromTheDefaults) {
+  EXPECT_EQ(changed_to_toml(JobConfig{}), "");
+  JobConfig config = load("[training]\nsteps = 3\nseq_len = 2048\n[debug]\nseed = 7").config;
+  config.job.config_file = "t.toml";
+  config.parallelism.context_parallel_load_balancer = std::nullopt;
+  EXPECT_EQ(changed_to_toml(config),
+            "[training]\nsteps = 3\n\n[parallelism]\ncontext_parallel_load_balancer = \"None\"\n\n[debug]\nseed = 7\n");
+  config.job.config_file.reset();
+  EXPECT_EQ(load(changed_to_toml(config)).config, config);
+}
+
 TEST(Docs, AreCurrent) {
   std::ifstream file(TITAN_SOURCE_DIR "/docs/config.md");
   const std::string found((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
