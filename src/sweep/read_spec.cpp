@@ -35,7 +35,8 @@ constexpr Distribution kDistributions[] = {{"uniform", Draw::Kind::kUniform},
 
 class Reader {
  public:
-  explicit Reader(config::Document document) : document_(std::move(document)) {}
+  Reader(config::Document document, bool base_must_exist)
+      : document_(std::move(document)), base_must_exist_(base_must_exist) {}
 
   SweepSpec run() {
     const Node* sweep = document_.root().find("sweep");
@@ -220,9 +221,9 @@ class Reader {
 
   // Notes that `block` varies the key; another block that does so too is a fault.
   void claim(const Leaf& leaf, const std::string& block) {
-    const auto [it, is_new] = claimed_.emplace(leaf.field->key, block);
-    if (!is_new && it->second != block)
-      fail(leaf.at, leaf.field->key + " stands in [" + it->second + "] and in [" + block + "]; keep one");
+    const auto [it, is_new] = claimed_.emplace(leaf.field->key, Claim{block, leaf.at});
+    if (!is_new && it->second.block != block)
+      fail(leaf.at, leaf.field->key + " stands in [" + it->second.block + "] and in [" + block + "]; keep one");
   }
 
   std::optional<FieldValue> read_value(const config::Field& field, const Node& node) {
@@ -367,37 +368,52 @@ class Reader {
     if (spec_.name.empty()) spec_.name = file.stem().string();
     if (!sweep.find("base")) fail(sweep.at, "sweep.base is missing: the TOML file of the job that the trials vary");
     spec_.base = file.parent_path() / base_;
+    check_base(sweep);
     spec_.folder = folder_.empty() ? "outputs/sweeps/" + spec_.name : folder_;
     const bool grows = spec_.objective.field == "tokens_per_second" || spec_.objective.field == "tflops" ||
                        spec_.objective.field == "mfu" || spec_.objective.field == "tokens_seen";
     spec_.objective.maximize = direction_.empty() ? grows : direction_ == "max";
     if (claimed_.empty() && errors_.empty())
       fail(sweep.at, "nothing varies: add [sweep.grid], [sweep.random], [sweep.zip] or [[sweep.list]]");
-    if (spec_.asha) check_asha_keys(sweep);
+    if (spec_.asha) check_asha_keys();
   }
 
-  void check_asha_keys(const Node& sweep) {
+  void check_base(const Node& sweep) {
+    std::error_code error;
+    const Node* node = sweep.find("base");
+    if (!node || base_.empty() || !base_must_exist_ || std::filesystem::exists(spec_.base, error)) return;
+    const auto folder = std::filesystem::absolute(spec_.base.parent_path().empty() ? "." : spec_.base.parent_path());
+    fail(node->at,
+         "sweep.base = \"" + base_ + "\": no such file (looked in " + folder.lexically_normal().string() + ")");
+  }
+
+  void check_asha_keys() {
     for (const char* key : {"training.steps", "checkpoint.enable", "checkpoint.last_save_model_only"}) {
-      if (claimed_.contains(key))
-        fail(sweep.find("asha")->at, std::string(key) +
-                                         " cannot vary between trials: [sweep.asha] decides how far each "
-                                         "trains and needs its checkpoints");
+      if (const auto claim = claimed_.find(key); claim != claimed_.end())
+        fail(claim->second.at, std::string(key) +
+                                   " cannot vary between trials: [sweep.asha] decides how far each "
+                                   "trains and needs its checkpoints");
     }
   }
 
   config::Document document_;
+  bool base_must_exist_;
   SweepSpec spec_;
   std::string base_, folder_, direction_;
   std::size_t zip_length_ = 0;
-  std::map<std::string, std::string> claimed_;  // key of a job -> the block that varies it
+  struct Claim {
+    std::string block;  // that varies a key of the job
+    Position at;
+  };
+  std::map<std::string, Claim> claimed_;  // by key
   std::multimap<Position, std::string> errors_;
 };
 
 }  // namespace
 
-SweepSpec read_spec_text(std::string_view text, const std::string& name) { return Reader({text, name}).run(); }
+SweepSpec read_spec_text(std::string_view text, const std::string& name) { return Reader({text, name}, false).run(); }
 
-SweepSpec read_spec(const std::filesystem::path& file) { return Reader(config::load_document(file)).run(); }
+SweepSpec read_spec(const std::filesystem::path& file) { return Reader(config::load_document(file), true).run(); }
 
 std::vector<std::string> swept_keys(const SweepSpec& spec) {
   std::vector<std::string> keys;

@@ -81,11 +81,11 @@ struct SweepSpec {
 // Every key that trials may differ in, each once, in the order of the file.
 std::vector<std::string> swept_keys(const SweepSpec& spec);
 
-// Reads and checks a sweep's file; the job that it names is not looked at. Throws one ConfigError with everything
-// wrong.
+// Reads and checks a sweep's file; the job that it names must be there, and is not looked into. Throws one ConfigError
+// with everything wrong.
 SweepSpec read_spec(const std::filesystem::path& file);
 
-// The same from text; paths in it start at the folder of `name`.
+// The same from text; paths in it start at the folder of `name`. The job need not be there.
 SweepSpec read_spec_text(std::string_view text, const std::string& name);
 
 }  // namespace titan::sweep

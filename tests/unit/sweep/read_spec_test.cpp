@@ -76,6 +76,15 @@ TEST(ReadSpec, NamesAndDirectionsFollowFromTheRest) {
   EXPECT_TRUE(spec.objective.maximize);
 }
 
+TEST(ReadSpec, AJobThatIsMissingIsSaidAtItsPlace) {
+  const TemporaryFolder folder;
+  const auto file =
+      folder.write("sw.toml", "[sweep]\nbase = \"jobs/nope.toml\"\n[sweep.grid]\n\"optimizer.lr\" = [1]\n");
+  EXPECT_THAT(error_of([&] { read_spec(file); }),
+              StartsWith(file.string() + ":2:8: error: sweep.base = \"jobs/nope.toml\": no such file (looked in " +
+                         (folder.path() / "jobs").string() + ")\n"));
+}
+
 TEST(ReadSpec, PointsAtEveryFaultAtOnce) {
   const auto fault = fault_of(
       "[sweep]\nbase = \"job.toml\"\nobjektive = \"loss\"\nnproc = 0\n[sweep.grid]\n\"optimizer.lrr\" = [1]\n"
@@ -126,7 +135,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadSweep{"[sweep.random]\nnum_trials = 2\n\"training.steps\" = {normal = [0, 9]}\n", "found normal"},
         BadSweep{"[sweep.grid]\n\"optimizer.lr\" = [1]\n[sweep.asha]\nreduction_factor = 1\n",
                  "at least 2; found the integer 1"},
-        BadSweep{"[sweep.grid]\n\"training.steps\" = [1]\n[sweep.asha]\nmin_steps = 3\n", "training.steps cannot vary"},
+        BadSweep{"[sweep.grid]\n\"training.steps\" = [1]\n[sweep.asha]\nmin_steps = 3\n",
+                 "lr.toml:4:1: error: training.steps cannot vary"},
         BadSweep{"objective = \"los\"\n[sweep.grid]\n\"optimizer.lr\" = [1]\n", "did you mean \"loss\"?"},
         BadSweep{"[sweep.grid]\n\"optimizer.lr\" = [1]\n[training]\nsteps = 3\n",
                  "unknown key training; a sweep's file has [sweep]"}));
