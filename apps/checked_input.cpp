@@ -13,12 +13,26 @@
 namespace titan {
 namespace {
 
+// The functions here throw messages that name a key and not its place.
+
 std::int64_t end_of_document(const CheckedInput& input) {
   if (const auto eos = input.tokenizer->eos_id()) return *eos;
-  const std::string message =
+  throw ConfigError(
       "model.args.attn_mask_type = \"block_causal\" separates documents by their EOS token, and the tokenizer in " +
-      input.config.model.hf_assets_path + " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"";
-  throw ConfigError(config::at_its_place(message, input.origins));
+      input.config.model.hf_assets_path +
+      " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"");
+}
+
+void open_tokenizer(CheckedInput& input) {
+  const std::string& path = input.config.model.hf_assets_path;
+  try {
+    input.tokenizer = data::make_tokenizer(path);
+    input.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
+    data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
+  } catch (const DataError& error) {
+    throw DataError("model.hf_assets_path: " + std::string(error.what()));
+  }
+  if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
 }
 
 void check_datasets(const CheckedInput& input) {
@@ -26,9 +40,21 @@ void check_datasets(const CheckedInput& input) {
     try {
       data::check_dataset(dataset.kind, dataset.path, input.spec.tokenizer_fingerprint);
     } catch (const DataError& error) {
-      throw DataError(config::at_its_place(dataset.key + ": " + error.what(), input.origins));
+      throw DataError(dataset.key + ": " + error.what());
     }
   }
+}
+
+std::vector<std::string> find_wrong_files(CheckedInput& input) {
+  auto errors = config::find_wrong_paths(input.config);
+  const bool paths_are_there = errors.empty();
+  try {
+    open_tokenizer(input);
+    if (paths_are_there) check_datasets(input);
+  } catch (const Error& error) {
+    errors.emplace_back(error.what());
+  }
+  return errors;
 }
 
 }  // namespace
@@ -48,28 +74,26 @@ CheckedInput check_input(const config::CommandLine& command_line, std::int64_t w
 }
 
 void load_tokenizer(CheckedInput& input) {
-  const std::string& path = input.config.model.hf_assets_path;
   try {
-    input.tokenizer = data::make_tokenizer(path);
-    input.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
-    data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
-  } catch (const DataError& error) {
-    throw DataError(config::at_its_place("model.hf_assets_path: " + std::string(error.what()), input.origins));
+    open_tokenizer(input);
+  } catch (const Error& error) {
+    throw ConfigError(config::at_its_place(error.what(), input.origins));
   }
-  if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
 }
 
 void check_files(CheckedInput& input) {
-  auto errors = config::find_wrong_paths(input.config);
+  auto errors = find_wrong_files(input);
   for (std::string& error : errors) error = config::at_its_place(error, input.origins);
-  const bool paths_are_there = errors.empty();
-  try {
-    load_tokenizer(input);
-    if (paths_are_there) check_datasets(input);
-  } catch (const Error& error) {
-    errors.emplace_back(error.what());
-  }
   config::throw_if_wrong(errors);
+}
+
+std::vector<std::string> missing_files(CheckedInput& input) {
+  auto errors = find_wrong_files(input);
+  std::erase_if(errors, [&](const std::string& error) {
+    const auto keys = config::keys_in(error);
+    return keys.empty() || !input.origins.contains(keys.front());
+  });
+  return errors;
 }
 
 void check_folder(const CheckedInput& input, bool overwrite) {

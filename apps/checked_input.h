@@ -25,12 +25,15 @@ struct CheckedInput {
 // with all that is wrong.
 CheckedInput check_input(const config::CommandLine& command_line, std::int64_t world_size);
 
-// The tokenizer and what comes from it. Throws DataError and ConfigError.
+// The tokenizer and what comes from it. Throws ConfigError.
 void load_tokenizer(CheckedInput& input);
 
 // The same, and before it all files and folders that the configuration names, as far as they can be judged without
 // reading data: once a machine. Throws ConfigError with all that is wrong.
 void check_files(CheckedInput& input);
+
+// Of the same what is wrong with values that were given: a plan for another machine need not have the rest yet.
+std::vector<std::string> missing_files(CheckedInput& input);
 
 // What is in the folder of the run that it must not write over. Throws ConfigError.
 void check_folder(const CheckedInput& input, bool overwrite);

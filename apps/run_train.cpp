@@ -274,15 +274,6 @@ int train_or_report(const CheckedInput& checked, const LaunchEnv& env, c10::Devi
   }
 }
 
-// What a dry run tells is true wherever it is asked; a start, though, would need these here.
-void warn_of_missing_files(CheckedInput& input) {
-  try {
-    check_files(input);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "warning: --dry-run reads no data; a start here would be refused:\n%s\n", error.what());
-  }
-}
-
 }  // namespace
 
 int run_train(const config::CommandLine& command_line) {
@@ -310,7 +301,9 @@ int run_train(const config::CommandLine& command_line) {
     return kExitDone;
   }
   if (command_line.dry_run) {
-    if (env.rank == 0) warn_of_missing_files(checked);
+    // What a dry run tells is true wherever it is asked; a start, though, needs files.
+    for (const auto& error : env.rank == 0 ? missing_files(checked) : std::vector<std::string>())
+      std::fprintf(stderr, "warning: a start here would be refused: %s\n", error.c_str());
     const auto device = command_line.device
                             ? train::named_device(*command_line.device)
                             : device_of_a_rank(config, std::max(env.local_world_size, command_line.nproc.value_or(1)));

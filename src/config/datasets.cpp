@@ -81,12 +81,14 @@ std::vector<std::string> find_wrong_datasets(const JobConfig& config) {
 
 std::string missing_dataset(const std::string& table, const std::string& kind) {
   const std::string key = table + ".dataset_path";
+  const std::string begin = table == "validation" ? "validation.enable needs " + key : key + " is not set";
   if (lower_case(kind).starts_with("c4"))
-    return key + " is not set, and \"" + kind +
-           "\" is streamed from the network by TorchTitan alone: download files of the dataset allenai/c4 from Hugging "
-           "Face (en/c4-train.*.json.gz are read as they are) and set " +
+    return begin + ": TorchTitan streams \"" + kind +
+           "\" from the network, and nothing is streamed here. Download files of the dataset allenai/c4 from Hugging "
+           "Face "
+           "(en/c4-train.*.json.gz are read as they are) and set " +
            key + " to their folder";
-  return key + " is not set: no data; set it to a file or folder";
+  return begin + ": no data to " + (table == "validation" ? "validate" : "train") + " on; set it to a file or folder";
 }
 
 }  // namespace titan::config

@@ -49,19 +49,20 @@ bool exists_with_suffix(const fs::path& prefix) {
 void check_datasets(const JobConfig& config, Messages& errors) {
   const Training& t = config.training;
   const Validation& v = config.validation;
-  if (t.dataset_mix.empty() && !dataset_path(t.dataset, t.dataset_path))
+  if (!t.dataset_path && t.dataset_mix.empty() && !config.job.config_file)
+    errors.push_back(missing_dataset("training", "") +
+                     ", or give a configuration with --config FILE (configs/ has some)");
+  else if (t.dataset_mix.empty() && !dataset_path(t.dataset, t.dataset_path))
     errors.push_back(missing_dataset("training", t.dataset));
   if (v.enable && !dataset_path(v.dataset, v.dataset_path)) errors.push_back(missing_dataset("validation", v.dataset));
   for (const NamedDataset& data : named_datasets(config)) {
     const bool by_prefix = lower_case(data.kind) == "indexed" && exists_with_suffix(data.path);
-    if (is_there(data.path) || by_prefix) continue;
-    const bool is_set = data.key != "training.dataset_path" || t.dataset_path;
-    errors.push_back(
-        is_set
-            ? missing(data.key, data.path)
-            : data.key + " is not set, and where TorchTitan has the data of \"" + data.kind + "\", in " + data.path +
-                  ", there is none; set it to a file or folder" +
-                  (config.job.config_file ? "" : ", or give a configuration with --config FILE (configs/ has some)"));
+    const bool is_torchtitans = data.key == "training.dataset_path" && !t.dataset_path;
+    if (is_there(data.path) || by_prefix || (is_torchtitans && !config.job.config_file)) continue;
+    errors.push_back(is_torchtitans
+                         ? data.key + " is not set, and in " + data.path + ", where TorchTitan has the data of \"" +
+                               data.kind + "\", there is none; set it to a file or folder"
+                         : missing(data.key, data.path));
   }
 }
 

@@ -58,8 +58,11 @@ std::string at_its_place(const std::string& message, const Origins& origins) {
     if (it == origins.end()) continue;
     const Origin& origin = it->second;
     if (out.empty()) {
+      // A flag's or a variable's name says the key already.
+      const bool is_said = !origin.source && message.starts_with(key + ": ");
       out = origin.source ? origin.source->error(origin.at, message)
-                          : origin.where + ": error: " + origin.name + ": " + message;
+                          : origin.where + ": error: " + origin.name + ": " +
+                                (is_said ? message.substr(key.size() + 2) : message);
     } else {
       notes += "\n     = " + key + " is set " + (origin.source ? "in " : "by ") + origin.place();
     }

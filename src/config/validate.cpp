@@ -29,10 +29,11 @@ void check_schedule(const JobConfig& config, Messages& errors, Messages& warning
   }
   if (lr.warmup_steps > total) {
     warnings.push_back("lr_scheduler.warmup_steps (" + text(lr.warmup_steps) + ") exceeds " + total_key + " (" +
-                       text(total) + "): the warm-up is cut to " + text(total) + " steps");
+                       text(total) + "): the warm-up is cut to " + text(total) + " steps" +
+                       (lr.decay_ratio ? ", and there is no decay" : ""));
   }
-  const std::int64_t warmup = std::min(lr.warmup_steps, total);
-  if (!lr.decay_ratio) return;
+  if (!lr.decay_ratio || lr.warmup_steps > total) return;
+  const std::int64_t warmup = lr.warmup_steps;
   const auto decay = static_cast<std::int64_t>(std::nearbyint(static_cast<double>(total) * *lr.decay_ratio));
   if (warmup + decay > total) {
     warnings.push_back("lr_scheduler.warmup_steps (" + text(warmup) + ") and the decay (" + text(decay) +

@@ -176,7 +176,14 @@ def tokenize_shards(context):
     job = run(context, 1, [*words, "--output", killed / "x", "--shard-documents", 7], name="other", exit_code=2)
     expect(re.search(r"other options: shard_documents: \d+ there, 7 here\. Choose another --output, or remove ", job.text()), job.tail())
     config = write_job(context, "indexed", steps=5)
+    other = context.folder / "tokenizer"
+    other.mkdir()
+    model = (tokenizer / "tokenizer.model").read_bytes()
+    (other / "tokenizer.model").write_bytes(model + b"\x12\x00")  # an empty message that changes nothing but the bytes
     words = ["--config", config, "--training.dataset", "indexed", "--training.dataset_path", killed / "x"]
+    job = run(context, 2, [*words, "--model.hf_assets_path", other], name="tokenizer", exit_code=2)
+    reason = f"error: --training.dataset_path: {killed}/x.json: its shards were made with another tokenizer"
+    expect(job.text().count(reason) == 1, job.tail())
     expect(len(read_rows(run(context, 2, words) and context.dump("indexed") / "metrics.jsonl")) == 5, "5 steps")
 
 

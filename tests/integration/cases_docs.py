@@ -1,8 +1,9 @@
 """What the documentation points at exists."""
+import os
 import re
 import subprocess
 
-from harness import ROOT, case, expect
+from harness import ROOT, Job, case, expect
 
 # A path of this repository as it stands in a command or in backquotes.
 PATH_WORD = re.compile(r"(?<![\w/.-])((?:scripts|configs|docs|src|models|data|apps|tests|benchmarks)/[\w./-]*\w)")
@@ -55,3 +56,37 @@ def readme_paths(_context):
     scripts = [ROOT / name for name in named if name.endswith(".sh")]
     plain = [str(path.relative_to(ROOT)) for path in scripts if not path.stat().st_mode & 0o100]
     expect(not plain, f"not executable: {', '.join(plain)}")
+
+
+# A fence of commands, or of lines that the commands before it print.
+BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def shape(line):
+    """The words of a line, whatever its numbers."""
+    return re.sub(r"[\d.,]*\d", "#", " ".join(line.split()))
+
+
+@case(300)
+def first_hour(context):
+    """Every command of docs/quickstart.md, pasted in order, works, and prints the lines that the page shows; the default run in a
+    few steps."""
+    folder = context.folder / "clone"
+    folder.mkdir()
+    for name in ("assets", "configs", "docs", "README.md"):
+        (folder / name).symlink_to(ROOT / name)
+    env = {**os.environ, "PATH": f"{context.program.parent}:{os.environ['PATH']}", "CI": "true"}
+    said = ""
+    blocks = BLOCK.findall((ROOT / "docs/quickstart.md").read_text(encoding="utf-8"))
+    expect(len(blocks) > 8, f"found {len(blocks)} blocks")
+    for number, (kind, text) in enumerate(blocks):
+        if kind == "text":
+            missing = [line for line in text.splitlines() if shape(line) not in shape(said)]
+            expect(not missing, f"the page shows what was not said: {missing}\n{said}")
+            continue
+        # The file's 250 steps would take minutes; flags and the page's own files win over, or say less than, this.
+        short = {"TITAN_TRAINING__STEPS": "4"} if "outputs/first" in text else {}
+        job = Job(["bash", "-euo", "pipefail", "-c", text], context.folder / "logs", f"block{number}", {**env, **short}, folder)
+        code = job.wait(120)
+        said = job.text()
+        expect(code == 0, f"exit code {code} of\n{text}\n{said}")

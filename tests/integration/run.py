@@ -40,6 +40,7 @@ import cases_launch  # noqa: F401
 import cases_parity  # noqa: F401
 import cases_parity_table  # noqa: F401
 import cases_peer_lost  # noqa: F401
+import cases_preflight  # noqa: F401
 import cases_resume  # noqa: F401
 import cases_run_folder  # noqa: F401
 import cases_sweep  # noqa: F401

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "data/indexed_shards.h"
+#include "data/registry.h"
 #include "data/tokenize.h"
 #include "tests/unit/data/support.h"
 
@@ -204,6 +205,23 @@ TEST(Tokenize, StopsWhenAskedAndRefusesOtherOptions) {
   EXPECT_THAT(
       data_error([&] { tokenize_to_shards(source, tokenizer, options, [](const TokenizeProgress&) { return true; }); }),
       AllOf(HasSubstr("x.json"), HasSubstr("other options")));
+}
+
+TEST(Tokenize, ShardsKnowTheirTokenizer) {
+  const Numbers source(100);
+  const ByteTokenizer tokenizer;
+  const TempFolder folder;
+  const TokenizeOptions options{.output = folder.path() / "x", .source = "numbers", .tokenizer = "a.model:3:0abc"};
+  tokenize_to_shards(source, tokenizer, options, [](const TokenizeProgress&) { return true; });
+  const auto shard = folder.path() / "x-00000-of-00007.idx";
+  for (const auto& path : {options.output, folder.path(), shard}) {
+    check_dataset("Indexed", path, options.tokenizer);
+    EXPECT_THAT(data_error([&] { check_dataset("indexed", path, "a.model:3:0abd"); }),
+                AllOf(HasSubstr("x.json"), HasSubstr("another tokenizer, a.model:3:0abc"), HasSubstr("remove x.json")))
+        << path;
+  }
+  std::filesystem::remove(folder.path() / "x.json");  // nothing is known of them any more, as of others' shards
+  check_dataset("indexed", folder.path(), "a.model:3:0abd");
 }
 
 TEST(Tokenize, BadRecordsAreErrorsOrSkipped) {

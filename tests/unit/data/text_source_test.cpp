@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "config/datasets.h"
 #include "data/registry.h"
 #include "tests/unit/data/support.h"
 
@@ -20,6 +21,15 @@ std::vector<std::string> documents(const TextSource& source) {
   std::vector<std::string> texts;
   for (std::int64_t i = 0; i < source.num_documents(); ++i) texts.push_back(source.document(i));
   return texts;
+}
+
+// A kind that a configuration may name and nothing opens would be found when the run starts.
+TEST(Registry, OpensEveryKindThatAConfigurationMayName) {
+  const TempFolder folder;
+  for (const std::string& kind : config::dataset_kinds()) {
+    const auto nothing = kind == "indexed" ? HasSubstr("*.idx") : HasSubstr("the folder holds nothing");
+    EXPECT_THAT(data_error([&] { check_dataset(kind, folder.path(), ""); }), nothing) << kind;
+  }
 }
 
 TEST(ContiguousBlock, FirstRanksTakeTheRemainder) {

@@ -1,0 +1,63 @@
+"""What a start is refused for before anything is made: files, memory, disk; and what --no-preflight makes of it."""
+import re
+
+from cases_sweep import run_sweep, write_sweep
+from fixtures import write_job
+from harness import case, expect, run
+
+HUGE = ["--training.local_batch_size", 10**9]
+
+
+def refused(context, ranks, words, name, exit_code=2):
+    job = run(context, ranks, words, name=name, exit_code=exit_code)
+    expect(not context.dump("run").exists(), f"{name}: a refused start made {context.dump('run')}")
+    return job.text()
+
+
+@case(60)
+def all_files_at_once(context):
+    """Data and tokenizer that are not there: both are named, once, at their places; --dry-run warns of both and goes on."""
+    config = write_job(context, "run")
+    words = ["--config", config, "--training.dataset_path", "none", "--model.hf_assets_path", "nowhere"]
+    text = refused(context, 2, words, "start")
+    expect(text.count("error: ") == 2 and "\n2 errors" in text, text)
+    for flag, what in (("--training.dataset_path", "none"), ("--model.hf_assets_path", "nowhere")):
+        expect(re.search(rf"error: {flag}: .*{what}", text), f"nothing about {flag}\n{text}")
+    text = refused(context, 1, [*words, "--dry-run"], "dry", exit_code=0)
+    expect(text.count("warning: a start here would be refused: ") == 2 and "predicted peak" in text, text)
+
+
+@case(60, processors=1)
+def without_memory(context):
+    """A run that has no room in memory is refused, with the keys to change; started all the same it says what there was no room
+    for, and in which step."""
+    config = write_job(context, "run")
+    text = refused(context, 1, ["--config", config, *HUGE], "start")
+    expect(re.search(r"will not fit: .* PiB on each rank, .*training.local_batch_size \(1000000000\)", text), text)
+    job = run(context, 1, ["--config", config, *HUGE, "--no-preflight"], name="forced", exit_code=1)
+    expect(re.search(r"out of memory in step 1: .*--dry-run", job.text()), job.tail())
+
+
+@case(60, processors=1)
+def without_disk(context):
+    """A run whose first checkpoint cannot have room is refused; without checkpoints, or told so, it is not."""
+    config = write_job(context, "run", steps=1)
+    # On paper: the shape of 405B takes terabytes, and --dry-run's estimate none.
+    large = ["--config", config, "--model.flavor", "405B", "--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
+    text = refused(context, 1, large, "start")
+    expect(re.search(r"error: checkpoints go to .*/run/checkpoint, where .* free, and the first one takes 4\.\d+ TiB", text), text)
+    expect("will not fit" in text and text.endswith("2 errors\n"), text)
+    text = refused(context, 1, [*large, "--checkpoint.no-enable"], "without")
+    expect("will not fit" in text and "checkpoints go to" not in text, text)
+
+
+@case(60, processors=1)
+def sweep_checks_files(context):
+    """A sweep whose trials name data that is not there starts none of them, and its dry run says so."""
+    values = '[sweep.grid]\n"training.dataset_path" = ["%s/corpus.jsonl", "none.jsonl"]\n' % context.fixtures
+    sweep, folder = write_sweep(context, "paths", 'objective = "loss"\n' + values, steps=2)
+    reason = 'training.dataset_path = "none.jsonl": there is no such file or folder'
+    text = run_sweep(context, [sweep], "start", exit_code=2).text()
+    expect(f"error: {reason}" in text and not folder.exists(), text)
+    text = run_sweep(context, [sweep, "--dry-run"], "dry").text()
+    expect(f"refused: error: {reason}" in text and "trial-001" in text, text)
