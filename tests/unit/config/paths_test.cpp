@@ -76,6 +76,8 @@ TEST_F(Paths, Data) {
   };
   EXPECT_THAT(held_out(true), ElementsAre("validation.dataset_path = \"/none\": there is no such file or folder"));
   EXPECT_THAT(held_out(false), IsEmpty());
+  EXPECT_THAT(wrong([](JobConfig& c) { c.validation.enable = true; }),
+              ElementsAre(HasSubstr("validation.enable needs validation.dataset_path: TorchTitan streams")));
 }
 
 TEST_F(Paths, DumpFolder) {
