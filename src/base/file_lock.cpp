@@ -27,4 +27,13 @@ FileLock::~FileLock() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+// For a moment this holds a lock that others may share, and that keeps a FileLock out.
+bool is_locked(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool locked = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return locked;
+}
+
 }  // namespace titan

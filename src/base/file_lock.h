@@ -19,4 +19,7 @@ class FileLock {
   int fd_;
 };
 
+// Whether a process holds the lock of `path` now. False for a file that is not there, or where locks are not known.
+bool is_locked(const std::filesystem::path& path);
+
 }  // namespace titan

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 
 namespace titan {
 namespace {
@@ -85,6 +86,10 @@ std::string with_thousands(std::int64_t value) {
   return value < 0 ? "-" + digits : digits;
 }
 
+std::string counted(std::int64_t count, std::string_view thing) {
+  return with_thousands(count).append(" ").append(thing).append(count == 1 ? "" : "s");
+}
+
 std::string format_bytes(double bytes) {
   constexpr std::array<const char*, 6> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   std::size_t unit = 0;
@@ -107,6 +112,14 @@ std::string format_duration(double seconds) {
     std::snprintf(buffer, sizeof(buffer), "%lld:%02lld", static_cast<long long>(total / 60),
                   static_cast<long long>(total % 60));
   return buffer;
+}
+
+std::string date_text(std::int64_t unix_time) {
+  const auto time = static_cast<std::time_t>(unix_time);
+  std::tm parts{};
+  char buffer[64];
+  if (::localtime_r(&time, &parts) == nullptr) return std::to_string(unix_time);
+  return {buffer, std::strftime(buffer, sizeof(buffer), "%Y-%m-%d %H:%M:%S", &parts)};
 }
 
 }  // namespace titan

@@ -24,10 +24,16 @@ std::string_view trim(std::string_view text);
 // 1234567 -> "1,234,567"
 std::string with_thousands(std::int64_t value);
 
+// 1 -> "1 rank", 2000 -> "2,000 ranks"; of a thing whose plural ends in s.
+std::string counted(std::int64_t count, std::string_view thing);
+
 // 1536 -> "1.5 KiB"
 std::string format_bytes(double bytes);
 
 // 3725 -> "1:02:05"; 65 -> "1:05"
 std::string format_duration(double seconds);
+
+// Seconds since 1970 -> "2026-11-22 13:02:11", the time of this place.
+std::string date_text(std::int64_t unix_time);
 
 }  // namespace titan
