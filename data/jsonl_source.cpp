@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_error.h"
 #include "data/decompress.h"
 #include "data/files.h"
 #include "data/text_source.h"
@@ -116,20 +117,26 @@ class JsonlFiles final : public TextSource {
       if (object.is_object()) return object;
       throw BadRecord(where(shard, index) + ": expected a JSON object, found " + object.type_name());
     } catch (const nlohmann::json::exception& error) {
-      throw BadRecord(where(shard, index) + ": not a JSON object: " + error.what());
+      const JsonError problem = explain_json_error(error.what());
+      throw BadRecord(where(shard, index, problem.column) + ": not a JSON object: " + problem.reason);
     }
   }
 
-  // "file:line". Counts lines from the start of the file: for messages only.
-  std::string where(const Shard& shard, std::size_t index) const {
+  // "file:line", or "file:line:column" with a column of the record (1-based), which blanks may stand before. Counts
+  // lines from the start of the file: for messages only.
+  std::string where(const Shard& shard, std::size_t index, std::int64_t column = 0) const {
     std::int64_t line = 1;
+    std::uint64_t line_start = 0;
     std::string chunk;
     for (std::uint64_t at = 0; at < starts_[index]; at += chunk.size()) {
       chunk.resize(std::min<std::uint64_t>(kScanBytes, starts_[index] - at));
       shard.file.read_at(at, chunk);
       line += std::ranges::count(chunk, '\n');
+      if (const auto last = chunk.rfind('\n'); last != std::string::npos) line_start = at + last + 1;
     }
-    return shard.path.string() + ":" + std::to_string(line);
+    const std::string place = shard.path.string() + ":" + std::to_string(line);
+    if (column == 0) return place;
+    return place + ":" + std::to_string(static_cast<std::int64_t>(starts_[index] - line_start) + column);
   }
 
   std::vector<Shard> shards_;          // those with documents, in order

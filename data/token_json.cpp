@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_error.h"
 
 namespace titan::data {
 
@@ -21,7 +22,7 @@ std::vector<std::int32_t> ids_from_json(std::string_view line) {
   try {
     array = nlohmann::json::parse(line);
   } catch (const nlohmann::json::exception& error) {
-    throw DataError(expected + "no JSON: " + error.what());
+    throw DataError(expected + "no JSON: " + json_error_text(error.what()));
   }
   if (!array.is_array()) throw DataError(expected + "a JSON " + array.type_name());
   std::vector<std::int32_t> ids;

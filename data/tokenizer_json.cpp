@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json_error.h"
 
 namespace titan::data {
 namespace {
@@ -56,10 +57,11 @@ T get_or(const J& object, const std::string& name, const std::string& where, T f
   return find(object, name) ? get<T>(object, name, where) : fallback;
 }
 
-// Throws for keys that are in no version of the format that was read when this was written.
+// Throws for keys that are in no version of the format that was read when this was written. `where`: "" for the file.
 void refuse_unknown_keys(const Json& object, const std::string& where, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : object.items()) {
-    if (std::ranges::find(known, key) == known.end()) refuse(where + "." + key, value, "its meaning is not known");
+    if (std::ranges::find(known, key) == known.end())
+      refuse(where + (where.empty() ? "" : ".") + key, value, "its meaning is not known");
   }
 }
 
@@ -220,7 +222,7 @@ void read_added_token(const Json& token, TokenizerSpec& spec) {
 
 TokenizerSpec read_spec(const Json& root) {
   if (!root.is_object()) throw DataError("it is no JSON object");
-  refuse_unknown_keys(root, "it",
+  refuse_unknown_keys(root, "",
                       {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                        "post_processor", "decoder", "model"});
   if (const Json* version = find(root, "version"); version && *version != "1.0") refuse("version", *version, "1.0 is");
@@ -242,12 +244,15 @@ TokenizerSpec read_spec(const Json& root) {
   return spec;
 }
 
+// Throws DataError that names the file.
 template <typename J>
 J parse(const std::filesystem::path& file) {
   try {
     return J::parse(read_file(file));
   } catch (const nlohmann::json::exception& error) {
-    throw DataError(std::string("it is not JSON: ") + error.what());
+    const JsonError problem = explain_json_error(error.what());
+    const std::string place = ":" + std::to_string(problem.line) + ":" + std::to_string(problem.column);
+    throw DataError(file.string() + (problem.line > 0 ? place : "") + ": not JSON: " + problem.reason);
   }
 }
 
@@ -292,8 +297,9 @@ TokenizerConfig read_config(const OrderedJson& root) {
 }  // namespace
 
 TokenizerSpec read_tokenizer_json(const std::filesystem::path& file) {
+  const Json root = parse<Json>(file);
   try {
-    return read_spec(parse<Json>(file));
+    return read_spec(root);
   } catch (const DataError& error) {
     throw DataError(file.string() + ": " + error.what());
   }
@@ -302,8 +308,9 @@ TokenizerSpec read_tokenizer_json(const std::filesystem::path& file) {
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return {};
+  const auto root = parse<OrderedJson>(file);
   try {
-    return read_config(parse<OrderedJson>(file));
+    return read_config(root);
   } catch (const DataError& error) {
     throw DataError(file.string() + ": " + error.what());
   }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json_error.h"
 #include "checkpoint/crc32.h"
 
 namespace titan::checkpoint {
@@ -56,7 +57,7 @@ std::optional<Checksums> read_checksums(const fs::path& folder) {
     if (fs::file_size(path) > kLongest) throw CheckpointError("it is too long");
     return parse(Json::parse(read_file(path)));
   } catch (const std::exception& problem) {
-    throw CheckpointError(path.string() + " is damaged: " + problem.what() +
+    throw CheckpointError(path.string() + " is damaged: " + json_error_text(problem.what()) +
                           ". Remove it to read the checkpoint without its checksums");
   }
 }

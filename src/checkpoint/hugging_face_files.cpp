@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json_error.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -67,7 +68,7 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
     if (config.num_heads < 1 || config.num_kv_heads < 1) throw CheckpointError("it has no attention heads");
     return config;
   } catch (const std::exception& error) {
-    throw CheckpointError(what + " cannot be used: " + error.what());
+    throw CheckpointError(what + " cannot be used: " + json_error_text(error.what()));
   }
 }
 
@@ -75,7 +76,7 @@ std::map<std::string, std::string> read_hugging_face_index(const fs::path& file)
   try {
     return Json::parse(read_file(file)).at("weight_map").get<std::map<std::string, std::string>>();
   } catch (const std::exception& error) {
-    throw CheckpointError(file.string() + " cannot be used: " + error.what());
+    throw CheckpointError(file.string() + " cannot be used: " + json_error_text(error.what()));
   }
 }
 

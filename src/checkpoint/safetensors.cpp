@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_error.h"
 #include "checkpoint/file.h"
 
 namespace titan::checkpoint {
@@ -136,7 +137,7 @@ std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
       if (name != "__metadata__") parsed.push_back(parse_entry(path, name, json, data_begin, file.size() - data_begin));
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(path, std::string("its header cannot be read: ") + error.what());
+    fail(path, "its header cannot be read: " + json_error_text(error.what()));
   }
   std::sort(parsed.begin(), parsed.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first.begin, a.second) < std::tie(b.first.begin, b.second);

@@ -206,7 +206,7 @@ def bad_records_are_counted(context):
     corpus.write_text("\n".join([lines[0], "{", lines[1], '{"txt": "x"}', *lines[2:]]) + "\n", encoding="utf-8")
     words = ["--config", write_job(context, "bad", steps=30), "--training.dataset_path", corpus]
     job = run(context, 1, [*words, "--training.local_batch_size", 8], name="error", exit_code=2)
-    expect(f"{corpus}:2: not a JSON object" in job.text(), job.tail())
+    expect(f"{corpus}:2:2: not a JSON object" in job.text(), job.tail())
     for order in ("torchtitan", "elastic"):
         more = ["--training.on_bad_record", "skip", "--training.data_order", order, "--training.local_batch_size", 8]
         run(context, 1, [*words, *more, "--overwrite"], name=order)

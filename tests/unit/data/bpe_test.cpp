@@ -360,8 +360,11 @@ TEST(BpeTokenizer, RefusesByName) {
   EXPECT_THAT(refused("/padding", {{"pad_id", 5}}), HasSubstr("padding"));
   EXPECT_THAT(refused("/version", "2.0"), HasSubstr("version"));
   EXPECT_THAT(refused("/added_tokens/0/id", 300), AllOf(HasSubstr("says id 300"), HasSubstr("has id 258")));
-  folder.write("tokenizer.json", "{");
-  EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }), HasSubstr("not JSON"));
+  folder.write("tokenizer.json", "{\n  \"a\" 1}");
+  EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }),
+              HasSubstr("tokenizer.json:2:7: not JSON: unexpected"));
+  folder.write("tokenizer.json", R"({"a": 1})");
+  EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }), HasSubstr("tokenizer.json: a = 1 is not supported"));
   folder.write("tokenizer.json", small_tokenizer().dump());
   folder.write("tokenizer_config.json", R"({"bos_token": 3})");
   EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }),

@@ -113,16 +113,20 @@ TEST(JsonlFiles, ErrorsNameFileAndLine) {
                                  "{\"text\": \"\\ud800\"}\n");
   const auto source = open_jsonl_files(file);
   ASSERT_EQ(source->num_documents(), 7);
-  const char* expected[] = {":3: not a JSON object",
+  const char* expected[] = {":3:10: not a JSON object: unexpected end of input",
                             ":4: the object has no \"text\"",
                             ":5: \"text\" is not a string",
                             ":6: expected a JSON object, found array",
                             ":7: byte 10",
-                            ":8: not a JSON object"};
+                            ":8:17: not a JSON object: invalid string"};
   for (std::int64_t i = 0; i < 6; ++i) {
     EXPECT_THAT(data_error([&] { source->document(i + 1); }), HasSubstr(file.string() + expected[i]));
   }
   EXPECT_EQ(source->document(0), "fine");
+  // The column is the file's, where blanks stand before the record.
+  const auto indented = folder.write("indented.jsonl", "{}\n   {text}\n");
+  EXPECT_THAT(data_error([&] { open_jsonl_files(indented)->document(1); }),
+              HasSubstr(indented.string() + ":2:6: not a"));
 }
 
 TEST(JsonlFiles, EmptyAndShrinkingFilesAreErrors) {
@@ -211,7 +215,7 @@ TEST(JsonlFiles, DamagedCompressedFilesAreNamedWithTheLine) {
     const auto bad_line =
         folder.write("z.jsonl" + extension, extension == ".gz" ? gzip("{}\n\n[\n") : zstd("{}\n\n[\n"));
     const auto source = open_jsonl_files(bad_line);
-    EXPECT_THAT(data_error([&] { source->document(1); }), HasSubstr(bad_line.string() + ":3: not a JSON object"));
+    EXPECT_THAT(data_error([&] { source->document(1); }), HasSubstr(bad_line.string() + ":3:2: not a JSON object"));
     std::filesystem::remove(bad_line);
   }
   for (const auto& entry : std::filesystem::directory_iterator(cache.folder.path())) {
