@@ -15,6 +15,7 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "config/datasets.h"
+#include "data/files.h"
 #include "data/registry.h"
 #include "data/tokenize.h"
 #include "data/tokenizer.h"
@@ -48,14 +49,34 @@ void add_options(CLI::App& app, TokenizeArguments& arguments) {
       ->check(at_least_one());
 }
 
+// Where JSON lines were looked for: whether the folder has what is more likely meant.
+bool holds_text_files(const TokenizeArguments& arguments) {
+  if (config::lower_case(arguments.dataset) != "jsonl") return false;
+  const std::vector<std::string> endings = {".txt", ".md"};
+  try {
+    return !data::list_files(arguments.input, endings).empty();
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+std::unique_ptr<data::TextSource> open_input(const TokenizeArguments& arguments) {
+  try {
+    return data::open_dataset(arguments.dataset, arguments.input);
+  } catch (const DataError& error) {
+    if (!fs::is_directory(arguments.input) || !holds_text_files(arguments)) throw;
+    throw DataError(std::string(error.what()) + " For text, a document a file, add --dataset text.");
+  }
+}
+
 class Report {
  public:
   bool operator()(const data::TokenizeProgress& progress) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-    spdlog::info("tokenize: {} of {} shards{}, {} documents, {} tokens, {} tokens/s", progress.finished_shards,
-                 progress.shards,
+    spdlog::info("tokenize: {} of {}{}, {}, {}, {} tokens/s", progress.finished_shards,
+                 counted(progress.shards, "shard"),
                  progress.kept_shards > 0 ? " (" + std::to_string(progress.kept_shards) + " of an earlier run)" : "",
-                 with_thousands(progress.documents), with_thousands(progress.tokens),
+                 counted(progress.documents, "document"), counted(progress.tokens, "token"),
                  with_thousands(static_cast<std::int64_t>(static_cast<double>(progress.tokens) / seconds)));
     return !stop_requested();
   }
@@ -90,12 +111,12 @@ int run_tokenize(const std::vector<std::string>& args) {
   options.on_bad_record = data::parse_on_bad_record(arguments.on_bad_record);
   init_log(0, 1, true);
   const auto tokenizer = data::make_tokenizer(arguments.tokenizer);
-  const auto source = data::open_dataset(arguments.dataset, arguments.input);
+  const auto source = open_input(arguments);
   options.source = config::lower_case(arguments.dataset) + " " + fs::weakly_canonical(arguments.input).string();
   options.tokenizer = data::tokenizer_fingerprint(arguments.tokenizer);
   Report report;
   const auto progress = data::tokenize_to_shards(*source, *tokenizer, options, std::ref(report));
-  if (progress.bad_records > 0) spdlog::warn("{} bad records were skipped", with_thousands(progress.bad_records));
+  if (progress.bad_records > 0) spdlog::warn("{} skipped", counted(progress.bad_records, "bad record"));
   if (progress.finished_shards == progress.shards) return kExitDone;
   spdlog::info("tokenize: stopped; the same command goes on");
   return kExitSavedRequeue;

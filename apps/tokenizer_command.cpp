@@ -29,6 +29,7 @@ struct TrainArguments {
   std::int64_t vocab_size = 0;
   std::string output;
   std::string type = "bpe";
+  std::string on_bad_record = "error";
 };
 
 struct EncodeArguments {
@@ -84,15 +85,18 @@ int train_tokenizer(const TrainArguments& arguments) {
   if (fs::exists(file)) throw ConfigError("error: " + file.string() + " exists; remove it or choose another --output");
   const auto started = std::chrono::steady_clock::now();
   const auto source = open_input(arguments.input);
-  const std::string model = data::train_sentencepiece(*source, {arguments.vocab_size, arguments.type == "unigram"});
+  const auto trained = data::train_sentencepiece(
+      *source, {arguments.vocab_size, arguments.type == "unigram", data::parse_on_bad_record(arguments.on_bad_record)});
   std::error_code error;
   fs::create_directories(arguments.output, error);
   if (error) throw ConfigError("error: --output " + arguments.output + " cannot be made: " + error.message());
-  write_file_atomically(file, model);
+  write_file_atomically(file, trained.model);
   const auto tokenizer = data::make_tokenizer(file);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
-  std::fprintf(stderr, "titan-train tokenizer: made %s of %lld pieces from %lld documents in %s\n", file.c_str(),
-               static_cast<long long>(tokenizer->vocab_size()), static_cast<long long>(source->num_documents()),
+  if (trained.bad_records > 0) spdlog::warn("{} skipped", counted(trained.bad_records, "bad record"));
+  std::fprintf(stderr, "titan-train tokenizer: made %s of %s from %s in %s\n", file.c_str(),
+               counted(tokenizer->vocab_size(), "piece").c_str(),
+               counted(source->num_documents() - trained.bad_records, "document").c_str(),
                format_duration(seconds.count()).c_str());
   return kExitDone;
 }
@@ -170,6 +174,10 @@ int run_tokenizer_command(const std::vector<std::string>& args) {
   train_command->add_option("--type", training.type, "bpe or unigram")
       ->capture_default_str()
       ->check(CLI::IsMember({"bpe", "unigram"}));
+  train_command
+      ->add_option("--on-bad-record", training.on_bad_record, "error or skip: what a record that cannot be used does")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"error", "skip"}));
   EncodeArguments encoding;
   CLI::App* encode_command = app.add_subcommand(
       "encode", "Prints the ids of standard input as one JSON array, or of every line of FILE as one array a line.");

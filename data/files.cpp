@@ -34,6 +34,10 @@ std::vector<fs::path> walk(const fs::path& root, std::span<const std::string> ex
     for (const auto end = fs::end(entry); entry != end; ++entry) {
       if (is_hidden(entry->path())) {
         entry.disable_recursion_pending();
+      } else if (entry->is_symlink() && !entry->exists() && has_extension(entry->path(), extensions)) {
+        throw DataError("cannot read " + entry->path().string() + ": it is a link to " +
+                        fs::read_symlink(entry->path()).string() +
+                        ", which is not there. Restore that, or remove the link");
       } else if (entry->is_regular_file() && has_extension(entry->path(), extensions)) {
         files.push_back(entry->path());
       }

@@ -14,7 +14,8 @@ namespace titan::data {
 // The regular files below `root` (links are followed) whose name ends in one of `extensions` (all, when empty), sorted
 // by relative path bytewise, so that every machine and locale sees the same order. Hidden files and folders (.name) are
 // left out. `root` may be one file, which is then the answer whatever its name. Throws DataError when there is no
-// `root` and when nothing is found, saying what the folder holds.
+// `root`, when nothing is found, saying what the folder holds, and for a link to nothing that would be one of the
+// files.
 std::vector<std::filesystem::path> list_files(const std::filesystem::path& root,
                                               std::span<const std::string> extensions);
 

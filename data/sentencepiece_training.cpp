@@ -1,11 +1,13 @@
 #include "data/sentencepiece_training.h"
 
 #include <sentencepiece_trainer.h>
+#include <spdlog/spdlog.h>
 
 #include <thread>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace titan::data {
 namespace {
@@ -15,7 +17,9 @@ constexpr std::size_t kMaxSentenceBytes = 8192;  // the trainer leaves longer on
 // The lines of all documents, in order.
 class Lines final : public sentencepiece::SentenceIterator {
  public:
-  explicit Lines(const TextSource& source) : source_(source) { Next(); }
+  Lines(const TextSource& source, OnBadRecord policy) : source_(source), policy_(policy) { Next(); }
+
+  std::int64_t bad_records() const { return bad_records_; }
 
   bool done() const override { return done_; }
   const std::string& value() const override { return line_; }
@@ -28,8 +32,7 @@ class Lines final : public sentencepiece::SentenceIterator {
           done_ = true;
           return;
         }
-        text_ = source_.document(document_++);
-        at_ = 0;
+        read_document(document_++);
       }
       const std::size_t end = std::min(text_.find('\n', at_), text_.size());
       const std::size_t length = cut(std::string_view(text_).substr(at_, end - at_));
@@ -41,6 +44,18 @@ class Lines final : public sentencepiece::SentenceIterator {
   }
 
  private:
+  void read_document(std::int64_t index) {
+    at_ = 0;
+    text_.clear();
+    try {
+      text_ = source_.document(index);
+    } catch (const BadRecord& error) {
+      if (policy_ == OnBadRecord::kError) throw;
+      ++bad_records_;
+      spdlog::warn("skipped a record: {}", error.what());
+    }
+  }
+
   // The length of a line, or of its start that ends with a whole character.
   static std::size_t cut(std::string_view line) {
     if (line.size() <= kMaxSentenceBytes) return line.size();
@@ -50,6 +65,8 @@ class Lines final : public sentencepiece::SentenceIterator {
   }
 
   const TextSource& source_;
+  OnBadRecord policy_;
+  std::int64_t bad_records_ = 0;
   std::int64_t document_ = 0;  // the next one
   std::string text_;
   std::size_t at_ = 0;
@@ -57,9 +74,33 @@ class Lines final : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
+// The number that follows `mark`, "" where there is none.
+std::string number_after(const std::string& text, std::string_view mark) {
+  const auto at = text.find(mark);
+  if (at == std::string::npos) return "";
+  const auto begin = at + mark.size();
+  return text.substr(begin, text.find_first_not_of("0123456789", begin) - begin);
+}
+
+// The library's message is a place in its source, the condition that failed there, and words about its own options.
+std::string reason_of(const std::string& message) {
+  if (message.find("sentences_.empty()") != std::string::npos) return "the input holds no text";
+  if (message.find("Vocabulary size too high") != std::string::npos) {
+    if (const auto most = number_after(message, "value <= "); !most.empty())
+      return "the text is enough for " + most + " pieces; give more text, or set --vocab-size to " + most + " or less";
+  }
+  if (message.find("smaller than required_chars") != std::string::npos) {
+    if (const auto least = number_after(message, " vs "); !least.empty())
+      return "its characters and the pieces of single bytes take " + least + "; set --vocab-size to " + least +
+             " or more";
+  }
+  const auto end_of_condition = message.rfind("] ");
+  return end_of_condition == std::string::npos ? message : message.substr(end_of_condition + 2);
+}
+
 }  // namespace
 
-std::string train_sentencepiece(const TextSource& source, const SentencePieceTraining& options) {
+TrainedSentencePiece train_sentencepiece(const TextSource& source, const SentencePieceTraining& options) {
   const std::unordered_map<std::string, std::string> settings = {
       {"model_type", options.unigram ? "unigram" : "bpe"},
       {"vocab_size", std::to_string(options.vocab_size)},
@@ -76,14 +117,15 @@ std::string train_sentencepiece(const TextSource& source, const SentencePieceTra
       {"pad_id", "-1"},
       {"num_threads", std::to_string(std::max(1U, std::thread::hardware_concurrency()))},
       {"minloglevel", "2"}};
-  Lines lines(source);
-  std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &lines, &model);
+  Lines lines(source, options.on_bad_record);
+  TrainedSentencePiece trained;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &lines, &trained.model);
   if (!status.ok()) {
-    throw DataError("SentencePiece could not train a tokenizer of " + std::to_string(options.vocab_size) +
-                    " pieces: " + status.message());
+    throw DataError("cannot make a tokenizer of " + counted(options.vocab_size, "piece") + ": " +
+                    reason_of(status.message()));
   }
-  return model;
+  trained.bad_records = lines.bad_records();
+  return trained;
 }
 
 }  // namespace titan::data

@@ -198,6 +198,20 @@ def tokenize_after_a_mistake(context):
     expect(list((context.folder / "out").glob("x-*.idx")), "no shard was written")
 
 
+@case(30, processors=1)
+def tokenize_hints_at_text(context):
+    """A folder of text files, where JSON lines are looked for, is answered with the option that reads it."""
+    folder = context.folder / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("some text\n")
+    words = ["tokenize", "--tokenizer", context.fixtures / "tokenizer", "--input", folder, "--output", context.folder / "out/x"]
+    job = run(context, 1, words, name="mistaken", exit_code=2)
+    expect("holds 1 entry: a.txt" in job.text() and "add --dataset text" in job.text(), job.tail())
+    (folder / "b.txt").symlink_to("gone.txt")
+    job = run(context, 1, [*words, "--dataset", "text"], name="link", exit_code=2)
+    expect(f"{folder}/b.txt: it is a link to gone.txt, which is not there" in job.text(), job.tail())
+
+
 @case(60)
 def bad_records_are_counted(context):
     """on_bad_record = "skip": skipped lines appear in the rows; "error": file and line."""

@@ -200,7 +200,13 @@ def tokenizer_command_line(context):
         (["decode", "--tokenizer", pieces], b"[1]\n[1, 2048]", "line 2: cannot decode token id 2048"),
         (["decode", "--tokenizer", pieces], b"[1, -1]", "line 1: expected a JSON array of token ids, found -1"),
         (["decode", "--tokenizer", pieces], b"1 2", "found no JSON"),
-        (["train", "--input", a_text, "--vocab-size", "9000", "--output", empty], b"", "9000"),
+        (
+            ["train", "--input", a_text, "--vocab-size", "9000", "--output", empty],
+            b"",
+            "cannot make a tokenizer of 9,000 pieces: the text is enough for 291 pieces; give more text, or set --vocab-size to 291 or less",
+        ),
+        (["train", "--input", a_text, "--vocab-size", "100", "--output", empty], b"", "set --vocab-size to 266 or more"),
+        (["train", "--input", bad_lines, "--vocab-size", "300", "--output", empty], b"", f"{bad_lines}:2:"),
         *(
             (["train", "--input", a_text, "--vocab-size", size, "--output", empty], b"", f'expected an integer, at least 1; found "{size}";')
             for size in ("0", "-5", "abc")
@@ -211,3 +217,19 @@ def tokenizer_command_line(context):
     for words, stdin, message in mistakes:
         _, err = command(context, words, stdin, exit_code=2)
         expect(message in err.decode(), f"{words}: expected {message!r} in {err.decode()!r}")
+        expect("trainer_interface" not in err.decode(), f"{words}: a library's own words: {err.decode()!r}")
+
+
+@case(60, processors=1)
+def tokenizer_skips_bad_records(context):
+    """tokenizer train --on-bad-record skip makes of the other records what it makes of them alone."""
+    texts, folder = corpus_lines(context, 500), context.folder
+    write_texts(folder / "good.jsonl", texts)
+    lines = (folder / "good.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "bad.jsonl").write_bytes(b"".join([b'{"text"\n', *lines[:100], b'{"text": "\\ud800"}\n', *lines[100:], b'{"text": "\xff"}\n']))
+    for name, words in (("good", []), ("bad", ["--on-bad-record", "skip"])):
+        words = ["train", "--input", folder / f"{name}.jsonl", "--vocab-size", "400", "--output", folder / name, *words]
+        _, err = command(context, words)
+    expect(b"3 bad records skipped" in err and b"bad.jsonl:102:" in err and b"from 500 documents" in err, f"{err!r}")
+    models = [(folder / name / "tokenizer.model").read_bytes() for name in ("good", "bad")]
+    expect(models[0] == models[1], "the skipped records left something in the tokenizer")

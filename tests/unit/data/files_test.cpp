@@ -34,6 +34,18 @@ TEST(ListFiles, FollowsLinks) {
   EXPECT_THAT(relative_names(folder), ElementsAre("link", "more/shard"));
 }
 
+TEST(ListFiles, NamesALinkToNothing) {
+  const TempFolder folder;
+  folder.write("a.txt", "x");
+  std::filesystem::create_symlink("gone/b.txt", folder.path() / "b.txt");
+  EXPECT_THAT(data_error([&] { list_files(folder.path(), {}); }),
+              HasSubstr((folder.path() / "b.txt").string() + ": it is a link to gone/b.txt, which is not there"));
+  // One that is not looked for says nothing of the data.
+  const std::vector<std::string> wanted = {".jsonl", ".txt"};
+  std::filesystem::rename(folder.path() / "b.txt", folder.path() / "b.md");
+  EXPECT_THAT(relative_names(folder, wanted), ElementsAre("a.txt"));
+}
+
 TEST(ListFiles, SaysWhatItLookedFor) {
   const TempFolder folder;
   EXPECT_THAT(data_error([&] { list_files(folder.path() / "missing", {}); }), HasSubstr("missing"));
