@@ -4,9 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "apps/checkpoint_command.h"
+#include "apps/run_state.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
@@ -257,7 +260,8 @@ void check_target(const ConvertArguments& arguments) {
     throw ConfigError("titan-train convert: error: source and target are the same");
 }
 
-int convert(const ConvertArguments& arguments) {
+int convert(ConvertArguments arguments) {
+  const std::string named = std::exchange(arguments.source, newest_checkpoint(arguments.source).string());
   const CheckpointKind from = checkpoint::detect_kind(arguments.source);
   const CheckpointKind to = target_kind(arguments, from);
   check_target(arguments);
@@ -277,8 +281,10 @@ int convert(const ConvertArguments& arguments) {
   if (plan.empty()) throw CheckpointError(arguments.source + " holds no parameters of a model");
   const auto sink = make_sink(arguments, to, plan, std::move(config_json));
   const std::uint64_t bytes = checkpoint::convert(*source, *sink, plan);
-  print_result("wrote " + arguments.target + " (" + checkpoint::kind_name(to) + "): " + std::to_string(plan.size()) +
-               " tensors, " + format_bytes(static_cast<double>(bytes)) + "\n");
+  const std::string chosen =
+      arguments.source == named ? "" : ", from " + arguments.source + ", the newest complete checkpoint of " + named;
+  print_result("wrote " + arguments.target + " (" + checkpoint::kind_name(to) + "): " +
+               counted(std::ssize(plan), "tensor") + ", " + format_bytes(static_cast<double>(bytes)) + chosen + "\n");
   return kExitDone;
 }
 
@@ -288,7 +294,9 @@ int run_convert(const std::vector<std::string>& args) {
   CLI::App app(kConvertHelp, "titan-train convert");
   app.footer(kFooter);
   ConvertArguments arguments;
-  app.add_option("SOURCE", arguments.source, "what to read; its format is seen from its files")->required();
+  app.add_option("SOURCE", arguments.source,
+                 "what to read; its format is seen from its files. Of a run, or a folder of its steps, the newest step")
+      ->required();
   app.add_option("TARGET", arguments.target, "the folder or file to write")->required();
   app.add_option("--to", arguments.to,
                  "hf, dcp or torch (default: torch for *.pt and *.pth, else hf from dcp, and dcp from the others)")

@@ -3,7 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <tuple>
+#include <chrono>
+#include <cstdio>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -13,7 +14,6 @@
 #include "checkpoint/hugging_face_files.h"
 #include "checkpoint/metadata.h"
 #include "checkpoint/ranks.h"
-#include "checkpoint/step_folders.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -56,6 +56,25 @@ std::optional<std::int64_t> read_number(const fs::path& folder, const Metadata& 
   return number.item<std::int64_t>();
 }
 
+// A full state says how many there were; of the weights alone there is a file of each rank at least.
+std::optional<std::int64_t> ranks_of(const fs::path& folder, const Metadata& metadata,
+                                     const std::vector<FileInfo>& files) {
+  if (const auto ranks = read_number(folder, metadata, "titan.rng.world_size")) return ranks;
+  std::int64_t ranks = 0;
+  for (const FileInfo& file : files) {
+    int rank = 0, part = 0, length = 0;
+    const int found = std::sscanf(file.name.c_str(), "__%d_%d.distcp%n", &rank, &part, &length);
+    if (found == 2 && static_cast<std::size_t>(length) == file.name.size())
+      ranks = std::max<std::int64_t>(ranks, rank + 1);
+  }
+  return ranks == 0 ? std::nullopt : std::optional(ranks);
+}
+
+std::int64_t time_of_change(const fs::path& path) {
+  const auto time = std::chrono::file_clock::to_sys(fs::last_write_time(path));
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
 void inspect_dcp(Inspection& out) {
   auto [metadata, checksums] = read_verified_metadata(out.path);
   const auto wrong = checksums ? wrong_sizes(out.path, *checksums) : std::vector<std::string>();
@@ -64,6 +83,8 @@ void inspect_dcp(Inspection& out) {
   out.save_id = metadata.save_id;
   out.step = read_number(out.path, metadata, "train_state.step");
   out.tokens_seen = read_number(out.path, metadata, "train_state.ntokens_seen");
+  out.ranks = ranks_of(out.path, metadata, out.files);
+  out.saved_at = time_of_change(out.path / ".metadata");
   for (const std::string& fqn : metadata.order) {
     const Metadata::Entry& entry = *metadata.find(fqn);
     KeyInfo key{fqn, group_of(fqn), false, "", {}, 1, 0};
@@ -86,39 +107,9 @@ void inspect_stream(Inspection& out) {
     out.keys.push_back({tensor.name, group_of(tensor.name), false, dtype_name(tensor.dtype), tensor.shape, 1,
                         tensor_bytes(tensor.dtype, tensor.shape)});
   const fs::path folder = fs::is_directory(out.path) ? out.path : out.path.parent_path();
+  const fs::path index = folder / kHuggingFaceIndex;
+  out.saved_at = time_of_change(fs::exists(index) ? index : out.path);
   if (out.kind == CheckpointKind::kHuggingFace) out.has_checksums = read_checksums(folder).has_value();
-}
-
-// N of "step-N", "step-N.tmp" and "step-N.replaced".
-std::optional<std::int64_t> step_in(const std::string& name) {
-  for (const char* suffix : {"", ".tmp", ".replaced"}) {
-    if (const auto step = step_of(name, suffix)) return *step;
-  }
-  return std::nullopt;
-}
-
-StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
-  StepInfo info;
-  info.name = folder.filename();
-  info.step = step;
-  for (const FileInfo& file : files_of(folder)) info.bytes += file.size;
-  if (info.name.ends_with(".tmp")) {
-    info.detail = "a save under way, or what an interrupted one left";
-  } else if (info.name.ends_with(".replaced")) {
-    info.detail = "set aside while a new one moves in; the next load or save puts things right";
-  } else if (!is_complete(folder) && !fs::exists(folder / kHuggingFaceIndex)) {
-    info.detail = "no .metadata: the save did not end";
-  } else {
-    try {
-      const Inspection inside = inspect_checkpoint(folder);
-      info.state = StepInfo::State::kComplete;
-      info.holds = inside.kind == CheckpointKind::kHuggingFace ? "Hugging Face" : inside.step ? "full" : "model only";
-    } catch (const CheckpointError& error) {
-      info.state = StepInfo::State::kDamaged;
-      info.detail = error.what();
-    }
-  }
-  return info;
 }
 
 }  // namespace
@@ -138,18 +129,6 @@ Inspection inspect_checkpoint(const fs::path& path) {
     throw DamagedCheckpoint(error.what());
   }
   return out;
-}
-
-std::vector<StepInfo> inspect_run(const fs::path& folder) {
-  std::vector<StepInfo> steps;
-  if (!fs::is_directory(folder)) return steps;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto step = entry.is_directory() ? step_in(entry.path().filename()) : std::nullopt;
-    if (step) steps.push_back(inspect_step(entry.path(), *step));
-  }
-  std::sort(steps.begin(), steps.end(),
-            [](const StepInfo& a, const StepInfo& b) { return std::tie(a.step, a.name) < std::tie(b.step, b.name); });
-  return steps;
 }
 
 }  // namespace titan::checkpoint

@@ -31,31 +31,26 @@ struct Inspection {
   CheckpointKind kind = CheckpointKind::kDcp;
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> tokens_seen;
-  std::string save_id;         // "" when the format has none
-  bool has_checksums = false;  // titan.checksums.json, of this save
-  std::vector<KeyInfo> keys;   // in the order of the file
+  std::int64_t saved_at = 0;          // seconds since 1970, when the file that a save writes last was changed
+  std::optional<std::int64_t> ranks;  // that saved it
+  std::string save_id;                // "" when the format has none
+  bool has_checksums = false;         // titan.checksums.json, of this save
+  std::vector<KeyInfo> keys;          // in the order of the file
   std::vector<FileInfo> files;
 };
 
 // Throws CheckpointError when `path` is no checkpoint, or DamagedCheckpoint when it cannot be read.
 Inspection inspect_checkpoint(const std::filesystem::path& path);
 
-// One folder step-N, step-N.tmp or step-N.replaced of a run.
-struct StepInfo {
-  std::string name;
-  std::int64_t step = 0;
-  enum class State { kComplete, kIncomplete, kDamaged } state = State::kIncomplete;
-  std::string holds;   // "full", "model only", "Hugging Face"; "" when it is not known
-  std::string detail;  // why it is incomplete or damaged
-  std::uint64_t bytes = 0;
+// What is wrong with a checkpoint.
+struct Fault {
+  std::string file;  // that it was found in; "" when it is of no one file
+  std::string text;
 };
-
-// By step; nothing when `folder` has no such folder in it.
-std::vector<StepInfo> inspect_run(const std::filesystem::path& folder);
 
 // Reads everything that `path` (a checkpoint) holds, in small blocks: files against their checksums, every stored
 // record against its own, boxes against the tensors that they make up, descriptions against .metadata. Gives all faults
 // that are found; none when the checkpoint is whole.
-std::vector<std::string> verify_checkpoint(const std::filesystem::path& path);
+std::vector<Fault> verify_checkpoint(const std::filesystem::path& path);
 
 }  // namespace titan::checkpoint

@@ -4,10 +4,14 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
 
 #include "base/text.h"
+#include "checkpoint/inspect_json.h"
+#include "checkpoint/text_table.h"
 #include "dist/shard_spec.h"
 
 namespace titan::checkpoint {
@@ -15,7 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* const kGroups[] = {"model", "optimizer", "other"};
+constexpr const char* kModel = "model";
+const char* const kGroups[] = {kModel, "optimizer", "other"};
 
 std::string size_text(std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
@@ -29,43 +34,6 @@ std::string kind_text(CheckpointKind kind) {
       return "torch.save, one file";
   }
   return "";
-}
-
-const char* state_text(StepInfo::State state) {
-  switch (state) {
-    case StepInfo::State::kComplete:
-      return "complete";
-    case StepInfo::State::kIncomplete:
-      return "incomplete";
-    case StepInfo::State::kDamaged:
-      return "damaged";
-  }
-  return "";
-}
-
-// The newest complete step, or -1.
-std::int64_t newest(const std::vector<StepInfo>& steps) {
-  std::int64_t step = -1;
-  for (const StepInfo& each : steps)
-    if (each.state == StepInfo::State::kComplete) step = std::max(step, each.step);
-  return step;
-}
-
-// Columns of equal width; those of `right` are flush right. Two spaces in front of each line.
-std::string table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right) {
-  std::vector<std::size_t> widths(right.size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (std::size_t c = 0; c < row.size(); ++c)
-      line += right[c] ? fmt::format(" {:>{}}", row[c], widths[c] + (c > 0))
-                       : fmt::format(" {:<{}}", row[c], widths[c] + 1);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
 }
 
 std::string shape_cell(const KeyInfo& key) { return key.is_value ? "" : dist::shape_text(key.shape); }
@@ -128,9 +96,11 @@ std::string ranges(std::vector<std::int64_t> numbers) {
   return text;
 }
 
-std::string folded_keys(const std::vector<KeyInfo>& keys) {
+// Of all groups, or of the model's.
+std::string folded_keys(const std::vector<KeyInfo>& keys, bool all) {
   std::vector<std::vector<std::string>> rows;
-  for (const char* group : kGroups) {
+  for (const std::string group : kGroups) {
+    if (!all && group != kModel) continue;
     for (const Folded& line : fold(keys, group)) {
       std::string name = line.key->name;
       if (line.numbers.size() > 1) {
@@ -140,20 +110,47 @@ std::string folded_keys(const std::vector<KeyInfo>& keys) {
       rows.push_back(key_row(name, *line.key, std::max<std::size_t>(line.numbers.size(), 1)));
     }
   }
-  return table(rows, kKeyColumns);
+  return text_table(rows, kKeyColumns);
 }
 
-std::string head(const Inspection& in) {
-  std::vector<std::vector<std::string>> rows = {{"format", kind_text(in.kind)}};
-  if (in.kind == CheckpointKind::kDcp) {
-    rows.push_back({"step", in.step ? std::to_string(*in.step) : "none: it holds the model only"});
-    if (in.tokens_seen) rows.push_back({"tokens seen", with_thousands(*in.tokens_seen)});
-    if (!in.save_id.empty()) rows.push_back({"save id", in.save_id});
+std::uint64_t size_of_files(const Inspection& in) {
+  std::uint64_t size = 0;
+  for (const FileInfo& file : in.files) size += file.size;
+  return size;
+}
+
+// "llama3 debugmodel, 6,212,352 parameters, float32"
+std::string model_line(const Inspection& in, const std::string& name) {
+  std::int64_t parameters = 0;
+  std::set<std::string> dtypes;
+  for (const KeyInfo& key : in.keys) {
+    if (key.group != kModel || key.is_value) continue;
+    parameters += std::accumulate(key.shape.begin(), key.shape.end(), std::int64_t{1}, std::multiplies<std::int64_t>());
+    dtypes.insert(key.dtype);
   }
+  const std::string types = join(std::vector<std::string>(dtypes.begin(), dtypes.end()), " and ");
+  return (name.empty() ? "" : name + ", ") + counted(parameters, "parameter") + (types.empty() ? "" : ", " + types);
+}
+
+std::string saved_line(const Inspection& in) {
+  return date_text(in.saved_at) + (in.ranks ? ", by " + counted(*in.ranks, "rank") : "");
+}
+
+std::string head(const Inspection& in, const Surroundings& around) {
+  std::vector<std::vector<std::string>> rows;
+  if (in.kind == CheckpointKind::kDcp)
+    rows.push_back({"step", in.step ? std::to_string(*in.step) : "none: it holds the model only"});
+  if (!around.loss.empty()) rows.push_back({"loss", around.loss});
+  rows.push_back({"saved", saved_line(in)});
+  rows.push_back({"size", size_text(size_of_files(in)) + " in " + counted(std::ssize(in.files), "file")});
+  rows.push_back({"model", model_line(in, around.model)});
+  if (in.tokens_seen) rows.push_back({"tokens seen", with_thousands(*in.tokens_seen) + " by rank 0"});
+  rows.push_back({"format", kind_text(in.kind)});
   if (in.kind != CheckpointKind::kTorch)
     rows.push_back({"checksums", in.has_checksums ? "of all files" : "none beside those of its records"});
   if (in.kind == CheckpointKind::kHuggingFace && !in.has_checksums) rows.back()[1] = "none";
-  return in.path.string() + "\n" + table(rows, {false, false});
+  if (!in.save_id.empty()) rows.push_back({"save id", in.save_id});
+  return in.path.string() + "\n" + text_table(rows, {false, false});
 }
 
 std::string sums(const std::vector<KeyInfo>& keys) {
@@ -173,7 +170,7 @@ std::string sums(const std::vector<KeyInfo>& keys) {
           {group, with_thousands(tensors) + " tensors", with_thousands(values) + " values", size_text(bytes)});
   }
   rows.push_back({"all", with_thousands(static_cast<std::int64_t>(keys.size())) + " keys", "", size_text(all_bytes)});
-  return table(rows, {false, true, true, true});
+  return text_table(rows, {false, true, true, true});
 }
 
 Json key_json(const KeyInfo& key) {
@@ -187,17 +184,6 @@ Json key_json(const KeyInfo& key) {
   return json;
 }
 
-void add_verdict(Json& json, const std::vector<std::string>* faults) {
-  if (faults == nullptr) return;
-  json["intact"] = faults->empty();
-  json["faults"] = *faults;
-}
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
 }  // namespace
 
 std::vector<KeyInfo> matching_keys(const std::vector<KeyInfo>& keys, const std::string& pattern) {
@@ -209,32 +195,43 @@ std::vector<KeyInfo> matching_keys(const std::vector<KeyInfo>& keys, const std::
   return matching;
 }
 
-std::string inspection_text(const Inspection& in, const std::string& pattern) {
-  std::string text = head(in) + "\n";
-  if (!pattern.empty()) {
-    const auto keys = matching_keys(in.keys, pattern);
+std::string inspection_text(const Inspection& in, const PrintOptions& options, const Surroundings& around) {
+  std::string text = head(in, around) + "\n";
+  if (!options.pattern.empty()) {
+    const auto keys = matching_keys(in.keys, options.pattern);
     std::vector<std::vector<std::string>> rows;
     for (const KeyInfo& key : keys) rows.push_back(key_row(key.name, key, 1));
-    return text + std::to_string(keys.size()) + " of " + std::to_string(in.keys.size()) + " keys match\n" +
-           table(rows, kKeyColumns);
+    return text + std::to_string(keys.size()) + " of " + counted(std::ssize(in.keys), "key") +
+           (keys.size() == 1 ? " matches\n" : " match\n") + text_table(rows, kKeyColumns);
+  }
+  text += sums(in.keys) + (options.all ? "\nkeys\n" : "\nkeys of the model\n") + folded_keys(in.keys, options.all);
+  if (!options.all) {
+    const auto others = std::ranges::count_if(in.keys, [](const KeyInfo& key) { return key.group != kModel; });
+    return text + (others == 0
+                       ? ""
+                       : "  and " + counted(others, "key") + " of the optimizer and the run, which --all lists\n");
   }
   std::vector<std::vector<std::string>> files;
   for (const FileInfo& file : in.files) files.push_back({file.name, size_text(file.size)});
-  return text + sums(in.keys) + "\nkeys\n" + folded_keys(in.keys) + "\nfiles\n" + table(files, {false, true});
+  return text + "\nfiles\n" + text_table(files, {false, true});
 }
 
-std::string run_text(const std::filesystem::path& folder, const std::vector<StepInfo>& steps) {
-  const std::int64_t best = newest(steps);
-  std::vector<std::vector<std::string>> rows;
-  for (const StepInfo& step : steps) {
-    const bool is_newest = step.step == best && step.state == StepInfo::State::kComplete;
-    rows.push_back(
-        {step.name, state_text(step.state), step.holds, size_text(step.bytes), is_newest ? "the newest" : step.detail});
+std::string faults_text(const std::vector<Fault>& faults) {
+  constexpr int kShown = 3;
+  std::string text;
+  std::map<std::string, int> left;  // of each file those that are not shown
+  for (const Fault& fault : faults) left[fault.file]++;
+  for (auto& [file, count] : left) count = file.empty() || count <= kShown + 1 ? 0 : count - kShown;
+  std::map<std::string, int> shown;
+  for (const Fault& fault : faults) {
+    const int more = left[fault.file], place = ++shown[fault.file];
+    if (more == 0 || place <= kShown) text += "  " + fault.text + "\n";
+    if (more > 0 && place == kShown) text += "  ... and " + std::to_string(more) + " more in " + fault.file + "\n";
   }
-  return folder.string() + "\n" + table(rows, {false, false, false, true, false});
+  return text;
 }
 
-std::string inspection_json(const Inspection& in, const std::string& pattern, const std::vector<std::string>* faults) {
+std::string inspection_json(const Inspection& in, const std::string& pattern, const std::vector<Fault>* faults) {
   Json json = {{"path", in.path.string()}, {"format", kind_name(in.kind)},
                {"step", or_null(in.step)}, {"tokens_seen", or_null(in.tokens_seen)},
                {"save_id", in.save_id},    {"checksums", in.has_checksums}};
@@ -242,23 +239,7 @@ std::string inspection_json(const Inspection& in, const std::string& pattern, co
   for (const KeyInfo& key : pattern.empty() ? in.keys : matching_keys(in.keys, pattern)) keys.push_back(key_json(key));
   Json& files = json["files"] = Json::array();
   for (const FileInfo& file : in.files) files.push_back({{"name", file.name}, {"bytes", file.size}});
-  add_verdict(json, faults);
-  return json.dump(2) + "\n";
-}
-
-std::string run_json(const std::filesystem::path& folder, const std::vector<StepInfo>& steps,
-                     const std::vector<std::string>* faults) {
-  const std::int64_t best = newest(steps);
-  Json json = {{"path", folder.string()}, {"newest", best < 0 ? Json() : Json(best)}};
-  Json& list = json["steps"] = Json::array();
-  for (const StepInfo& step : steps)
-    list.push_back({{"name", step.name},
-                    {"step", step.step},
-                    {"state", state_text(step.state)},
-                    {"holds", step.holds},
-                    {"bytes", step.bytes},
-                    {"detail", step.detail}});
-  add_verdict(json, faults);
+  if (faults != nullptr) add_verdict(json, *faults);
   return json.dump(2) + "\n";
 }
 

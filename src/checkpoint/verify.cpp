@@ -18,6 +18,10 @@ namespace {
 
 using Faults = std::vector<std::string>;
 
+void keep(std::vector<Fault>& all, const std::string& file, Faults faults) {
+  for (std::string& text : faults) all.push_back({file, std::move(text)});
+}
+
 // A record's payload in a file, and what its bytes should come to.
 struct Record {
   Piece piece;
@@ -82,9 +86,11 @@ void check_boxes(const std::string& fqn, const TensorEntry& tensor, Faults& faul
     if (numel > 0) boxes.push_back(&chunk);
   }
   if (covered != total)
-    faults.push_back(fqn + ": its " + std::to_string(tensor.chunks.size()) + " boxes hold " + std::to_string(covered) +
-                     " elements together, a tensor of shape " + dist::shape_text(tensor.size) + " has " +
-                     std::to_string(total));
+    faults.push_back(fqn +
+                     (tensor.chunks.size() == 1 ? ": its 1 box holds "
+                                                : ": its " + std::to_string(tensor.chunks.size()) + " boxes hold ") +
+                     std::to_string(covered) + " elements together, a tensor of shape " +
+                     dist::shape_text(tensor.size) + " has " + std::to_string(total));
   if (tensor.size.empty()) return;
   std::sort(boxes.begin(), boxes.end(), [](const Chunk* a, const Chunk* b) { return a->offsets[0] < b->offsets[0]; });
   for (std::size_t i = 0; i < boxes.size(); ++i) {
@@ -111,22 +117,31 @@ class DcpVerifier {
  public:
   explicit DcpVerifier(fs::path folder) : folder_(std::move(folder)) {}
 
-  Faults run() {
+  std::vector<Fault> run() {
     std::optional<VerifiedMetadata> read;
-    or_fault(faults_, [&] { read = read_verified_metadata(folder_); });
-    if (!read) return std::move(faults_);
-    if (read->checksums) {
-      checksums_ = std::move(*read->checksums);
-      Faults wrong = wrong_sizes(folder_, checksums_);
-      std::move(wrong.begin(), wrong.end(), std::back_inserter(faults_));
+    Faults of_folder;
+    or_fault(of_folder, [&] { read = read_verified_metadata(folder_); });
+    if (read) {
+      if (read->checksums) {
+        checksums_ = std::move(*read->checksums);
+        Faults wrong = wrong_sizes(folder_, checksums_);
+        std::move(wrong.begin(), wrong.end(), std::back_inserter(of_folder));
+      }
+      sort_by_file(read->metadata, of_folder);
     }
-    sort_by_file(read->metadata);
-    for (const auto& file : items_) or_fault(faults_, [&] { verify_file(file.first, file.second); });
+    keep(all_, "", std::move(of_folder));
+    for (const auto& [name, items] : items_) {
+      Faults faults;
+      or_fault(faults, [&] { verify_file(name, items, faults); });
+      keep(all_, name, std::move(faults));
+    }
     for (const auto& [name, expected] : checksums_.files) {
       if (items_.contains(name) || name == ".metadata") continue;
-      or_fault(faults_, [&] { verify_bytes(folder_, name, expected, faults_); });
+      Faults faults;
+      or_fault(faults, [&] { verify_bytes(folder_, name, expected, faults); });
+      keep(all_, name, std::move(faults));
     }
-    return std::move(faults_);
+    return std::move(all_);
   }
 
  private:
@@ -137,11 +152,11 @@ class DcpVerifier {
     const Chunk* chunk = nullptr;
   };
 
-  void sort_by_file(const Metadata& metadata) {
+  void sort_by_file(const Metadata& metadata, Faults& faults) {
     for (const std::string& fqn : metadata.order) {
       const Metadata::Entry& entry = *metadata.find(fqn);
       if (const auto* tensor = std::get_if<TensorEntry>(&entry)) {
-        check_boxes(fqn, *tensor, faults_);
+        check_boxes(fqn, *tensor, faults);
         for (const Chunk& chunk : tensor->chunks)
           items_[chunk.location.relative_path].push_back({fqn, chunk.location, tensor, &chunk});
       } else {
@@ -151,21 +166,21 @@ class DcpVerifier {
     }
   }
 
-  void verify_file(const std::string& name, const std::vector<StoredItem>& items) {
+  void verify_file(const std::string& name, const std::vector<StoredItem>& items, Faults& faults) {
     const InputFile file(folder_ / name);
     std::vector<Record> records;
     for (const StoredItem& item : items) {
-      or_fault(faults_, [&] {
+      or_fault(faults, [&] {
         const ZipReader archive(file, item.where.offset, item.where.length, item.fqn);
         add_records(archive, records);
         check_content(archive, item);
       });
     }
-    const std::uint32_t crc = read_file_and_records(file, std::move(records), faults_);
+    const std::uint32_t crc = read_file_and_records(file, std::move(records), faults);
     const auto expected = checksums_.files.find(name);
     if (expected == checksums_.files.end()) return;
     std::string fault = compare_checksum(name, crc, expected->second);
-    if (!fault.empty()) faults_.push_back(std::move(fault));
+    if (!fault.empty()) faults.push_back(std::move(fault));
   }
 
   static void check_content(const ZipReader& archive, const StoredItem& item) {
@@ -183,39 +198,47 @@ class DcpVerifier {
   fs::path folder_;
   Checksums checksums_;
   std::map<std::string, std::vector<StoredItem>> items_;
-  Faults faults_;
+  std::vector<Fault> all_;
 };
 
-Faults verify_safetensors(const fs::path& path) {
-  Faults faults;
+std::vector<Fault> verify_safetensors(const fs::path& path) {
+  std::vector<Fault> all;
   const bool is_folder = fs::is_directory(path);
   const fs::path folder = is_folder ? path : path.parent_path();
   std::optional<Checksums> checksums;
-  or_fault(faults, [&] { checksums = read_checksums(folder); });
+  Faults of_folder;
+  or_fault(of_folder, [&] { checksums = read_checksums(folder); });
   std::map<std::string, std::string> file_of;
   for (const fs::path& file : safetensors_files(path)) {
-    or_fault(faults, [&] {
+    or_fault(of_folder, [&] {
       for (const auto& entry : read_safetensors_header(file)) {
         if (!file_of.emplace(entry.name, file.filename()).second)
-          faults.push_back(entry.name + " is in two files of " + folder.string());
+          of_folder.push_back(entry.name + " is in two files of " + folder.string());
       }
     });
   }
   if (is_folder && fs::exists(folder / kHuggingFaceIndex))
-    or_fault(faults, [&] {
+    or_fault(of_folder, [&] {
       if (read_hugging_face_index(folder / kHuggingFaceIndex) != file_of)
-        faults.push_back(std::string(kHuggingFaceIndex) + " names other tensors or other files than there are");
+        of_folder.push_back(std::string(kHuggingFaceIndex) + " names other tensors or other files than there are");
     });
-  if (!checksums) return faults;
-  if (!is_folder) std::erase_if(checksums->files, [&](const auto& file) { return file.first != path.filename(); });
-  Faults wrong = wrong_sizes(folder, *checksums);
-  std::move(wrong.begin(), wrong.end(), std::back_inserter(faults));
-  for (const auto& [name, expected] : checksums->files)
+  if (checksums && !is_folder)
+    std::erase_if(checksums->files, [&](const auto& file) { return file.first != path.filename(); });
+  if (checksums) {
+    Faults wrong = wrong_sizes(folder, *checksums);
+    std::move(wrong.begin(), wrong.end(), std::back_inserter(of_folder));
+  }
+  keep(all, "", std::move(of_folder));
+  if (!checksums) return all;
+  for (const auto& [name, expected] : checksums->files) {
+    Faults faults;
     or_fault(faults, [&] { verify_bytes(folder, name, expected, faults); });
-  return faults;
+    keep(all, name, std::move(faults));
+  }
+  return all;
 }
 
-Faults verify_torch(const fs::path& path) {
+std::vector<Fault> verify_torch(const fs::path& path) {
   Faults faults;
   or_fault(faults, [&] {
     open_torch_source(path);
@@ -224,12 +247,14 @@ Faults verify_torch(const fs::path& path) {
     add_records(ZipReader(file, 0, file.size(), path.filename(), kMaxTorchRecords), records);
     read_file_and_records(file, std::move(records), faults);
   });
-  return faults;
+  std::vector<Fault> all;
+  keep(all, path.filename(), std::move(faults));
+  return all;
 }
 
 }  // namespace
 
-Faults verify_checkpoint(const fs::path& path) {
+std::vector<Fault> verify_checkpoint(const fs::path& path) {
   switch (detect_kind(path)) {
     case CheckpointKind::kDcp:
       return DcpVerifier(path).run();

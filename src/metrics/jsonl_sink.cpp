@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -161,6 +162,24 @@ std::map<std::int64_t, double> read_validation_losses(const std::filesystem::pat
     if (row.contains("loss") && row["loss"].is_number()) losses[*step] = row["loss"];
   });
   return losses;
+}
+
+std::vector<StepMetrics> read_steps(const std::filesystem::path& folder) {
+  std::vector<StepMetrics> rows;
+  for_each_line(folder / kStepsFile, [&](const std::string& line) {
+    const auto step = step_of(line);
+    if (!step) return;
+    const Json json = Json::parse(line);
+    const auto value = [&](const char* key, double otherwise) {
+      return json.contains(key) && json[key].is_number() ? json[key].get<double>() : otherwise;
+    };
+    StepMetrics& row = rows.emplace_back();
+    row.step = *step;
+    row.loss = value("loss", std::numeric_limits<double>::quiet_NaN());
+    row.tokens_seen = static_cast<std::int64_t>(value("tokens_seen", 0));
+    row.unix_time = value("unix_time", 0);
+  });
+  return rows;
 }
 
 std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <vector>
 
 #include "metrics/step_metrics.h"
 
@@ -56,6 +57,10 @@ class JsonlSink : public MetricsSink {
 // step -> loss of the validation passes up to `finished_steps` in `folder`/validation.jsonl; of a step with several
 // rows the last. Passes whose loss was not finite are left out.
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder, std::int64_t finished_steps);
+
+// The rows of `folder`/metrics.jsonl in their order: step, loss (NaN for what is no number there), tokens_seen and
+// unix_time alone are filled. Lines that are no rows are left out.
+std::vector<StepMetrics> read_steps(const std::filesystem::path& folder);
 
 // The largest step in `folder`/metrics.jsonl or validation.jsonl; nothing without a row.
 std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder);

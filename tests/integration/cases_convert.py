@@ -5,7 +5,7 @@ import subprocess
 
 from cases_hugging_face import DCP, export, read_folder
 from fixtures import write_job
-from harness import TIME_SCALE, case, expect, run
+from harness import TIME_SCALE, case, expect, read_rows, run
 
 
 def command(context, *words, exit_code=0):
@@ -77,6 +77,66 @@ def convert(context):
     # And a run starts from it.
     words = ["--checkpoint.enable", "--checkpoint.initial_load_path", out / "back"]
     run(context, 2, ["--config", write_job(context, "again", steps=1), *words], name="again")
+
+
+@case(60, processors=1)
+def inspect_damage(context):
+    """A file that was cut makes a few lines and exit code 1, also where only the folder around it is looked at."""
+    step = context.dump("run") / "checkpoint/step-3"
+    shutil.copytree(export(context, 2, DCP)[0], step)
+    with open(step / "__0_0.distcp", "r+b") as file:
+        file.truncate(1000)
+    faults = json.loads(command(context, "inspect", step.parent, "--verify", "--json", exit_code=1)[0])["faults"]
+    expect(len(faults) > 20, f"{len(faults)} faults")
+    text, _ = command(context, "inspect", step, "--verify", exit_code=1)
+    expect(f"DAMAGED: {len(faults)} faults" in text and "more in __0_0.distcp" in text, text)
+    expect(len(text.splitlines()) < 12, text)
+    for folder in (step.parent, context.dump("run")):
+        text, _ = command(context, "inspect", folder, exit_code=1)
+        expect("damaged" in text, text)
+        _, error = command(context, "convert", folder, context.folder / "out", exit_code=1)
+        expect("has no complete checkpoint" in error and "titan-train inspect" in error, error)
+
+
+@case(60, processors=1)
+def inspect_run(context):
+    """A run's folder: how far it has come, and a command that goes on with it."""
+    words = ["--config", write_job(context, "run", steps=4), "--checkpoint.enable", "--checkpoint.interval", "2"]
+    run(context, 2, [*words, "--checkpoint.last_save_model_only=false"], name="run")
+    dump = context.dump("run")
+    last = read_rows(dump / "metrics.jsonl")[-1]
+    state = json.loads(command(context, "inspect", dump, "--json")[0])
+    found = {key: state["run"][key] for key in ("state", "step", "total_steps", "loss", "tokens_seen")}
+    wanted = {"state": "finished", "step": 4, "total_steps": 4, "loss": last["loss"], "tokens_seen": last["tokens_seen"]}
+    expect(found == wanted and state["newest"] == 4, f"{state}")
+    text, _ = command(context, "inspect", dump)
+    for part in ("finished", "4 of 4", f"{last['loss']:.5f}", "llama3 debugmodel", "step-2", "the newest"):
+        expect(part in text, f"no {part!r}: {text}")
+    expect(f"--nproc 2 --config {dump / 'config.toml'} --training.steps N" in text, text)
+
+    # A run that was to go further stopped there; its command is the one that the next lines start.
+    shutil.rmtree(dump / "checkpoint/step-4")
+    rows = (dump / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (dump / "metrics.jsonl").write_text("".join(rows[:3]))
+    state = json.loads(command(context, "inspect", dump, "--json")[0])
+    expect((state["run"]["state"], state["run"]["step"], state["newest"]) == ("stopped", 3, 2), f"{state}")
+    program, *resume = state["run"]["next"].removesuffix(", from step 2").split()
+    expect(program == "titan-train" and resume == ["--nproc", "2", "--config", str(dump / "config.toml")], f"{resume}")
+    _, error = command(context, *resume)
+    expect(json.loads(command(context, "inspect", dump, "--json")[0])["run"]["state"] == "finished", error)
+
+    # The newest step stands for the run, and for the folder of its steps.
+    for source in (dump, dump / "checkpoint"):
+        text, _ = command(context, "convert", source, context.folder / "out.pt", "--overwrite")
+        expect(f"from {dump}/checkpoint/step-4, the newest complete checkpoint of {source}" in text, text)
+    (dump / "checkpoint/step-4/.metadata").unlink()
+    text, _ = command(context, "convert", dump, context.folder / "out.pt", "--overwrite")
+    expect("checkpoint/step-2, the newest" in text, text)
+    shutil.rmtree(dump / "checkpoint")
+    _, error = command(context, "convert", dump, context.folder / "out.pt", "--overwrite", exit_code=1)
+    expect("is a run without checkpoints" in error, error)
+    text, _ = command(context, "inspect", dump)
+    expect("none in" in text, text)
 
 
 @case(60, processors=1)
@@ -162,6 +222,9 @@ def inspect(context):
     expect(listed["newest"] == 4 and listed["intact"], f"{listed}")
     text, _ = command(context, "inspect", folder)
     expect("the newest" in text and "full" in text, text)
+    losses = {row["step"]: f"{row['loss']:.5f}" for row in read_rows(context.dump("run") / "metrics.jsonl")}
+    line = next(line for line in text.splitlines() if "step-2 " in line)
+    expect(line.split()[-4:-2] == [losses[2], "2"], f"no loss and ranks: {line}")
 
     one = json.loads(command(context, "inspect", folder / "step-2", "--json")[0])
     expect(one["step"] == 2 and one["tokens_seen"] > 0 and one["checksums"], f"{one}")
@@ -172,6 +235,11 @@ def inspect(context):
         key = tensors[name]
         expect(key["shape"] == list(tensor.shape) and key["dtype"] == str(tensor.dtype)[6:], f"{key}")
         expect(key["bytes"] == tensor.nbytes, f"{key}")
+    text, _ = command(context, "inspect", folder / "step-2")
+    expect("llama3 debugmodel, " in text and ", by 2 ranks" in text and losses[2] in text, text)
+    expect("optimizer.state" not in text and "which --all lists" in text, text)
+    text, _ = command(context, "inspect", folder / "step-2", "--all")
+    expect("optimizer.state.layers.{0-1}" in text and "__1_1.distcp" in text, text)
     text, _ = command(context, "inspect", folder / "step-2", "--keys", "*.wq.weight")
     expect("layers.0.attention.wq.weight" in text and "norm.weight" not in text, text)
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/error.h"
@@ -22,9 +23,10 @@ namespace titan::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AnyOf;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 void save_run(const fs::path& folder, int step) {
   const auto errors = run_ranks(2, [&](Ranks& ranks) {
@@ -39,6 +41,12 @@ void save_run(const fs::path& folder, int step) {
     save(folder, items, ranks);
   });
   for (const std::string& error : errors) ASSERT_EQ(error, "");
+}
+
+std::vector<std::string> faults_of(const fs::path& checkpoint) {
+  std::vector<std::string> texts;
+  for (const Fault& fault : verify_checkpoint(checkpoint)) texts.push_back(fault.text);
+  return texts;
 }
 
 class Inspect : public ::testing::Test {
@@ -80,14 +88,22 @@ TEST_F(Inspect, ListsKeysSumsAndFiles) {
   EXPECT_EQ(wq[0].bytes, 8u * 6 * 4);
   EXPECT_EQ(matching_keys(found.keys, "exp_avg").size(), 12u);
   ASSERT_EQ(found.files.size(), 4u);  // two of data, .metadata, checksums
-  const std::string text = inspection_text(found, "");
+  const std::string text = inspection_text(found, {});
   EXPECT_THAT(text, HasSubstr("layers.{0-11}.attention.wq.weight"));
   EXPECT_THAT(text, HasSubstr("12 x 192 B"));
   EXPECT_THAT(text, HasSubstr("20,480"));
-  EXPECT_THAT(inspection_text(found, "layers.1*"), HasSubstr("3 of 27 keys match"));
+  EXPECT_THAT(text, HasSubstr("583 parameters, float32"));
+  EXPECT_THAT(text, HasSubstr(", by 2 ranks"));
+  EXPECT_THAT(text, Not(HasSubstr("exp_avg")));
+  EXPECT_THAT(text, HasSubstr("14 keys of the optimizer and the run, which --all lists"));
+  EXPECT_THAT(inspection_text(found, {.pattern = "", .all = true}),
+              AllOf(HasSubstr("optimizer.state.layers.{0-11}.attention.wq.weight.exp_avg"), HasSubstr("__1_0.distcp")));
+  EXPECT_THAT(inspection_text(found, {}, {.model = "tiny", .loss = "3.5"}),
+              AllOf(HasSubstr("tiny, 583 parameters"), HasSubstr("loss")));
+  EXPECT_THAT(inspection_text(found, {.pattern = "layers.1*", .all = false}), HasSubstr("3 of 27 keys match"));
 }
 
-TEST_F(Inspect, VerifiesWhatIsWhole) { EXPECT_THAT(verify_checkpoint(ck_), ElementsAre()); }
+TEST_F(Inspect, VerifiesWhatIsWhole) { EXPECT_THAT(faults_of(ck_), ElementsAre()); }
 
 // Also bytes that no load reads: padding, headers, directories.
 TEST_F(Inspect, FindsEveryFlippedByte) {
@@ -97,16 +113,16 @@ TEST_F(Inspect, FindsEveryFlippedByte) {
       std::string bad = good;
       bad[at] = static_cast<char>(bad[at] ^ (1 << at % 8));
       overwrite(name, bad);
-      EXPECT_FALSE(verify_checkpoint(ck_).empty()) << name << " byte " << at;
+      EXPECT_FALSE(faults_of(ck_).empty()) << name << " byte " << at;
     }
     overwrite(name, good);
   }
-  EXPECT_THAT(verify_checkpoint(ck_), ElementsAre());
+  EXPECT_THAT(faults_of(ck_), ElementsAre());
 }
 
 TEST_F(Inspect, FindsAFlippedPayloadWithoutTheSidecar) {
   fs::remove(ck_ / kChecksumsFile);
-  EXPECT_THAT(verify_checkpoint(ck_), ElementsAre());
+  EXPECT_THAT(faults_of(ck_), ElementsAre());
   const Metadata metadata = read_metadata(ck_);
   const StorageLocation where = metadata.find_tensor("layers.7.attention.wq.weight")->chunks[1].location;
   const InputFile file(ck_ / where.relative_path);
@@ -114,7 +130,7 @@ TEST_F(Inspect, FindsAFlippedPayloadWithoutTheSidecar) {
   std::string bytes = read_file(ck_ / where.relative_path);
   bytes[archive.payload_offset(archive.get("data/0")) + 11] ^= 1;
   overwrite(where.relative_path, bytes);
-  EXPECT_THAT(verify_checkpoint(ck_), ElementsAre(HasSubstr("layers.7.attention.wq.weight")));
+  EXPECT_THAT(faults_of(ck_), ElementsAre(HasSubstr("layers.7.attention.wq.weight")));
 }
 
 TEST_F(Inspect, ReportsAllFaultsAtOnce) {
@@ -123,9 +139,22 @@ TEST_F(Inspect, ReportsAllFaultsAtOnce) {
     bytes[bytes.size() / 2] ^= 1;
     overwrite(name, bytes);
   }
-  const auto faults = verify_checkpoint(ck_);
+  const auto faults = faults_of(ck_);
   EXPECT_THAT(faults, ::testing::Contains(HasSubstr("__0_0.distcp has the checksum")));
   EXPECT_THAT(faults, ::testing::Contains(HasSubstr("__1_0.distcp has the checksum")));
+}
+
+// One cut file makes as many faults as it has records.
+TEST_F(Inspect, ShowsTheFirstFaultsOfAFile) {
+  fs::resize_file(ck_ / "__0_0.distcp", 1000);
+  fs::remove(ck_ / "__1_0.distcp");
+  const auto faults = verify_checkpoint(ck_);
+  EXPECT_GT(faults.size(), 20u);
+  const std::string text = faults_text(faults);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 7) << text;
+  EXPECT_THAT(text, HasSubstr("more in __0_0.distcp"));
+  EXPECT_THAT(text, HasSubstr("__1_0.distcp"));
+  EXPECT_EQ(faults_text({{"a", "1"}, {"a", "2"}, {"a", "3"}, {"a", "4"}}), "  1\n  2\n  3\n  4\n");
 }
 
 TEST_F(Inspect, FindsBoxesThatDoNotMakeUpTheTensor) {
@@ -133,12 +162,12 @@ TEST_F(Inspect, FindsBoxesThatDoNotMakeUpTheTensor) {
   Metadata twice = good;  // rows 2 to 4 twice, 6 to 8 never: the number of elements is right
   std::get<TensorEntry>(twice.entries.at("layers.3.attention.wq.weight")).chunks[1].offsets = {2, 0};
   store(twice);
-  EXPECT_THAT(verify_checkpoint(ck_),
+  EXPECT_THAT(faults_of(ck_),
               ElementsAre(HasSubstr("layers.3.attention.wq.weight: the boxes at [0, 0] and at [2, 0] overlap")));
   Metadata fewer = good;
   std::get<TensorEntry>(fewer.entries.at("norm.weight")).chunks.pop_back();
   store(fewer);
-  EXPECT_THAT(verify_checkpoint(ck_), ElementsAre(HasSubstr("norm.weight: its 1 boxes hold 4 elements together")));
+  EXPECT_THAT(faults_of(ck_), ElementsAre(HasSubstr("norm.weight: its 1 box holds 4 elements together")));
   Metadata other = good;  // both boxes say 4 rows, the archives say 4 x 6
   for (Chunk& chunk : std::get<TensorEntry>(other.entries.at("layers.3.attention.wq.weight")).chunks) {
     chunk.offsets = {chunk.offsets[0] * 2, 0};
@@ -146,7 +175,7 @@ TEST_F(Inspect, FindsBoxesThatDoNotMakeUpTheTensor) {
   }
   std::get<TensorEntry>(other.entries.at("layers.3.attention.wq.weight")).size = {16, 3};
   store(other);
-  EXPECT_THAT(verify_checkpoint(ck_), ElementsAre(HasSubstr("[4, 6], .metadata says [8, 3]"), HasSubstr("[4, 6]")));
+  EXPECT_THAT(faults_of(ck_), ElementsAre(HasSubstr("[4, 6], .metadata says [8, 3]"), HasSubstr("[4, 6]")));
 }
 
 TEST_F(Inspect, ListsARun) {
@@ -170,7 +199,14 @@ TEST_F(Inspect, ListsARun) {
   }
   EXPECT_THAT(lines, ElementsAre("step-5 +full", "step-10 +full", "step-12 +model only", "step-15 -", "step-20 !",
                                  "step-25.tmp -"));
-  EXPECT_THAT(run_text(folder_.path(), steps), HasSubstr("the newest"));
+  EXPECT_EQ(newest_complete(steps)->name, "step-12");
+  EXPECT_EQ(newest_complete(steps, "full")->name, "step-10");
+  EXPECT_EQ(steps[1].ranks, 2);
+  const std::vector<LoggedStep> rows = {{9, 4.25, 0, 0}, {10, 4.125, 0, 0}};
+  const std::string text = steps_text(folder_.path(), steps, rows);
+  EXPECT_THAT(text, HasSubstr("the newest"));
+  EXPECT_THAT(text, HasSubstr("4.12500"));
+  EXPECT_THAT(text, HasSubstr("4.12500 (step 10)"));
   EXPECT_TRUE(inspect_run(ck_).empty());
 }
 

@@ -1,0 +1,55 @@
+// The steps of a run, and how far the run itself has come.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace titan::checkpoint {
+
+// One folder step-N, step-N.tmp or step-N.replaced of a run.
+struct StepInfo {
+  std::string name;
+  std::int64_t step = 0;
+  enum class State { kComplete, kIncomplete, kDamaged } state = State::kIncomplete;
+  std::string holds;   // "full", "model only", "Hugging Face"; "" when it is not known
+  std::string detail;  // why it is incomplete or damaged
+  std::uint64_t bytes = 0;
+  std::optional<std::int64_t> saved_at;  // seconds since 1970, when it became complete
+  std::optional<std::int64_t> ranks;     // that saved it
+};
+
+// By step; nothing when `folder` has no such folder in it.
+std::vector<StepInfo> inspect_run(const std::filesystem::path& folder);
+
+// The newest one that is complete, of `holds` when that is given; null when there is none.
+const StepInfo* newest_complete(const std::vector<StepInfo>& steps, const std::string& holds = "");
+
+// One row of a run's metrics.jsonl.
+struct LoggedStep {
+  std::int64_t step = 0;
+  std::optional<double> loss;  // nothing where it was not a number
+  std::int64_t tokens_seen = 0;
+  double unix_time = 0;  // when the step ended
+};
+
+// Of the last row up to `step`: "3.47891", or "3.47891 (step 240)" when that is not the row of the step itself; "" when
+// there is none.
+std::string loss_text(const std::vector<LoggedStep>& rows, std::int64_t step);
+
+// A run's dump folder.
+struct RunInfo {
+  std::filesystem::path path;
+  std::string model;  // "llama3 debugmodel"; "" without a config.toml
+  enum class State { kNotBegun, kRunning, kStopped, kFinished } state = State::kNotBegun;
+  std::int64_t step = 0;         // the last one that is known to be done
+  std::int64_t total_steps = 0;  // training.steps; 0: not known
+  std::vector<LoggedStep> rows;
+  std::filesystem::path checkpoints;  // the folder of its steps, which may be missing
+  std::vector<StepInfo> steps;
+  std::string next;  // the command that goes on with it, or why there is none
+};
+
+}  // namespace titan::checkpoint
