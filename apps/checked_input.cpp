@@ -1,5 +1,7 @@
 #include "apps/checked_input.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
 #include "base/error.h"
@@ -7,6 +9,7 @@
 #include "config/load.h"
 #include "config/paths.h"
 #include "data/registry.h"
+#include "data/tokenizer_export.h"
 #include "models/registry.h"
 #include "train/run_folder.h"
 
@@ -33,6 +36,21 @@ void open_tokenizer(CheckedInput& input) {
     throw DataError("model.hf_assets_path: " + std::string(error.what()));
   }
   if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
+}
+
+// Asked when the run ends, perhaps after weeks: a folder that is gone by then costs the tokenizer's files, not the
+// model.
+HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::Tokenizer& tokenizer) {
+  try {
+    return data::export_tokenizer(path, tokenizer);
+  } catch (const std::exception& error) {
+    spdlog::warn(
+        "the export has no tokenizer, because its files cannot be read any more: {}. Copy them into the exported "
+        "folder, "
+        "or export a checkpoint with titan-train convert --tokenizer PATH",
+        error.what());
+    return {.files = {}, .bos_id = tokenizer.bos_id(), .eos_id = tokenizer.eos_id()};
+  }
 }
 
 void check_datasets(const CheckedInput& input) {
@@ -75,9 +93,14 @@ CheckedInput check_input(const config::CommandLine& command_line, std::int64_t w
 
 void load_tokenizer(CheckedInput& input) {
   try {
-    open_tokenizer(input);
-  } catch (const Error& error) {
-    throw ConfigError(config::at_its_place(error.what(), input.origins));
+    input.tokenizer = data::make_tokenizer(path);
+    input.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
+    input.spec.hugging_face_tokenizer = [path, tokenizer = input.tokenizer] {
+      return tokenizer_for_export(path, *tokenizer);
+    };
+    data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
+  } catch (const DataError& error) {
+    throw DataError(config::at_its_place("model.hf_assets_path: " + std::string(error.what()), input.origins));
   }
 }
 

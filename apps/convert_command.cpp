@@ -17,7 +17,10 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/hugging_face_files.h"
+#include "checkpoint/inspect.h"
 #include "config/load.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_export.h"
 #include "dist/shard_spec.h"
 #include "models/registry.h"
 
@@ -37,7 +40,8 @@ constexpr const char* kConvertHelp =
   torch    one file for torch.load(weights_only=True): a dict of our names -> tensors
 Only the model is copied: no optimizer, no step. To and from hf the parameters' names change, and the rows of wq and wk
 their order; the shape of the model for that comes from SOURCE (its titan.config.toml or config.json). Other programs'
-checkpoints have none: --config or --model-flavor says it, or the config.toml two folders above step-N.)";
+checkpoints have none: --config or --model-flavor says it, or the config.toml two folders above step-N. A folder of hf
+gets the run's tokenizer too, from model.hf_assets_path as the run had it, or from --tokenizer.)";
 
 constexpr const char* kFooter =
     R"(Examples:
@@ -54,6 +58,7 @@ struct ConvertArguments {
   std::string config;
   std::string model_name = "llama3";
   std::string model_flavor;
+  std::string tokenizer;
   bool overwrite = false;
 };
 
@@ -62,7 +67,8 @@ struct ModelShape {
   std::optional<TrainSpec> spec;  // from a configuration
   models::HuggingFaceNames names;
   bool tied_embeddings = false;
-  std::string origin;  // for messages
+  std::string origin;     // for messages
+  std::string tokenizer;  // the run's: a path that its configuration names; "" when there is none
 };
 
 CheckpointKind parse_kind(const std::string& name) {
@@ -89,16 +95,21 @@ ModelShape shape_of(const config::Model& model, std::int64_t seq_len, const std:
   return shape;
 }
 
+ModelShape shape_of_job(const config::Model& model, const std::string& origin) {
+  ModelShape shape = shape_of(model, 1, origin);
+  shape.tokenizer = model.hf_assets_path;
+  return shape;
+}
+
 ModelShape shape_from_config(const std::string& file) {
   config::CommandLine command_line;
   command_line.config_file = file;
-  const auto loaded = config::load_job_config(command_line);
-  return shape_of(loaded.config.model, 1, file);
+  return shape_of_job(config::load_job_config(command_line).config.model, file);
 }
 
 // As the run wrote it: this process's environment has no say.
 ModelShape shape_of_run(const fs::path& file) {
-  return shape_of(config::load_job_config_text(read_file(file), file.string()).config.model, 1, file.string());
+  return shape_of_job(config::load_job_config_text(read_file(file), file.string()).config.model, file.string());
 }
 
 // A run keeps its configuration two folders above step-N.
@@ -242,13 +253,73 @@ void check_model(const std::vector<Conversion>& plan, bool to_hub, const ModelSh
     throw CheckpointError("the source is not the model of " + shape.origin + ": " + join(wrong, "; "));
 }
 
+// Of the tensors that have one; all floating-point weights of a model have the same.
+c10::ScalarType dtype_of(const std::vector<Conversion>& plan) {
+  for (const Conversion& each : plan)
+    if (c10::isFloatingType(each.target.dtype)) return each.target.dtype;
+  return c10::ScalarType::Float;
+}
+
+HuggingFaceTokenizer read_tokenizer(const std::string& path, const ModelShape& shape) {
+  const auto tokenizer = data::make_tokenizer(path);
+  if (shape.spec) data::check_vocab_size(*tokenizer, shape.spec->stats.vocab_size);
+  return data::export_tokenizer(path, *tokenizer);
+}
+
+// A folder that moved since, or another one of the same name: the model is converted all the same.
+HuggingFaceTokenizer tokenizer_of_run(const ConvertArguments& arguments, const ModelShape& shape) {
+  std::string reason = "nothing says which tokenizer the model was trained with";
+  try {
+    if (!shape.tokenizer.empty()) {
+      HuggingFaceTokenizer found = read_tokenizer(shape.tokenizer, shape);
+      const auto expected = checkpoint::tokenizer_of_run(arguments.source);
+      const std::string fingerprint = data::tokenizer_fingerprint(shape.tokenizer);
+      if (!expected || *expected == fingerprint) return found;
+      reason = shape.tokenizer + " is not the tokenizer that the model was trained with: it is " + fingerprint +
+               ", and was " + *expected;
+    }
+  } catch (const std::exception& error) {
+    reason = std::string(error.what()) + " (model.hf_assets_path in " + shape.origin + ")";
+  }
+  spdlog::warn("{} has no tokenizer: {}. Add it with --tokenizer PATH", arguments.target, reason);
+  return {};
+}
+
+// Beside the weights of a configuration's model.
+checkpoint::SmallFiles small_files_of(const ConvertArguments& arguments, const ModelShape& shape,
+                                      c10::ScalarType dtype) {
+  HuggingFaceTokenizer tokenizer =
+      arguments.tokenizer.empty() ? tokenizer_of_run(arguments, shape) : read_tokenizer(arguments.tokenizer, shape);
+  auto files = checkpoint::describe_model(shape.spec->hugging_face_config, dtype, tokenizer.bos_id, tokenizer.eos_id);
+  files.merge(tokenizer.files);
+  return files;
+}
+
+// Those of weights in the same format: what stands beside them comes along.
+checkpoint::SmallFiles small_files_beside(const ConvertArguments& arguments, c10::ScalarType dtype) {
+  constexpr const char* kGeneration = "generation_config.json";
+  const fs::path config = config_beside(arguments.source);
+  if (!arguments.tokenizer.empty()) {
+    auto tokenizer = read_tokenizer(arguments.tokenizer, {});
+    auto files = checkpoint::describe_model(read_file(config), dtype, tokenizer.bos_id, tokenizer.eos_id);
+    files.merge(tokenizer.files);
+    return files;
+  }
+  auto files = data::tokenizer_files(config.parent_path());
+  files["config.json"] = checkpoint::with_dtype(read_file(config), dtype);
+  const fs::path generation = config.parent_path() / kGeneration;
+  if (fs::is_regular_file(generation)) files[kGeneration] = read_file(generation);
+  return files;
+}
+
 std::unique_ptr<checkpoint::TensorSink> make_sink(const ConvertArguments& arguments, CheckpointKind to,
-                                                  const std::vector<Conversion>& plan, std::string config_json) {
+                                                  const std::vector<Conversion>& plan,
+                                                  checkpoint::SmallFiles small_files) {
   std::vector<TensorInfo> tensors;
   for (const Conversion& each : plan) tensors.push_back(each.target);
   if (to == CheckpointKind::kDcp) return checkpoint::make_dcp_sink(arguments.target, std::move(tensors));
   if (to == CheckpointKind::kTorch) return checkpoint::make_torch_sink(arguments.target, std::move(tensors));
-  return checkpoint::make_safetensors_sink(arguments.target, std::move(tensors), std::move(config_json));
+  return checkpoint::make_safetensors_sink(arguments.target, std::move(tensors), std::move(small_files));
 }
 
 void check_target(const ConvertArguments& arguments) {
@@ -265,21 +336,23 @@ int convert(ConvertArguments arguments) {
   const CheckpointKind from = checkpoint::detect_kind(arguments.source);
   const CheckpointKind to = target_kind(arguments, from);
   check_target(arguments);
+  if (!arguments.tokenizer.empty() && to != CheckpointKind::kHuggingFace)
+    throw ConfigError("titan-train convert: error: --tokenizer goes with --to hf: other formats have no tokenizer");
   const bool to_hub = to == CheckpointKind::kHuggingFace, from_hub = from == CheckpointKind::kHuggingFace;
   const auto source = checkpoint::open_source(arguments.source, from);
   std::vector<Conversion> plan;
-  std::string config_json;
+  checkpoint::SmallFiles small_files;
   if (to_hub != from_hub) {
     const ModelShape shape = find_shape(arguments, from);
     plan = plan_renamed(*source, to_hub, shape, arguments.dtype);
     if (shape.spec) check_model(plan, to_hub, shape);
-    if (to_hub) config_json = shape.spec->hugging_face_config;
+    if (to_hub) small_files = small_files_of(arguments, shape, dtype_of(plan));
   } else {
     plan = plan_same_names(*source, arguments.dtype);
-    if (to_hub) config_json = read_file(config_beside(arguments.source));
+    if (to_hub) small_files = small_files_beside(arguments, dtype_of(plan));
   }
   if (plan.empty()) throw CheckpointError(arguments.source + " holds no parameters of a model");
-  const auto sink = make_sink(arguments, to, plan, std::move(config_json));
+  const auto sink = make_sink(arguments, to, plan, std::move(small_files));
   const std::uint64_t bytes = checkpoint::convert(*source, *sink, plan);
   const std::string chosen =
       arguments.source == named ? "" : ", from " + arguments.source + ", the newest complete checkpoint of " + named;
@@ -308,6 +381,8 @@ int run_convert(const std::vector<std::string>& args) {
   app.add_option("--model-flavor", arguments.model_flavor, "size of the model, instead of a configuration")
       ->type_name("FLAVOR");
   app.add_option("--model-name", arguments.model_name, "model that the flavor is of")->capture_default_str();
+  app.add_option("--tokenizer", arguments.tokenizer, "tokenizer to copy beside the weights of hf (default: the run's)")
+      ->type_name("PATH");
   app.add_flag("--overwrite", arguments.overwrite, "replace TARGET when it exists, once the new one is complete");
   if (const auto code = parse_command(app, args)) return *code;
   log_to_stderr("titan-train convert");

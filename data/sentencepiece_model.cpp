@@ -6,7 +6,9 @@ namespace titan::data {
 namespace {
 
 // Field numbers of sentencepiece_model.proto.
-enum ModelField { kTrainerSpec = 2, kNormalizerSpec = 3 };
+enum ModelField { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3 };
+enum PieceField { kPieceType = 3 };
+enum PieceType { kUserDefined = 4 };
 enum TrainerField { kModelType = 3, kTreatWhitespaceAsSuffix = 24 };
 enum NormalizerField { kCharsmap = 2, kAddDummyPrefix = 3, kRemoveExtraWhitespaces = 4, kEscapeWhitespaces = 5 };
 enum WireType { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -88,11 +90,18 @@ void read_normalizer_spec(std::string_view bytes, SentencePieceModelInfo& info) 
   }
 }
 
+void read_piece(std::string_view bytes, SentencePieceModelInfo& info) {
+  for (Fields field(bytes); field.next();) {
+    if (field.number() == kPieceType && field.value() == kUserDefined) info.has_user_defined = true;
+  }
+}
+
 }  // namespace
 
 SentencePieceModelInfo read_sentencepiece_model_info(std::string_view serialized) {
   SentencePieceModelInfo info;
   for (Fields field(serialized); field.next();) {
+    if (field.number() == kPieces) read_piece(field.bytes(), info);
     if (field.number() == kTrainerSpec) read_trainer_spec(field.bytes(), info);
     if (field.number() == kNormalizerSpec) read_normalizer_spec(field.bytes(), info);
   }

@@ -8,14 +8,20 @@
 
 namespace titan::data {
 
+// U+2581, which stands for a space inside pieces.
+inline constexpr std::string_view kSpaceSymbol = "\xe2\x96\x81";
+
+inline constexpr std::int64_t kModelTypeBpe = 2;
+
 struct SentencePieceModelInfo {
   // Defaults are those of sentencepiece_model.proto.
-  std::int64_t model_type = 1;  // trainer_spec.model_type: 1 unigram, 2 BPE, 3 word, 4 char
+  std::int64_t model_type = 1;  // trainer_spec.model_type: 1 unigram, kModelTypeBpe, 3 word, 4 char
   bool treat_whitespace_as_suffix = false;
   bool has_charsmap = false;  // normalizer_spec.precompiled_charsmap: false for the identity normalization
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
+  bool has_user_defined = false;  // a piece of type USER_DEFINED
 };
 
 // Throws DataError on bytes that are not a protobuf message.

@@ -15,8 +15,6 @@ namespace {
 
 using sentencepiece::SentencePieceProcessor;
 
-constexpr std::string_view kSpaceSymbol = "\xe2\x96\x81";  // U+2581, which stands for a space inside pieces
-constexpr int kModelTypeBpe = 2;
 constexpr std::size_t kMaxCachedWords = 1 << 17;
 constexpr std::size_t kMaxCachedWordBytes = 64;
 

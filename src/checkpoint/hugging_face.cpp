@@ -283,7 +283,8 @@ std::uint64_t save_hugging_face(const fs::path& folder, const std::vector<Item>&
       return encode_pieces(write_boxes(temporary, files, items, chosen.get<std::vector<std::size_t>>(), format));
     });
     return std::stoull(on_rank_0(ranks, action, [&] {
-      const auto bytes = write_hugging_face_index(temporary, files, format.config_json, checksums_of(files, written));
+      const auto bytes =
+          write_hugging_face_index(temporary, files, format.small_files(dtype), checksums_of(files, written));
       fsync_folder(temporary);
       put_in_place(folder);
       return std::to_string(bytes);

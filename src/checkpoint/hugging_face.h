@@ -24,7 +24,8 @@ struct HuggingFaceTensor {
 
 struct HuggingFaceFormat {
   std::function<HuggingFaceTensor(const std::string& fqn)> tensor;
-  std::string config_json;
+  // Of an export whose weights have this dtype; called on rank 0.
+  std::function<SmallFiles(c10::ScalarType dtype)> small_files;
 };
 
 // The row of theirs that row `row` of ours is, of `rows`.

@@ -7,12 +7,19 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
+#include "checkpoint/dtype.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+Json parse_config(const std::string& text) {
+  Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) throw CheckpointError("config.json is not a JSON object");
+  return config;
+}
 
 }  // namespace
 
@@ -37,8 +44,25 @@ std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries
   return files;
 }
 
+std::string with_dtype(const std::string& config_json, c10::ScalarType dtype) {
+  Json config = parse_config(config_json);
+  // What every version of transformers reads; new ones write "dtype", and would take it first.
+  config.erase("dtype");
+  config["torch_dtype"] = dtype_name(dtype);
+  return config.dump(2) + "\n";
+}
+
+SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
+                          std::optional<std::int64_t> eos_id) {
+  const auto or_null = [](const std::optional<std::int64_t>& id) { return id ? Json(*id) : Json(); };
+  const Json tokens = {{"bos_token_id", or_null(bos_id)}, {"eos_token_id", or_null(eos_id)}};
+  Json config = parse_config(config_json);
+  config.update(tokens);
+  return {{"config.json", with_dtype(config.dump(), dtype)}, {"generation_config.json", tokens.dump(2) + "\n"}};
+}
+
 std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector<SafetensorsFile>& files,
-                                       const std::string& config_json, Checksums checksums) {
+                                       const SmallFiles& small_files, Checksums checksums) {
   std::uint64_t total = 0, on_disk = 0;
   Json map = Json::object();
   for (const auto& file : files) {
@@ -48,8 +72,10 @@ std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector
   }
   const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
   const std::string text = index.dump(2) + "\n";
-  write_file_atomically(folder / "config.json", config_json);
-  checksums.files["config.json"] = checksum_of(config_json);
+  for (const auto& [name, content] : small_files) {
+    write_file_atomically(folder / name, content);
+    checksums.files[name] = checksum_of(content);
+  }
   checksums.files[kHuggingFaceIndex] = checksum_of(text);
   write_checksums(folder, checksums);
   write_file_atomically(folder / kHuggingFaceIndex, text);

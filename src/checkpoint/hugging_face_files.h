@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,22 @@ struct SafetensorsFile {
 // CheckpointError for a dtype that safetensors files cannot hold.
 std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries, std::uint64_t file_bytes);
 
-// config.json, the checksums (of `files` as given, and of what is written here), and last the index. Gives the bytes of
-// all files.
+// Name -> content of what stands beside the weights: config.json, generation_config.json, the tokenizer's.
+using SmallFiles = std::map<std::string, std::string>;
+
+// Those of the model: `config_json` with the dtype of the weights and the tokens that begin and end a text, and
+// generation_config.json with these tokens. Nothing: there is no such token; the file then says so, because readers
+// take other models' tokens where nothing is said. Throws CheckpointError where `config_json` is no JSON object.
+SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
+                          std::optional<std::int64_t> eos_id);
+
+// `config_json` of other weights of the same model, which have another dtype. Throws as describe_model() does.
+std::string with_dtype(const std::string& config_json, c10::ScalarType dtype);
+
+// `small_files`, the checksums (of `files` as given, and of what is written here), and last the index. Gives the bytes
+// of the weights' files.
 std::uint64_t write_hugging_face_index(const std::filesystem::path& folder, const std::vector<SafetensorsFile>& files,
-                                       const std::string& config_json, Checksums checksums);
+                                       const SmallFiles& small_files, Checksums checksums);
 
 // What a conversion must know of config.json.
 struct HuggingFaceConfig {

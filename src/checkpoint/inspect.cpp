@@ -14,6 +14,7 @@
 #include "checkpoint/hugging_face_files.h"
 #include "checkpoint/metadata.h"
 #include "checkpoint/ranks.h"
+#include "checkpoint/torchtitan_keys.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -129,6 +130,20 @@ Inspection inspect_checkpoint(const fs::path& path) {
     throw DamagedCheckpoint(error.what());
   }
   return out;
+}
+
+std::optional<std::string> tokenizer_of_run(const fs::path& path) {
+  if (!is_complete(path)) return std::nullopt;
+  const auto [metadata, checksums] = read_verified_metadata(path);
+  const Metadata::Entry* entry = metadata.find(kRunKey);
+  const auto* where = entry ? std::get_if<ValueEntry>(entry) : nullptr;
+  if (where == nullptr) return std::nullopt;
+  const InputFile file(path / where->location.relative_path);
+  const ZipReader archive(file, where->location.offset, where->location.length, kRunKey);
+  const Value run = read_value_archive(archive);
+  const Value* tokenizer = run.as_dict(kRunKey).find("tokenizer");
+  if (tokenizer == nullptr) return std::nullopt;
+  return tokenizer->as_string(kRunKey);
 }
 
 }  // namespace titan::checkpoint

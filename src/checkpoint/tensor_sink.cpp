@@ -135,9 +135,9 @@ class DcpSink : public CheckedSink {
 
 class SafetensorsSink : public CheckedSink {
  public:
-  SafetensorsSink(const fs::path& folder, std::vector<TensorInfo> tensors, std::string config_json,
+  SafetensorsSink(const fs::path& folder, std::vector<TensorInfo> tensors, SmallFiles small_files,
                   std::uint64_t file_bytes)
-      : CheckedSink(std::move(tensors)), folder_(folder), config_(std::move(config_json)) {
+      : CheckedSink(std::move(tensors)), folder_(folder), small_files_(std::move(small_files)) {
     std::vector<SafetensorsEntry> entries;
     for (const TensorInfo& tensor : tensors_) entries.push_back({tensor.name, tensor.dtype, tensor.shape});
     files_ = lay_out_files(std::move(entries), file_bytes);
@@ -159,14 +159,14 @@ class SafetensorsSink : public CheckedSink {
     ++file_;
   }
   std::uint64_t put_in_place() override {
-    const std::uint64_t bytes = write_hugging_face_index(folder_.path(), files_, config_, std::move(checksums_));
+    const std::uint64_t bytes = write_hugging_face_index(folder_.path(), files_, small_files_, std::move(checksums_));
     folder_.put_in_place();
     return bytes;
   }
 
  private:
   PendingFolder folder_;
-  std::string config_;
+  SmallFiles small_files_;
   std::vector<SafetensorsFile> files_;
   std::size_t file_ = 0;  // the one being written
   std::size_t left_ = 0;  // its tensors that are still to come
@@ -227,8 +227,8 @@ std::unique_ptr<TensorSink> make_dcp_sink(const fs::path& folder, std::vector<Te
 }
 
 std::unique_ptr<TensorSink> make_safetensors_sink(const fs::path& folder, std::vector<TensorInfo> tensors,
-                                                  std::string config_json, std::uint64_t file_bytes) {
-  return std::make_unique<SafetensorsSink>(folder, std::move(tensors), std::move(config_json), file_bytes);
+                                                  SmallFiles small_files, std::uint64_t file_bytes) {
+  return std::make_unique<SafetensorsSink>(folder, std::move(tensors), std::move(small_files), file_bytes);
 }
 
 std::unique_ptr<TensorSink> make_torch_sink(const fs::path& file, std::vector<TensorInfo> tensors) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/hugging_face_files.h"
+
 namespace titan::checkpoint {
 
 struct TensorInfo {
@@ -57,7 +59,7 @@ class TensorSink {
 // An existing target is replaced by finish().
 std::unique_ptr<TensorSink> make_dcp_sink(const std::filesystem::path& folder, std::vector<TensorInfo> tensors);
 std::unique_ptr<TensorSink> make_safetensors_sink(const std::filesystem::path& folder, std::vector<TensorInfo> tensors,
-                                                  std::string config_json, std::uint64_t file_bytes = 5'000'000'000);
+                                                  SmallFiles small_files, std::uint64_t file_bytes = 5'000'000'000);
 std::unique_ptr<TensorSink> make_torch_sink(const std::filesystem::path& file, std::vector<TensorInfo> tensors);
 
 }  // namespace titan::checkpoint

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,13 @@ struct HuggingFaceName {
   std::int64_t rotary_heads = 0;
 };
 
+// What stands of the tokenizer beside weights in Hugging Face's format.
+struct HuggingFaceTokenizer {
+  std::map<std::string, std::string> files;  // name -> content
+  std::optional<std::int64_t> bos_id;        // nothing where it has none, or is not known
+  std::optional<std::int64_t> eos_id;
+};
+
 struct TrainSpec {
   std::string name;  // "llama3 debugmodel"
   ModelStats stats;
@@ -60,6 +68,8 @@ struct TrainSpec {
   // Of a parameter by its name here, and the model's config.json there.
   std::function<HuggingFaceName(const std::string& fqn)> hugging_face_name;
   std::string hugging_face_config;
+  // Set by the application; called on rank 0 each time that such weights are written. Null: the tokenizer is not known.
+  std::function<HuggingFaceTokenizer()> hugging_face_tokenizer;
 };
 
 }  // namespace titan

@@ -122,7 +122,13 @@ checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config
   out.last_save_in_hf = options.last_save_in_hf;
   out.initial_load_in_hf = options.initial_load_in_hf;
   out.hf_assets_path = config.model.hf_assets_path;
-  out.hf_format.config_json = spec.hugging_face_config;
+  out.hf_format.small_files = [config_json = spec.hugging_face_config,
+                               tokenizer_of_run = spec.hugging_face_tokenizer](c10::ScalarType dtype) {
+    HuggingFaceTokenizer tokenizer = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
+    auto files = checkpoint::describe_model(config_json, dtype, tokenizer.bos_id, tokenizer.eos_id);
+    files.merge(tokenizer.files);
+    return files;
+  };
   out.hf_format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
     auto [name, rotary_heads] = name_of(fqn);
     return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};

@@ -177,6 +177,15 @@ def transformers_losses(model):
     return means
 
 
+def transformers_tokenizer(folder):
+    """What AutoTokenizer makes of an export: its special tokens and the ids of a few texts."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = [tokenizer(text)["input_ids"] for text in golden.TEXTS]
+    return {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id, "ids": ids}
+
+
 def make_transformers(context, output):
     """What save_pretrained writes, and transformers' losses of that and of our exports."""
     import torch
@@ -205,6 +214,7 @@ def make_transformers(context, output):
         export = golden.export(context, folder, dtype)
         read = LlamaForCausalLM.from_pretrained(export, dtype=torch.float32, attn_implementation="eager")
         answers["exports"][dtype] = {"config": golden.read_config(export), "losses": transformers_losses(read)}
+        answers["exports"][dtype]["tokenizer"] = transformers_tokenizer(export)
     write(output / "transformers.json", answers)
 
 

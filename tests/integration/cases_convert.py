@@ -32,6 +32,12 @@ def read_dcp(folder):
     return state
 
 
+def small_files(folder):
+    """What stands beside the weights."""
+    names = {path.name for path in folder.iterdir()} - {"titan.checksums.json", "model.safetensors.index.json"}
+    return {name: (folder / name).read_bytes() for name in names if not name.endswith(".safetensors")}
+
+
 def expect_equal(found, wanted, what):
     import torch
 
@@ -54,6 +60,7 @@ def convert(context):
     command(context, "convert", step, out / "hf")
     found, found_config = read_folder(out / "hf")
     expect(found_config == config, "config.json is not that of an export")
+    expect(small_files(out / "hf") == small_files(export(context, 2)[0]), "other files beside the weights than of an export")
     expect_equal(found, exported, "DCP -> HF")
 
     command(context, "convert", out / "hf", out / "back")
@@ -77,6 +84,49 @@ def convert(context):
     # And a run starts from it.
     words = ["--checkpoint.enable", "--checkpoint.initial_load_path", out / "back"]
     run(context, 2, ["--config", write_job(context, "again", steps=1), *words], name="again")
+
+
+@case(60, processors=1)
+def convert_tokenizer(context):
+    """A folder in Hugging Face's format gets the run's tokenizer, or the one that is named; without one it says how."""
+    import golden
+
+    step = export(context, 1, DCP)[0]
+    out, elsewhere = context.folder / "out", context.folder / "assets"
+    named = {name: (golden.TOKENIZER / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
+    _, error = command(context, "convert", step, out / "named", "--tokenizer", golden.TOKENIZER)
+    found = small_files(out / "named")
+    expect(found.items() >= named.items() and "tokenizer.model" not in found, f"{sorted(found)}")
+    expect("has no tokenizer" not in error, error)
+    config = json.loads(found["config.json"])
+    expect((config["bos_token_id"], config["eos_token_id"]) == (62, 63), f"{config}")
+    # From the same format the tokenizer comes along, and only the dtype changes.
+    command(context, "convert", out / "named", out / "half", "--to", "hf", "--export-dtype", "bfloat16")
+    half = small_files(out / "half")
+    expect(json.loads(half.pop("config.json")) == config | {"torch_dtype": "bfloat16"}, "config.json of bfloat16")
+    expect(half == {name: content for name, content in found.items() if name != "config.json"}, f"{sorted(half)}")
+    command(context, "convert", out / "half", out / "back")
+
+    # The folder that the run names is gone.
+    shutil.copytree(context.fixtures / "tokenizer", elsewhere)
+    words = ["--config", write_job(context, "run", steps=3), "--model.hf_assets_path", elsewhere, "--checkpoint.enable"]
+    run(context, 1, [*words, "--checkpoint.last_save_model_only=false"], name="run")
+    elsewhere.rename(context.folder / "moved")
+    step = context.dump("run") / "checkpoint/step-3"
+    _, error = command(context, "convert", step, out / "without")
+    expect("has no tokenizer: no tokenizer at" in error and "--tokenizer PATH" in error, error)
+    found = small_files(out / "without")
+    expect(set(found) == {"config.json", "generation_config.json"}, f"{sorted(found)}")
+    expect(json.loads(found["generation_config.json"]) == {"bos_token_id": None, "eos_token_id": None}, f"{found}")
+    # Another tokenizer lies there now.
+    shutil.copytree(golden.TOKENIZER, elsewhere)
+    _, error = command(context, "convert", step, out / "other")
+    expect("is not the tokenizer that the model was trained with" in error, error)
+    expect("tokenizer.json" not in small_files(out / "other"), "another tokenizer was copied")
+    _, error = command(context, "convert", step, out / "wrong", "--tokenizer", context.folder, exit_code=2)
+    expect("no tokenizer in" in error and not (out / "wrong").exists(), error)
+    _, error = command(context, "convert", step, out / "model.pt", "--tokenizer", golden.TOKENIZER, exit_code=2)
+    expect("--tokenizer goes with --to hf" in error, error)
 
 
 @case(60, processors=1)

@@ -150,6 +150,39 @@ def hugging_face_dtype(context):
     expect(state["norm.weight"].equal(half["model.norm.weight"]), "the DCP export holds other weights")
 
 
+def read_json(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@case(60, processors=1)
+def hugging_face_tokenizer(context):
+    """An export has the run's tokenizer: SentencePiece's ids, from a file that transformers reads without SentencePiece."""
+    import sentencepiece
+    import tokenizer_fixtures
+    from tokenizers import Tokenizer
+
+    folder, _ = export(context, 1)
+    model = context.fixtures / "tokenizer/tokenizer.model"
+    expect((folder / "tokenizer.model").read_bytes() == model.read_bytes(), "tokenizer.model is another")
+    tokens = {"bos_token_id": 1, "eos_token_id": 2}
+    config = read_json(folder / "config.json")
+    expect(config.items() >= ({"torch_dtype": "float32"} | tokens).items(), f"{config}")
+    expect(read_json(folder / "generation_config.json") == tokens, "generation_config.json has other tokens")
+    described = read_json(folder / "tokenizer_config.json")
+    names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    expect(described.items() >= names.items() and described["tokenizer_class"] == "PreTrainedTokenizerFast", f"{described}")
+    package = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    # A special token that is spelled out is one id there, and several here.
+    texts = [text for text in tokenizer_fixtures.hard_texts(megabyte=100_000) if not any(m in text for m in names.values())]
+    expect(len(texts) > 1000, f"{len(texts)} texts")
+    for text in texts:
+        found, wanted = package.encode(text, add_special_tokens=False).ids, pieces.encode(text)
+        expect(found == wanted, f"{text[:60]!r}: other ids: {found[:20]}, {wanted[:20]}")
+        expect(package.decode(found) == pieces.decode(wanted), f"{text[:60]!r} decodes to another text")
+    expect(package.encode("a").ids == [1, *pieces.encode("a")], "a text does not begin with BOS")
+
+
 @case(60, processors=1)
 def hugging_face_refused(context):
     """A folder that does not fit, and one that is taken for a checkpoint, are refused with what to do."""

@@ -4,6 +4,7 @@ import json
 
 import golden
 from cases_hugging_face import read_folder
+from cases_tokenizer import encode_all
 from harness import case, expect, read_rows, relative_distance
 
 # Both sides sum in fp32 in other orders (see cases_parity.py). Rows of a head in the wrong order, or the key heads given
@@ -40,6 +41,14 @@ def check_losses(found, expected):
         expect(distance <= TOLERANCE, f"batch {step}: loss {mine}, transformers' {theirs}: {distance:.1e}")
 
 
+def check_tokenizer(context, export, expected):
+    """AutoTokenizer's ids of the exported tokenizer are ours of the run's."""
+    found = encode_all(context, golden.TOKENIZER, golden.TEXTS)
+    expect(found == expected["ids"], f"other ids: {found}, AutoTokenizer's {expected['ids']}")
+    tokens = json.loads((export / "generation_config.json").read_text())
+    expect(tokens.items() <= expected.items() and len(tokens) == 2, f"{tokens}, AutoTokenizer's {expected}")
+
+
 @case(60)
 def we_read_transformers(context):
     """A LlamaForCausalLM of save_pretrained, in several files, has the loss here that it has there."""
@@ -55,6 +64,7 @@ def transformers_reads_ours(context, dtype):
     folder, answers = write_theirs(context)
     export = golden.export(context, folder, dtype)
     expected = answers["exports"][dtype]
+    check_tokenizer(context, export, expected["tokenizer"])
     tensors, _ = read_folder(export)
     config = golden.read_config(export)
     differ = {key: (config.get(key), expected["config"].get(key)) for key in config | expected["config"]}

@@ -145,6 +145,8 @@ high_freq_factor = 4.0
 original_max_position_embeddings = 128
 """
 SHARD_BYTES = 200_000
+# Of the letters that the tokenizer has.
+TEXTS = ["the rain in the train", "a note: one, two", "  spaces\n\nand lines  "]
 
 
 def weight(name, shape):

@@ -267,7 +267,9 @@ TEST(HuggingFaceChecksums, AreWrittenByAnyRanksAndVerifiedByAny) {
   const HuggingFaceFormat format{[](const std::string& fqn) {
                                    return HuggingFaceTensor{"hf." + fqn, fqn == "wq" ? 4 : 0};
                                  },
-                                 "{}\n"};
+                                 [](c10::ScalarType) {
+                                   return SmallFiles{{"config.json", "{}\n"}};
+                                 }};
   const at::Tensor wq = at::rand({32, 20}), up = at::rand({50, 11});
   for (const int writers : {1, 2, 3}) {
     const TemporaryFolder folder;

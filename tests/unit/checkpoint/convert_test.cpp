@@ -107,9 +107,10 @@ class Convert : public ::testing::Test {
   void run(const fs::path& from, const fs::path& to, RowOrder order, std::optional<c10::ScalarType> dtype = {}) {
     const auto source = open_source(from, detect_kind(from));
     const auto conversions = plan(*source, order, dtype);
-    const auto sink = to.extension() == ".pt"            ? make_torch_sink(to, targets(conversions))
-                      : to.filename().string()[0] == 'h' ? make_safetensors_sink(to, targets(conversions), "{}\n", 5000)
-                                                         : make_dcp_sink(to, targets(conversions));
+    const auto sink = to.extension() == ".pt" ? make_torch_sink(to, targets(conversions))
+                      : to.filename().string()[0] == 'h'
+                          ? make_safetensors_sink(to, targets(conversions), {{"config.json", "{}\n"}}, 5000)
+                          : make_dcp_sink(to, targets(conversions));
     convert(*source, *sink, conversions, 100);
   }
 
@@ -139,7 +140,7 @@ TEST_F(Convert, OurLoadersReadTheResults) {
   run(folder_ / "dcp", folder_ / "hf", RowOrder::kToHuggingFace);
   run(folder_ / "dcp", folder_ / "back", RowOrder::kSame);
   const at::Tensor wanted = read_all(folder_ / "dcp").at("wq");
-  const HuggingFaceFormat format{[](const std::string& fqn) { return HuggingFaceTensor{fqn, 4}; }, ""};
+  const HuggingFaceFormat format{[](const std::string& fqn) { return HuggingFaceTensor{fqn, 4}; }, {}};
   const auto errors = run_ranks(3, [&](Ranks& ranks) {
     for (const bool hub : {false, true}) {
       TensorItem item = shard("wq", at::zeros({48, 10}), ranks.rank(), 3);
@@ -231,8 +232,9 @@ TEST(ConvertMemory, IsTwoBlocks) {
       target.dtype = c10::ScalarType::BFloat16;
       conversions.push_back({i, target, order, 100});
     }
-    const auto sink = std::string(to) == "hf" ? make_safetensors_sink(folder / to, targets(conversions), "{}")
-                                              : make_dcp_sink(folder / to, targets(conversions));
+    const auto sink = std::string(to) == "hf"
+                          ? make_safetensors_sink(folder / to, targets(conversions), {{"config.json", "{}"}})
+                          : make_dcp_sink(folder / to, targets(conversions));
     const test::CountedMemory memory;
     convert(*source, *sink, conversions, kBlock);
     EXPECT_GE(memory.peak_bytes(), 2 * kBlock) << to;

@@ -20,7 +20,12 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 HuggingFaceFormat format() {
-  return {[](const std::string& fqn) { return HuggingFaceTensor{"hf." + fqn, fqn == "wq" ? 2 : 0}; }, "{}\n"};
+  return {[](const std::string& fqn) {
+            return HuggingFaceTensor{"hf." + fqn, fqn == "wq" ? 2 : 0};
+          },
+          [](c10::ScalarType) {
+            return SmallFiles{{"config.json", "{}\n"}};
+          }};
 }
 
 const std::map<std::string, at::Tensor>& weights() {
