@@ -49,12 +49,14 @@ int run(const Arguments& args) {
 
 int titan_run_engine(int argc, char** argv) {
   using namespace titan;
-  return exit_code_of([&] {
+  const bool is_command = argc > 1 && kSubcommands.contains(argv[1]);
+  const auto body = [&] {
     // c10d warns with a backtrace when a peer's connection closes; what that means is said once, by who finds out.
     setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
     c10::initLogging();
     kernels::install_host_arena();
     install_signal_handlers();
     return run(Arguments(argv + 1, argv + argc));
-  });
+  };
+  return exit_code_of(body, /*may_be_rank=*/!is_command);
 }

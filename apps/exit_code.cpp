@@ -19,8 +19,8 @@ std::optional<std::string> rank_of_launcher() {
 
 // Messages about input stand alone, as a compiler's do. What fails later, fails on one rank of several, which names
 // itself.
-void print_error(const Error& error) {
-  const auto rank = rank_of_launcher();
+void print_error(const Error& error, bool may_be_rank) {
+  const auto rank = may_be_rank ? rank_of_launcher() : std::nullopt;
   std::string who;
   if (error.exit_code() != kExitBadInput) who = "titan-train: " + (rank ? "rank " + *rank + ": " : "");
   std::cerr << who << error.what() << std::endl;
@@ -28,14 +28,14 @@ void print_error(const Error& error) {
 
 }  // namespace
 
-int exit_code_of(const std::function<int()>& body) {
+int exit_code_of(const std::function<int()>& body, bool may_be_rank) {
   try {
     return body();
   } catch (const Error& error) {
-    print_error(error);
+    print_error(error, may_be_rank);
     return error.exit_code();
   } catch (const std::exception& error) {
-    print_error(Error(std::string(error.what()), kExitFailed));
+    print_error(Error(std::string(error.what()), kExitFailed), may_be_rank);
     return kExitFailed;
   }
 }

@@ -1,5 +1,6 @@
 """titan-train convert and inspect, judged by PyTorch and by the exports of training runs."""
 import json
+import os
 import shutil
 import subprocess
 
@@ -308,7 +309,11 @@ def inspect(context):
     dcp.save({"w": torch.arange(6.0), "note": "x"}, checkpoint_id=str(theirs), no_dist=True)
     text, _ = command(context, "inspect", theirs, "--verify")
     expect("verified" in text and "none beside those of its records" in text, text)
-    command(context, "inspect", context.folder / "nothing", exit_code=1)
+    # A launcher's variables, left over or of the job around it, make no rank of a command.
+    environment = os.environ | {"RANK": "0", "WORLD_SIZE": "2"}
+    nothing = [context.program, "inspect", context.folder / "nothing"]
+    done = subprocess.run(nothing, capture_output=True, text=True, timeout=60 * TIME_SCALE, env=environment)
+    expect(done.returncode == 1 and done.stderr == f"titan-train: {nothing[2]} does not exist\n", done.stderr)
     command(context, "inspect", exit_code=2)
     text, _ = command(context, "inspect", "--help")
     expect("--verify" in text and "Exit codes" in text, text)
