@@ -30,7 +30,7 @@ std::string counts(const Record& record) {
     const auto number = std::ranges::count(record.trials, state, &Trial::state);
     if (number > 0) parts.push_back(std::to_string(number) + " " + to_string(state));
   }
-  return std::to_string(record.trials.size()) + " trials: " + join(parts, ", ");
+  return counted(std::ssize(record.trials), "trial") + ": " + join(parts, ", ");
 }
 
 }  // namespace
@@ -91,7 +91,8 @@ void Display::close() {
 }
 
 void Display::erase() {
-  if (lines_ > 0) std::printf("\x1b[%zuA\x1b[J", lines_);
+  // The terminal writes ^C where the cursor stands.
+  if (lines_ > 0) std::printf("\r\x1b[%zuA\x1b[J", lines_);
   lines_ = 0;
   drawn_.reset();
 }

@@ -68,8 +68,8 @@ int Driver::run() {
   while (true) {
     if (stop_requested() && !stopping_) {
       stopping_ = true;
-      display_.event("sweep: " + signal_name(*stop_requested()) + ": asking " + std::to_string(running_.size()) +
-                     " running trials to save; a second signal ends them at once");
+      display_.event("sweep: " + signal_name(*stop_requested()) + ": asking " +
+                     counted(std::ssize(running_), "running trial") + " to save; a second signal ends them at once");
     }
     if (stopping_)
       for (auto& running : running_)

@@ -98,7 +98,7 @@ Record to_record(const OrderedJson& json) {
 std::string describe(const Record& record) {
   const Objective& o = record.objective;
   std::string text = std::string(o.maximize ? "the highest " : "the lowest ") + o.reduction + " " + o.field;
-  if (o.reduction == "mean") text += " of " + std::to_string(o.window) + " rows";
+  if (o.reduction == "mean") text += " of " + counted(o.window, "row");
   if (record.rungs.empty()) return text;
   std::vector<std::string> steps;
   for (const auto rung : record.rungs) steps.push_back(std::to_string(rung));
@@ -126,7 +126,7 @@ std::vector<std::string> differences(const Record& saved, const Record& fresh, c
   if (describe(saved) != describe(fresh))
     out.push_back("it looked for " + describe(saved) + ", and now for " + describe(fresh));
   if (fresh.trials.size() < saved.trials.size())
-    out.push_back("it had " + std::to_string(saved.trials.size()) + " trials, and now " +
+    out.push_back("it had " + counted(std::ssize(saved.trials), "trial") + ", and now " +
                   std::to_string(fresh.trials.size()));
   for (std::size_t i = 0; i < std::min(saved.trials.size(), fresh.trials.size()); ++i) {
     const Trial &before = saved.trials[i], &now = fresh.trials[i];

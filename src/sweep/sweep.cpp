@@ -22,9 +22,9 @@ void print(const std::string& text) {
 }
 
 std::string list_trials(const SweepSpec& spec, const Plan& plan, std::size_t num_slots) {
-  std::string out = "sweep " + spec.name + ": " + std::to_string(plan.trials.size()) + " trials of " +
-                    std::to_string(spec.nproc) + (spec.nproc == 1 ? " rank, " : " ranks, ") +
-                    std::to_string(num_slots) + " at once, in " + spec.folder.string() + "\n";
+  std::string out = "sweep " + spec.name + ": " + counted(std::ssize(plan.trials), "trial") + " of " +
+                    counted(spec.nproc, "rank") + ", " + std::to_string(num_slots) + " at once, in " +
+                    spec.folder.string() + "\n";
   if (!plan.rungs.empty()) {
     std::vector<std::string> rungs;
     for (const auto steps : plan.rungs) rungs.push_back(std::to_string(steps));

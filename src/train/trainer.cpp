@@ -80,13 +80,14 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
     validator_.emplace(config.validation, std::move(held_out), *model_, meshes.batch, metrics_);
     checkpointer_.set_keep_rule([this](const std::vector<int>& steps) { return validator_->best_of(steps); });
   }
-  spdlog::info("{}: {} parameters, {} on this rank, {} ranks, {} sequences of {} tokens a step", spec.name,
+  spdlog::info("{}: {} parameters, {} on this rank, {}, {} of {} tokens a step", spec.name,
                with_thousands(spec.stats.num_parameters), with_thousands([&] {
                  std::int64_t local = 0;
                  for (const auto& parameter : model_->named_parameters()) local += parameter.tensor().numel();
                  return local;
                }()),
-               world.size(), accumulation_steps_ * config.training.local_batch_size * meshes.batch.size(),
+               counted(world.size(), "rank"),
+               counted(accumulation_steps_ * config.training.local_batch_size * meshes.batch.size(), "sequence"),
                config.training.seq_len);
 }
 

@@ -81,16 +81,16 @@ TEST(Display, DrawsOnceASecondAndPutsEventsAboveTheTable) {
     display.refresh(two_trials(), {});  // at once: the table has to come back
     display.close();
   });
-  // Each line is cut at the terminal's width, less one; "\x1b[4A\x1b[J" is four lines up and what is below erased.
+  // Each line is cut at the terminal's width, less one; "\r\x1b[4A\x1b[J" is four lines up and what is below erased.
   const std::string running = "  running trial 0 (lr=0.001, seed=7): step ";
   const std::string best =
       "rank  trial  loss  steps  state  time    lr \r\n"
       "   1      1   2.5      0  done   0:00  0.01 \r\n";
   EXPECT_EQ(out, "sweep lr, 2 trials: 1 done, 1 running, 0:00\r\n" + running + "5\r\n" + best +  //
-                     "\x1b[4A\x1b[J" +                                                           //
-                     "sweep lr, 2 trials: 1 done, 1 running, 0:01\r\n" + running + "7\r\n" + best + "\x1b[4A\x1b[J" +
+                     "\r\x1b[4A\x1b[J" +                                                         //
+                     "sweep lr, 2 trials: 1 done, 1 running, 0:01\r\n" + running + "7\r\n" + best + "\r\x1b[4A\x1b[J" +
                      "an event\r\n" +  //
-                     "sweep lr, 2 trials: 1 done, 1 running, 0:01\r\n" + best + "\x1b[3A\x1b[J");
+                     "sweep lr, 2 trials: 1 done, 1 running, 0:01\r\n" + best + "\r\x1b[3A\x1b[J");
 }
 
 }  // namespace
