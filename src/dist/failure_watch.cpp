@@ -20,6 +20,8 @@ constexpr auto kLook = milliseconds(10);
 constexpr std::int64_t kMissedBeats = 10;
 
 constexpr const char* kEndedReason = "ended without a word (killed, or out of memory?)";
+// Of another machine nothing is known but its silence.
+constexpr const char* kSilentReason = "has fallen silent: its process was killed or stopped, or its machine is gone";
 constexpr const char* kStoppedReason = "stands still: something stopped its process (SIGSTOP, a debugger)";
 constexpr const char* kStoreGone = "rank 0 or the launcher ended: the rendezvous store is gone";
 
@@ -159,7 +161,7 @@ std::string diagnose_failure(FailureBoard& board, const std::string& symptom, mi
       if (store_life(board) != Life::kStopped) {
         if (auto reason = read_reason(board)) return *reason;
         if (const auto lost = find_rank(board, Life::kEnded)) return report_lost(board, *lost, kEndedReason);
-        if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kEndedReason);
+        if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kSilentReason);
       }
       std::this_thread::sleep_for(kLook);
     } while (steady_clock::now() < deadline);

@@ -142,7 +142,8 @@ TEST(Diagnosis, CountsTheBeatsOfAnotherMachineByItsOwn) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  EXPECT_EQ(diagnose_failure(board, "a symptom", std::chrono::hours(1)), std::string("rank 2: ") + kLost);
+  const std::string found = diagnose_failure(board, "a symptom", std::chrono::hours(1));
+  EXPECT_TRUE(found.starts_with("rank 2: has fallen silent")) << found;
   done = true;
   beats.join();
 }
