@@ -30,11 +30,6 @@ using std::chrono::steady_clock;
 // A failed rank tells the others, which then end by themselves; what is left after this is ended by force.
 constexpr std::chrono::milliseconds kGrace(5000), kShortGrace(200);
 
-// Ranks on few cores wait for each other most of the time; beyond this they only wait.
-constexpr std::int64_t kRanksPerCore = 4;
-// What a rank takes before its first tensor.
-constexpr std::int64_t kRankBytes = 200LL << 20;
-
 // Where the ranks will meet. It listens from the start, so that nobody else can take the port before rank 0 is up, and
 // no rank has to try again.
 class Listener {
@@ -135,15 +130,10 @@ void reap(std::vector<Rank>& ranks, std::optional<int>& failed, bool signalled, 
 }  // namespace
 
 void check_room_for(std::int64_t nproc) {
-  const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
-  const std::int64_t free = free_memory_bytes();
-  const std::int64_t room = std::max<std::int64_t>(1, std::min(kRanksPerCore * cores, free / kRankBytes));
-  if (nproc <= room) return;
-  throw ConfigError("error: --nproc " + std::to_string(nproc) + ": this machine has " + std::to_string(cores) +
-                    " cores and " + format_bytes(static_cast<double>(free)) + " of free memory, enough for " +
-                    std::to_string(room) + " ranks (" + std::to_string(kRanksPerCore) + " a core, " +
-                    format_bytes(static_cast<double>(kRankBytes)) +
-                    " each before the first tensor); start at most so many, or add --oversubscribe");
+  const std::string why = too_many_ranks(nproc);
+  if (why.empty()) return;
+  throw ConfigError("error: --nproc " + std::to_string(nproc) + ": " + why +
+                    "; start at most so many, or add --oversubscribe");
 }
 
 std::vector<std::string> arguments_of_ranks(const std::vector<std::string>& args) {

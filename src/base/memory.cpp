@@ -5,10 +5,17 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <thread>
+
+#include "base/text.h"
 
 namespace titan {
 namespace {
 
+// Ranks on few cores wait for each other most of the time; beyond this they only wait.
+constexpr std::int64_t kRanksPerCore = 4;
+// What a rank takes before its first tensor.
+constexpr std::int64_t kRankBytes = 200LL << 20;
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t available_bytes() {
@@ -44,6 +51,16 @@ std::int64_t control_group_bytes() {
 }
 
 }  // namespace
+
+std::string too_many_ranks(std::int64_t ranks) {
+  const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::int64_t free = free_memory_bytes();
+  const std::int64_t room = std::max<std::int64_t>(1, std::min(kRanksPerCore * cores, free / kRankBytes));
+  if (ranks <= room) return {};
+  return "this machine has " + std::to_string(cores) + " cores and " + format_bytes(static_cast<double>(free)) +
+         " of free memory, enough for " + std::to_string(room) + " ranks (" + std::to_string(kRanksPerCore) +
+         " a core, " + format_bytes(static_cast<double>(kRankBytes)) + " each before the first tensor)";
+}
 
 std::int64_t free_memory_bytes() { return std::min(available_bytes(), control_group_bytes()); }
 

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "config/command_line.h"
 #include "config/paths.h"
@@ -48,6 +49,17 @@ std::vector<std::string> missing_files(const Plan& plan) {
   return out;
 }
 
+// Of trials that this machine runs: each starts its ranks here.
+void check_ranks(const SweepSpec& spec) {
+  if (!spec.launcher.empty()) return;
+  const std::string begin = "sweep.nproc = " + std::to_string(spec.nproc) + ": ";
+  if (const std::string why = too_many_ranks(spec.nproc); !why.empty())
+    throw ConfigError("error: " + begin + why + "; lower it");
+  const auto cores = std::ssize(find_machine().cores);
+  if (spec.gpus == 0 && spec.nproc > cores)
+    print("warning: " + begin + "the ranks of a trial share " + std::to_string(cores) + " cores, and wait for each other\n");
+}
+
 void print_end(const Record& record, const std::filesystem::path& folder) {
   constexpr std::size_t kRows = 20;
   print("\n" + ranking_table(record, kRows) + "\n");
@@ -66,6 +78,7 @@ int run_sweep(const SweepOptions& options) {
   const auto slots = make_slots(spec, find_machine());
   // The launcher's words are checked here rather than trial by trial.
   if (!spec.launcher.empty()) fill_launcher(spec.launcher, {}, {});
+  check_ranks(spec);
   for (const auto& warning : plan.warnings) print("warning: " + warning + "\n");
   if (!plan.trials.front().config.checkpoint.enable)
     print("warning: checkpoint.enable is off: trials that are interrupted start again from their first step\n");

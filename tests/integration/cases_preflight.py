@@ -60,3 +60,12 @@ def sweep_checks_files(context):
     expect(f"error: {reason}" in text and not folder.exists(), text)
     text = run_sweep(context, [sweep, "--dry-run"], "dry").text()
     expect(f"refused: error: {reason}" in text and "trial-001" in text, text)
+
+
+@case(60, processors=1)
+def sweep_checks_ranks(context):
+    """Ranks of a trial that this machine has no room for are refused when the sweep is read, as --nproc refuses them."""
+    sweep, folder = write_sweep(context, "crowd", 'nproc = 100000\nobjective = "loss"\n[sweep.grid]\n"debug.seed" = [1]\n', steps=2)
+    text = run_sweep(context, [sweep, "--dry-run"], "dry", exit_code=2).text()
+    expect(re.search(r"error: sweep.nproc = 100000: this machine has \d+ cores .*; lower it", text), text)
+    expect(not folder.exists(), "the sweep made its folder")
