@@ -191,7 +191,7 @@ def tokenizer_command_line(context):
     a_text = context.folder / "a.txt"
     a_text.write_text("too little text\n")
     mistakes = [
-        ([], b"", "subcommand"),
+        ([], b"", "expected one of train, encode, decode"),
         (["encode"], b"", "--tokenizer is required"),
         (["encode", "--tokenizer", pieces, "--box"], b"", "--box"),
         (["encode", "--tokenizer", empty], b"", "tokenizer.json or tokenizer.model; the folder holds 1 entry: vocab.txt"),
