@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "nn/cross_entropy.h"
 #include "nn/documents.h"
 #include "nn/fused_ops.h"
@@ -27,8 +28,16 @@ at::Tensor Attention::forward(const nn::Tensors& inputs) {
   const auto q = nn::apply_rotary_emb(heads((*wq_)(x)), freqs_cis).transpose(1, 2);  // [B, H, T, E]
   const auto k = nn::apply_rotary_emb(heads((*wk_)(x)), freqs_cis).transpose(1, 2);  // [B, K, T, E]
   const auto v = heads((*wv_)(x)).transpose(1, 2);                                   // [B, K, T, E]
-  const auto out = inputs.size() > 2 ? nn::document_attention(q, k, v, inputs[2]) : nn::causal_attention(q, k, v);
+  if (cache_) cache_->store(layer_, k, v);
+  const auto out = cache_ && cache_->size() > 0 ? cache_->attend(layer_, q)
+                   : inputs.size() > 2          ? nn::document_attention(q, k, v, inputs[2])
+                                                : nn::causal_attention(q, k, v);
   return (*wo_)(out.transpose(1, 2).contiguous().view({B, T, -1}));
+}
+
+void Attention::use_cache(nn::KvCache* cache, std::size_t layer) {
+  cache_ = cache;
+  layer_ = layer;
 }
 
 FeedForward::FeedForward(std::int64_t dim, std::int64_t hidden_dim) {
@@ -76,12 +85,39 @@ Llama::Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int
 
 at::Tensor Llama::forward(const nn::Tensors& inputs) {
   const auto& tokens = inputs[0];
+  if (cache_) return continue_cached(tokens);
   nn::Tensors state = {(*tok_embeddings_)(tokens), freqs_cis_};
   if (args_.block_causal) state.push_back(nn::document_lengths(tokens, document_end_.value()));
   for (const auto& [name, layer] : layers_->children()) state[0] = (*layer)(state);
   nn::Tensors output_inputs = {(*norm_)(state[0])};
   if (inputs.size() > 1) output_inputs.push_back(inputs[1]);
   return (*output_)(std::move(output_inputs));
+}
+
+void Llama::use_cache(nn::KvCache* cache) {
+  cache_ = cache;
+  for (std::size_t i = 0; i < layers_->size(); ++i)
+    dynamic_cast<TransformerBlock&>((*layers_)[i]).attention().use_cache(cache, i);
+}
+
+at::Tensor Llama::continue_cached(const at::Tensor& tokens) {
+  const auto T = tokens.size(1), seen = cache_->size();
+  TITAN_CHECK(seen + T <= seq_len_, "the rotary table has " + std::to_string(seq_len_) + " rows, position " +
+                                        std::to_string(seen + T - 1) + " is beyond it");
+  nn::Tensors state = {(*tok_embeddings_)(tokens), freqs_cis_.slice(0, seen, seen + T)};  // [B, T, D], [T, E / 2]
+  auto first_visible = cache_->first_visible();
+  if (args_.block_causal) {
+    TITAN_CHECK(tokens.size(0) == 1,
+                "with block-causal attention a cache holds one row: documents end at other places");
+    const auto lengths = nn::document_lengths(tokens, document_end_.value());
+    if (lengths.size(0) > 1) first_visible = seen + T - lengths[-1].item<std::int64_t>();
+    // The token that ends a document is seen by none that follow.
+    if (tokens[0][-1].item<std::int64_t>() == document_end_) first_visible = seen + T;
+    if (seen == 0) state.push_back(lengths);
+  }
+  for (const auto& [name, layer] : layers_->children()) state[0] = (*layer)(state);
+  cache_->finish_call(T, first_visible);
+  return (*output_)((*norm_)(state[0]).narrow(1, T - 1, 1));
 }
 
 // The order of the draws is part of the result: it is TorchTitan's, which is the order of the parameters.

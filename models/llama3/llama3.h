@@ -9,6 +9,7 @@
 
 #include "contract/train_spec.h"
 #include "models/llama3/flavors.h"
+#include "nn/kv_cache.h"
 #include "nn/layers.h"
 
 namespace titan::models {
@@ -18,10 +19,14 @@ class Attention : public nn::Module {
   explicit Attention(const LlamaArgs& args);
   // x [B, T, D], freqs_cis [T, E / 2], and with block-causal attention the documents' lengths -> [B, T, D]
   at::Tensor forward(const nn::Tensors& inputs) override;
+  // See LanguageModel::use_cache. `layer`: its number in the cache.
+  void use_cache(nn::KvCache* cache, std::size_t layer);
 
  private:
   std::int64_t n_heads_, n_kv_heads_, head_dim_;
   std::shared_ptr<nn::Linear> wq_, wk_, wv_, wo_;
+  nn::KvCache* cache_ = nullptr;  // while text is generated
+  std::size_t layer_ = 0;         // of this module in it
 };
 
 class FeedForward : public nn::Module {
@@ -37,6 +42,7 @@ class TransformerBlock : public nn::Module {
  public:
   explicit TransformerBlock(const LlamaArgs& args);
   at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], what Attention takes besides -> [B, T, D]
+  Attention& attention() { return *attention_; }
 
  private:
   std::shared_ptr<Attention> attention_;
@@ -57,6 +63,7 @@ class Llama : public LanguageModel {
   Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int64_t> document_end = std::nullopt);
   at::Tensor forward(const nn::Tensors& inputs) override;
   void init_weights(nn::Initializer& initializer) override;
+  void use_cache(nn::KvCache* cache) override;
 
   nn::Module& tok_embeddings() { return *tok_embeddings_; }
   nn::ModuleList& layers() { return *layers_; }
@@ -64,6 +71,8 @@ class Llama : public LanguageModel {
   nn::Module& output() { return *output_; }
 
  private:
+  at::Tensor continue_cached(const at::Tensor& tokens);
+
   LlamaArgs args_;
   std::int64_t seq_len_;
   std::optional<std::int64_t> document_end_;
@@ -71,7 +80,8 @@ class Llama : public LanguageModel {
   std::shared_ptr<nn::ModuleList> layers_;
   std::shared_ptr<nn::RMSNorm> norm_;
   std::shared_ptr<Output> output_;
-  at::Tensor freqs_cis_;  // complex64 [T, E / 2]
+  at::Tensor freqs_cis_;          // complex64 [T, E / 2]
+  nn::KvCache* cache_ = nullptr;  // while text is generated
 };
 
 }  // namespace titan::models

@@ -9,9 +9,11 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "config/job_config.h"
 #include "dist/mesh.h"
 #include "nn/init.h"
+#include "nn/kv_cache.h"
 #include "nn/module.h"
 
 namespace titan {
@@ -22,6 +24,12 @@ class LanguageModel : public nn::Module {
  public:
   // Fills every parameter (materialized, sharded or not) and recomputes the buffers on the parameters' device.
   virtual void init_weights(nn::Initializer& initializer) = 0;
+
+  // From here on a call continues the tokens of the calls before it, whose keys and values `cache` holds: the first
+  // call takes any number of tokens, each later one takes one token per row. The logits are those of the last token,
+  // [B, 1, V]; there is no loss and no gradient. Null ends it, and the cache must live until then. Throws InternalError
+  // where the model cannot.
+  virtual void use_cache(nn::KvCache* /*cache*/) { throw InternalError("this model cannot continue from a cache"); }
 };
 
 struct ModelStats {

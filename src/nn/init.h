@@ -45,4 +45,11 @@ class CounterInitializer : public Initializer {
   std::uint64_t seed_;
 };
 
+// Draws nothing: init_weights() then only computes the model's tables, for weights that come from elsewhere.
+class BuffersOnly final : public Initializer {
+ public:
+  void normal(const NamedParameter&, double, double) override {}
+  void trunc_normal(const NamedParameter&, double, double, double, double) override {}
+};
+
 }  // namespace titan::nn

@@ -48,17 +48,6 @@ std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len) {
       seq_len);
 }
 
-namespace {
-
-// Leaves out what takes time: init_weights() then computes the model's tables.
-class BuffersOnly final : public nn::Initializer {
- public:
-  void normal(const nn::NamedParameter&, double, double) override {}
-  void trunc_normal(const nn::NamedParameter&, double, double, double, double) override {}
-};
-
-}  // namespace
-
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
                                            const config::Training& training, const config::Parallelism& parallelism,
                                            const config::ActivationCheckpoint& ac) {
@@ -66,7 +55,7 @@ std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::De
   spec.parallelize(*model, mesh, training, parallelism, ac);
   fsdp::to_empty(*model, mesh.device(), dist::dtype_of(training.dtype));
   const at::NoGradGuard no_grad;
-  BuffersOnly buffers;
+  nn::BuffersOnly buffers;
   model->init_weights(buffers);
   for (const auto& parameter : model->named_parameters()) {
     TITAN_CHECK(!parameter.tensor().is_meta(), parameter.fqn + " is still on the meta device after initialization");

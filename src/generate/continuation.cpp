@@ -1,0 +1,61 @@
+#include "generate/continuation.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace titan::generate {
+namespace {
+
+// A model that has a cache for as long as this lives.
+class CachedModel {
+ public:
+  CachedModel(LanguageModel& model, std::int64_t capacity) : model_(model), cache_(capacity) {
+    model_.use_cache(&cache_);
+  }
+  ~CachedModel() { model_.use_cache(nullptr); }
+  CachedModel(const CachedModel&) = delete;
+  CachedModel& operator=(const CachedModel&) = delete;
+
+  // The logits [V] of the token that follows `tokens` int64 [1, T].
+  at::Tensor logits(const at::Tensor& tokens) { return model_(tokens)[0][-1]; }
+
+ private:
+  LanguageModel& model_;
+  nn::KvCache cache_;
+};
+
+}  // namespace
+
+Continuation continue_tokens(LanguageModel& model, at::Device device, std::span<const std::int32_t> prompt,
+                             const Limits& limits, const Pick& pick,
+                             const std::function<void(std::int32_t)>& on_token) {
+  const auto length = static_cast<std::int64_t>(prompt.size());
+  TITAN_CHECK(
+      length > 0 && length < limits.context,
+      "a prompt of " + std::to_string(length) + " tokens does not fit a context of " + std::to_string(limits.context));
+  const at::NoGradGuard no_grad;
+  const std::int64_t room = std::min(limits.max_tokens, limits.context - length);
+  CachedModel cached(model, length + room);
+  const auto row = [&](const std::vector<std::int64_t>& ids) {
+    return at::tensor(ids, at::kLong).unsqueeze(0).to(device);
+  };
+  Continuation out;
+  auto tokens = row({prompt.begin(), prompt.end()});
+  for (std::int64_t i = 0; i < room; ++i) {
+    const std::int64_t id = pick(cached.logits(tokens));
+    out.ids.push_back(static_cast<std::int32_t>(id));
+    if (on_token) on_token(out.ids.back());
+    if (std::ranges::count(limits.stop_ids, id) > 0) {
+      out.end = End::kStopToken;
+      return out;
+    }
+    tokens = row({id});
+  }
+  out.end = room < limits.max_tokens ? End::kContext : End::kMaxTokens;
+  return out;
+}
+
+}  // namespace titan::generate
