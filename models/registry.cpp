@@ -14,14 +14,10 @@
 namespace titan::models {
 namespace {
 
-TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len) {
-  const LlamaArgs args = llama_args(model);
-  if (seq_len > args.max_seq_len) {
-    spdlog::warn("training.seq_len ({}) is longer than the {} tokens that {} {} is made for", seq_len, args.max_seq_len,
-                 model.name, model.flavor);
-  }
+TrainSpec spec_of_llama(const std::string& name, const LlamaArgs& args, std::int64_t seq_len) {
   TrainSpec spec;
-  spec.name = model.name + " " + model.flavor;
+  spec.name = name;
+  spec.max_seq_len = args.max_seq_len;
   spec.separates_documents = args.block_causal;
   spec.build_model = [args, seq_len](std::optional<std::int64_t> document_end) {
     return std::make_unique<Llama>(args, seq_len, document_end);
@@ -45,6 +41,15 @@ TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len) {
   stats.num_embedding_parameters = args.vocab_size * args.dim;
   stats.num_parameters = 2 * stats.num_embedding_parameters + args.n_layers * block + args.dim;
   return spec;
+}
+
+TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len) {
+  const LlamaArgs args = llama_args(model);
+  if (seq_len > args.max_seq_len) {
+    spdlog::warn("training.seq_len ({}) is longer than the {} tokens that {} {} is made for", seq_len, args.max_seq_len,
+                 model.name, model.flavor);
+  }
+  return spec_of_llama(model.name + " " + model.flavor, args, seq_len);
 }
 
 struct Entry {
@@ -73,6 +78,12 @@ TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len) {
   const auto nearest = nearest_name(model.name, names);
   throw ConfigError("model.name = \"" + model.name + "\" is unknown" +
                     (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Models: " + join(names, ", "));
+}
+
+TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const std::string& what,
+                                          std::optional<std::int64_t> seq_len) {
+  const LlamaArgs args = llama_args_from_hugging_face(config_json, what);
+  return spec_of_llama(what, args, seq_len.value_or(args.max_seq_len));
 }
 
 HuggingFaceNames hugging_face_names(const std::string& architecture, std::int64_t num_heads,

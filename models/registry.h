@@ -18,6 +18,11 @@ std::vector<std::string> model_names();
 // Throws ConfigError.
 TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len);
 
+// The same for a model that a config.json of Hugging Face's transformers describes; `what` names that file. Without
+// `seq_len` its longest sequence. Throws ConfigError for a model that cannot be built here.
+TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const std::string& what,
+                                          std::optional<std::int64_t> seq_len = std::nullopt);
+
 // How an architecture of Hugging Face's transformers calls the parameters of ours.
 struct HuggingFaceNames {
   std::function<HuggingFaceName(const std::string& fqn)> name_of;  // `fqn` must be a parameter

@@ -70,6 +70,7 @@ void check(const LlamaArgs& args) {
 }  // namespace
 
 std::int64_t LlamaArgs::hidden_dim() const {
+  if (ffn_dim) return *ffn_dim;
   auto hidden = 2 * (4 * dim) / 3;
   if (ffn_dim_multiplier) hidden = static_cast<std::int64_t>(*ffn_dim_multiplier * static_cast<double>(hidden));
   return multiple_of * ((hidden + multiple_of - 1) / multiple_of);

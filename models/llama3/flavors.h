@@ -25,6 +25,8 @@ struct LlamaArgs {
   std::int64_t max_seq_len = 131072;
   bool depth_init = true;
   bool block_causal = false;  // a token attends to its own document alone, not to all of its row before it
+  // The feed-forward width where a config.json says it; else it follows from the sizes above.
+  std::optional<std::int64_t> ffn_dim = {};
 
   std::int64_t kv_heads() const { return n_kv_heads.value_or(n_heads); }
   std::int64_t head_dim() const { return dim / n_heads; }

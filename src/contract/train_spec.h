@@ -59,7 +59,8 @@ struct HuggingFaceTokenizer {
 };
 
 struct TrainSpec {
-  std::string name;  // "llama3 debugmodel"
+  std::string name;              // "llama3 debugmodel"
+  std::int64_t max_seq_len = 0;  // the longest sequence that the model is made for
   ModelStats stats;
   // The model keeps the documents of a row apart, and must know the token that ends them: the application then sets
   // `document_end`.
