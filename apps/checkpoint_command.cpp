@@ -22,6 +22,14 @@ void print_result(std::string_view text) {
   if (!written || std::fflush(stdout) != 0) throw Error("standard output cannot be written", kExitFailed);
 }
 
+std::string read_standard_input() {
+  std::string text;
+  char buffer[1 << 16];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof(buffer), stdin)) text.append(buffer, count);
+  if (std::ferror(stdin)) throw Error("standard input cannot be read", kExitFailed);
+  return text;
+}
+
 std::optional<int> parse_command(CLI::App& app, const std::vector<std::string>& args) {
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));

@@ -1,4 +1,4 @@
-// What the subcommands that work on checkpoints share: standard output is for results, standard error for messages.
+// What subcommands share: standard output is for results, standard error for messages.
 #pragma once
 
 #include <optional>
@@ -17,6 +17,9 @@ void log_to_stderr(const std::string& name);
 
 // Throws Error when standard output cannot be written.
 void print_result(std::string_view text);
+
+// All of it. Throws Error when it cannot be read.
+std::string read_standard_input();
 
 // Parses `args`. Gives an exit code when the command has nothing more to do (--help). Throws ConfigError for a wrong
 // command line.

@@ -11,6 +11,7 @@
 
 #include "apps/convert_command.h"
 #include "apps/exit_code.h"
+#include "apps/generate_command.h"
 #include "apps/inspect_command.h"
 #include "apps/run_train.h"
 #include "apps/tokenize_command.h"
@@ -30,7 +31,8 @@ using Arguments = std::vector<std::string>;
 const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"tokenizer", run_tokenizer_command},
                                                                             {"tokenize", run_tokenize},
                                                                             {"inspect", run_inspect},
-                                                                            {"convert", run_convert}};
+                                                                            {"convert", run_convert},
+                                                                            {"generate", run_generate}};
 
 int run(const Arguments& args) {
   const auto command = args.empty() ? kSubcommands.end() : kSubcommands.find(args[0]);

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "apps/at_least_one.h"
+#include "apps/checkpoint_command.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
@@ -51,14 +52,6 @@ void log_to_stderr() {
   logger->set_pattern("titan-train tokenizer: %l: %v");
   logger->set_level(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));
-}
-
-std::string read_standard_input() {
-  std::string text;
-  char buffer[1 << 16];
-  while (const std::size_t count = std::fread(buffer, 1, sizeof(buffer), stdin)) text.append(buffer, count);
-  if (std::ferror(stdin)) throw Error("standard input cannot be read", kExitFailed);
-  return text;
 }
 
 void print_out(std::string_view text) {

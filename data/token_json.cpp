@@ -35,6 +35,8 @@ std::vector<std::int32_t> ids_from_json(std::string_view line) {
   return ids;
 }
 
+std::string string_to_json(const std::string& text) { return nlohmann::json(text).dump(); }
+
 std::string text_to_json(const std::string& text) { return nlohmann::json{{"text", text}}.dump(); }
 
 }  // namespace titan::data

@@ -3,6 +3,9 @@
 #include <spdlog/spdlog.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -39,6 +42,13 @@ std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& m
 }
 
 }  // namespace
+
+std::string Tokenizer::decode_text(std::span<const std::int32_t> ids) const {
+  std::vector<std::int32_t> text;
+  std::ranges::copy_if(ids, std::back_inserter(text),
+                       [&](std::int32_t id) { return id < vocab_size() && !is_special(id); });
+  return decode(text);
+}
 
 void Tokenizer::encode_marked(std::string_view text, Marks marks, std::vector<std::int32_t>& ids) const {
   if (const auto bos = marks.bos ? bos_id() : std::nullopt) ids.push_back(*bos);

@@ -26,6 +26,10 @@ class Tokenizer {
   // ids that is_special() names.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
+  // decode() of the ids that stand for text: not special tokens, nor ids that only a model with more embeddings than
+  // this tokenizer has tokens can give.
+  std::string decode_text(std::span<const std::int32_t> ids) const;
+
   // Nothing when the tokenizer has no such token.
   virtual std::optional<std::int32_t> bos_id() const = 0;
   virtual std::optional<std::int32_t> eos_id() const = 0;

@@ -98,6 +98,23 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
   }
 }
 
+std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const fs::path file = folder / name;
+    if (!fs::is_regular_file(file)) continue;
+    try {
+      const Json json = Json::parse(read_file(file));
+      const auto found = json.find("eos_token_id");
+      if (found == json.end() || found->is_null()) continue;
+      if (found->is_array()) return found->get<std::vector<std::int64_t>>();
+      return {found->get<std::int64_t>()};
+    } catch (const std::exception& error) {
+      throw CheckpointError(file.string() + " cannot be used: " + error.what());
+    }
+  }
+  return {};
+}
+
 std::map<std::string, std::string> read_hugging_face_index(const fs::path& file) {
   try {
     return Json::parse(read_file(file)).at("weight_map").get<std::map<std::string, std::string>>();

@@ -53,6 +53,11 @@ struct HuggingFaceConfig {
 // `what` names the file in errors. Throws CheckpointError for what is no JSON or names no architecture and heads.
 HuggingFaceConfig parse_hugging_face_config(const std::string& json, const std::string& what);
 
+// The tokens that end a text, as transformers' generate() has them: eos_token_id of the folder's
+// generation_config.json, or else of its config.json; none where neither says. Throws CheckpointError for a file that
+// cannot be read.
+std::vector<std::int64_t> read_stop_tokens(const std::filesystem::path& folder);
+
 // Tensor -> file, of model.safetensors.index.json. Throws CheckpointError.
 std::map<std::string, std::string> read_hugging_face_index(const std::filesystem::path& file);
 

@@ -33,6 +33,7 @@ constexpr Subcommand kSubcommands[] = {
     {"sweep", "", "run many jobs that differ in some keys, and compare them"},
     {"inspect", "", "say what a checkpoint holds, and whether it is whole"},
     {"convert", "", "turn checkpoints into Hugging Face's format and back"},
+    {"generate", "", "print what a trained model writes after a prompt"},
 };
 
 }  // namespace

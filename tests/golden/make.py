@@ -186,8 +186,8 @@ def transformers_tokenizer(folder):
     return {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id, "ids": ids}
 
 
-def make_transformers(context, output):
-    """What save_pretrained writes, and transformers' losses of that and of our exports."""
+def save_formula_weights(folder):
+    """transformers' model of weights by formula, as save_pretrained writes it."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -200,8 +200,17 @@ def make_transformers(context, output):
         for name, parameter in model.named_parameters():
             values = golden.weight(name, parameter.shape)
             parameter.copy_(torch.frombuffer(values, dtype=torch.float32).view(parameter.shape))
-    folder = context.folder / "theirs"
     model.save_pretrained(folder, max_shard_size=golden.SHARD_BYTES)
+    return model
+
+
+def make_transformers(context, output):
+    """What save_pretrained writes, and transformers' losses of that and of our exports."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    folder = context.folder / "theirs"
+    model = save_formula_weights(folder)
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     files = {}
     for path in sorted(folder.glob("*.safetensors")):
@@ -216,6 +225,41 @@ def make_transformers(context, output):
         answers["exports"][dtype] = {"config": golden.read_config(export), "losses": transformers_losses(read)}
         answers["exports"][dtype]["tokenizer"] = transformers_tokenizer(export)
     write(output / "transformers.json", answers)
+
+
+def continue_greedily(folder, prompt_ids):
+    """What transformers' generate() writes after each prompt, at most WRITTEN tokens."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    written = []
+    for ids in prompt_ids:
+        result = model.generate(
+            torch.tensor([ids]), do_sample=False, max_new_tokens=golden.WRITTEN, eos_token_id=golden.STOP_IDS,
+            pad_token_id=0, return_dict_in_generate=True, output_logits=True
+        )  # fmt: skip
+        for logits in result.logits:
+            best, next_best = logits[0].topk(2).values.tolist()
+            expect(best - next_best > 1e-2, f"another machine may choose otherwise: {best}, {next_best}; take other prompts")
+        written.append(result.sequences[0, len(ids) :].tolist())
+    return written
+
+
+def make_generate(context, output):
+    """What transformers' generate() writes with weights by formula, which our export of them must not change."""
+    from transformers import PreTrainedTokenizerFast
+
+    theirs = context.folder / "theirs"
+    save_formula_weights(theirs)
+    export = golden.convert_there_and_back(context, theirs)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(golden.TOKENIZER / "tokenizer.json"))
+    prompt_ids = [[golden.BOS_ID, *tokenizer.encode(text, add_special_tokens=False)] for text in golden.PROMPTS]
+    written = continue_greedily(theirs, prompt_ids)
+    expect(continue_greedily(export, prompt_ids) == written, "transformers writes something else from our export")
+    decode = [tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False) for ids in written]
+    rows = zip(prompt_ids, written, decode)
+    write(output / "generate.json", dict(zip(golden.PROMPTS, (dict(zip(("prompt_ids", "ids", "text"), row)) for row in rows))))
 
 
 # ------------------------------------------------------------------------------------------------------------------
@@ -242,6 +286,7 @@ PARTS = {
     "debug_toml": make_debug_toml,
     "resume": make_resume,
     "transformers": make_transformers,
+    "generate": make_generate,
 }
 
 

@@ -11,7 +11,7 @@ import struct
 import zipfile
 
 from checkpoint_tools import FP32, STILL, train
-from harness import ROOT
+from harness import ROOT, run
 
 GOLDEN = ROOT / "tests/golden"
 CORPUS, TOKENIZER = GOLDEN / "corpus", GOLDEN / "tokenizer"
@@ -149,6 +149,14 @@ SHARD_BYTES = 200_000
 TEXTS = ["the rain in the train", "a note: one, two", "  spaces\n\nand lines  "]
 
 
+# What is continued, greedily. Two of them end by themselves.
+PROMPTS = [
+    "the mill stands by the water, and the water", "the smith has two hammers,", "three letters lay on the", "a cart came over the",
+]  # fmt: skip
+WRITTEN = 24  # tokens at most
+BOS_ID, STOP_IDS = 62, [2, 63]  # what transformers' config has by default, and EOS of the tokenizer
+
+
 def weight(name, shape):
     """The fp32 values of a weight, row by row: even draws of standard deviation 0.2, for a norm from 0.5 to 1.5."""
     draw = random.Random(name)
@@ -182,6 +190,16 @@ def start_from(context, ranks, weights, name, steps, words):
     load = ["--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path", weights]
     train(context, ranks, ["--config", path, *size_words(OUR_SIZES), *FP32, *STILL, *load, *words], name)
     return context.dump(name)
+
+
+def convert_there_and_back(context, weights):
+    """Our export of weights in transformers' format, by way of our own format."""
+    job, dcp, hf = write_job(context, "described"), context.folder / "dcp", context.folder / "back"
+    model = "[model.args]\n" + "".join(f"{key} = {value}\n" for key, value in OUR_SIZES.items())
+    job.write_text(job.read_text() + model + OUR_ROPE)
+    run(context, 1, ["convert", weights, dcp], name="to_dcp")
+    run(context, 1, ["convert", dcp, hf, "--to", "hf", "--config", job], name="to_hf")
+    return hf
 
 
 def export(context, weights, dtype):

@@ -30,6 +30,7 @@ import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
 import cases_diverge  # noqa: F401
 import cases_failure  # noqa: F401
+import cases_generate  # noqa: F401
 import cases_golden  # noqa: F401
 import cases_gpu_check  # noqa: F401
 import cases_harness  # noqa: F401
