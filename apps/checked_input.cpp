@@ -53,6 +53,43 @@ HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::T
   }
 }
 
+// With the room for a token after each.
+void encode_prompts(CheckedInput& input) {
+  const auto fail = [](const std::string& prompt, const std::string& fault) {
+    throw ConfigError("validation.prompts: \"" + prompt + "\" " + fault);
+  };
+  const auto& tokenizer = input.tokenizer;
+  Prompts prompts;
+  for (const std::string& text : input.config.validation.prompts) {
+    Prompt prompt{text, {}};
+    tokenizer->encode_marked(text, {.bos = true, .eos = false}, prompt.ids);
+    if (prompt.ids.empty()) fail(text, "has no token, and the tokenizer no BOS to begin with; give some text");
+    if (static_cast<std::int64_t>(prompt.ids.size()) >= input.config.training.seq_len)
+      fail(text, "has " + std::to_string(prompt.ids.size()) + " tokens, which leaves no room for one more in " +
+                     "training.seq_len (" + std::to_string(input.config.training.seq_len) + "); shorten it");
+    prompts.prompts.push_back(std::move(prompt));
+  }
+  if (const auto eos = tokenizer->eos_id()) prompts.stop_ids = {*eos};
+  prompts.decode = [tokenizer](std::span<const std::int32_t> ids) { return tokenizer->decode_text(ids); };
+  input.prompts = std::move(prompts);
+}
+
+void open_tokenizer(CheckedInput& input) {
+  const std::string& path = input.config.model.hf_assets_path;
+  try {
+    input.tokenizer = data::make_tokenizer(path);
+    input.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
+    input.spec.hugging_face_tokenizer = [path, tokenizer = input.tokenizer] {
+      return tokenizer_for_export(path, *tokenizer);
+    };
+    data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
+  } catch (const DataError& error) {
+    throw DataError("model.hf_assets_path: " + std::string(error.what()));
+  }
+  if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
+  encode_prompts(input);
+}
+
 void check_datasets(const CheckedInput& input) {
   for (const config::NamedDataset& dataset : config::named_datasets(input.config)) {
     try {

@@ -8,6 +8,7 @@
 #include "config/command_line.h"
 #include "config/job_config.h"
 #include "config/source.h"
+#include "contract/prompts.h"
 #include "contract/train_spec.h"
 #include "data/tokenizer.h"
 
@@ -19,6 +20,7 @@ struct CheckedInput {
   config::Origins origins;
   TrainSpec spec;
   std::shared_ptr<const data::Tokenizer> tokenizer;  // null before load_tokenizer()
+  Prompts prompts;                                   // those of validation.prompts; empty before load_tokenizer()
 };
 
 // The configuration and the model that it describes. Reads the configuration's files and no others. Throws ConfigError

@@ -254,7 +254,7 @@ int train(const CheckedInput& checked, dist::World& world) {
   const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
   auto source = open_training_set(checked, meshes.batch, world);
   const auto end = train_to_the_end(std::make_unique<train::Trainer>(
-      config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch)));
+      config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch), checked.prompts));
   if (const auto arena = kernels::host_arena_stats(); arena.peak_in_use > 0)
     spdlog::info("tensors of this rank took at most {} on the host",
                  format_bytes(static_cast<double>(arena.peak_in_use)));

@@ -53,7 +53,7 @@ constexpr const char* kStopsOnSignal =
 }  // namespace
 
 Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
-                 std::unique_ptr<BatchSource> data, std::unique_ptr<BatchSource> held_out)
+                 std::unique_ptr<BatchSource> data, std::unique_ptr<BatchSource> held_out, Prompts prompts)
     : config_(config),
       world_(world),
       meshes_(meshes),
@@ -76,6 +76,9 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       checkpoint_ranks_(world.group()),
       background_ranks_(config.checkpoint.async_mode == "disabled" ? world.group() : world.own_group("checkpoint")),
       checkpointer_(checkpoint_options(config, spec), checkpoint_ranks_, state_, &background_ranks_) {
+  if (held_out && !prompts.prompts.empty())
+    samples_.emplace(std::move(prompts), config.validation.prompt_tokens, config.training.seq_len, *model_,
+                     meshes.batch);
   if (held_out) {
     validator_.emplace(config.validation, std::move(held_out), *model_, meshes.batch, metrics_);
     checkpointer_.set_keep_rule([this](const std::vector<int>& steps) { return validator_->best_of(steps); });
@@ -117,7 +120,7 @@ Trainer::End Trainer::train() {
     if (has_diverged(data, output)) return stop_diverged(output);
     const bool saved = checkpointer_.save(static_cast<int>(state_.step), static_cast<int>(last_step), data.save_due);
     if (data.stop && state_.step < last_step) return stop_early(saved);
-    if (validator_) validator_->run_if_due(state_.step);
+    if (validator_ && validator_->run_if_due(state_.step) && samples_) samples_->log(state_.step);
   }
   checkpointer_.finish();
   announce_end();

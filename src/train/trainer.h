@@ -9,12 +9,14 @@
 #include "checkpoint/checkpointer.h"
 #include "config/job_config.h"
 #include "contract/batch_source.h"
+#include "contract/prompts.h"
 #include "contract/train_spec.h"
 #include "dist/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
+#include "train/prompt_samples.h"
 #include "train/train_state.h"
 #include "train/validator.h"
 
@@ -23,9 +25,9 @@ namespace titan::train {
 class Trainer {
  public:
   // Builds and initializes everything. Collective. `data` yields this data-parallel rank's batches. `held_out`: what
-  // Validator takes; null without [validation].
+  // Validator takes; null without [validation]. `prompts`: those of validation.prompts.
   Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
-          std::unique_ptr<BatchSource> data, std::unique_ptr<BatchSource> held_out);
+          std::unique_ptr<BatchSource> data, std::unique_ptr<BatchSource> held_out, Prompts prompts);
 
   enum class End {
     kCompleted,       // also where nothing was left to do
@@ -88,7 +90,8 @@ class Trainer {
   TrainState state_;
   checkpoint::GroupRanks checkpoint_ranks_;
   checkpoint::GroupRanks background_ranks_;
-  std::optional<Validator> validator_;  // with [validation]; before the checkpointer, whose thread asks it
+  std::optional<PromptSamples> samples_;  // with validation.prompts
+  std::optional<Validator> validator_;    // with [validation]; before the checkpointer, whose thread asks it
   checkpoint::Checkpointer checkpointer_;
 };
 

@@ -12,24 +12,12 @@
 #include "base/signal.h"
 #include "nn/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "train/evaluation.h"
 
 namespace titan::train {
 namespace {
 
 constexpr std::int64_t kWholeSet = -1;  // of validation.steps
-
-// The model as a function of its weights: no graph, eval mode.
-class Evaluation {
- public:
-  explicit Evaluation(LanguageModel& model) : model_(model) { model_.train(false); }
-  ~Evaluation() { model_.train(true); }
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
-
- private:
-  LanguageModel& model_;
-  at::NoGradGuard no_grad_;
-};
 
 }  // namespace
 
@@ -45,15 +33,16 @@ void Validator::throw_too_short() const {
                   std::to_string(options_.seq_len + 1) + "; use more data or a smaller validation.seq_len");
 }
 
-void Validator::run_if_due(std::int64_t step) {
-  if (step != 1 && step % options_.freq != 0) return;
+bool Validator::run_if_due(std::int64_t step) {
+  if (step != 1 && step % options_.freq != 0) return false;
   const auto begin = std::chrono::steady_clock::now();
   const auto totals = pass();
   if (!totals) {
     spdlog::info("validation after step {} was cut short by a signal", step);
-    return;
+    return false;
   }
   report(step, *totals, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return true;
 }
 
 std::optional<Validator::Totals> Validator::pass() {

@@ -30,9 +30,9 @@ class Validator {
 
   // After step 1 and every validation.freq steps: looks at the set and reports the mean loss over its tokens.
   // Gradients, random numbers and the training data are untouched, and every parameter is sharded again on return. A
-  // signal that asks to stop ends the pass without a result. Collective. Throws DataError, also when the set is too
-  // small.
-  void run_if_due(std::int64_t step);
+  // signal that asks to stop ends the pass without a result. Says whether there is one. Collective. Throws DataError,
+  // also when the set is too small.
+  bool run_if_due(std::int64_t step);
 
   // The losses of passes before a resume.
   void restore(std::map<std::int64_t, double> losses);

@@ -3,6 +3,8 @@ import json
 import math
 import re
 
+from cases_convert import command
+from checkpoint_tools import read_state
 from fixtures import write_job
 from harness import (
     Gate, at_row, case, check_identical, expect, faults, import_reference, read_rows, relative_distance, rows_by_step, run, start,
@@ -214,3 +216,46 @@ def validation_set_too_small(context):
     config = write_job(context, "train", steps=2)
     job = run(context, 2, ["--config", config, *validation(path)], exit_code=1, launcher="torchrun")
     expect("fewer tokens than one window of validation.seq_len + 1 = 65" in job.text(), job.tail())
+
+
+@case(120)
+def validation_prompts(context):
+    """What the model writes after a prompt at each validation: what generate writes from that step's checkpoint, and
+    nothing of it is seen in the training, whose losses and checkpoint are the same to the bit."""
+    held_out, prompts = write_held_out(context), ["import torch", "def f():"]
+    listed = "prompts = [" + ", ".join(f'"{prompt}"' for prompt in prompts) + "]\nprompt_tokens = 12\n"
+    rows, states, jobs = {}, {}, {}
+    for name, more in (("without", ""), ("with", f"[validation]\n{listed}")):
+        config = write_job(context, name, steps=4)
+        config.write_text(config.read_text() + more)
+        words = ["--config", config, *FP32, *validation(held_out), *save_every(2)]
+        jobs[name] = run(context, 2, words, name=name)
+        rows[name] = rows_by_step(context.dump(name) / "metrics.jsonl", exact=True)
+        states[name] = read_state(context.dump(name) / "checkpoint/step-4")
+    check_identical(rows["with"], rows["without"], ("loss", "grad_norm"), "with prompts")
+    expect(set(states["with"]) == set(states["without"]), "the checkpoints have other keys")
+    for key, value in states["without"].items():
+        expect(is_same(states["with"][key], value), f"{key} differs with prompts")
+    lines = re.findall(r"sample after step (\d+): \"(.*?)\" -> \"(.*)\"", jobs["with"].text())
+    expect([(int(step), prompt) for step, prompt, _ in lines] == [(s, p) for s in (1, 2, 4) for p in prompts], f"{lines}")
+    for step, prompt, text in lines[2:]:
+        words = ["--checkpoint", context.dump("with") / f"checkpoint/step-{step}", "--prompt", prompt, "--max-tokens", 12]
+        out, _ = command(context, "generate", *words, "--temperature", 0, "--device", "cpu")
+        expect(one_line(out.removesuffix("\n")) == text, f"step {step}: {text!r}, from its checkpoint {out!r}")
+    expect("sample after" not in jobs["without"].text(), "samples without prompts")
+
+    config.write_text(config.read_text().replace("import torch", "word " * 64))
+    job = run(context, 1, ["--config", config, *validation(held_out)], name="long", exit_code=2)
+    expect("validation.prompts" in job.text() and "shorten it" in job.text(), job.tail())
+
+
+def is_same(found, expected):
+    """Tensors to the bit, lists and other values as they are."""
+    import torch
+
+    return torch.equal(found, expected) if torch.is_tensor(expected) else found == expected
+
+
+def one_line(text):
+    """As the log has it."""
+    return "".join("\\n" if c == "\n" else " " if ord(c) < 0x20 or ord(c) == 0x7F else c for c in text)

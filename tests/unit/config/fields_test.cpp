@@ -26,8 +26,8 @@ TEST(Fields, KeysAreUniqueAndDocumented) {
 TEST(Fields, EveryMemberHasARow) {
   // TorchTitan 0.2.2's keys, [model.args] with its rope_scaling_args, and our own: training.device, dataset_mix,
   // data_order, on_bad_record and on_nan, checkpoint.on_save_error, files_per_rank, interval_minutes and allow_changed,
-  // and [cpu].
-  EXPECT_EQ(fields().size(), 149u + 12u + 5u + 8u + 2u);
+  // validation.prompts and prompt_tokens, and [cpu].
+  EXPECT_EQ(fields().size(), 149u + 12u + 5u + 8u + 2u + 2u);
   EXPECT_EQ(find_field("training.step"), nullptr);
   EXPECT_TRUE(is_table("quantize.grouped_mm"));
   EXPECT_FALSE(is_table("training.steps"));

@@ -1,0 +1,22 @@
+// The model as a function of its weights, for as long as this lives: no graph, eval mode.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+
+#include "contract/train_spec.h"
+
+namespace titan::train {
+
+class Evaluation {
+ public:
+  explicit Evaluation(LanguageModel& model) : model_(model) { model_.train(false); }
+  ~Evaluation() { model_.train(true); }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+
+ private:
+  LanguageModel& model_;
+  at::NoGradGuard no_grad_;
+};
+
+}  // namespace titan::train

@@ -1,0 +1,58 @@
+#include "train/prompt_samples.h"
+
+#include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
+
+#include "generate/continuation.h"
+#include "generate/text_stream.h"
+#include "parallel/fsdp/fully_shard.h"
+#include "train/evaluation.h"
+
+namespace titan::train {
+namespace {
+
+// A log line is one line, whatever a model writes into it.
+std::string in_one_line(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+PromptSamples::PromptSamples(Prompts prompts, std::int64_t max_tokens, std::int64_t context, LanguageModel& model,
+                             const dist::DeviceMesh& batch_mesh)
+    : prompts_(std::move(prompts)),
+      max_tokens_(max_tokens),
+      context_(context),
+      model_(model),
+      batch_mesh_(batch_mesh) {}
+
+// Rank 0's choice is everyone's: processors that round differently must not come to different ends.
+std::int64_t PromptSamples::likeliest(const at::Tensor& logits) const {
+  auto id = logits.argmax(0).reshape({1}).to(at::kCPU);
+  batch_mesh_.group().broadcast(id, 0).wait();
+  return id.item<std::int64_t>();
+}
+
+void PromptSamples::log(std::int64_t step) {
+  const Evaluation evaluation(model_);
+  for (const Prompt& prompt : prompts_.prompts) {
+    generate::TextStream stream(prompts_.decode, prompt.ids);
+    std::string text;
+    generate::continue_tokens(
+        model_, batch_mesh_.device(), prompt.ids, {max_tokens_, context_, prompts_.stop_ids},
+        [&](const at::Tensor& logits) { return likeliest(logits); }, [&](std::int32_t id) { text += stream.add(id); });
+    text += stream.finish();
+    spdlog::info("sample after step {}: \"{}\" -> \"{}\"", step, in_one_line(prompt.text), in_one_line(text));
+  }
+  fsdp::reshard(model_, /*recurse=*/true);
+}
+
+}  // namespace titan::train
