@@ -264,9 +264,9 @@ class Parser {
   }
 
   void read_completion(std::size_t at) {
-    const auto shell = require_value(at, "bash or zsh");
-    if (shell && *shell != "bash" && *shell != "zsh") {
-      error(flag_of(args_[at]) + ": expected bash or zsh; found \"" + *shell + "\"");
+    const auto shell = require_value(at, "bash, zsh or fish");
+    if (shell && *shell != "bash" && *shell != "zsh" && *shell != "fish") {
+      error(flag_of(args_[at]) + ": expected bash, zsh or fish; found \"" + *shell + "\"");
       return;
     }
     line_.completion = shell;

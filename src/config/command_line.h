@@ -32,7 +32,7 @@ struct CommandLine {
   bool version = false;
   bool help = false;
   std::optional<std::string> help_topic;   // a table or a key
-  std::optional<std::string> completion;   // bash or zsh
+  std::optional<std::string> completion;   // bash, zsh or fish
   std::optional<std::int64_t> nproc;       // ranks to start on this machine
   bool oversubscribe = false;              // with nproc: however many
   bool overwrite = false;                  // a run may begin anew where another one left its results

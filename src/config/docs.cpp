@@ -35,7 +35,8 @@ what differs from the defaults. Every run writes the result to `<job.dump_folder
 
 A wrong configuration ends the program before anything is allocated or started, with exit code 2 and all mistakes at once.
 `--help TABLE` and `--help TABLE.KEY` print what is below, `--help WORD` looks for a word in it.
-`eval "$(titan-train --completion bash)"` completes flags and values.
+`eval "$(titan-train --completion bash)"` completes commands, flags, values
+and files (zsh the same; fish: `titan-train --completion fish | source`).
 
 )md";
 

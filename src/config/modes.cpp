@@ -1,6 +1,9 @@
 #include "config/modes.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "base/text.h"
 
 namespace titan::config {
 namespace {
@@ -23,8 +26,59 @@ constexpr Mode kModes[] = {
     {"help", "a table, a key, a word, or all", true, "",
      "print a table, a key, the keys about a word, or all there is, and exit; without a value an index of it; also -h"},
     {"version", "", false, "", "print the versions of this program and of what it is built on, and exit; also -V"},
-    {"completion", "a shell", false, "bash,zsh", "print a script that completes flags and values, and exit"},
+    {"completion", "a shell", false, "bash,zsh,fish", "print a script that completes flags and values, and exit"},
     {"print_docs", "", false, "", "print docs/config.md and exit", true},
+};
+
+constexpr CommandFlag kCommandFlags[] = {
+    {"tokenizer train", "--input", "path"},
+    {"tokenizer train", "--vocab-size", "any"},
+    {"tokenizer train", "--output", "path"},
+    {"tokenizer train", "--type", "bpe,unigram"},
+    {"tokenizer encode", "--tokenizer", "path"},
+    {"tokenizer encode", "--bos", ""},
+    {"tokenizer encode", "--eos", ""},
+    {"tokenizer encode", "--jsonl", "path"},
+    {"tokenizer decode", "--tokenizer", "path"},
+    {"tokenizer decode", "--skip-special-tokens", ""},
+    {"tokenizer decode", "--jsonl", ""},
+    {"tokenize", "--tokenizer", "path"},
+    {"tokenize", "--input", "path"},
+    {"tokenize", "--output", "path"},
+    {"tokenize", "--dataset", "jsonl,text"},
+    {"tokenize", "--workers", "any"},
+    {"tokenize", "--append-bos", ""},
+    {"tokenize", "--append-eos", ""},
+    {"tokenize", "--on-bad-record", "error,skip"},
+    {"tokenize", "--shard-documents", "any"},
+    {"sweep", "--report", "path"},
+    {"sweep", "--dry-run", ""},
+    {"sweep", "--retry-failed", ""},
+    {"sweep", "--max-parallel", "any"},
+    {"sweep", "--launcher", "any"},
+    {"inspect", "--verify", ""},
+    {"inspect", "--json", ""},
+    {"inspect", "--keys", "any"},
+    {"convert", "--to", "hf,dcp,torch"},
+    {"convert", "--export-dtype", "same,float32,bfloat16,float16"},
+    {"convert", "--config", "path"},
+    {"convert", "--model-flavor", "debugmodel,8B,70B,405B,7B,13B"},
+    {"convert", "--model-name", "llama3,llama2"},
+    {"convert", "--overwrite", ""},
+};
+
+struct UsualValues {
+  std::string_view name;
+  std::string_view values;
+};
+
+constexpr std::string_view kDatasets = "text,jsonl,indexed,c4_test,c4";
+constexpr UsualValues kUsualValues[] = {
+    {"model.name", "llama3,llama2"},
+    {"model.flavor", "debugmodel,debugmodel_flex_attn,debugmodel_varlen_attn,8B,8B_flex,8B_varlen,70B,405B,7B,13B"},
+    {"training.dataset", kDatasets},
+    {"validation.dataset", kDatasets},
+    {"device", "H100,H200,B200,A100,A100-40GB,L40S,A10G,4090,V100"},
 };
 
 constexpr Subcommand kSubcommands[] = {
@@ -45,6 +99,13 @@ std::string typed_name(const Mode& mode) {
   std::string name(mode.name);
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
+}
+
+std::span<const CommandFlag> command_flags() { return kCommandFlags; }
+
+std::vector<std::string> usual_values(std::string_view name) {
+  const auto* found = std::ranges::find(kUsualValues, name, &UsualValues::name);
+  return found == std::end(kUsualValues) ? std::vector<std::string>{} : split(found->values, ',');
 }
 
 std::vector<std::string> command_names() {

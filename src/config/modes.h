@@ -13,7 +13,7 @@ struct Mode {
   std::string_view name;        // with '_'; '-' and '_' are alike when typed
   std::string_view value;       // what follows, "a TOML file"; empty: nothing
   bool value_may_be_left_out;   // only then
-  std::string_view choices;     // "bash,zsh"; empty: any
+  std::string_view choices;     // "bash,zsh,fish"; empty: any
   std::string_view doc;         // up to its first ';' for a line of --help
   bool is_seldom_used = false;  // not in the short --help
 };
@@ -32,5 +32,18 @@ struct Subcommand {
 
 std::span<const Subcommand> subcommands();
 std::vector<std::string> command_names();
+
+// A flag of a command, for completion. A test compares with what the command's --help says.
+struct CommandFlag {
+  std::string_view command;  // "sweep", "tokenizer train"
+  std::string_view flag;     // "--max-parallel"
+  std::string_view value;    // "": none; "path", "any", or choices, "hf,dcp,torch"
+};
+
+std::span<const CommandFlag> command_flags();
+
+// What a key or a flag takes that anything may be given to: names of models, data and devices. Completion offers them;
+// they are the business of layers above this one, and a test compares. Nothing for other names.
+std::vector<std::string> usual_values(std::string_view name);
 
 }  // namespace titan::config

@@ -29,7 +29,7 @@ std::string help_text(const std::string& topic);
 // docs/config.md.
 std::string docs_text();
 
-// A script that completes commands, flags and values: for "bash" or "zsh".
+// A script that completes commands, flags, values and files: for "bash", "zsh" or "fish".
 std::string completion_script(const std::string& shell);
 
 }  // namespace titan::config

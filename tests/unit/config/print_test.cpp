@@ -83,23 +83,26 @@ TEST(Help, OfOneTableOrKey) {
 }
 
 TEST(Completion, KnowsEveryFlagAndQuotesForItsShell) {
-  const std::string bash = completion_script("bash"), zsh = completion_script("zsh");
+  const std::string bash = completion_script("bash"), zsh = completion_script("zsh"), fish = completion_script("fish");
   for (const Field& field : fields()) {
     EXPECT_THAT(bash, HasSubstr("--" + field.key)) << field.key;
     EXPECT_THAT(zsh, HasSubstr("'--" + field.key)) << field.key;
+    EXPECT_THAT(fish, HasSubstr(" -l '" + field.key + "'")) << field.key;
   }
   // In the shell's '...' a quote is '\\''; in a specification ':' and ']' end a part.
   EXPECT_THAT(zsh,
               HasSubstr("'--training.dtype=[dtype of parameters and optimizer state]:a string:(float32 bfloat16)'"));
   EXPECT_THAT(zsh, HasSubstr("JSONL in TorchTitan'\\''s order"));
   EXPECT_THAT(zsh, HasSubstr("[tokens of one sequence; even]"));
+  EXPECT_THAT(fish, HasSubstr(" -l 'lr_scheduler.decay_type' -x -a 'linear sqrt cosine' -d 'shape of the decay'\n"));
+  EXPECT_THAT(fish, HasSubstr("JSONL in TorchTitan\\'s order"));
 }
 
 TEST(Help, FitsOnAScreen) {
   const std::string help = help_text();
   EXPECT_LE(std::ranges::count(help, '\n'), 50);
   for (const std::string& line : split(help, '\n')) EXPECT_LE(line.size(), 110U) << line;
-  for (const char* part : {"[training]", "[model.args]", "  sweep ", "--config FILE", "--completion bash,zsh"})
+  for (const char* part : {"[training]", "[model.args]", "  sweep ", "--config FILE", "--completion bash,zsh,fish"})
     EXPECT_THAT(help, HasSubstr(part));
   EXPECT_THAT(help, AllOf(Not(HasSubstr("[fault_tolerance]")), Not(HasSubstr("--print-docs"))));
 }
