@@ -9,6 +9,7 @@
 
 #include "apps/engine.h"
 #include "apps/exit_code.h"
+#include "apps/init_command.h"
 #include "apps/launch_local.h"
 #include "apps/sweep_command.h"
 #include "base/env.h"
@@ -51,9 +52,11 @@ void check_config(const config::CommandLine& command_line) {
 int run_command(const Arguments& args) {
   config::check_second_word(args);
   check_environment_of_command();
+  const Arguments rest(args.begin() + 1, args.end());
+  if (args[0] == "init") return run_init_command(rest);
   if (args[0] != "sweep") return run_engine(args);
   install_signal_handlers();
-  return run_sweep_command({args.begin() + 1, args.end()});
+  return run_sweep_command(rest);
 }
 
 // Keys may stand in the environment alone.

@@ -31,6 +31,11 @@ constexpr Mode kModes[] = {
 };
 
 constexpr CommandFlag kCommandFlags[] = {
+    {"init", "--model", "llama3/debugmodel,llama3/8B,llama3/70B,llama3/405B,llama2/7B,llama2/13B,llama2/70B"},
+    {"init", "--gpus", "any"},
+    {"init", "--dataset", "path"},
+    {"init", "--kind", "text,jsonl,indexed"},
+    {"init", "--tokenizer", "path"},
     {"tokenizer train", "--input", "path"},
     {"tokenizer train", "--vocab-size", "any"},
     {"tokenizer train", "--output", "path"},
@@ -51,6 +56,10 @@ constexpr CommandFlag kCommandFlags[] = {
     {"tokenize", "--append-eos", ""},
     {"tokenize", "--on-bad-record", "error,skip"},
     {"tokenize", "--shard-documents", "any"},
+    {"sweep", "--grid", "any"},
+    {"sweep", "--config", "path"},
+    {"sweep", "--folder", "path"},
+    {"sweep", "--nproc", "any"},
     {"sweep", "--report", "path"},
     {"sweep", "--dry-run", ""},
     {"sweep", "--retry-failed", ""},
@@ -82,6 +91,7 @@ constexpr UsualValues kUsualValues[] = {
 };
 
 constexpr Subcommand kSubcommands[] = {
+    {"init", "", "print a configuration to start from, for a model and a number of GPUs"},
     {"tokenizer", "train,encode,decode", "train a tokenizer, or use one on text"},
     {"tokenize", "", "turn text into shards of tokens, for training.dataset = \"indexed\""},
     {"sweep", "", "run many jobs that differ in some keys, and compare them"},

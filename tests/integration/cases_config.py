@@ -201,6 +201,19 @@ def config_from_standard_input(context):
     expect(code == 2 and "--config -: standard input reaches one rank at most" in err, f"{code} {err}")
 
 
+@case(90, processors=1)
+def init_is_accepted(context):
+    """What `init` prints is taken by --dry-run on the GPUs that it names, for every model, and fits them."""
+    for model in complete(context, "init", "--model", ""):
+        text = run(context, 1, ["init", "--model", model], launcher="none", name="init").out_path.read_text()
+        config = context.folder / "job.toml"
+        config.write_text(text)
+        command = re.search(r"# Check:  titan-train --config job.toml (.*)", text)[1]
+        job = run(context, 1, ["--config", config, *command.split()], launcher="none", name=model.replace("/", "-"))
+        table = job.out_path.read_text()
+        expect("does not fit" not in table and ("--device" not in command or "fits" in table), f"{model}: {table}")
+
+
 COMPLETE = """
 source <("$1" --completion bash)
 shift
@@ -218,7 +231,7 @@ def complete(context, *words):
     return [line for line in done.stdout.splitlines() if line]
 
 
-COMMANDS = ["tokenizer", "tokenize", "sweep", "inspect", "convert"]
+COMMANDS = ["init", "tokenizer", "tokenize", "sweep", "inspect", "convert"]
 FILES = "compopt -o filenames"  # readline adds the '/' of folders and quotes blanks
 NOTHING = "compopt +o default"
 

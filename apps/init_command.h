@@ -1,0 +1,12 @@
+// `titan-train init`: prints a configuration to start from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace titan {
+
+// `args` is what follows "init". Gives the exit code. Throws ConfigError for a wrong command line.
+int run_init_command(const std::vector<std::string>& args);
+
+}  // namespace titan

@@ -1,0 +1,61 @@
+#include "config/starter.h"
+
+#include <gmock/gmock.h>
+
+#include "support.h"
+
+namespace titan::config {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string starter(const std::string& model, std::optional<std::int64_t> gpus = {}) {
+  StarterOptions options;
+  options.model = model;
+  options.gpus = gpus;
+  return starter_config(options);
+}
+
+TEST(Starter, LoadsForEveryModelOnItsGpus) {
+  for (const auto& [model, ranks] : std::vector<std::pair<std::string, std::int64_t>>{{"llama3/debugmodel", 1},
+                                                                                      {"llama3/8B", 8},
+                                                                                      {"llama3/70B", 32},
+                                                                                      {"llama3/405B", 256},
+                                                                                      {"llama2/7B", 8},
+                                                                                      {"llama2/13B", 8},
+                                                                                      {"llama2/70B", 32}}) {
+    const LoadedConfig loaded = load_job_config_text(starter(model), "job.toml", {}, {}, ranks);
+    EXPECT_THAT(loaded.warnings, IsEmpty()) << model;
+    EXPECT_EQ(loaded.config.model.name + "/" + loaded.config.model.flavor, model);
+    EXPECT_TRUE(loaded.config.checkpoint.enable);
+  }
+}
+
+TEST(Starter, TheBatchSuitsTheGpus) {
+  for (const std::int64_t gpus : {3, 8, 64, 100, 1024, 2560}) {
+    const auto config = load_job_config_text(starter("8B", gpus), "job.toml", {}, {}, gpus).config;
+    EXPECT_EQ(config.training.global_batch_size % gpus, 0) << gpus;
+  }
+  EXPECT_EQ(load(starter("8B", 64)).config.training.global_batch_size, 128);
+  EXPECT_EQ(load(starter("8B", 2560)).config.parallelism.data_parallel_replicate_degree, 10);
+}
+
+TEST(Starter, TakesTheDataAndTheTokenizer) {
+  StarterOptions options;
+  options.dataset_path = "my data/train.jsonl";
+  options.tokenizer = "tokenizers/mine";
+  const JobConfig config = load(starter_config(options)).config;
+  EXPECT_EQ(config.training.dataset, "jsonl");
+  EXPECT_EQ(config.training.dataset_path, "my data/train.jsonl");
+  EXPECT_EQ(config.model.hf_assets_path, "tokenizers/mine");
+}
+
+TEST(Starter, RefusesWhatCannotBe) {
+  EXPECT_THAT(error_of([] { starter("llama3/8b"); }), HasSubstr("did you mean llama3/8B?"));
+  EXPECT_THAT(error_of([] { starter("70B"); }), HasSubstr("did you mean llama3/70B or llama2/70B?"));
+  EXPECT_THAT(error_of([] { starter("llama3/70B", 8); }), HasSubstr("use 32 GPUs of 80 GB or more"));
+}
+
+}  // namespace
+}  // namespace titan::config
