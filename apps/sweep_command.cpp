@@ -5,6 +5,7 @@
 
 #include "apps/at_least_one.h"
 #include "base/error.h"
+#include "sweep/grid_words.h"
 #include "sweep/sweep.h"
 
 namespace titan {
@@ -16,8 +17,17 @@ int run_sweep_command(const std::vector<std::string>& args) {
       "titan-train sweep");
   sweep::SweepOptions options;
   std::string file, report_folder, launcher;
-  std::int64_t max_parallel = 0;
+  std::int64_t max_parallel = 0, nproc = 0;
+  sweep::GridWords words;
   app.add_option("FILE", file, "the sweep's TOML file");
+  app.add_option("--grid", words.grid,
+                 "a key and its values, optimizer.lr=1e-3,1e-2, in place of FILE; several combine")
+      ->type_name("KEY=VALUE,...");
+  app.add_option("--config", words.config, "with --grid: the job's TOML file");
+  app.add_option("--folder", words.folder,
+                 "with --grid: of everything that is written (default: under outputs/sweeps)");
+  auto* nproc_option =
+      app.add_option("--nproc", nproc, "with --grid: ranks of a trial (default: 1)")->check(at_least_one());
   auto* report_option =
       app.add_option("--report", report_folder, "make report.html and results.csv of this sweep's FOLDER again");
   app.add_flag("--dry-run", options.dry_run, "list the trials and stop");
@@ -29,7 +39,11 @@ int run_sweep_command(const std::vector<std::string>& args) {
       "--launcher", launcher, "start trials with this, for example 'srun --ntasks={ranks}', instead of sweep.launcher");
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
-    if (file.empty() && report_folder.empty()) throw CLI::RequiredError("FILE");
+    if (file.empty() && report_folder.empty() && words.grid.empty()) throw CLI::RequiredError("FILE, or --grid,");
+    if (!words.grid.empty() && !file.empty()) throw CLI::ExcludesError("--grid", "FILE");
+    if (!words.grid.empty() && words.config.empty()) throw CLI::RequiresError("--grid", "--config");
+    for (const char* name : {"--config", "--folder", "--nproc"})
+      if (words.grid.empty() && app.count(name) > 0) throw CLI::RequiresError(name, "--grid");
     for (const auto* option : app.get_options())
       if (*report_option && option != report_option && option->count() > 0)
         throw CLI::ExcludesError("--report", option->get_name());
@@ -41,6 +55,12 @@ int run_sweep_command(const std::vector<std::string>& args) {
   }
   if (*report_option) return sweep::remake_report(report_folder);
   options.file = file;
+  if (!words.grid.empty()) {
+    if (*nproc_option) words.nproc = nproc;
+    const sweep::SweepFile made = sweep_file_of(words);
+    options.file = made.path;
+    options.text = made.text;
+  }
   if (*parallel_option) options.max_parallel = max_parallel;
   if (*launcher_option) options.launcher = launcher;
   return sweep::run_sweep(options);

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "base/error.h"
-#include "base/memory.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include "config/command_line.h"
 #include "config/paths.h"
@@ -71,7 +71,7 @@ void print_end(const Record& record, const std::filesystem::path& folder) {
 }  // namespace
 
 int run_sweep(const SweepOptions& options) {
-  SweepSpec spec = read_spec(options.file);
+  SweepSpec spec = options.text ? read_spec_text(*options.text, options.file) : read_spec(options.file);
   if (options.launcher) spec.launcher = *options.launcher;
   if (options.max_parallel) spec.max_parallel = options.max_parallel;
   const Plan plan = make_plan(spec);
@@ -93,6 +93,8 @@ int run_sweep(const SweepOptions& options) {
   const SweepLock lock(spec.folder);
   Record record = new_record(spec, plan, static_cast<double>(std::time(nullptr)));
   if (const auto saved = load_record(spec.folder)) take_on(*saved, record, plan, spec.folder);
+  // Not before it is known to be this folder's sweep.
+  if (options.text) write_file_atomically(options.file, *options.text);
   Driver driver(spec, plan, std::move(record), slots);
   if (options.retry_failed) driver.retry_failed();
   const int exit_code = driver.run();

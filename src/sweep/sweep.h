@@ -10,7 +10,8 @@ namespace titan::sweep {
 
 struct SweepOptions {
   std::filesystem::path file;
-  bool dry_run = false;  // list the trials, touch nothing
+  std::optional<std::string> text;  // what the file will say: it is written when the sweep starts
+  bool dry_run = false;             // list the trials, touch nothing
   bool retry_failed = false;
   std::optional<std::string> launcher;       // instead of the file's
   std::optional<std::int64_t> max_parallel;  // instead of the file's

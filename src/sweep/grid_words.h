@@ -1,0 +1,28 @@
+// A sweep without a file: `titan-train sweep --grid optimizer.lr=1e-3,1e-2 --config job.toml`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace titan::sweep {
+
+struct GridWords {
+  std::vector<std::string> grid;  // "optimizer.lr=1e-3,1e-2" each
+  std::string config;             // the job's file
+  std::string folder;             // of the sweep; empty: outputs/sweeps/ and a name of the job's and the keys'
+  std::optional<std::int64_t> nproc;
+};
+
+struct SweepFile {
+  std::filesystem::path path;  // in the sweep's folder
+  std::string text;
+};
+
+// The sweep's file that the words stand for; paths in it are absolute, so that it may be used from anywhere. Nothing is
+// written. Throws ConfigError with everything wrong.
+SweepFile sweep_file_of(const GridWords& words);
+
+}  // namespace titan::sweep
