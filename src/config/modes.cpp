@@ -40,6 +40,7 @@ constexpr CommandFlag kCommandFlags[] = {
     {"tokenizer train", "--vocab-size", "any"},
     {"tokenizer train", "--output", "path"},
     {"tokenizer train", "--type", "bpe,unigram"},
+    {"tokenizer train", "--on-bad-record", "error,skip"},
     {"tokenizer encode", "--tokenizer", "path"},
     {"tokenizer encode", "--bos", ""},
     {"tokenizer encode", "--eos", ""},

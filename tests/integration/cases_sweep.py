@@ -306,3 +306,23 @@ def sweep_examples(context):
         job = Job([context.program, "sweep", path, "--dry-run", "--launcher", "srun", "--max-parallel", "2"], context.folder / "logs", path.stem, cwd=ROOT)
         code = job.wait()
         expect(code == 0 and "trial-000" in job.text(), f"{path}: exit code {code}\n{job.tail()}")
+
+
+@case(120)
+def sweep_of_a_grid_on_the_command_line(context):
+    """--grid needs no file: it writes one to the sweep's folder, the same command goes on, and another grid is refused."""
+    base = write_job(context, "gridded", steps=2)
+    folder = context.folder / "grid"
+    words = ["--grid", "optimizer.lr=1e-3,1e-2", "--config", base, "--folder", folder]
+    listed = run_sweep(context, [*words, "--dry-run"], "listed").out_path.read_text()
+    expect("2 trials" in listed and not folder.exists(), listed)
+    run_sweep(context, words, "first")
+    before = [log_of(folder, trial) for trial in trials_of(folder)]
+    expect([steps_trained(log) for log in before] == [[1, 2], [1, 2]], f"{before}")
+    run_sweep(context, words, "again")
+    run_sweep(context, [folder / "sweep.toml"], "by-file")
+    expect([log_of(folder, trial) for trial in trials_of(folder)] == before, "finished trials were run again")
+    text = (folder / "sweep.toml").read_text()
+    words[1] = "optimizer.lr=5e-3,1e-2"
+    run_sweep(context, words, "other", exit_code=2)
+    expect((folder / "sweep.toml").read_text() == text, "a sweep that was refused left its file")
