@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "base/paper.h"
 #include "kernels/choice.h"
 #include "kernels/fused_ops.h"
 #include "nn/once_differentiable.h"
@@ -80,10 +81,14 @@ struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
   }
 };
 
+// ATen's kernel on a GPU keeps for backward what this program's own on CPU keeps. On the meta device ATen has only the
+// composed operators, which keep float32 copies.
+bool is_fused(const at::Tensor& x) { return kernels::uses_own() || (x.is_meta() && paper::stands_for_gpu()); }
+
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  if (!kernels::uses_own() || !kernels::takes_rms_norm(x, weight)) return composed::rms_norm(x, weight, eps);
+  if (!is_fused(x) || !kernels::takes_rms_norm(x, weight)) return composed::rms_norm(x, weight, eps);
   return FusedRmsNorm::apply(x, weight, eps);
 }
 

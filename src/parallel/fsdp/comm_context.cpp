@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/paper.h"
 #include "parallel/fsdp/reduction.h"
 
 namespace titan::fsdp {
@@ -17,12 +18,14 @@ c10::Stream current_stream(const c10::Stream& like) {
 }  // namespace
 
 SideStream::SideStream(at::Device device, bool high_priority) {
+  if (device.is_meta()) paper_stream_ = paper::new_stream();
   if (device.is_cpu() || device.is_meta()) return;
   stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, high_priority);
 }
 
 void SideStream::run(const std::function<void()>& work) const {
   if (!stream_) {
+    const paper::StreamScope allocates_there(paper_stream_);
     work();
     return;
   }
@@ -70,7 +73,7 @@ void CommContext::retire(at::Tensor all_gather_output) {
   all_gather_stream.waits_for(retired_when_);
   retired_output_ = std::move(all_gather_output);
   retired_when_ = all_gather_stream.record_current();
-  if (!retired_when_) retired_output_.reset();  // no stream, nothing to wait for
+  if (!all_gather_stream.exists()) retired_output_.reset();  // no stream, nothing to wait for
 }
 
 void CommContext::reduce(std::shared_ptr<Reduction> reduction) {

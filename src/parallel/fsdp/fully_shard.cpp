@@ -123,7 +123,7 @@ void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype) {
   }
   for (auto& named : module.named_parameters()) {
     auto& tensor = named.tensor();
-    if (!tensor.is_meta()) continue;
+    if (!tensor.is_meta() || named.parameter->fully_sharded) continue;
     tensor = at::zeros(tensor.sizes(), tensor.options().device(device).dtype(dtype))
                  .set_requires_grad(tensor.requires_grad());
   }
