@@ -8,7 +8,6 @@
 #include "config/paths.h"
 #include "config/validate.h"
 #include "dist/dtype.h"
-#include "train/memory_estimate.h"
 
 namespace titan {
 namespace {
@@ -67,7 +66,8 @@ std::optional<std::string> find_lack_of_memory(const config::JobConfig& config, 
   const double bound = least(size, bytes_of(config.training.dtype));
   const double peak =
       bound > room ? bound
-                   : static_cast<double>(train::estimate_memory(config, spec, static_cast<int>(world_size)).peak);
+                   : static_cast<double>(
+                         train::estimate_memory(config, spec, static_cast<int>(world_size), capacity.device).peak());
   if (peak <= room) return std::nullopt;
   return "this run will not fit: its tensors take " + std::string(bound > room ? "at least " : "") +
          format_bytes(peak) + " on each rank, and " + capacity.words + ". Lower training.local_batch_size (" +

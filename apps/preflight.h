@@ -7,6 +7,7 @@
 
 #include "config/job_config.h"
 #include "contract/train_spec.h"
+#include "train/memory_estimate.h"
 
 namespace titan {
 
@@ -15,7 +16,8 @@ namespace titan {
 // model, and none for one that is far from the limit. Uses the process's allocator of meta tensors. Not collective.
 struct Capacity {
   std::int64_t bytes_of_a_rank = 0;
-  std::string words;
+  std::string words = {};
+  train::PaperDevice device = train::PaperDevice::kCpu;
 };
 std::optional<std::string> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
                                                std::int64_t world_size, const Capacity& capacity);

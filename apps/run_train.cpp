@@ -1,7 +1,6 @@
 #include "apps/run_train.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +12,9 @@
 #include <set>
 
 #include "apps/checked_input.h"
+#include "apps/checkpoint_command.h"
 #include "apps/preflight.h"
+#include "apps/run_dry.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/file_lock.h"
@@ -33,25 +34,12 @@
 #include "kernels/choice.h"
 #include "kernels/host_arena.h"
 #include "kernels/mkl_path.h"
-#include "train/dry_run.h"
 #include "train/named_device.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
 namespace titan {
 namespace {
-
-// For --dry-run: the GPU that is present, else this machine's memory, shared by the ranks that run here.
-train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t local_ranks) {
-  if (config.training.device != "cpu" && dist::load_accelerator_module().empty()) {
-    const auto* gpu = dist::accelerator();
-    const std::string name = gpu->device_name(0);
-    return {name, static_cast<std::int64_t>(gpu->device_capacity_bytes(0)), train::has_bfloat16(name)};
-  }
-  const std::int64_t host = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  return {"this machine's memory, " + std::to_string(local_ranks) + " rank(s) on it", host / local_ranks,
-          /*has_bfloat16=*/true, /*is_gpu=*/false};
-}
 
 // The devices that CUDA shows with CUDA_VISIBLE_DEVICES: those before the first that is none, and none of a list that
 // names one twice.
@@ -90,11 +78,12 @@ c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEn
 // Memory once a machine; the disk is rank 0's, which most folders are shared with.
 void check_room(CheckedInput& input, const LaunchEnv& env, c10::DeviceType device_type) {
   const auto ranks = std::max<std::int64_t>(env.local_world_size, 1);
-  Capacity capacity{free_memory_bytes() / ranks, {}};
+  Capacity capacity{.bytes_of_a_rank = free_memory_bytes() / ranks};
   capacity.words = "this machine has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank * ranks)) +
                    " of free memory for " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
   const bool on_device = device_type != c10::DeviceType::CPU;
   if (on_device) {
+    capacity.device = train::PaperDevice::kGpu;
     capacity.bytes_of_a_rank = static_cast<std::int64_t>(dist::accelerator()->device_capacity_bytes(0));
     capacity.words =
         dist::accelerator()->device_name(0) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));
@@ -283,6 +272,7 @@ int train_or_report(const CheckedInput& checked, const LaunchEnv& env, c10::Devi
 int run_train(const config::CommandLine& command_line) {
   const LaunchEnv env = detect_launch();
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), true);
+  if (command_line.dry_run || command_line.print_config) log_to_stderr("titan-train");
   end_at_once_on_signal(env.rank == 0 ? "titan-train: asked to stop before the first step; nothing was saved\n" : "");
   const std::int64_t world_size = command_line.world_size.value_or(command_line.nproc.value_or(env.world_size));
   CheckedInput checked;
@@ -304,18 +294,7 @@ int run_train(const config::CommandLine& command_line) {
     std::fputs(text.c_str(), stdout);
     return kExitDone;
   }
-  if (command_line.dry_run) {
-    // What a dry run tells is true wherever it is asked; a start, though, needs files.
-    for (const auto& error : env.rank == 0 ? missing_files(checked) : std::vector<std::string>())
-      std::fprintf(stderr, "warning: a start here would be refused: %s\n", error.c_str());
-    const auto device = command_line.device
-                            ? train::named_device(*command_line.device)
-                            : device_of_a_rank(config, std::max(env.local_world_size, command_line.nproc.value_or(1)));
-    train::check_dtypes(config, device);
-    kernels::use_own(config.cpu.kernels == "own" && !device.is_gpu);
-    std::fputs(train::dry_run(config, checked.spec, static_cast<int>(world_size), device).c_str(), stdout);
-    return kExitDone;
-  }
+  if (command_line.dry_run) return run_dry(command_line, checked, world_size, env);
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), !config.metrics.disable_color_printing);
   train::set_num_threads(env.local_world_size);
   choose_cpu_code(config.cpu);

@@ -23,7 +23,8 @@ struct Switch {
   const char* name;
   bool CommandLine::*member;
 };
-constexpr std::array<Switch, 6> kSwitches = {{{"dry_run", &CommandLine::dry_run},
+constexpr std::array<Switch, 7> kSwitches = {{{"dry_run", &CommandLine::dry_run},
+                                              {"json", &CommandLine::json},
                                               {"no_preflight", &CommandLine::no_preflight},
                                               {"oversubscribe", &CommandLine::oversubscribe},
                                               {"overwrite", &CommandLine::overwrite},
@@ -133,6 +134,11 @@ class Parser {
       error("--oversubscribe goes with --nproc N: it lets that start more ranks than this machine is good for");
     if (line_.device && !line_.dry_run)
       error("--device " + *line_.device + " is for --dry-run; a run takes the device of training.device");
+    if (line_.world_size && !line_.dry_run && !line_.print_config)
+      error("--world-size " + std::to_string(*line_.world_size) +
+            " is for --dry-run and --print-config; ranks are started with --nproc N or by a launcher");
+    if (line_.json && !line_.dry_run) error("--json is for --dry-run: it prints that as one JSON object");
+    if (line_.overwrite && line_.dry_run) error("--overwrite is for a run; --dry-run writes nothing. Leave one out");
     return std::move(line_);
   }
 

@@ -25,6 +25,7 @@ struct CommandLine {
   std::optional<std::string> config_file;  // --config FILE, -c FILE, --job.config_file FILE
   std::vector<Override> overrides;         // in the order of the command line
   bool dry_run = false;
+  bool json = false;  // with dry_run
   bool print_config = false;
   bool show_origins = false;  // with print_config
   bool only_changed = false;  // with print_config

@@ -11,10 +11,11 @@ namespace {
 constexpr Mode kModes[] = {
     {"config", "a TOML file", false, "",
      "what to train and how; flags win over it, it wins over defaults; - is standard input; also -c"},
-    {"dry_run", "", false, "", "print parameters and bytes a rank without allocating, and exit"},
+    {"dry_run", "", false, "", "say what a run would take, bytes per rank by kind first, start nothing, and exit"},
     {"world_size", "an integer, at least 1", false, "", "ranks to pretend with --dry-run or --print-config"},
     {"device", "a model or an amount of memory", false, "",
-     "with --dry-run: whether a rank fits it (H100, A100-40GB, 24GiB)"},
+     "with --dry-run: whether a rank fits it (H100, A100-40GB, 24GiB); exit code 1 if not"},
+    {"json", "", false, "", "with --dry-run: one JSON object with all figures, sizes in bytes, not a table"},
     {"nproc", "an integer, at least 1", false, "", "ranks to start on this machine without a launcher"},
     {"oversubscribe", "", false, "", "with --nproc: also more ranks than this machine's cores and memory are good for",
      true},

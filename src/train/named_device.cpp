@@ -14,15 +14,17 @@ namespace {
 struct Model {
   const char* name;     // in capitals
   const char* variant;  // also in the name; may be empty
-  int gigabytes;        // of what one rank uses: of a card with two devices, one of them
+  double gib;           // of what one rank uses: of a card with two devices, one of them
 };
 
-// Vendors' data sheets. The first match counts, so the smaller of two variants is last only where the name tells.
+// What drivers report, where it differs between them the least: vendors' "80 GB" is 80 GiB less what the driver and
+// error correction keep. The first match counts, so the smaller of two variants is last only where the name tells.
 constexpr Model kModels[] = {
-    {"B200", "", 180},    {"H200", "", 141},  {"H100", "NVL", 94},  {"H100", "", 80},    {"H20", "", 96},
-    {"A100", "40GB", 40}, {"A100", "", 80},   {"A10G", "", 24},     {"A10", "", 24},     {"L40S", "", 48},
-    {"L4", "", 24},       {"T4", "", 16},     {"V100", "16GB", 16}, {"V100", "", 32},    {"4090", "", 24},
-    {"5090", "", 32},     {"MI250X", "", 64}, {"MI300X", "", 192},  {"MI325X", "", 256}, {"MI355X", "", 288},
+    {"B200", "", 178.3},   {"H200", "", 139.7},    {"H100", "NVL", 93.1}, {"H100", "96GB", 95.0}, {"H100", "", 79.1},
+    {"H20", "", 95.0},     {"A100", "40GB", 39.4}, {"A100", "", 79.1},    {"A10G", "", 22.0},     {"A10", "", 22.0},
+    {"L40S", "", 44.3},    {"L4", "", 22.0},       {"T4", "", 14.5},      {"V100", "16GB", 15.7}, {"V100", "", 31.7},
+    {"4090", "", 23.5},    {"5090", "", 31.3},     {"MI250X", "", 63.9},  {"MI300X", "", 191.6},  {"MI325X", "", 255.6},
+    {"MI355X", "", 287.9},
 };
 
 struct Unit {
@@ -41,7 +43,12 @@ std::string upper(const std::string& text) {
   return out;
 }
 
-// The model's name, and no digit or letter after it: an A1000 is no A100, an H100SXM is an H100.
+std::string without_blanks(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
+// The model's name, and no digit after it: an A1000 is not an A100, an H100SXM is an H100.
 bool names(const std::string& text, const std::string& model) {
   const auto at = text.find(model);
   if (at == std::string::npos) return false;
@@ -69,8 +76,8 @@ Device named_device(const std::string& text) {
     return {"a device of " + text, static_cast<std::int64_t>(bytes)};
   std::string known;
   for (const Model& model : kModels) {
-    if (names(name, model.name) && name.find(model.variant) != std::string::npos)
-      return {text, static_cast<std::int64_t>(model.gigabytes) * 1'000'000'000, has_bfloat16(text)};
+    if (names(name, model.name) && without_blanks(name).find(model.variant) != std::string::npos)
+      return {text, static_cast<std::int64_t>(model.gib * 0x1p30), has_bfloat16(text)};
     if (*model.variant == '\0') known += std::string(known.empty() ? "" : ", ") + model.name;
   }
   throw ConfigError("command line: error: --device: no device \"" + text +

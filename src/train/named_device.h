@@ -1,15 +1,24 @@
 // What is known of devices by their names, also of those that one does not have.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-#include "train/dry_run.h"
+#include "config/job_config.h"
 
 namespace titan::train {
 
-// A model by its name with the vendor's figure for its memory (10^9 bytes a GB; what a driver reports may differ by a
-// percent or two): "H100", "NVIDIA A100-40GB", "h200". Or an amount: "24GiB", "80 GB". Throws ConfigError for anything
-// else, with the names that are known.
+// The memory that one rank may use.
+struct Device {
+  std::string name;
+  std::int64_t bytes = 0;
+  bool has_bfloat16 = true;
+  bool is_gpu = true;  // else this program's CPU kernels run
+};
+
+// A model by its name with the memory that its driver reports, which is a few percent less than what it is sold as:
+// "H100" (79.1 GiB), "NVIDIA A100-40GB", "h200". Or an amount: "24GiB", "80 GB". Throws ConfigError for anything else,
+// with the names that are known.
 Device named_device(const std::string& text);
 
 // False for the models that are known to be older than the format.

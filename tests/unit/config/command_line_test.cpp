@@ -121,6 +121,13 @@ TEST(CommandLine, Modes) {
   EXPECT_EQ(line.world_size, 8);
   EXPECT_EQ(parse({"--dry-run", "--device", "H100"}).device, "H100");
   EXPECT_THAT(parse({"--device=H100"}).errors, ElementsAre(HasSubstr("--device H100 is for --dry-run")));
+  EXPECT_TRUE(parse({"--dry-run", "--json"}).json);
+  EXPECT_THAT(parse({"--json"}).errors, ElementsAre(HasSubstr("--json is for --dry-run")));
+  EXPECT_THAT(parse({"--json=x", "--dry-run"}).errors, ElementsAre(HasSubstr("--json takes no value")));
+  EXPECT_THAT(parse({"--dry-run", "--overwrite"}).errors, ElementsAre(HasSubstr("--overwrite is for a run")));
+  EXPECT_THAT(parse({"--overwrite"}).errors, IsEmpty());
+  EXPECT_THAT(parse({"--world-size", "8"}).errors, ElementsAre(HasSubstr("--world-size 8 is for --dry-run")));
+  EXPECT_THAT(parse({"--world-size", "8", "--print-config"}).errors, IsEmpty());
   EXPECT_THAT(parse({"--nproc=0"}).errors,
               ElementsAre(HasSubstr("--nproc: expected an integer, at least 1; found \"0\"")));
   EXPECT_THAT(parse({"--dry-run=1"}).errors, ElementsAre(HasSubstr("--dry-run takes no value")));

@@ -139,7 +139,7 @@ TEST(Help, NamesEveryKeyWithItsDefault) {
 TEST(Help, NamesEveryModeAndOnlyFlagsThatExist) {
   const std::string help = help_text("all");
   for (const char* flag :
-       {"config", "dry-run", "world-size", "device", "nproc", "print-config", "version", "help", "completion"})
+       {"config", "dry-run", "world-size", "device", "json", "nproc", "print-config", "version", "help", "completion"})
     EXPECT_THAT(help, HasSubstr(std::string("\n  --") + flag)) << flag;
   EXPECT_THAT(help, HasSubstr("\n  tokenizer "));
   for (auto at = help.find("\n  --"); at != std::string::npos; at = help.find("\n  --", at + 1)) {

@@ -1,0 +1,125 @@
+#include "train/dry_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/train/support.h"
+
+namespace titan::train {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+DryRun run_on(const config::JobConfig& config, int world_size, const std::string& device) {
+  return dry_run(config, spec_of(config), world_size, named_device(device));
+}
+
+config::JobConfig with_batch(std::int64_t size) {
+  auto config = config_of_8b();
+  config.training.local_batch_size = size;
+  return config;
+}
+
+TEST(DryRun, CountsTokensAndArithmetic) {
+  auto config = with_batch(2);
+  config.training.global_batch_size = 64;
+  const auto run = run_on(config, 8, "H200");
+  EXPECT_EQ(run.parameters, 8'030'261'248);
+  EXPECT_EQ(run.sequences_per_step, 64);
+  EXPECT_EQ(run.tokens_per_step, 64 * 8192);
+  EXPECT_NEAR(run.flops_per_step(), static_cast<double>(run.flops_per_token) * 64 * 8192, 1);
+  EXPECT_EQ(run.checkpoint_bytes, 12 * run.parameters);
+  EXPECT_EQ(run.model_checkpoint_bytes, 4 * run.parameters);  // export_dtype is float32 by default
+}
+
+TEST(DryRun, AGpuNeedsMoreThanTensors) {
+  const auto demand = run_on(with_batch(1), 8, "H200").demand;
+  EXPECT_EQ(demand.total(), demand.memory.peak() + demand.memory.pooled + kContextBytes + kCommunicatorBytes);
+  EXPECT_GT(demand.memory.pooled, 0);
+  auto copies = with_batch(1);
+  copies.parallelism.data_parallel_replicate_degree = 2;
+  EXPECT_EQ(run_on(copies, 8, "H200").demand.communicators, 3 * kCommunicatorBytes);
+  EXPECT_EQ(run_on(with_batch(1), 1, "H200").demand.communicators, 0);
+}
+
+TEST(DryRun, SuggestsNothingWhereItFits) {
+  const auto run = run_on(with_batch(1), 64, "H200");
+  EXPECT_TRUE(run.demand.fits());
+  EXPECT_TRUE(run.suggestions.empty());
+  EXPECT_THAT(to_table(run), HasSubstr("H200: fits ("));
+  EXPECT_THAT(to_table(run), Not(HasSubstr("does not fit")));
+}
+
+// Each is what the estimate gives for the changed configuration.
+TEST(DryRun, SuggestsChangesThatItTried) {
+  const auto config = with_batch(4);
+  const auto run = run_on(config, 64, "A100");
+  ASSERT_FALSE(run.demand.fits());
+  ASSERT_FALSE(run.suggestions.empty());
+  EXPECT_LE(run.suggestions.size(), 4);
+  EXPECT_TRUE(run.suggestions.front().fits);
+  for (std::size_t i = 0; i < run.suggestions.size(); ++i) {
+    EXPECT_LT(run.suggestions[i].total, run.demand.total()) << run.suggestions[i].change;
+    EXPECT_GE(run.suggestions[i > 0 ? i - 1 : 0].fits, run.suggestions[i].fits);
+  }
+  const auto of_batch_1 = std::ranges::find(run.suggestions, "training.local_batch_size = 1", &Suggestion::change);
+  ASSERT_NE(of_batch_1, run.suggestions.end());
+  EXPECT_EQ(of_batch_1->total, run_on(with_batch(1), 64, "A100").demand.total());
+  EXPECT_THAT(to_table(run), HasSubstr("A100: does not fit ("));
+  EXPECT_THAT(to_table(run), HasSubstr("\n  training.local_batch_size = 1: "));
+}
+
+// What TorchTitan's docs/performance.md of 2024 says to have run on 64 A100 of 80 GB, and to have run out of memory
+// there.
+TEST(DryRun, AgreesWithWhatRanElsewhere) {
+  struct Published {
+    const char* name;
+    const char* flavor;
+    std::int64_t batch;
+    const char* recompute;  // mode, or the option of "selective"
+    bool fits;
+  };
+  constexpr Published kPublished[] = {
+      {"llama3", "8B", 1, "2", true},     {"llama3", "8B", 1, "op", true},    {"llama3", "70B", 1, "full", true},
+      {"llama2", "13B", 2, "none", true}, {"llama2", "13B", 2, "2", true},    {"llama2", "13B", 2, "op", true},
+      {"llama2", "70B", 1, "op", true},   {"llama2", "70B", 2, "full", true}, {"llama2", "70B", 2, "op", false},
+  };
+  for (const auto& [name, flavor, batch, recompute, fits] : kPublished) {
+    config::JobConfig config;
+    config.model.name = name;
+    config.model.flavor = flavor;
+    config.training.seq_len = config.model.name == "llama3" ? 8192 : 4096;
+    config.training.local_batch_size = batch;
+    const std::string how = recompute;
+    config.activation_checkpoint.mode = how == "none" || how == "full" ? how : "selective";
+    if (config.activation_checkpoint.mode == "selective") config.activation_checkpoint.selective_ac_option = how;
+    const auto run = run_on(config, 64, "A100");
+    EXPECT_EQ(run.demand.fits(), fits) << name << " " << flavor << " " << recompute << ", batch " << batch << "\n"
+                                       << to_table(run);
+  }
+}
+
+// A batch that the ranks do not divide is not a way out.
+TEST(DryRun, SuggestsOnlyWhatTheConfigurationAllows) {
+  auto config = with_batch(6);
+  config.training.global_batch_size = 6 * 64;
+  const auto run = run_on(config, 64, "24GiB");
+  for (const auto& suggestion : run.suggestions) {
+    EXPECT_THAT(suggestion.change, Not(HasSubstr("128"))) << "6 sequences on 128 ranks are not 384";
+  }
+}
+
+TEST(DryRun, OfAMachineATenthIsNotForTensors) {
+  Device host{"this machine", 100 * kGiB, /*has_bfloat16=*/true, /*is_gpu=*/false};
+  const auto config = with_batch(1);
+  const auto run = dry_run(config, spec_of(config), 64, host);
+  EXPECT_EQ(run.demand.allowed, 90 * kGiB);
+  EXPECT_EQ(run.demand.total(), run.demand.memory.peak());
+  host.bytes = run.demand.total();
+  EXPECT_THAT(to_table(dry_run(config, spec_of(config), 64, host)), HasSubstr("is 100 % of "));
+  EXPECT_THAT(to_table(dry_run(config, spec_of(config), 64, host)), HasSubstr("; it may be 90 %, "));
+}
+
+}  // namespace
+}  // namespace titan::train

@@ -1,0 +1,121 @@
+#include "train/memory_estimate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/unit/train/support.h"
+
+namespace titan::train {
+namespace {
+
+constexpr std::int64_t kParametersOf8B = 8'030'261'248;
+
+// What backward needs is the same wherever the parameters are, whether gradients are accumulated or not.
+TEST(MemoryEstimate, WhatForwardLeavesDoesNotDependOnTheNumberOfRanks) {
+  auto config = config_of_8b();
+  for (const char* mode : {"none", "full", "selective"}) {
+    config.activation_checkpoint.mode = mode;
+    config.training.global_batch_size = -1;
+    const auto alone = estimate(config, 1).kept_by_forward;
+    EXPECT_GT(alone, 4 * kGiB) << mode;
+    for (const int ranks : {1, 2, 8}) {
+      for (const int accumulation : {1, 2}) {
+        config.training.global_batch_size = ranks * accumulation;
+        EXPECT_EQ(estimate(config, ranks).kept_by_forward, alone) << mode << ranks << accumulation;
+      }
+    }
+  }
+}
+
+// At one moment the line of activations is the same too; with the whole model on one rank the peak may be another.
+TEST(MemoryEstimate, ActivationsDoNotDependOnTheNumberOfRanks) {
+  const auto on_8 = estimate(config_of_8b(), 8), on_64 = estimate(config_of_8b(), 64);
+  EXPECT_EQ(on_8.moment, on_64.moment);
+  EXPECT_EQ(on_8.activations, on_64.activations);
+  EXPECT_EQ(on_8.logits, on_64.logits);
+}
+
+// A second microbatch finds the gradients of the first, and nothing else.
+TEST(MemoryEstimate, AccumulationAddsTheGradients) {
+  auto config = config_of_8b();
+  const auto once = estimate(config, 8);
+  config.training.global_batch_size = 16;
+  const auto twice = estimate(config, 8);
+  EXPECT_EQ(twice.activations, once.activations);
+  EXPECT_EQ(once.gradients, 0);  // in the backward of the loss there are none yet
+  EXPECT_NEAR(static_cast<double>(twice.gradients), 4.0 * kParametersOf8B / 8, 1 << 20);
+  EXPECT_EQ(twice.peak() - once.peak(), twice.gradients);
+}
+
+TEST(MemoryEstimate, CountsStateOnceInItsDtype) {
+  for (const int ranks : {1, 8}) {
+    const auto found = estimate(config_of_8b(), ranks);
+    EXPECT_NEAR(static_cast<double>(found.parameters), 4.0 * kParametersOf8B / ranks, 1 << 20);
+    EXPECT_EQ(found.optimizer, 2 * found.parameters);
+  }
+}
+
+// 8192 rows of 128256: their probabilities in float32, and two gradients of these, are what the loss's backward holds.
+TEST(MemoryEstimate, CountsLogitsOnce) {
+  const auto found = estimate(config_of_8b(), 8);
+  EXPECT_EQ(found.moment, "the backward of output");
+  EXPECT_EQ(found.logits, std::int64_t{3} * 4 * 8192 * 128256);
+}
+
+TEST(MemoryEstimate, IsTheSameTwice) {
+  const auto config = config_of_8b();
+  EXPECT_EQ(estimate(config, 8).peak(), estimate(config, 8).peak());
+}
+
+// CPU kernels of this program's own need no float32 copy, and write the gradient over the logits.
+TEST(MemoryEstimate, KnowsTheKernelsOfTheDevice) {
+  auto config = config_of_8b();
+  EXPECT_LE(estimate(config, 8, PaperDevice::kCpu).logits, std::int64_t{2} * 8192 * 128256);
+  EXPECT_EQ(estimate(config, 8, PaperDevice::kCpu).pooled, 0);
+  config.cpu.kernels = "aten";
+  EXPECT_GT(estimate(config, 8, PaperDevice::kCpu).logits, 8 * kGiB);
+}
+
+TEST(MemoryEstimate, OffloadMovesTheStateToTheHost) {
+  auto config = config_of_8b();
+  const auto on_device = estimate(config, 8);
+  config.training.enable_cpu_offload = true;
+  const auto offloaded = estimate(config, 8);
+  EXPECT_EQ(offloaded.on_host, on_device.parameters + on_device.optimizer);
+  EXPECT_EQ(offloaded.parameters + offloaded.optimizer, 0);
+  EXPECT_EQ(offloaded.peak(), on_device.peak() - offloaded.on_host);
+}
+
+TEST(MemoryEstimate, StagesTheStateForAsynchronousSaves) {
+  auto config = config_of_8b();
+  EXPECT_EQ(estimate(config, 8).staging, 0);
+  config.checkpoint.enable = true;
+  config.checkpoint.async_mode = "async";
+  const auto found = estimate(config, 8);
+  EXPECT_EQ(found.staging, found.parameters + found.optimizer);
+}
+
+// As wide as the batch has tokens: the gradient of the output layer's weight has the shape of logits.
+TEST(MemoryEstimate, TellsLogitsFromTheWeightsGradient) {
+  auto config = config_of_8b();
+  config.training.seq_len = 4096;
+  config.activation_checkpoint.mode = "none";
+  EXPECT_EQ(estimate(config, 8).logits, std::int64_t{3} * 4 * 4096 * 128256);
+}
+
+// Expandable segments have less between their blocks.
+TEST(MemoryEstimate, ReadsTheAllocatorsSetting) {
+  const auto config = config_of_8b();
+  unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+  unsetenv("PYTORCH_ALLOC_CONF");
+  const auto segments = estimate(config, 8).pooled;
+  setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 1);
+  const auto expandable = estimate(config, 8).pooled;
+  unsetenv("PYTORCH_ALLOC_CONF");
+  EXPECT_LT(expandable, segments);
+}
+
+}  // namespace
+}  // namespace titan::train
