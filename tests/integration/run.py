@@ -29,6 +29,7 @@ import cases_cuda  # noqa: F401
 import cases_data  # noqa: F401
 import cases_docs  # noqa: F401
 import cases_diverge  # noqa: F401
+import cases_dry_run  # noqa: F401
 import cases_failure  # noqa: F401
 import cases_generate  # noqa: F401
 import cases_golden  # noqa: F401
