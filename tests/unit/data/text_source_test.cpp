@@ -27,8 +27,7 @@ std::vector<std::string> documents(const TextSource& source) {
 TEST(Registry, OpensEveryKindThatAConfigurationMayName) {
   const TempFolder folder;
   for (const std::string& kind : config::dataset_kinds()) {
-    const auto nothing = kind == "indexed" ? HasSubstr("*.idx") : HasSubstr("the folder holds nothing");
-    EXPECT_THAT(data_error([&] { check_dataset(kind, folder.path(), ""); }), nothing) << kind;
+    EXPECT_THAT(data_error([&] { check_dataset(kind, folder.path(), ""); }), HasSubstr(folder.path().string())) << kind;
   }
 }
 
@@ -241,10 +240,10 @@ TEST(Registry, KnowsTheKindsWhateverTheirCase) {
   EXPECT_THAT(documents(*open_dataset("text", folder.path())), ElementsAre("{\"text\": \"a\"}\n"));
 }
 
-TEST(Registry, UnknownNameGetsTheNearestAndTheList) {
+// Of a command line; a configuration's kinds are checked with its other keys.
+TEST(Registry, UnknownNameGetsTheList) {
   EXPECT_THAT(data_error([] { open_dataset("jsnol", "x"); }),
-              AllOf(HasSubstr("\"jsnol\""), HasSubstr("Did you mean \"jsonl\""),
-                    HasSubstr("text, jsonl, c4_test, c4, c4_validation, indexed")));
+              AllOf(HasSubstr("\"jsnol\""), HasSubstr("text, jsonl, c4_test, c4, c4_validation, indexed")));
 }
 
 }  // namespace
