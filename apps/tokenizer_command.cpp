@@ -1,6 +1,5 @@
 #include "apps/tokenizer_command.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +9,7 @@
 #include <filesystem>
 
 #include "apps/at_least_one.h"
+#include "apps/checkpoint_command.h"
 #include "apps/checkpoint_command.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -45,14 +45,6 @@ struct DecodeArguments {
   bool skip_special_tokens = false;
   bool jsonl = false;
 };
-
-// Standard output is for results.
-void log_to_stderr() {
-  auto logger = std::make_shared<spdlog::logger>("titan", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern("titan-train tokenizer: %l: %v");
-  logger->set_level(spdlog::level::warn);
-  spdlog::set_default_logger(std::move(logger));
-}
 
 void print_out(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
@@ -155,7 +147,7 @@ void add_tokenizer_option(CLI::App& command, std::string& value) {
 }  // namespace
 
 int run_tokenizer_command(const std::vector<std::string>& args) {
-  log_to_stderr();
+  log_to_stderr("titan-train tokenizer");  // standard output is for results
   CLI::App app("Makes tokenizers and runs them.", "titan-train tokenizer");
   app.require_subcommand(1);
   TrainArguments training;
