@@ -16,7 +16,8 @@ int run_init_command(const std::vector<std::string>& args) {
   config::StarterOptions options;
   app.add_option("--model", options.model, "NAME/FLAVOR: llama3/debugmodel, 8B, 70B, 405B, llama2/7B, 13B, 70B")
       ->capture_default_str();
-  app.add_option("--gpus", options.gpus, "GPUs of 80 GB; 0: CPU (default: as many as the model needs)")
+  app.add_option("--gpus", options.gpus,
+                 "GPUs of 80 GB, for 405B of 141 GB; 0: CPU (default: as many as the model needs)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--dataset", options.dataset_path, "file or folder with the data");
   app.add_option("--kind", options.dataset, "text, jsonl or indexed (default: by the name of the data)")

@@ -20,21 +20,26 @@ struct Size {
   std::int64_t batch_tokens;  // of a step over all ranks
   const char* lr;
   const char* recompute;  // activation_checkpoint.mode
+  const char* device;     // that --dry-run is asked about
+  int gigabytes;          // of it
 };
 
-// Learning rates, lengths and batches are those of the models' papers, batches at the small end. But for the length of
-// 405B: at 8192 the inputs of its blocks alone, all that full recomputation keeps, leave no room on a GPU of 80 GB.
+// Learning rates, lengths and batches are those of the models' papers, batches at the small end. But 405B: what one of
+// its layers gathers and reduces leaves little room for activations, in any number of ranks.
 constexpr Size kSizes[] = {
-    {"llama3", "debugmodel", 0.006, 256, 4096, "4e-3", "none"}, {"llama3", "8B", 8, 8192, 1 << 20, "3e-4", "selective"},
-    {"llama3", "70B", 70.6, 8192, 1 << 21, "1.5e-4", "full"},   {"llama3", "405B", 406, 4096, 1 << 22, "8e-5", "full"},
-    {"llama2", "7B", 6.7, 4096, 1 << 20, "3e-4", "selective"},  {"llama2", "13B", 13, 4096, 1 << 20, "3e-4", "full"},
-    {"llama2", "70B", 69, 4096, 1 << 21, "1.5e-4", "full"},
+    {"llama3", "debugmodel", 0.006, 256, 4096, "4e-3", "none", "H100", 80},
+    {"llama3", "8B", 8, 8192, 1 << 20, "3e-4", "selective", "H100", 80},
+    {"llama3", "70B", 70.6, 8192, 1 << 21, "1.5e-4", "full", "H100", 80},
+    {"llama3", "405B", 406, 4096, 1 << 22, "8e-5", "full", "H200", 141},
+    {"llama2", "7B", 6.7, 4096, 1 << 20, "3e-4", "selective", "H100", 80},
+    {"llama2", "13B", 13, 4096, 1 << 20, "3e-4", "full", "H100", 80},
+    {"llama2", "70B", 69, 4096, 1 << 21, "1.5e-4", "full", "H100", 80},
 };
 
-// Weights, gradients and the two moments of AdamW in float32, and what a GPU of 80 GB has for them: the rest is for
-// activations and gathered weights.
+// Weights, gradients and the two moments of AdamW in float32, and what a GPU has for them: the rest is for activations,
+// gathered weights and what CUDA and NCCL take.
 constexpr double kBytesPerParameter = 16;
-constexpr double kGigabytesForState = 40;
+constexpr double kGigabytesForState = 30;
 
 std::string full_name(const Size& size) { return std::string(size.name) + "/" + size.flavor; }
 
@@ -68,7 +73,7 @@ std::int64_t checked_gpus(const Size& size, const StarterOptions& options) {
   throw ConfigError("titan-train init: error: --gpus " + std::to_string(*options.gpus) + ": " + full_name(size) +
                     " takes " + std::to_string(static_cast<std::int64_t>(gigabytes)) +
                     " GB on each for weights, gradients and optimizer state alone; use " + std::to_string(needed) +
-                    " GPUs of 80 GB or more");
+                    " GPUs of " + std::to_string(size.gigabytes) + " GB or more");
 }
 
 std::string guessed_dataset(const std::string& path) {
@@ -108,7 +113,8 @@ class Starter {
   }
 
   std::string head() const {
-    const std::string where = gpus_ == 0 ? "CPU" : count(gpus_) + (gpus_ == 1 ? " GPU" : " GPUs of 80 GB");
+    const std::string where =
+        gpus_ == 0 ? "CPU" : count(gpus_) + (gpus_ == 1 ? " GPU" : " GPUs of " + count(size_.gigabytes) + " GB");
     std::string start = "titan-train --config job.toml";
     if (gpus_ > 1 && gpus_ <= 8) start = "titan-train --nproc " + count(gpus_) + " --config job.toml";
     if (gpus_ > 8)
@@ -116,7 +122,8 @@ class Starter {
     return "# " + full_name(size_) + " on " + where +
            ". Made by titan-train init; every key is in docs/config.md and --help.\n#\n"
            "# Check:  titan-train --config job.toml --dry-run --world-size " +
-           count(num_ranks()) + (gpus_ > 0 ? " --device H100" : "") + "\n# Start:  " + start + "\n\n[job]\n" +
+           count(num_ranks()) + (gpus_ > 0 ? std::string(" --device ") + size_.device : "") + "\n# Start:  " + start +
+           "\n\n[job]\n" +
            line("dump_folder = \"./outputs/" + std::string(size_.name) + "-" + size_.flavor + "\"",
                 "logs, metrics and checkpoints") +
            "\n[metrics]\n" + line("log_freq = 10", "steps between two lines of the log");

@@ -15,8 +15,8 @@ struct StarterOptions {
   std::optional<std::string> tokenizer;  // folder
 };
 
-// TOML whose values suit the size of the model and the number of GPUs of 80 GB. Throws ConfigError for a model that
-// there is not, and for fewer GPUs than can hold it.
+// TOML whose values suit the size of the model and the number of GPUs, of 80 GB (405B: 141 GB). Throws ConfigError for
+// a model that there is not, and for fewer GPUs than can hold it.
 std::string starter_config(const StarterOptions& options);
 
 }  // namespace titan::config

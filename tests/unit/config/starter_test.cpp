@@ -20,11 +20,11 @@ std::string starter(const std::string& model, std::optional<std::int64_t> gpus =
 TEST(Starter, LoadsForEveryModelOnItsGpus) {
   for (const auto& [model, ranks] : std::vector<std::pair<std::string, std::int64_t>>{{"llama3/debugmodel", 1},
                                                                                       {"llama3/8B", 8},
-                                                                                      {"llama3/70B", 32},
+                                                                                      {"llama3/70B", 64},
                                                                                       {"llama3/405B", 256},
                                                                                       {"llama2/7B", 8},
                                                                                       {"llama2/13B", 8},
-                                                                                      {"llama2/70B", 32}}) {
+                                                                                      {"llama2/70B", 64}}) {
     const LoadedConfig loaded = load_job_config_text(starter(model), "job.toml", {}, {}, ranks);
     EXPECT_THAT(loaded.warnings, IsEmpty()) << model;
     EXPECT_EQ(loaded.config.model.name + "/" + loaded.config.model.flavor, model);
@@ -54,7 +54,7 @@ TEST(Starter, TakesTheDataAndTheTokenizer) {
 TEST(Starter, RefusesWhatCannotBe) {
   EXPECT_THAT(error_of([] { starter("llama3/8b"); }), HasSubstr("did you mean llama3/8B?"));
   EXPECT_THAT(error_of([] { starter("70B"); }), HasSubstr("did you mean llama3/70B or llama2/70B?"));
-  EXPECT_THAT(error_of([] { starter("llama3/70B", 8); }), HasSubstr("use 32 GPUs of 80 GB or more"));
+  EXPECT_THAT(error_of([] { starter("llama3/70B", 8); }), HasSubstr("use 64 GPUs of 80 GB or more"));
 }
 
 }  // namespace
