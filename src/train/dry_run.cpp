@@ -106,8 +106,8 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
 
 std::string to_table(const DryRun& run) {
   const Demand& demand = run.demand;
-  std::string out =
-      fmt::format("{}: {} ranks = {} replicas x {} shards\n", run.model, run.world_size, run.replicas, run.shards);
+  std::string out = fmt::format("{}: {} = {} x {}\n", run.model, counted(run.world_size, "rank"),
+                                counted(run.replicas, "replica"), counted(run.shards, "shard"));
   out += text_line("parameters", with_thousands(run.parameters));
   out += text_line("sequences a step", with_thousands(run.sequences_per_step));
   out += text_line("tokens a step", with_thousands(run.tokens_per_step));
