@@ -26,18 +26,6 @@ std::int64_t end_of_document(const CheckedInput& input) {
       " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"");
 }
 
-void open_tokenizer(CheckedInput& input) {
-  const std::string& path = input.config.model.hf_assets_path;
-  try {
-    input.tokenizer = data::make_tokenizer(path);
-    input.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
-    data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
-  } catch (const DataError& error) {
-    throw DataError("model.hf_assets_path: " + std::string(error.what()));
-  }
-  if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
-}
-
 // Asked when the run ends, perhaps after weeks: a folder that is gone by then costs the tokenizer's files, not the
 // model.
 HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::Tokenizer& tokenizer) {
@@ -46,8 +34,7 @@ HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::T
   } catch (const std::exception& error) {
     spdlog::warn(
         "the export has no tokenizer, because its files cannot be read any more: {}. Copy them into the exported "
-        "folder, "
-        "or export a checkpoint with titan-train convert --tokenizer PATH",
+        "folder, or export a checkpoint with titan-train convert --tokenizer PATH",
         error.what());
     return {.files = {}, .bos_id = tokenizer.bos_id(), .eos_id = tokenizer.eos_id()};
   }
@@ -130,14 +117,9 @@ CheckedInput check_input(const config::CommandLine& command_line, std::int64_t w
 
 void load_tokenizer(CheckedInput& input) {
   try {
-    input.tokenizer = data::make_tokenizer(path);
-    input.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
-    input.spec.hugging_face_tokenizer = [path, tokenizer = input.tokenizer] {
-      return tokenizer_for_export(path, *tokenizer);
-    };
-    data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
-  } catch (const DataError& error) {
-    throw DataError(config::at_its_place("model.hf_assets_path: " + std::string(error.what()), input.origins));
+    open_tokenizer(input);
+  } catch (const Error& error) {
+    throw ConfigError(config::at_its_place(error.what(), input.origins));
   }
 }
 

@@ -272,7 +272,8 @@ int train_or_report(const CheckedInput& checked, const LaunchEnv& env, c10::Devi
 int run_train(const config::CommandLine& command_line) {
   const LaunchEnv env = detect_launch();
   init_log(static_cast<int>(env.rank), static_cast<int>(env.world_size), true);
-  if (command_line.dry_run || command_line.print_config) log_to_stderr("titan-train");
+  if (command_line.dry_run || command_line.print_config)
+    log_to_stderr("titan-train");  // standard output is for the result
   end_at_once_on_signal(env.rank == 0 ? "titan-train: asked to stop before the first step; nothing was saved\n" : "");
   const std::int64_t world_size = command_line.world_size.value_or(command_line.nproc.value_or(env.world_size));
   CheckedInput checked;
@@ -284,7 +285,6 @@ int run_train(const config::CommandLine& command_line) {
   }
   const auto& config = checked.config;
   if (env.rank == 0 && (command_line.print_config || command_line.dry_run)) {
-    // Standard output is for the result.
     for (const auto& warning : checked.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
   if (command_line.print_config) {

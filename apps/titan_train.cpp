@@ -93,8 +93,9 @@ int run(const Arguments& args) {
 }  // namespace titan
 
 int main(int argc, char** argv) {
-  const bool is_command = argc > 1 && titan::is_subcommand(argv[1]);
-  const int exit_code = titan::exit_code_of([&] { return titan::run(argc, argv); }, /*may_be_rank=*/!is_command);
+  const titan::Arguments args = titan::config::spelled_out({argv + 1, argv + argc});
+  const bool is_command = !args.empty() && titan::is_subcommand(args[0]);
+  const int exit_code = titan::exit_code_of([&] { return titan::run(args); }, /*may_be_rank=*/!is_command);
   // Threads of torch and Gloo may still run; nothing that they do matters any more.
   std::fflush(nullptr);
   std::cout.flush();

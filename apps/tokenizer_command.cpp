@@ -10,7 +10,6 @@
 
 #include "apps/at_least_one.h"
 #include "apps/checkpoint_command.h"
-#include "apps/checkpoint_command.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
@@ -45,12 +44,6 @@ struct DecodeArguments {
   bool skip_special_tokens = false;
   bool jsonl = false;
 };
-
-void print_out(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
-    throw Error("standard output cannot be written", kExitFailed);
-  }
-}
 
 void finish_printing() {
   if (std::fflush(stdout) != 0) throw Error("standard output cannot be written", kExitFailed);
@@ -98,7 +91,7 @@ int encode(const EncodeArguments& arguments) {
   const auto print_ids = [&](std::string_view text) {
     ids.clear();
     tokenizer->encode_marked(text, marks, ids);
-    print_out(data::ids_to_json(ids) + "\n");
+    print_result(data::ids_to_json(ids) + "\n");
   };
   if (arguments.jsonl.empty()) {
     const std::string text = read_standard_input();
@@ -127,9 +120,9 @@ int decode(const DecodeArguments& arguments) {
       if (arguments.skip_special_tokens) std::erase_if(ids, [&](std::int32_t id) { return tokenizer->is_special(id); });
       const std::string text = tokenizer->decode(ids);
       if (arguments.jsonl) {
-        print_out(data::text_to_json(text) + "\n");
+        print_result(data::text_to_json(text) + "\n");
       } else {
-        print_out(first ? text : "\n" + text);
+        print_result(first ? text : "\n" + text);
       }
     } catch (const DataError& error) {
       throw DataError("standard input, line " + std::to_string(number) + ": " + error.what());
@@ -147,7 +140,7 @@ void add_tokenizer_option(CLI::App& command, std::string& value) {
 }  // namespace
 
 int run_tokenizer_command(const std::vector<std::string>& args) {
-  log_to_stderr("titan-train tokenizer");  // standard output is for results
+  log_to_stderr("titan-train tokenizer");
   CLI::App app("Makes tokenizers and runs them.", "titan-train tokenizer");
   app.require_subcommand(1);
   TrainArguments training;
@@ -180,7 +173,7 @@ int run_tokenizer_command(const std::vector<std::string>& args) {
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp&) {
-    print_out(app.help());
+    print_result(app.help());
     return kExitDone;
   } catch (const CLI::ParseError& error) {
     throw ConfigError(std::string("titan-train tokenizer: error: ") + error.what() + "; --help lists what there is");

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/text.h"
+#include "config/datasets.h"
 
 namespace titan::config {
 namespace {
@@ -21,6 +22,7 @@ constexpr Mode kModes[] = {
      true},
     {"overwrite", "", false, "",
      "begin anew where job.dump_folder holds a finished run or another one; what is there is written over"},
+    {"no_preflight", "", false, "", "start also where free memory or disk space look too small for the run", true},
     {"print_config", "=origins or =changed", true, "origins,changed",
      "print the resolved configuration as TOML and exit; =origins: and where each value came from; =changed: only what "
      "differs from the defaults"},
@@ -102,12 +104,9 @@ struct UsualValues {
   std::string_view values;
 };
 
-constexpr std::string_view kDatasets = "text,jsonl,indexed,c4_test,c4";
 constexpr UsualValues kUsualValues[] = {
     {"model.name", "llama3,llama2"},
     {"model.flavor", "debugmodel,debugmodel_flex_attn,debugmodel_varlen_attn,8B,8B_flex,8B_varlen,70B,405B,7B,13B"},
-    {"training.dataset", kDatasets},
-    {"validation.dataset", kDatasets},
     {"device", "H100,H200,B200,A100,A100-40GB,L40S,A10G,4090,V100"},
 };
 
@@ -135,6 +134,7 @@ std::string typed_name(const Mode& mode) {
 std::span<const CommandFlag> command_flags() { return kCommandFlags; }
 
 std::vector<std::string> usual_values(std::string_view name) {
+  if (name == "training.dataset" || name == "validation.dataset") return dataset_kinds();
   const auto* found = std::ranges::find(kUsualValues, name, &UsualValues::name);
   return found == std::end(kUsualValues) ? std::vector<std::string>{} : split(found->values, ',');
 }

@@ -36,7 +36,7 @@ std::string read_file_from_start() {
   std::string text;
   std::array<char, 1 << 16> buffer;
   ssize_t count = 0;
-  while ((count = pread(STDIN_FILENO, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) != 0) {
+  while ((count = ::pread(STDIN_FILENO, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) != 0) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail(std::string("standard input cannot be read: ") + std::strerror(errno));
     text.append(buffer.data(), static_cast<std::size_t>(count));
@@ -48,7 +48,7 @@ std::string read_to_the_end() {
   std::string text;
   std::array<char, 1 << 16> buffer;
   ssize_t count = 0;
-  while ((count = read(STDIN_FILENO, buffer.data(), buffer.size())) != 0) {
+  while ((count = ::read(STDIN_FILENO, buffer.data(), buffer.size())) != 0) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail(std::string("standard input cannot be read: ") + std::strerror(errno));
     text.append(buffer.data(), static_cast<std::size_t>(count));
@@ -60,12 +60,12 @@ void put_into_memory(const std::string& text) {
   const int fd = memfd_create(kMemoryName, MFD_CLOEXEC);
   std::size_t written = 0;
   while (fd >= 0 && written < text.size()) {
-    const ssize_t count = write(fd, text.data() + written, text.size() - written);
+    const ssize_t count = ::write(fd, text.data() + written, text.size() - written);
     if (count < 0) break;
     written += static_cast<std::size_t>(count);
   }
   const bool is_put = fd >= 0 && written == text.size() && dup2(fd, STDIN_FILENO) == STDIN_FILENO;
-  if (fd >= 0) close(fd);
+  if (fd >= 0) ::close(fd);
   if (!is_put) fail(std::string("the text cannot be kept in memory: ") + std::strerror(errno));
 }
 

@@ -1,9 +1,9 @@
 #include "config/variables.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/text.h"
+#include "config/datasets.h"
 #include "config/fields.h"
 #include "config/modes.h"
 #include "config/suggest.h"
@@ -42,11 +42,6 @@ constexpr Variable kVariables[] = {
 constexpr std::size_t kPrefixLength = std::string_view("TITAN_").size();
 
 std::string stem_of(std::string_view variable) { return std::string(variable.substr(kPrefixLength)); }
-
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 // Compared without what all of them begin with, or any two short names would be near.
 std::string hint(const std::string& name) {

@@ -199,11 +199,6 @@ class Reader {
     const Node* node;
   };
 
-  struct Claim {
-    std::string block;
-    Position at;
-  };
-
   // The keys of a job below `table`: "optimizer.lr" = ... as well as optimizer.lr = ...
   std::vector<Leaf> leaves(const Node& table, const std::string& prefix = "") {
     std::vector<Leaf> out;
@@ -383,13 +378,21 @@ class Reader {
     if (spec_.asha) check_asha_keys();
   }
 
+  void check_base(const Node& sweep) {
+    std::error_code error;
+    const Node* node = sweep.find("base");
+    if (!node || base_.empty() || !base_must_exist_ || std::filesystem::exists(spec_.base, error)) return;
+    const auto folder = std::filesystem::absolute(spec_.base.parent_path().empty() ? "." : spec_.base.parent_path());
+    fail(node->at,
+         "sweep.base = \"" + base_ + "\": no such file (looked in " + folder.lexically_normal().string() + ")");
+  }
+
   void check_asha_keys() {
     for (const char* key : {"training.steps", "checkpoint.enable", "checkpoint.last_save_model_only"}) {
-      const auto claim = claimed_.find(key);
-      if (claim == claimed_.end()) continue;
-      fail(claim->second.at, std::string(key) +
-                                 " cannot vary between trials: [sweep.asha] decides how far each trains and needs its "
-                                 "checkpoints");
+      if (const auto claim = claimed_.find(key); claim != claimed_.end())
+        fail(claim->second.at, std::string(key) +
+                                   " cannot vary between trials: [sweep.asha] decides how far each "
+                                   "trains and needs its checkpoints");
     }
   }
 
@@ -398,7 +401,11 @@ class Reader {
   SweepSpec spec_;
   std::string base_, folder_, direction_;
   std::size_t zip_length_ = 0;
-  std::map<std::string, Claim> claimed_;  // key of a job -> what varies it
+  struct Claim {
+    std::string block;  // that varies a key of the job
+    Position at;
+  };
+  std::map<std::string, Claim> claimed_;  // by key
   std::multimap<Position, std::string> errors_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "config/command_line.h"
 #include "config/paths.h"
@@ -57,7 +58,8 @@ void check_ranks(const SweepSpec& spec) {
     throw ConfigError("error: " + begin + why + "; lower it");
   const auto cores = std::ssize(find_machine().cores);
   if (spec.gpus == 0 && spec.nproc > cores)
-    print("warning: " + begin + "the ranks of a trial share " + std::to_string(cores) + " cores, and wait for each other\n");
+    print("warning: " + begin + "the ranks of a trial share " + std::to_string(cores) +
+          " cores, and wait for each other\n");
 }
 
 void print_end(const Record& record, const std::filesystem::path& folder) {

@@ -265,7 +265,7 @@ def bash_completion(context):
         (["--training.steps", ""], [NOTHING]),
         (["--model.name", ""], ["llama3", "llama2"]),
         (["--model.flavor", "70"], ["70B"]),
-        (["--training.dataset", "c4"], ["c4_test", "c4"]),
+        (["--training.dataset", "c4"], ["c4_test", "c4", "c4_validation"]),
         (["--device", "A100"], ["A100", "A100-40GB"]),
         (["--config", "r"], [FILES, "run.toml", "runs"]),
         (["-c", "my"], [FILES, "my run.toml"]),
