@@ -80,19 +80,16 @@ void check_room(CheckedInput& input, const LaunchEnv& env, c10::DeviceType devic
   const auto ranks = std::max<std::int64_t>(env.local_world_size, 1);
   Capacity capacity{.bytes_of_a_rank = free_memory_bytes() / ranks};
   capacity.words = "this machine has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank * ranks)) +
-                   " of free memory for " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
-  const bool on_device = device_type != c10::DeviceType::CPU;
-  if (on_device) {
+                   " of free memory for " + counted(ranks, "rank");
+  if (device_type != c10::DeviceType::CPU) {
     capacity.device = train::PaperDevice::kGpu;
     capacity.bytes_of_a_rank = static_cast<std::int64_t>(dist::accelerator()->device_capacity_bytes(0));
     capacity.words =
         dist::accelerator()->device_name(0) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));
   }
   std::vector<std::string> errors;
-  // With enable_cpu_offload the estimate is of host and device together, which is no limit of either.
-  if (!on_device || !input.config.training.enable_cpu_offload)
-    if (const auto lack = find_lack_of_memory(input.config, input.spec, env.world_size, capacity))
-      errors.push_back(config::at_its_place(*lack, input.origins));
+  if (const auto lack = find_lack_of_memory(input.config, input.spec, env.world_size, capacity))
+    errors.push_back(config::at_its_place(*lack, input.origins));
   const auto no_disk = env.rank == 0 ? find_lack_of_disk(input.config, input.spec) : std::nullopt;
   if (no_disk && no_disk->is_certain && input.config.checkpoint.on_save_error == "stop") {
     errors.push_back(config::at_its_place(no_disk->message, input.origins));

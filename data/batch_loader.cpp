@@ -121,6 +121,8 @@ class BatchLoader final : public BatchSource {
     return position;
   }
 
+  std::string description() const override { return options_.description; }
+
   std::optional<std::int64_t> bad_records() const override {
     return options_.report_bad_records ? std::optional(bad_records_) : std::nullopt;
   }

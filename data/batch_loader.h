@@ -22,6 +22,7 @@ struct LoaderOptions {
   std::int64_t prefetch_batches = 8;
   bool report_bad_records = false;   // bad_records() has a number
   std::filesystem::path sample_log;  // a file that gets a line for each row that next() returns; empty: none
+  std::string description = {};      // see BatchSource
 };
 
 // The thread starts with the first next() and touches no tensor: it makes plain arrays, next() wraps them. What it

@@ -1,5 +1,6 @@
 // From the keys of [training] to a loader.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -19,33 +20,55 @@ std::vector<config::MixEntry> mix_of(const DataOptions& options) {
   return entries;
 }
 
-std::unique_ptr<RowSource> make_elastic(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+struct Opened {
+  std::shared_ptr<const TokenSource> tokens;
+  std::string description;  // of BatchSource
+};
+
+Opened open(const config::MixEntry& entry, const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+  auto tokens = open_tokens(entry.kind, entry.path, std::move(tokenizer), options.seq_len);
+  const bool is_indexed = config::lower_case(entry.kind) == "indexed";
+  std::string description =
+      entry.kind + " " + entry.path + " has " + counted(tokens->num_items(), is_indexed ? "window" : "document");
+  if (is_indexed) description += " of " + with_thousands(options.seq_len + 1) + " tokens";
+  return {std::move(tokens), std::move(description)};
+}
+
+// Rows, and what they are made of.
+using Rows = std::pair<std::unique_ptr<RowSource>, std::string>;
+
+Rows make_elastic(const DataOptions& options, const std::shared_ptr<const Tokenizer>& tokenizer) {
   std::vector<std::shared_ptr<const TokenSource>> sources;
   std::vector<double> weights;
+  std::vector<std::string> descriptions;
   for (const config::MixEntry& entry : mix_of(options)) {
-    sources.push_back(open_tokens(entry.kind, entry.path, tokenizer, options.seq_len));
+    Opened opened = open(entry, options, tokenizer);
+    sources.push_back(std::move(opened.tokens));
+    descriptions.push_back(std::move(opened.description));
     weights.push_back(entry.weight);
   }
   const std::int64_t own_lanes = options.local_batch_size * options.accumulation_steps;
-  return std::make_unique<Lanes>(std::move(sources), std::move(weights),
-                                 Lanes::Options{.seq_len = options.seq_len,
-                                                .num_lanes = own_lanes * options.dp_size,
-                                                .first_lane = own_lanes * options.dp_rank,
-                                                .own_lanes = own_lanes,
-                                                .local_batch_size = options.local_batch_size,
-                                                .seed = static_cast<std::uint64_t>(options.seed),
-                                                .on_bad_record = parse_on_bad_record(options.on_bad_record)});
+  return {std::make_unique<Lanes>(std::move(sources), std::move(weights),
+                                  Lanes::Options{.seq_len = options.seq_len,
+                                                 .num_lanes = own_lanes * options.dp_size,
+                                                 .first_lane = own_lanes * options.dp_rank,
+                                                 .own_lanes = own_lanes,
+                                                 .local_batch_size = options.local_batch_size,
+                                                 .seed = static_cast<std::uint64_t>(options.seed),
+                                                 .on_bad_record = parse_on_bad_record(options.on_bad_record)}),
+          join(descriptions, ", ")};
 }
 
-std::unique_ptr<RowSource> make_torchtitan(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
-  return std::make_unique<Packer>(
-      open_tokens(options.dataset, options.dataset_path, std::move(tokenizer), options.seq_len),
-      Packer::Options{.dataset_name = options.dataset,
-                      .seq_len = options.seq_len,
-                      .dp_rank = options.dp_rank,
-                      .dp_size = options.dp_size,
-                      .infinite = options.infinite,
-                      .on_bad_record = parse_on_bad_record(options.on_bad_record)});
+Rows make_torchtitan(const DataOptions& options, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  Opened opened = open(mix_of(options).front(), options, tokenizer);
+  return {std::make_unique<Packer>(std::move(opened.tokens),
+                                   Packer::Options{.dataset_name = options.dataset,
+                                                   .seq_len = options.seq_len,
+                                                   .dp_rank = options.dp_rank,
+                                                   .dp_size = options.dp_size,
+                                                   .infinite = options.infinite,
+                                                   .on_bad_record = parse_on_bad_record(options.on_bad_record)}),
+          std::move(opened.description)};
 }
 
 }  // namespace
@@ -69,13 +92,14 @@ std::string resolve_data_order(const DataOptions& options) {
 }
 
 std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
-  auto rows = resolve_data_order(options) == "elastic" ? make_elastic(options, std::move(tokenizer))
-                                                       : make_torchtitan(options, std::move(tokenizer));
+  auto [rows, description] =
+      resolve_data_order(options) == "elastic" ? make_elastic(options, tokenizer) : make_torchtitan(options, tokenizer);
   return make_batch_loader(std::move(rows), {.local_batch_size = options.local_batch_size,
                                              .seq_len = options.seq_len,
                                              .pin_memory = options.pin_memory,
                                              .report_bad_records = options.on_bad_record == "skip",
-                                             .sample_log = options.sample_log});
+                                             .sample_log = options.sample_log,
+                                             .description = std::move(description)});
 }
 
 }  // namespace titan::data

@@ -323,7 +323,7 @@ struct Validation {
   std::int64_t seq_len = 2048;              // tokens of one sequence
   std::int64_t freq = 10;                   // steps between two evaluations
   std::int64_t steps = -1;                  // batches of one evaluation; -1: all the data
-  std::vector<std::string> prompts;         // texts that the model continues at each evaluation
+  std::vector<std::string> prompts;         // texts that the model continues now and then
   std::int64_t prompt_tokens = 32;          // tokens of each continuation at most
   DataLoader dataloader;
 

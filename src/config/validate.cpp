@@ -111,15 +111,10 @@ void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warni
 
 void check_validation(const JobConfig& config, Messages& errors, Messages& warnings) {
   const Validation& v = config.validation;
-  if (!v.enable) {
-    if (!v.prompts.empty())
-      warnings.push_back(
-          "validation.prompts are continued after each evaluation, and there is none: validation.enable is false");
-    return;
-  }
+  if (!v.enable) return;
   if (v.freq > config.training.steps)
     warnings.push_back("validation.freq (" + text(v.freq) + ") exceeds training.steps (" + text(config.training.steps) +
-                       "): there will be no evaluation; set it to at most " + text(config.training.steps));
+                       "): only step 1 is evaluated; set it to at most " + text(config.training.steps));
   if (v.seq_len > config.training.seq_len)
     errors.push_back(
         "validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" + text(config.training.seq_len) +

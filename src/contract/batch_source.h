@@ -53,6 +53,9 @@ class BatchSource {
   // Records that were skipped for the batches returned, since this object was made; nothing where a bad record is an
   // error.
   virtual std::optional<std::int64_t> bad_records() const { return std::nullopt; }
+
+  // What there is to read, for the log: "text ./corpus has 473 documents"; "" where it is not known.
+  virtual std::string description() const { return {}; }
 };
 
 }  // namespace titan

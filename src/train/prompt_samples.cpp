@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
 
+#include <utility>
+
 #include "generate/continuation.h"
 #include "generate/text_stream.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -42,6 +44,7 @@ std::int64_t PromptSamples::likeliest(const at::Tensor& logits) const {
 }
 
 void PromptSamples::log(std::int64_t step) {
+  if (std::exchange(last_step_, step) == step) return;
   const Evaluation evaluation(model_);
   for (const Prompt& prompt : prompts_.prompts) {
     generate::TextStream stream(prompts_.decode, prompt.ids);

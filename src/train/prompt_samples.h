@@ -17,7 +17,8 @@ class PromptSamples {
   PromptSamples(Prompts prompts, std::int64_t max_tokens, std::int64_t context, LanguageModel& model,
                 const dist::DeviceMesh& batch_mesh);
 
-  // Continues every prompt greedily, by up to `max_tokens` tokens; rank 0 logs the texts. Every parameter is sharded
+  // Continues every prompt greedily, by up to `max_tokens` tokens; rank 0 logs the texts. Once a step: a second call
+  // for the same one does nothing. Every parameter is sharded
   // again on return. No random number is drawn. Collective.
   void log(std::int64_t step);
 
@@ -25,6 +26,7 @@ class PromptSamples {
   std::int64_t likeliest(const at::Tensor& logits) const;
 
   Prompts prompts_;
+  std::int64_t last_step_ = 0;
   std::int64_t max_tokens_, context_;
   LanguageModel& model_;
   const dist::DeviceMesh& batch_mesh_;

@@ -76,7 +76,7 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
       checkpoint_ranks_(world.group()),
       background_ranks_(config.checkpoint.async_mode == "disabled" ? world.group() : world.own_group("checkpoint")),
       checkpointer_(checkpoint_options(config, spec), checkpoint_ranks_, state_, &background_ranks_) {
-  if (held_out && !prompts.prompts.empty())
+  if (!prompts.prompts.empty())
     samples_.emplace(std::move(prompts), config.validation.prompt_tokens, config.training.seq_len, *model_,
                      meshes.batch);
   if (held_out) {
@@ -123,6 +123,7 @@ Trainer::End Trainer::train() {
     if (validator_ && validator_->run_if_due(state_.step) && samples_) samples_->log(state_.step);
   }
   checkpointer_.finish();
+  if (samples_) samples_->log(state_.step);
   announce_end();
   return End::kCompleted;
 }
@@ -134,6 +135,7 @@ void Trainer::announce_start() const {
                                       ? "a checkpoint every " + std::to_string(config_.checkpoint.interval) +
                                             " steps in " + config::checkpoint_folder(config_).string()
                                       : "no checkpoints";
+  if (const auto data = data_->description(); !data.empty()) spdlog::info("data: {}", data);
   spdlog::info("training steps {} to {} of {} tokens each; results go to {}, {}", state_.step + 1,
                config_.training.steps, with_thousands(tokens), config_.job.dump_folder, checkpoints);
 }

@@ -212,3 +212,13 @@ def startup(context, ranks):
         run(context, ranks, ["--config", write_job(context, "start", DEBUG_MODEL, steps=1)])
     print(f"       {spent.seconds / ranks:.2f} s a rank", flush=True)
     expect(spent.seconds <= 5 * ranks, f"{ranks} ranks took {spent.seconds:.2f} s, expected at most {5 * ranks}")
+
+
+@case(60, processors=1)
+def float16_has_no_mfu(context):
+    """On CPU the peak of float16 products is not known, nor measured for seconds: mfu is null, and the other numbers are there."""
+    words = ["--config", write_job(context, "half", steps=3), "--training.mixed_precision_param", "float16"]
+    text = run(context, 1, words).text()
+    rows = read_rows(context.dump("half") / "metrics.jsonl")
+    expect([row["mfu"] for row in rows] == [None] * 3 and all(row["tflops"] > 0 for row in rows), f"{rows}")
+    expect(text.count("mfu: N/A") == 3, text)

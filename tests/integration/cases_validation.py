@@ -244,6 +244,11 @@ def validation_prompts(context):
         expect(one_line(out.removesuffix("\n")) == text, f"step {step}: {text!r}, from its checkpoint {out!r}")
     expect("sample after" not in jobs["without"].text(), "samples without prompts")
 
+    config = write_job(context, "alone", steps=3)
+    config.write_text(config.read_text() + f"[validation]\n{listed}")
+    text = run(context, 2, ["--config", config, *FP32], name="alone").text()
+    found = re.findall(r"sample after step (\d+)", text)
+    expect(found == ["3"] * len(prompts), f"without validation the last step alone has samples: {found}")
     config.write_text(config.read_text().replace("import torch", "word " * 64))
     job = run(context, 1, ["--config", config, *validation(held_out)], name="long", exit_code=2)
     expect("validation.prompts" in job.text() and "shorten it" in job.text(), job.tail())
