@@ -275,14 +275,14 @@ class Table {
   void add_comm() {
     add(KEY(comm.init_timeout_seconds), "timeout of communication up to the end of the first step", at_least(1), kSupported);
     add(KEY(comm.train_timeout_seconds), "timeout after it", at_least(1), kSupported);
-    add(KEY(comm.trace_buf_size), "entries of the flight recorder; 0: off", at_least(0), no_effect("collectives are not recorded"));
+    add(KEY(comm.trace_buf_size), "entries of the flight recorder; 0: off", at_least(0), no_effect("there is no flight recorder; TITAN_TRACE_COLLECTIVES=FILE writes down what rank 0 starts"));
     add(KEY(comm.save_traces_folder), "where its traces go, under job.dump_folder", kNonEmpty, dormant("comm.trace_buf_size"));
     add(KEY(comm.save_traces_file_prefix), "start of their names", kAny, dormant("comm.trace_buf_size"));
     add(KEY(comm.mode), "kind of communication; for fake ranks use --dry-run", one_of({"default"}, {"fake_backend", "local_tensor"}), kSupported);
   }
 
   void add_rest() {
-    add(KEY(memory_estimation.enable), "estimate memory instead of training", kAny, not_built("memory is not estimated; --dry-run builds the model without training it"));
+    add(KEY(memory_estimation.enable), "estimate memory instead of training", kAny, not_built("--dry-run estimates it, without a run"));
     add(KEY(memory_estimation.disable_fake_mode), "with real tensors", kAny, dormant("memory_estimation.enable"));
 
     add(KEY(fault_tolerance.enable), "TorchFT", kAny, not_built("there is no TorchFT here; a failed job resumes from its checkpoints"));

@@ -69,16 +69,16 @@ def shape(line):
 
 @case(300)
 def first_hour(context):
-    """Every command of docs/quickstart.md, pasted in order, works, and prints the lines that the page shows; the default run in a
-    few steps."""
+    """Every command of README.md and docs/quickstart.md, pasted in order, works, and prints the lines that the page shows; the
+    default run in a few steps."""
     folder = context.folder / "clone"
     folder.mkdir()
     for name in ("assets", "configs", "docs", "README.md"):
         (folder / name).symlink_to(ROOT / name)
     env = {**os.environ, "PATH": f"{context.program.parent}:{os.environ['PATH']}", "CI": "true"}
     said = ""
-    blocks = BLOCK.findall((ROOT / "docs/quickstart.md").read_text(encoding="utf-8"))
-    expect(len(blocks) > 8, f"found {len(blocks)} blocks")
+    blocks = [block for page in ("README.md", "docs/quickstart.md") for block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
+    expect(len(blocks) > 12, f"found {len(blocks)} blocks")
     for number, (kind, text) in enumerate(blocks):
         if kind == "text":
             missing = [line for line in text.splitlines() if shape(line) not in shape(said)]
