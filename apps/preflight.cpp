@@ -8,6 +8,7 @@
 #include "config/paths.h"
 #include "config/validate.h"
 #include "dist/dtype.h"
+#include "train/dry_run.h"
 
 namespace titan {
 namespace {
@@ -84,10 +85,9 @@ std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, c
   const auto there = checkpoint::steps_in(folder);
   const std::int64_t steps = options.create_seed_checkpoint ? 0 : config.training.steps;
   const std::int64_t last = there.empty() ? 0 : there.back();
-  const double model = static_cast<double>(spec.stats.num_parameters);
-  const double full = 3 * model * bytes_of(config.training.dtype);
-  const bool ends_with_model = options.last_save_model_only;
-  const double end = ends_with_model ? model * bytes_of(options.export_dtype) : full;
+  const auto size = train::checkpoint_size(config, spec.stats.num_parameters);
+  const auto full = static_cast<double>(size.full);
+  const double end = options.last_save_model_only ? static_cast<double>(size.model) : full;
   const std::int64_t saves = std::max<std::int64_t>(0, (steps - 1) / options.interval - last / options.interval);
   if (last >= steps && !options.create_seed_checkpoint) return std::nullopt;  // nothing is left to do
   std::error_code error;

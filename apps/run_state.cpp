@@ -9,6 +9,7 @@
 #include "config/load.h"
 #include "config/paths.h"
 #include "metrics/jsonl_sink.h"
+#include "train/run_folder.h"
 
 namespace titan {
 namespace {
@@ -83,10 +84,7 @@ State state_of(const RunInfo& run, const config::JobConfig& config) {
   if (is_locked(run.path / ".run.lock")) return State::kRunning;
   if (run.total_steps == 0) return State::kStopped;
   const StepInfo* newest = newest_complete(run.steps);
-  // Not every step has a row.
-  const std::int64_t freq = std::max<std::int64_t>(config.metrics.log_freq, 1);
-  const bool all_logged =
-      !run.rows.empty() && run.rows.back().step >= std::max<std::int64_t>(run.total_steps / freq * freq, 1);
+  const bool all_logged = !run.rows.empty() && run.rows.back().step >= train::last_step_with_row(config);
   const bool all_saved = newest != nullptr && newest->step >= run.total_steps;
   if (all_saved || (all_logged && newest == nullptr)) return State::kFinished;
   return run.step > 0 ? State::kStopped : State::kNotBegun;

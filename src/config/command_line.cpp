@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/completion.h"
 #include "config/modes.h"
 #include "config/renamed.h"
 #include "config/suggest.h"
@@ -78,10 +79,8 @@ bool is_bool_key(std::string_view name) {
 
 std::string hint_for_flag(const std::string& name) {
   if (const auto renamed = renamed_hint(name)) return ": " + *renamed;
-  if (const std::string key = name.starts_with("no_") ? name.substr(3) : ""; is_bool_key(key)) {
-    const auto last_part = key.rfind('.') + 1;
-    return "; did you mean --" + key.substr(0, last_part) + "no-" + key.substr(last_part) + "?";
-  }
+  if (const std::string key = name.starts_with("no_") ? name.substr(3) : ""; is_bool_key(key))
+    return "; did you mean " + negated_flag("--" + key) + "?";
   const StringList likely = likely_keys(name);
   // A key's last part is meant as it stands; what is only near may as well be a mode.
   const bool is_exact = !likely.empty() && likely.front().ends_with("." + name.substr(name.rfind('.') + 1));

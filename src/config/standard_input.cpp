@@ -31,12 +31,13 @@ bool is_file() {
   return fstat(STDIN_FILENO, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// From the start, wherever another process that shares the file has read to.
-std::string read_file_from_start() {
+// What `read_at` gives until it gives no more: buffer, its size, and how much was read before -> bytes, as read(2).
+template <class ReadAt>
+std::string read_to_the_end(ReadAt read_at) {
   std::string text;
   std::array<char, 1 << 16> buffer;
   ssize_t count = 0;
-  while ((count = ::pread(STDIN_FILENO, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) != 0) {
+  while ((count = read_at(buffer.data(), buffer.size(), text.size())) != 0) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail(std::string("standard input cannot be read: ") + std::strerror(errno));
     text.append(buffer.data(), static_cast<std::size_t>(count));
@@ -44,16 +45,16 @@ std::string read_file_from_start() {
   return text;
 }
 
-std::string read_to_the_end() {
-  std::string text;
-  std::array<char, 1 << 16> buffer;
-  ssize_t count = 0;
-  while ((count = ::read(STDIN_FILENO, buffer.data(), buffer.size())) != 0) {
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(std::string("standard input cannot be read: ") + std::strerror(errno));
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-  }
-  return text;
+// From the start, wherever another process that shares the file has read to.
+std::string read_file_from_start() {
+  return read_to_the_end([](char* buffer, std::size_t size, std::size_t at) {
+    return ::pread(STDIN_FILENO, buffer, size, static_cast<off_t>(at));
+  });
+}
+
+std::string read_pipe() {
+  return read_to_the_end(
+      [](char* buffer, std::size_t size, std::size_t) { return ::read(STDIN_FILENO, buffer, size); });
 }
 
 void put_into_memory(const std::string& text) {
@@ -77,7 +78,7 @@ std::string read_standard_input() {
     fail(std::string("standard input reaches one rank at most of those that ") + to_string(launch.launcher) +
          " starts; write the configuration to a file, or start the ranks with --nproc");
   if (is_file()) return read_file_from_start();
-  const std::string text = read_to_the_end();
+  const std::string text = read_pipe();
   put_into_memory(text);
   return text;
 }

@@ -66,6 +66,11 @@ std::string verdict(const DryRun& run) {
 
 }  // namespace
 
+CheckpointSize checkpoint_size(const config::JobConfig& config, std::int64_t num_parameters) {
+  return {3 * num_parameters * size_of(config.training.dtype),
+          num_parameters * size_of(config.checkpoint.export_dtype)};
+}
+
 double DryRun::flops_per_step() const {
   return static_cast<double>(flops_per_token) * static_cast<double>(tokens_per_step);
 }
@@ -96,8 +101,7 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   run.tokens_per_step = run.sequences_per_step * config.training.seq_len;
   run.dtype = config.training.dtype;
   run.recomputation = config.activation_checkpoint.mode;
-  run.checkpoint_bytes = 3 * run.parameters * size_of(config.training.dtype);
-  run.model_checkpoint_bytes = run.parameters * size_of(config.checkpoint.export_dtype);
+  run.checkpoint = checkpoint_size(config, spec.stats.num_parameters);
   run.device = device;
   run.demand = demand_of(config, spec, world_size, device);
   if (!run.demand.fits()) run.suggestions = suggest_changes(config, spec, world_size, device, run.demand);
@@ -113,8 +117,8 @@ std::string to_table(const DryRun& run) {
   out += text_line("tokens a step", with_thousands(run.tokens_per_step));
   out += text_line("FLOPs a token (forward and backward)", with_thousands(run.flops_per_token));
   out += text_line("FLOPs a step", fmt::format("{:.3g}", run.flops_per_step()));
-  out += text_line("checkpoint on disk (model and AdamW)", size_text(run.checkpoint_bytes));
-  out += text_line("checkpoint on disk (model alone)", size_text(run.model_checkpoint_bytes));
+  out += text_line("checkpoint on disk (model and AdamW)", size_text(run.checkpoint.full));
+  out += text_line("checkpoint on disk (model alone)", size_text(run.checkpoint.model));
   out += text_line("a forward leaves for its backward", size_text(demand.memory.kept_by_forward));
   out += "bytes a rank, at the peak in " + demand.memory.moment + "\n";
   for (const auto& kind : kinds(run)) out += text_line(kind.label, size_text(kind.bytes));
@@ -154,8 +158,8 @@ std::string to_json(const DryRun& run) {
       {"tokens_per_step", run.tokens_per_step},
       {"flops_per_token", run.flops_per_token},
       {"flops_per_step", run.flops_per_step()},
-      {"checkpoint_bytes", run.checkpoint_bytes},
-      {"model_checkpoint_bytes", run.model_checkpoint_bytes},
+      {"checkpoint_bytes", run.checkpoint.full},
+      {"model_checkpoint_bytes", run.checkpoint.model},
       {"kept_by_forward_bytes", demand.memory.kept_by_forward},
       {"peak_moment", demand.memory.moment},
       {"peak_by_kind_bytes", at_peak},

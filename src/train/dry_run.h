@@ -38,6 +38,13 @@ struct Suggestion {
   bool fits = false;
 };
 
+// Bytes of a checkpoint's tensors on disk.
+struct CheckpointSize {
+  std::int64_t full = 0;   // parameters and AdamW's moments
+  std::int64_t model = 0;  // parameters alone, in checkpoint.export_dtype
+};
+CheckpointSize checkpoint_size(const config::JobConfig& config, std::int64_t num_parameters);
+
 struct DryRun {
   std::string model;
   int world_size = 1;
@@ -47,9 +54,8 @@ struct DryRun {
   std::int64_t flops_per_token = 0;  // forward and backward
   std::int64_t sequences_per_step = 0;
   std::int64_t tokens_per_step = 0;
-  std::string dtype, recomputation;         // of the shards; activation_checkpoint.mode
-  std::int64_t checkpoint_bytes = 0;        // on disk: parameters and AdamW's moments
-  std::int64_t model_checkpoint_bytes = 0;  // on disk: parameters alone, in checkpoint.export_dtype
+  std::string dtype, recomputation;  // of the shards; activation_checkpoint.mode
+  CheckpointSize checkpoint;
   Device device;
   Demand demand;
   std::vector<Suggestion> suggestions;  // where it does not fit: those that fit first

@@ -53,13 +53,15 @@ std::string worth_keeping(const config::JobConfig& config, std::int64_t last_ste
     texts.resize(std::min(texts.size(), kShown + 1));
     return "another run (" + join(texts, "; ") + ")";
   }
-  // Not every step has a row.
-  const std::int64_t freq = config.metrics.log_freq, last_row = config.training.steps / freq * freq;
-  return last_step >= std::max<std::int64_t>(last_row, 1) ? "a finished run of this configuration (" + reached + ")"
-                                                          : "";
+  return last_step >= last_step_with_row(config) ? "a finished run of this configuration (" + reached + ")" : "";
 }
 
 }  // namespace
+
+std::int64_t last_step_with_row(const config::JobConfig& config) {
+  const std::int64_t freq = config.metrics.log_freq;
+  return std::max<std::int64_t>(config.training.steps / freq * freq, 1);
+}
 
 void check_run_folder(const config::JobConfig& config, bool overwrite) {
   if (config.checkpoint.create_seed_checkpoint) return;

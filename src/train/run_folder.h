@@ -2,9 +2,14 @@
 // collective.
 #pragma once
 
+#include <cstdint>
+
 #include "config/job_config.h"
 
 namespace titan::train {
+
+// The last of a whole run's steps that has a row in metrics.jsonl: metrics.log_freq leaves others out.
+std::int64_t last_step_with_row(const config::JobConfig& config);
 
 // Before anything in the folder is touched. A start that finds no checkpoint of its own begins anew; where the folder
 // has the rows of a finished run then, or of one with another configuration, it throws ConfigError, unless `overwrite`:

@@ -29,8 +29,8 @@ TEST(DryRun, CountsTokensAndArithmetic) {
   EXPECT_EQ(run.sequences_per_step, 64);
   EXPECT_EQ(run.tokens_per_step, 64 * 8192);
   EXPECT_NEAR(run.flops_per_step(), static_cast<double>(run.flops_per_token) * 64 * 8192, 1);
-  EXPECT_EQ(run.checkpoint_bytes, 12 * run.parameters);
-  EXPECT_EQ(run.model_checkpoint_bytes, 4 * run.parameters);  // export_dtype is float32 by default
+  EXPECT_EQ(run.checkpoint.full, 12 * run.parameters);
+  EXPECT_EQ(run.checkpoint.model, 4 * run.parameters);  // export_dtype is float32 by default
 }
 
 TEST(DryRun, AGpuNeedsMoreThanTensors) {
