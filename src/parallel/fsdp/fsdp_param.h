@@ -1,15 +1,13 @@
 // One parameter under fully_shard. The tensors of its life (after torch/distributed/fsdp/_fully_shard/_fsdp_param.py):
 //
 //   sharded_padded    the rank's chunk of the shard dim, for dim 0 zero-padded to ceil(d0 / world) rows, so that all
-//   ranks send
-//                     equally much; lives as long as the parameter, in the stored dtype (float32)
+//                     ranks send equally much; lives as long as the parameter, in the stored dtype (float32)
 //   sharded_param     the rows of it that exist: a leaf, what optimizer and checkpoints see; may be empty
 //   gathered          the padded chunks of all ranks one after the other, in the compute dtype; its storage is freed on
 //                     reshard and filled again on unshard, while the tensor object stays, because autograd refers to it
 //   unsharded_param   the whole parameter: the first numel elements of `gathered`; a leaf, what forward() sees
-//   unsharded grad    what autograd accumulates for unsharded_param, in the compute dtype; kept in the reduce dtype
-//   over backwards
-//                     that do not reduce
+//   unsharded grad    what autograd accumulates for unsharded_param, in the compute dtype; kept in the reduce dtype over
+//                     backwards that do not reduce
 //   sharded grad      sharded_param.grad(): this rank's rows of the reduced gradient, in the stored dtype
 #pragma once
 

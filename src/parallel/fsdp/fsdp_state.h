@@ -1,10 +1,12 @@
 // The hooks that fully_shard puts around its modules (after torch's _fsdp_state.py):
 //
-//   pre-forward   unshard, cast floating point inputs, put a node on the inputs that fires when their gradients are
-//   ready post-forward  reshard, put a hook on the output that fires when its gradient is ready pre-backward  (that
-//   hook) unshard, prefetch the group before post-backward (that node) take gradients, reshard, start the reduction end
-//   of backward (queued by the first pre-backward) post-backward where no input had a gradient; wait for the last
-//   reduction
+//   pre-forward      unshard, cast floating point inputs, put a node on the inputs that fires when their gradients are
+//                    ready
+//   post-forward     reshard, put a hook on the output that fires when its gradient is ready
+//   pre-backward     (that hook) unshard, prefetch the group before
+//   post-backward    (that node) take gradients, reshard, start the reduction
+//   end of backward  (queued by the first pre-backward) post-backward where no input had a gradient; wait for the last
+//                    reduction
 #pragma once
 
 #include <memory>
