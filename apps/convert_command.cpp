@@ -21,7 +21,7 @@
 #include "config/load.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_export.h"
-#include "dist/shard_spec.h"
+#include "distributed/shard_spec.h"
 #include "models/registry.h"
 
 namespace titan {

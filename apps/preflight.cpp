@@ -7,7 +7,7 @@
 #include "checkpoint/step_folders.h"
 #include "config/paths.h"
 #include "config/validate.h"
-#include "dist/dtype.h"
+#include "distributed/dtype.h"
 #include "train/dry_run.h"
 
 namespace titan {

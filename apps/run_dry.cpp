@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "dist/device.h"
+#include "distributed/device.h"
 #include "train/dry_run.h"
 
 namespace titan {

@@ -46,8 +46,8 @@ check() {
 }
 
 declare -A planted=([asan]="use_after_free leak" [tsan]="race race_in_hook")
-tests=(tests/unit/nn/nn_test tests/dist/dist_collectives_test tests/dist/dist_shared_channel_test tests/dist/dist_shared_memory_test
-  tests/dist/dist_fsdp_test)
+tests=(tests/unit/nn/nn_test tests/distributed/dist_collectives_test tests/distributed/dist_shared_channel_test tests/distributed/dist_shared_memory_test
+  tests/distributed/dist_fsdp_test)
 for preset in "${presets[@]}"; do
   if ! scripts/build.sh "$preset" "${tests[@]##*/}" sanitize_planted; then
     echo "sanitize.sh: the $preset build failed" >&2

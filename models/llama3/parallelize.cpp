@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "config/validate.h"
-#include "dist/dtype.h"
+#include "distributed/dtype.h"
 #include "nn/checkpointed.h"
 #include "parallel/fsdp/fully_shard.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/job_config.h"
-#include "dist/mesh.h"
+#include "distributed/mesh.h"
 #include "models/llama3/llama3.h"
 
 namespace titan::models {

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/inspect_json.h"
 #include "checkpoint/text_table.h"
-#include "dist/shard_spec.h"
+#include "distributed/shard_spec.h"
 
 namespace titan::checkpoint {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "checkpoint/metadata.h"
 #include "checkpoint/value.h"
-#include "dist/shard_spec.h"
+#include "distributed/shard_spec.h"
 
 namespace titan::checkpoint {
 

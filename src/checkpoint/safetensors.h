@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/shard_spec.h"
+#include "distributed/shard_spec.h"
 
 namespace titan::checkpoint {
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "config/job_config.h"
-#include "dist/mesh.h"
+#include "distributed/mesh.h"
 #include "nn/init.h"
 #include "nn/kv_cache.h"
 #include "nn/module.h"

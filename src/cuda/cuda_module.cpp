@@ -1,4 +1,4 @@
-// The entry of libtitan_cuda.so: registers what the engine asks of an accelerator (dist/device.h).
+// The entry of libtitan_cuda.so: registers what the engine asks of an accelerator (distributed/device.h).
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "cuda/fill_uniform.h"
 #include "cuda/nccl_backend.h"
-#include "dist/device.h"
+#include "distributed/device.h"
 
 namespace titan::cuda {
 namespace {

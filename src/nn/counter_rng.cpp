@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
-#include "dist/device.h"
+#include "distributed/device.h"
 #include "kernels/parallel.h"
 
 namespace titan::nn {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
-#include "dist/dtensor.h"
+#include "distributed/dtensor.h"
 
 namespace titan::nn {
 namespace {

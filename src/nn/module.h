@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "dist/sharding.h"
+#include "distributed/sharding.h"
 
 namespace titan::dist {
 class DTensor;

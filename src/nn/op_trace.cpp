@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "dist/shard_spec.h"
+#include "distributed/shard_spec.h"
 
 namespace titan::nn {
 namespace {

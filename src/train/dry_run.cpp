@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 #include "config/validate.h"
-#include "dist/dtype.h"
-#include "dist/parallel_dims.h"
+#include "distributed/dtype.h"
+#include "distributed/parallel_dims.h"
 #include "train/setup.h"
 #include "train/suggest.h"
 

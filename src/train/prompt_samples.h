@@ -6,7 +6,7 @@
 
 #include "contract/prompts.h"
 #include "contract/train_spec.h"
-#include "dist/mesh.h"
+#include "distributed/mesh.h"
 
 namespace titan::train {
 

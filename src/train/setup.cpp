@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "config/print.h"
-#include "dist/dtype.h"
+#include "distributed/dtype.h"
 #include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
 

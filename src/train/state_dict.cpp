@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/ranks.h"
-#include "dist/dtensor.h"
+#include "distributed/dtensor.h"
 
 namespace titan::train {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "dist/process_group.h"
+#include "distributed/process_group.h"
 #include "nn/module.h"
 #include "optim/adamw.h"
 

@@ -6,7 +6,7 @@
 #include "checkpoint/checkpointer.h"
 #include "contract/batch_source.h"
 #include "contract/train_spec.h"
-#include "dist/mesh.h"
+#include "distributed/mesh.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/grad_scaler.h"

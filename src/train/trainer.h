@@ -11,7 +11,7 @@
 #include "contract/batch_source.h"
 #include "contract/prompts.h"
 #include "contract/train_spec.h"
-#include "dist/parallel_dims.h"
+#include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/grad_scaler.h"

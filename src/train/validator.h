@@ -11,7 +11,7 @@
 #include "config/job_config.h"
 #include "contract/batch_source.h"
 #include "contract/train_spec.h"
-#include "dist/mesh.h"
+#include "distributed/mesh.h"
 #include "metrics/metrics_processor.h"
 
 namespace titan::train {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "dist/world.h"
+#include "distributed/world.h"
 
 namespace titan::test {
 

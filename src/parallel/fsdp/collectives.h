@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "dist/process_group.h"
+#include "distributed/process_group.h"
 #include "parallel/fsdp/fsdp_param.h"
 
 namespace titan::fsdp {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "dist/process_group.h"
+#include "distributed/process_group.h"
 
 namespace titan::fsdp {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "dist/mesh.h"
+#include "distributed/mesh.h"
 #include "nn/module.h"
 
 namespace titan::fsdp {

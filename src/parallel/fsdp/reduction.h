@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "dist/process_group.h"
+#include "distributed/process_group.h"
 #include "parallel/fsdp/collectives.h"
 #include "parallel/fsdp/fsdp_param.h"
 

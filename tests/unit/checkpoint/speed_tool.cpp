@@ -15,7 +15,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint_io.h"
-#include "dist/world.h"
+#include "distributed/world.h"
 
 namespace titan::checkpoint {
 namespace {

@@ -1,5 +1,5 @@
 // What only a device can show. Run by scripts/gpu_check.sh.
-#include "dist/device.h"
+#include "distributed/device.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
@@ -8,7 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "dist/process_group.h"
+#include "distributed/process_group.h"
 #include "nn/counter_rng.h"
 
 namespace titan {

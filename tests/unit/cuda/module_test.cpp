@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "dist/device.h"
+#include "distributed/device.h"
 
 namespace titan {
 namespace {

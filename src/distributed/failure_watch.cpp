@@ -1,0 +1,195 @@
+#include "distributed/failure_watch.h"
+
+#include <charconv>
+#include <chrono>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace titan::dist {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr const char* kKey = "titan/failure";
+constexpr auto kPeriod = milliseconds(200);
+constexpr auto kLook = milliseconds(10);
+// A rank of another machine is lost when it missed so many beats while this one made them: two seconds, which no rank
+// is starved for by what ordinarily runs beside it.
+constexpr std::int64_t kMissedBeats = 10;
+
+constexpr const char* kEndedReason = "ended without a word (killed, or out of memory?)";
+// Of another machine nothing is known but its silence.
+constexpr const char* kSilentReason = "has fallen silent: its process was killed or stopped, or its machine is gone";
+constexpr const char* kStoppedReason = "stands still: something stopped its process (SIGSTOP, a debugger)";
+constexpr const char* kStoreGone = "rank 0 or the launcher ended: the rendezvous store is gone";
+
+std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
+std::string beat_key(int rank) { return "titan/beat/" + std::to_string(rank); }
+std::string heard_key(int rank) { return "titan/heard/" + std::to_string(rank); }
+
+// The reason that some rank wrote; it counts as heard.
+std::optional<std::string> read_reason(FailureBoard& board) {
+  if (!board.store->check({kKey})) return std::nullopt;
+  const auto bytes = board.store->get(kKey);
+  board.store->set(heard_key(board.rank), std::vector<std::uint8_t>{1});
+  return std::string(bytes.begin(), bytes.end());
+}
+
+// Another rank of this machine in that state.
+std::optional<int> find_rank(const FailureBoard& board, Life life) {
+  for (int rank = 0; rank < static_cast<int>(board.processes.size()); ++rank)
+    if (rank != board.rank && life_of(board.processes[rank]) == life) return rank;
+  return std::nullopt;
+}
+
+// Writes for all what was found of `rank`. It may have written its own reason before it ended: that one is then given.
+std::string report_lost(FailureBoard& board, int rank, const std::string& reason) {
+  report_failure(board, rank, reason);
+  return read_reason(board).value_or(name_of(rank) + reason);
+}
+
+// The ranks of other machines that have not counted up since, measured by this rank's own count.
+class Beats {
+ public:
+  explicit Beats(FailureBoard& board) : board_(board), seen_(board.processes.size(), {-1, 0}) {}
+
+  std::optional<int> find_silent() {
+    const std::int64_t own = board_.store->add(beat_key(board_.rank), 0);
+    for (int rank = 0; rank < static_cast<int>(seen_.size()); ++rank) {
+      if (rank == board_.rank || life_of(board_.processes[rank]) != Life::kUnknown) continue;
+      auto& [count, since] = seen_[rank];
+      const std::int64_t now = board_.store->add(beat_key(rank), 0);
+      if (now != count) {
+        count = now;
+        since = own;
+      } else if (own - since >= kMissedBeats) {
+        return rank;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  FailureBoard& board_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> seen_;  // a rank's count, and this rank's when it came
+};
+
+// Of another process, which serves the store.
+Life store_life(const FailureBoard& board) noexcept {
+  if (board.store_rank < 0 || board.store_rank == board.rank) return Life::kUnknown;
+  return life_of(board.processes[board.store_rank]);
+}
+
+std::string of_store_rank(const FailureBoard& board, const char* reason) { return name_of(board.store_rank) + reason; }
+
+// The store does not answer: where a rank of this machine serves it, the system says whether that one is gone.
+std::string why_store_is_gone(const FailureBoard& board) noexcept {
+  const auto deadline = steady_clock::now() + kFailurePatience;
+  while (store_life(board) == Life::kRuns && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
+  return store_life(board) == Life::kEnded ? of_store_rank(board, kEndedReason) : kStoreGone;
+}
+
+bool has_heard(FailureBoard& board, int rank) {
+  return life_of(board.processes[rank]) == Life::kEnded || board.store->check({heard_key(rank)});
+}
+
+// The N of "rank N: ...".
+std::optional<int> rank_to_blame(const std::string& reason) {
+  int rank = 0;
+  constexpr std::string_view kStart = "rank ";
+  if (!reason.starts_with(kStart)) return std::nullopt;
+  const auto [end, error] = std::from_chars(reason.data() + kStart.size(), reason.data() + reason.size(), rank);
+  return error == std::errc() ? std::optional(rank) : std::nullopt;
+}
+
+}  // namespace
+
+FailureWatch::FailureWatch(FailureBoard board, std::function<void(const std::string&)> on_failure)
+    : board_(std::move(board)), on_failure_(std::move(on_failure)), thread_([this] { run(); }) {}
+
+FailureWatch::~FailureWatch() { stop(); }
+
+void FailureWatch::stop() {
+  stopping_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void FailureWatch::run() {
+  const std::string own = name_of(board_.rank);
+  auto last_look = steady_clock::now();
+  while (!stopping_) {
+    std::this_thread::sleep_for(milliseconds(20));
+    if (steady_clock::now() - last_look < kPeriod) continue;
+    last_look = steady_clock::now();
+    std::optional<std::string> reason;
+    try {
+      board_.store->add(beat_key(board_.rank), 1);
+      reason = read_reason(board_);
+      if (!reason) {
+        if (const auto lost = find_rank(board_, Life::kEnded)) reason = report_lost(board_, *lost, kEndedReason);
+      }
+      if (!reason) continue;
+    } catch (const std::exception&) {
+      if (!stopping_) reason = why_store_is_gone(board_);
+    }
+    // A rank that failed itself reports its own error on its main thread.
+    if (!stopping_ && !reason->starts_with(own)) on_failure_(*reason);
+    return;
+  }
+}
+
+bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept {
+  try {
+    const std::string line = reason.substr(0, reason.find('\n')), whole = name_of(rank) + line;
+    const auto first = board.store->compareSet(kKey, {}, std::vector<std::uint8_t>(whole.begin(), whole.end()));
+    const std::string said(first.begin(), first.end());
+    const auto by = rank_to_blame(said);
+    return by && *by != rank && said == name_of(*by) + line;
+  } catch (...) {  // nobody left to tell
+    return false;
+  }
+}
+
+std::string diagnose_failure(FailureBoard& board, const std::string& symptom, milliseconds patience) noexcept {
+  try {
+    Beats beats(board);
+    const auto deadline = steady_clock::now() + patience;
+    do {
+      // A store whose host stands still does not answer, and asking it would take its whole time limit.
+      if (store_life(board) != Life::kStopped) {
+        if (auto reason = read_reason(board)) return *reason;
+        if (const auto lost = find_rank(board, Life::kEnded)) return report_lost(board, *lost, kEndedReason);
+        if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kSilentReason);
+      }
+      std::this_thread::sleep_for(kLook);
+    } while (steady_clock::now() < deadline);
+    // Only now: a process that was stopped for a moment is no reason.
+    if (store_life(board) == Life::kStopped) return of_store_rank(board, kStoppedReason);
+    if (const auto stopped = find_rank(board, Life::kStopped)) return report_lost(board, *stopped, kStoppedReason);
+    return symptom;
+  } catch (...) {
+    return why_store_is_gone(board);
+  }
+}
+
+void leave_in_order(FailureBoard& board, const std::string& reason, milliseconds patience) noexcept {
+  try {
+    const auto deadline = steady_clock::now() + patience;
+    const int size = static_cast<int>(board.processes.size());
+    const auto blamed = rank_to_blame(reason);
+    const auto may_leave = [&] {
+      if (board.store_rank == board.rank) {
+        for (int rank = 0; rank < size; ++rank)
+          if (rank != board.rank && !has_heard(board, rank)) return false;
+      }
+      if (!blamed || *blamed == board.rank || *blamed >= size) return true;
+      return life_of(board.processes[*blamed]) != Life::kRuns;
+    };
+    while (!may_leave() && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
+  } catch (...) {  // the store went: nobody left to wait for
+  }
+}
+
+}  // namespace titan::dist

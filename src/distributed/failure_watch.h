@@ -1,0 +1,68 @@
+// One clear reason for every rank: the first rank to fail writes why to the job's store before it unwinds, and a thread
+// on every other rank, which looks there a few times a second, ends its process with that reason. The same thread looks
+// whether the other ranks of this machine still live, and counts up a key of its own, by which ranks of other machines
+// can tell that this one was killed. Without it a rank that waits for data, or writes a checkpoint, would learn of a
+// lost peer only at the next collective's time limit.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "distributed/rank_process.h"
+
+namespace titan::dist {
+
+// How long a rank that ends waits for what others may still have to say or to hear.
+constexpr auto kFailurePatience = std::chrono::milliseconds(3000);
+
+// A job's store as one rank sees it, with what it knows of the others. Not for two threads at once.
+struct FailureBoard {
+  c10::intrusive_ptr<c10d::Store> store;
+  int rank;
+  int store_rank;                      // whose process takes the store away with it; -1: a launcher serves it
+  std::vector<RankProcess> processes;  // of all ranks
+};
+
+class FailureWatch {
+ public:
+  // `on_failure` runs on the watch's own thread, at most once, with the reason in one line; it is expected to end the
+  // process. `board.store` must be a connection of its own (clone_store).
+  FailureWatch(FailureBoard board, std::function<void(const std::string& reason)> on_failure);
+  ~FailureWatch();
+  FailureWatch(const FailureWatch&) = delete;
+  FailureWatch& operator=(const FailureWatch&) = delete;
+
+  void stop();
+
+ private:
+  void run();
+  FailureBoard board_;
+  std::function<void(const std::string&)> on_failure_;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+// Writes the reason of `rank` ("rank 3: <its first line>"); the first rank to fail wins. Whether another one had
+// written the same words before: what all ranks find out alike is said once. Never throws: the store may be gone
+// already.
+bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
+
+// Why a collective failed on this rank, in one line: "rank 3: <its reason>" when a rank wrote one; else the rank whose
+// process has ended or was stopped, or, on another machine, counts no further while this one does; never this rank.
+// Else that the store went, and the launcher with it; else `symptom`, after `patience`. What it finds is written for
+// the others. The watches must still run.
+std::string diagnose_failure(FailureBoard& board, const std::string& symptom,
+                             std::chrono::milliseconds patience = kFailurePatience) noexcept;
+
+// Before this process ends: the rank that serves the store stays until all others that live have read the reason; the
+// others stay until the rank that failed has ended, so that a launcher takes its exit code and not theirs. For
+// `patience` at most.
+void leave_in_order(FailureBoard& board, const std::string& reason,
+                    std::chrono::milliseconds patience = kFailurePatience) noexcept;
+
+}  // namespace titan::dist

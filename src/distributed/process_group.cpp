@@ -1,0 +1,201 @@
+#include "distributed/process_group.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "distributed/collective_trace.h"
+
+namespace titan::dist {
+namespace {
+
+c10d::ReduceOp to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return c10d::ReduceOp::SUM;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+  }
+  throw InternalError("unknown reduce operation");
+}
+
+// What a collective throws when a peer is gone differs by backend and moment; to the user it is one event.
+[[noreturn]] void throw_peer_error(const std::string& what, const std::exception& error) {
+  std::string reason = error.what();
+  reason = reason.substr(0, reason.find('\n'));
+  throw PeerError(what + " failed: a peer rank ended or did not answer in time (" + reason + ")");
+}
+
+}  // namespace
+
+void Work::wait() {
+  if (!work_) return;
+  try {
+    work_->wait();
+  } catch (const DistError&) {
+    throw;  // the ranks disagree
+  } catch (const std::exception& error) {
+    throw_peer_error(what_, error);
+  }
+  work_.reset();
+}
+
+std::vector<at::Tensor> Work::wait_for_parts() {
+  TITAN_CHECK(work_, "no parts to wait for");
+  const auto work = work_;
+  wait();
+  return work->result();
+}
+
+ProcessGroup::ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
+                           c10::intrusive_ptr<c10d::Backend> accelerator)
+    : name_(std::move(name)),
+      ranks_(std::move(ranks)),
+      rank_(rank),
+      cpu_(std::move(cpu)),
+      accelerator_(std::move(accelerator)) {
+  TITAN_CHECK(rank_ >= 0 && rank_ < size(),
+              "group " + name_ + ": rank " + std::to_string(rank_) + " of " + std::to_string(size()));
+}
+
+c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
+  const auto& backend = tensor.is_cpu() ? cpu_ : accelerator_;
+  TITAN_CHECK(backend, "group " + name_ + " has no backend for tensors on " + tensor.device().str());
+  return *backend;
+}
+
+template <typename Start>
+Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_t input_numel,
+                         std::int64_t output_numel, Start&& start) {
+  if (is_on_paper() && tensor.is_meta()) return {};
+  trace_collective(ranks_[rank_], what, name_, input_numel, output_numel, tensor.scalar_type());
+  const std::string label = std::string(what) + " over '" + name_ + "'";
+  try {
+    return Work(start(), label);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw_peer_error(label, error);
+  }
+}
+
+Work ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
+  TITAN_CHECK(output.numel() == input.numel() * size(), "all_gather: output has " + std::to_string(output.numel()) +
+                                                            " elements, input " + std::to_string(input.numel()) +
+                                                            ", group " + std::to_string(size()));
+  if (size() == 1) {
+    if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
+    return {};
+  }
+  return start("all_gather", input, input.numel(), output.numel(),
+               [&] { return backend(input)._allgather_base(output, input); });
+}
+
+Work ProcessGroup::all_gather_parts(at::Tensor input) {
+  TITAN_CHECK(shares_memory(input.device()), "all_gather_parts over '" + name_ + "', whose ranks share no memory");
+  return start("all_gather", input, input.numel(), input.numel() * size(), [&] {
+    std::vector<std::vector<at::Tensor>> none;
+    std::vector<at::Tensor> inputs = {input};
+    return backend(input).allgather(none, inputs);
+  });
+}
+
+Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op) {
+  TITAN_CHECK(input.numel() == output.numel() * size(), "reduce_scatter: input has " + std::to_string(input.numel()) +
+                                                            " elements, output " + std::to_string(output.numel()));
+  if (size() == 1) {
+    output.view(-1).copy_(input.view(-1));
+    return {};
+  }
+  return start("reduce_scatter", input, input.numel(), output.numel(), [&] {
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend(input)._reduce_scatter_base(output, input, options);
+  });
+}
+
+Work ProcessGroup::reduce_scatter_parts(at::Tensor output, at::Tensor others) {
+  TITAN_CHECK(shares_memory(output.device()), "reduce_scatter_parts over '" + name_ + "', whose ranks share no memory");
+  TITAN_CHECK(others.numel() == output.numel() * (size() - 1),
+              "reduce_scatter_parts: the others' parts have " + std::to_string(others.numel()) + " elements, output " +
+                  std::to_string(output.numel()));
+  return start("reduce_scatter", output, output.numel() * size(), output.numel(), [&] {
+    std::vector<at::Tensor> outputs = {output};
+    std::vector<std::vector<at::Tensor>> inputs = {{others}};
+    return backend(output).reduce_scatter(outputs, inputs);
+  });
+}
+
+Work ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) {
+  if (size() == 1) return {};
+  return start("all_reduce", tensor, tensor.numel(), tensor.numel(), [&] {
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend(tensor).allreduce(tensors, options);
+  });
+}
+
+Work ProcessGroup::broadcast(at::Tensor tensor, int root) {
+  if (size() == 1) return {};
+  return start("broadcast", tensor, tensor.numel(), tensor.numel(), [&] {
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return backend(tensor).broadcast(tensors, options);
+  });
+}
+
+void ProcessGroup::barrier() {
+  if (size() == 1) return;
+  TITAN_CHECK(cpu_, "group " + name_ + " exists on paper only");
+  const at::Tensor nothing = at::empty({0});
+  start("barrier", nothing, 0, 0, [&] { return cpu_->barrier(c10d::BarrierOptions()); }).wait();
+}
+
+std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) {
+  if (is_on_paper()) return std::vector<std::string>(static_cast<std::size_t>(size()), bytes);
+  auto length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
+  auto lengths = at::empty({size()}, at::kLong);
+  all_gather(lengths, length).wait();
+  const auto longest = lengths.max().item<std::int64_t>();
+  auto mine = at::zeros({longest}, at::kByte);
+  std::memcpy(mine.data_ptr(), bytes.data(), bytes.size());
+  auto all = at::empty({size() * longest}, at::kByte);
+  if (longest > 0) all_gather(all, mine).wait();
+  std::vector<std::string> out;
+  const auto* base = static_cast<const char*>(all.data_ptr());
+  for (int r = 0; r < size(); ++r) {
+    out.emplace_back(longest > 0 ? base + r * longest : "", static_cast<std::size_t>(lengths[r].item<std::int64_t>()));
+  }
+  return out;
+}
+
+std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int root) {
+  if (is_on_paper()) return bytes;
+  auto length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
+  broadcast(length, root).wait();
+  auto buffer = at::empty({length.item<std::int64_t>()}, at::kByte);
+  if (rank() == root) std::memcpy(buffer.data_ptr(), bytes.data(), bytes.size());
+  if (buffer.numel() > 0) broadcast(buffer, root).wait();
+  return {static_cast<const char*>(buffer.data_ptr()), static_cast<std::size_t>(buffer.numel())};
+}
+
+bool ProcessGroup::shares_memory(at::Device device) const {
+  return device.is_cpu() && cpu_ && cpu_->supportsTensorAlloc(0);
+}
+
+at::Tensor ProcessGroup::exchange_buffer(std::int64_t numel, const at::TensorOptions& options) const {
+  if (shares_memory(options.device())) return cpu_->allocateTensor(static_cast<long>(numel), options);
+  return at::empty({numel}, options);
+}
+
+void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) {
+  if (cpu_) cpu_->setTimeout(timeout);
+  if (accelerator_) accelerator_->setTimeout(timeout);
+}
+
+}  // namespace titan::dist

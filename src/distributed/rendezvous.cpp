@@ -1,0 +1,119 @@
+#include "distributed/rendezvous.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "base/error.h"
+#include "base/fs.h"
+
+namespace titan::dist {
+namespace {
+
+using std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+std::string try_connect(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
+    return gai_strerror(error);
+  std::string reason = "no address";
+  for (const addrinfo* a = found; a && !reason.empty(); a = a->ai_next) {
+    const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd < 0) continue;
+    reason = connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? "" : std::strerror(errno);
+    close(fd);
+  }
+  freeaddrinfo(found);
+  return reason;
+}
+
+// c10d waits a whole second between attempts; ranks start milliseconds apart, so wait here in small steps instead.
+void wait_until_listening(const std::string& host, int port, std::chrono::milliseconds timeout) {
+  const auto deadline = steady_clock::now() + timeout;
+  std::string reason;
+  while (!(reason = try_connect(host, port)).empty()) {
+    if (steady_clock::now() > deadline) {
+      throw DistError("no rendezvous at " + host + ":" + std::to_string(port) + " within " +
+                      std::to_string(timeout.count() / 1000) + " s (" + reason +
+                      "); rank 0 must run there and the port must be reachable. Check MASTER_ADDR and MASTER_PORT");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+fs::path port_file(const LaunchEnv& env) {
+  return fs::temp_directory_path() / ("titan-train-" + std::to_string(getuid()) + "-" + env.rendezvous_key + ".port");
+}
+
+int wait_for_port_file(const fs::path& path, std::chrono::milliseconds timeout) {
+  const auto deadline = steady_clock::now() + timeout;
+  while (!fs::exists(path)) {
+    if (steady_clock::now() > deadline) {
+      throw DistError("rank 0 did not write its port to " + path.string() + " within " +
+                      std::to_string(timeout.count() / 1000) +
+                      " s; set MASTER_ADDR and MASTER_PORT if the ranks do not share that folder");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return std::stoi(read_file(path));
+}
+
+// listen_fd: for a server, a socket that listens already; -1: it makes its own.
+c10::intrusive_ptr<c10d::TCPStore> connect_tcp(const std::string& host, int port, bool server,
+                                               std::chrono::milliseconds timeout, int listen_fd = -1) {
+  c10d::TCPStoreOptions options;
+  if (listen_fd >= 0) options.masterListenFd = listen_fd;
+  options.port = static_cast<std::uint16_t>(port);
+  options.isServer = server;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  } catch (const std::exception& error) {
+    std::string reason = error.what();
+    reason = reason.substr(0, reason.find('\n'));
+    throw DistError(std::string(server ? "cannot serve" : "cannot reach") + " the rendezvous at " + host + ":" +
+                    std::to_string(port) + ": " + reason +
+                    (server ? ". Is the port taken? Choose another MASTER_PORT" : ""));
+  }
+}
+
+c10::intrusive_ptr<c10d::TCPStore> connect(const LaunchEnv& env, std::chrono::milliseconds timeout) {
+  const bool server = env.rank == 0 && !env.use_agent_store;
+  if (env.master_port != 0) {
+    if (!server) wait_until_listening(env.master_addr, env.master_port, timeout);
+    return connect_tcp(env.master_addr, env.master_port, server, timeout, env.listen_fd);
+  }
+  const fs::path file = port_file(env);
+  if (!server) return connect_tcp(env.master_addr, wait_for_port_file(file, timeout), false, timeout);
+  auto store = connect_tcp(env.master_addr, 0, true, timeout);
+  write_file_atomically(file, std::to_string(store->getPort()));
+  return store;
+}
+
+}  // namespace
+
+// torchrun's agent keeps its store when it starts the ranks again, with all that they wrote: reasons why they failed,
+// addresses of the dead. A membership change leaves the count of restarts as it is, but not the number of ranks.
+c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnv& env, std::chrono::milliseconds timeout) {
+  const std::string attempt = std::to_string(env.restart_count) + "-" + std::to_string(env.world_size);
+  return c10::make_intrusive<c10d::PrefixStore>("titan/attempt-" + attempt, connect(env, timeout));
+}
+
+void forget_port_file(const LaunchEnv& env) {
+  std::error_code ignored;  // the file is a leftover from here on
+  if (env.rank == 0 && env.master_port == 0) fs::remove(port_file(env), ignored);
+}
+
+c10::intrusive_ptr<c10d::Store> clone_store(const c10::intrusive_ptr<c10d::Store>& store) { return store->clone(); }
+
+}  // namespace titan::dist

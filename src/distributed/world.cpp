@@ -1,0 +1,190 @@
+#include "distributed/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "base/error.h"
+#include "distributed/device.h"
+#include "distributed/host_staged_backend.h"
+#include "distributed/process_group_gloo.h"
+#include "distributed/rendezvous.h"
+#include "distributed/shared_memory_backend.h"
+
+namespace titan::dist {
+namespace {
+
+// How tensors of an accelerator travel. Gloo is for several ranks on one device, to test sharding where there is but
+// one.
+bool ranks_share_devices() {
+  const auto comm = get_env("TITAN_DEVICE_COMM").value_or("nccl");
+  if (comm != "nccl" && comm != "gloo") {
+    throw ConfigError("environment: TITAN_DEVICE_COMM=" + comm + ": expected nccl or gloo");
+  }
+  return comm == "gloo";
+}
+
+c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
+  if (type == c10::DeviceType::CPU) return c10::Device(type);
+  const auto* module = accelerator();
+  TITAN_CHECK(module && module->type == type, "the accelerator module is not loaded");
+  const int count = module->device_count();
+  const auto index = static_cast<int>(ranks_share_devices() ? env.local_rank % std::max(count, 1) : env.local_rank);
+  if (index >= count) {
+    throw DistError("local rank " + std::to_string(env.local_rank) + " has no device: this host shows " +
+                    std::to_string(count) +
+                    " CUDA device(s). Start at most that many ranks a host, or check CUDA_VISIBLE_DEVICES. "
+                    "TITAN_DEVICE_COMM=gloo lets ranks share a device, slowly, for tests");
+  }
+  module->set_device(index);
+  return {type, static_cast<c10::DeviceIndex>(index)};
+}
+
+// The number of ranks where it is none of them.
+int index_of(int rank, const std::vector<int>& ranks) {
+  return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
+}
+
+// Who has it says why this process ends, and ends it: the watch, or the thread that trains. It is never given back.
+std::mutex g_last_word;
+
+// The reason may come to the watch's thread while the one that trains is blocked for minutes, or the other way round:
+// the process ends here.
+[[noreturn]] void end_process(FailureBoard& board, const std::string& reason) {
+  g_last_word.lock();
+  std::fprintf(stderr, "titan-train: rank %d: stops: %s\n", board.rank, reason.c_str());
+  std::fflush(nullptr);
+  leave_in_order(board, reason);
+  _exit(kExitPeerFailed);
+}
+
+}  // namespace
+
+World::World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::milliseconds init_timeout)
+    : env_(env), device_(pick_device(env, device_type)), timeout_(init_timeout) {
+  if (env_.world_size > 1) store_ = connect_store(env_, timeout_);
+  std::vector<int> all(static_cast<std::size_t>(env_.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  group_ = make_group("world", all);
+  if (store_) {
+    watch_failures();
+    forget_port_file(env_);
+  }
+}
+
+void World::watch_failures() {
+  const auto key = [](int rank) { return "titan/process/" + std::to_string(rank); };
+  const std::string self = to_text(own_process());
+  store_->set(key(rank()), std::vector<std::uint8_t>(self.begin(), self.end()));
+  FailureBoard board{store_, rank(), env_.use_agent_store ? -1 : 0, {}};
+  std::vector<std::string> keys;
+  for (int r = 0; r < size(); ++r) keys.push_back(key(r));
+  for (const auto& text : store_->multiGet(keys))  // in one exchange, which waits for all of them
+    board.processes.push_back(rank_process_from_text({text.begin(), text.end()}));
+  // Every rank knows all others from here on, and none has left.
+  group_->barrier();
+  board_ = board;
+  board.store = clone_store(store_);
+  watch_ =
+      std::make_unique<FailureWatch>(board, [board](const std::string& reason) mutable { end_process(board, reason); });
+}
+
+World::World(int paper_world_size) : device_(c10::DeviceType::Meta), timeout_(0) {
+  env_.world_size = paper_world_size;
+  std::vector<int> all(static_cast<std::size_t>(paper_world_size));
+  std::iota(all.begin(), all.end(), 0);
+  group_ = make_group("world", all);
+}
+
+std::unique_ptr<World> World::on_paper(int world_size) { return std::unique_ptr<World>(new World(world_size)); }
+
+World::~World() = default;
+
+// The same on all ranks. Of a job on several machines, known once the ranks have told each other where they are.
+bool World::are_on_one_machine(const std::vector<int>& ranks) const {
+  if (env_.local_world_size == env_.world_size) return true;
+  if (!board_) return false;
+  const auto machine = [&](int r) { return board_->processes.at(static_cast<std::size_t>(r)).machine; };
+  return !machine(ranks[0]).empty() &&
+         std::ranges::all_of(ranks, [&](int r) { return machine(r) == machine(ranks[0]); });
+}
+
+c10::intrusive_ptr<c10d::Backend> World::make_cpu_backend(const std::string& prefix, const std::vector<int>& ranks) {
+  const bool local_only = are_on_one_machine(ranks);
+  auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/gloo", store_),
+                                index_of(rank(), ranks), static_cast<int>(ranks.size()), timeout_, local_only);
+  if (!local_only || get_env("TITAN_SHARED_MEMORY").value_or("1") == "0") return gloo;
+  c10d::PrefixStore store(prefix + "/memory", store_);
+  return make_shared_memory_backend(std::move(gloo), store, rank(), timeout_);
+}
+
+c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::string& prefix,
+                                                                  const std::vector<int>& ranks) {
+  if (device_.is_cpu()) return {};
+  if (ranks_share_devices()) return make_host_staged_backend(make_cpu_backend(prefix + "/device", ranks));
+  return accelerator()->make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/device", store_),
+                                     index_of(rank(), ranks), static_cast<int>(ranks.size()), timeout_);
+}
+
+std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const std::vector<int>& ranks) {
+  if (const auto found = groups_.find(ranks); found != groups_.end()) return found->second;
+  const int group_rank = index_of(rank(), ranks);
+  const int size = static_cast<int>(ranks.size());
+  TITAN_CHECK(group_rank < size, "group " + name + " does not hold this rank");
+  c10::intrusive_ptr<c10d::Backend> cpu, device;
+  if (size > 1 && store_) {
+    std::string prefix = "titan/group";
+    for (const int r : ranks) prefix.append(",").append(std::to_string(r));
+    try {
+      cpu = make_cpu_backend(prefix, ranks);
+      device = make_accelerator_backend(prefix, ranks);
+    } catch (const std::exception& error) {
+      const std::string reason = error.what();
+      throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name +
+                      "': " + reason.substr(0, reason.find('\n')) +
+                      ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME");
+    }
+  }
+  auto group = std::make_shared<ProcessGroup>(name, ranks, group_rank, std::move(cpu), std::move(device));
+  groups_.emplace(ranks, group);
+  return group;
+}
+
+ProcessGroup& World::own_group(const std::string& name) {
+  c10::intrusive_ptr<c10d::Backend> cpu;
+  if (size() > 1 && store_) cpu = make_cpu_backend("titan/own/" + name, group_->ranks());
+  own_groups_.push_back(std::make_shared<ProcessGroup>(name, group_->ranks(), rank(), std::move(cpu), nullptr));
+  return *own_groups_.back();
+}
+
+void World::set_timeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+  for (auto& [ranks, group] : groups_) group->set_timeout(timeout);
+}
+
+bool World::report_failure(const std::string& reason) noexcept {
+  if (!board_) return false;
+  g_last_word.lock();
+  const bool was_said = dist::report_failure(*board_, rank(), reason);
+  leave_in_order(*board_, "rank " + std::to_string(rank()));
+  return was_said;
+}
+
+void World::stop(const std::string& symptom) noexcept {
+  FailureBoard alone{nullptr, rank(), -1, {}};
+  FailureBoard& board = board_ ? *board_ : alone;
+  end_process(board, board_ ? diagnose_failure(board, symptom) : symptom);
+}
+
+void World::shutdown() {
+  if (!store_) return;
+  group_->barrier();
+  watch_->stop();
+  group_->barrier();
+}
+
+}  // namespace titan::dist

@@ -1,0 +1,120 @@
+// The process groups and meshes over real Gloo ranks.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "base/error.h"
+#include "distributed/host_staged_backend.h"
+#include "distributed/mesh.h"
+#include "distributed/process_group_gloo.h"
+#include "tests/support/guard.h"
+#include "tests/support/run_ranks.h"
+
+namespace titan {
+namespace {
+
+TEST(Collectives, GiveTheSumsAndOrdersThatTheySay) {
+  test::on_ranks(3, [](dist::World& world) {
+    auto& group = world.group();
+    const int rank = group.rank();
+    auto gathered = at::empty({6}, at::kLong);
+    group.all_gather(gathered, at::tensor({rank * 10, rank * 10 + 1}, at::kLong)).wait();
+    EXPECT_TRUE(gathered.equal(at::tensor({0, 1, 10, 11, 20, 21}, at::kLong)));
+
+    auto scattered = at::empty({2});
+    group.reduce_scatter(scattered, at::arange(6, at::kFloat) * (rank + 1), dist::ReduceOp::kSum).wait();
+    EXPECT_TRUE(scattered.equal(at::tensor({2.0f * rank, 2.0f * rank + 1}) * 6)) << scattered;
+
+    auto bf16 = at::empty({2}, at::kBFloat16);
+    group.reduce_scatter(bf16, at::ones({6}, at::kBFloat16), dist::ReduceOp::kSum).wait();
+    EXPECT_TRUE(bf16.equal(at::full({2}, 3, at::kBFloat16)));
+
+    auto largest = at::tensor({rank}, at::kLong);
+    group.all_reduce(largest, dist::ReduceOp::kMax).wait();
+    EXPECT_EQ(largest.item<std::int64_t>(), 2);
+
+    const std::string mine(static_cast<std::size_t>(rank), 'x');
+    EXPECT_EQ(group.all_gather_bytes(mine), (std::vector<std::string>{"", "x", "xx"}));
+    EXPECT_EQ(group.broadcast_bytes(rank == 1 ? "from one" : "", 1), "from one");
+  });
+}
+
+// On CPU tensors, where only the copies differ from Gloo's own. Two ranks in two threads.
+TEST(HostStagedBackend, GivesWhatGlooGives) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto as_rank = [&](int rank) {
+    const auto gloo = dist::make_gloo_backend(store, rank, 2, test::guard(30), /*local_only=*/true);
+    dist::ProcessGroup group("staged", {0, 1}, rank, dist::make_host_staged_backend(gloo), {});
+    // The input lies in the output, as FSDP has it.
+    auto gathered = at::full({4}, -1.0f);
+    auto own = gathered.narrow(0, 2 * rank, 2);
+    own.copy_(at::tensor({rank * 10.0f, rank * 10.0f + 1}));
+    group.all_gather(gathered, own).wait();
+    EXPECT_TRUE(gathered.equal(at::tensor({0.0f, 1.0f, 10.0f, 11.0f}))) << gathered;
+    auto scattered = at::empty({2});
+    const auto input = at::arange(4, at::kFloat) * (rank + 1);
+    group.reduce_scatter(scattered, input, dist::ReduceOp::kSum).wait();
+    EXPECT_TRUE(scattered.equal(at::tensor({2.0f * rank, 2.0f * rank + 1}) * 3)) << scattered;
+    EXPECT_TRUE(input.equal(at::arange(4, at::kFloat) * (rank + 1))) << "the input was changed";
+    auto largest = at::tensor({rank, 5 - rank}, at::kLong);
+    group.all_reduce(largest, dist::ReduceOp::kMax).wait();
+    EXPECT_TRUE(largest.equal(at::tensor({1, 5}, at::kLong))) << largest;
+    auto sent = at::full({3}, static_cast<float>(rank));
+    group.broadcast(sent, 1).wait();
+    EXPECT_TRUE(sent.equal(at::ones({3}))) << sent;
+  };
+  std::thread other([&] { as_rank(1); });
+  as_rank(0);
+  other.join();
+}
+
+TEST(Mesh, IsRowMajorWithTheLastDimFastest) {
+  test::on_ranks(4, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"dp_replicate", "fsdp"});
+    const int rank = world.rank();
+    EXPECT_EQ(mesh.local_rank("dp_replicate"), rank / 2);
+    EXPECT_EQ(mesh.local_rank("fsdp"), rank % 2);
+    EXPECT_EQ(mesh.group("fsdp").ranks(), (rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3}));
+    EXPECT_EQ(mesh.group("dp_replicate").ranks(), (rank % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{1, 3}));
+    const auto batch = mesh.flatten({"dp_replicate", "fsdp"}, "batch");
+    EXPECT_EQ(batch.size(), 4);
+    EXPECT_EQ(batch.local_rank("batch"), rank);
+    EXPECT_THROW(mesh.group(), DistError);
+    EXPECT_THROW(mesh.slice({"fsdp", "dp_replicate"}), DistError);
+    EXPECT_THROW(mesh.slice({"tp"}), DistError);
+    auto one = at::ones({1});
+    mesh.group("fsdp").all_reduce(one, dist::ReduceOp::kSum).wait();
+    EXPECT_EQ(one.item<float>(), 2);
+  });
+}
+
+TEST(Failure, OfOneRankEndsTheOthersWithItsReason) {
+  // Rank 1 reports a failure and leaves; rank 0, which waits for nothing, must be ended by its watch with exit code 3.
+  if (test::is_rank() && std::string(std::getenv("TITAN_TEST_RANK")) == "0") {
+    const auto forever = [](dist::World&) {
+      alarm(static_cast<unsigned>(test::guard(50).count() / 1000));  // ends it by a signal
+      for (;;) pause();
+    };
+    EXPECT_EXIT(test::on_ranks(2, forever), testing::ExitedWithCode(3), "rank 0: stops: rank 1: out of milk");
+    return;
+  }
+  test::on_ranks(2, [](dist::World& world) {
+    world.report_failure("out of milk\nsecond line");
+    std::_Exit(0);  // at once, as the program does; its reason stays in rank 0's store
+  });
+}
+
+TEST(World, OnPaperMakesMeshesAndSendsNothing) {
+  const auto world = dist::World::on_paper(256);
+  const auto mesh = dist::DeviceMesh::init(*world, {8, 32}, {"dp_replicate", "fsdp"});
+  EXPECT_EQ(mesh.group("fsdp").size(), 32);
+  auto tensor = at::ones({1});
+  EXPECT_THROW((void)mesh.group("fsdp").all_reduce(tensor, dist::ReduceOp::kSum), InternalError);
+  EXPECT_THROW(dist::DeviceMesh::init(*world, {8, 31}, {"a", "b"}), DistError);
+}
+
+}  // namespace
+}  // namespace titan

@@ -1,0 +1,197 @@
+// How ranks learn that one of them failed or is gone, and who is blamed.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <future>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "distributed/failure_watch.h"
+#include "distributed/rank_process.h"
+
+namespace titan {
+namespace {
+
+using dist::FailureBoard;
+using dist::Life;
+using dist::RankProcess;
+
+// A process that does nothing, in place of a rank. It ends with this object, if not before.
+class Sleeper {
+ public:
+  Sleeper() : pid_(fork()) {
+    if (pid_ == 0) {
+      for (;;) ::pause();
+    }
+  }
+  ~Sleeper() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  RankProcess process() const { return dist::process_of(pid_); }
+  void stop() const {
+    ::kill(pid_, SIGSTOP);
+    ::waitpid(pid_, nullptr, WUNTRACED);
+  }
+  // Dead, and not yet waited for by its parent, as a rank is whose launcher has not looked yet.
+  void end() const {
+    ::kill(pid_, SIGKILL);
+    siginfo_t info;
+    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+RankProcess on_another_machine() { return {"another", 1, 1}; }
+
+TEST(RankProcess, LivesStandsAndEnds) {
+  EXPECT_EQ(life_of(dist::own_process()), Life::kRuns);
+  const Sleeper sleeper;
+  EXPECT_EQ(life_of(sleeper.process()), Life::kRuns);
+  sleeper.stop();
+  const RankProcess process = sleeper.process();
+  EXPECT_EQ(life_of(process), Life::kStopped);
+  sleeper.end();
+  EXPECT_EQ(life_of(process), Life::kEnded);
+}
+
+TEST(RankProcess, IsNotAnotherOfTheSameNumber) {
+  RankProcess process = dist::own_process();
+  process.start_time += 1;
+  EXPECT_EQ(life_of(process), Life::kEnded);
+  process.machine = "another";
+  EXPECT_EQ(life_of(process), Life::kUnknown);
+  EXPECT_EQ(dist::life_of({}), Life::kUnknown);
+}
+
+TEST(RankProcess, IsTheSameAfterItsText) {
+  const RankProcess self = dist::own_process();
+  const RankProcess again = dist::rank_process_from_text(to_text(self));
+  EXPECT_EQ(again.machine, self.machine);
+  EXPECT_EQ(again.pid, self.pid);
+  EXPECT_EQ(again.start_time, self.start_time);
+  EXPECT_EQ(life_of(dist::rank_process_from_text("12 what")), Life::kUnknown);
+}
+
+FailureBoard board_of(int rank, int store_rank, std::vector<RankProcess> processes) {
+  return {c10::make_intrusive<c10d::HashStore>(), rank, store_rank, std::move(processes)};
+}
+
+constexpr const char* kLost = "ended without a word (killed, or out of memory?)";
+
+TEST(Diagnosis, NamesTheRankThatEndedAndNotOneThatStandsStill) {
+  const Sleeper standing, ended;
+  standing.stop();
+  auto board = board_of(0, 0, {dist::own_process(), standing.process(), ended.process()});
+  ended.end();
+  EXPECT_EQ(diagnose_failure(board, "a symptom"), std::string("rank 2: ") + kLost);
+}
+
+TEST(Diagnosis, NeverNamesTheRankThatAsks) {
+  // Its own process is looked at like any other's: a rank whose entry is wrong would find itself dead.
+  const Sleeper other;
+  RankProcess wrong = dist::own_process();
+  wrong.start_time += 1;
+  auto board = board_of(0, 0, {wrong, other.process()});
+  EXPECT_EQ(diagnose_failure(board, "a symptom", std::chrono::milliseconds(50)), "a symptom");
+}
+
+TEST(Diagnosis, NamesTheRankThatStandsStillWhenNoneEnded) {
+  const Sleeper standing;
+  standing.stop();
+  auto board = board_of(0, 0, {dist::own_process(), standing.process()});
+  const std::string found = diagnose_failure(board, "a symptom", std::chrono::milliseconds(50));
+  EXPECT_TRUE(found.starts_with("rank 1: stands still")) << found;
+  // And when it is the one that serves the store, which then cannot be asked.
+  auto other_board = board_of(1, 0, {standing.process(), dist::own_process()});
+  other_board.store = nullptr;
+  const std::string other = diagnose_failure(other_board, "a symptom", std::chrono::milliseconds(50));
+  EXPECT_TRUE(other.starts_with("rank 0: stands still")) << other;
+}
+
+TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
+  const Sleeper ended;
+  auto board = board_of(0, 0, {dist::own_process(), ended.process()});
+  EXPECT_FALSE(report_failure(board, 1, "out of milk\nand a second line"));
+  EXPECT_FALSE(report_failure(board, 1, "out of milk"));  // it has said that itself
+  EXPECT_FALSE(report_failure(board, 0, "out of sugar"));
+  EXPECT_TRUE(report_failure(board, 0, "out of milk\nand another second line"));
+  ended.end();
+  EXPECT_EQ(diagnose_failure(board, "a symptom"), "rank 1: out of milk");
+  EXPECT_TRUE(board.store->check({"titan/heard/0"}));
+}
+
+TEST(Diagnosis, CountsTheBeatsOfAnotherMachineByItsOwn) {
+  // Rank 1 beats whenever rank 0 does, rank 2 no more: rank 2 it is, however slowly the beats come.
+  auto board = board_of(0, 0, {dist::own_process(), on_another_machine(), on_another_machine()});
+  std::atomic<bool> done = false;
+  std::thread beats([&, store = board.store] {
+    store->add("titan/beat/2", 3);
+    while (!done) {
+      store->add("titan/beat/1", 1);
+      store->add("titan/beat/0", 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  const std::string found = diagnose_failure(board, "a symptom", std::chrono::hours(1));
+  EXPECT_TRUE(found.starts_with("rank 2: has fallen silent")) << found;
+  done = true;
+  beats.join();
+}
+
+TEST(Watch, FindsARankThatEndedWhileNobodyWaitsForIt) {
+  const Sleeper ended;
+  auto board = board_of(0, 0, {dist::own_process(), ended.process()});
+  std::promise<std::string> reason;
+  dist::FailureWatch watch(board, [&](const std::string& text) { reason.set_value(text); });
+  ended.end();
+  EXPECT_EQ(reason.get_future().get(), std::string("rank 1: ") + kLost);
+}
+
+TEST(Watch, IsSilentAboutItsOwnRank) {
+  const Sleeper ended;
+  auto board = board_of(0, 0, {dist::own_process(), ended.process()});
+  report_failure(board, 0, "my own");
+  bool called = false;
+  dist::FailureWatch watch(board, [&](const std::string&) { called = true; });
+  // Its first look is its last; the mark that it heard is left before it decides.
+  while (!board.store->check({"titan/heard/0"})) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  watch.stop();
+  EXPECT_FALSE(called);
+}
+
+TEST(Leaving, TheStoreStaysUntilAllOthersHaveHeard) {
+  const Sleeper listener, deaf;
+  auto board = board_of(0, 0, {dist::own_process(), listener.process(), deaf.process()});
+  deaf.end();
+  report_failure(board, 0, "my own");
+  auto of_listener = board;
+  of_listener.rank = 1;
+  dist::FailureWatch watch(of_listener, [](const std::string&) {});
+  leave_in_order(board, "rank 0: my own", std::chrono::hours(1));
+  EXPECT_TRUE(board.store->check({"titan/heard/1"}));
+}
+
+TEST(Leaving, AMessengerStaysUntilTheRankThatFailedHasEnded) {
+  const Sleeper failed;
+  auto board = board_of(0, -1, {dist::own_process(), failed.process()});
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that one who does not wait is seen
+    failed.end();
+  });
+  leave_in_order(board, "rank 1: out of milk", std::chrono::hours(1));
+  EXPECT_EQ(life_of(failed.process()), Life::kEnded);
+  later.join();
+}
+
+}  // namespace
+}  // namespace titan

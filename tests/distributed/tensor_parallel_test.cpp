@@ -1,0 +1,319 @@
+// fully_shard over parameters that tensor parallelism split before, against the same model on one device. The
+// tensor-parallel layers are made by hand here: what is under test is the sharding of their parameters.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/error.h"
+#include "distributed/dtensor.h"
+#include "nn/init.h"
+#include "nn/layers.h"
+#include "optim/adamw.h"
+#include "parallel/fsdp/fully_shard.h"
+#include "tests/support/run_ranks.h"
+
+namespace titan {
+namespace {
+
+using dist::Replicate;
+using dist::Shard;
+using dist::StridedShard;
+using testing::HasSubstr;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Placements = std::vector<dist::Placement>;
+
+at::Tensor all_reduced(const at::Tensor& tensor, dist::ProcessGroup& group) {
+  auto sum = tensor.clone(at::MemoryFormat::Contiguous);
+  group.all_reduce(sum, dist::ReduceOp::kSum).wait();
+  return sum;
+}
+
+// Into the column-wise layer: every rank's columns see the same input, so its gradient is the sum of theirs.
+struct SumGradients : torch::autograd::Function<SumGradients> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, dist::ProcessGroup* group) {
+    context->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
+    return input.view_as(input);
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    auto* group = reinterpret_cast<dist::ProcessGroup*>(context->saved_data["group"].toInt());
+    return {all_reduced(grads[0], *group), at::Tensor()};
+  }
+};
+
+// Out of the row-wise layer: every rank has a term of the output.
+struct SumOutputs : torch::autograd::Function<SumOutputs> {
+  static at::Tensor forward(AutogradContext*, const at::Tensor& input, dist::ProcessGroup* group) {
+    return all_reduced(input, *group);
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0], at::Tensor()}; }
+};
+
+constexpr std::int64_t kDim = 6;
+
+// norm -> up (column-wise) -> silu -> down (row-wise), with a residual. Whole where `tp` is null.
+class Block : public nn::Module {
+ public:
+  Block(std::int64_t hidden, dist::ProcessGroup* tp) : tp_(tp) {
+    norm = child("norm", std::make_shared<nn::RMSNorm>(kDim, 1e-5));
+    up = child("up", std::make_shared<nn::Linear>(kDim, hidden));
+    down = child("down", std::make_shared<nn::Linear>(hidden, kDim));
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override {
+    auto h = (*norm)(inputs[0]);
+    if (tp_) h = SumGradients::apply(h, tp_);
+    h = (*down)(at::silu((*up)(h)));
+    if (tp_) h = SumOutputs::apply(h, tp_);
+    return inputs[0] + h;
+  }
+  std::shared_ptr<nn::RMSNorm> norm;
+  std::shared_ptr<nn::Linear> up, down;
+
+ private:
+  dist::ProcessGroup* tp_;
+};
+
+class Net : public nn::Module {
+ public:
+  explicit Net(std::int64_t hidden, dist::ProcessGroup* tp = nullptr) {
+    embedding = child("embedding", std::make_shared<nn::Embedding>(11, kDim));
+    blocks = child("blocks", std::make_shared<nn::ModuleList>());
+    for (int i = 0; i < 2; ++i) blocks->append(std::make_shared<Block>(hidden, tp));
+    output = child("output", std::make_shared<nn::Linear>(kDim, 11));
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override {
+    auto h = (*embedding)(inputs[0]);
+    for (const auto& [name, block] : blocks->children()) h = (*block)(h);
+    return (*output)(h);
+  }
+  void init_weights() {
+    const at::NoGradGuard no_grad;
+    nn::SequentialInitializer initializer(7);
+    for (const auto& parameter : named_parameters()) initializer.normal(parameter, 0.0, 0.5);
+  }
+  nn::NamedParameter parameter(const std::string& fqn) {
+    for (const auto& named : named_parameters()) {
+      if (named.fqn == fqn) return named;
+    }
+    throw InternalError("no parameter " + fqn);
+  }
+  std::shared_ptr<nn::Embedding> embedding;
+  std::shared_ptr<nn::ModuleList> blocks;
+  std::shared_ptr<nn::Linear> output;
+};
+
+at::Tensor loss_of(Net& net, int step, int batch) {
+  const auto seed = static_cast<std::uint64_t>(1000 * step + batch);
+  const auto tokens = at::randint(11, {2, 5}, at::detail::createCPUGenerator(seed), at::kLong);
+  return at::cross_entropy_loss(net(tokens).flatten(0, 1), tokens.flatten().roll(1), {}, at::Reduction::Sum);
+}
+
+optim::AdamW optimizer_of(Net& net) {
+  std::vector<std::pair<std::string, at::Tensor>> params;
+  for (const auto& parameter : net.named_parameters()) params.emplace_back(parameter.fqn, parameter.tensor());
+  return optim::AdamW(params, {.lr = 0.01});
+}
+
+constexpr int kSteps = 4;
+
+// Trains on `batches` batches a step, numbered from `first`; the sum of their losses of each step.
+std::vector<double> train(Net& net, int first, int batches) {
+  auto optimizer = optimizer_of(net);
+  std::vector<double> losses;
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    double sum = 0;
+    for (int batch = first; batch < first + batches; ++batch) {
+      const auto loss = loss_of(net, step, batch);
+      torch::autograd::backward({loss}, {});
+      sum += loss.item<double>();
+    }
+    losses.push_back(sum);
+    optimizer.step();
+  }
+  return losses;
+}
+
+at::Tensor box_in(at::Tensor whole, const dist::ShardSpec& spec) {
+  for (std::int64_t d = 0; d < whole.dim(); ++d) {
+    const auto count = spec.local_shape[d];
+    whole = whole.narrow(d, std::min(spec.offset[d], whole.size(d) - count), count);
+  }
+  return whole;
+}
+
+// How many ranks of the world hold each element.
+at::Tensor holders(const dist::ShardSpec& spec, dist::World& world) {
+  auto count = at::zeros(spec.global_shape);
+  box_in(count, spec).fill_(1);
+  return all_reduced(count, world.group());
+}
+
+void distribute_blocks(Net& net, const dist::DeviceMesh& tp) {
+  for (const std::string block : {"blocks.0.", "blocks.1."}) {
+    nn::distribute(net.parameter(block + "norm.weight"), tp, {Replicate{}});
+    nn::distribute(net.parameter(block + "up.weight"), tp, {Shard{0}});
+    nn::distribute(net.parameter(block + "down.weight"), tp, {Shard{1}});
+  }
+}
+
+void shard(Net& net, const fsdp::FullyShardOptions& options) {
+  for (const auto& [name, block] : net.blocks->children()) fsdp::fully_shard(*block, options);
+  fsdp::fully_shard(net, options);
+  fsdp::set_gradient_divide_factor(net, 1.0);
+}
+
+struct Expected {
+  std::map<std::string, Placements> placements;  // of a block's parameters; the others lie on the data mesh alone
+  std::map<std::string, int> holders;            // ranks that hold each element
+};
+
+// Trains the net with its blocks split over "tp" and everything sharded over `data` on this world, and on one device.
+void expect_trains_like_one_device(dist::World& world, const dist::DeviceMesh& mesh,
+                                   const std::vector<std::string>& data, std::int64_t hidden,
+                                   const fsdp::FullyShardOptions& base, const Expected& expected) {
+  const auto data_mesh = mesh.slice(data);
+  const int num_batches = data_mesh.size();
+  int batch = 0;
+  for (const auto& dim : data) batch = batch * mesh.size(dim) + mesh.local_rank(dim);
+
+  Net plain(hidden);
+  fsdp::to_empty(plain, at::kCPU);
+  plain.init_weights();
+  Net net(hidden, &mesh.group("tp"));
+  distribute_blocks(net, mesh.slice({"tp"}));
+  auto options = base;
+  options.mesh = data_mesh;
+  shard(net, options);
+  fsdp::to_empty(net, at::kCPU);
+  net.init_weights();
+  for (const auto& named : net.named_parameters()) {
+    const auto whole = plain.parameter(named.fqn).tensor().detach();
+    EXPECT_TRUE(named.tensor().detach().equal(box_in(whole, named.spec()))) << named.fqn;
+    EXPECT_TRUE(named.dtensor().full_tensor().equal(whole)) << named.fqn << " " << named.dtensor().text();
+    const auto in_block = named.fqn.substr(named.fqn.find('.', 7) + 1);
+    if (named.fqn.starts_with("blocks")) {
+      EXPECT_EQ(named.dtensor().placements(), expected.placements.at(in_block)) << named.dtensor().text();
+      EXPECT_EQ(named.dtensor().mesh().dim_names(), mesh.dim_names()) << named.fqn;
+    }
+    const int times = named.fqn.starts_with("blocks") ? expected.holders.at(in_block) : expected.holders.at("other");
+    EXPECT_TRUE(holders(named.spec(), world).eq(times).all().item<bool>()) << named.fqn << "\n"
+                                                                           << holders(named.spec(), world);
+  }
+
+  const auto losses_plain = train(plain, 0, num_batches);
+  const auto mine = train(net, batch, 1);
+  auto losses = at::tensor(mine, at::kDouble);
+  for (const auto& dim : data) losses = all_reduced(losses, mesh.group(dim));
+  // The bounds of fsdp_test.cpp: float32 sums of the same terms in another order, grown by four Adam steps.
+  for (int step = 0; step < kSteps; ++step)
+    EXPECT_NEAR(losses[step].item<double>(), losses_plain[step], 1e-5 * losses_plain[step]) << "step " << step;
+  for (const auto& named : net.named_parameters()) {
+    const auto whole = plain.parameter(named.fqn).tensor().detach();
+    EXPECT_TRUE(at::allclose(named.dtensor().full_tensor(), whole, 1e-4, 1e-5)) << named.fqn;
+  }
+}
+
+Expected two_by_two() {
+  return {.placements = {{"norm.weight", {Shard{0}, Replicate{}}},
+                         {"up.weight", {StridedShard{0, 2}, Shard{0}}},
+                         {"down.weight", {Shard{0}, Shard{1}}}},
+          .holders = {{"norm.weight", 2}, {"up.weight", 1}, {"down.weight", 1}, {"other", 2}}};
+}
+
+TEST(FullyShardOverTensorParallel, TrainsLikeOneDevice) {
+  test::on_ranks(4, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
+    // 7 rows: 4 and 3 by tp, then 2 + 2 and 2 + 1; 8: even; 2: 1 + 1, of which the second fsdp rank has none.
+    for (const std::int64_t hidden : {7, 8, 2})
+      expect_trains_like_one_device(world, mesh, {"fsdp"}, hidden, {}, two_by_two());
+    expect_trains_like_one_device(world, mesh, {"fsdp"}, 7, {.mesh = {}, .reshard_after_forward = false}, two_by_two());
+  });
+}
+
+TEST(FullyShardOverTensorParallel, AlongTheDimThatIsSplit) {
+  test::on_ranks(4, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
+    fsdp::FullyShardOptions options;
+    options.shard_placement_fn = [](const nn::NamedParameter& p) -> std::optional<std::int64_t> {
+      return p.fqn == "down.weight" ? std::optional<std::int64_t>(-1) : std::nullopt;
+    };
+    auto expected = two_by_two();
+    expected.placements["down.weight"] = {StridedShard{1, 2}, Shard{1}};
+    expect_trains_like_one_device(world, mesh, {"fsdp"}, 8, options, expected);
+  });
+}
+
+TEST(FullyShardOverTensorParallel, WithReplicas) {
+  test::on_ranks(4, [](dist::World& world) {
+    const Expected expected = {.placements = {{"norm.weight", {Replicate{}, Shard{0}, Replicate{}}},
+                                              {"up.weight", {Replicate{}, StridedShard{0, 2}, Shard{0}}},
+                                              {"down.weight", {Replicate{}, Shard{0}, Shard{1}}}},
+                               .holders = {{"norm.weight", 4}, {"up.weight", 2}, {"down.weight", 2}, {"other", 4}}};
+    const auto mesh = dist::DeviceMesh::init(world, {2, 1, 2}, {"dp_replicate", "fsdp", "tp"});
+    expect_trains_like_one_device(world, mesh, {"dp_replicate", "fsdp"}, 7, {}, expected);
+  });
+}
+
+TEST(FullyShardOverTensorParallel, GathersTheLocalPart) {
+  test::on_ranks(4, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
+    Net net(7, &mesh.group("tp"));
+    distribute_blocks(net, mesh.slice({"tp"}));
+    shard(net, {.mesh = mesh.slice({"fsdp"})});
+    fsdp::to_empty(net, at::kCPU);
+    net.init_weights();
+    const auto up = net.parameter("blocks.0.up.weight");
+    const auto whole = up.dtensor().full_tensor();
+    fsdp::unshard((*net.blocks)[0]);
+    const auto part = dist::DTensor::distribute(whole, mesh.slice({"tp"}), {Shard{0}}).to_local();
+    EXPECT_EQ(up.tensor().size(0), mesh.local_rank("tp") == 0 ? 4 : 3);
+    EXPECT_TRUE(up.tensor().detach().equal(part));
+    EXPECT_THROW(up.dtensor(), InternalError);
+    fsdp::reshard((*net.blocks)[0]);
+    EXPECT_TRUE(up.dtensor().full_tensor().equal(whole));
+  });
+}
+
+template <typename Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(FullyShardOverTensorParallel, NamesTheMistake) {
+  const auto world = dist::World::on_paper(4);
+  const auto mesh = dist::DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
+  const auto other = dist::DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
+  Net net(7);
+  distribute_blocks(net, mesh.slice({"tp"}));
+  EXPECT_THAT(message_of([&] { fsdp::fully_shard(net, {.mesh = other.slice({"fsdp"})}); }),
+              AllOf(HasSubstr("blocks.0.norm.weight, (Replicate()), cannot be sharded further"),
+                    HasSubstr("no common parent")));
+  EXPECT_THAT(message_of([&] { distribute_blocks(net, mesh.slice({"tp"})); }),
+              HasSubstr("blocks.0.norm.weight is sharded already, (Replicate())"));
+  EXPECT_THAT(message_of([&] { net.parameter("output.weight").dtensor(); }), HasSubstr("is not sharded"));
+  Net overlapping(7);
+  distribute_blocks(overlapping, mesh.slice({"tp"}));
+  EXPECT_THAT(message_of([&] { fsdp::fully_shard(overlapping, {.mesh = mesh.slice({"tp"})}); }), HasSubstr("overlap"));
+  Net partial(7);
+  auto weight = partial.parameter("output.weight");
+  weight.parameter->sharding = dist::Sharding::of({11, kDim}, mesh.slice({"tp"}), {dist::Partial{}});
+  EXPECT_THAT(message_of([&] { fsdp::fully_shard(*partial.output, {.mesh = mesh.slice({"fsdp"})}); }),
+              HasSubstr("a partial sum is no parameter"));
+  weight.parameter->sharding = dist::Sharding::of({11, kDim}, mesh.slice({"tp"}), {Shard{0}});
+  EXPECT_THAT(message_of([&] { fsdp::fully_shard(*partial.output, {.mesh = mesh.slice({"fsdp"})}); }),
+              HasSubstr("its local tensor has shape [11, 6], which should be [6, 6]"));
+  nn::Linear empty(3, 0);
+  EXPECT_THAT(message_of([&] { fsdp::fully_shard(empty, {.mesh = mesh.slice({"fsdp"})}); }),
+              HasSubstr("weight with shape [0, 3] has no elements to shard"));
+}
+
+}  // namespace
+}  // namespace titan
