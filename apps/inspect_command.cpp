@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
-#include "checkpoint/checkpoint_io.h"
-#include "checkpoint/inspect.h"
-#include "checkpoint/inspect_print.h"
-#include "checkpoint/step_folders.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/step_folders.h"
+#include "checkpoint/tools/inspect.h"
+#include "checkpoint/tools/inspect_print.h"
 #include "config/load.h"
 
 namespace titan {

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "checkpoint/step_folders.h"
+#include "checkpoint/dcp/step_folders.h"
 #include "config/paths.h"
 #include "config/validate.h"
 #include "distributed/dtype.h"

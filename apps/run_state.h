@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/inspect_run.h"
+#include "checkpoint/tools/inspect_run.h"
 
 namespace titan {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/item.h"
+#include "checkpoint/dcp/item.h"
 
 namespace titan::checkpoint {
 

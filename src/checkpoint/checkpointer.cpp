@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/choose.h"
-#include "checkpoint/step_folders.h"
+#include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/torchtitan_keys.h"
 
 namespace titan::checkpoint {

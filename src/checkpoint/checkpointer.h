@@ -8,12 +8,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/async_saver.h"
-#include "checkpoint/checkpoint_io.h"
 #include "checkpoint/choose.h"
-#include "checkpoint/item.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/item.h"
+#include "checkpoint/dcp/ranks.h"
+#include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/options.h"
-#include "checkpoint/ranks.h"
-#include "checkpoint/step_folders.h"
 
 namespace titan::checkpoint {
 

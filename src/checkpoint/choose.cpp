@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "checkpoint/hugging_face_files.h"
-#include "checkpoint/metadata.h"
-#include "checkpoint/step_folders.h"
+#include "checkpoint/dcp/metadata.h"
+#include "checkpoint/dcp/step_folders.h"
+#include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/torchtitan_keys.h"
 
 namespace titan::checkpoint {

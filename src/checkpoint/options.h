@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "checkpoint/hugging_face.h"
+#include "checkpoint/hugging_face/hugging_face.h"
 
 namespace titan::checkpoint {
 

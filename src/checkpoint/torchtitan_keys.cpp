@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "checkpoint/value_pickle.h"
+#include "checkpoint/format/value_pickle.h"
 
 namespace titan::checkpoint {
 namespace {

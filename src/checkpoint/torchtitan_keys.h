@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint_io.h"
-#include "checkpoint/item.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/item.h"
 
 namespace titan::checkpoint {
 

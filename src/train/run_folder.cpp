@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
-#include "checkpoint/step_folders.h"
+#include "checkpoint/dcp/step_folders.h"
 #include "config/changes.h"
 #include "config/load.h"
 #include "config/paths.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "checkpoint/value.h"
+#include "checkpoint/format/value.h"
 #include "config/job_config.h"
 
 namespace titan::train {

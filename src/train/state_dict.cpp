@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "checkpoint/ranks.h"
+#include "checkpoint/dcp/ranks.h"
 #include "distributed/dtensor.h"
 
 namespace titan::train {

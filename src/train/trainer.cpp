@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/signal.h"
 #include "base/text.h"
-#include "checkpoint/step_folders.h"
+#include "checkpoint/dcp/step_folders.h"
 #include "config/paths.h"
 #include "config/validate.h"
 #include "distributed/device.h"

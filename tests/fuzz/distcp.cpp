@@ -1,9 +1,9 @@
 #include <ATen/ATen.h>
 
-#include "checkpoint/archive.h"
-#include "checkpoint/crc32.h"
-#include "checkpoint/file.h"
-#include "checkpoint/zip_reader.h"
+#include "checkpoint/format/archive.h"
+#include "checkpoint/format/zip_reader.h"
+#include "checkpoint/io/crc32.h"
+#include "checkpoint/io/file.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
 

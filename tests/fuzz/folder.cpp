@@ -1,6 +1,6 @@
 #include <ATen/ATen.h>
 
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/dcp/checkpoint_io.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
 

@@ -1,6 +1,6 @@
-#include "checkpoint/metadata.h"
+#include "checkpoint/dcp/metadata.h"
 
-#include "checkpoint/planner.h"
+#include "checkpoint/dcp/planner.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
 

@@ -1,10 +1,10 @@
 #include <ATen/ATen.h>
 
 #include "base/fs.h"
-#include "checkpoint/archive.h"
-#include "checkpoint/checkpoint_io.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/value_pickle.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/format/archive.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/value_pickle.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "checkpoint/item.h"
-#include "checkpoint/ranks.h"
+#include "checkpoint/dcp/item.h"
+#include "checkpoint/dcp/ranks.h"
 
 namespace titan::fuzz {
 

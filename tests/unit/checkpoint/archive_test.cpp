@@ -1,4 +1,4 @@
-#include "checkpoint/archive.h"
+#include "checkpoint/format/archive.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <array>
 
 #include "base/error.h"
-#include "checkpoint/crc32.h"
-#include "checkpoint/zip_writer.h"
+#include "checkpoint/format/zip_writer.h"
+#include "checkpoint/io/crc32.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <iostream>
 
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"

@@ -1,5 +1,5 @@
 // Checksums of whole files, and that a load finds every changed byte at any number of ranks.
-#include "checkpoint/checksums.h"
+#include "checkpoint/dcp/checksums.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/checkpoint_io.h"
-#include "checkpoint/crc32.h"
-#include "checkpoint/hugging_face.h"
-#include "checkpoint/metadata.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/metadata.h"
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/io/crc32.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 

@@ -1,5 +1,5 @@
 // Streams between DCP, safetensors and torch.save: the same bits come back, in little memory.
-#include "checkpoint/convert.h"
+#include "checkpoint/tools/convert.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/checkpoint_io.h"
-#include "checkpoint/hugging_face.h"
-#include "checkpoint/inspect.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/tools/inspect.h"
 #include "tests/unit/checkpoint/counted_memory.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/checkpoint_io.h"
-#include "checkpoint/planner.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/planner.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 

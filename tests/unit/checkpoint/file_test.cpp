@@ -1,5 +1,5 @@
 // Files written in blocks: any size in pieces of any size, around the page cache and through it.
-#include "checkpoint/file.h"
+#include "checkpoint/io/file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/crc32.h"
+#include "checkpoint/io/crc32.h"
 
 namespace titan::checkpoint {
 namespace {

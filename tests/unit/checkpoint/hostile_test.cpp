@@ -4,11 +4,11 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "checkpoint/archive.h"
-#include "checkpoint/planner.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/value_pickle.h"
-#include "checkpoint/zip_writer.h"
+#include "checkpoint/dcp/planner.h"
+#include "checkpoint/format/archive.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/value_pickle.h"
+#include "checkpoint/format/zip_writer.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 

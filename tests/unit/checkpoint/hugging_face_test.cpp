@@ -1,4 +1,4 @@
-#include "checkpoint/hugging_face.h"
+#include "checkpoint/hugging_face/hugging_face.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/safetensors.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 

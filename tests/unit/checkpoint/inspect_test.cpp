@@ -1,5 +1,5 @@
 // What inspection lists, and that verification finds every fault.
-#include "checkpoint/inspect.h"
+#include "checkpoint/tools/inspect.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -10,12 +10,12 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/checkpoint_io.h"
-#include "checkpoint/checksums.h"
-#include "checkpoint/inspect_print.h"
-#include "checkpoint/planner.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/checksums.h"
+#include "checkpoint/dcp/planner.h"
+#include "checkpoint/format/zip_reader.h"
+#include "checkpoint/tools/inspect_print.h"
 #include "checkpoint/torchtitan_keys.h"
-#include "checkpoint/zip_reader.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "checkpoint/checkpoint_io.h"
-#include "checkpoint/commit.h"
-#include "checkpoint/file.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/commit.h"
+#include "checkpoint/io/file.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 

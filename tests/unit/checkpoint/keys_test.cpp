@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "checkpoint/format/value_pickle.h"
 #include "checkpoint/torchtitan_keys.h"
-#include "checkpoint/value_pickle.h"
 
 namespace titan::checkpoint {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "checkpoint/value_pickle.h"
+#include "checkpoint/format/value_pickle.h"
 
 namespace titan::checkpoint {
 namespace {

@@ -1,4 +1,4 @@
-#include "checkpoint/planner.h"
+#include "checkpoint/dcp/planner.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

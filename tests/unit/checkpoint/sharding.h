@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/item.h"
+#include "checkpoint/dcp/item.h"
 
 namespace titan::checkpoint {
 

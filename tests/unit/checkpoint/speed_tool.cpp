@@ -14,7 +14,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/dcp/checkpoint_io.h"
 #include "distributed/world.h"
 
 namespace titan::checkpoint {

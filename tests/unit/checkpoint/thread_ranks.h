@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/ranks.h"
+#include "checkpoint/dcp/ranks.h"
 #include "tests/support/memory_folder.h"
 
 namespace titan::checkpoint {

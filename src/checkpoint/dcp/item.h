@@ -1,0 +1,43 @@
+// What a rank hands to a save or a load.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "checkpoint/dcp/metadata.h"
+#include "checkpoint/format/value.h"
+#include "distributed/shard_spec.h"
+
+namespace titan::checkpoint {
+
+// A tensor of which this rank holds one box.
+struct TensorItem {
+  std::string fqn;
+  StatePath path;
+  at::Tensor local;      // CPU or CUDA, of shape spec.local_shape; a load fills it in place and casts to its dtype
+  dist::ShardSpec spec;  // replicated: offset zero, local shape = global shape
+  bool sharded = false;  // false: every rank that has the item holds the same whole tensor
+};
+
+// Anything else. Ranks that list the same key hold the same value; a per-rank value has the rank in its key.
+struct ValueItem {
+  std::string fqn;
+  StatePath path;
+  Value value;            // a load ignores it and returns what was saved
+  bool optional = false;  // a load does not miss it
+};
+
+using Item = std::variant<TensorItem, ValueItem>;
+
+inline const std::string& item_fqn(const Item& item) {
+  return std::visit([](const auto& each) -> const std::string& { return each.fqn; }, item);
+}
+
+inline const StatePath& item_path(const Item& item) {
+  return std::visit([](const auto& each) -> const StatePath& { return each.path; }, item);
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,147 @@
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/checksums.h"
+#include "checkpoint/dcp/on_threads.h"
+#include "checkpoint/dcp/partial_reads.h"
+#include "checkpoint/dcp/planner.h"
+#include "checkpoint/format/archive.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::size_t kReaders = 8;  // a disk that waits for the next question is slow
+
+// Opens each file of a checkpoint once.
+class FileSet {
+ public:
+  explicit FileSet(fs::path folder) : folder_(std::move(folder)) {}
+  // Safe from several threads for a file that is open already.
+  const InputFile& get(const std::string& relative_path) {
+    const auto found = files_.find(relative_path);
+    if (found != files_.end()) return *found->second;
+    return *files_.emplace(relative_path, std::make_unique<InputFile>(folder_ / relative_path)).first->second;
+  }
+
+ private:
+  fs::path folder_;
+  std::map<std::string, std::unique_ptr<InputFile>> files_;
+};
+
+// Finds what is cut off before anything is overwritten, and names all of it.
+void check_ranges(FileSet& files, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
+  std::map<std::string, std::string> missing;  // file -> what its end lacks
+  const auto check = [&](const StorageLocation& where, const std::string& fqn) {
+    const std::uint64_t size = files.get(where.relative_path).size();
+    if (where.offset <= size && where.length <= size - where.offset) return;
+    std::string& fqns = missing[where.relative_path];
+    if (!fqns.empty()) fqns += ", ";
+    fqns += fqn;
+  };
+  for (const std::size_t index : plan.values) {
+    const std::string& fqn = item_fqn(items[index]);
+    check(std::get<ValueEntry>(*metadata.find(fqn)).location, fqn);
+  }
+  for (const ReadBox& box : plan.boxes) check(box.chunk->location, item_fqn(items[box.item]));
+  std::string message;
+  for (const auto& [file, fqns] : missing)
+    message += "\n  " + files.get(file).path().string() + " has " + std::to_string(files.get(file).size()) +
+               " bytes and is truncated; lost: " + fqns;
+  if (!message.empty()) throw CheckpointError("the checkpoint is damaged:" + message);
+}
+
+// Gives what was read when that is only a part of the stored tensor.
+std::optional<PartialRead> read_tensor(FileSet& files, const ReadBox& box, const TensorItem& item) {
+  const StorageLocation& where = box.chunk->location;
+  const ZipReader archive(files.get(where.relative_path), where.offset, where.length, item.fqn);
+  const StoredTensor stored(archive);
+  if (stored.sizes() != box.chunk->sizes) archive.fail("the stored tensor has another shape than .metadata says");
+  at::Tensor target = item.local.detach();
+  for (std::size_t d = 0; d < box.sizes.size(); ++d)
+    target = target.narrow(static_cast<std::int64_t>(d), box.start_in_local[d], box.sizes[d]);
+  auto part = stored.read_box(box.start_in_chunk, target);
+  if (part) part->file = where.relative_path;
+  return part;
+}
+
+struct Loaded {
+  Values values;
+  std::vector<PartialRead> parts;  // still to be verified
+};
+
+Loaded read(const fs::path& folder, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
+  FileSet files(folder);
+  check_ranges(files, metadata, plan, items);
+  Loaded loaded;
+  for (const std::size_t index : plan.values) {
+    const std::string& fqn = item_fqn(items[index]);
+    const StorageLocation& where = std::get<ValueEntry>(*metadata.find(fqn)).location;
+    loaded.values[fqn] = read_value_archive(ZipReader(files.get(where.relative_path), where.offset, where.length, fqn));
+  }
+  std::vector<std::optional<PartialRead>> parts(plan.boxes.size());
+  on_threads(kReaders, parts.size(), [&](std::size_t i) {
+    const at::NoGradGuard no_grad;  // of this thread
+    const ReadBox& box = plan.boxes[i];
+    parts[i] = read_tensor(files, box, std::get<TensorItem>(items[box.item]));
+  });
+  for (auto& part : parts)
+    if (part) loaded.parts.push_back(std::move(*part));
+  return loaded;
+}
+
+// What fails while bytes are read is damage; that the bytes are others than wanted (the plan) is not.
+template <typename Step>
+auto or_damaged(Step&& step) {
+  try {
+    return step();
+  } catch (const CheckpointError& error) {
+    throw DamagedCheckpoint(error.what());
+  }
+}
+
+Loaded load_on_this_rank(const fs::path& folder, const std::vector<Item>& items, int rank, const LoadOptions& options) {
+  const Metadata metadata = or_damaged([&] {
+    auto [checked, checksums] = read_verified_metadata(folder);
+    // One rank looks at all files; each rank at those that it reads, below.
+    const auto wrong = checksums && rank == 0 ? wrong_sizes(folder, *checksums) : std::vector<std::string>();
+    if (!wrong.empty()) throw CheckpointError(folder.string() + " is damaged: " + join(wrong, "; "));
+    return std::move(checked);
+  });
+  const LoadPlan plan = plan_load(metadata, items, folder.string(), options.all_weights);
+  return or_damaged([&] { return read(folder, metadata, plan, items); });
+}
+
+}  // namespace
+
+Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks, const LoadOptions& options) {
+  const std::string action = "loading checkpoint " + folder.string() + " failed";
+  on_rank_0(ranks, action, [&] {
+    recover_replacement(folder);
+    return std::string();
+  });
+  Values values;
+  const auto replies = on_every_rank(ranks, action, [&] {
+    const at::NoGradGuard no_grad;
+    Loaded loaded = load_on_this_rank(folder, items, ranks.rank(), options);
+    values = std::move(loaded.values);
+    return encode_reads(loaded.parts);
+  });
+  std::vector<PartialRead> parts;
+  for (const std::string& reply : replies) {
+    auto read = decode_reads(reply);
+    parts.insert(parts.end(), std::make_move_iterator(read.begin()), std::make_move_iterator(read.end()));
+  }
+  verify_reads(folder, action, std::move(parts), ranks);
+  return values;
+}
+
+Values load(const fs::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group,
+            const LoadOptions& options) {
+  GroupRanks ranks(group);
+  return load(folder, items, ranks, options);
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,62 @@
+// Who writes what, and which stored boxes a load reads. Pure functions: no files, no communication. See FORMAT.md.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "checkpoint/dcp/item.h"
+#include "checkpoint/dcp/metadata.h"
+
+namespace titan::checkpoint {
+
+// What the planning rank must know of one item of one rank.
+struct PlanEntry {
+  std::string fqn;
+  StatePath path;
+  bool is_value = false;
+  bool sharded = false;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  dist::ShardSpec spec;
+  bool operator==(const PlanEntry&) const = default;
+};
+
+// One rank's items. Throws CheckpointError when an item contradicts itself or a key occurs twice.
+std::vector<PlanEntry> local_plan(const std::vector<Item>& items);
+std::string encode_plan(const std::vector<PlanEntry>& plan);
+std::vector<PlanEntry> decode_plan(const std::string& bytes);
+
+struct SavePlan {
+  std::vector<std::vector<std::size_t>> items;  // [rank] indices into its items in file order: values, then tensors
+  std::vector<StorageOrder> storage;            // [rank] the same items as entries of the metadata
+  Metadata metadata;                            // complete but for the locations
+};
+
+// Removes replicas: of the ranks that hold the same (key, offset), the one with the least bytes so far writes it.
+// Throws CheckpointError when ranks disagree on a key, or the boxes of a tensor do not make up the whole tensor.
+SavePlan plan_save(const std::vector<std::vector<PlanEntry>>& plans);
+
+// Fills in where an entry was written.
+void set_location(Metadata& metadata, const StorageOrder::value_type& entry, StorageLocation location);
+
+// A box to copy from a stored chunk into a wanted tensor.
+struct ReadBox {
+  std::size_t item = 0;  // index into the wanted items
+  const Chunk* chunk = nullptr;
+  std::vector<std::int64_t> start_in_chunk;
+  std::vector<std::int64_t> start_in_local;
+  std::vector<std::int64_t> sizes;
+};
+
+struct LoadPlan {
+  std::vector<ReadBox> boxes;       // sorted by file and offset
+  std::vector<std::size_t> values;  // items to read as values
+};
+
+// `what` names the checkpoint. The plan points into `metadata`. Throws one CheckpointError that lists all missing keys
+// and all mismatches. Other keys in the checkpoint are ignored, but with `all_weights` a weight (a tensor
+// that is nested in no group) that nobody wants is a mismatch, too. Dtypes may differ.
+LoadPlan plan_load(const Metadata& metadata, const std::vector<Item>& items, const std::string& what,
+                   bool all_weights = false);
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,82 @@
+#include "checkpoint/dcp/step_folders.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/commit.h"
+#include "checkpoint/dcp/metadata.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kStepPrefix = "step-";
+
+std::string step_name(int step) { return std::string(kStepPrefix) + std::to_string(step); }
+
+}  // namespace
+
+fs::path step_folder(const fs::path& base, int step) { return base / step_name(step); }
+
+std::optional<int> step_of(const std::string& name, std::string_view suffix) {
+  if (!name.starts_with(kStepPrefix) || !name.ends_with(suffix)) return std::nullopt;
+  if (name.size() <= kStepPrefix.size() + suffix.size()) return std::nullopt;
+  const std::string digits = name.substr(kStepPrefix.size(), name.size() - kStepPrefix.size() - suffix.size());
+  int step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 0 || std::to_string(step) != digits)
+    return std::nullopt;
+  return step;
+}
+
+std::vector<int> steps_in(const fs::path& base, std::string_view suffix) {
+  std::vector<int> steps;
+  if (!fs::is_directory(base)) return steps;
+  for (const auto& entry : fs::directory_iterator(base)) {
+    const auto step = step_of(entry.path().filename().string(), suffix);
+    if (step && entry.is_directory()) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::string step_list(const std::vector<int>& steps) {
+  std::vector<std::string> names;
+  for (const int step : steps) names.push_back(step_name(step));
+  return names.empty() ? "none" : join(names, ", ");
+}
+
+void recover_replacements(const fs::path& base) {
+  for (const int step : steps_in(base, ".replaced")) recover_replacement(step_folder(base, step));
+}
+
+void clean_up(const fs::path& base) {
+  recover_replacements(base);
+  for (const int step : steps_in(base, ".tmp")) fs::remove_all(temporary_folder(step_folder(base, step)));
+}
+
+void remove_old_steps(const fs::path& base, int keep_latest, const KeepRule& rule) {
+  if (keep_latest == 0) return;
+  try {
+    std::vector<int> steps = steps_in(base);
+    std::erase_if(steps, [&](int step) { return !is_complete(step_folder(base, step)); });
+    const auto keep = static_cast<std::size_t>(keep_latest);
+    const auto special = rule ? rule(steps) : std::nullopt;
+    for (std::size_t i = 0; i + keep < steps.size(); ++i) {
+      if (steps[i] == special) continue;
+      // Under its temporary name it is no checkpoint any more, so a kill in between leaves nothing half removed.
+      const fs::path folder = step_folder(base, steps[i]);
+      fs::remove_all(temporary_folder(folder));
+      fs::rename(folder, temporary_folder(folder));
+      fs::remove_all(temporary_folder(folder));
+    }
+  } catch (const fs::filesystem_error& error) {
+    spdlog::warn("Old checkpoints in {} could not be removed: {}", base.string(), error.what());
+  }
+}
+
+}  // namespace titan::checkpoint

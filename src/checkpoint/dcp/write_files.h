@@ -1,0 +1,31 @@
+// One rank's part of a save: its items in one file or in several at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "checkpoint/dcp/checksums.h"
+#include "checkpoint/dcp/item.h"
+
+namespace titan::checkpoint {
+
+struct WrittenFile {
+  std::string name;
+  FileChecksum checksum;
+  std::vector<std::size_t> items;      // in file order: positions in `chosen`
+  std::vector<std::uint64_t> lengths;  // of their archives, which follow one another without gaps
+};
+
+// Writes items[chosen[0]], items[chosen[1]], … to `folder`/__<rank>_0.distcp, __<rank>_1.distcp, …: at most
+// `num_files`, about equally large, by as many threads; values go into the first. Everything is on the disk when it
+// returns. Throws CheckpointError.
+std::vector<WrittenFile> write_files(const std::filesystem::path& folder, int rank, const std::vector<Item>& items,
+                                     const std::vector<std::size_t>& chosen, int num_files);
+
+std::string encode_written(const std::vector<WrittenFile>& files);
+std::vector<WrittenFile> decode_written(const std::string& bytes);
+
+}  // namespace titan::checkpoint

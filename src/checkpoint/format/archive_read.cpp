@@ -1,0 +1,123 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "checkpoint/format/archive.h"
+#include "checkpoint/format/torch_archive.h"
+#include "checkpoint/format/value_pickle.h"
+#include "checkpoint/io/crc32.h"
+
+namespace titan::checkpoint {
+namespace {
+
+constexpr std::int64_t kBlockBytes = 16 << 20;  // what is read at once when the target cannot take the bytes itself
+constexpr std::uint64_t kCrcBlock = 1 << 20;
+constexpr std::uint64_t kMaxPickle = 1 << 16;  // of a tensor: some 200 bytes in practice
+
+// Reads into memory and checksums block by block, while the bytes are in cache.
+std::uint32_t read_with_crc(const InputFile& file, std::uint64_t offset, void* data, std::uint64_t size,
+                            std::uint32_t crc) {
+  auto* bytes = static_cast<char*>(data);
+  for (std::uint64_t done = 0; done < size; done += kCrcBlock) {
+    const std::uint64_t count = std::min(kCrcBlock, size - done);
+    file.read(offset + done, bytes + done, count);
+    crc = crc32(crc, bytes + done, count);
+  }
+  return crc;
+}
+
+// The box [start, start + sizes) of the dims from `first_dim` on.
+at::Tensor narrow_from(at::Tensor tensor, const std::vector<std::int64_t>& start, at::IntArrayRef sizes,
+                       std::size_t first_dim) {
+  for (std::size_t d = first_dim; d < start.size(); ++d)
+    tensor = tensor.narrow(static_cast<std::int64_t>(d), start[d], sizes[d]);
+  return tensor;
+}
+
+TensorDescription describe_only_tensor(const ZipReader& archive) {
+  check_byte_order(archive);
+  const ZipRecord& record = archive.get("data.pkl");
+  if (record.size > kMaxPickle)
+    archive.fail("the description of the tensor is " + std::to_string(record.size) + " bytes long");
+  const PickleTree tree =
+      PickleTree::parse(archive.read(record), archive.what(), archive.payload_offset(record), tensor_globals());
+  return parse_tensor(tree, tree.root(), archive);
+}
+
+}  // namespace
+
+Value read_value_archive(const ZipReader& archive) {
+  check_byte_order(archive);
+  const ZipRecord& record = archive.get("data.pkl");
+  const std::uint64_t offset = archive.payload_offset(record);
+  return unpickle_value(archive.read(record), archive.what(), offset);
+}
+
+StoredTensor::StoredTensor(const ZipReader& archive) : StoredTensor(archive, describe_only_tensor(archive)) {}
+
+StoredTensor::StoredTensor(const ZipReader& archive, TensorDescription description)
+    : archive_(archive), payload_(&archive.get("data/" + description.storage)), tensor_(std::move(description)) {}
+
+std::optional<PartialRead> StoredTensor::read_box(const std::vector<std::int64_t>& start,
+                                                  const at::Tensor& target) const {
+  TITAN_CHECK(start.size() == tensor_.sizes.size() && target.dim() == static_cast<std::int64_t>(tensor_.sizes.size()),
+              "a box of other dims");
+  if (target.numel() == 0) return std::nullopt;
+  if (tensor_.strides == row_major_strides(tensor_.sizes)) {
+    return read_rows(start, target);
+  }
+  read_strided(start, target);
+  return std::nullopt;
+}
+
+std::optional<PartialRead> StoredTensor::read_rows(const std::vector<std::int64_t>& start,
+                                                   const at::Tensor& target) const {
+  const auto element = static_cast<std::int64_t>(c10::elementSize(tensor_.dtype));
+  std::vector<std::int64_t> shape = tensor_.sizes.empty() ? std::vector<std::int64_t>{1} : tensor_.sizes;
+  const std::vector<std::int64_t> box_start = tensor_.sizes.empty() ? std::vector<std::int64_t>{0} : start;
+  const at::Tensor box = tensor_.sizes.empty() ? target.unsqueeze(0) : target;
+  std::int64_t row_bytes = element;
+  bool whole_rows = true;
+  for (std::size_t d = 1; d < shape.size(); ++d) {
+    row_bytes *= shape[d];
+    whole_rows = whole_rows && box.size(static_cast<std::int64_t>(d)) == shape[d];
+  }
+  const std::int64_t num_rows = box.size(0);
+  const std::uint64_t payload = archive_.payload_offset(*payload_);
+  const auto begin = static_cast<std::uint64_t>(
+      box_start[0] * row_bytes + tensor_.storage_offset * static_cast<std::int64_t>(c10::elementSize(tensor_.dtype)));
+  const std::uint64_t first = payload + begin;
+  const auto size = static_cast<std::uint64_t>(num_rows * row_bytes);
+  std::uint32_t crc = 0;
+  if (whole_rows && box.device().is_cpu() && box.scalar_type() == tensor_.dtype && box.is_contiguous()) {
+    crc = read_with_crc(archive_.file(), first, box.data_ptr(), size, crc);
+  } else {
+    const std::int64_t block_rows =
+        std::clamp<std::int64_t>(kBlockBytes / std::max<std::int64_t>(row_bytes, 1), 1, num_rows);
+    shape[0] = block_rows;
+    const at::Tensor block = at::empty(shape, at::TensorOptions(tensor_.dtype));
+    for (std::int64_t row = 0; row < num_rows; row += block_rows) {
+      const std::int64_t count = std::min(block_rows, num_rows - row);
+      crc = read_with_crc(archive_.file(), first + static_cast<std::uint64_t>(row * row_bytes), block.data_ptr(),
+                          static_cast<std::uint64_t>(count * row_bytes), crc);
+      box.narrow(0, row, count).copy_(narrow_from(block.narrow(0, 0, count), box_start, box.sizes(), 1));
+    }
+  }
+  if (size < payload_->size)
+    return PartialRead{"", archive_.name(), payload, payload_->size, payload_->crc, {begin, size, crc}};
+  archive_.check_crc(*payload_, crc);
+  return std::nullopt;
+}
+
+// Some other program kept a transposed or shared storage: read it all.
+void StoredTensor::read_strided(const std::vector<std::int64_t>& start, const at::Tensor& target) const {
+  const at::Tensor storage = at::empty({tensor_.storage_numel}, at::TensorOptions(tensor_.dtype));
+  const std::uint32_t crc =
+      read_with_crc(archive_.file(), archive_.payload_offset(*payload_), storage.data_ptr(), payload_->size, 0);
+  archive_.check_crc(*payload_, crc);
+  target.copy_(narrow_from(storage.as_strided(tensor_.sizes, tensor_.strides, tensor_.storage_offset), start,
+                           target.sizes(), 0));
+}
+
+}  // namespace titan::checkpoint

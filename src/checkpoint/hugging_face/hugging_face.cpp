@@ -1,0 +1,317 @@
+#include "checkpoint/hugging_face/hugging_face.h"
+
+#include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/text.h"
+#include "checkpoint/dcp/checksums.h"
+#include "checkpoint/dcp/commit.h"
+#include "checkpoint/dcp/planner.h"
+#include "checkpoint/hugging_face/hugging_face_files.h"
+#include "checkpoint/io/file.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Place {
+  std::string file;
+  SafetensorsEntry entry;
+};
+
+// Every rank works it out from its own items: all have all tensors, each its box of them.
+std::vector<SafetensorsFile> lay_out(const std::vector<Item>& items, const HuggingFaceFormat& format,
+                                     c10::ScalarType dtype, std::uint64_t file_bytes) {
+  std::vector<SafetensorsEntry> entries;
+  for (const Item& item : items) {
+    const auto* tensor = std::get_if<TensorItem>(&item);
+    if (!tensor) continue;
+    const auto& shape = tensor->spec.global_shape;
+    if (shape.empty() || shape.size() > 2)
+      throw CheckpointError(tensor->fqn + " has " + std::to_string(shape.size()) +
+                            " dims; only 1 and 2 can be exported");
+    entries.push_back({format.tensor(tensor->fqn).name, dtype, shape});
+  }
+  return lay_out_files(std::move(entries), file_bytes);
+}
+
+std::map<std::string, Place> places_of(const std::vector<SafetensorsFile>& files) {
+  std::map<std::string, Place> places;
+  for (const auto& file : files) {
+    for (const auto& entry : file.entries) places[entry.name] = {file.name, entry};
+  }
+  return places;
+}
+
+std::int64_t their_row(std::int64_t row, std::int64_t rows, const HuggingFaceTensor& tensor) {
+  return tensor.rotary_heads == 0 ? row : rotary_row(row, rows, tensor.rotary_heads);
+}
+
+void write_box(PlacedFile& file, const SafetensorsEntry& entry, const TensorItem& item,
+               const HuggingFaceTensor& tensor) {
+  const auto& spec = item.spec;
+  if (item.local.numel() == 0) return;
+  const at::Tensor box = item.local.detach().to(at::kCPU, entry.dtype).contiguous();
+  const auto* data = static_cast<const char*>(box.const_data_ptr());
+  const auto item_size = static_cast<std::uint64_t>(box.element_size());
+  const bool is_matrix = spec.global_shape.size() == 2;
+  const auto row_bytes = (is_matrix ? static_cast<std::uint64_t>(spec.global_shape[1]) : 1) * item_size;
+  const auto first = is_matrix ? static_cast<std::uint64_t>(spec.offset[1]) * item_size : 0;
+  const auto part = (is_matrix ? static_cast<std::uint64_t>(spec.local_shape[1]) : 1) * item_size;
+  const std::int64_t rows = spec.local_shape[0];
+  if (tensor.rotary_heads == 0 && part == row_bytes) {
+    file.write(entry.begin + static_cast<std::uint64_t>(spec.offset[0]) * row_bytes, data, box.nbytes());
+    return;
+  }
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto to = static_cast<std::uint64_t>(their_row(spec.offset[0] + row, spec.global_shape[0], tensor));
+    file.write(entry.begin + to * row_bytes + first, data + static_cast<std::uint64_t>(row) * part, part);
+  }
+}
+
+// Pieces by file name, as ranks tell them to each other.
+using Pieces = std::map<std::string, std::vector<Piece>>;
+
+std::string encode_pieces(const Pieces& pieces) {
+  Json json = Json::object();
+  for (const auto& [name, list] : pieces) {
+    Json& out = json[name] = Json::array();
+    for (const Piece& piece : list) out.push_back({piece.begin, piece.size, piece.crc});
+  }
+  std::string bytes;
+  Json::to_msgpack(json, bytes);
+  return bytes;
+}
+
+Pieces join_all(const std::vector<std::string>& replies) {
+  Pieces pieces;
+  for (const std::string& bytes : replies) {
+    const Json reply = Json::from_msgpack(bytes);
+    for (const auto& [name, list] : reply.items())
+      for (const auto& piece : list)
+        pieces[name].push_back(
+            {piece.at(0).get<std::uint64_t>(), piece.at(1).get<std::uint64_t>(), piece.at(2).get<std::uint32_t>()});
+  }
+  for (auto& [name, list] : pieces) list = join_pieces(std::move(list));
+  return pieces;
+}
+
+// Gives what was written.
+Pieces write_boxes(const fs::path& folder, const std::vector<SafetensorsFile>& files, const std::vector<Item>& items,
+                   const std::vector<std::size_t>& chosen, const HuggingFaceFormat& format) {
+  const auto places = places_of(files);
+  std::map<std::string, std::unique_ptr<PlacedFile>> open;
+  for (const std::size_t index : chosen) {
+    const auto* item = std::get_if<TensorItem>(&items.at(index));
+    if (!item) continue;
+    const auto tensor = format.tensor(item->fqn);
+    const auto& place = places.at(tensor.name);
+    auto& file = open[place.file];
+    if (!file) file = std::make_unique<PlacedFile>(folder / place.file);
+    write_box(*file, place.entry, *item, tensor);
+  }
+  Pieces pieces;
+  for (auto& [name, file] : open) {
+    file->finish();
+    pieces[name] = join_pieces(file->pieces());
+  }
+  return pieces;
+}
+
+// The checksums of whole files from those of what all ranks wrote.
+Checksums checksums_of(const std::vector<SafetensorsFile>& files, const std::vector<std::string>& written) {
+  Pieces pieces = join_all(written);
+  Checksums checksums;
+  for (const auto& file : files) {
+    auto& list = pieces[file.name];
+    list.push_back({0, file.header.size(), checksum_of(file.header).crc});
+    const auto joined = join_pieces(list);
+    TITAN_CHECK(joined.size() == 1 && joined[0].size == file.size, file.name + " was not written as a whole");
+    checksums.files[file.name] = {file.size, joined[0].crc};
+  }
+  return checksums;
+}
+
+void make_files(const fs::path& folder, const std::vector<SafetensorsFile>& files) {
+  if (!folder.parent_path().empty()) fs::create_directories(folder.parent_path());
+  fs::remove_all(folder);
+  fs::create_directory(folder);
+  for (const auto& file : files) {
+    OutputFile out(folder / file.name);
+    out.append(file.header.data(), file.header.size());
+    out.finish();
+    fs::resize_file(folder / file.name, file.size);
+  }
+}
+
+using Sources = std::map<std::string, std::pair<const MappedSafetensors*, const SafetensorsEntry*>>;
+
+Sources sources_of(const std::vector<std::unique_ptr<MappedSafetensors>>& files) {
+  Sources sources;
+  for (const auto& file : files) {
+    for (const auto& entry : file->entries()) {
+      const auto [found, is_new] = sources.emplace(entry.name, std::make_pair(file.get(), &entry));
+      if (!is_new)
+        throw CheckpointError(entry.name + " is both in " + found->second.first->path().string() + " and in " +
+                              file->path().string());
+    }
+  }
+  return sources;
+}
+
+// A download that was cut short lacks whole files, and their index says which.
+void check_files_of_index(const fs::path& folder) {
+  const fs::path index = folder / kHuggingFaceIndex;
+  if (!fs::exists(index)) return;
+  std::set<std::string> missing;
+  for (const auto& [tensor, file] : read_hugging_face_index(index))
+    if (!fs::exists(folder / file)) missing.insert(file);
+  if (missing.empty()) return;
+  throw CheckpointError(index.string() + " names files that are not in the folder: " +
+                        join(std::vector<std::string>(missing.begin(), missing.end()), ", ") + "; fetch them again");
+}
+
+std::vector<std::unique_ptr<MappedSafetensors>> open_all(const fs::path& folder) {
+  check_files_of_index(folder);
+  std::vector<std::unique_ptr<MappedSafetensors>> files;
+  for (const auto& path : safetensors_files(folder)) files.push_back(std::make_unique<MappedSafetensors>(path));
+  return files;
+}
+
+// Everything that does not fit, before anything is overwritten.
+void check_sources(const fs::path& folder, const Sources& sources, const std::vector<Item>& items,
+                   const HuggingFaceFormat& format, bool all_weights) {
+  std::vector<std::string> missing, wrong, unexpected;
+  std::set<std::string> wanted;
+  for (const Item& item : items) {
+    const auto* tensor = std::get_if<TensorItem>(&item);
+    if (!tensor) continue;
+    const auto name = format.tensor(tensor->fqn).name;
+    wanted.insert(name);
+    const auto found = sources.find(name);
+    if (found == sources.end()) {
+      missing.push_back(name + " (" + tensor->fqn + ")");
+    } else if (found->second.second->shape != tensor->spec.global_shape) {
+      wrong.push_back(name + " is " + dist::shape_text(found->second.second->shape) + ", the model's " + tensor->fqn +
+                      " " + dist::shape_text(tensor->spec.global_shape));
+    }
+  }
+  for (const auto& [name, source] : sources) {
+    // Older files keep the rotary frequencies, which follow from the configuration.
+    if (all_weights && !wanted.contains(name) && !name.ends_with("rotary_emb.inv_freq")) unexpected.push_back(name);
+  }
+  if (missing.empty() && wrong.empty() && unexpected.empty()) return;
+  throw CheckpointError(folder.string() + " does not fit the model." +
+                        (missing.empty() ? "" : " Missing: " + join(missing, ", ") + ".") +
+                        (unexpected.empty() ? "" : " Unexpected: " + join(unexpected, ", ") + ".") +
+                        (wrong.empty() ? "" : " Other shapes: " + join(wrong, "; ") + "."));
+}
+
+void fill(const TensorItem& item, const MappedSafetensors& file, const SafetensorsEntry& entry,
+          const HuggingFaceTensor& tensor) {
+  if (item.local.numel() == 0) return;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < item.spec.local_shape[0]; ++row)
+    rows.push_back(their_row(item.spec.offset[0] + row, item.spec.global_shape[0], tensor));
+  file.copy_rows(entry, rows, item.spec.offset.size() == 2 ? item.spec.offset[1] : 0, item.local.detach());
+}
+
+// The files with weights, where the folder has checksums. Each rank reads an equal share.
+void verify_files(const fs::path& folder, Ranks& ranks) {
+  const std::string action = "loading " + folder.string() + " failed";
+  const std::string hint = ". If another program changed it on purpose, remove " + (folder / kChecksumsFile).string();
+  std::optional<Checksums> checksums;
+  const auto read = on_every_rank(ranks, action, [&] {
+    checksums = read_checksums(folder);
+    Pieces pieces;
+    if (!checksums) return encode_pieces(pieces);
+    std::erase_if(checksums->files,
+                  [](const auto& file) { return fs::path(file.first).extension() != ".safetensors"; });
+    const auto wrong = wrong_sizes(folder, *checksums);
+    if (!wrong.empty()) throw DamagedCheckpoint(join(wrong, "; ") + hint);
+    const auto rank = static_cast<std::uint64_t>(ranks.rank()), size = static_cast<std::uint64_t>(ranks.size());
+    for (const auto& [name, file] : checksums->files) {
+      const std::uint64_t share = (file.size + size - 1) / size;
+      const std::uint64_t begin = std::min(share * rank, file.size), end = std::min(begin + share, file.size);
+      pieces[name] = {{begin, end - begin, crc_of_range(InputFile(folder / name), begin, end - begin)}};
+    }
+    return encode_pieces(pieces);
+  });
+  std::vector<std::string> wrong;
+  for (const auto& [name, pieces] : join_all(read)) {
+    std::string fault = compare_checksum(name, pieces.at(0).crc, checksums->files.at(name));
+    if (!fault.empty()) wrong.push_back(std::move(fault));
+  }
+  if (!wrong.empty()) throw DamagedCheckpoint(action + ": " + join(wrong, "; ") + hint);
+}
+
+}  // namespace
+
+std::int64_t rotary_row(std::int64_t row, std::int64_t rows, std::int64_t heads) {
+  const std::int64_t size = rows / heads, in_head = row % size;
+  return row - in_head + in_head % 2 * (size / 2) + in_head / 2;
+}
+
+std::uint64_t save_hugging_face(const fs::path& folder, const std::vector<Item>& items, const HuggingFaceFormat& format,
+                                c10::ScalarType dtype, Ranks& ranks, std::uint64_t file_bytes) {
+  const std::string action = "exporting " + folder.string() + " failed";
+  const fs::path temporary = temporary_folder(folder);
+  std::vector<SafetensorsFile> files;
+  const auto plans = on_every_rank(ranks, action, [&] {
+    files = lay_out(items, format, dtype, file_bytes);
+    return encode_plan(local_plan(items));
+  });
+  const std::string assignment = on_rank_0(ranks, action, [&] {
+    std::vector<std::vector<PlanEntry>> decoded;
+    for (const std::string& bytes : plans) decoded.push_back(decode_plan(bytes));
+    make_files(temporary, files);
+    return Json(plan_save(decoded).items).dump();
+  });
+  try {
+    const auto written = on_every_rank(ranks, action, [&] {
+      const auto chosen = Json::parse(assignment).at(static_cast<std::size_t>(ranks.rank()));
+      return encode_pieces(write_boxes(temporary, files, items, chosen.get<std::vector<std::size_t>>(), format));
+    });
+    return std::stoull(on_rank_0(ranks, action, [&] {
+      const auto bytes =
+          write_hugging_face_index(temporary, files, format.small_files(dtype), checksums_of(files, written));
+      fsync_folder(temporary);
+      put_in_place(folder);
+      return std::to_string(bytes);
+    }));
+  } catch (const CheckpointError&) {
+    std::error_code ignored;
+    if (ranks.rank() == 0) fs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+void load_hugging_face(const fs::path& folder, const std::vector<Item>& items, const HuggingFaceFormat& format,
+                       Ranks& ranks, bool all_weights) {
+  verify_files(folder, ranks);
+  on_every_rank(ranks, "loading " + folder.string() + " failed", [&] {
+    const auto files = open_all(folder);
+    const auto sources = sources_of(files);
+    check_sources(folder, sources, items, format, all_weights);
+    for (const Item& item : items) {
+      const auto* tensor = std::get_if<TensorItem>(&item);
+      if (!tensor) continue;
+      const auto theirs = format.tensor(tensor->fqn);
+      const auto& [file, entry] = sources.at(theirs.name);
+      fill(*tensor, *file, *entry, theirs);
+    }
+    return std::string();
+  });
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,47 @@
+// A model in Hugging Face's folder format (model*.safetensors, an index, config.json), written and read by all ranks
+// together. No rank ever holds more than its own shards: each writes its rows to their place in the files, and reads
+// only those.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/dcp/item.h"
+#include "checkpoint/dcp/ranks.h"
+#include "checkpoint/hugging_face/hugging_face_files.h"
+
+namespace titan::checkpoint {
+
+// What a parameter is there.
+struct HuggingFaceTensor {
+  std::string name;
+  // The rows of dim 0 are those of so many attention heads, which hold the even rows of ours first, then the odd ones:
+  // rotary embedding turns halves there and pairs here. 0: the same rows.
+  std::int64_t rotary_heads = 0;
+};
+
+struct HuggingFaceFormat {
+  std::function<HuggingFaceTensor(const std::string& fqn)> tensor;
+  // Of an export whose weights have this dtype; called on rank 0.
+  std::function<SmallFiles(c10::ScalarType dtype)> small_files;
+};
+
+// The row of theirs that row `row` of ours is, of `rows`.
+std::int64_t rotary_row(std::int64_t row, std::int64_t rows, std::int64_t heads);
+
+// Writes `folder` with the tensors of `items`, cast to `dtype`, in files of at most `file_bytes` (a larger tensor has
+// one of its own). Under a temporary name until everything is on the disk. Collective. Throws CheckpointError on all
+// ranks. Gives the bytes of all files.
+std::uint64_t save_hugging_face(const std::filesystem::path& folder, const std::vector<Item>& items,
+                                const HuggingFaceFormat& format, c10::ScalarType dtype, Ranks& ranks,
+                                std::uint64_t file_bytes = 5'000'000'000);
+
+// Fills the tensors of `items` from all *.safetensors files of `folder`, casting. Collective. Throws one
+// CheckpointError, on all ranks, that lists every tensor that is missing or has another shape, with
+// `all_weights` (the items are a whole model) also those that no item wants.
+void load_hugging_face(const std::filesystem::path& folder, const std::vector<Item>& items,
+                       const HuggingFaceFormat& format, Ranks& ranks, bool all_weights = false);
+
+}  // namespace titan::checkpoint

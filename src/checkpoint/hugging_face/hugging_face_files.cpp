@@ -1,0 +1,126 @@
+#include "checkpoint/hugging_face/hugging_face_files.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json_error.h"
+#include "checkpoint/format/dtype.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json parse_config(const std::string& text) {
+  Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) throw CheckpointError("config.json is not a JSON object");
+  return config;
+}
+
+}  // namespace
+
+std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries, std::uint64_t file_bytes) {
+  std::vector<SafetensorsFile> files;
+  std::uint64_t size = 0;
+  for (auto& entry : entries) {
+    const std::uint64_t bytes = bytes_of(entry);
+    if (files.empty() || (size > 0 && size + bytes > file_bytes)) {
+      files.emplace_back();
+      size = 0;
+    }
+    files.back().entries.push_back(std::move(entry));
+    size += bytes;
+  }
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    auto& file = files[i];
+    file.name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
+    file.header = make_safetensors_header(file.entries);
+    file.size = file.entries.back().begin + bytes_of(file.entries.back());
+  }
+  return files;
+}
+
+std::string with_dtype(const std::string& config_json, c10::ScalarType dtype) {
+  Json config = parse_config(config_json);
+  // What every version of transformers reads; new ones write "dtype", and would take it first.
+  config.erase("dtype");
+  config["torch_dtype"] = dtype_name(dtype);
+  return config.dump(2) + "\n";
+}
+
+SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
+                          std::optional<std::int64_t> eos_id) {
+  const auto or_null = [](const std::optional<std::int64_t>& id) { return id ? Json(*id) : Json(); };
+  const Json tokens = {{"bos_token_id", or_null(bos_id)}, {"eos_token_id", or_null(eos_id)}};
+  Json config = parse_config(config_json);
+  config.update(tokens);
+  return {{"config.json", with_dtype(config.dump(), dtype)}, {"generation_config.json", tokens.dump(2) + "\n"}};
+}
+
+std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector<SafetensorsFile>& files,
+                                       const SmallFiles& small_files, Checksums checksums) {
+  std::uint64_t total = 0, on_disk = 0;
+  Json map = Json::object();
+  for (const auto& file : files) {
+    total += file.size - file.header.size();
+    on_disk += file.size;
+    for (const auto& entry : file.entries) map[entry.name] = file.name;
+  }
+  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  const std::string text = index.dump(2) + "\n";
+  for (const auto& [name, content] : small_files) {
+    write_file_atomically(folder / name, content);
+    checksums.files[name] = checksum_of(content);
+  }
+  checksums.files[kHuggingFaceIndex] = checksum_of(text);
+  write_checksums(folder, checksums);
+  write_file_atomically(folder / kHuggingFaceIndex, text);
+  return on_disk;
+}
+
+HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::string& what) {
+  try {
+    const Json json = Json::parse(text);
+    HuggingFaceConfig config;
+    config.architecture = json.at("architectures").at(0).get<std::string>();
+    config.num_heads = json.at("num_attention_heads").get<std::int64_t>();
+    const auto kv = json.find("num_key_value_heads");
+    config.num_kv_heads = kv == json.end() || kv->is_null() ? config.num_heads : kv->get<std::int64_t>();
+    config.tied_embeddings = json.value("tie_word_embeddings", false);
+    if (config.num_heads < 1 || config.num_kv_heads < 1) throw CheckpointError("it has no attention heads");
+    return config;
+  } catch (const std::exception& error) {
+    throw CheckpointError(what + " cannot be used: " + json_error_text(error.what()));
+  }
+}
+
+std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const fs::path file = folder / name;
+    if (!fs::is_regular_file(file)) continue;
+    try {
+      const Json json = Json::parse(read_file(file));
+      const auto found = json.find("eos_token_id");
+      if (found == json.end() || found->is_null()) continue;
+      if (found->is_array()) return found->get<std::vector<std::int64_t>>();
+      return {found->get<std::int64_t>()};
+    } catch (const std::exception& error) {
+      throw CheckpointError(file.string() + " cannot be used: " + error.what());
+    }
+  }
+  return {};
+}
+
+std::map<std::string, std::string> read_hugging_face_index(const fs::path& file) {
+  try {
+    return Json::parse(read_file(file)).at("weight_map").get<std::map<std::string, std::string>>();
+  } catch (const std::exception& error) {
+    throw CheckpointError(file.string() + " cannot be used: " + json_error_text(error.what()));
+  }
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,49 @@
+// Copies a model from one format to another, block by block. Knows no model: the caller says what each tensor is called
+// there, and how its rows are ordered.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/tools/tensor_stream.h"
+
+namespace titan::checkpoint {
+
+enum class CheckpointKind { kDcp, kHuggingFace, kTorch };
+
+// "dcp", "hf", "torch"
+const char* kind_name(CheckpointKind kind);
+
+// What is at `path`: a folder with .metadata, a folder or file of safetensors, or a zip file of torch.save. Throws
+// CheckpointError that says what was found instead.
+CheckpointKind detect_kind(const std::filesystem::path& path);
+
+std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path, CheckpointKind kind);
+
+// Whether a key of a checkpoint belongs to the model: not to the optimizer or the rest of a run's state.
+bool is_model_key(const std::string& fqn);
+
+enum class RowOrder { kSame, kToHuggingFace, kFromHuggingFace };
+
+struct Conversion {
+  std::size_t source = 0;  // index into the source's tensors
+  TensorInfo target;       // of the same shape; other dtypes are cast
+  RowOrder order = RowOrder::kSame;
+  std::int64_t heads = 0;  // unless kSame: rows / heads rows change places among themselves
+};
+
+// Reorders the rows of whole heads, [k * head_size, ...]. `order` is not kSame.
+at::Tensor reorder_rows(const at::Tensor& rows, std::int64_t head_size, RowOrder order);
+
+// Throws CheckpointError for heads that do not divide the rows into pairs.
+void check_conversions(const TensorSource& source, const std::vector<Conversion>& conversions);
+
+// Runs them in order, finishes the sink after the source was verified. `block_bytes`: of one read; a block has at least
+// one row, or one head. Gives the bytes written.
+std::uint64_t convert(TensorSource& source, TensorSink& sink, const std::vector<Conversion>& conversions,
+                      std::uint64_t block_bytes = 8 << 20);
+
+}  // namespace titan::checkpoint

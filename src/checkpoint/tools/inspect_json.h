@@ -1,0 +1,24 @@
+// What the JSON of inspections has in common.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/tools/inspect.h"
+
+namespace titan::checkpoint {
+
+template <typename T>
+nlohmann::ordered_json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+// "intact", and "faults" with every one of them.
+inline void add_verdict(nlohmann::ordered_json& json, const std::vector<Fault>& faults) {
+  json["intact"] = faults.empty();
+  auto& list = json["faults"] = nlohmann::ordered_json::array();
+  for (const Fault& fault : faults) list.push_back(fault.text);
+}
+
+}  // namespace titan::checkpoint

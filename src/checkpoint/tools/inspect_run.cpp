@@ -1,0 +1,84 @@
+#include "checkpoint/tools/inspect_run.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+#include "checkpoint/dcp/metadata.h"
+#include "checkpoint/dcp/step_folders.h"
+#include "checkpoint/hugging_face/hugging_face_files.h"
+#include "checkpoint/tools/inspect.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+// N of "step-N", "step-N.tmp" and "step-N.replaced".
+std::optional<std::int64_t> step_in(const std::string& name) {
+  for (const char* suffix : {"", ".tmp", ".replaced"}) {
+    if (const auto step = step_of(name, suffix)) return *step;
+  }
+  return std::nullopt;
+}
+
+StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
+  StepInfo info;
+  info.name = folder.filename();
+  info.step = step;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file()) info.bytes += entry.file_size();
+  }
+  if (info.name.ends_with(".tmp")) {
+    info.detail = "a save under way, or what an interrupted one left";
+  } else if (info.name.ends_with(".replaced")) {
+    info.detail = "set aside while a new one moves in; the next load or save puts things right";
+  } else if (!is_complete(folder) && !fs::exists(folder / kHuggingFaceIndex)) {
+    info.detail = "no .metadata: the save did not end";
+  } else {
+    try {
+      const Inspection inside = inspect_checkpoint(folder);
+      info.state = StepInfo::State::kComplete;
+      info.holds = inside.kind == CheckpointKind::kHuggingFace ? "Hugging Face" : inside.step ? "full" : "model only";
+      info.saved_at = inside.saved_at;
+      info.ranks = inside.ranks;
+    } catch (const CheckpointError& error) {
+      info.state = StepInfo::State::kDamaged;
+      info.detail = error.what();
+    }
+  }
+  return info;
+}
+
+}  // namespace
+
+std::vector<StepInfo> inspect_run(const fs::path& folder) {
+  std::vector<StepInfo> steps;
+  if (!fs::is_directory(folder)) return steps;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto step = entry.is_directory() ? step_in(entry.path().filename()) : std::nullopt;
+    if (step) steps.push_back(inspect_step(entry.path(), *step));
+  }
+  std::sort(steps.begin(), steps.end(),
+            [](const StepInfo& a, const StepInfo& b) { return std::tie(a.step, a.name) < std::tie(b.step, b.name); });
+  return steps;
+}
+
+const StepInfo* newest_complete(const std::vector<StepInfo>& steps, const std::string& holds) {
+  const StepInfo* newest = nullptr;
+  for (const StepInfo& each : steps)
+    if (each.state == StepInfo::State::kComplete && (holds.empty() || each.holds == holds)) newest = &each;
+  return newest;
+}
+
+std::string loss_text(const std::vector<LoggedStep>& rows, std::int64_t step) {
+  const LoggedStep* found = nullptr;
+  for (const LoggedStep& row : rows)
+    if (row.step <= step && (found == nullptr || row.step > found->step)) found = &row;
+  if (found == nullptr) return "";
+  const std::string loss = found->loss ? fmt::format("{:.5f}", *found->loss) : "not a number";
+  return found->step == step ? loss : fmt::format("{} (step {})", loss, found->step);
+}
+
+}  // namespace titan::checkpoint
