@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "config/paths.h"
 #include "data/registry.h"
-#include "data/tokenizer_export.h"
+#include "data/tokenizer/tokenizer_export.h"
 #include "models/registry.h"
 #include "train/run_folder.h"
 

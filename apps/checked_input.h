@@ -10,7 +10,7 @@
 #include "config/source.h"
 #include "contract/prompts.h"
 #include "contract/train_spec.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace titan {
 

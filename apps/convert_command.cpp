@@ -19,8 +19,8 @@
 #include "checkpoint/tools/convert.h"
 #include "checkpoint/tools/inspect.h"
 #include "config/load.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_export.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_export.h"
 #include "distributed/shard_spec.h"
 #include "models/registry.h"
 

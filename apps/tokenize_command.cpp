@@ -15,10 +15,10 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "config/datasets.h"
-#include "data/files.h"
+#include "data/io/files.h"
 #include "data/registry.h"
-#include "data/tokenize.h"
-#include "data/tokenizer.h"
+#include "data/sources/tokenize.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace titan {
 namespace {

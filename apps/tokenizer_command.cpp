@@ -13,11 +13,11 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
-#include "data/files.h"
-#include "data/sentencepiece_training.h"
-#include "data/text_source.h"
-#include "data/token_json.h"
-#include "data/tokenizer.h"
+#include "data/io/files.h"
+#include "data/sources/sentencepiece_training.h"
+#include "data/sources/text_source.h"
+#include "data/tokenizer/token_json.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace titan {
 namespace {

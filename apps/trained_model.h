@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "contract/train_spec.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace titan {
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "data/permutation.h"
+#include "data/io/hash.h"
 
 namespace titan::data {
 namespace {

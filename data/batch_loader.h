@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "contract/batch_source.h"
-#include "data/row_source.h"
-#include "data/token_source.h"
-#include "data/tokenizer.h"
+#include "data/order/row_source.h"
+#include "data/sources/token_source.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace titan::data {
 

@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "config/datasets.h"
 #include "data/batch_loader.h"
-#include "data/lanes.h"
-#include "data/packer.h"
+#include "data/order/lanes.h"
+#include "data/order/packer.h"
 #include "data/registry.h"
 
 namespace titan::data {

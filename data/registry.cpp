@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/datasets.h"
-#include "data/indexed_shards.h"
+#include "data/sources/indexed_shards.h"
 
 namespace titan::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/token_source.h"
+#include "data/sources/token_source.h"
 
 namespace titan::data {
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes data/unicode_table.cpp: the general category of every code point as the `tokenizers` package's regexes see it.
+"""Writes data/text/unicode_table.cpp: the general category of every code point as the `tokenizers` package's regexes see it.
 
-    .venv/bin/python scripts/make_unicode_table.py > data/unicode_table.cpp
+    .venv/bin/python scripts/make_unicode_table.py > data/text/unicode_table.cpp
 
 The package brings a regex library with a Unicode version of its own, and PCRE2 brings another. Where they differ, the
 package is right by definition: its ids are those that models were trained on. Run this again when the pinned version
@@ -45,7 +45,7 @@ def main() -> None:
             last = found[point]
             runs.append(f"0x{point << 5 | CATEGORIES.index(last):x}")
     print(f"// Made by scripts/make_unicode_table.py from tokenizers {tokenizers.__version__}. Do not edit.")
-    print('#include "data/unicode_category.h"\n')
+    print('#include "data/text/unicode_category.h"\n')
     print("namespace titan::data {\n")
     print("// (first code point << 5 | index in kCategoryNames) of each run of one category.")
     print("// clang-format off")

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "data/packer.h"
+#include "data/order/packer.h"
 #include "tests/support/guard.h"
 #include "tests/unit/data/support.h"
 

@@ -5,15 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "data/added_tokens.h"
-#include "data/bpe_model.h"
-#include "data/bpe_tokenizer.h"
-#include "data/byte_level.h"
-#include "data/nfc.h"
-#include "data/split_regex.h"
-#include "data/unicode_category.h"
-#include "data/utf8.h"
-#include "data/word_cache.h"
+#include "data/text/nfc.h"
+#include "data/text/split_regex.h"
+#include "data/text/unicode_category.h"
+#include "data/text/utf8.h"
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/bpe_model.h"
+#include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/byte_level.h"
+#include "data/tokenizer/word_cache.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {

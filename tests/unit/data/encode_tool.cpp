@@ -7,8 +7,8 @@
 #include <exception>
 #include <vector>
 
-#include "data/text_source.h"
-#include "data/tokenizer.h"
+#include "data/sources/text_source.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace {
 

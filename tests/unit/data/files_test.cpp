@@ -1,4 +1,4 @@
-#include "data/files.h"
+#include "data/io/files.h"
 
 #include <gmock/gmock.h>
 

@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "base/fs.h"
-#include "data/indexed_shards.h"
 #include "data/registry.h"
-#include "data/tokenize.h"
+#include "data/sources/indexed_shards.h"
+#include "data/sources/tokenize.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {

@@ -1,4 +1,4 @@
-#include "data/lanes.h"
+#include "data/order/lanes.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "data/permutation.h"
+#include "data/order/permutation.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {

@@ -1,4 +1,4 @@
-#include "data/packer.h"
+#include "data/order/packer.h"
 
 #include <gmock/gmock.h>
 #include <spdlog/sinks/ostream_sink.h>

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace titan::data {
 

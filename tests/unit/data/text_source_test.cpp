@@ -1,4 +1,4 @@
-#include "data/text_source.h"
+#include "data/sources/text_source.h"
 
 #include <gmock/gmock.h>
 #include <zlib.h>

@@ -1,4 +1,4 @@
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/fs.h"
-#include "data/sentencepiece_tokenizer.h"
+#include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {

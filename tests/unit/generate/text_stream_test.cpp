@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/utf8.h"
+#include "data/text/utf8.h"
 
 namespace titan::generate {
 namespace {
@@ -18,7 +18,7 @@ std::string bytes_of(std::span<const std::int32_t> ids) {
   return bytes;
 }
 
-// As data/bpe_tokenizer.cpp: one U+FFFD for every maximal ill-formed sequence.
+// As data/tokenizer/bpe_tokenizer.cpp: one U+FFFD for every maximal ill-formed sequence.
 std::string decode(std::span<const std::int32_t> ids) { return data::replace_invalid_utf8(bytes_of(ids)); }
 
 // As SentencePiece: one U+FFFD for each byte that is no part of a character, and no space at the beginning.

@@ -43,8 +43,8 @@ ALLOWED = {
     "src/parallel/fsdp/a.h": '#include "parallel/fsdp/b.h"\n#include "parallel/common.h"\n#include "nn/module.h"\n',
     "src/cuda/nccl.cpp": '#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>\n#include "distributed/process_group.h"\n',
     "models/llama3/llama3.cpp": '#include "models/common/rope.h"\n#include "nn/linear.h"\n',
-    "data/sentencepiece_tokenizer.cpp": "#include <sentencepiece_processor.h>\n#include <nlohmann/json.hpp>\n",
-    "data/text_source.cpp": '#include "data/tokenizer.h"\n#include "contract/batch.h"\n',
+    "data/tokenizer/sentencepiece_tokenizer.cpp": "#include <sentencepiece_processor.h>\n#include <nlohmann/json.hpp>\n",
+    "data/sources/text_source.cpp": '#include "data/tokenizer/tokenizer.h"\n#include "contract/batch.h"\n',
     "apps/titan_train.cpp": '#include "models/registry.h"\n#include "data/registry.h"\n#include "train/trainer.h"\n',
 }
 
@@ -68,11 +68,11 @@ FORBIDDEN = [
     ("src/metrics/x.cpp", '#include "step_metrics.h"', "no layer"),
     ("src/metrics/x.cpp", '#include "../base/fs.h"', "never relative"),
     ("src/metrics/x.cu", '#include "train/trainer.h"', "src/metrics may not include src/train"),
-    ("models/x.cpp", '#include "data/tokenizer.h"', "models may not include data"),
+    ("models/x.cpp", '#include "data/tokenizer/tokenizer.h"', "models may not include data"),
     ("models/x.cpp", '#include "train/trainer.h"', "models may not include src/train"),
     ("data/x.cpp", '#include "models/registry.h"', "data may not include models"),
     ("data/x.cpp", '#include "distributed/mesh.h"', "data may not include src/distributed"),
-    ("data/packer.cpp", "#include <sentencepiece_processor.h>", "SentencePiece only in"),
+    ("data/order/packer.cpp", "#include <sentencepiece_processor.h>", "SentencePiece only in"),
     ("src/base/x.cpp", '  #  include   "config/job_config.h"', "src/base may not include src/config"),
     ("src/novel/x.cpp", "#include <string>", "no entry in layers.toml"),
 ]

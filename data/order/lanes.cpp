@@ -1,0 +1,165 @@
+#include "data/order/lanes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/io/hash.h"
+#include "data/order/permutation.h"
+
+namespace titan::data {
+namespace {
+
+std::string list_of(const std::vector<std::int64_t>& numbers) {
+  std::vector<std::string> texts;
+  for (const std::int64_t number : numbers) texts.push_back(with_thousands(number));
+  return join(texts, " + ");
+}
+
+[[noreturn]] void cannot_continue(const std::string& why) {
+  throw DataError("cannot continue at the saved position of the data: " + why +
+                  ". Undo the change, or set checkpoint.exclude_from_loading = [\"dataloader\"] to start the data from "
+                  "the beginning");
+}
+
+}  // namespace
+
+Lanes::Lanes(std::vector<std::shared_ptr<const TokenSource>> sources, std::vector<double> weights, Options options)
+    : sources_(std::move(sources)), mixture_(weights, options.seed), options_(options) {
+  TITAN_CHECK(weights.size() == sources_.size(), "one weight for each source");
+  TITAN_CHECK(options_.seq_len > 0 && options_.own_lanes > 0 && options_.first_lane >= 0 &&
+                  options_.first_lane + options_.own_lanes <= options_.num_lanes &&
+                  options_.own_lanes % options_.local_batch_size == 0,
+              "lanes " + std::to_string(options_.first_lane) + " + " + std::to_string(options_.own_lanes) + " of " +
+                  std::to_string(options_.num_lanes));
+  for (auto& source : sources_) {
+    saved_items_.push_back(source->num_items());
+    source = with_items(std::move(source), options_.num_lanes);
+  }
+  lanes_.resize(static_cast<std::size_t>(options_.own_lanes));
+  for (Lane& lane : lanes_) lane.streams.resize(sources_.size());
+  window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
+}
+
+bool Lanes::next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) {
+  const auto seq_len = static_cast<std::size_t>(options_.seq_len);
+  TITAN_CHECK(input.size() == seq_len && label.size() == seq_len, "a row must have seq_len elements");
+  Lane& lane = lanes_[next_lane_];
+  const std::int64_t lane_number = options_.first_lane + static_cast<std::int64_t>(next_lane_);
+  sample_id_.sample = lane.windows * options_.num_lanes + lane_number;
+  const std::size_t source = mixture_.source_of(sample_id_.sample);
+  sample_id_.source = static_cast<std::int64_t>(source);
+  fill_window(lane_number, source);
+  std::copy_n(window_.begin(), seq_len, input.begin());
+  std::copy_n(window_.begin() + 1, seq_len, label.begin());
+  ++lane.windows;
+  next_lane_ = (next_lane_ + 1) % lanes_.size();
+  return true;
+}
+
+void Lanes::fill_window(std::int64_t lane, std::size_t source) {
+  Stream& stream = lanes_[next_lane_].streams[source];
+  if (stream.items > 0 && !stream.run.owner) load(stream, lane, source);
+  for (std::size_t filled = 0; filled < window_.size();) {
+    if (stream.used == stream.run.size()) begin_next_item(stream, lane, source);
+    if (filled == 0) {
+      sample_id_.item = item_of(lane, source, stream.items - 1);
+      sample_id_.token = static_cast<std::int64_t>(stream.used);
+    }
+    const std::size_t count = std::min(window_.size() - filled, stream.run.size() - stream.used);
+    std::copy_n(stream.run.owner->begin() + static_cast<std::ptrdiff_t>(stream.run.begin + stream.used), count,
+                window_.begin() + static_cast<std::ptrdiff_t>(filled));
+    filled += count;
+    stream.used += count;
+  }
+}
+
+std::int64_t Lanes::item_of(std::int64_t lane, std::size_t source, std::int64_t count) const {
+  const std::int64_t items = sources_[source]->num_items();
+  const std::int64_t ordinal = count * options_.num_lanes + lane;
+  const auto pass = static_cast<std::uint64_t>(ordinal / items);
+  const std::uint64_t key = mix_bits(mix_bits(mix_bits(options_.seed) ^ source) ^ pass);
+  return Permutation(items, key)(ordinal % items);
+}
+
+// The next item that has tokens.
+void Lanes::begin_next_item(Stream& stream, std::int64_t lane, std::size_t source) {
+  const std::int64_t items = sources_[source]->num_items();
+  for (std::int64_t tried = 0; tried <= items; ++tried) {
+    stream.run =
+        read_item(*sources_[source], item_of(lane, source, stream.items), options_.on_bad_record, bad_records_);
+    ++stream.items;
+    stream.used = 0;
+    if (stream.run.size() > 0) return;
+  }
+  throw DataError(sources_[source]->name() + ": " + with_thousands(items + 1) +
+                  " items in a row gave no tokens at all. Is everything in it empty or unusable?");
+}
+
+// After a seek: the tokens of the item that the stream stands in.
+void Lanes::load(Stream& stream, std::int64_t lane, std::size_t source) {
+  const std::int64_t item = item_of(lane, source, stream.items - 1);
+  stream.run = read_item(*sources_[source], item, options_.on_bad_record, bad_records_);
+  if (stream.used > stream.run.size()) {
+    cannot_continue("it stands after token " + std::to_string(stream.used) + " of item " + std::to_string(item) +
+                    " of " + sources_[source]->name() + ", which has " + std::to_string(stream.run.size()) +
+                    ": the data or the tokenizer changed");
+  }
+}
+
+RowSource::Mark Lanes::mark() const {
+  ElasticPosition position;
+  position.seed = static_cast<std::int64_t>(options_.seed);
+  position.num_lanes = options_.num_lanes;
+  position.num_items = saved_items_;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    LanePosition lane{options_.first_lane + static_cast<std::int64_t>(i), lanes_[i].windows, {}};
+    for (const Stream& stream : lanes_[i].streams) {
+      lane.cursors.push_back(stream.items);
+      lane.cursors.push_back(static_cast<std::int64_t>(stream.used));
+    }
+    position.lanes.push_back(std::move(lane));
+  }
+  return [position = std::move(position)](DataPosition& out) { out.elastic = position; };
+}
+
+void Lanes::check_order(const ElasticPosition& position) const {
+  const auto differ = [](const std::string& what, const std::string& saved, const std::string& now) {
+    if (saved != now) cannot_continue(what + " was " + saved + ", it is " + now + " now");
+  };
+  differ("the global batch size (the number of lanes)", std::to_string(position.num_lanes),
+         std::to_string(options_.num_lanes));
+  differ("the seed of the order (debug.seed, 0 when it is not set)", std::to_string(position.seed),
+         std::to_string(static_cast<std::int64_t>(options_.seed)));
+  differ("the number of documents or windows of each dataset", list_of(position.num_items), list_of(saved_items_));
+}
+
+std::int64_t Lanes::seek(const DataPosition& position) {
+  if (!position.elastic) {
+    cannot_continue("it was saved in TorchTitan's order, training.data_order is \"elastic\" now");
+  }
+  check_order(*position.elastic);
+  const auto& saved = position.elastic->lanes;
+  if (saved.size() != lanes_.size()) {
+    cannot_continue("it has " + std::to_string(saved.size()) + " lanes of this rank's " +
+                    std::to_string(lanes_.size()));
+  }
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const auto lane_number = options_.first_lane + static_cast<std::int64_t>(i);
+    const bool whole_steps = saved[i].windows >= 0 && saved[i].windows == saved[0].windows;
+    if (saved[i].lane != lane_number || saved[i].cursors.size() != 2 * sources_.size() || !whole_steps ||
+        std::ranges::any_of(saved[i].cursors, [](std::int64_t cursor) { return cursor < 0; })) {
+      cannot_continue("the saved position of lane " + std::to_string(lane_number) + " is damaged");
+    }
+    lanes_[i].windows = saved[i].windows;
+    for (std::size_t k = 0; k < sources_.size(); ++k) {
+      lanes_[i].streams[k] = {
+          .items = saved[i].cursors[2 * k], .used = static_cast<std::size_t>(saved[i].cursors[2 * k + 1]), .run = {}};
+    }
+  }
+  next_lane_ = 0;
+  return lanes_[0].windows * (options_.own_lanes / options_.local_batch_size);
+}
+
+}  // namespace titan::data

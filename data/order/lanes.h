@@ -1,0 +1,74 @@
+// Elastic order: the sequence of global batches depends on the data, the seed, the step and the global batch size
+// alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/order/mixture.h"
+#include "data/order/row_source.h"
+#include "data/sources/token_source.h"
+
+namespace titan::data {
+
+// A step's global batch is one window of each of L lanes, L = training.global_batch_size; row l is lane l's. Sample
+// number s = step * L + l. Rank r of W draws for lanes [r * L / W, (r + 1) * L / W), in order, microbatch after
+// microbatch; so a lane's windows are the same whoever draws them, and its position moves with it to another world.
+//
+// Each lane reads its share of every source: item number o = k * L + l of an endless list, k = 0, 1, ...; item o is
+// item shuffle(seed, source, o / N)(o % N) of a source of N items. So in each pass (o / N) every item is read once, by
+// one lane. A lane cuts the tokens of its items into windows of seq_len + 1 without overlap. Which source a sample
+// comes from is Mixture's choice. A lane's position: its number of windows, and for each source how many items it began
+// and how many tokens of the last one it used.
+class Lanes final : public RowSource {
+ public:
+  struct Options {
+    std::int64_t seq_len = 0;
+    std::int64_t num_lanes = 1;
+    std::int64_t first_lane = 0;  // of this rank
+    std::int64_t own_lanes = 1;
+    std::int64_t local_batch_size = 1;  // divides own_lanes
+    std::uint64_t seed = 0;
+    OnBadRecord on_bad_record = OnBadRecord::kError;
+  };
+
+  // A source that has fewer items than there are lanes is cut into parts (with_items). Throws DataError.
+  Lanes(std::vector<std::shared_ptr<const TokenSource>> sources, std::vector<double> weights, Options options);
+
+  bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) override;
+  SampleId sample_id() const override { return sample_id_; }
+  Mark mark() const override;
+  std::int64_t seek(const DataPosition& position) override;
+  std::int64_t bad_records() const override { return bad_records_; }
+
+ private:
+  // A lane's share of one source.
+  struct Stream {
+    std::int64_t items = 0;  // begun
+    std::size_t used = 0;    // tokens of the last one
+    TokenRun run;            // that one; null until it is needed, after a seek
+  };
+  struct Lane {
+    std::int64_t windows = 0;
+    std::vector<Stream> streams;
+  };
+
+  void fill_window(std::int64_t lane, std::size_t source);
+  std::int64_t item_of(std::int64_t lane, std::size_t source, std::int64_t count) const;
+  void begin_next_item(Stream& stream, std::int64_t lane, std::size_t source);
+  void load(Stream& stream, std::int64_t lane, std::size_t source);
+  void check_order(const ElasticPosition& position) const;
+
+  std::vector<std::shared_ptr<const TokenSource>> sources_;
+  std::vector<std::int64_t> saved_items_;  // of the sources as they are, not of their parts
+  Mixture mixture_;
+  Options options_;
+  std::vector<Lane> lanes_;  // this rank's
+  std::size_t next_lane_ = 0;
+  std::vector<std::int32_t> window_;
+  SampleId sample_id_;
+  std::int64_t bad_records_ = 0;
+};
+
+}  // namespace titan::data

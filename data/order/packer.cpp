@@ -1,0 +1,124 @@
+#include "data/order/packer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace titan::data {
+
+std::vector<std::int64_t> Packer::Snapshot::token_buffer() const {
+  if (!tokens.owner) return {};
+  const auto begin = tokens.owner->begin();
+  return {begin + static_cast<std::ptrdiff_t>(tokens.begin + consumed),
+          begin + static_cast<std::ptrdiff_t>(tokens.end)};
+}
+
+Packer::Packer(std::shared_ptr<const TokenSource> source, Options options)
+    : source_(std::move(source)), options_(std::move(options)) {
+  TITAN_CHECK(options_.seq_len > 0, "seq_len " + std::to_string(options_.seq_len));
+  const std::int64_t documents = source_->num_items();
+  if (documents < options_.dp_size) {
+    throw DataError(
+        "dataset \"" + options_.dataset_name + "\" has " + with_thousands(documents) +
+        (documents == 1 ? " document" : " documents") + " for " + with_thousands(options_.dp_size) +
+        " data-parallel ranks: some would have nothing to train on. Use fewer data-parallel ranks, or split "
+        "the dataset into more documents.");
+  }
+  block_ = contiguous_block(documents, options_.dp_rank, options_.dp_size);
+  window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
+}
+
+bool Packer::next_window(std::span<std::int64_t> input, std::span<std::int64_t> label) {
+  const auto seq_len = static_cast<std::size_t>(options_.seq_len);
+  TITAN_CHECK(input.size() == seq_len && label.size() == seq_len, "a row must have seq_len elements");
+  while (filled_ < window_.size()) {
+    if (stream_.consumed == stream_.tokens.size()) {
+      if (!refill()) return false;
+      continue;
+    }
+    if (filled_ == 0) {
+      sample_id_ = {.sample = windows_,
+                    .item = block_.start + stream_.sample_idx - 1,
+                    .token = static_cast<std::int64_t>(stream_.consumed)};
+    }
+    const std::size_t count = std::min(window_.size() - filled_, stream_.tokens.size() - stream_.consumed);
+    std::copy_n(stream_.tokens.owner->data() + stream_.tokens.begin + stream_.consumed, count,
+                window_.data() + filled_);
+    filled_ += count;
+    stream_.consumed += count;
+  }
+  ++windows_;
+  filled_ = 0;
+  snapshot_ = stream_;
+  std::copy_n(window_.begin(), seq_len, input.begin());
+  std::copy_n(window_.begin() + 1, seq_len, label.begin());
+  return true;
+}
+
+bool Packer::refill() {
+  if (stream_.sample_idx == block_.count && !reloop()) return false;
+  stream_.tokens = read_item(*source_, block_.start + stream_.sample_idx, options_.on_bad_record, bad_records_);
+  loop_had_tokens_ |= stream_.tokens.size() > 0;
+  stream_.consumed = 0;
+  ++stream_.sample_idx;
+  return true;
+}
+
+bool Packer::reloop() {
+  if (!options_.infinite) return false;
+  if (!loop_had_tokens_) {
+    throw DataError("dataset \"" + options_.dataset_name + "\": the " + with_thousands(block_.count) +
+                    " documents of data-parallel rank " + std::to_string(options_.dp_rank) + " give no tokens at all");
+  }
+  // Small data begins anew many times a step: said for the first time, and each time that the count has doubled.
+  if (std::has_single_bit(++num_loops_))
+    spdlog::info("Dataset {} is being re-looped (pass {} over it)", options_.dataset_name, num_loops_ + 1);
+  loop_had_tokens_ = false;
+  stream_.sample_idx = 0;
+  return true;
+}
+
+void Packer::seek(std::int64_t sample_idx, std::span<const std::int64_t> token_buffer) {
+  const std::string where = "cannot continue dataset \"" + options_.dataset_name + "\" at the saved position: ";
+  if (sample_idx < 0 || sample_idx > block_.count) {
+    throw DataError(where + "it stands after document " + with_thousands(sample_idx) + " of this rank, which has " +
+                    with_thousands(block_.count) + ". Was the dataset, or the number of data-parallel ranks, changed?");
+  }
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(token_buffer.size());
+  for (const std::int64_t id : token_buffer) {
+    if (id < 0 || id >= source_->vocab_size()) {
+      throw DataError(where + "it holds token " + std::to_string(id) + ", the tokenizer has ids 0 to " +
+                      std::to_string(source_->vocab_size() - 1) + ". Was the tokenizer changed?");
+    }
+    tokens.push_back(static_cast<std::int32_t>(id));
+  }
+  stream_ = {.sample_idx = sample_idx, .tokens = whole_run(std::move(tokens)), .consumed = 0};
+  snapshot_ = stream_;
+  filled_ = 0;
+  // Not known of the documents before the position; the next pass tells.
+  loop_had_tokens_ = true;
+}
+
+RowSource::Mark Packer::mark() const {
+  return [snapshot = snapshot_](DataPosition& position) {
+    position.sample_idx = snapshot.sample_idx;
+    position.token_buffer = snapshot.token_buffer();
+  };
+}
+
+std::int64_t Packer::seek(const DataPosition& position) {
+  if (position.elastic) {
+    throw DataError("cannot continue dataset \"" + options_.dataset_name +
+                    "\" at the saved position: it is one of the elastic order, training.data_order is \"torchtitan\" "
+                    "now");
+  }
+  seek(position.sample_idx, position.token_buffer);
+  return position.num_batches;
+}
+
+}  // namespace titan::data

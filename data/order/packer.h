@@ -1,0 +1,81 @@
+// TorchTitan's order: the items (documents) of one rank's block -> one stream of tokens -> windows of seq_len + 1.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/order/row_source.h"
+#include "data/sources/token_source.h"
+
+namespace titan::data {
+
+// Windows follow each other without overlap: the last token of a window is the label of its row and the input of none,
+// as in TorchTitan. Not thread-safe.
+class Packer final : public RowSource {
+ public:
+  struct Options {
+    std::string dataset_name;  // a kind, for messages
+    std::int64_t seq_len = 0;
+    std::int64_t dp_rank = 0;
+    std::int64_t dp_size = 1;
+    bool infinite = true;  // start again at the first document of the block, keeping the tokens left over
+    OnBadRecord on_bad_record = OnBadRecord::kError;
+  };
+
+  // Where the stream stands between two windows. Cheap to copy: the tokens are shared.
+  struct Snapshot {
+    std::int64_t sample_idx = 0;  // documents of the block tokenized since the last re-loop
+    TokenRun tokens;
+    std::size_t consumed = 0;  // of `tokens`
+
+    std::vector<std::int64_t> token_buffer() const;  // the tokens not consumed
+  };
+
+  // Throws DataError when this rank would get no document.
+  Packer(std::shared_ptr<const TokenSource> source, Options options);
+  Packer(std::shared_ptr<const TextSource> source, std::shared_ptr<const Tokenizer> tokenizer, Options options)
+      : Packer(tokenize_documents(std::move(source), std::move(tokenizer), options.dataset_name), options) {}
+
+  // Writes the next window: `input` its first seq_len tokens, `label` its last seq_len. Both have seq_len elements.
+  // False when a finite source has too few tokens left for a window; those are dropped, as in TorchTitan.
+  // Throws DataError when a document cannot be read.
+  bool next_window(std::span<std::int64_t> input, std::span<std::int64_t> label);
+
+  // As of the last window that next_window() wrote, or the last seek().
+  const Snapshot& snapshot() const { return snapshot_; }
+
+  // Continues with `token_buffer`, then document `sample_idx` of the block. Throws DataError when they cannot be of
+  // this dataset and tokenizer.
+  void seek(std::int64_t sample_idx, std::span<const std::int64_t> token_buffer);
+
+  bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) override {
+    return next_window(input, label);
+  }
+  SampleId sample_id() const override { return sample_id_; }
+  Mark mark() const override;
+  std::int64_t seek(const DataPosition& position) override;
+  std::int64_t bad_records() const override { return bad_records_; }
+
+ private:
+  bool refill();
+  bool reloop();
+
+  std::shared_ptr<const TokenSource> source_;
+  Options options_;
+  DocumentBlock block_;
+  std::vector<std::int64_t> window_;  // filled up to filled_
+  std::size_t filled_ = 0;
+  Snapshot stream_;  // ahead of snapshot_ by the tokens in window_
+  Snapshot snapshot_;
+  std::uint64_t num_loops_ = 0;   // of this process
+  bool loop_had_tokens_ = false;  // since the last re-loop or seek
+  std::int64_t windows_ = 0;
+  SampleId sample_id_;
+  std::int64_t bad_records_ = 0;
+};
+
+}  // namespace titan::data

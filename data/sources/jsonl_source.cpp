@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json_error.h"
+#include "data/io/decompress.h"
+#include "data/io/files.h"
+#include "data/sources/text_source.h"
+
+namespace titan::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kScanBytes = 1 << 20;
+const std::array<std::string, 6> kExtensions = {".json", ".jsonl", ".json.gz", ".jsonl.gz", ".json.zst", ".jsonl.zst"};
+
+bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\r'; }
+
+// Finds the lines of one file that are not blank, chunk by chunk.
+class LineScanner {
+ public:
+  explicit LineScanner(std::vector<std::uint64_t>& starts) : starts_(starts) {}
+
+  void scan(std::string_view chunk, std::uint64_t chunk_offset) {
+    std::size_t at = 0;
+    while (at < chunk.size()) {
+      if (!in_line_) {
+        // Before the first character that counts; a newline here ends a blank line.
+        while (at < chunk.size() && (is_blank(chunk[at]) || chunk[at] == '\n')) ++at;
+        if (at == chunk.size()) return;
+        starts_.push_back(chunk_offset + at);
+        in_line_ = true;
+      }
+      const auto* newline = static_cast<const char*>(std::memchr(chunk.data() + at, '\n', chunk.size() - at));
+      if (!newline) return;
+      in_line_ = false;
+      at = static_cast<std::size_t>(newline - chunk.data()) + 1;
+    }
+  }
+
+ private:
+  std::vector<std::uint64_t>& starts_;
+  bool in_line_ = false;
+};
+
+class JsonlFiles final : public TextSource {
+ public:
+  explicit JsonlFiles(const fs::path& root) {
+    for (const fs::path& path : list_jsonl_files(root)) add_file(path);
+    if (starts_.empty()) throw DataError("no dataset in " + root.string() + ": it has no line that is not blank");
+  }
+
+  std::int64_t num_documents() const override { return static_cast<std::int64_t>(starts_.size()); }
+
+  std::string document(std::int64_t index) const override {
+    const Shard& shard = shard_of(static_cast<std::size_t>(index));
+    const std::string line = read_line(shard, static_cast<std::size_t>(index));
+    nlohmann::json object = parse(shard, line, static_cast<std::size_t>(index));
+    const auto text = object.find("text");
+    if (text == object.end() || !text->is_string()) {
+      throw BadRecord(where(shard, static_cast<std::size_t>(index)) +
+                      (text == object.end() ? ": the object has no \"text\"" : ": \"text\" is not a string") +
+                      ". Every line must be a JSON object with its document in \"text\".");
+    }
+    return std::move(text->get_ref<std::string&>());
+  }
+
+ private:
+  struct Shard {
+    fs::path path;          // as it was given
+    InputFile file;         // decompressed
+    std::size_t begin = 0;  // in starts_
+    std::size_t end = 0;
+  };
+
+  void add_file(const fs::path& path) {
+    Shard shard{
+        .path = path, .file = InputFile(is_compressed(path) ? decompressed_copy(path) : path), .begin = starts_.size()};
+    LineScanner scanner(starts_);
+    std::string chunk;
+    for (std::uint64_t at = 0; at < shard.file.size(); at += chunk.size()) {
+      chunk.resize(std::min<std::uint64_t>(kScanBytes, shard.file.size() - at));
+      shard.file.read_at(at, chunk);
+      scanner.scan(chunk, at);
+    }
+    shard.end = starts_.size();
+    if (shard.end > shard.begin) shards_.push_back(std::move(shard));
+  }
+
+  const Shard& shard_of(std::size_t index) const {
+    TITAN_CHECK(index < starts_.size(), "document " + std::to_string(index) + " of " + std::to_string(starts_.size()));
+    return *std::ranges::upper_bound(shards_, index, {}, &Shard::end);
+  }
+
+  // The line without what follows it: its newline, and blank lines up to the next document.
+  std::string read_line(const Shard& shard, std::size_t index) const {
+    const std::uint64_t end = index + 1 < shard.end ? starts_[index + 1] : shard.file.size();
+    std::string line(end - starts_[index], '\0');
+    shard.file.read_at(starts_[index], line);
+    if (const std::size_t newline = line.find('\n'); newline != std::string::npos) line.resize(newline);
+    return line;
+  }
+
+  nlohmann::json parse(const Shard& shard, const std::string& line, std::size_t index) const {
+    // Before the parser, whose message for bad UTF-8 does not say so plainly.
+    if (const auto bad = find_invalid_utf8(line)) {
+      throw BadRecord(where(shard, index) + ": byte " + std::to_string(*bad) + " of the line is not valid UTF-8");
+    }
+    try {
+      nlohmann::json object = nlohmann::json::parse(line);
+      if (object.is_object()) return object;
+      throw BadRecord(where(shard, index) + ": expected a JSON object, found " + object.type_name());
+    } catch (const nlohmann::json::exception& error) {
+      const JsonError problem = explain_json_error(error.what());
+      throw BadRecord(where(shard, index, problem.column) + ": not a JSON object: " + problem.reason);
+    }
+  }
+
+  // "file:line", or "file:line:column" with a column of the record (1-based), which blanks may stand before. Counts
+  // lines from the start of the file: for messages only.
+  std::string where(const Shard& shard, std::size_t index, std::int64_t column = 0) const {
+    std::int64_t line = 1;
+    std::uint64_t line_start = 0;
+    std::string chunk;
+    for (std::uint64_t at = 0; at < starts_[index]; at += chunk.size()) {
+      chunk.resize(std::min<std::uint64_t>(kScanBytes, starts_[index] - at));
+      shard.file.read_at(at, chunk);
+      line += std::ranges::count(chunk, '\n');
+      if (const auto last = chunk.rfind('\n'); last != std::string::npos) line_start = at + last + 1;
+    }
+    const std::string place = shard.path.string() + ":" + std::to_string(line);
+    if (column == 0) return place;
+    return place + ":" + std::to_string(static_cast<std::int64_t>(starts_[index] - line_start) + column);
+  }
+
+  std::vector<Shard> shards_;          // those with documents, in order
+  std::vector<std::uint64_t> starts_;  // of every document, in its file
+};
+
+}  // namespace
+
+std::vector<fs::path> list_jsonl_files(const fs::path& path) { return list_files(path, kExtensions); }
+
+std::unique_ptr<TextSource> open_jsonl_files(const fs::path& path) { return std::make_unique<JsonlFiles>(path); }
+
+}  // namespace titan::data

@@ -1,0 +1,104 @@
+#include "data/tokenizer/tokenizer.h"
+
+#include <spdlog/spdlog.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/io/files.h"
+#include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/sentencepiece_tokenizer.h"
+
+namespace titan::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kSentencePieceName[] = "tokenizer.model";
+constexpr char kHuggingFaceName[] = "tokenizer.json";
+constexpr char kHuggingFaceConfigName[] = "tokenizer_config.json";
+
+// Llama 2's folders have both, and its tokenizer.json is SentencePiece's BPE in other clothes.
+std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& model) {
+  try {
+    auto tokenizer = make_bpe_tokenizer(json);
+    spdlog::info("tokenizer: {}; {} beside it is not used", json.string(), kSentencePieceName);
+    return tokenizer;
+  } catch (const DataError& unsupported) {
+    try {
+      auto tokenizer = make_sentencepiece_tokenizer(model);
+      if (speaks_for_all()) spdlog::warn("tokenizer: {}, because of {}", model.string(), unsupported.what());
+      return tokenizer;
+    } catch (const DataError&) {
+      throw unsupported;
+    }
+  }
+}
+
+}  // namespace
+
+std::string Tokenizer::decode_text(std::span<const std::int32_t> ids) const {
+  std::vector<std::int32_t> text;
+  std::ranges::copy_if(ids, std::back_inserter(text),
+                       [&](std::int32_t id) { return id < vocab_size() && !is_special(id); });
+  return decode(text);
+}
+
+void Tokenizer::encode_marked(std::string_view text, Marks marks, std::vector<std::int32_t>& ids) const {
+  if (const auto bos = marks.bos ? bos_id() : std::nullopt) ids.push_back(*bos);
+  encode(text, ids);
+  if (const auto eos = marks.eos ? eos_id() : std::nullopt) ids.push_back(*eos);
+}
+
+std::shared_ptr<Tokenizer> make_tokenizer(const fs::path& path) {
+  std::error_code ignored;
+  const std::string expected = std::string("a folder with ") + kHuggingFaceName + " or " + kSentencePieceName;
+  if (!fs::exists(path, ignored)) {
+    throw DataError("no tokenizer at " + path.string() + ": there is no such file or folder. Expected " + expected +
+                    "; scripts/setup.sh makes one in assets/tokenizer.");
+  }
+  if (!fs::is_directory(path, ignored)) {
+    return path.extension() == ".json" ? make_bpe_tokenizer(path) : make_sentencepiece_tokenizer(path);
+  }
+  const fs::path json = path / kHuggingFaceName;
+  const fs::path model = path / kSentencePieceName;
+  if (fs::exists(json, ignored)) {
+    return fs::exists(model, ignored) ? choose_of_two(json, model) : make_bpe_tokenizer(json);
+  }
+  if (fs::exists(model, ignored)) return make_sentencepiece_tokenizer(model);
+  throw DataError("no tokenizer in " + path.string() + ": expected " + expected + "; the folder holds " +
+                  describe_folder(path) + ".");
+}
+
+std::string tokenizer_fingerprint(const fs::path& path) {
+  std::vector<fs::path> files = {path};
+  if (fs::is_directory(path)) {
+    const bool is_hugging_face = fs::exists(path / kHuggingFaceName);
+    files = {path / (is_hugging_face ? kHuggingFaceName : kSentencePieceName)};
+    if (is_hugging_face && fs::exists(path / kHuggingFaceConfigName)) files.push_back(path / kHuggingFaceConfigName);
+  }
+  std::string fingerprint;
+  for (const auto& file : files) {
+    const std::string bytes = read_file(file);
+    const auto checksum = ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+    fingerprint +=
+        fmt::format("{}{}:{}:{:08x}", fingerprint.empty() ? "" : " ", file.filename().string(), bytes.size(), checksum);
+  }
+  return fingerprint;
+}
+
+void check_vocab_size(const Tokenizer& tokenizer, std::int64_t model_vocab_size) {
+  if (tokenizer.vocab_size() <= model_vocab_size) return;
+  throw DataError("the tokenizer has " + with_thousands(tokenizer.vocab_size()) +
+                  " tokens but the model's vocab_size is " + with_thousands(model_vocab_size) +
+                  ": its larger ids have no embedding. Set model.args.vocab_size to " +
+                  std::to_string(tokenizer.vocab_size()) + " or more, or use the model's own tokenizer.");
+}
+
+}  // namespace titan::data
