@@ -9,18 +9,18 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/convert_command.h"
+#include "apps/commands/convert_command.h"
+#include "apps/commands/generate_command.h"
+#include "apps/commands/inspect_command.h"
+#include "apps/commands/tokenize_command.h"
+#include "apps/commands/tokenizer_command.h"
 #include "apps/exit_code.h"
-#include "apps/generate_command.h"
-#include "apps/inspect_command.h"
-#include "apps/run_train.h"
-#include "apps/tokenize_command.h"
-#include "apps/tokenizer_command.h"
+#include "apps/train/run_train.h"
 #include "apps/version.h"
 #include "base/error.h"
 #include "base/signal.h"
-#include "config/command_line.h"
-#include "kernels/host_arena.h"
+#include "config/command_line/command_line.h"
+#include "kernels/memory/host_arena.h"
 
 namespace titan {
 namespace {

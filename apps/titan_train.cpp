@@ -7,20 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "apps/commands/init_command.h"
+#include "apps/commands/sweep_command.h"
 #include "apps/engine.h"
 #include "apps/exit_code.h"
-#include "apps/init_command.h"
-#include "apps/launch_local.h"
-#include "apps/sweep_command.h"
+#include "apps/launch/launch_local.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/signal.h"
-#include "config/command_line.h"
-#include "config/first_words.h"
+#include "config/command_line/command_line.h"
+#include "config/command_line/first_words.h"
+#include "config/command_line/help.h"
+#include "config/command_line/modes.h"
+#include "config/command_line/variables.h"
+#include "config/keys/print.h"
 #include "config/load.h"
-#include "config/modes.h"
-#include "config/print.h"
-#include "config/variables.h"
 
 namespace titan {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/datasets.h"
+#include "config/keys/datasets.h"
 #include "data/batch_loader.h"
 #include "data/order/lanes.h"
 #include "data/order/packer.h"

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/datasets.h"
+#include "config/keys/datasets.h"
 #include "data/sources/indexed_shards.h"
 
 namespace titan::data {

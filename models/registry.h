@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/job_config.h"
-#include "contract/train_spec.h"
+#include "contract/train_contract.h"
 
 namespace titan::models {
 

@@ -29,7 +29,10 @@ def matches(path: str, entry: str) -> bool:
 class Rules:
     def __init__(self, file: Path):
         table = tomllib.loads(file.read_text())
-        self.layers: dict[str, list[str]] = table["layers"]
+        self.layers: dict[str, list[str]] = {
+            layer: [each for entry in allowed for each in self.meant_by(entry, layer, table["layers"])]
+            for layer, allowed in table["layers"].items()
+        }
         self.apart: list[str] = table.get("apart", {}).get("folders", [])
         self.external: list[dict] = table.get("external", [])
         graph = {layer: [d for d in allowed if d != "*"] for layer, allowed in self.layers.items()}
@@ -41,6 +44,14 @@ class Rules:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
             raise ValueError(f"{file}: the layers form a cycle: {' -> '.join(error.args[1])}") from error
+
+    @staticmethod
+    def meant_by(entry: str, layer: str, layers: dict) -> list[str]:
+        """"FOLDER/*" is the folder, if it is a layer, and every layer inside it but the one that says so."""
+        if not entry.endswith("/*"):
+            return [entry]
+        folder = entry.removesuffix("/*")
+        return [other for other in layers if inside(other, folder) and other != layer] or [folder]
 
     def layer_of(self, path: str) -> str | None:
         return max((layer for layer in self.layers if inside(path, layer)), key=len, default=None)

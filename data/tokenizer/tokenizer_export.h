@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <string>
 
-#include "contract/train_spec.h"
+#include "contract/hugging_face.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace titan::data {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "config/job_config.h"
-#include "nn/rope.h"
+#include "nn/ops/rope.h"
 
 namespace titan::models {
 

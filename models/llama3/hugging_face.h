@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "contract/train_spec.h"
+#include "contract/hugging_face.h"
 #include "models/llama3/flavors.h"
 
 namespace titan::models {

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "nn/cross_entropy.h"
 #include "nn/documents.h"
-#include "nn/fused_ops.h"
-#include "nn/kept_ops.h"
+#include "nn/ops/cross_entropy.h"
+#include "nn/ops/fused_ops.h"
+#include "nn/ops/kept_ops.h"
 
 namespace titan::models {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "contract/train_spec.h"
+#include "contract/model.h"
 #include "models/llama3/flavors.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"

@@ -1,4 +1,4 @@
-// A run on paper: the model goes through a step on the meta device, whose allocator counts (train/memory_estimate.h).
+// A run on paper: the model goes through a step on the meta device, whose allocator counts (train/dry_run/memory_estimate.h).
 // Code that such a run passes through says here what memory is for, and asks which device the meta device stands for.
 #pragma once
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "config/toml_files.h"
+#include "config/command_line/variables.h"
+#include "config/toml/toml_files.h"
 #include "config/validate.h"
-#include "config/variables.h"
 
 namespace titan::config {
 namespace {

@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "config/command_line.h"
-#include "config/environment.h"
+#include "config/command_line/command_line.h"
+#include "config/command_line/environment.h"
 #include "config/job_config.h"
-#include "config/source.h"
+#include "config/keys/source.h"
 
 namespace titan::config {
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/text.h"
-#include "config/datasets.h"
+#include "config/keys/datasets.h"
 
 namespace titan::config {
 namespace {

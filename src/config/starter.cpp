@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/fields.h"
-#include "config/suggest.h"
+#include "config/keys/fields.h"
+#include "config/keys/suggest.h"
 
 namespace titan::config {
 namespace {

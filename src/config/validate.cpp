@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/command_line.h"
-#include "config/datasets.h"
-#include "config/fields.h"
+#include "config/command_line/command_line.h"
+#include "config/keys/datasets.h"
+#include "config/keys/fields.h"
 
 namespace titan::config {
 namespace {

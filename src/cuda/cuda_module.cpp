@@ -8,9 +8,9 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "base/error.h"
-#include "cuda/fill_uniform.h"
 #include "cuda/nccl_backend.h"
 #include "distributed/device.h"
+#include "kernels/cuda/fill_uniform.h"
 
 namespace titan::cuda {
 namespace {

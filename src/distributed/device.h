@@ -28,7 +28,7 @@ struct AcceleratorModule {
   std::function<std::int64_t(int index)> peak_reserved_bytes;
   std::function<void(int index)> reset_peak_memory;
   // Fills `out` (contiguous float32) with values that depend only on seed, stream and the global element index
-  // first_index + i: uniform in [0, 1), from Philox-4x32-10 (nn/counter_rng.h is the plain reference).
+  // first_index + i: uniform in [0, 1), from Philox-4x32-10 (nn/random/counter_rng.h is the plain reference).
   std::function<void(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std::int64_t first_index)> fill_uniform;
 };
 

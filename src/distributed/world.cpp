@@ -13,7 +13,7 @@
 #include "distributed/host_staged_backend.h"
 #include "distributed/process_group_gloo.h"
 #include "distributed/rendezvous.h"
-#include "distributed/shared_memory_backend.h"
+#include "distributed/shared_memory/shared_memory_backend.h"
 
 namespace titan::dist {
 namespace {

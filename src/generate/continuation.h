@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "contract/train_spec.h"
+#include "contract/model.h"
 
 namespace titan::generate {
 

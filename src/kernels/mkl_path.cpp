@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "kernels/isa.h"
+#include "kernels/cpu/isa.h"
 
 namespace titan::kernels {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "nn/random_state.h"
+#include "nn/random/random_state.h"
 
 namespace titan::nn {
 namespace {

@@ -4,13 +4,13 @@
 #include <functional>
 
 #include "nn/module.h"
-#include "nn/op_trace.h"
+#include "nn/ops/op_trace.h"
 
 namespace titan::nn {
 
 struct CheckpointOptions {
   // Makes the policy of one forward, which may count; null: nothing is kept, everything is recomputed. Linear layers
-  // and causal_attention ask it (nn/kept_ops.h); all other operators are always recomputed.
+  // and causal_attention ask it (nn/ops/kept_ops.h); all other operators are always recomputed.
   std::function<KeepPolicy()> policy = {};
   // The recomputation draws the random numbers of the forward (on the CPU and on the inputs' devices), and those that
   // others draw are as if there were none.

@@ -9,7 +9,7 @@ namespace titan::nn {
 // T. A document ends with the token `end`, which belongs to it, and with its row. Waits for the device.
 at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end);
 
-// As causal_attention (nn/kept_ops.h), but a token attends to its own document alone: [B, H, T, E]. One attention a
+// As causal_attention (nn/ops/kept_ops.h), but a token attends to its own document alone: [B, H, T, E]. One attention a
 // document, so the cost grows with the squares of their lengths, not with T squared; each of them can be kept. Rows
 // that hold one document each are one causal_attention.
 at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& lengths);

@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "nn/counter_rng.h"
+#include "nn/random/counter_rng.h"
 
 namespace titan::nn {
 namespace {

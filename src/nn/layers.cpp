@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "nn/kept_ops.h"
+#include "nn/ops/kept_ops.h"
 
 namespace titan::nn {
 

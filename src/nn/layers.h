@@ -1,8 +1,8 @@
 // The layers that a transformer is made of. T: tokens of a row, B: rows, D: width.
 #pragma once
 
-#include "nn/fused_ops.h"
 #include "nn/module.h"
+#include "nn/ops/fused_ops.h"
 
 namespace titan::nn {
 

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
-#include "distributed/dtensor.h"
+#include "distributed/tensor/dtensor.h"
 
 namespace titan::nn {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "distributed/sharding.h"
+#include "distributed/tensor/sharding.h"
 
 namespace titan::dist {
 class DTensor;

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "kernels/adamw.h"
 #include "kernels/choice.h"
+#include "kernels/cpu/adamw.h"
 #include "optim/clip_grad_norm.h"
 
 namespace titan::optim {

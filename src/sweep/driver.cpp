@@ -14,9 +14,9 @@
 #include "base/fs.h"
 #include "base/signal.h"
 #include "base/text.h"
-#include "config/print.h"
-#include "sweep/report.h"
-#include "sweep/results.h"
+#include "config/keys/print.h"
+#include "sweep/report/report.h"
+#include "sweep/results/results.h"
 
 namespace titan::sweep {
 namespace {

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "sweep/curves.h"
-#include "sweep/display.h"
-#include "sweep/placement.h"
-#include "sweep/plan.h"
+#include "sweep/plan/placement.h"
+#include "sweep/plan/plan.h"
+#include "sweep/plan/schedule.h"
 #include "sweep/process.h"
-#include "sweep/schedule.h"
-#include "sweep/store.h"
+#include "sweep/report/display.h"
+#include "sweep/results/curves.h"
+#include "sweep/results/store.h"
 
 namespace titan::sweep {
 

@@ -9,11 +9,11 @@
 #include "base/fs.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "config/command_line.h"
+#include "config/command_line/command_line.h"
 #include "config/paths.h"
 #include "sweep/driver.h"
-#include "sweep/report.h"
-#include "sweep/results.h"
+#include "sweep/report/report.h"
+#include "sweep/results/results.h"
 
 namespace titan::sweep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "contract/train_spec.h"
+#include "contract/train_contract.h"
 
 namespace titan::train {
 

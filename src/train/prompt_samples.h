@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "contract/prompts.h"
-#include "contract/train_spec.h"
+#include "contract/train_contract.h"
 #include "distributed/mesh.h"
 
 namespace titan::train {

@@ -9,10 +9,10 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
-#include "config/changes.h"
+#include "config/keys/changes.h"
+#include "config/keys/print.h"
 #include "config/load.h"
 #include "config/paths.h"
-#include "config/print.h"
 #include "metrics/jsonl_sink.h"
 
 namespace titan::train {

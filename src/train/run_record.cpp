@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/torchtitan_keys.h"
-#include "config/changes.h"
+#include "config/keys/changes.h"
 
 namespace titan::train {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "config/print.h"
+#include "config/keys/print.h"
 #include "distributed/dtype.h"
 #include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"

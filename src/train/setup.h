@@ -7,7 +7,7 @@
 
 #include "checkpoint/checkpointer.h"
 #include "config/job_config.h"
-#include "contract/train_spec.h"
+#include "contract/train_contract.h"
 #include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/dcp/ranks.h"
-#include "distributed/dtensor.h"
+#include "distributed/tensor/dtensor.h"
 
 namespace titan::train {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "checkpoint/checkpointer.h"
 #include "contract/batch_source.h"
-#include "contract/train_spec.h"
+#include "contract/train_contract.h"
 #include "distributed/mesh.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"

@@ -21,7 +21,7 @@
 #include "metrics/jsonl_sink.h"
 #include "metrics/process_stats.h"
 #include "metrics/progress_bar.h"
-#include "nn/cross_entropy.h"
+#include "nn/ops/cross_entropy.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 

@@ -10,7 +10,7 @@
 #include "config/job_config.h"
 #include "contract/batch_source.h"
 #include "contract/prompts.h"
-#include "contract/train_spec.h"
+#include "contract/train_contract.h"
 #include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"

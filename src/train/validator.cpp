@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/signal.h"
-#include "nn/cross_entropy.h"
+#include "nn/ops/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/evaluation.h"
 

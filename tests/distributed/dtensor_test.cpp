@@ -1,5 +1,5 @@
 // DTensor against arithmetic on whole tensors, over real Gloo ranks; boxes against torch.distributed.tensor's own.
-#include "distributed/dtensor.h"
+#include "distributed/tensor/dtensor.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -10,15 +10,13 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "base/rank_process.h"
 #include "distributed/failure_watch.h"
-#include "distributed/rank_process.h"
 
 namespace titan {
 namespace {
 
 using dist::FailureBoard;
-using dist::Life;
-using dist::RankProcess;
 
 // A process that does nothing, in place of a rank. It ends with this object, if not before.
 class Sleeper {
@@ -35,7 +33,7 @@ class Sleeper {
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
-  RankProcess process() const { return dist::process_of(pid_); }
+  RankProcess process() const { return process_of(pid_); }
   void stop() const {
     ::kill(pid_, SIGSTOP);
     ::waitpid(pid_, nullptr, WUNTRACED);
@@ -54,7 +52,7 @@ class Sleeper {
 RankProcess on_another_machine() { return {"another", 1, 1}; }
 
 TEST(RankProcess, LivesStandsAndEnds) {
-  EXPECT_EQ(life_of(dist::own_process()), Life::kRuns);
+  EXPECT_EQ(life_of(own_process()), Life::kRuns);
   const Sleeper sleeper;
   EXPECT_EQ(life_of(sleeper.process()), Life::kRuns);
   sleeper.stop();
@@ -65,16 +63,16 @@ TEST(RankProcess, LivesStandsAndEnds) {
 }
 
 TEST(RankProcess, IsNotAnotherOfTheSameNumber) {
-  RankProcess process = dist::own_process();
+  RankProcess process = own_process();
   process.start_time += 1;
   EXPECT_EQ(life_of(process), Life::kEnded);
   process.machine = "another";
   EXPECT_EQ(life_of(process), Life::kUnknown);
-  EXPECT_EQ(dist::life_of({}), Life::kUnknown);
+  EXPECT_EQ(life_of({}), Life::kUnknown);
 }
 
 TEST(RankProcess, IsTheSameAfterItsText) {
-  const RankProcess self = dist::own_process();
+  const RankProcess self = own_process();
   const RankProcess again = dist::rank_process_from_text(to_text(self));
   EXPECT_EQ(again.machine, self.machine);
   EXPECT_EQ(again.pid, self.pid);
@@ -91,7 +89,7 @@ constexpr const char* kLost = "ended without a word (killed, or out of memory?)"
 TEST(Diagnosis, NamesTheRankThatEndedAndNotOneThatStandsStill) {
   const Sleeper standing, ended;
   standing.stop();
-  auto board = board_of(0, 0, {dist::own_process(), standing.process(), ended.process()});
+  auto board = board_of(0, 0, {own_process(), standing.process(), ended.process()});
   ended.end();
   EXPECT_EQ(diagnose_failure(board, "a symptom"), std::string("rank 2: ") + kLost);
 }
@@ -99,7 +97,7 @@ TEST(Diagnosis, NamesTheRankThatEndedAndNotOneThatStandsStill) {
 TEST(Diagnosis, NeverNamesTheRankThatAsks) {
   // Its own process is looked at like any other's: a rank whose entry is wrong would find itself dead.
   const Sleeper other;
-  RankProcess wrong = dist::own_process();
+  RankProcess wrong = own_process();
   wrong.start_time += 1;
   auto board = board_of(0, 0, {wrong, other.process()});
   EXPECT_EQ(diagnose_failure(board, "a symptom", std::chrono::milliseconds(50)), "a symptom");
@@ -108,11 +106,11 @@ TEST(Diagnosis, NeverNamesTheRankThatAsks) {
 TEST(Diagnosis, NamesTheRankThatStandsStillWhenNoneEnded) {
   const Sleeper standing;
   standing.stop();
-  auto board = board_of(0, 0, {dist::own_process(), standing.process()});
+  auto board = board_of(0, 0, {own_process(), standing.process()});
   const std::string found = diagnose_failure(board, "a symptom", std::chrono::milliseconds(50));
   EXPECT_TRUE(found.starts_with("rank 1: stands still")) << found;
   // And when it is the one that serves the store, which then cannot be asked.
-  auto other_board = board_of(1, 0, {standing.process(), dist::own_process()});
+  auto other_board = board_of(1, 0, {standing.process(), own_process()});
   other_board.store = nullptr;
   const std::string other = diagnose_failure(other_board, "a symptom", std::chrono::milliseconds(50));
   EXPECT_TRUE(other.starts_with("rank 0: stands still")) << other;
@@ -120,7 +118,7 @@ TEST(Diagnosis, NamesTheRankThatStandsStillWhenNoneEnded) {
 
 TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
   const Sleeper ended;
-  auto board = board_of(0, 0, {dist::own_process(), ended.process()});
+  auto board = board_of(0, 0, {own_process(), ended.process()});
   EXPECT_FALSE(report_failure(board, 1, "out of milk\nand a second line"));
   EXPECT_FALSE(report_failure(board, 1, "out of milk"));  // it has said that itself
   EXPECT_FALSE(report_failure(board, 0, "out of sugar"));
@@ -132,7 +130,7 @@ TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
 
 TEST(Diagnosis, CountsTheBeatsOfAnotherMachineByItsOwn) {
   // Rank 1 beats whenever rank 0 does, rank 2 no more: rank 2 it is, however slowly the beats come.
-  auto board = board_of(0, 0, {dist::own_process(), on_another_machine(), on_another_machine()});
+  auto board = board_of(0, 0, {own_process(), on_another_machine(), on_another_machine()});
   std::atomic<bool> done = false;
   std::thread beats([&, store = board.store] {
     store->add("titan/beat/2", 3);
@@ -150,7 +148,7 @@ TEST(Diagnosis, CountsTheBeatsOfAnotherMachineByItsOwn) {
 
 TEST(Watch, FindsARankThatEndedWhileNobodyWaitsForIt) {
   const Sleeper ended;
-  auto board = board_of(0, 0, {dist::own_process(), ended.process()});
+  auto board = board_of(0, 0, {own_process(), ended.process()});
   std::promise<std::string> reason;
   dist::FailureWatch watch(board, [&](const std::string& text) { reason.set_value(text); });
   ended.end();
@@ -159,7 +157,7 @@ TEST(Watch, FindsARankThatEndedWhileNobodyWaitsForIt) {
 
 TEST(Watch, IsSilentAboutItsOwnRank) {
   const Sleeper ended;
-  auto board = board_of(0, 0, {dist::own_process(), ended.process()});
+  auto board = board_of(0, 0, {own_process(), ended.process()});
   report_failure(board, 0, "my own");
   bool called = false;
   dist::FailureWatch watch(board, [&](const std::string&) { called = true; });
@@ -171,7 +169,7 @@ TEST(Watch, IsSilentAboutItsOwnRank) {
 
 TEST(Leaving, TheStoreStaysUntilAllOthersHaveHeard) {
   const Sleeper listener, deaf;
-  auto board = board_of(0, 0, {dist::own_process(), listener.process(), deaf.process()});
+  auto board = board_of(0, 0, {own_process(), listener.process(), deaf.process()});
   deaf.end();
   report_failure(board, 0, "my own");
   auto of_listener = board;
@@ -183,7 +181,7 @@ TEST(Leaving, TheStoreStaysUntilAllOthersHaveHeard) {
 
 TEST(Leaving, AMessengerStaysUntilTheRankThatFailedHasEnded) {
   const Sleeper failed;
-  auto board = board_of(0, -1, {dist::own_process(), failed.process()});
+  auto board = board_of(0, -1, {own_process(), failed.process()});
   std::thread later([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that one who does not wait is seen
     failed.end();

@@ -1,6 +1,6 @@
 // The channel between ranks of one host: what becomes of its memory, what it refuses, and that nothing in it is read
 // while it is written.
-#include "distributed/shared_channel.h"
+#include "distributed/shared_memory/shared_channel.h"
 
 #include <ATen/ATen.h>
 #include <fcntl.h>

@@ -20,8 +20,8 @@
 #include "base/error.h"
 #include "distributed/process_group.h"
 #include "distributed/process_group_gloo.h"
-#include "distributed/shared_channel.h"
-#include "distributed/shared_memory_backend.h"
+#include "distributed/shared_memory/shared_channel.h"
+#include "distributed/shared_memory/shared_memory_backend.h"
 #include "tests/support/message_of.h"
 #include "tests/support/run_ranks.h"
 

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
-#include "distributed/dtensor.h"
+#include "distributed/tensor/dtensor.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "optim/adamw.h"

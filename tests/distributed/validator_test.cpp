@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "nn/cross_entropy.h"
 #include "nn/layers.h"
+#include "nn/ops/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "tests/support/run_ranks.h"
 

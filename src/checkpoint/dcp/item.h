@@ -9,7 +9,7 @@
 
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/format/value.h"
-#include "distributed/shard_spec.h"
+#include "distributed/tensor/shard.h"
 
 namespace titan::checkpoint {
 

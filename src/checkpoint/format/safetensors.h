@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/shard_spec.h"
+#include "distributed/tensor/shard.h"
 
 namespace titan::checkpoint {
 

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/tools/inspect_json.h"
 #include "checkpoint/tools/text_table.h"
-#include "distributed/shard_spec.h"
+#include "distributed/tensor/shard.h"
 
 namespace titan::checkpoint {
 namespace {

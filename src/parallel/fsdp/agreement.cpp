@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "distributed/shard_spec.h"
+#include "distributed/tensor/shard.h"
 
 namespace titan::fsdp {
 namespace {

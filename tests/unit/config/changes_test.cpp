@@ -1,4 +1,4 @@
-#include "config/changes.h"
+#include "config/keys/changes.h"
 
 #include <gmock/gmock.h>
 

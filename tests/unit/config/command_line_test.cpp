@@ -1,4 +1,4 @@
-#include "config/command_line.h"
+#include "config/command_line/command_line.h"
 
 #include <gmock/gmock.h>
 

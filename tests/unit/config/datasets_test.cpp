@@ -1,4 +1,4 @@
-#include "config/datasets.h"
+#include "config/keys/datasets.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "config/environment.h"
+#include "config/command_line/environment.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "config/fields.h"
+#include "config/keys/fields.h"
 
 #include <gmock/gmock.h>
 

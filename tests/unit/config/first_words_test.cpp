@@ -1,4 +1,4 @@
-#include "config/first_words.h"
+#include "config/command_line/first_words.h"
 
 #include <gmock/gmock.h>
 

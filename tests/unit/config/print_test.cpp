@@ -1,4 +1,4 @@
-#include "config/print.h"
+#include "config/keys/print.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,8 @@
 #include <iterator>
 
 #include "base/text.h"
-#include "config/fields.h"
+#include "config/command_line/help.h"
+#include "config/keys/fields.h"
 #include "support.h"
 
 namespace titan::config {

@@ -1,4 +1,4 @@
-#include "config/suggest.h"
+#include "config/keys/suggest.h"
 
 #include <gmock/gmock.h>
 

@@ -1,8 +1,8 @@
-#include "config/toml_syntax.h"
+#include "config/toml/toml_syntax.h"
 
 #include <gmock/gmock.h>
 
-#include "config/document.h"
+#include "config/toml/document.h"
 #include "support.h"
 
 namespace titan::config {

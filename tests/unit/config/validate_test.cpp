@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "config/fields.h"
+#include "config/keys/fields.h"
 #include "support.h"
 
 namespace titan::config {

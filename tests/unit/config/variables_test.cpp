@@ -1,4 +1,4 @@
-#include "config/variables.h"
+#include "config/command_line/variables.h"
 
 #include <gmock/gmock.h>
 
@@ -7,8 +7,8 @@
 #include <iterator>
 #include <set>
 
-#include "config/fields.h"
-#include "config/print.h"
+#include "config/command_line/help.h"
+#include "config/keys/fields.h"
 #include "support.h"
 
 namespace titan::config {
@@ -83,7 +83,7 @@ TEST(Variables, AreThoseOfTheSources) {
     }
   }
   for (const Variable& variable : variables()) listed.insert(std::string(variable.name));
-  EXPECT_EQ(found, listed) << "what is read stands in src/config/variables.cpp, and nothing else does";
+  EXPECT_EQ(found, listed) << "what is read stands in src/config/command_line/variables.cpp, and nothing else does";
 }
 
 TEST(Variables, StandInTheDocs) {

@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "distributed/process_group.h"
-#include "nn/counter_rng.h"
+#include "nn/random/counter_rng.h"
 
 namespace titan {
 namespace {

@@ -1,4 +1,4 @@
-#include "cuda/fill_groups.h"
+#include "kernels/cuda/fill_groups.h"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ void expect_reference(std::uint64_t first, std::int64_t numel) {
   const auto values = filled(first, numel);
   for (std::int64_t i = 0; i < numel; ++i) {
     const auto index = first + static_cast<std::uint64_t>(i);
-    EXPECT_EQ(values[static_cast<std::size_t>(i)], nn::counter_uniform(kSeed, kStream, index))
+    EXPECT_EQ(values[static_cast<std::size_t>(i)], kernels::counter_uniform(kSeed, kStream, index))
         << "first " << first << " numel " << numel << " i " << i;
   }
 }

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "config/datasets.h"
+#include "config/keys/datasets.h"
 #include "data/registry.h"
 #include "tests/unit/data/support.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/host_arena.h"
+#include "kernels/memory/host_arena.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/isa.h"
+#include "kernels/cpu/isa.h"
 
 namespace titan::kernels {
 

@@ -1,4 +1,4 @@
-#include "kernels/parallel.h"
+#include "kernels/cpu/parallel.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "models/llama3/llama3.h"
-#include "nn/cross_entropy.h"
+#include "nn/ops/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::models {

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.h"
-#include "nn/kept_ops.h"
+#include "nn/ops/kept_ops.h"
 
 namespace titan::nn {
 namespace {

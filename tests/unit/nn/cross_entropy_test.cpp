@@ -1,5 +1,5 @@
 // The losses through autograd: equal to ATen's operators on a float32 copy of whole logits, and sparing with memory.
-#include "nn/cross_entropy.h"
+#include "nn/ops/cross_entropy.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/Allocator.h>

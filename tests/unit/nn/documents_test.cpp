@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "nn/kept_ops.h"
+#include "nn/ops/kept_ops.h"
 
 namespace titan::nn {
 namespace {

@@ -1,6 +1,6 @@
 // The fused operators within autograd, against ATen's. Their numbers are the matter of
 // tests/unit/kernels/fused_ops_test.cpp.
-#include "nn/fused_ops.h"
+#include "nn/ops/fused_ops.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/Allocator.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "nn/rope.h"
+#include "nn/ops/rope.h"
 
 namespace titan::nn {
 namespace {
@@ -229,7 +229,7 @@ class Meter : public c10::Allocator {
   std::vector<std::size_t>& sizes_;
 };
 
-// train/memory_estimate.h counts on it.
+// train/dry_run/memory_estimate.h counts on it.
 TEST(FusedOps, TakeTheSameMemoryOnPaper) {
   for (const Op& op : ops(at::kBFloat16)) {
     const auto sizes_on = [&](c10::DeviceType device) {

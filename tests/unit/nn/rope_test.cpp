@@ -1,11 +1,11 @@
-#include "nn/rope.h"
+#include "nn/ops/rope.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "nn/fused_ops.h"
+#include "nn/ops/fused_ops.h"
 
 namespace titan::nn {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/choice.h"
-#include "kernels/host_arena.h"
+#include "kernels/memory/host_arena.h"
 #include "optim/clip_grad_norm.h"
 
 namespace titan::optim {

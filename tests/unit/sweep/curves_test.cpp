@@ -1,4 +1,4 @@
-#include "sweep/curves.h"
+#include "sweep/results/curves.h"
 
 #include <gmock/gmock.h>
 

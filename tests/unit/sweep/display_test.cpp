@@ -1,4 +1,4 @@
-#include "sweep/display.h"
+#include "sweep/report/display.h"
 
 #include <gtest/gtest.h>
 #include <pty.h>

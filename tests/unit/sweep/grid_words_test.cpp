@@ -1,9 +1,9 @@
-#include "sweep/grid_words.h"
+#include "sweep/plan/grid_words.h"
 
 #include <gmock/gmock.h>
 
 #include "support.h"
-#include "sweep/plan.h"
+#include "sweep/plan/plan.h"
 
 namespace titan::sweep {
 namespace {

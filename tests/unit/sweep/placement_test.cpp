@@ -1,4 +1,4 @@
-#include "sweep/placement.h"
+#include "sweep/plan/placement.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "sweep/plan.h"
+#include "sweep/plan/plan.h"
 
 #include <gmock/gmock.h>
 

@@ -1,11 +1,11 @@
-#include "sweep/results.h"
+#include "sweep/results/results.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
 #include "support.h"
-#include "sweep/report.h"
+#include "sweep/report/report.h"
 
 namespace titan::sweep {
 namespace {

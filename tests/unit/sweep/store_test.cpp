@@ -1,4 +1,4 @@
-#include "sweep/store.h"
+#include "sweep/results/store.h"
 
 #include <gmock/gmock.h>
 

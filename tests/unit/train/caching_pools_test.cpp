@@ -1,4 +1,4 @@
-#include "train/caching_pools.h"
+#include "train/dry_run/caching_pools.h"
 
 #include <gtest/gtest.h>
 

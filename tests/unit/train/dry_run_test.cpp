@@ -1,4 +1,4 @@
-#include "train/dry_run.h"
+#include "train/dry_run/dry_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "train/memory_estimate.h"
+#include "train/dry_run/memory_estimate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "train/named_device.h"
+#include "train/dry_run/named_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "models/registry.h"
-#include "train/dry_run.h"
+#include "train/dry_run/dry_run.h"
 
 namespace titan::train {
 

@@ -1,0 +1,45 @@
+#include "apps/commands/checkpoint_command.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace titan {
+
+void log_to_stderr(const std::string& name) {
+  auto logger = std::make_shared<spdlog::logger>("titan", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern(name + ": %l: %v");
+  logger->set_level(spdlog::level::warn);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void print_result(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0) throw Error("standard output cannot be written", kExitFailed);
+}
+
+std::string read_standard_input() {
+  std::string text;
+  char buffer[1 << 16];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof(buffer), stdin)) text.append(buffer, count);
+  if (std::ferror(stdin)) throw Error("standard input cannot be read", kExitFailed);
+  return text;
+}
+
+std::optional<int> parse_command(CLI::App& app, const std::vector<std::string>& args) {
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    print_result(app.help());
+    return kExitDone;
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(app.get_name() + ": error: " + error.what() + "; --help lists what there is");
+  }
+}
+
+}  // namespace titan

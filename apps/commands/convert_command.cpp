@@ -1,0 +1,392 @@
+#include "apps/commands/convert_command.h"
+
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "apps/commands/checkpoint_command.h"
+#include "apps/commands/run_state.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/text.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/format/dtype.h"
+#include "checkpoint/hugging_face/hugging_face_files.h"
+#include "checkpoint/tools/convert.h"
+#include "checkpoint/tools/inspect.h"
+#include "config/load.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_export.h"
+#include "distributed/tensor/shard.h"
+#include "models/registry.h"
+
+namespace titan {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::CheckpointKind;
+using checkpoint::Conversion;
+using checkpoint::RowOrder;
+using checkpoint::TensorInfo;
+
+constexpr const char* kConvertHelp =
+    R"(Copies a model between checkpoint formats, in one process and in little memory: tensors pass through block by block.
+  dcp      a step folder, ours, TorchTitan's or any DCP folder: parameters under our names
+  hf       a folder of Hugging Face safetensors with index and config.json, for transformers
+  torch    one file for torch.load(weights_only=True): a dict of our names -> tensors
+Only the model is copied: no optimizer, no step. To and from hf the parameters' names change, and the rows of wq and wk
+their order; the shape of the model for that comes from SOURCE (its titan.config.toml or config.json). Other programs'
+checkpoints have none: --config or --model-flavor says it, or the config.toml two folders above step-N. A folder of hf
+gets the run's tokenizer too, from model.hf_assets_path as the run had it, or from --tokenizer.)";
+
+constexpr const char* kFooter =
+    R"(Examples:
+  titan-train convert outputs/checkpoint/step-1000 llama-hf --export-dtype bfloat16
+  titan-train convert Llama-3.1-8B llama-dcp          # then --checkpoint.initial_load_path llama-dcp
+  titan-train convert outputs/checkpoint/step-1000 model.pt
+Exit codes: 0 done, 1 a source that cannot be read or does not fit, 2 wrong command line.)";
+
+struct ConvertArguments {
+  std::string source;
+  std::string target;
+  std::string to;
+  std::string dtype = "same";
+  std::string config;
+  std::string model_name = "llama3";
+  std::string model_flavor;
+  std::string tokenizer;
+  bool overwrite = false;
+};
+
+// What is known of the model, from a configuration or from Hugging Face's config.json.
+struct ModelShape {
+  std::optional<TrainSpec> spec;  // from a configuration
+  models::HuggingFaceNames names;
+  bool tied_embeddings = false;
+  std::string origin;     // for messages
+  std::string tokenizer;  // the run's: a path that its configuration names; "" when there is none
+};
+
+CheckpointKind parse_kind(const std::string& name) {
+  for (const auto kind : {CheckpointKind::kDcp, CheckpointKind::kHuggingFace, CheckpointKind::kTorch})
+    if (name == checkpoint::kind_name(kind)) return kind;
+  throw ConfigError("titan-train convert: error: --to: expected hf, dcp or torch, found \"" + name + "\"");
+}
+
+CheckpointKind target_kind(const ConvertArguments& arguments, CheckpointKind source) {
+  if (!arguments.to.empty()) return parse_kind(arguments.to);
+  const fs::path extension = fs::path(arguments.target).extension();
+  if (extension == ".pt" || extension == ".pth") return CheckpointKind::kTorch;
+  return source == CheckpointKind::kDcp ? CheckpointKind::kHuggingFace : CheckpointKind::kDcp;
+}
+
+ModelShape shape_of(const config::Model& model, std::int64_t seq_len, const std::string& origin) {
+  ModelShape shape;
+  shape.spec = models::make_train_spec(model, seq_len);
+  const ModelStats& stats = shape.spec->stats;
+  const std::string architecture =
+      checkpoint::parse_hugging_face_config(shape.spec->hugging_face_config, origin).architecture;
+  shape.names = models::hugging_face_names(architecture, stats.num_heads, stats.num_kv_heads);
+  shape.origin = origin;
+  return shape;
+}
+
+ModelShape shape_of_job(const config::Model& model, const std::string& origin) {
+  ModelShape shape = shape_of(model, 1, origin);
+  shape.tokenizer = model.hf_assets_path;
+  return shape;
+}
+
+ModelShape shape_from_config(const std::string& file) {
+  config::CommandLine command_line;
+  command_line.config_file = file;
+  return shape_of_job(config::load_job_config(command_line).config.model, file);
+}
+
+// As the run wrote it: this process's environment has no say.
+ModelShape shape_of_run(const fs::path& file) {
+  return shape_of_job(config::load_job_config_text(read_file(file), file.string()).config.model, file.string());
+}
+
+// A run keeps its configuration two folders above step-N.
+std::optional<fs::path> config_of_run(const fs::path& source) {
+  const fs::path folder = fs::weakly_canonical(source);
+  fs::path file = folder.parent_path().parent_path() / "config.toml";
+  if (!fs::is_regular_file(file)) return std::nullopt;
+  return file;
+}
+
+fs::path config_beside(const fs::path& source) {
+  return (fs::is_directory(source) ? source : source.parent_path()) / "config.json";
+}
+
+ModelShape shape_from_hugging_face(const fs::path& file) {
+  const auto config = checkpoint::parse_hugging_face_config(read_file(file), file.string());
+  ModelShape shape;
+  shape.names = models::hugging_face_names(config.architecture, config.num_heads, config.num_kv_heads);
+  shape.tied_embeddings = config.tied_embeddings;
+  shape.origin = file.string();
+  return shape;
+}
+
+std::optional<ModelShape> shape_that_was_asked_for(const ConvertArguments& arguments) {
+  if (!arguments.config.empty()) return shape_from_config(arguments.config);
+  if (!arguments.model_flavor.empty()) {
+    config::Model model;
+    model.name = arguments.model_name;
+    model.flavor = arguments.model_flavor;
+    return shape_of(model, 1, model.name + " " + model.flavor);
+  }
+  return std::nullopt;
+}
+
+ModelShape find_shape(const ConvertArguments& arguments, CheckpointKind from) {
+  auto asked_for = shape_that_was_asked_for(arguments);
+  if (const fs::path own = fs::path(arguments.source) / checkpoint::kRunConfigFile; fs::is_regular_file(own)) {
+    ModelShape shape = shape_of_run(own);
+    if (asked_for && asked_for->spec->hugging_face_config != shape.spec->hugging_face_config)
+      throw ConfigError("titan-train convert: error: " + asked_for->origin +
+                        " describes another model than the one that was saved (" + own.string() +
+                        "): leave --config and --model-flavor out");
+    return shape;
+  }
+  if (asked_for) return *asked_for;
+  if (from == CheckpointKind::kHuggingFace) {
+    const fs::path file = config_beside(arguments.source);
+    if (fs::is_regular_file(file)) return shape_from_hugging_face(file);
+    throw ConfigError("titan-train convert: error: the shape of the model is not known: there is no " + file.string() +
+                      "; name a configuration with --config FILE, or --model-flavor");
+  }
+  if (const auto file = config_of_run(arguments.source)) return shape_of_run(*file);
+  throw ConfigError(
+      "titan-train convert: error: the shape of the model is not known: there is no config.toml two "
+      "folders above " +
+      arguments.source + "; name a configuration with --config FILE, or --model-flavor");
+}
+
+c10::ScalarType target_dtype(const std::string& wanted, c10::ScalarType stored) {
+  if (wanted == "same" || !c10::isFloatingType(stored)) return stored;
+  return *checkpoint::dtype_from_name(wanted);
+}
+
+// `fqn` if it is a parameter that the architecture knows: one that it calls by a name that leads back.
+std::optional<std::string> own_name(const ModelShape& shape, const std::string& fqn) {
+  try {
+    if (shape.names.fqn_of(shape.names.name_of(fqn).name) == fqn) return fqn;
+  } catch (const InternalError&) {
+  }
+  return std::nullopt;
+}
+
+// Names and rows between our names and Hugging Face's, whichever way.
+std::vector<Conversion> plan_renamed(const checkpoint::TensorSource& source, bool to_hub, const ModelShape& shape,
+                                     const std::string& dtype) {
+  std::vector<Conversion> plan;
+  std::vector<std::string> unknown;
+  const auto add = [&](std::size_t index, const std::string& fqn) {
+    const TensorInfo& from = source.tensors()[index];
+    const HuggingFaceName hub = shape.names.name_of(fqn);
+    const RowOrder order = hub.rotary_heads == 0 ? RowOrder::kSame
+                           : to_hub              ? RowOrder::kToHuggingFace
+                                                 : RowOrder::kFromHuggingFace;
+    plan.push_back(
+        {index, {to_hub ? hub.name : fqn, target_dtype(dtype, from.dtype), from.shape}, order, hub.rotary_heads});
+  };
+  std::optional<std::size_t> embedding;
+  bool has_output = false;
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
+    const std::string& name = source.tensors()[i].name;
+    if (to_hub && !checkpoint::is_model_key(name)) continue;
+    // Old exports keep the frequencies of the rotary embedding, which follow from config.json.
+    if (!to_hub && name.ends_with(".rotary_emb.inv_freq")) {
+      spdlog::warn("{} is left out: it follows from the configuration", name);
+      continue;
+    }
+    const auto fqn = to_hub ? own_name(shape, name) : shape.names.fqn_of(name);
+    if (!fqn) {
+      unknown.push_back(name);
+      continue;
+    }
+    if (*fqn == shape.names.embedding) embedding = i;
+    has_output = has_output || *fqn == shape.names.output;
+    add(i, *fqn);
+  }
+  if (!unknown.empty())
+    throw CheckpointError("the source holds tensors that are no parameters of the model: " + join(unknown, ", "));
+  if (shape.tied_embeddings && !has_output && embedding) add(*embedding, shape.names.output);
+  return plan;
+}
+
+std::vector<Conversion> plan_same_names(const checkpoint::TensorSource& source, const std::string& dtype) {
+  std::vector<Conversion> plan;
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
+    const TensorInfo& from = source.tensors()[i];
+    if (checkpoint::is_model_key(from.name))
+      plan.push_back({i, {from.name, target_dtype(dtype, from.dtype), from.shape}, RowOrder::kSame, 0});
+  }
+  return plan;
+}
+
+// That the result is the model of the configuration: every parameter, each of its shape.
+void check_model(const std::vector<Conversion>& plan, bool to_hub, const ModelShape& shape) {
+  std::map<std::string, std::vector<std::int64_t>> found;
+  for (const Conversion& each : plan) found[each.target.name] = each.target.shape;
+  std::vector<std::string> wrong;
+  const auto model = shape.spec->build_model(std::nullopt);
+  for (const auto& parameter : model->named_parameters()) {
+    const std::string name = to_hub ? shape.names.name_of(parameter.fqn).name : parameter.fqn;
+    const auto wanted = parameter.tensor().sizes().vec();
+    const auto stored = found.find(name);
+    if (stored == found.end()) {
+      wrong.push_back(name + " is missing");
+    } else if (stored->second != wanted) {
+      wrong.push_back(name + " is " + dist::shape_text(stored->second) + ", expected " + dist::shape_text(wanted));
+    }
+    if (stored != found.end()) found.erase(stored);
+  }
+  for (const auto& [name, other] : found) wrong.push_back(name + " is no parameter of it");
+  if (!wrong.empty())
+    throw CheckpointError("the source is not the model of " + shape.origin + ": " + join(wrong, "; "));
+}
+
+// Of the tensors that have one; all floating-point weights of a model have the same.
+c10::ScalarType dtype_of(const std::vector<Conversion>& plan) {
+  for (const Conversion& each : plan)
+    if (c10::isFloatingType(each.target.dtype)) return each.target.dtype;
+  return c10::ScalarType::Float;
+}
+
+HuggingFaceTokenizer read_tokenizer(const std::string& path, const ModelShape& shape) {
+  const auto tokenizer = data::make_tokenizer(path);
+  if (shape.spec) data::check_vocab_size(*tokenizer, shape.spec->stats.vocab_size);
+  return data::export_tokenizer(path, *tokenizer);
+}
+
+// A folder that moved since, or another one of the same name: the model is converted all the same.
+HuggingFaceTokenizer tokenizer_of_run(const ConvertArguments& arguments, const ModelShape& shape) {
+  std::string reason = "nothing says which tokenizer the model was trained with";
+  try {
+    if (!shape.tokenizer.empty()) {
+      HuggingFaceTokenizer found = read_tokenizer(shape.tokenizer, shape);
+      const auto expected = checkpoint::tokenizer_of_run(arguments.source);
+      const std::string fingerprint = data::tokenizer_fingerprint(shape.tokenizer);
+      if (!expected || *expected == fingerprint) return found;
+      reason = shape.tokenizer + " is not the tokenizer that the model was trained with: it is " + fingerprint +
+               ", and was " + *expected;
+    }
+  } catch (const std::exception& error) {
+    reason = std::string(error.what()) + " (model.hf_assets_path in " + shape.origin + ")";
+  }
+  spdlog::warn("{} has no tokenizer: {}. Add it with --tokenizer PATH", arguments.target, reason);
+  return {};
+}
+
+// Beside the weights of a configuration's model.
+checkpoint::SmallFiles small_files_of(const ConvertArguments& arguments, const ModelShape& shape,
+                                      c10::ScalarType dtype) {
+  HuggingFaceTokenizer tokenizer =
+      arguments.tokenizer.empty() ? tokenizer_of_run(arguments, shape) : read_tokenizer(arguments.tokenizer, shape);
+  auto files = checkpoint::describe_model(shape.spec->hugging_face_config, dtype, tokenizer.bos_id, tokenizer.eos_id);
+  files.merge(tokenizer.files);
+  return files;
+}
+
+// Those of weights in the same format: what stands beside them comes along.
+checkpoint::SmallFiles small_files_beside(const ConvertArguments& arguments, c10::ScalarType dtype) {
+  constexpr const char* kGeneration = "generation_config.json";
+  const fs::path config = config_beside(arguments.source);
+  if (!arguments.tokenizer.empty()) {
+    auto tokenizer = read_tokenizer(arguments.tokenizer, {});
+    auto files = checkpoint::describe_model(read_file(config), dtype, tokenizer.bos_id, tokenizer.eos_id);
+    files.merge(tokenizer.files);
+    return files;
+  }
+  auto files = data::tokenizer_files(config.parent_path());
+  files["config.json"] = checkpoint::with_dtype(read_file(config), dtype);
+  const fs::path generation = config.parent_path() / kGeneration;
+  if (fs::is_regular_file(generation)) files[kGeneration] = read_file(generation);
+  return files;
+}
+
+std::unique_ptr<checkpoint::TensorSink> make_sink(const ConvertArguments& arguments, CheckpointKind to,
+                                                  const std::vector<Conversion>& plan,
+                                                  checkpoint::SmallFiles small_files) {
+  std::vector<TensorInfo> tensors;
+  for (const Conversion& each : plan) tensors.push_back(each.target);
+  if (to == CheckpointKind::kDcp) return checkpoint::make_dcp_sink(arguments.target, std::move(tensors));
+  if (to == CheckpointKind::kTorch) return checkpoint::make_torch_sink(arguments.target, std::move(tensors));
+  return checkpoint::make_safetensors_sink(arguments.target, std::move(tensors), std::move(small_files));
+}
+
+void check_target(const ConvertArguments& arguments) {
+  std::error_code error;
+  if (!arguments.overwrite && fs::exists(arguments.target, error))
+    throw ConfigError("titan-train convert: error: " + arguments.target +
+                      " exists; choose another target, or replace it with --overwrite");
+  if (fs::exists(arguments.target, error) && fs::equivalent(arguments.source, arguments.target, error))
+    throw ConfigError("titan-train convert: error: source and target are the same");
+}
+
+int convert(ConvertArguments arguments) {
+  const std::string named = std::exchange(arguments.source, newest_checkpoint(arguments.source).string());
+  const CheckpointKind from = checkpoint::detect_kind(arguments.source);
+  const CheckpointKind to = target_kind(arguments, from);
+  check_target(arguments);
+  if (!arguments.tokenizer.empty() && to != CheckpointKind::kHuggingFace)
+    throw ConfigError("titan-train convert: error: --tokenizer goes with --to hf: other formats have no tokenizer");
+  const bool to_hub = to == CheckpointKind::kHuggingFace, from_hub = from == CheckpointKind::kHuggingFace;
+  const auto source = checkpoint::open_source(arguments.source, from);
+  std::vector<Conversion> plan;
+  checkpoint::SmallFiles small_files;
+  if (to_hub != from_hub) {
+    const ModelShape shape = find_shape(arguments, from);
+    plan = plan_renamed(*source, to_hub, shape, arguments.dtype);
+    if (shape.spec) check_model(plan, to_hub, shape);
+    if (to_hub) small_files = small_files_of(arguments, shape, dtype_of(plan));
+  } else {
+    plan = plan_same_names(*source, arguments.dtype);
+    if (to_hub) small_files = small_files_beside(arguments, dtype_of(plan));
+  }
+  if (plan.empty()) throw CheckpointError(arguments.source + " holds no parameters of a model");
+  const auto sink = make_sink(arguments, to, plan, std::move(small_files));
+  const std::uint64_t bytes = checkpoint::convert(*source, *sink, plan);
+  const std::string chosen =
+      arguments.source == named ? "" : ", from " + arguments.source + ", the newest complete checkpoint of " + named;
+  print_result("wrote " + arguments.target + " (" + checkpoint::kind_name(to) + "): " +
+               counted(std::ssize(plan), "tensor") + ", " + format_bytes(static_cast<double>(bytes)) + chosen + "\n");
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_convert(const std::vector<std::string>& args) {
+  CLI::App app(kConvertHelp, "titan-train convert");
+  app.footer(kFooter);
+  ConvertArguments arguments;
+  app.add_option("SOURCE", arguments.source,
+                 "what to read; its format is seen from its files. Of a run, or a folder of its steps, the newest step")
+      ->required();
+  app.add_option("TARGET", arguments.target, "the folder or file to write")->required();
+  app.add_option("--to", arguments.to,
+                 "hf, dcp or torch (default: torch for *.pt and *.pth, else hf from dcp, and dcp from the others)")
+      ->type_name("FORMAT");
+  app.add_option("--export-dtype", arguments.dtype, "dtype of floating-point tensors; same: as they are stored")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"same", "float32", "float16", "bfloat16"}));
+  app.add_option("--config", arguments.config, "job.toml that describes the model ([model])")->type_name("FILE");
+  app.add_option("--model-flavor", arguments.model_flavor, "size of the model, instead of a configuration")
+      ->type_name("FLAVOR");
+  app.add_option("--model-name", arguments.model_name, "model that the flavor is of")->capture_default_str();
+  app.add_option("--tokenizer", arguments.tokenizer, "tokenizer to copy beside the weights of hf (default: the run's)")
+      ->type_name("PATH");
+  app.add_flag("--overwrite", arguments.overwrite, "replace TARGET when it exists, once the new one is complete");
+  if (const auto code = parse_command(app, args)) return *code;
+  log_to_stderr("titan-train convert");
+  return convert(arguments);
+}
+
+}  // namespace titan

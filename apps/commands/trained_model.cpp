@@ -1,0 +1,238 @@
+#include "apps/commands/trained_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "apps/commands/run_state.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/tools/convert.h"
+#include "config/load.h"
+#include "distributed/device.h"
+#include "distributed/dtype.h"
+#include "models/registry.h"
+#include "nn/init.h"
+#include "parallel/fsdp/fully_shard.h"
+
+namespace titan {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::CheckpointKind;
+
+// The folder with weights in it.
+fs::path find_checkpoint(const TrainedModelOptions& options) {
+  const fs::path given = options.checkpoint;
+  const std::string begin = options.command + ": error: --checkpoint ";
+  const std::string expected =
+      "; expected the folder of a run (job.dump_folder), its folder of checkpoints, one step folder, or a folder with "
+      "*.safetensors and config.json";
+  if (!fs::exists(given)) throw ConfigError(begin + given.string() + " does not exist" + expected);
+  if (!fs::is_directory(given))
+    throw ConfigError(begin + given.string() + " is a file" + expected +
+                      " (titan-train convert makes one of a file of torch.save)");
+  try {
+    const fs::path found = newest_checkpoint(given);
+    checkpoint::detect_kind(found);
+    return found;
+  } catch (const CheckpointError& error) {
+    throw ConfigError(begin + error.what() + expected);
+  }
+}
+
+// Where a run keeps the configuration of one of its steps: two folders above step-N. Need not be there.
+fs::path run_config_of_step(const fs::path& step_folder) {
+  return fs::weakly_canonical(step_folder).parent_path().parent_path() / "config.toml";
+}
+
+// What is known of the model before its weights are read.
+struct Description {
+  TrainSpec spec;
+  std::int64_t context = 0;
+  fs::path tokenizer;  // "": not known
+};
+
+std::int64_t pick_context(const TrainedModelOptions& options, std::int64_t trained, std::int64_t longest) {
+  const std::int64_t context = options.context.value_or(trained);
+  if (context <= longest) return context;
+  throw ConfigError(options.command + ": error: --context " + std::to_string(context) + ": expected at most " +
+                    std::to_string(longest) + ", the longest sequence of this model");
+}
+
+Description describe(const config::JobConfig& config, const TrainedModelOptions& options) {
+  const std::int64_t trained = config.training.seq_len;
+  Description out;
+  out.spec = models::make_train_spec(config.model, trained);
+  out.context = pick_context(options, trained, std::max(out.spec.max_seq_len, trained));
+  if (out.context != trained) out.spec = models::make_train_spec(config.model, out.context);
+  out.tokenizer = config.model.hf_assets_path;
+  return out;
+}
+
+config::JobConfig saved_config(const fs::path& file) {
+  return config::load_job_config_text(read_file(file), file.string()).config;
+}
+
+bool has_tokenizer(const fs::path& folder) {
+  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
+}
+
+Description describe_hugging_face(const fs::path& folder, const TrainedModelOptions& options) {
+  const fs::path file = folder / "config.json";
+  const std::string json = read_file(file);
+  Description out;
+  const std::int64_t longest = models::make_train_spec_of_hugging_face(json, file.string()).max_seq_len;
+  out.context = pick_context(options, longest, longest);
+  out.spec = models::make_train_spec_of_hugging_face(json, file.string(), out.context);
+  const fs::path run = run_config_of_step(folder);
+  if (has_tokenizer(folder)) {
+    out.tokenizer = folder;
+  } else if (fs::is_regular_file(run)) {
+    out.tokenizer = saved_config(run).model.hf_assets_path;
+  }
+  return out;
+}
+
+std::optional<Description> description_that_was_asked_for(const TrainedModelOptions& options) {
+  if (options.config.empty()) return std::nullopt;
+  config::CommandLine command_line;
+  command_line.config_file = options.config;
+  return describe(config::load_job_config(command_line).config, options);
+}
+
+// A checkpoint knows its model best; a configuration that was named as well must agree with it.
+Description describe(const fs::path& folder, CheckpointKind kind, const TrainedModelOptions& options) {
+  auto asked_for = description_that_was_asked_for(options);
+  const fs::path own = folder / checkpoint::kRunConfigFile, run = run_config_of_step(folder);
+  if (fs::is_regular_file(own)) {
+    Description saved = describe(saved_config(own), options);
+    if (!asked_for) return saved;
+    if (asked_for->spec.hugging_face_config == saved.spec.hugging_face_config) return std::move(*asked_for);
+    throw ConfigError(options.command + ": error: --config " + options.config +
+                      " describes another model than the one that was saved (" + own.string() +
+                      "): leave --config out");
+  }
+  if (asked_for) return std::move(*asked_for);
+  if (kind == CheckpointKind::kHuggingFace && fs::is_regular_file(folder / "config.json"))
+    return describe_hugging_face(folder, options);
+  if (kind == CheckpointKind::kDcp && fs::is_regular_file(run)) return describe(saved_config(run), options);
+  throw ConfigError(options.command + ": error: " + folder.string() +
+                    " does not say which model it holds (there is no " +
+                    (kind == CheckpointKind::kDcp ? checkpoint::kRunConfigFile : "config.json") +
+                    " in it): name a configuration with --config FILE");
+}
+
+std::shared_ptr<const data::Tokenizer> open_tokenizer(const Description& description,
+                                                      const TrainedModelOptions& options) {
+  const fs::path path = options.tokenizer.empty() ? description.tokenizer : fs::path(options.tokenizer);
+  if (path.empty())
+    throw ConfigError(options.command +
+                      ": error: the checkpoint comes without a tokenizer: name the one that it was trained with, "
+                      "--tokenizer FOLDER (with tokenizer.json or tokenizer.model)");
+  try {
+    auto tokenizer = data::make_tokenizer(path);
+    data::check_vocab_size(*tokenizer, description.spec.stats.vocab_size);
+    return tokenizer;
+  } catch (const DataError& error) {
+    const bool was_named = !options.tokenizer.empty();
+    throw DataError(options.command + ": error: " + (was_named ? "--tokenizer: " : "model.hf_assets_path: ") +
+                    error.what() + (was_named ? "" : " Or name another with --tokenizer FOLDER."));
+  }
+}
+
+at::Device pick_device(const TrainedModelOptions& options) {
+  if (options.device == "cpu") return at::kCPU;
+  const std::string missing = dist::load_accelerator_module();
+  if (missing.empty()) {
+    dist::accelerator()->set_device(0);
+    return {at::kCUDA, 0};
+  }
+  if (options.device == "cuda") throw ConfigError(options.command + ": error: --device cuda, but " + missing);
+  return at::kCPU;
+}
+
+c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSource& source, at::Device device) {
+  if (wanted != "auto") return dist::dtype_of(wanted);
+  const auto is_bfloat16 = [](const auto& tensor) { return tensor.dtype == c10::ScalarType::BFloat16; };
+  const bool was_saved_so = std::ranges::any_of(source.tensors(), [&](const auto& tensor) {
+    return checkpoint::is_model_key(tensor.name) && is_bfloat16(tensor);
+  });
+  return was_saved_so || !device.is_cpu() ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
+}
+
+// With tied embeddings the output projection is stored once, under the embedding's name.
+checkpoint::HuggingFaceFormat format_of(const TrainSpec& spec, const fs::path& folder,
+                                        const checkpoint::TensorSource& source) {
+  const fs::path file = folder / "config.json";
+  std::string output, embedding;
+  if (fs::is_regular_file(file)) {
+    const auto config = checkpoint::parse_hugging_face_config(read_file(file), file.string());
+    const auto names = models::hugging_face_names(config.architecture, config.num_heads, config.num_kv_heads);
+    const std::string stored = names.name_of(names.output).name;
+    const bool is_stored = std::ranges::any_of(source.tensors(), [&](const auto& each) { return each.name == stored; });
+    if (config.tied_embeddings && !is_stored) output = names.output, embedding = names.embedding;
+  }
+  checkpoint::HuggingFaceFormat format;
+  format.tensor = [name_of = spec.hugging_face_name, output, embedding](const std::string& fqn) {
+    auto [name, rotary_heads] = name_of(fqn == output ? embedding : fqn);
+    return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
+  };
+  return format;
+}
+
+void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind,
+                  const checkpoint::TensorSource& source) {
+  std::vector<checkpoint::Item> items;
+  for (const auto& parameter : model.named_parameters())
+    items.push_back(
+        checkpoint::TensorItem{parameter.fqn, {parameter.fqn}, parameter.tensor().detach(), parameter.spec()});
+  dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
+  checkpoint::GroupRanks ranks(alone);
+  if (kind == CheckpointKind::kHuggingFace) {
+    checkpoint::load_hugging_face(folder, items, format_of(spec, folder, source), ranks, /*all_weights=*/true);
+  } else {
+    checkpoint::load(folder, items, ranks, {.all_weights = true});
+  }
+}
+
+std::int64_t end_of_document(const data::Tokenizer& tokenizer, const std::string& command) {
+  if (const auto eos = tokenizer.eos_id()) return *eos;
+  throw ConfigError(command +
+                    ": error: the model separates documents by their EOS token (model.args.attn_mask_type = "
+                    "\"block_causal\"), and the tokenizer has none: name another with --tokenizer FOLDER");
+}
+
+}  // namespace
+
+TrainedModel load_trained_model(const TrainedModelOptions& options) {
+  const fs::path folder = find_checkpoint(options);
+  const CheckpointKind kind = checkpoint::detect_kind(folder);
+  Description description = describe(folder, kind, options);
+  TrainedModel out;
+  out.folder = folder.string();
+  out.tokenizer = open_tokenizer(description, options);
+  out.context = description.context;
+  out.device = pick_device(options);
+  if (const auto eos = out.tokenizer->eos_id()) out.stop_ids.push_back(*eos);
+  if (kind == CheckpointKind::kHuggingFace) {
+    const auto further = checkpoint::read_stop_tokens(folder);
+    out.stop_ids.insert(out.stop_ids.end(), further.begin(), further.end());
+  }
+  if (description.spec.separates_documents)
+    description.spec.document_end = end_of_document(*out.tokenizer, options.command);
+  const auto source = checkpoint::open_source(folder, kind);
+  out.dtype = pick_dtype(options.dtype, *source, out.device);
+  const at::NoGradGuard no_grad;
+  out.model = description.spec.build_model(description.spec.document_end);
+  fsdp::to_empty(*out.model, out.device, out.dtype);
+  nn::BuffersOnly buffers;
+  out.model->init_weights(buffers);
+  load_weights(*out.model, description.spec, folder, kind, *source);
+  out.model->train(false);
+  return out;
+}
+
+}  // namespace titan

@@ -1,0 +1,193 @@
+#include "apps/launch/launch_local.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <system_error>
+#include <thread>
+
+#include "apps/launch/rank_output.h"
+#include "base/env.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/signal.h"
+#include "base/text.h"
+
+namespace titan {
+namespace {
+
+using std::chrono::steady_clock;
+// A failed rank tells the others, which then end by themselves; what is left after this is ended by force.
+constexpr std::chrono::milliseconds kGrace(5000), kShortGrace(200);
+
+// Where the ranks will meet. It listens from the start, so that nobody else can take the port before rank 0 is up, and
+// no rank has to try again.
+class Listener {
+ public:
+  Listener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    const bool listens = fd_ >= 0 && bind(fd_, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                         listen(fd_, SOMAXCONN) == 0 &&
+                         getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+    if (!listens) throw std::system_error(errno, std::generic_category(), "cannot listen on 127.0.0.1");
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { close(); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  int port() const { return port_; }
+  // The socket of a process of its own (as after fork), which keeps it through exec.
+  int keep() const {
+    fcntl(fd_, F_SETFD, 0);
+    return fd_;
+  }
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+  int port_ = 0;
+};
+
+struct Rank {
+  pid_t pid;
+  int exit_code = -1;  // -1: runs
+};
+
+int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+// Rank 0 keeps the terminal: it is the one that reports. What others say, warnings and errors, gets their names.
+pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::int64_t nproc, const Listener& listener,
+                 RankOutput& output) {
+  std::vector<std::string> argument_texts = {"titan-train"};
+  argument_texts.insert(argument_texts.end(), args.begin(), args.end());
+  std::vector<char*> argv;
+  for (auto& text : argument_texts) argv.push_back(text.data());
+  argv.push_back(nullptr);
+  const HeldSignals held;  // the rank gets those that come from here on, too
+  const pid_t parent = getpid();
+  const int out = rank > 0 ? output.open(rank, STDOUT_FILENO) : -1;
+  const int err = rank > 0 ? output.open(rank, STDERR_FILENO) : -1;
+  const pid_t pid = fork();
+  if (pid != 0) {
+    if (rank > 0) close(out), close(err);
+    if (pid < 0) throw std::system_error(errno, std::generic_category(), "cannot start rank " + std::to_string(rank));
+    return pid;
+  }
+  if (rank > 0) dup2(out, STDOUT_FILENO), dup2(err, STDERR_FILENO);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives its launcher, however that ends
+  if (getppid() != parent) _exit(kExitPeerFailed);
+  const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
+  set("RANK", std::to_string(rank));
+  set("LOCAL_RANK", std::to_string(rank));
+  set("WORLD_SIZE", std::to_string(nproc));
+  set("LOCAL_WORLD_SIZE", std::to_string(nproc));
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", std::to_string(listener.port()));
+  if (rank == 0) set("TITAN_LISTEN_FD", std::to_string(listener.keep()));
+  execv("/proc/self/exe", argv.data());
+  _exit(kExitFailed);
+}
+
+void signal_all(const std::vector<Rank>& ranks, int signal) {
+  for (const auto& rank : ranks) {
+    if (rank.exit_code < 0) kill(rank.pid, signal);
+  }
+}
+
+// Reaps ranks that ended; sets `failed` to the code of the first that ended badly by itself, or of the first at all.
+// What ranks that were signalled or forced from here then end by is no news.
+void reap(std::vector<Rank>& ranks, std::optional<int>& failed, bool signalled, bool forced) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    int status = 0;
+    if (ranks[i].exit_code >= 0 || waitpid(ranks[i].pid, &status, WNOHANG) != ranks[i].pid) continue;
+    ranks[i].exit_code = exit_code_of(status);
+    const bool bad = ranks[i].exit_code != kExitDone && ranks[i].exit_code != kExitSavedRequeue;
+    const bool better = !failed || (*failed == kExitPeerFailed && !forced);
+    if (bad && better && WIFSIGNALED(status) && !signalled) {
+      std::fprintf(stderr, "titan-train: rank %zu was ended by %s\n", i, signal_name(WTERMSIG(status)).c_str());
+    }
+    if (bad && better) failed = ranks[i].exit_code;
+  }
+}
+
+}  // namespace
+
+void check_room_for(std::int64_t nproc) {
+  const std::string why = too_many_ranks(nproc);
+  if (why.empty()) return;
+  throw ConfigError("error: --nproc " + std::to_string(nproc) + ": " + why +
+                    "; start at most so many, or add --oversubscribe");
+}
+
+std::vector<std::string> arguments_of_ranks(const std::vector<std::string>& args) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--nproc") {
+      ++i;
+    } else if (!args[i].starts_with("--nproc=") && args[i] != "--oversubscribe") {
+      out.push_back(args[i]);
+    }
+  }
+  return out;
+}
+
+int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
+  if (const auto env = detect_launch(); env.launcher != Launcher::kAlone) {
+    throw ConfigError(std::string("error: --nproc starts ranks, and ") + to_string(env.launcher) +
+                      " has started this process as one: drop one of them");
+  }
+  Listener listener;
+  RankOutput output;
+  std::vector<Rank> ranks;
+  // Who asks to stop now gets no rank that was not started yet, and the loop below ends the others.
+  while (std::ssize(ranks) < nproc && !stop_requested())
+    ranks.push_back({start_rank(args, std::ssize(ranks), nproc, listener, output)});
+  listener.close();  // rank 0 has its own: when that one ends, nobody listens
+  std::optional<int> failed;
+  std::optional<steady_clock::time_point> failed_at;
+  bool signal_sent = false, forced = false;
+  const auto running = [&] {
+    return std::any_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.exit_code < 0; });
+  };
+  while (running()) {
+    output.forward(/*timeout_ms=*/10);
+    if (const auto signal = stop_requested(); signal && !signal_sent) {
+      signal_all(ranks, *signal);
+      signal_sent = true;
+    }
+    reap(ranks, failed, signal_sent, forced);
+    if (failed && !failed_at) failed_at = steady_clock::now();
+    // Bad input is found before ranks meet, and the others wait for one that is gone; but it is rank 0 that says what
+    // is wrong, and another may have found it first.
+    const bool is_said = failed == kExitBadInput && ranks[0].exit_code >= 0;
+    if (failed_at && steady_clock::now() - *failed_at > (is_said ? kShortGrace : kGrace)) {
+      signal_all(ranks, SIGKILL);
+      forced = true;
+    }
+  }
+  output.drain();
+  if (failed) return *failed;
+  if (std::ssize(ranks) < nproc) return 128 + *stop_requested();
+  return std::max_element(ranks.begin(), ranks.end(),
+                          [](const Rank& a, const Rank& b) { return a.exit_code < b.exit_code; })
+      ->exit_code;
+}
+
+}  // namespace titan

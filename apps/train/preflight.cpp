@@ -1,0 +1,115 @@
+#include "apps/train/preflight.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "checkpoint/dcp/step_folders.h"
+#include "config/paths.h"
+#include "config/validate.h"
+#include "distributed/dtype.h"
+#include "train/dry_run/dry_run.h"
+
+namespace titan {
+namespace {
+
+namespace fs = std::filesystem;
+
+double bytes_of(const std::string& dtype) { return static_cast<double>(c10::elementSize(dist::dtype_of(dtype))); }
+
+// What a run is about, in numbers that cannot overflow whatever the configuration says.
+struct Size {
+  double parameters, ranks, tokens, layers, dim, vocabulary;
+};
+
+Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size) {
+  return {static_cast<double>(stats.num_parameters),
+          static_cast<double>(config::resolve_shard_degree(config.parallelism, world_size)),
+          static_cast<double>(config.training.local_batch_size) * static_cast<double>(config.training.seq_len),
+          static_cast<double>(stats.num_layers),
+          static_cast<double>(stats.dim),
+          static_cast<double>(stats.vocab_size)};
+}
+
+// More bytes than any run takes: for the many that are nowhere near a limit, which need no estimate.
+double most(const Size& size) {
+  constexpr double kBytesOfParameter = 16;  // it, its gradient and AdamW's two moments
+  constexpr double kBytesOfGathered = 8;    // in fact two groups of them at a time
+  constexpr double kBytesOfLayer = 60 * 4;  // of a token, times the model's width
+  constexpr double kBytesOfLogit = 16;
+  return size.parameters * (kBytesOfParameter / size.ranks + kBytesOfGathered) +
+         size.tokens * (size.layers * size.dim * kBytesOfLayer + size.vocabulary * kBytesOfLogit);
+}
+
+// Fewer than any run takes: an estimate of what is beyond all measure could take minutes.
+double least(const Size& size, double bytes_of_parameter) {
+  constexpr double kBytesOfToken = 16;  // it and its label
+  constexpr double kBytesOfInput = 2;   // of a block, which is kept whatever is recomputed
+  return 3 * size.parameters * bytes_of_parameter / size.ranks +
+         size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput);
+}
+
+// The nearest folder above one that may not be there yet.
+fs::path existing(fs::path path) {
+  std::error_code error;
+  path = fs::absolute(path, error);
+  while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+}  // namespace
+
+std::optional<std::string> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
+                                               std::int64_t world_size, const Capacity& capacity) {
+  const Size size = size_of(config, spec.stats, world_size);
+  const auto room = static_cast<double>(capacity.bytes_of_a_rank);
+  if (most(size) <= room) return std::nullopt;
+  const double bound = least(size, bytes_of(config.training.dtype));
+  const double peak =
+      bound > room ? bound
+                   : static_cast<double>(
+                         train::estimate_memory(config, spec, static_cast<int>(world_size), capacity.device).peak());
+  if (peak <= room) return std::nullopt;
+  return "this run will not fit: its tensors take " + std::string(bound > room ? "at least " : "") +
+         format_bytes(peak) + " on each rank, and " + capacity.words + ". Lower training.local_batch_size (" +
+         std::to_string(config.training.local_batch_size) + ") or training.seq_len (" +
+         std::to_string(config.training.seq_len) +
+         "), set activation_checkpoint.mode = \"full\", or use more ranks on more machines; --dry-run shows what "
+         "takes how much. --no-preflight starts all the same";
+}
+
+std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, const TrainSpec& spec) {
+  const config::Checkpoint& options = config.checkpoint;
+  if (!options.enable || options.load_only) return std::nullopt;
+  const fs::path folder = config::checkpoint_folder(config);
+  const auto there = checkpoint::steps_in(folder);
+  const std::int64_t steps = options.create_seed_checkpoint ? 0 : config.training.steps;
+  const std::int64_t last = there.empty() ? 0 : there.back();
+  const auto size = train::checkpoint_size(config, spec.stats.num_parameters);
+  const auto full = static_cast<double>(size.full);
+  const double end = options.last_save_model_only ? static_cast<double>(size.model) : full;
+  const std::int64_t saves = std::max<std::int64_t>(0, (steps - 1) / options.interval - last / options.interval);
+  if (last >= steps && !options.create_seed_checkpoint) return std::nullopt;  // nothing is left to do
+  std::error_code error;
+  const auto space = fs::space(existing(folder), error);
+  if (error) return std::nullopt;
+  const auto free = static_cast<double>(space.available);
+  const std::string where = "checkpoints go to " + folder.string() + ", where " + format_bytes(free) + " are free";
+  const double first = saves > 0 ? full : end;
+  if (first > free)
+    return DiskShortage{
+        where + ", and the first one takes " + format_bytes(first) +
+            ": make room, or choose another job.dump_folder or checkpoint.folder. --no-preflight starts "
+            "all the same",
+        /*is_certain=*/true};
+  // While one is written those that it replaces are still there.
+  std::int64_t kept = saves;
+  if (options.keep_latest_k > 0) kept = std::min(saves, options.keep_latest_k + 1 - std::ssize(there));
+  const double all = static_cast<double>(std::max<std::int64_t>(kept, 0)) * full + end;
+  if (all <= free) return std::nullopt;
+  return DiskShortage{where + ", and this run will keep " + format_bytes(all) +
+                      " of them: make room, or set checkpoint.keep_latest_k (" + std::to_string(options.keep_latest_k) +
+                      ") or checkpoint.interval (" + std::to_string(options.interval) + ")"};
+}
+
+}  // namespace titan

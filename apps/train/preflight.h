@@ -1,0 +1,32 @@
+// Whether this machine has the memory and the disk that a run will want, before it starts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/job_config.h"
+#include "contract/train_contract.h"
+#include "train/dry_run/memory_estimate.h"
+
+namespace titan {
+
+// `capacity`: bytes for the tensors of one rank, and where they are in words: "this machine has 3 GiB free for 2
+// ranks". Says what is wrong, naming keys to change; nothing where it will do. Takes up to half a second for a large
+// model, and none for one that is far from the limit. Uses the process's allocator of meta tensors. Not collective.
+struct Capacity {
+  std::int64_t bytes_of_a_rank = 0;
+  std::string words = {};
+  train::PaperDevice device = train::PaperDevice::kCpu;
+};
+std::optional<std::string> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
+                                               std::int64_t world_size, const Capacity& capacity);
+
+struct DiskShortage {
+  std::string message;
+  bool is_certain = false;  // not even the first checkpoint has room; else only not all that the run will keep
+};
+// Of the folder that checkpoints go to. Not collective.
+std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, const TrainSpec& spec);
+
+}  // namespace titan

@@ -1,0 +1,54 @@
+// The command line of a training run, taken apart but not yet applied.
+//
+// `--section.key VALUE` or `--section.key=VALUE` for every key of job_config.h; '-' and '_' are alike in names. A
+// boolean is `--checkpoint.enable`, `--checkpoint.no-enable` or `--checkpoint.enable=false`. The last of several wins.
+// The other flags are in modes.h; `-c`, `-h` and `-V` are short for three of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/keys/fields.h"
+
+namespace titan::config {
+
+struct Override {
+  std::string key;  // "training.steps"
+  FieldValue value;
+  std::string flag;  // as typed, for messages
+};
+
+struct CommandLine {
+  std::optional<std::string> config_file;  // --config FILE, -c FILE, --job.config_file FILE
+  std::vector<Override> overrides;         // in the order of the command line
+  bool dry_run = false;
+  bool json = false;  // with dry_run
+  bool print_config = false;
+  bool show_origins = false;  // with print_config
+  bool only_changed = false;  // with print_config
+  bool print_docs = false;
+  bool version = false;
+  bool help = false;
+  std::optional<std::string> help_topic;   // a table or a key
+  std::optional<std::string> completion;   // bash, zsh or fish
+  std::optional<std::int64_t> nproc;       // ranks to start on this machine
+  bool oversubscribe = false;              // with nproc: however many
+  bool overwrite = false;                  // a run may begin anew where another one left its results
+  bool no_preflight = false;               // a run may start where memory or disk look too small for it
+  std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run
+  std::optional<std::string> device;       // what a rank must fit with --dry-run, as typed
+  // Everything wrong with the command line. load_job_config() throws them together with the file's; a caller that does
+  // not load must call throw_if_wrong().
+  std::vector<std::string> errors;
+};
+
+// `args` without the program's name. Does not throw: see `errors`.
+CommandLine parse_command_line(std::span<const std::string> args);
+
+// Throws ConfigError with all of `errors`.
+void throw_if_wrong(const std::vector<std::string>& errors);
+
+}  // namespace titan::config

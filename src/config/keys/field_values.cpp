@@ -1,0 +1,264 @@
+// Values of fields: from text, into text, and against the rules.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "config/keys/fields.h"
+
+namespace titan::config {
+namespace {
+
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      char buffer[8];
+      std::snprintf(buffer, sizeof(buffer), "\\u%04X", static_cast<unsigned>(c));
+      out += buffer;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string shortest(double value) {
+  char buffer[64];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
+  std::string text(buffer, end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // or TOML reads an integer
+  return text;
+}
+
+template <class T>
+std::string bracketed(const std::vector<T>& items) {
+  StringList parts;
+  for (const auto& item : items) parts.push_back(to_toml_value(FieldValue(item)));
+  return "[" + join(parts, ", ") + "]";
+}
+
+std::string number_text(double value) {
+  std::string text = shortest(value);
+  return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+}
+
+bool in_bounds(const Rule& rule, double value) {
+  if (rule.or_minus_one && value == -1) return true;
+  if (rule.min && (rule.min_excluded ? value <= *rule.min : value < *rule.min)) return false;
+  return !(rule.max && (rule.max_excluded ? value >= *rule.max : value > *rule.max));
+}
+
+bool contains(const StringList& list, std::string_view text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+// 1000, -1, 1_000: what Python's int() takes.
+std::optional<std::int64_t> to_int(std::string_view text) {
+  std::string digits;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      digits += text[i];
+    } else if (i == 0 || i + 1 == text.size() || !std::isdigit(static_cast<unsigned char>(text[i - 1])) ||
+               !std::isdigit(static_cast<unsigned char>(text[i + 1]))) {
+      return std::nullopt;
+    }
+  }
+  const std::size_t begin = digits.size() > 1 && digits[0] == '+' && digits[1] != '-' ? 1 : 0;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data() + begin, digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return value;
+}
+
+// As TOML, Python and most launchers' variables write it.
+std::optional<FieldValue> to_bool(std::string_view text) {
+  if (text == "true" || text == "True" || text == "1") return true;
+  if (text == "false" || text == "False" || text == "0") return false;
+  return std::nullopt;
+}
+
+std::optional<double> to_double(std::string_view text) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string unusable(const Field& field, const FieldValue& value, const std::string& reason) {
+  const FieldValue usual = default_value(field);
+  std::string text = field.key + " = " + to_toml_value(value) + " is known but not built yet: " + reason;
+  if (std::holds_alternative<None>(usual)) return text + "; leave the key out";
+  return text + "; leave the key out, or set it to its default, " + to_toml_value(usual);
+}
+
+std::string wrong(const Field& field, const std::string& found) {
+  const std::string rule = describe_rule(field.rule);
+  return field.key + ": expected " + describe_kind(field) + (rule.empty() ? "" : ", " + rule) + "; found " + found;
+}
+
+// Short names of dtypes are far from the long ones.
+std::optional<std::string> nearest_choice(const std::string& text, const StringList& choices) {
+  static const std::map<std::string, std::string, std::less<>> kShortNames = {
+      {"bf16", "bfloat16"}, {"fp32", "float32"}, {"f32", "float32"},
+      {"fp16", "float16"},  {"f16", "float16"},  {"half", "float16"}};
+  const auto it = kShortNames.find(text);
+  if (it != kShortNames.end() && contains(choices, it->second)) return it->second;
+  return nearest_name(text, choices);
+}
+
+std::optional<std::string> string_fault(const Field& field, const FieldValue& whole, const std::string& text) {
+  const Rule& rule = field.rule;
+  if (contains(rule.choices_not_built, text)) {
+    return unusable(field, whole,
+                    rule.choices.empty() ? "it is not among the supported values"
+                                         : "supported so far: " + join(rule.choices, ", "));
+  }
+  const auto number = rule.number_in_string ? to_int(text) : std::nullopt;
+  const bool is_number = number && *number >= 1;
+  if ((rule.number_in_string || !rule.choices.empty()) && !is_number && !contains(rule.choices, text)) {
+    const auto near = nearest_choice(text, rule.choices);
+    return wrong(field, toml_string(text)) + (near ? "; did you mean " + toml_string(*near) + "?" : "");
+  }
+  if (rule.non_empty && text.empty()) return wrong(field, "an empty one");
+  return std::nullopt;
+}
+
+}  // namespace
+
+const Field* find_field(std::string_view key) {
+  static const auto index = [] {
+    std::map<std::string, const Field*, std::less<>> by_key;
+    for (const Field& field : fields()) by_key[field.key] = &field;
+    return by_key;
+  }();
+  const auto it = index.find(key);
+  return it == index.end() ? nullptr : it->second;
+}
+
+bool is_table(std::string_view name) {
+  static const auto tables = [] {
+    std::set<std::string, std::less<>> names = {""};
+    for (const Field& field : fields()) {
+      for (auto dot = field.key.find('.'); dot != std::string::npos; dot = field.key.find('.', dot + 1))
+        names.insert(field.key.substr(0, dot));
+    }
+    return names;
+  }();
+  return tables.contains(name);
+}
+
+const StringList& field_names() {
+  static const auto names = [] {
+    StringList all;
+    for (const Field& field : fields()) all.push_back(field.key);
+    return all;
+  }();
+  return names;
+}
+
+std::string table_of(const Field& field) { return field.key.substr(0, field.key.rfind('.')); }
+
+std::string last_part_of(const Field& field) { return field.key.substr(field.key.rfind('.') + 1); }
+
+FieldValue default_value(const Field& field) {
+  static const JobConfig defaults;
+  return field.get(defaults);
+}
+
+std::string describe_kind(const Field& field) {
+  switch (field.kind) {
+    case ValueKind::kBool:
+      return "true or false";
+    case ValueKind::kInt:
+      return "an integer";
+    case ValueKind::kFloat:
+      return "a number";
+    case ValueKind::kString:
+      return "a string";
+    case ValueKind::kStringList:
+      return "a list of strings";
+    case ValueKind::kStringLists:
+      return "a list of lists of strings";
+  }
+  return {};
+}
+
+std::string describe_rule(const Rule& rule) {
+  const std::string number = rule.number_in_string ? "a positive integer in quotes" : "";
+  if (!rule.choices.empty()) return "one of " + join(rule.choices, ", ") + (number.empty() ? "" : ", or " + number);
+  if (rule.number_in_string) return number;
+  if (rule.non_empty) return "not empty";
+  StringList parts;
+  if (rule.or_minus_one) parts.push_back("-1 or");
+  if (rule.min) parts.push_back((rule.min_excluded ? "above " : "at least ") + number_text(*rule.min));
+  if (rule.max) parts.push_back((rule.max_excluded ? "and below " : "and at most ") + number_text(*rule.max));
+  return join(parts, " ");
+}
+
+std::string to_toml_value(const FieldValue& value) {
+  struct Printer {
+    std::string operator()(None) const { return "None"; }
+    std::string operator()(bool v) const { return v ? "true" : "false"; }
+    std::string operator()(std::int64_t v) const { return std::to_string(v); }
+    std::string operator()(double v) const { return shortest(v); }
+    std::string operator()(const std::string& v) const { return toml_string(v); }
+    std::string operator()(const StringList& v) const { return bracketed(v); }
+    std::string operator()(const StringLists& v) const { return bracketed(v); }
+  };
+  return std::visit(Printer{}, value);
+}
+
+std::optional<std::string> find_fault(const Field& field, const FieldValue& value) {
+  if (const auto* number = std::get_if<double>(&value)) {
+    if (!std::isfinite(*number)) return wrong(field, std::isnan(*number) ? "nan" : "an infinity");
+    if (!in_bounds(field.rule, *number)) return wrong(field, to_toml_value(value));
+  } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    if (!in_bounds(field.rule, static_cast<double>(*integer))) return wrong(field, to_toml_value(value));
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    if (auto fault = string_fault(field, value, *text)) return fault;
+  } else if (const auto* list = std::get_if<StringList>(&value)) {
+    for (const std::string& entry : *list)
+      if (auto fault = string_fault(field, value, entry)) return fault;
+  }
+  if (field.status.support == Support::kNotBuilt && value != default_value(field))
+    return unusable(field, value, field.status.reason);
+  return std::nullopt;
+}
+
+std::optional<FieldValue> parse_text(const Field& field, std::string_view text, std::string& expected) {
+  expected = describe_kind(field);
+  if (field.optional) {
+    if (text == "None") return None{};
+    expected += " or None";
+  }
+  switch (field.kind) {
+    case ValueKind::kBool:
+      return to_bool(text);
+    case ValueKind::kInt:
+      if (const auto value = to_int(text)) return *value;
+      return std::nullopt;
+    case ValueKind::kFloat:
+      if (const auto value = to_double(text)) return *value;
+      return std::nullopt;
+    case ValueKind::kString:
+      return FieldValue(std::string(text));
+    case ValueKind::kStringList:
+      return text.empty() ? FieldValue(StringList{}) : FieldValue(split(text, ','));
+    case ValueKind::kStringLists:
+      expected += ", which only a TOML file can spell";
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace titan::config

@@ -1,0 +1,363 @@
+#include "config/keys/fields.h"
+
+#include <type_traits>
+#include <utility>
+
+namespace titan::config {
+namespace {
+
+template <class T>
+struct Unwrap {
+  using type = T;
+  static constexpr bool optional = false;
+};
+template <class T>
+struct Unwrap<std::optional<T>> {
+  using type = T;
+  static constexpr bool optional = true;
+};
+
+template <class T>
+constexpr ValueKind kind_of() {
+  if constexpr (std::is_same_v<T, bool>) return ValueKind::kBool;
+  if constexpr (std::is_same_v<T, std::int64_t>) return ValueKind::kInt;
+  if constexpr (std::is_same_v<T, double>) return ValueKind::kFloat;
+  if constexpr (std::is_same_v<T, std::string>) return ValueKind::kString;
+  if constexpr (std::is_same_v<T, StringList>) return ValueKind::kStringList;
+  if constexpr (std::is_same_v<T, StringLists>) return ValueKind::kStringLists;
+}
+
+template <class T>
+FieldValue read(const T& member) {
+  if constexpr (Unwrap<T>::optional) {
+    return member ? FieldValue(*member) : FieldValue(None{});
+  } else {
+    return member;
+  }
+}
+
+template <class T>
+void write(T& member, const FieldValue& value) {
+  if constexpr (Unwrap<T>::optional) {
+    if (std::holds_alternative<None>(value)) {
+      member.reset();
+      return;
+    }
+  }
+  member = std::get<typename Unwrap<T>::type>(value);
+}
+
+template <class T>
+Field make_field(const char* key, FieldValue (*get)(const JobConfig&), void (*set)(JobConfig&, const FieldValue&)) {
+  return Field{key, {}, {}, {}, kind_of<typename Unwrap<T>::type>(), Unwrap<T>::optional, get, set};
+}
+
+#define KEY(path)                                                             \
+  make_field<std::remove_cvref_t<decltype(std::declval<JobConfig&>().path)>>( \
+      #path, [](const JobConfig& c) { return read(c.path); },                 \
+      [](JobConfig& c, const FieldValue& v) { write(c.path, v); })
+
+const Rule kAny{};
+const Rule kNonEmpty{.non_empty = true};
+const Rule kListOrString{.or_one_string = true};
+
+Rule at_least(double min) { return {.min = min}; }
+Rule above(double min) { return {.min = min, .min_excluded = true}; }
+Rule between(double min, double max) { return {.min = min, .max = max}; }
+Rule from_below(double min, double max) { return {.min = min, .max = max, .max_excluded = true}; }  // [min, max)
+Rule minus_one_or(Rule rule) {
+  rule.or_minus_one = true;
+  return rule;
+}
+Rule one_of(StringList choices, StringList not_built = {}) {
+  return {.choices = std::move(choices), .choices_not_built = std::move(not_built)};
+}
+
+const Status kSupported{};
+Status no_effect(std::string reason) { return {Support::kNoEffect, std::move(reason)}; }
+Status dormant(std::string switch_key) { return {Support::kDormant, "it belongs to " + std::move(switch_key)}; }
+Status not_built(std::string reason) { return {Support::kNotBuilt, std::move(reason)}; }
+
+// [training.dataloader], [validation.dataloader]
+Status one_thread() { return no_effect("one thread of each rank always loads ahead"); }
+Status always_pinned() { return no_effect("batches are page-locked whenever the device is cuda"); }
+
+class Table {
+ public:
+  Table() {
+    add_run();
+    add_model_and_optimizer();
+    add_training();
+    add_parallelism();
+    add_checkpoint();
+    add_memory_and_speed();
+    add_comm();
+    add_rest();
+  }
+  std::vector<Field> rows;
+
+ private:
+  void add(Field field, const char* doc, Rule rule, Status status) {
+    field.doc = doc;
+    field.rule = std::move(rule);
+    field.status = std::move(status);
+    rows.push_back(std::move(field));
+  }
+
+  // One line per key reads as a table.
+  // clang-format off
+  void add_run() {
+    add(KEY(job.config_file), "TOML file to read (same as --config)", kAny, kSupported);
+    add(KEY(job.dump_folder), "folder for everything the run writes", kNonEmpty, kSupported);
+    add(KEY(job.description), "free text, for people", kAny, kSupported);
+    add(KEY(job.print_config), "log the resolved configuration at the start", kAny, kSupported);
+    add(KEY(job.save_config_file), "further copy of the resolved configuration, under dump_folder", kAny, no_effect("the resolved configuration always goes to <job.dump_folder>/config.toml"));
+    add(KEY(job.custom_config_module), "Python module with further options", kAny, not_built("this program has no Python in it; models and datasets are added in C++, see CONTRIBUTING.md"));
+
+    add(KEY(profiling.enable_profiling), "collect profiler traces", kAny, no_effect("there is no profiler yet"));
+    add(KEY(profiling.save_traces_folder), "where traces go, under dump_folder", kNonEmpty, dormant("profiling.enable_profiling"));
+    add(KEY(profiling.profile_freq), "steps of one profiling cycle", at_least(1), dormant("profiling.enable_profiling"));
+    add(KEY(profiling.profiler_active), "steps recorded in each cycle", at_least(1), dormant("profiling.enable_profiling"));
+    add(KEY(profiling.profiler_warmup), "warm-up steps before the recorded ones", at_least(0), dormant("profiling.enable_profiling"));
+    add(KEY(profiling.enable_memory_snapshot), "dump device memory snapshots", kAny, no_effect("there are no memory snapshots yet"));
+    add(KEY(profiling.save_memory_snapshot_folder), "where snapshots go, under dump_folder", kNonEmpty, dormant("profiling.enable_memory_snapshot"));
+
+    add(KEY(metrics.log_freq), "steps between two logged rows", at_least(1), kSupported);
+    add(KEY(metrics.enable_tensorboard), "also write TensorBoard files", kAny, no_effect("metrics go to <job.dump_folder>/metrics.jsonl; TensorBoard files are not written yet"));
+    add(KEY(metrics.disable_color_printing), "plain console output", kAny, kSupported);
+    add(KEY(metrics.save_tb_folder), "where TensorBoard files go, under dump_folder", kNonEmpty, dormant("metrics.enable_tensorboard"));
+    add(KEY(metrics.save_for_all_ranks), "TensorBoard files of every rank, not of one", kAny, dormant("metrics.enable_tensorboard"));
+    add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, no_effect("metrics go to <job.dump_folder>/metrics.jsonl only"));
+  }
+
+  void add_model_and_optimizer() {
+    add(KEY(model.name), "which model: llama3 or llama2", kNonEmpty, kSupported);
+    add(KEY(model.flavor), "which size of it, for example debugmodel or 8B", kNonEmpty, kSupported);
+    add(KEY(model.hf_assets_path), "folder with tokenizer.model or tokenizer.json", kNonEmpty, kSupported);
+    add(KEY(model.tokenizer_path), "deprecated name of hf_assets_path; wins over it when set", kNonEmpty, kSupported);
+    add(KEY(model.converters), "conversions applied to the built model, for example float8", kAny, not_built("there are no model converters, so no float8; without them the model computes in training.mixed_precision_param"));
+    add(KEY(model.print_after_conversion), "print the model after the conversions", kAny, dormant("model.converters"));
+    add(KEY(model.args.dim), "width of the residual stream", at_least(1), kSupported);
+    add(KEY(model.args.n_layers), "transformer blocks", at_least(1), kSupported);
+    add(KEY(model.args.n_heads), "query heads", at_least(1), kSupported);
+    add(KEY(model.args.n_kv_heads), "key/value heads; divides n_heads", at_least(1), kSupported);
+    add(KEY(model.args.vocab_size), "rows of the embedding", at_least(1), kSupported);
+    add(KEY(model.args.multiple_of), "the feed-forward width is rounded up to a multiple of this", at_least(1), kSupported);
+    add(KEY(model.args.ffn_dim_multiplier), "scales the feed-forward width before rounding", above(0), kSupported);
+    add(KEY(model.args.norm_eps), "epsilon of RMSNorm", at_least(0), kSupported);
+    add(KEY(model.args.rope_theta), "base of the RoPE frequencies", above(0), kSupported);
+    add(KEY(model.args.max_seq_len), "longest sequence the model is made for, tokens", at_least(1), kSupported);
+    add(KEY(model.args.depth_init), "initial std of output projections by layer depth, not by model depth", kAny, kSupported);
+    add(KEY(model.args.attn_mask_type), "block_causal: a token attends to its own document alone, up to the EOS token that ends it", one_of({"causal", "block_causal"}), kSupported);
+    add(KEY(model.args.rope_scaling_args.scaling_factor), "divisor of low RoPE frequencies", above(0), kSupported);
+    add(KEY(model.args.rope_scaling_args.low_freq_factor), "wavelengths above original/low are fully scaled", above(0), kSupported);
+    add(KEY(model.args.rope_scaling_args.high_freq_factor), "wavelengths below original/high are left alone", above(0), kSupported);
+    add(KEY(model.args.rope_scaling_args.original_max_position_embeddings), "context length of the unscaled model, tokens", at_least(1), kSupported);
+
+    add(KEY(optimizer.name), "which optimizer", one_of({"AdamW"}, {"Adam"}), kSupported);
+    add(KEY(optimizer.lr), "peak learning rate", at_least(0), kSupported);
+    add(KEY(optimizer.beta1), "decay of the first moment", from_below(0, 1), kSupported);
+    add(KEY(optimizer.beta2), "decay of the second moment", from_below(0, 1), kSupported);
+    add(KEY(optimizer.eps), "added to the root of the second moment", at_least(0), kSupported);
+    add(KEY(optimizer.weight_decay), "decoupled weight decay, of every parameter", at_least(0), kSupported);
+    add(KEY(optimizer.implementation), "all three give the same numbers here", one_of({"fused", "foreach", "for-loop"}), kSupported);
+    add(KEY(optimizer.early_step_in_backward), "step each parameter as soon as its gradient is ready", kAny, not_built("the optimizer steps once, after clipping"));
+
+    add(KEY(lr_scheduler.warmup_steps), "steps of linear warm-up", at_least(0), kSupported);
+    add(KEY(lr_scheduler.total_steps), "steps the schedule spans; None: training.steps", at_least(1), kSupported);
+    add(KEY(lr_scheduler.decay_ratio), "part of the schedule that decays; None: all after the warm-up", between(0, 1), kSupported);
+    add(KEY(lr_scheduler.decay_type), "shape of the decay", one_of({"linear", "sqrt", "cosine"}), kSupported);
+    add(KEY(lr_scheduler.min_lr_factor), "factor the decay ends at, of optimizer.lr", between(0, 1), kSupported);
+  }
+
+  void add_training() {
+    add(KEY(training.dataset), "kind of data: text, jsonl, indexed, or c4_test, c4 (JSONL in TorchTitan's order)", kNonEmpty, kSupported);
+    add(KEY(training.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
+    add(KEY(training.dataset_mix), "several datasets, \"WEIGHT KIND PATH\" each, instead of dataset and dataset_path (not a key of TorchTitan)", kNonEmpty, kSupported);
+    add(KEY(training.data_order), "order of the data; elastic: shuffled, the same at any number of ranks; auto: torchtitan for c4_test and c4, else elastic (not a key of TorchTitan)", one_of({"auto", "torchtitan", "elastic"}), kSupported);
+    add(KEY(training.on_bad_record), "what to do with a record that cannot be used (not a key of TorchTitan)", one_of({"error", "skip"}), kSupported);
+    add(KEY(training.on_nan), "stop, before such a state is saved, or warn and go on, when the gradients are no numbers any more (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
+    add(KEY(training.local_batch_size), "sequences of one microbatch on one rank", at_least(1), kSupported);
+    add(KEY(training.global_batch_size), "sequences of one step over all ranks; -1: one microbatch a rank", minus_one_or(at_least(1)), kSupported);
+    add(KEY(training.seq_len), "tokens of one sequence; even", at_least(2), kSupported);
+    add(KEY(training.max_norm), "gradients are clipped to this L2 norm", above(0), kSupported);
+    add(KEY(training.steps), "optimizer steps to run", at_least(1), kSupported);
+    add(KEY(training.enable_cpu_offload), "keep shards, gradients and optimizer state on the host (on a CPU they are there already)", kAny, kSupported);
+    add(KEY(training.dtype), "dtype of parameters and optimizer state", one_of({"float32", "bfloat16"}), kSupported);
+    add(KEY(training.mixed_precision_param), "dtype of the forward and backward pass; float16 (not a value of TorchTitan) scales the loss", one_of({"bfloat16", "float32", "float16"}), kSupported);
+    add(KEY(training.mixed_precision_reduce), "dtype of gradient reductions; bfloat16 and float16 (not values of TorchTitan) halve the traffic, float16 scales the loss", one_of({"float32", "bfloat16", "float16"}), kSupported);
+    add(KEY(training.gc_freq), "steps between two runs of Python's garbage collector", at_least(1), no_effect("there is no Python garbage collector"));
+    add(KEY(training.gc_debug), "Python garbage collector debugging", kAny, no_effect("there is no Python garbage collector"));
+    add(KEY(training.device), "where to train; auto: cuda when there is one (not a key of TorchTitan)", one_of({"auto", "cpu", "cuda"}), kSupported);
+    add(KEY(training.dataloader.num_workers), "loading processes", at_least(0), one_thread());
+    add(KEY(training.dataloader.persistent_workers), "keep loading processes between epochs", kAny, one_thread());
+    add(KEY(training.dataloader.pin_memory), "batches in page-locked memory", kAny, always_pinned());
+    add(KEY(training.dataloader.prefetch_factor), "batches loaded ahead by each process", at_least(1), one_thread());
+  }
+
+  void add_parallelism() {
+    add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (HSDP; DDP with a shard degree of 1)", at_least(1), kSupported);
+    add(KEY(parallelism.data_parallel_shard_degree), "ranks that share one copy (FSDP); -1: all that are left", minus_one_or(at_least(1)), kSupported);
+    add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass: always, never, default (always, but for the last group: norm and output), or a number of neighbours to re-shard over (not in TorchTitan)", {.choices = {"default", "always", "never"}, .number_in_string = true}, kSupported);
+    add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), not_built("there is no tensor parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
+    add(KEY(parallelism.disable_loss_parallel), "gather the logits before the loss", kAny, dormant("parallelism.tensor_parallel_degree"));
+    add(KEY(parallelism.enable_async_tensor_parallel), "overlap tensor-parallel collectives with products", kAny, not_built("there is no tensor parallelism yet"));
+    add(KEY(parallelism.pipeline_parallel_degree), "ranks that share the stack of layers", at_least(1), not_built("there is no pipeline parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
+    add(KEY(parallelism.module_fqns_per_model_part), "modules of each pipeline stage", kAny, dormant("parallelism.pipeline_parallel_degree"));
+    add(KEY(parallelism.pipeline_parallel_first_stage_less_layers), "layers less in the first stage", at_least(0), dormant("parallelism.pipeline_parallel_degree"));
+    add(KEY(parallelism.pipeline_parallel_last_stage_less_layers), "layers less in the last stage", at_least(0), dormant("parallelism.pipeline_parallel_degree"));
+    add(KEY(parallelism.pipeline_parallel_layers_per_stage), "layers of each stage", at_least(1), dormant("parallelism.pipeline_parallel_degree"));
+    add(KEY(parallelism.pipeline_parallel_schedule), "order of forward and backward microbatches", kNonEmpty, dormant("parallelism.pipeline_parallel_degree"));
+    add(KEY(parallelism.pipeline_parallel_schedule_csv), "file with a schedule", kAny, dormant("parallelism.pipeline_parallel_degree"));
+    add(KEY(parallelism.pipeline_parallel_microbatch_size), "sequences of one pipeline microbatch", at_least(1), dormant("parallelism.pipeline_parallel_degree"));
+    add(KEY(parallelism.pipeline_parallel_expert_parallel_overlap), "overlap pipeline with expert communication", kAny, dormant("parallelism.pipeline_parallel_degree"));
+    add(KEY(parallelism.context_parallel_degree), "ranks that share each sequence", at_least(1), not_built("there is no context parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
+    add(KEY(parallelism.context_parallel_load_balancer), "how a sequence is dealt out", one_of({"headtail", "ptrr"}), dormant("parallelism.context_parallel_degree"));
+    add(KEY(parallelism.context_parallel_rotate_method), "how keys and values are exchanged", one_of({"allgather", "alltoall"}), dormant("parallelism.context_parallel_degree"));
+    add(KEY(parallelism.expert_parallel_degree), "ranks that share the experts", at_least(1), not_built("no model here has experts"));
+    add(KEY(parallelism.expert_tensor_parallel_degree), "ranks that share each expert", at_least(1), not_built("no model here has experts"));
+    add(KEY(parallelism.expert_parallel_comm_backend), "how tokens reach their experts", one_of({"standard", "deepep"}), dormant("parallelism.expert_parallel_degree"));
+  }
+
+  void add_checkpoint() {
+    add(KEY(checkpoint.enable), "save and load checkpoints", kAny, kSupported);
+    add(KEY(checkpoint.enable_ft_dataloader_checkpoints), "data position in checkpoints of fault-tolerant runs", kAny, dormant("fault_tolerance.enable"));
+    add(KEY(checkpoint.folder), "where checkpoints go, under job.dump_folder", kNonEmpty, kSupported);
+    add(KEY(checkpoint.interval), "steps between two checkpoints", at_least(1), kSupported);
+    add(KEY(checkpoint.interval_minutes), "also save when so many minutes have passed since the last checkpoint; 0: never (not a key of TorchTitan)", at_least(0), kSupported);
+    add(KEY(checkpoint.initial_load_path), "checkpoint to start from while checkpoint.folder does not exist", kNonEmpty, kSupported);
+    add(KEY(checkpoint.initial_load_model_only), "take only the weights from it", kAny, kSupported);
+    add(KEY(checkpoint.initial_load_in_hf), "it is in Hugging Face's safetensors format; without it, model.hf_assets_path is", kAny, kSupported);
+    add(KEY(checkpoint.initial_load_in_hf_quantized), "and its weights are quantized", kAny, not_built("quantized weights are not read"));
+    add(KEY(checkpoint.last_save_model_only), "the last checkpoint has only weights; a run cannot resume from it", kAny, kSupported);
+    add(KEY(checkpoint.last_save_in_hf), "the last checkpoint is a folder in Hugging Face's format (safetensors, index, config.json)", kAny, kSupported);
+    add(KEY(checkpoint.export_dtype), "dtype of a last checkpoint that has only weights", one_of({"float32", "float16", "bfloat16"}), kSupported);
+    add(KEY(checkpoint.async_mode), "write checkpoints while training goes on, from a copy on the host, page-locked on cuda; both names do the same", one_of({"disabled", "async", "async_with_pinned_mem"}), kSupported);
+    add(KEY(checkpoint.files_per_rank), "files that a rank writes at the same time; more help where one does not fill the file system (not a key of TorchTitan)", at_least(1), kSupported);
+    add(KEY(checkpoint.on_save_error), "stop, or warn and go on, when a checkpoint cannot be written (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
+    add(KEY(checkpoint.keep_latest_k), "older checkpoints are deleted; 0 keeps all", at_least(0), kSupported);
+    add(KEY(checkpoint.load_step), "step to load; -1: the latest", minus_one_or(at_least(0)), kSupported);
+    add(KEY(checkpoint.allow_changed), "keys whose change would make it another run (model, tokenizer, data, seed), and that may differ from the checkpoint's all the same (not a key of TorchTitan)", kAny, kSupported);
+    add(KEY(checkpoint.exclude_from_loading), "parts not to load", one_of({"model", "optimizer", "lr_scheduler", "dataloader", "train_state"}), kSupported);
+    add(KEY(checkpoint.enable_first_step_checkpoint), "also save after step 1", kAny, kSupported);
+    add(KEY(checkpoint.create_seed_checkpoint), "save the initial weights as step 0 and exit", kAny, kSupported);
+    add(KEY(checkpoint.load_only), "load, never save", kAny, kSupported);
+  }
+
+  void add_memory_and_speed() {
+    add(KEY(activation_checkpoint.mode), "recompute activations in the backward pass", one_of({"none", "selective", "full"}, {"memory_budget"}), kSupported);
+    add(KEY(activation_checkpoint.selective_ac_option), "selective: every how many blocks, as a string; op: in every block, all but attention and every second linear layer's output", {.choices = {"op"}, .number_in_string = true}, kSupported);
+    add(KEY(activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns), "op: linear layers, by parts of their names, whose shapes are always recomputed and not counted", kAny, kSupported);
+    add(KEY(activation_checkpoint.early_stop), "stop recomputing once all is there", kAny, not_built("a block is always recomputed to its end"));
+    add(KEY(activation_checkpoint.memory_budget), "0: as full, 1: as none", between(0, 1), dormant("activation_checkpoint.mode = \"memory_budget\""));
+    add(KEY(activation_checkpoint.visualize_memory_budget_pareto), "plot the trade-off of memory_budget", kAny, dormant("activation_checkpoint.mode = \"memory_budget\""));
+    add(KEY(activation_checkpoint.preserve_rng_state), "recompute with the random state of the forward pass", kAny, kSupported);
+    add(KEY(activation_checkpoint.determinism_check), "default: recomputed linear layers, attention and blocks must have the shapes, dtypes and devices of the forward pass", one_of({"default", "none"}), kSupported);
+    add(KEY(activation_checkpoint.debug), "an error of determinism_check lists what ran in both passes", kAny, kSupported);
+
+    add(KEY(compile.enable), "torch.compile", kAny, not_built("there is no compiler in this program; it computes the same without one"));
+    add(KEY(compile.components), "what to compile", one_of({"model", "loss"}), dormant("compile.enable"));
+    add(KEY(compile.backend), "compiler backend", kNonEmpty, dormant("compile.enable"));
+
+    add(KEY(quantize.linear.float8.enable_fsdp_float8_all_gather), "gather weights in float8", kAny, dormant("model.converters"));
+    add(KEY(quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp), "one reduction for all scales", kAny, dormant("model.converters"));
+    add(KEY(quantize.linear.float8.recipe_name), "recipe", one_of({"tensorwise", "rowwise", "rowwise_with_gw_hp"}), dormant("model.converters"));
+    add(KEY(quantize.linear.float8.filter_fqns), "linear layers left alone", kAny, dormant("model.converters"));
+    add(KEY(quantize.linear.float8.emulate), "compute in high precision", kAny, dormant("model.converters"));
+    add(KEY(quantize.linear.mx.mxfp8_dim1_cast_kernel_choice), "kernel of the cast", one_of({"triton", "cuda", "torch"}), dormant("model.converters"));
+    add(KEY(quantize.linear.mx.recipe_name), "recipe", kNonEmpty, dormant("model.converters"));
+    add(KEY(quantize.linear.mx.filter_fqns), "linear layers left alone", kAny, dormant("model.converters"));
+    add(KEY(quantize.grouped_mm.float8.fqns), "expert layers to quantize", kListOrString, dormant("model.converters"));
+    add(KEY(quantize.grouped_mm.mx.recipe_name), "recipe", one_of({"mxfp8"}), dormant("model.converters"));
+    add(KEY(quantize.grouped_mm.mx.fqns), "expert layers to quantize", kListOrString, dormant("model.converters"));
+  }
+
+  void add_comm() {
+    add(KEY(comm.init_timeout_seconds), "timeout of communication up to the end of the first step", at_least(1), kSupported);
+    add(KEY(comm.train_timeout_seconds), "timeout after it", at_least(1), kSupported);
+    add(KEY(comm.trace_buf_size), "entries of the flight recorder; 0: off", at_least(0), no_effect("there is no flight recorder; TITAN_TRACE_COLLECTIVES=FILE writes down what rank 0 starts"));
+    add(KEY(comm.save_traces_folder), "where its traces go, under job.dump_folder", kNonEmpty, dormant("comm.trace_buf_size"));
+    add(KEY(comm.save_traces_file_prefix), "start of their names", kAny, dormant("comm.trace_buf_size"));
+    add(KEY(comm.mode), "kind of communication; for fake ranks use --dry-run", one_of({"default"}, {"fake_backend", "local_tensor"}), kSupported);
+  }
+
+  void add_rest() {
+    add(KEY(memory_estimation.enable), "estimate memory instead of training", kAny, not_built("--dry-run estimates it, without a run"));
+    add(KEY(memory_estimation.disable_fake_mode), "with real tensors", kAny, dormant("memory_estimation.enable"));
+
+    add(KEY(fault_tolerance.enable), "TorchFT", kAny, not_built("there is no TorchFT here; a failed job resumes from its checkpoints"));
+    add(KEY(fault_tolerance.process_group), "its backend", one_of({"gloo", "nccl"}), dormant("fault_tolerance.enable"));
+    add(KEY(fault_tolerance.process_group_timeout_ms), "its timeout", at_least(1), dormant("fault_tolerance.enable"));
+    add(KEY(fault_tolerance.replica_id), "replica this process belongs to", at_least(0), dormant("fault_tolerance.enable"));
+    add(KEY(fault_tolerance.group_size), "replicas", at_least(0), dormant("fault_tolerance.enable"));
+    add(KEY(fault_tolerance.min_replica_size), "replicas a step needs", at_least(1), dormant("fault_tolerance.enable"));
+    add(KEY(fault_tolerance.semi_sync_method), "synchronization of replicas", one_of({"local_sgd", "diloco"}), dormant("fault_tolerance.enable"));
+
+    add(KEY(experimental.custom_import), "Python module to import", kAny, not_built("this program has no Python in it; models and datasets are added in C++, see CONTRIBUTING.md"));
+    add(KEY(experimental.custom_args_module), "Python module with further options", kAny, not_built("this program has no Python in it; models and datasets are added in C++, see CONTRIBUTING.md"));
+
+    add(KEY(validation.enable), "evaluate during training", kAny, kSupported);
+    add(KEY(validation.dataset), "kind of data", kNonEmpty, kSupported);
+    add(KEY(validation.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
+    add(KEY(validation.local_batch_size), "sequences of one batch on one rank", at_least(1), kSupported);
+    add(KEY(validation.seq_len), "tokens of one sequence", at_least(2), kSupported);
+    add(KEY(validation.freq), "steps between two evaluations", at_least(1), kSupported);
+    add(KEY(validation.steps), "batches of one evaluation; -1: all the data", minus_one_or(at_least(1)), kSupported);
+    add(KEY(validation.prompts), "texts that the model continues, greedily, after each evaluation and the last step; the log has what it writes (not a key of TorchTitan)", kAny, kSupported);
+    add(KEY(validation.prompt_tokens), "tokens that it writes after each of them at most (not a key of TorchTitan)", at_least(1), kSupported);
+    add(KEY(validation.dataloader.num_workers), "loading processes", at_least(0), one_thread());
+    add(KEY(validation.dataloader.persistent_workers), "keep loading processes between epochs", kAny, one_thread());
+    add(KEY(validation.dataloader.pin_memory), "batches in page-locked memory", kAny, always_pinned());
+    add(KEY(validation.dataloader.prefetch_factor), "batches loaded ahead by each process", at_least(1), one_thread());
+
+    add(KEY(debug.seed), "fixes initialization and data; None: drawn anew for each run", at_least(0), kSupported);
+    add(KEY(debug.deterministic), "two runs are equal to the last bit", kAny, kSupported);
+    add(KEY(debug.deterministic_warn_only), "only warn where an operator has no deterministic form", kAny, not_built("an operator without a deterministic form is an error under debug.deterministic"));
+    add(KEY(debug.moe_force_load_balance), "deal tokens to experts in turn", kAny, no_effect("no model here has experts"));
+
+    add(KEY(cpu.kernels), "on CPU; own: this program's causal attention, RMSNorm, rotary embedding, SwiGLU, cross entropy and AdamW; aten: PyTorch's (not a key of TorchTitan)", one_of({"own", "aten"}), kSupported);
+    add(KEY(cpu.mkl_path), "code of MKL for float32 products; by_instructions: what the processor can run; by_vendor: MKL's choice, slow on processors that are not Intel's (not a key of TorchTitan)", one_of({"by_instructions", "by_vendor"}), kSupported);
+  }
+  // clang-format on
+};
+
+}  // namespace
+
+std::span<const TableDoc> table_docs() {
+  static const std::vector<TableDoc> kTables = {
+      {"job", "the run as a whole"},
+      {"profiling", "traces of where time and memory go"},
+      {"metrics", "what is logged, and how often"},
+      {"model", "which model, and its tokenizer"},
+      {"model.args", "sizes of the model; what is left out is the flavor's (not a table of TorchTitan)"},
+      {"model.args.rope_scaling_args", "rotary embedding beyond the length of pre-training (Llama 3.1)"},
+      {"optimizer", "how weights are updated"},
+      {"lr_scheduler", "the learning rate over the steps"},
+      {"training", "data, batch, sequence, steps and dtypes"},
+      {"training.dataloader", "TorchTitan's knobs of PyTorch's DataLoader"},
+      {"parallelism", "how the model is spread over ranks; the degrees multiply to the number of ranks"},
+      {"checkpoint", "saving and resuming"},
+      {"activation_checkpoint", "recomputing activations to save memory"},
+      {"compile", "torch.compile"},
+      {"quantize.linear.float8", "float8 linear layers"},
+      {"quantize.linear.mx", "MX linear layers"},
+      {"quantize.grouped_mm.float8", "float8 experts"},
+      {"quantize.grouped_mm.mx", "MX experts"},
+      {"comm", "communication between ranks"},
+      {"memory_estimation", "TorchTitan's memory estimate; here: --dry-run"},
+      {"fault_tolerance", "TorchFT"},
+      {"experimental", "Python modules of the user"},
+      {"validation", "loss on a held-out set"},
+      {"validation.dataloader", "as [training.dataloader]"},
+      {"debug", "seeds and determinism"},
+      {"cpu", "which code computes on processors (not a table of TorchTitan)"},
+  };
+  return kTables;
+}
+
+std::span<const Field> fields() {
+  static const Table table;
+  return table.rows;
+}
+
+}  // namespace titan::config

@@ -1,0 +1,67 @@
+// A TOML file as a plain tree, for files other than a run's own configuration: values know where they stand, so that
+// whoever reads them can point at the mistake.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/keys/fields.h"
+#include "config/keys/source.h"
+
+namespace titan::config {
+
+struct Member;
+
+struct Node {
+  enum class Kind { kTable, kArray, kScalar, kOther };  // kOther: dates and times, which no key of ours takes
+
+  Kind kind = Kind::kOther;
+  Position at;
+  FieldValue scalar;            // bool, integer, double or string
+  std::vector<Node> items;      // of an array
+  std::vector<Member> members;  // of a table, in the order of the file
+
+  bool is_table() const { return kind == Kind::kTable; }
+  bool is_array() const { return kind == Kind::kArray; }
+  const std::string* string() const { return std::get_if<std::string>(&scalar); }
+  const Node* find(std::string_view key) const;  // of a table's members; null where there is none
+};
+
+struct Member {
+  std::string key;
+  Position at;
+  Node value;
+};
+
+class Document {
+ public:
+  // Throws ConfigError for text that is no TOML. `name` stands for the file in messages.
+  Document(std::string_view text, std::string name);
+
+  const Node& root() const { return root_; }
+  const std::string& name() const { return source_.name(); }
+
+  // "NAME:LINE:COLUMN: error: MESSAGE", the line, and a caret below the column.
+  std::string error(Position at, const std::string& message) const { return source_.error(at, message); }
+
+ private:
+  Source source_;
+  Node root_;
+};
+
+// Reads the file. Throws ConfigError when it cannot be read or is no TOML.
+Document load_document(const std::filesystem::path& path);
+
+// "the integer 3", "a table", for messages.
+std::string describe_found(const Node& node);
+
+// The node as a value of the field; nothing when the type is wrong. As in a run's configuration an integer will do for
+// a number, and the string "None" unsets an optional key. Does not check the field's rule.
+std::optional<FieldValue> to_field_value(const Field& field, const Node& node);
+
+}  // namespace titan::config

@@ -1,0 +1,130 @@
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "config/toml/document.h"
+#include "config/toml/toml_syntax.h"
+
+namespace titan::config {
+namespace {
+
+Position position_of(const toml::source_position& at) { return {at.line, at.column}; }
+
+Node to_node(const toml::node& from);
+
+void add_members(const toml::table& from, Node& out) {
+  for (const auto& [key, value] : from)
+    out.members.push_back({std::string(key.str()), position_of(key.source().begin), to_node(value)});
+  // toml++ keeps keys by name.
+  std::ranges::stable_sort(out.members, {}, &Member::at);
+}
+
+Node to_node(const toml::node& from) {
+  Node out;
+  out.at = position_of(from.source().begin);
+  out.kind = Node::Kind::kScalar;
+  if (const auto* table = from.as_table()) {
+    out.kind = Node::Kind::kTable;
+    add_members(*table, out);
+  } else if (const auto* array = from.as_array()) {
+    out.kind = Node::Kind::kArray;
+    for (const toml::node& item : *array) out.items.push_back(to_node(item));
+  } else if (from.is_boolean()) {
+    out.scalar = from.ref<bool>();
+  } else if (from.is_integer()) {
+    out.scalar = from.ref<std::int64_t>();
+  } else if (from.is_floating_point()) {
+    out.scalar = from.ref<double>();
+  } else if (from.is_string()) {
+    out.scalar = from.ref<std::string>();
+  } else {
+    out.kind = Node::Kind::kOther;
+  }
+  return out;
+}
+
+std::optional<StringList> to_strings(const Node& node) {
+  if (!node.is_array()) return std::nullopt;
+  StringList out;
+  for (const Node& item : node.items) {
+    if (!item.string()) return std::nullopt;
+    out.push_back(*item.string());
+  }
+  return out;
+}
+
+std::optional<FieldValue> to_string_lists(const Node& node) {
+  if (!node.is_array()) return std::nullopt;
+  StringLists out;
+  for (const Node& item : node.items) {
+    auto list = to_strings(item);
+    if (!list) return std::nullopt;
+    out.push_back(std::move(*list));
+  }
+  return out;
+}
+
+template <class T>
+std::optional<FieldValue> scalar_as(const Node& node) {
+  if (!std::holds_alternative<T>(node.scalar)) return std::nullopt;
+  return node.scalar;
+}
+
+}  // namespace
+
+const Node* Node::find(std::string_view key) const {
+  const auto it = std::ranges::find(members, key, &Member::key);
+  return it == members.end() ? nullptr : &it->value;
+}
+
+Document::Document(std::string_view text, std::string name) : source_(std::move(name), text) {
+  try {
+    root_ = to_node(toml::parse(text, source_.name()));
+  } catch (const toml::parse_error& fault) {
+    const Position at = position_of(fault.source().begin);
+    throw ConfigError(error(at, syntax_message(fault.description(), text, at)));
+  }
+}
+
+Document load_document(const std::filesystem::path& path) {
+  try {
+    return {read_file(path), path.string()};
+  } catch (const DataError& error) {
+    throw ConfigError("error: " + std::string(error.what()));
+  }
+}
+
+std::string describe_found(const Node& node) {
+  if (node.is_table()) return "a table";
+  if (node.is_array()) return "an array";
+  if (node.kind == Node::Kind::kOther) return "a date or time";
+  const std::string value = to_toml_value(node.scalar);
+  if (node.string()) return "the string " + value;
+  if (std::holds_alternative<std::int64_t>(node.scalar)) return "the integer " + value;
+  return std::holds_alternative<double>(node.scalar) ? "the number " + value : value;
+}
+
+std::optional<FieldValue> to_field_value(const Field& field, const Node& node) {
+  if (field.optional && node.string() && *node.string() == "None") return None{};
+  switch (field.kind) {
+    case ValueKind::kBool:
+      return scalar_as<bool>(node);
+    case ValueKind::kInt:
+      return scalar_as<std::int64_t>(node);
+    case ValueKind::kFloat:
+      if (const auto* integer = std::get_if<std::int64_t>(&node.scalar)) return static_cast<double>(*integer);
+      return scalar_as<double>(node);
+    case ValueKind::kString:
+      return scalar_as<std::string>(node);
+    case ValueKind::kStringList:
+      if (auto list = to_strings(node)) return FieldValue(std::move(*list));
+      return std::nullopt;
+    case ValueKind::kStringLists:
+      return to_string_lists(node);
+  }
+  return std::nullopt;
+}
+
+}  // namespace titan::config

@@ -1,0 +1,25 @@
+// What weights in Hugging Face's format need beside the numbers: names, and the tokenizer's files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace titan {
+
+// A parameter in Hugging Face's format: its name there, and the attention heads within which its rows are in the order
+// that their rotary embedding wants (0: the same rows).
+struct HuggingFaceName {
+  std::string name;
+  std::int64_t rotary_heads = 0;
+};
+
+// What stands of the tokenizer beside weights in Hugging Face's format.
+struct HuggingFaceTokenizer {
+  std::map<std::string, std::string> files;  // name -> content
+  std::optional<std::int64_t> bos_id;        // nothing where it has none, or is not known
+  std::optional<std::int64_t> eos_id;
+};
+
+}  // namespace titan

@@ -1,0 +1,321 @@
+#include "distributed/shared_memory/shared_memory_backend.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "distributed/shared_memory/shared_channel.h"
+
+namespace titan::dist {
+namespace {
+
+// In an all-reduce every rank reads all others' whole inputs. With more ranks than this Gloo's ring, which reads two
+// inputs' worth at any number of ranks, is cheaper for those of this size and above.
+constexpr int kMostRanksOfAnyInput = 8;
+constexpr std::size_t kLargeInput = std::size_t{1} << 18;
+
+bool can_reduce(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kFloat || dtype == at::kDouble ||
+         dtype == at::kInt || dtype == at::kLong;
+}
+
+std::optional<SharedKind> kind_of(const c10d::ReduceOp& op) {
+  if (op == c10d::ReduceOp::SUM) return SharedKind::kSum;
+  if (op == c10d::ReduceOp::MAX) return SharedKind::kMax;
+  if (op == c10d::ReduceOp::MIN) return SharedKind::kMin;
+  return std::nullopt;
+}
+
+// Gloo's ring cuts its input in as many chunks as there are ranks, of whole segments of equal size, two or more a
+// chunk and a mebibyte or less each. Elements of a chunk.
+std::int64_t ring_chunk_numel(std::int64_t numel, std::int64_t element_size, std::int64_t ranks) {
+  constexpr std::int64_t kMostBytesInSegment = std::int64_t{1} << 20;
+  const auto divide_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const auto bytes = numel * element_size;
+  const auto segments_in_chunk = std::max<std::int64_t>(divide_up(divide_up(bytes, kMostBytesInSegment), ranks), 2);
+  return segments_in_chunk * divide_up(divide_up(bytes, segments_in_chunk * ranks), element_size);
+}
+
+// Adds tensors block by block, so that what stands between two passes lies in the cache.
+class BlockSum {
+ public:
+  static constexpr std::int64_t kNumel = 32768;
+
+  explicit BlockSum(const at::TensorOptions& options)
+      : sum_(at::empty({kNumel}, options)), wide_(at::empty({2, kNumel}, options)) {}
+
+  // output [kNumel or fewer] = parts[0] + parts[1] + ..., in that order and in output's dtype. A part may be `output`.
+  void add(const at::Tensor& output, const std::vector<at::Tensor>& parts) {
+    // Elementwise, a sum of two may be written over either.
+    auto sum = parts.size() == 2 ? output : sum_.narrow(0, 0, output.numel());
+    at::add_out(sum, widened(parts[0], 0), widened(parts[1], 1));
+    for (std::size_t i = 2; i < parts.size(); ++i) sum.add_(widened(parts[i], 0));
+    if (parts.size() > 2) output.copy_(sum);
+  }
+
+ private:
+  at::Tensor widened(const at::Tensor& part, std::int64_t place) {
+    if (part.scalar_type() == wide_.scalar_type()) return part;
+    return wide_[place].narrow(0, 0, part.numel()).copy_(part);
+  }
+
+  at::Tensor sum_, wide_;
+};
+
+// output [n] = the sum of `parts` [n], a rank's each, which are the elements from `first` on of inputs of
+// `input_numel`. In the order of Gloo's ring, so that the numbers are those of PyTorch's ranks: chunk c starts with
+// rank c - 1 and goes down, in a circle, to rank c. A part may be `output`, or have a narrower dtype.
+void add_as_ring(const at::Tensor& output, const std::vector<at::Tensor>& parts, std::int64_t first,
+                 std::int64_t input_numel) {
+  const auto ranks = static_cast<std::int64_t>(parts.size());
+  const auto chunk_numel = ring_chunk_numel(input_numel, output.element_size(), ranks);
+  BlockSum block_sum(output.options());
+  for (std::int64_t from = 0, to = 0; from < output.numel(); from = to) {
+    const auto chunk = (first + from) / chunk_numel;
+    to = std::min({output.numel(), (chunk + 1) * chunk_numel - first, from + BlockSum::kNumel});
+    std::vector<at::Tensor> in_order;
+    for (std::int64_t hop = 1; hop <= ranks; ++hop)
+      in_order.push_back(parts[(chunk + ranks - hop) % ranks].slice(0, from, to));
+    block_sum.add(output.slice(0, from, to), in_order);
+  }
+}
+
+void pick_out(const at::Tensor& output, const std::vector<at::Tensor>& inputs, SharedKind kind) {
+  const auto pick = kind == SharedKind::kMax ? &at::maximum_out : &at::minimum_out;
+  auto result = output;
+  pick(result, inputs[0], inputs[1]);
+  for (std::size_t r = 2; r < inputs.size(); ++r) pick(result, result, inputs[r]);
+}
+
+class SharedWork final : public c10d::Work {
+ public:
+  using Finish = std::function<void(const std::vector<at::Tensor>& inputs)>;
+
+  // Without `finish`, the inputs of all ranks are the result. With `root`, its input is the only one.
+  SharedWork(std::shared_ptr<SharedOperation> operation, std::chrono::milliseconds timeout, Finish finish,
+             std::optional<int> root)
+      : operation_(std::move(operation)), timeout_(timeout), finish_(std::move(finish)), root_(root) {}
+
+  bool isCompleted() override { return !operation_; }
+  bool isSuccess() const override { return !operation_; }
+  std::vector<at::Tensor> result() override { return result_; }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (!operation_) return true;
+    const at::NoGradGuard no_grad;
+    if (timeout == kNoTimeout) timeout = timeout_;
+    auto inputs = root_ ? std::vector{operation_->input(*root_, timeout)} : operation_->inputs(timeout);
+    if (finish_) {
+      finish_(inputs);
+    } else {
+      result_ = std::move(inputs);
+    }
+    operation_.reset();
+    finish_ = nullptr;
+    return true;
+  }
+
+ private:
+  std::shared_ptr<SharedOperation> operation_;  // null when it is over
+  std::chrono::milliseconds timeout_;
+  Finish finish_;
+  std::optional<int> root_;
+  std::vector<at::Tensor> result_;
+};
+
+class SharedMemoryBackend final : public c10d::Backend {
+ public:
+  SharedMemoryBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedChannel> channel,
+                      std::chrono::milliseconds timeout)
+      : Backend(gloo->getRank(), gloo->getSize()),
+        gloo_(std::move(gloo)),
+        channel_(std::move(channel)),
+        timeout_(timeout) {}
+
+  const std::string getBackendName() const override { return "shared memory, " + gloo_->getBackendName(); }
+
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    timeout_ = timeout;
+    gloo_->setTimeout(timeout);
+  }
+
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    return channel_->buffer(size, options.dtype().toScalarType());
+  }
+
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                           std::vector<at::Tensor>& inputs,
+                                           const c10d::AllgatherOptions& options) override {
+    if (!outputs.empty()) return gloo_->allgather(outputs, inputs, options);
+    return start(SharedKind::kAllGather, inputs.at(0), nullptr);
+  }
+
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions&) override {
+    const auto by_rank = output.view({size_, input.numel()});
+    return start(SharedKind::kAllGather, input, [by_rank, input, rank = rank_](const std::vector<at::Tensor>& inputs) {
+      for (std::size_t r = 0; r < inputs.size(); ++r) {
+        auto part = by_rank[static_cast<std::int64_t>(r)];
+        if (static_cast<int>(r) != rank || part.const_data_ptr() != input.const_data_ptr()) part.copy_(inputs[r]);
+      }
+    });
+  }
+
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                      const c10d::ReduceScatterOptions& options) override {
+    if (!can_reduce(input.scalar_type()) || options.reduceOp != c10d::ReduceOp::SUM) {
+      return gloo_->_reduce_scatter_base(output, input, options);
+    }
+    const at::NoGradGuard no_grad;
+    const auto by_rank = input.view({size_, output.numel()});
+    auto others = channel_->buffer((size_ - 1) * output.numel(), input.scalar_type());
+    const auto rows = others.view({size_ - 1, output.numel()});
+    for (int r = 0; r < size_; ++r) (r == rank_ ? output.view(-1) : rows[row_of(r, rank_)]).copy_(by_rank[r]);
+    return start_reduce_scatter(output, others);
+  }
+
+  c10::intrusive_ptr<c10d::Work> reduce_scatter(std::vector<at::Tensor>& outputs,
+                                                std::vector<std::vector<at::Tensor>>& inputs,
+                                                const c10d::ReduceScatterOptions& options) override {
+    TITAN_CHECK(can_reduce(outputs.at(0).scalar_type()) && options.reduceOp == c10d::ReduceOp::SUM,
+                "reduce_scatter of parts: only sums of numbers");
+    return start_reduce_scatter(outputs[0], inputs.at(0).at(0));
+  }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override {
+    const auto kind = kind_of(options.reduceOp);
+    const bool reads_too_much = size_ > kMostRanksOfAnyInput && tensors.at(0).nbytes() >= kLargeInput;
+    if (tensors.size() != 1 || !can_reduce(tensors[0].scalar_type()) || !kind || reads_too_much) {
+      return gloo_->allreduce(tensors, options);
+    }
+    const auto all = tensors[0].view(-1);
+    return start(*kind, tensors[0], [all, kind = *kind](const std::vector<at::Tensor>& inputs) {
+      if (kind == SharedKind::kSum) {
+        add_as_ring(all, inputs, 0, all.numel());
+      } else {
+        pick_out(all, inputs, kind);
+      }
+    });
+  }
+
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    const auto all = tensors.at(0).view(-1);
+    const auto root = static_cast<int>(options.rootRank);
+    // The root waits for all, so that it does not get ahead without end.
+    if (root == rank_) return start(SharedKind::kBroadcast, all, nullptr);
+    const SharedSignature signature{SharedKind::kBroadcast, all.scalar_type(), all.numel()};
+    return start(
+        signature, all.slice(0, 0, 0), [all](const std::vector<at::Tensor>& inputs) { all.copy_(inputs[0]); }, root);
+  }
+
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
+    return start(SharedKind::kBarrier, at::empty({0}), nullptr);
+  }
+
+ private:
+  // Where rank `reader`'s part lies among those that `owner` shows, which are all but its own.
+  static std::int64_t row_of(int reader, int owner) { return reader < owner ? reader : reader - 1; }
+
+  // `output` [n] holds this rank's part, `others` those of the others.
+  c10::intrusive_ptr<c10d::Work> start_reduce_scatter(const at::Tensor& output, const at::Tensor& others) {
+    const auto mine = output.view(-1);
+    return start(SharedKind::kReduceScatter, others, [mine, rank = rank_](const std::vector<at::Tensor>& inputs) {
+      std::vector<at::Tensor> parts;
+      for (int r = 0; r < static_cast<int>(inputs.size()); ++r)
+        parts.push_back(r == rank ? mine : inputs[r].narrow(0, row_of(rank, r) * mine.numel(), mine.numel()));
+      add_as_ring(mine, parts, rank * mine.numel(), static_cast<std::int64_t>(inputs.size()) * mine.numel());
+    });
+  }
+
+  c10::intrusive_ptr<c10d::Work> start(SharedKind kind, const at::Tensor& input, SharedWork::Finish finish) {
+    return start(SharedSignature{kind, input.scalar_type(), input.numel()}, input, std::move(finish), std::nullopt);
+  }
+
+  c10::intrusive_ptr<c10d::Work> start(const SharedSignature& signature, const at::Tensor& input,
+                                       SharedWork::Finish finish, std::optional<int> root) {
+    const at::NoGradGuard no_grad;
+    return c10::make_intrusive<SharedWork>(channel_->publish(signature, input), timeout_, std::move(finish), root);
+  }
+
+  c10::intrusive_ptr<c10d::Backend> gloo_;
+  std::shared_ptr<SharedChannel> channel_;
+  std::chrono::milliseconds timeout_;
+};
+
+// What ranks tell each other while they connect: under each name once, a text of any length.
+class Exchange {
+ public:
+  Exchange(c10d::Backend& gloo, c10d::Store& store, std::chrono::milliseconds timeout)
+      : gloo_(gloo), store_(store), timeout_(timeout) {}
+
+  // The texts of all ranks, in rank order. Collective.
+  std::vector<std::string> all_gather(const std::string& name, const std::string& mine) {
+    std::vector<std::string> keys, texts;
+    for (int r = 0; r < gloo_.getSize(); ++r) keys.push_back(name + "/" + std::to_string(r));
+    store_.set(keys[static_cast<std::size_t>(gloo_.getRank())], mine);
+    // The store would wait to the end of the time for a rank that has ended; Gloo sees it at once.
+    gloo_.barrier()->wait();
+    store_.wait(keys, timeout_);  // a text may still be on its way to the store
+    for (const auto& text : store_.multiGet(keys)) texts.emplace_back(text.begin(), text.end());
+    return texts;
+  }
+
+ private:
+  c10d::Backend& gloo_;
+  c10d::Store& store_;
+  std::chrono::milliseconds timeout_;
+};
+
+// Runs one step of this rank; its failure is for all ranks to hear. Empty when there is none.
+std::string failure_of(int global_rank, const std::function<void()>& step) {
+  try {
+    step();
+    return "";
+  } catch (const std::exception& error) {
+    return "rank " + std::to_string(global_rank) + " " + error.what();
+  }
+}
+
+// Null on all ranks, with a warning of the first, when some rank cannot take part.
+std::shared_ptr<SharedChannel> connect_channel(Exchange exchange, int rank, int global_rank, std::size_t capacity) {
+  std::shared_ptr<SharedChannel> channel;
+  auto failure =
+      failure_of(global_rank, [&] { channel = std::make_shared<SharedChannel>(rank, global_rank, capacity); });
+  const auto texts = exchange.all_gather("address", channel ? to_text(channel->address()) : "");
+  const auto is_empty = [](const std::string& text) { return text.empty(); };
+  if (std::ranges::none_of(texts, is_empty)) {
+    failure = failure_of(global_rank, [&] {
+      std::vector<SegmentAddress> addresses;
+      for (const auto& text : texts) addresses.push_back(segment_address_from_text(text));
+      channel->connect(addresses);
+    });
+  }
+  const auto failures = exchange.all_gather("failure", failure);
+  const auto first = std::ranges::find_if_not(failures, is_empty);
+  if (first == failures.end()) return channel;
+  if (rank == 0) spdlog::warn("[dist] ranks of this host do not share memory and use sockets: {}", *first);
+  return nullptr;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
+                                                             int global_rank, std::chrono::milliseconds timeout,
+                                                             std::size_t capacity) {
+  auto channel = connect_channel({*gloo, store, timeout}, gloo->getRank(), global_rank, capacity);
+  if (!channel) return gloo;
+  return c10::make_intrusive<SharedMemoryBackend>(std::move(gloo), std::move(channel), timeout);
+}
+
+}  // namespace titan::dist

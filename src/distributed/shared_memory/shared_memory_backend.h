@@ -1,0 +1,31 @@
+// Collectives of CPU tensors between ranks of one host, through memory instead of a socket.
+#pragma once
+
+#include <chrono>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "distributed/shared_memory/shared_segment.h"
+
+namespace titan::dist {
+
+// A backend in which collectives read the other ranks' inputs in their memory; what it does not do itself (sums of
+// other dtypes than floating point and 32- or 64-bit integers, large all-reduces of more than 8 ranks) is `gloo`'s.
+// `gloo` itself where some rank cannot reach another's memory, with a warning. Collective; all ranks of `gloo` must be
+// on one host. Through `store`, which is theirs alone, they tell each other where their memory is, each at most
+// `capacity` bytes of it. `global_rank` is for messages. A rank writes its own memory alone, so that its pages lie on
+// the NUMA node where it runs; the others read it there.
+//
+// An operation copies its input when it starts, and waits for nobody; wait() does the rest on the caller's thread. Sums
+// are Gloo's to the bit: in its order, which depends on sizes alone, so that all ranks have the same numbers in
+// every run. wait() throws PeerError when a peer has ended or the time is over, DistError when ranks started different
+// operations. allocateTensor() gives memory that need not be copied: whoever passes it as the input of an all-gather
+// or of reduce_scatter() does not write it again. allgather() without outputs copies nothing at all: the work's
+// result() is then each rank's input where it lies, to be read only, and kept for the tensors' life. reduce_scatter()
+// is that of ProcessGroup::reduce_scatter_parts: one output, which holds this rank's part, and one input, the others'
+// parts.
+c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
+                                                             int global_rank, std::chrono::milliseconds timeout,
+                                                             std::size_t capacity = SharedSegment::kDefaultCapacity);
+
+}  // namespace titan::dist

@@ -1,0 +1,179 @@
+#include "kernels/cpu/attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_native.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_native.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+
+namespace titan::kernels {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+// [B, H, T, E], as the modules that follow want it: [B, T, H, E] is contiguous.
+at::Tensor empty_heads(const at::Tensor& like) {
+  return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
+}
+
+// The rows of one head of a tensor [B, H, T, E] or [B, H, T].
+template <typename T>
+Rows<T> rows_of(const at::Tensor& tensor, std::int64_t batch, std::int64_t head) {
+  auto* data = static_cast<std::remove_const_t<T>*>(tensor.data_ptr());
+  return {data + batch * tensor.stride(0) + head * tensor.stride(1), tensor.stride(2)};
+}
+
+at::Tensor with_neighbours(const at::Tensor& tensor) { return tensor.stride(-1) == 1 ? tensor : tensor.contiguous(); }
+
+std::unique_ptr<float[]> make_workspace(std::int64_t floats) {
+  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(floats));
+}
+
+struct Problem {
+  at::Tensor q, k, v, out, sums;
+  HeadsShape shape;
+
+  std::int64_t num_groups() const { return q.size(0) * k.size(1); }
+  std::int64_t heads_per_group() const { return q.size(1) / k.size(1); }
+
+  template <typename T>
+  HeadTensors<T> heads(std::int64_t group, std::int64_t i) const {
+    const std::int64_t batch = group / k.size(1), kv_head = group % k.size(1);
+    const std::int64_t head = kv_head * heads_per_group() + i;
+    return {rows_of<const T>(q, batch, head), rows_of<const T>(k, batch, kv_head), rows_of<const T>(v, batch, kv_head),
+            rows_of<T>(out, batch, head), rows_of<float>(sums, batch, head)};
+  }
+};
+
+template <typename T, typename Kernel>
+void run_forward(const AttentionKernels& kernels, Kernel kernel, const Problem& problem) {
+  parallel_for(0, problem.num_groups(), 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto workspace = make_workspace(kernels.workspace(problem.shape));
+    std::vector<HeadTensors<T>> heads(static_cast<std::size_t>(problem.heads_per_group()));
+    for (std::int64_t group = begin; group < end; ++group) {
+      for (std::size_t i = 0; i < heads.size(); ++i) heads[i] = problem.heads<T>(group, static_cast<std::int64_t>(i));
+      kernel(problem.shape, heads.data(), problem.heads_per_group(), workspace.get());
+    }
+  });
+}
+
+struct Gradients {
+  at::Tensor out, q, k, v;
+};
+
+template <typename T, typename Kernel>
+void run_backward(const AttentionKernels& kernels, Kernel kernel, const Problem& problem, const Gradients& grads) {
+  parallel_for(0, problem.num_groups(), 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto workspace = make_workspace(kernels.workspace(problem.shape));
+    const auto count = static_cast<std::size_t>(problem.heads_per_group());
+    std::vector<HeadTensors<T>> heads(count);
+    std::vector<HeadGradients<T>> head_grads(count);
+    for (std::int64_t group = begin; group < end; ++group) {
+      const std::int64_t batch = group / problem.k.size(1), kv_head = group % problem.k.size(1);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::int64_t head = kv_head * problem.heads_per_group() + static_cast<std::int64_t>(i);
+        heads[i] = problem.heads<T>(group, static_cast<std::int64_t>(i));
+        head_grads[i] = {rows_of<const T>(grads.out, batch, head), rows_of<T>(grads.q, batch, head)};
+      }
+      kernel(problem.shape, heads.data(), head_grads.data(), problem.heads_per_group(),
+             rows_of<T>(grads.k, batch, kv_head), rows_of<T>(grads.v, batch, kv_head), workspace.get());
+    }
+  });
+}
+
+HeadsShape shape_of(const at::Tensor& q, double scale) { return {q.size(2), q.size(3), static_cast<float>(scale)}; }
+
+bool is_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout, bool causal,
+             const OptionalTensor& mask) {
+  return causal && dropout == 0 && (!mask || !mask->defined()) && takes(best_attention(), q, k, v);
+}
+
+double scale_of(const at::Tensor& q, std::optional<double> scale) {
+  return scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
+}
+
+std::tuple<at::Tensor, at::Tensor> dispatched_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                      double dropout, bool causal, const OptionalTensor& mask,
+                                                      std::optional<double> scale) {
+  if (is_ours(q, k, v, dropout, causal, mask)) return attention_forward(best_attention(), q, k, v, scale_of(q, scale));
+  return at::native::_scaled_dot_product_flash_attention_cpu(q, k, v, dropout, causal, mask, scale);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> dispatched_backward(
+    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+    const at::Tensor& sums, double dropout, bool causal, const OptionalTensor& mask, std::optional<double> scale) {
+  if (is_ours(q, k, v, dropout, causal, mask))
+    return attention_backward(best_attention(), grad, q, k, v, out, sums, scale_of(q, scale));
+  return at::native::_scaled_dot_product_flash_attention_cpu_backward(grad, q, k, v, out, sums, dropout, causal, mask,
+                                                                      scale);
+}
+
+}  // namespace
+
+const AttentionKernels& best_attention() {
+#if defined(__x86_64__)
+  if (has_bfloat16_products()) return avx512bf16::kAttention;
+#endif
+  return TITAN_BEST_KERNELS(kAttention);
+}
+
+bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto type = q.scalar_type();
+  const auto fits = [&](const at::Tensor& tensor) {
+    return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == type && tensor.stride(-1) == 1 &&
+           tensor.size(0) == q.size(0) && tensor.size(2) == q.size(2) && tensor.size(3) == q.size(3);
+  };
+  return (type == at::kFloat || type == at::kBFloat16) && fits(q) && fits(k) && fits(v) && q.numel() > 0 &&
+         k.size(1) == v.size(1) && k.size(1) > 0 && q.size(1) % k.size(1) == 0 &&
+         q.size(3) % kernels.head_dim_unit == 0;
+}
+
+std::tuple<at::Tensor, at::Tensor> attention_forward(const AttentionKernels& kernels, const at::Tensor& q,
+                                                     const at::Tensor& k, const at::Tensor& v, double scale) {
+  const Problem problem{q,
+                        k,
+                        v,
+                        empty_heads(q),
+                        at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat)),
+                        shape_of(q, scale)};
+  if (q.scalar_type() == at::kFloat) {
+    run_forward<float>(kernels, kernels.forward_float, problem);
+  } else {
+    run_forward<BFloat16Bits>(kernels, kernels.forward_bfloat16, problem);
+  }
+  return {problem.out, problem.sums};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const AttentionKernels& kernels,
+                                                                  const at::Tensor& out_grad, const at::Tensor& q,
+                                                                  const at::Tensor& k, const at::Tensor& v,
+                                                                  const at::Tensor& out, const at::Tensor& sums,
+                                                                  double scale) {
+  const Problem problem{q, k, v, with_neighbours(out), sums, shape_of(q, scale)};
+  const Gradients grads{with_neighbours(out_grad), empty_heads(q), empty_heads(k), empty_heads(v)};
+  if (q.scalar_type() == at::kFloat) {
+    run_backward<float>(kernels, kernels.backward_float, problem, grads);
+  } else {
+    run_backward<BFloat16Bits>(kernels, kernels.backward_bfloat16, problem, grads);
+  }
+  return {grads.q, grads.k, grads.v};
+}
+
+void install_attention() {
+  // Never unregistered: tensors may outlive any scope.
+  [[maybe_unused]] static const auto* const library = [] {
+    auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    made->impl("_scaled_dot_product_flash_attention_for_cpu", dispatched_forward);
+    made->impl("_scaled_dot_product_flash_attention_for_cpu_backward", dispatched_backward);
+    return made;
+  }();
+}
+
+}  // namespace titan::kernels

@@ -1,0 +1,426 @@
+// Attention in bfloat16 for processors that multiply and add two pairs of it for each float32 (AVX512-BF16, twice what
+// they do in float32). Compiled once, with TITAN_ISA and TITAN_VECTOR_BYTES for that set, see CMakeLists.txt; tensors
+// in float32 go to AVX-512's kernel.
+//
+// An operand of such a product is 16 words of two neighbours along the dim that is summed over. Queries and output
+// gradients lie so in memory, and so do rows of weights once they are rounded to bfloat16. The other operands are
+// packed for each group of heads: pairs of dims of keys and values for scores, pairs of rows for sums over rows.
+// Weights and score gradients are rounded before they are multiplied, as FlashAttention's are; the softmax and sums are
+// float32's.
+#include <immintrin.h>
+
+#include <cmath>
+#include <initializer_list>
+
+#include "kernels/cpu/attention_heads.h"
+#include "kernels/cpu/vector.h"
+
+namespace titan::kernels::TITAN_ISA {
+namespace {
+
+using Word = std::uint32_t;  // two bfloat16, the first in the low half
+
+constexpr Index kTile = 8;    // rows of scores at a time
+constexpr Index kGroup = 16;  // rows that have the same columns of scores: all that any of them sees, in whole vectors
+constexpr Index kBlock = 32;  // rows whose part of k's and v's gradients is summed in registers
+constexpr float kLog2E = 1.44269504088896341F;
+constexpr float kLn2 = 0.693147180559945309F;
+
+__m512i load_words(const void* from) { return _mm512_loadu_si512(from); }
+void store_words(void* to, __m512i words) { _mm512_storeu_si512(to, words); }
+__m512i spread_word(const Word* from) { return _mm512_set1_epi32(static_cast<int>(*from)); }
+__m512 multiply_add(__m512 sum, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+// `low` rounded, then `high`
+__m512i round_both(__m512 low, __m512 high) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)); }
+__m256i round_to_halves(__m512 values) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)); }
+
+// The pairs (halves[i], halves[16 + i]).
+__m512i interleave(__m512i halves) {
+  const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(halves));
+  const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(halves, 1));
+  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+
+// 2^x to 2e-7 of it for x up to 1/2 or so, 0 far below. The polynomial is the best of its degree on [-1/2, 1/2].
+__m512 power_of_2(__m512 x) {
+  x = _mm512_max_ps(_mm512_set1_ps(-200.0F), x);  // minus infinity as well; what is no number stays none
+  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 r = _mm512_sub_ps(x, n);
+  __m512 p = _mm512_set1_ps(1.327647196e-3F);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.675541503e-3F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.550713275e-2F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.402211972e-1F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.931469671e-1F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
+  return _mm512_scalef_ps(p, n);
+}
+
+// The first `count` of a vector's elements, as a mask.
+__mmask16 first(Index count) {
+  return count >= kWidth ? __mmask16{0xFFFF} : count <= 0 ? __mmask16{0} : static_cast<__mmask16>((1 << count) - 1);
+}
+
+// Rows packed, those up to `padded_rows` zeros.
+void copy_rows(Rows<const BFloat16Bits> from, Index rows, Index padded_rows, Index dim, BFloat16Bits* to) {
+  for (Index i = 0; i < rows; ++i)
+    for (Index e = 0; e < dim; e += kWidth) {
+      const auto* const halves = reinterpret_cast<const __m256i*>(from.data + i * from.stride + e);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * dim + e), _mm256_loadu_si256(halves));
+    }
+  std::memset(to + rows * dim, 0, static_cast<std::size_t>((padded_rows - rows) * dim) * sizeof *to);
+}
+
+// to[i / 2][e] = from[i][e] and from[i + 1][e]
+void pair_rows(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
+  for (Index i = 0; i < rows; i += 2)
+    for (Index e = 0; e < dim; e += kWidth) {
+      const auto* const row = reinterpret_cast<const __m256i*>(from + i * dim + e);
+      const auto* const next = reinterpret_cast<const __m256i*>(from + (i + 1) * dim + e);
+      const __m512i halves =
+          _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(row)), _mm256_loadu_si256(next), 1);
+      store_words(to + i / 2 * dim + e, interleave(halves));
+    }
+}
+
+// Words [8 rows | 8 more rows][8] -> [8][8 rows | 8 more rows].
+void transpose_words(__m512i (&words)[8]) {
+  __m512i by_2[8], by_4[8];
+  for (Index i = 0; i < 8; i += 2) {
+    by_2[i] = _mm512_unpacklo_epi32(words[i], words[i + 1]);
+    by_2[i + 1] = _mm512_unpackhi_epi32(words[i], words[i + 1]);
+  }
+  for (Index i = 0; i < 8; i += 4)
+    for (Index k = 0; k < 2; ++k) {
+      by_4[i + 2 * k] = _mm512_unpacklo_epi64(by_2[i + k], by_2[i + 2 + k]);
+      by_4[i + 2 * k + 1] = _mm512_unpackhi_epi64(by_2[i + k], by_2[i + 2 + k]);
+    }
+  const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+  for (Index i = 0; i < 4; ++i) {
+    words[i] = _mm512_permutex2var_epi64(by_4[i], low, by_4[i + 4]);
+    words[i + 4] = _mm512_permutex2var_epi64(by_4[i], high, by_4[i + 4]);
+  }
+}
+
+// to[j / 16][e / 2][j % 16] = from[j][e] and from[j][e + 1], for whole groups of 16 rows
+void pair_dims(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
+  for (Index j = 0; j < rows; j += kWidth)
+    for (Index e = 0; e < dim; e += 16) {
+      __m512i words[8];
+      for (Index i = 0; i < 8; ++i) {
+        const auto* const row = reinterpret_cast<const __m256i*>(from + (j + i) * dim + e);
+        const auto* const other = reinterpret_cast<const __m256i*>(from + (j + i + 8) * dim + e);
+        words[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(row)), _mm256_loadu_si256(other), 1);
+      }
+      transpose_words(words);
+      for (Index i = 0; i < 8; ++i) store_words(to + (j * dim + e * kWidth) / 2 + i * kWidth, words[i]);
+    }
+}
+
+// products[r][j] = sum over dims of rows[r] and columns[j], for kTile rows and kColumns vectors of columns
+template <Index kColumns>
+void multiply_columns(const Word* rows, Index pairs, const Word* columns, float* products, Index stride) {
+  __m512 sums[kTile][kColumns] = {};
+  for (Index p = 0; p < pairs; ++p) {
+    __m512i right[kColumns];
+    for (Index c = 0; c < kColumns; ++c) right[c] = load_words(columns + (c * pairs + p) * kWidth);
+    for (Index r = 0; r < kTile; ++r) {
+      const __m512i left = spread_word(rows + r * pairs + p);
+      for (Index c = 0; c < kColumns; ++c) sums[r][c] = multiply_add(sums[r][c], left, right[c]);
+    }
+  }
+  for (Index r = 0; r < kTile; ++r)
+    for (Index c = 0; c < kColumns; ++c) _mm512_storeu_ps(products + r * stride + c * kWidth, sums[r][c]);
+}
+void multiply(const Word* rows, Index pairs, const Word* columns, Index count, float* products, Index stride) {
+  Index j = 0;
+  for (; j + 3 * kWidth <= count; j += 3 * kWidth)
+    multiply_columns<3>(rows, pairs, columns + j * pairs, products + j, stride);
+  if (count - j == 2 * kWidth) multiply_columns<2>(rows, pairs, columns + j * pairs, products + j, stride);
+  if (count - j == kWidth) multiply_columns<1>(rows, pairs, columns + j * pairs, products + j, stride);
+}
+
+struct Weights {
+  const BFloat16Bits* data;
+  Index stride;  // even
+};
+
+// to[r] = factors[r] * the sum over j < count (even) of weights[r][j] * values[j], for kRows rows, of which the first
+// `rows` are there, and kVectors vectors of the dim
+template <Index kRows, Index kVectors>
+void combine_columns(Weights weights, const Word* values, Index dim, Index count, const float* factors, Index rows,
+                     Rows<BFloat16Bits> to) {
+  __m512 sums[kRows][kVectors] = {};
+  for (Index j = 0; j < count; j += 2) {
+    __m512i value[kVectors];
+    for (Index c = 0; c < kVectors; ++c) value[c] = load_words(values + j / 2 * dim + c * kWidth);
+    for (Index r = 0; r < kRows; ++r) {
+      Word word;
+      std::memcpy(&word, weights.data + r * weights.stride + j, sizeof word);
+      const __m512i weight = spread_word(&word);
+      for (Index c = 0; c < kVectors; ++c) sums[r][c] = multiply_add(sums[r][c], weight, value[c]);
+    }
+  }
+  for (Index r = 0; r < kRows && r < rows; ++r)
+    for (Index c = 0; c < kVectors; ++c) {
+      const __m256i halves = round_to_halves(_mm512_mul_ps(sums[r][c], _mm512_set1_ps(factors[r])));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.data + r * to.stride + c * kWidth), halves);
+    }
+}
+// Of a group's rows: the first `rows`, or all.
+void combine(Weights weights, const Word* values, Index dim, Index count, const float* factors, Index rows,
+             Rows<BFloat16Bits> to) {
+  Index e = 0;
+  for (; e + 2 * kWidth <= dim; e += 2 * kWidth)
+    for (Index r = 0; r < kGroup && r < rows; r += kTile)
+      combine_columns<kTile, 2>({weights.data + r * weights.stride, weights.stride}, values + e, dim, count,
+                                factors + r, rows - r, {to.data + r * to.stride + e, to.stride});
+  if (e < dim) combine_columns<kGroup, 1>(weights, values + e, dim, count, factors, rows, {to.data + e, to.stride});
+}
+
+// sums[j] += the sum over a block's pairs of rows of weights[pair][j] * rows[pair], for j < count; `weights` of a row
+// are 0 from what it does not see, and not read where its whole group sees nothing.
+template <Index kVectors, Index kKeys>
+void scatter_columns(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin,
+                     Index count, float* sums) {
+  for (Index j = 0; j < count; j += kKeys) {
+    __m512 parts[kKeys][kVectors];
+    for (Index i = 0; i < kKeys; ++i)
+      for (Index c = 0; c < kVectors; ++c) parts[i][c] = _mm512_loadu_ps(sums + (j + i) * dim + c * kWidth);
+    for (Index p = j > begin ? (j - begin) / 2 : 0; p < pairs; ++p) {
+      __m512i row[kVectors];
+      for (Index c = 0; c < kVectors; ++c) row[c] = load_words(rows + p * dim + c * kWidth);
+      for (Index i = 0; i < kKeys; ++i) {
+        const __m512i weight = spread_word(weights + p * stride + j + i);
+        for (Index c = 0; c < kVectors; ++c) parts[i][c] = multiply_add(parts[i][c], weight, row[c]);
+      }
+    }
+    for (Index i = 0; i < kKeys; ++i)
+      for (Index c = 0; c < kVectors; ++c) _mm512_storeu_ps(sums + (j + i) * dim + c * kWidth, parts[i][c]);
+  }
+}
+void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin, Index count,
+             float* sums) {
+  Index e = 0;
+  for (; e + 4 * kWidth <= dim; e += 4 * kWidth)
+    scatter_columns<4, 4>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
+  for (; e + 2 * kWidth <= dim; e += 2 * kWidth)
+    scatter_columns<2, 8>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
+  if (e < dim) scatter_columns<1, 16>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
+}
+
+// The largest of factor * scores[j], j < count.
+float largest(const float* scores, Index count, __m512 factor) {
+  __m512 out = _mm512_set1_ps(-HUGE_VALF);
+  for (Index j = 0; j < count; j += kWidth) {
+    const __mmask16 seen = first(count - j);
+    out = _mm512_mask_max_ps(out, seen, _mm512_mul_ps(_mm512_maskz_loadu_ps(seen, scores + j), factor), out);
+  }
+  return _mm512_reduce_max_ps(out);
+}
+
+// weights[j] = 2^(factor * scores[j] - shift) for j < count, 0 up to `end`. Gives their sum, before they are rounded.
+float powers(const float* scores, Index count, Index end, __m512 factor, float shift, BFloat16Bits* weights) {
+  const __m512 shifts = _mm512_set1_ps(shift);
+  __m512 sum = _mm512_setzero_ps();
+  for (Index j = 0; j < end; j += kWidth) {
+    const __m512 x = _mm512_fmsub_ps(_mm512_loadu_ps(scores + j), factor, shifts);
+    const __m512 value = _mm512_maskz_mov_ps(first(count - j), power_of_2(x));
+    sum = _mm512_add_ps(sum, value);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + j), round_to_halves(value));
+  }
+  return _mm512_reduce_add_ps(sum);
+}
+
+float dot(const BFloat16Bits* a, const BFloat16Bits* b, Index dim) {
+  Vector sum = {};
+  for (Index e = 0; e < dim; e += kWidth) sum += load(a + e) * load(b + e);
+  return _mm512_reduce_add_ps(sum);
+}
+
+Index padded(Index length) { return round_up(length, kGroup); }
+Index row_stride(Index length) { return padded(length) + kWidth; }  // rows do not all fall into one place of the cache
+
+template <typename T>
+T* take(float*& memory, Index floats) {
+  float* const part = memory;
+  memory += floats;
+  return reinterpret_cast<T*>(part);
+}
+
+// The parts of a workspace.
+struct Workspace {
+  BFloat16Bits* rows;                     // [padded length, dim]
+  Word *k_dims, *v_dims;                  // as pair_dims() makes them
+  Word *k_rows, *v_rows;                  // as pair_rows() does
+  float *k_grad, *v_grad;                 // [padded length, dim]
+  float *scores, *weight_grads;           // [kTile, row_stride]
+  BFloat16Bits* weights;                  // [kBlock, row_stride], in backward the gradients of scores
+  Word *weight_pairs, *score_grad_pairs;  // [kBlock / 2, row_stride]
+  BFloat16Bits *q, *out_grad;             // [kBlock, dim]
+  Word *q_pairs, *out_grad_pairs;         // [kBlock / 2, dim]
+
+  Workspace(float* memory, const HeadsShape& shape) {
+    memory += -(reinterpret_cast<std::uintptr_t>(memory) / sizeof(float)) % kWidth;  // to the start of a cache line
+    const Index matrix = padded(shape.length) * shape.head_dim, stride = row_stride(shape.length);
+    rows = take<BFloat16Bits>(memory, matrix / 2);
+    for (Word** const part : {&k_dims, &v_dims, &k_rows, &v_rows}) *part = take<Word>(memory, matrix / 2);
+    for (float** const part : {&k_grad, &v_grad}) *part = take<float>(memory, matrix);
+    for (float** const part : {&scores, &weight_grads}) *part = take<float>(memory, kTile * stride);
+    weights = take<BFloat16Bits>(memory, kBlock * stride / 2);
+    for (Word** const part : {&weight_pairs, &score_grad_pairs}) *part = take<Word>(memory, kBlock / 2 * stride);
+    for (BFloat16Bits** const part : {&q, &out_grad}) *part = take<BFloat16Bits>(memory, kBlock / 2 * shape.head_dim);
+    for (Word** const part : {&q_pairs, &out_grad_pairs}) *part = take<Word>(memory, kBlock / 2 * shape.head_dim);
+  }
+};
+
+Index workspace_floats(const HeadsShape& shape) {
+  const Index matrix = padded(shape.length) * shape.head_dim;
+  const Index own =
+      kWidth + 9 * matrix / 2 + (2 * kTile + kBlock * 3 / 2) * row_stride(shape.length) + 2 * kBlock * shape.head_dim;
+  const Index in_float32 = avx512::kAttention.workspace(shape);
+  return own > in_float32 ? own : in_float32;
+}
+
+template <typename T>
+Rows<T> from_row(Rows<T> rows, Index row) {
+  return {rows.data + row * rows.stride, rows.stride};
+}
+
+const Word* words_of(const BFloat16Bits* halves) { return reinterpret_cast<const Word*>(halves); }
+
+void forward(const HeadsShape& shape, const HeadTensors<BFloat16Bits>* heads, Index num_heads, float* memory) {
+  const Workspace work(memory, shape);
+  const Index length = shape.length, dim = shape.head_dim, stride = row_stride(length);
+  const __m512 factor = _mm512_set1_ps(shape.scale * kLog2E);
+  copy_rows(heads[0].k, length, padded(length), dim, work.rows);
+  pair_dims(work.rows, padded(length), dim, work.k_dims);
+  copy_rows(heads[0].v, length, padded(length), dim, work.rows);
+  pair_rows(work.rows, padded(length), dim, work.v_rows);
+  for (Index head = 0; head < num_heads; ++head) {
+    const HeadTensors<BFloat16Bits>& tensors = heads[head];
+    for (Index begin = 0; begin < length; begin += kGroup) {
+      const Index rows = length - begin < kGroup ? length - begin : kGroup, columns = begin + kGroup;
+      copy_rows(from_row(tensors.q, begin), rows, kGroup, dim, work.q);
+      float factors[kGroup] = {};
+      for (Index r = 0; r < kGroup; ++r) {
+        if (r % kTile == 0) multiply(words_of(work.q + r * dim), dim / 2, work.k_dims, columns, work.scores, stride);
+        const float* const scores = work.scores + r % kTile * stride;
+        const Index count = r < rows ? begin + r + 1 : 0;
+        const float shift = largest(scores, count, factor);
+        const float sum = powers(scores, count, columns, factor, shift, work.weights + r * stride);
+        if (r >= rows) continue;
+        factors[r] = 1 / sum;
+        tensors.sums.data[(begin + r) * tensors.sums.stride] = shift * kLn2 + std::log(sum);
+      }
+      combine({work.weights, stride}, work.v_rows, dim, columns, factors, rows, from_row(tensors.out, begin));
+    }
+  }
+}
+
+// What the softmax's backward takes of one row.
+struct RowState {
+  Index count;     // keys that it sees
+  float log2_sum;  // of the exponentials
+  float dot;       // of output and its gradient
+};
+
+// The weights and score gradients of rows 2 * pair and one more of a block, from the scores and gradients of weights of
+// the tile that they are in.
+void differentiate_pair(const Workspace& work, Index stride, Index pair, Index columns, __m512 factor,
+                        const RowState (&rows)[2]) {
+  const Index in_tile = 2 * pair % kTile * stride;
+  for (Index j = 0; j < columns; j += kWidth) {
+    __m512 weights[2], grads[2];
+    for (Index i = 0; i < 2; ++i) {
+      const Index at = in_tile + i * stride + j;
+      const __mmask16 seen = first(rows[i].count - j);
+      const __m512 x = _mm512_fmsub_ps(_mm512_loadu_ps(work.scores + at), factor, _mm512_set1_ps(rows[i].log2_sum));
+      weights[i] = _mm512_maskz_mov_ps(seen, power_of_2(x));
+      const __m512 grad = _mm512_sub_ps(_mm512_loadu_ps(work.weight_grads + at), _mm512_set1_ps(rows[i].dot));
+      grads[i] = _mm512_maskz_mul_ps(seen, weights[i], grad);
+    }
+    const __m512i rounded = round_both(grads[0], grads[1]);
+    BFloat16Bits* const row = work.weights + 2 * pair * stride + j;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row), _mm512_castsi512_si256(rounded));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + stride), _mm512_extracti64x4_epi64(rounded, 1));
+    store_words(work.score_grad_pairs + pair * stride + j, interleave(rounded));
+    store_words(work.weight_pairs + pair * stride + j, interleave(round_both(weights[0], weights[1])));
+  }
+}
+
+// The block of rows from `begin` on: gradients of queries, and its part of those of keys and values.
+void backward_block(const HeadsShape& shape, const HeadTensors<BFloat16Bits>& tensors,
+                    const HeadGradients<BFloat16Bits>& grads, Index begin, const Workspace& work) {
+  const Index dim = shape.head_dim, stride = row_stride(shape.length);
+  const Index rows = shape.length - begin < kBlock ? shape.length - begin : kBlock, padded_rows = padded(rows);
+  const __m512 factor = _mm512_set1_ps(shape.scale * kLog2E);
+  copy_rows(from_row(tensors.q, begin), rows, padded_rows, dim, work.q);
+  copy_rows(from_row(grads.out, begin), rows, padded_rows, dim, work.out_grad);
+  pair_rows(work.q, padded_rows, dim, work.q_pairs);
+  pair_rows(work.out_grad, padded_rows, dim, work.out_grad_pairs);
+  for (Index r = 0; r < padded_rows; r += 2) {
+    const Index columns = begin + round_up(r + 1, kGroup);
+    if (r % kTile == 0) {
+      multiply(words_of(work.q + r * dim), dim / 2, work.k_dims, columns, work.scores, stride);
+      multiply(words_of(work.out_grad + r * dim), dim / 2, work.v_dims, columns, work.weight_grads, stride);
+    }
+    RowState states[2] = {};
+    for (Index i = r; i < r + 2 && i < rows; ++i) {
+      const Rows<BFloat16Bits> out = from_row(tensors.out, begin + i);
+      states[i - r] = {begin + i + 1, tensors.sums.data[(begin + i) * tensors.sums.stride] * kLog2E,
+                       dot(out.data, work.out_grad + i * dim, dim)};
+    }
+    differentiate_pair(work, stride, r / 2, columns, factor, states);
+  }
+  float scales[kGroup];
+  for (float& scale : scales) scale = shape.scale;
+  for (Index r = 0; r < rows; r += kGroup)
+    combine({work.weights + r * stride, stride}, work.k_rows, dim, begin + r + kGroup, scales, rows - r,
+            from_row(grads.q, begin + r));
+  const Index pairs = padded_rows / 2, count = begin + padded_rows;
+  scatter(work.score_grad_pairs, stride, work.q_pairs, pairs, dim, begin, count, work.k_grad);
+  scatter(work.weight_pairs, stride, work.out_grad_pairs, pairs, dim, begin, count, work.v_grad);
+}
+
+void pack(const float* from, Index rows, Index dim, float scale, Rows<BFloat16Bits> to) {
+  for (Index i = 0; i < rows; ++i)
+    for (Index e = 0; e < dim; e += kWidth) {
+      const __m256i halves = round_to_halves(load(from + i * dim + e) * scale);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.data + i * to.stride + e), halves);
+    }
+}
+
+void backward(const HeadsShape& shape, const HeadTensors<BFloat16Bits>* heads, const HeadGradients<BFloat16Bits>* grads,
+              Index num_heads, Rows<BFloat16Bits> k_grad, Rows<BFloat16Bits> v_grad, float* memory) {
+  const Workspace work(memory, shape);
+  const Index length = shape.length, dim = shape.head_dim;
+  copy_rows(heads[0].k, length, padded(length), dim, work.rows);
+  pair_dims(work.rows, padded(length), dim, work.k_dims);
+  pair_rows(work.rows, padded(length), dim, work.k_rows);
+  copy_rows(heads[0].v, length, padded(length), dim, work.rows);
+  pair_dims(work.rows, padded(length), dim, work.v_dims);
+  const auto bytes = static_cast<std::size_t>(padded(length) * dim) * sizeof(float);
+  std::memset(work.k_grad, 0, bytes);
+  std::memset(work.v_grad, 0, bytes);
+  for (Index head = 0; head < num_heads; ++head)
+    for (Index begin = 0; begin < length; begin += kBlock) backward_block(shape, heads[head], grads[head], begin, work);
+  pack(work.k_grad, length, dim, shape.scale, k_grad);
+  pack(work.v_grad, length, dim, 1.0F, v_grad);
+}
+
+void forward_float(const HeadsShape& shape, const HeadTensors<float>* heads, Index num_heads, float* workspace) {
+  avx512::kAttention.forward_float(shape, heads, num_heads, workspace);
+}
+void backward_float(const HeadsShape& shape, const HeadTensors<float>* heads, const HeadGradients<float>* grads,
+                    Index num_heads, Rows<float> k_grad, Rows<float> v_grad, float* workspace) {
+  avx512::kAttention.backward_float(shape, heads, grads, num_heads, k_grad, v_grad, workspace);
+}
+
+}  // namespace
+
+extern const AttentionKernels kAttention = {"avx512bf16", kWidth,         workspace_floats, forward_float,
+                                            forward,      backward_float, backward};
+
+}  // namespace titan::kernels::TITAN_ISA

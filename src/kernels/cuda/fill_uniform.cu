@@ -1,0 +1,29 @@
+#include "kernels/cuda/fill_uniform.h"
+
+namespace titan::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+// Enough for every device to be full; the rest of a large tensor is reached by the grid's stride.
+constexpr std::int64_t kMaxBlocks = 2048;
+
+__global__ void __launch_bounds__(kThreads) fill_uniform_kernel(float* out, Fill fill, std::int64_t groups) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; group < groups;
+       group += stride) {
+    fill_group(fill, group, out);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_fill_uniform(float* out, const Fill& fill, cudaStream_t stream) {
+  const std::int64_t groups = num_groups(fill);
+  if (groups == 0) return cudaSuccess;
+  const std::int64_t blocks = (groups + kThreads - 1) / kThreads;
+  fill_uniform_kernel<<<static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks), kThreads, 0, stream>>>(
+      out, fill, groups);
+  return cudaGetLastError();
+}
+
+}  // namespace titan::cuda

@@ -1,0 +1,179 @@
+#include "nn/ops/cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "kernels/choice.h"
+#include "kernels/cpu/cross_entropy.h"
+#include "nn/ops/once_differentiable.h"
+
+namespace titan::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kFewestRows = 256;  // products of fewer are slow
+// Each part reads and writes the gradient of the weight once more, so that they should be few.
+constexpr std::int64_t kLogitsBytes = std::int64_t{64} << 20;
+
+std::int64_t bytes_of_row(const LossShape& shape) {
+  return shape.vocab * static_cast<std::int64_t>(at::elementSize(shape.dtype));
+}
+
+kernels::CrossEntropy loss_of(const at::Tensor& logits, const at::Tensor& labels) {
+  return kernels::cross_entropy_forward(kernels::best_cross_entropy(), logits, labels, kIgnoreIndex);
+}
+
+struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
+  static Variable forward(AutogradContext* context, const Variable& logits, const Variable& labels) {
+    const auto out = loss_of(logits, labels);
+    context->save_for_backward({logits, labels, out.stats});
+    return out.loss;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("the cross entropy");
+    const auto saved = context->get_saved_variables();
+    const at::Tensor& logits = saved[0];
+    const at::Tensor grad = is_last_holder(logits) ? logits.detach() : at::empty_like(logits);
+    kernels::cross_entropy_backward(kernels::best_cross_entropy(), grad_outputs[0], logits, saved[1], saved[2], grad);
+    return {grad, {}};
+  }
+
+ private:
+  // Whether nobody can see that the logits are written over: the node, which lets go of them after this, and its caller
+  // hold the tensor, no other tensor has the memory, and backward will not come again.
+  static bool is_last_holder(const at::Tensor& logits) {
+    return !torch::autograd::get_current_graph_task_keep_graph() && logits.use_count() == 2 &&
+           logits.storage().use_count() == 1;
+  }
+};
+
+// The gradients of a sum of parts, each of some rows.
+class PartGradients {
+ public:
+  PartGradients(const at::Tensor& x, const at::Tensor& weight) : x_(at::empty_like(x)), weight_(weight) {}
+
+  // Of the rows from `begin` on: their x, and the gradient of their logits.
+  void add(std::int64_t begin, const at::Tensor& x, const at::Tensor& logits_grad) {
+    auto rows = x_.narrow(0, begin, x.size(0));
+    at::mm_out(rows, logits_grad, weight_);
+    if (!weight_grad_.defined()) {
+      weight_grad_ = at::mm(logits_grad.t(), x).to(at::kFloat);
+    } else if (x.scalar_type() == at::kFloat) {
+      weight_grad_.addmm_(logits_grad.t(), x);
+    } else {
+      weight_grad_.add_(at::mm(logits_grad.t(), x));
+    }
+  }
+
+  // Of x [rows, D], and of the weight in float32.
+  std::tuple<at::Tensor, at::Tensor> take() { return {std::move(x_), std::move(weight_grad_)}; }
+
+ private:
+  at::Tensor x_, weight_, weight_grad_;
+};
+
+// `wants_grad`: autograd is off within a Function's forward, so that it cannot be asked there.
+struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> {
+  static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight, const Variable& labels,
+                          std::int64_t rows, bool wants_grad) {
+    const auto all_x = x.flatten(0, -2), all_labels = labels.flatten();
+    std::optional<PartGradients> grads;
+    if (wants_grad) grads.emplace(all_x, weight);
+    auto loss = at::zeros({}, x.options().dtype(at::kDouble));
+    for (std::int64_t begin = 0; begin < all_x.size(0); begin += rows) {
+      const auto count = std::min(rows, all_x.size(0) - begin);
+      const auto part_x = all_x.narrow(0, begin, count), part_labels = all_labels.narrow(0, begin, count);
+      const auto logits = at::linear(part_x, weight);
+      const auto part = loss_of(logits, part_labels);
+      loss += part.loss;
+      if (!grads) continue;
+      kernels::cross_entropy_backward(kernels::best_cross_entropy(), at::ones_like(part.loss), logits, part_labels,
+                                      part.stats, /*grad=*/logits);
+      grads->add(begin, part_x, logits);
+    }
+    if (grads) {
+      const auto [x_grad, weight_grad] = grads->take();
+      context->save_for_backward({x_grad.view_as(x), weight_grad});
+      context->saved_data["dtype"] = static_cast<std::int64_t>(weight.scalar_type());
+    }
+    return loss.to(at::kFloat);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("the cross entropy of a linear layer");
+    const auto saved = context->get_saved_variables();
+    const auto dtype = static_cast<at::ScalarType>(context->saved_data["dtype"].toInt());
+    return {scaled(saved[0], grad_outputs[0]), scaled(saved[1], grad_outputs[0]).to(dtype), {}, {}, {}};
+  }
+
+ private:
+  // In place where backward will not come again.
+  static at::Tensor scaled(at::Tensor grad, const at::Tensor& factor) {
+    if (torch::autograd::get_current_graph_task_keep_graph()) return grad * factor;
+    return grad.detach().mul_(factor);
+  }
+};
+
+bool is_for_own_kernels(at::ScalarType dtype) {
+  return kernels::uses_own() && (dtype == at::kFloat || dtype == at::kBFloat16);
+}
+
+bool takes_in_parts(const at::Tensor& x, const at::Tensor& weight) {
+  return is_for_own_kernels(x.scalar_type()) && weight.scalar_type() == x.scalar_type() &&
+         (x.is_cpu() || x.is_meta()) && x.dim() > 1 && x.numel() > 0;
+}
+
+}  // namespace
+
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels) {
+  const auto own_logits = logits.contiguous(), own_labels = labels.contiguous();
+  if (!kernels::uses_own() || !kernels::takes(own_logits, own_labels))
+    return composed::cross_entropy_sum(logits, labels);
+  return CrossEntropySum::apply(own_logits, own_labels);
+}
+
+at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
+  if (!takes_in_parts(x, weight)) return cross_entropy_sum(at::linear(x, weight), labels);
+  const LossShape shape{labels.numel(), x.size(-1), weight.size(0), x.scalar_type()};
+  const auto rows = rows_of_logits(shape);
+  if (rows == shape.rows) return cross_entropy_sum(at::linear(x, weight), labels);
+  return detail::linear_cross_entropy_sum_in_parts(x.contiguous(), weight, labels.contiguous(), rows);
+}
+
+at::Tensor detail::linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight,
+                                                     const at::Tensor& labels, std::int64_t rows) {
+  const bool wants_grad = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
+  return LinearCrossEntropySum::apply(x, weight, labels, rows, wants_grad);
+}
+
+std::int64_t rows_of_logits(const LossShape& shape) {
+  const auto row_bytes = bytes_of_row(shape);
+  const auto most = std::max(kFewestRows, kLogitsBytes / row_bytes);
+  if (most >= shape.rows) return shape.rows;
+  const auto parts = (shape.rows + most - 1) / most;
+  const auto rows = (shape.rows + parts - 1) / parts;
+  // The sum of parts of the weight's gradient lies beside that gradient.
+  const auto sums = shape.dtype == at::kFloat ? 0 : 4 * shape.vocab * shape.dim;
+  return (shape.rows - rows) * row_bytes > sums ? rows : shape.rows;
+}
+
+std::int64_t bytes_of_logits(const LossShape& shape) {
+  if (is_for_own_kernels(shape.dtype)) return rows_of_logits(shape) * bytes_of_row(shape);
+  return shape.rows * (bytes_of_row(shape) + 4 * shape.vocab);
+}
+
+at::Tensor composed::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels) {
+  return at::cross_entropy_loss(logits.flatten(0, -2).to(at::kFloat), labels.flatten(), /*weight=*/{},
+                                at::Reduction::Sum, kIgnoreIndex);
+}
+
+}  // namespace titan::nn

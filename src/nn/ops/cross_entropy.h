@@ -1,0 +1,46 @@
+// The loss of a language model. A row is a token's place in the batch, V the vocabulary, D the model's width.
+//
+// On CPU, and on the meta device as there, logits in float32 or bfloat16 are read as they are
+// (kernels/cpu/cross_entropy.h), and the losses can be differentiated once (InternalError else). Elsewhere, and without
+// kernels::uses_own(), the operators are ATen's, on a float32 copy of the logits.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace titan::nn {
+
+constexpr std::int64_t kIgnoreIndex = -100;  // a label that does not count
+
+// Sum over tokens of the cross entropy of logits [..., V] against labels int64 [...], in float32, 0-d. Divide by the
+// global number of labels that count. The gradient takes the logits' memory when backward is the last to hold them:
+// drop them before. Throws c10::IndexError for a label outside the vocabulary.
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels);
+
+// The same of the logits x [..., D] times weight [V, D] transposed. On CPU they are made and used rows_of_logits() at a
+// time. Where these are not all, gradients are computed along with the loss, and the logits of the rows before are
+// gone: the gradient of bfloat16 weights is summed in float32, and rounded once more for each part.
+at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels);
+
+struct LossShape {
+  std::int64_t rows, dim, vocab;
+  at::ScalarType dtype;
+};
+
+// How many rows of logits linear_cross_entropy_sum() has in memory at once with this program's kernels: those of 64
+// MiB, but some 256 at least, and all where parts would take no less memory.
+std::int64_t rows_of_logits(const LossShape& shape);
+// What these take, with their float32 copy where the operators are ATen's.
+std::int64_t bytes_of_logits(const LossShape& shape);
+
+namespace detail {
+// With so many rows of logits at a time. On CPU or on the meta device, float32 or bfloat16, contiguous.
+at::Tensor linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                                             std::int64_t rows);
+}  // namespace detail
+
+// The same of ATen's operators, everywhere: the plain reference.
+namespace composed {
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels);
+}  // namespace composed
+
+}  // namespace titan::nn

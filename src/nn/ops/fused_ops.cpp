@@ -1,0 +1,133 @@
+#include "nn/ops/fused_ops.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/paper.h"
+#include "kernels/choice.h"
+#include "kernels/cpu/fused_ops.h"
+#include "nn/ops/once_differentiable.h"
+
+namespace titan::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
+  static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, double eps) {
+    const auto [out, rrms] = kernels::rms_norm_forward(kernels::best_fused_kernels(), x, weight, eps);
+    context->save_for_backward({x, weight, rrms});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("RMSNorm");
+    const auto saved = context->get_saved_variables();
+    const auto [x, weight] =
+        kernels::rms_norm_backward(kernels::best_fused_kernels(), grad_outputs[0], saved[0], saved[1], saved[2]);
+    return {x, weight, at::Tensor()};
+  }
+};
+
+struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& delta,
+                               const at::Tensor& weight, double eps) {
+    const auto [sum, normed, rrms] =
+        kernels::add_rms_norm_forward(kernels::best_fused_kernels(), x, delta, weight, eps);
+    context->save_for_backward({sum, weight, rrms});
+    context->set_materialize_grads(false);  // an output that nothing depends on gives no gradient, which costs nothing
+    return {sum, normed};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("RMSNorm");
+    const auto &sum_grad = grad_outputs[0], &normed_grad = grad_outputs[1];
+    if (!normed_grad.defined()) return {sum_grad, sum_grad, at::Tensor(), at::Tensor()};
+    const auto saved = context->get_saved_variables();
+    const auto [x, weight] =
+        kernels::rms_norm_backward(kernels::best_fused_kernels(), normed_grad, saved[0], saved[1], saved[2], sum_grad);
+    return {x, x, weight, at::Tensor()};
+  }
+};
+
+struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding> {
+  static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& freqs_cis) {
+    context->save_for_backward({freqs_cis});
+    return kernels::rotate(kernels::best_fused_kernels(), x, freqs_cis, /*conjugate=*/false);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("the rotary embedding");
+    const auto saved = context->get_saved_variables();
+    return {kernels::rotate(kernels::best_fused_kernels(), grad_outputs[0], saved[0], /*conjugate=*/true),
+            at::Tensor()};
+  }
+};
+
+struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
+  static Variable forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
+    context->save_for_backward({gate, up});
+    return kernels::swiglu_forward(kernels::best_fused_kernels(), gate, up);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("SwiGLU");
+    const auto saved = context->get_saved_variables();
+    const auto [gate, up] =
+        kernels::swiglu_backward(kernels::best_fused_kernels(), grad_outputs[0], saved[0], saved[1]);
+    return {gate, up};
+  }
+};
+
+// ATen's kernel on a GPU keeps for backward what this program's own on CPU keeps. On the meta device ATen has only the
+// composed operators, which keep float32 copies.
+bool is_fused(const at::Tensor& x) { return kernels::uses_own() || (x.is_meta() && paper::stands_for_gpu()); }
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  if (!is_fused(x) || !kernels::takes_rms_norm(x, weight)) return composed::rms_norm(x, weight, eps);
+  return FusedRmsNorm::apply(x, weight, eps);
+}
+
+NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps) {
+  if (!kernels::uses_own() || !kernels::takes_add_rms_norm(x, delta, weight)) {
+    const auto sum = x + delta;
+    return {sum, rms_norm(sum, weight, eps)};  // which may be taken where an addend's strides are not
+  }
+  const auto outputs = FusedAddRmsNorm::apply(x, delta, weight, eps);
+  return {outputs[0], outputs[1]};
+}
+
+at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
+  if (!kernels::uses_own() || !kernels::takes_rotation(x, freqs_cis) || freqs_cis.requires_grad())
+    return composed::apply_rotary_emb(x, freqs_cis);
+  return FusedRotaryEmbedding::apply(x, freqs_cis);
+}
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  if (!kernels::uses_own() || !kernels::takes_swiglu(gate, up)) return composed::swiglu(gate, up);
+  return FusedSwiglu::apply(gate, up);
+}
+
+at::Tensor composed::rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return at::rms_norm(x, weight.sizes(), weight, eps);
+}
+
+NormedSum composed::add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps) {
+  const auto sum = x + delta;
+  return {sum, composed::rms_norm(sum, weight, eps)};
+}
+
+at::Tensor composed::apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
+  const auto seq_len = x.size(1);
+  const auto pairs = at::view_as_complex(x.to(at::kFloat).reshape({x.size(0), seq_len, x.size(2), -1, 2}));
+  const auto table = freqs_cis.slice(0, 0, seq_len).view({1, seq_len, 1, pairs.size(3)});
+  return at::view_as_real(pairs * table).flatten(3).to(x.scalar_type());
+}
+
+at::Tensor composed::swiglu(const at::Tensor& gate, const at::Tensor& up) { return at::silu(gate) * up; }
+
+}  // namespace titan::nn

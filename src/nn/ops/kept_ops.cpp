@@ -1,0 +1,170 @@
+#include "nn/ops/kept_ops.h"
+
+#include <ATen/ATen.h>
+#include <ATen/SDPBackend.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "nn/ops/op_trace.h"
+
+namespace titan::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// An output that takes no part in the graph of the node that made it.
+at::Tensor without_graph(const at::Tensor& tensor) { return tensor.detach(); }
+
+// The node of y = x W^T for a y that is there already. The products of its backward are those of ATen's.
+struct KeptLinear : torch::autograd::Function<KeptLinear> {
+  static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                          const KeptTensors& kept) {
+    context->save_for_backward({x, weight});
+    return without_graph(kept.tensors[0]);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const auto saved = context->get_saved_variables();
+    const auto &x = saved[0], &weight = saved[1];
+    const auto grad = grad_outputs[0].reshape({-1, weight.size(0)});  // [rows, out]
+    variable_list grads(3);                                           // the last is of `kept`
+    if (context->needs_input_grad(0)) grads[0] = grad.mm(weight).view(x.sizes());
+    if (context->needs_input_grad(1)) grads[1] = grad.t().mm(x.reshape({-1, weight.size(1)}));
+    return grads;
+  }
+};
+
+// The fused kernels, called as scaled_dot_product_attention calls them. Kept: output, log of the softmax's sums, and on
+// CUDA seed and offset of the (unused) dropout.
+at::SDPBackend backend_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (q.is_meta()) return at::SDPBackend::flash_attention;
+  return static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                                           /*is_causal=*/true, /*scale=*/{}, q.size(1) != k.size(1)));
+}
+
+// On paper (nn/ops/meta_kernels.h) as on CPU.
+bool runs_on_host(const at::Tensor& q) { return q.is_cpu() || q.is_meta(); }
+
+bool is_keepable(at::SDPBackend backend, const at::Tensor& q) {
+  switch (backend) {
+    case at::SDPBackend::flash_attention:
+      return runs_on_host(q) || (q.is_cuda() && q.size(-1) % 8 == 0);  // ATen pads other head dims around the kernel
+    case at::SDPBackend::efficient_attention:
+    case at::SDPBackend::cudnn_attention:
+      return true;
+    default:
+      return false;
+  }
+}
+
+double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(-1))); }
+
+variable_list attend(at::SDPBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (backend == at::SDPBackend::efficient_attention) {
+    auto [out, sums, seed, offset] = at::_scaled_dot_product_efficient_attention(q, k, v, {}, true, 0.0, true);
+    return {out, sums, seed, offset};
+  }
+  if (backend == at::SDPBackend::cudnn_attention) {
+    const auto result = at::_scaled_dot_product_cudnn_attention(q, k, v, {}, true, 0.0, true, false);
+    return {std::get<0>(result), std::get<1>(result), std::get<6>(result), std::get<7>(result)};
+  }
+  if (runs_on_host(q)) {
+    auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true);
+    return {out, sums, at::Tensor(), at::Tensor()};
+  }
+  const auto result = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true, false, scale_of(q));
+  return {std::get<0>(result), std::get<1>(result), std::get<6>(result), std::get<7>(result)};
+}
+
+struct KeptAttention : torch::autograd::Function<KeptAttention> {
+  static Variable forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const KeptTensors& kept) {
+    variable_list saved = {q, k, v};
+    saved.insert(saved.end(), kept.tensors.begin(), kept.tensors.end());
+    context->save_for_backward(std::move(saved));
+    context->saved_data["backend"] = kept.kernel;
+    return without_graph(kept.tensors[0]);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const auto saved = context->get_saved_variables();
+    const auto &grad = grad_outputs[0], &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &sums = saved[4],
+               &seed = saved[5], &offset = saved[6];
+    const at::Tensor none;
+    std::tuple<at::Tensor, at::Tensor, at::Tensor> grads;
+    switch (static_cast<at::SDPBackend>(context->saved_data["backend"].toInt())) {
+      case at::SDPBackend::efficient_attention: {
+        const std::array<bool, 4> wanted = {context->needs_input_grad(0), context->needs_input_grad(1),
+                                            context->needs_input_grad(2), false};
+        const auto all = at::_scaled_dot_product_efficient_attention_backward(grad, q, k, v, none, out, sums, seed,
+                                                                              offset, 0.0, wanted, true);
+        grads = {std::get<0>(all), std::get<1>(all), std::get<2>(all)};
+        break;
+      }
+      case at::SDPBackend::cudnn_attention:
+        grads = at::_scaled_dot_product_cudnn_attention_backward(grad, q, k, v, out, sums, seed, offset, none, none,
+                                                                 none, q.size(2), k.size(2), 0.0, true);
+        break;
+      default:
+        grads = runs_on_host(q)
+                    ? at::_scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, out, sums, 0.0, true)
+                    : at::_scaled_dot_product_flash_attention_backward(grad, q, k, v, out, sums, none, none, q.size(2),
+                                                                       k.size(2), 0.0, true, seed, offset, scale_of(q));
+    }
+    return {std::get<0>(grads), std::get<1>(grads), std::get<2>(grads), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight) {
+  auto* trace = OpTrace::current();
+  if (!trace) return at::linear(x, weight);
+  at::Tensor y;
+  switch (trace->begin({OpKind::kLinear, weight.sizes()}, /*keepable=*/true)) {
+    case OpTrace::Action::kTake:
+      y = KeptLinear::apply(x, weight, trace->take());
+      break;
+    case OpTrace::Action::kComputeAndKeep:
+      y = at::linear(x, weight);
+      trace->keep({{y}});
+      break;
+    case OpTrace::Action::kCompute:
+      y = at::linear(x, weight);
+  }
+  trace->end(y);
+  return y;
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto compute = [&] {
+    // Left to choose, it would take the formula there, whose memory grows with the square of the length.
+    if (q.is_meta()) return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true));
+    return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true,
+                                            /*scale=*/{}, /*enable_gqa=*/q.size(1) != k.size(1));
+  };
+  auto* trace = OpTrace::current();
+  if (!trace) return compute();
+  at::Tensor out;
+  const auto backend = backend_of(q, k, v);
+  switch (trace->begin({OpKind::kAttention}, is_keepable(backend, q))) {
+    case OpTrace::Action::kTake:
+      out = KeptAttention::apply(q, k, v, trace->take());
+      break;
+    case OpTrace::Action::kComputeAndKeep: {
+      auto kept = attend(backend, q, k, v);
+      out = kept[0];
+      trace->keep({std::move(kept), static_cast<std::int64_t>(backend)});
+      break;
+    }
+    case OpTrace::Action::kCompute:
+      out = compute();
+  }
+  trace->end(out);
+  return out;
+}
+
+}  // namespace titan::nn

@@ -1,0 +1,101 @@
+// What a checkpointed module remembers of the operators of its forward, so that its recomputation need not run all of
+// them. Linear and attention (nn/ops/kept_ops.h) ask the running trace; without one they just compute.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace titan::nn {
+
+enum class OpKind { kLinear, kAttention };
+
+struct Op {
+  OpKind kind;
+  at::IntArrayRef weight_shape = {};  // of a linear: [out, in]
+};
+
+// Asked once an operator, in forward order: are the tensors that it leaves for backward kept (true), or is it run
+// again?
+using KeepPolicy = std::function<bool(const Op& op)>;
+
+// What an operator left for its gradient, and which of several kernels did.
+struct KeptTensors {
+  std::vector<at::Tensor> tensors;
+  std::int64_t kernel = 0;
+};
+
+// The operators of one forward of one module. Not thread-safe; one thread runs a forward or a recomputation.
+class OpTrace {
+ public:
+  // Null: nothing is kept.
+  explicit OpTrace(KeepPolicy policy) : policy_(std::move(policy)) {}
+
+  // The trace that this thread is within, or null.
+  static OpTrace* current();
+
+  // While it lives, `trace` is this thread's current one.
+  class Scope {
+   public:
+    explicit Scope(OpTrace& trace);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    OpTrace* outer_;
+  };
+
+  // What an operator calls: begin() says what to do, then keep() or take(), and end() with its output.
+  enum class Action {
+    kCompute,
+    kComputeAndKeep,  // forward: compute, then keep() what the gradient needs
+    kTake             // recomputation: take() that, and compute nothing
+  };
+  // `keepable`: whether the operator could be taken back; asked in forward only. Throws InternalError in a
+  // recomputation whose operators are not those of the forward.
+  Action begin(const Op& op, bool keepable);
+  void keep(KeptTensors kept);
+  KeptTensors take();
+  void end(const at::Tensor& output);
+
+  // Between forward and recomputation the kept tensors live elsewhere (in the autograd node, which frees them). Throws
+  // InternalError when one was written to in place since keep().
+  std::vector<at::Tensor> release_kept();
+  // Begins a recomputation. `check`: compare shape, dtype and device of every output with the forward's. `verbose`: an
+  // error lists all operators of both.
+  void start_recomputation(std::vector<at::Tensor> kept, bool check, bool verbose);
+  // After it. Throws InternalError when operators of the forward are missing, if start_recomputation() said to check.
+  void finish_recomputation();
+
+  // Of the module's own output: recorded in forward, compared in recomputation.
+  void module_output(const at::Tensor& output);
+
+ private:
+  struct Entry {
+    OpKind kind;
+    std::size_t num_kept = 0;
+    std::int64_t kernel = 0;
+    std::string output = {};  // "float32 [2, 3] on cpu"
+  };
+  void compare(const std::string& what, const std::string& expected, const std::string& found) const;
+  [[noreturn]] void fail(const std::string& message) const;
+
+  KeepPolicy policy_;
+  std::vector<Entry> forward_;
+  std::string module_output_;
+  std::vector<at::Tensor> kept_;
+  std::vector<std::uint32_t> kept_versions_;  // of autograd, at keep()
+
+  bool recomputing_ = false;
+  bool check_ = true;
+  bool verbose_ = false;
+  std::size_t next_ = 0;       // entry
+  std::size_t next_kept_ = 0;  // tensor
+  std::vector<Entry> recomputed_;
+};
+
+}  // namespace titan::nn

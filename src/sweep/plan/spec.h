@@ -1,0 +1,91 @@
+// A sweep as its TOML file describes it. docs/sweeps.md has the file's keys.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/keys/fields.h"
+
+namespace titan::sweep {
+
+// One key of a job with the value that a trial gives it.
+struct Assignment {
+  std::string key;
+  config::FieldValue value;
+
+  bool operator==(const Assignment&) const = default;
+};
+
+// A key with the values it takes, one after the other.
+struct Axis {
+  std::string key;
+  std::vector<config::FieldValue> values;
+};
+
+// A key whose value is drawn.
+struct Draw {
+  enum class Kind { kUniform, kLogUniform, kIntUniform, kChoice };
+
+  std::string key;
+  Kind kind = Kind::kUniform;
+  double low = 0, high = 0;                 // not of kChoice; kIntUniform includes both
+  std::vector<config::FieldValue> choices;  // of kChoice
+};
+
+// What makes one number of a run's metrics.
+struct Objective {
+  std::string field = "loss";      // a column of metrics.jsonl, or validation.loss, validation.perplexity
+  std::string reduction = "last";  // last, min, max, or mean (of the last `window` rows)
+  std::int64_t window = 10;
+  bool maximize = false;
+
+  bool operator==(const Objective&) const = default;
+};
+
+// Successive halving. Trials train to the first rung; of those that are there the best 1/reduction_factor go on to
+// the next rung, which is reduction_factor times as far.
+struct Asha {
+  std::int64_t min_steps = 1;
+  std::int64_t reduction_factor = 3;
+  std::optional<std::int64_t> max_steps;  // training.steps of the job when not given
+
+  bool operator==(const Asha&) const = default;
+};
+
+struct SweepSpec {
+  std::string name;
+  std::filesystem::path base;    // the job's TOML file
+  std::filesystem::path folder;  // of everything the sweep writes
+  Objective objective;
+  std::optional<std::int64_t> max_parallel;
+  std::int64_t nproc = 1;             // ranks of a trial
+  std::optional<std::int64_t> cores;  // of a trial
+  std::int64_t gpus = 0;              // of a trial
+  std::int64_t seed = 0;
+  bool stop_on_failure = false;
+  std::int64_t retries = 0;
+  double timeout_minutes = 0;  // of one start of a trial; 0: none
+  std::string launcher;        // empty: this machine
+
+  std::vector<Axis> grid;
+  std::vector<Axis> zip;  // all of one length
+  std::vector<std::vector<Assignment>> list;
+  std::vector<Draw> random;
+  std::int64_t num_trials = 0;  // draws; 0 without [sweep.random]
+  std::optional<Asha> asha;
+};
+
+// Every key that trials may differ in, each once, in the order of the file.
+std::vector<std::string> swept_keys(const SweepSpec& spec);
+
+// Reads and checks a sweep's file; the job that it names must be there, and is not looked into. Throws one ConfigError
+// with everything wrong.
+SweepSpec read_spec(const std::filesystem::path& file);
+
+// The same from text; paths in it start at the folder of `name`. The job need not be there.
+SweepSpec read_spec_text(std::string_view text, const std::string& name);
+
+}  // namespace titan::sweep

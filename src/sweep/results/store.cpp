@@ -1,0 +1,206 @@
+#include "sweep/results/store.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/text.h"
+#include "sweep/results/json.h"
+
+namespace titan::sweep {
+namespace {
+
+using config::FieldValue;
+
+constexpr int kVersion = 1;
+constexpr const char* kFile = "sweep.json";
+
+OrderedJson to_json(const FieldValue& value) {
+  return std::visit(
+      [](const auto& v) -> OrderedJson {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, config::None>) {
+          return nullptr;
+        } else {
+          return v;
+        }
+      },
+      value);
+}
+
+FieldValue to_value(const OrderedJson& json) {
+  if (json.is_null()) return config::None{};
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_number()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  if (!json.empty() && json.front().is_array()) return json.get<config::StringLists>();
+  return json.get<config::StringList>();
+}
+
+double to_number(const OrderedJson& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
+OrderedJson to_json(const Trial& trial) {
+  OrderedJson values = OrderedJson::object(), rungs = OrderedJson::array();
+  for (const auto& [key, value] : trial.values) values[key] = to_json(value);
+  for (const double objective : trial.rung_objectives) rungs.push_back(number_or_null(objective));
+  return {{"name", trial.name},         {"state", to_string(trial.state)},
+          {"values", values},           {"starts", trial.starts},
+          {"failures", trial.failures}, {"steps", trial.steps},
+          {"seconds", trial.seconds},   {"objective", number_or_null(trial.objective)},
+          {"rung_objectives", rungs},   {"error", trial.error}};
+}
+
+State to_state(const std::string& name) {
+  for (const State state : {State::kPending, State::kRunning, State::kPaused, State::kDone, State::kFailed})
+    if (name == to_string(state)) return state;
+  throw DataError("no trial is ever \"" + name + "\"");
+}
+
+Trial to_trial(const OrderedJson& json) {
+  Trial trial;
+  trial.name = json.at("name");
+  trial.state = to_state(json.at("state"));
+  for (const auto& [key, value] : json.at("values").items()) trial.values.push_back({key, to_value(value)});
+  trial.starts = json.at("starts");
+  trial.failures = json.at("failures");
+  trial.steps = json.at("steps");
+  trial.seconds = json.at("seconds");
+  trial.objective = to_number(json.at("objective"));
+  for (const auto& objective : json.at("rung_objectives")) trial.rung_objectives.push_back(to_number(objective));
+  trial.error = json.at("error");
+  return trial;
+}
+
+OrderedJson to_json(const Objective& o) {
+  return {{"field", o.field}, {"reduction", o.reduction}, {"window", o.window}, {"maximize", o.maximize}};
+}
+
+Record to_record(const OrderedJson& json) {
+  if (json.at("version") != kVersion)
+    throw DataError("it is of version " + json.at("version").dump() + ", this program knows version " +
+                    std::to_string(kVersion));
+  Record record;
+  record.name = json.at("name");
+  const auto& objective = json.at("objective");
+  record.objective = {objective.at("field"), objective.at("reduction"), objective.at("window"),
+                      objective.at("maximize")};
+  record.keys = json.at("keys").get<std::vector<std::string>>();
+  record.rungs = json.at("rungs").get<std::vector<std::int64_t>>();
+  record.reduction_factor = json.at("reduction_factor");
+  record.config = json.at("config").get<config::FlatConfig>();
+  record.started = json.at("started");
+  for (const auto& trial : json.at("trials")) record.trials.push_back(to_trial(trial));
+  return record;
+}
+
+std::string describe(const Record& record) {
+  const Objective& o = record.objective;
+  std::string text = std::string(o.maximize ? "the highest " : "the lowest ") + o.reduction + " " + o.field;
+  if (o.reduction == "mean") text += " of " + counted(o.window, "row");
+  if (record.rungs.empty()) return text;
+  std::vector<std::string> steps;
+  for (const auto rung : record.rungs) steps.push_back(std::to_string(rung));
+  return text + ", rungs at " + join(steps, ", ") + " by " + std::to_string(record.reduction_factor);
+}
+
+// JSON keeps no order of a job's keys that a file with its tables moved about would not change.
+bool same_values(std::vector<Assignment> a, std::vector<Assignment> b) {
+  std::ranges::sort(a, {}, &Assignment::key);
+  std::ranges::sort(b, {}, &Assignment::key);
+  const auto equal = [](const Assignment& x, const Assignment& y) {
+    return x.key == y.key && to_toml_value(x.value) == to_toml_value(y.value);
+  };
+  return std::ranges::equal(a, b, equal);
+}
+
+std::string text_of(const std::vector<Assignment>& values) {
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : values) parts.push_back(key + " = " + to_toml_value(value));
+  return join(parts, ", ");
+}
+
+std::vector<std::string> differences(const Record& saved, const Record& fresh, const Plan& plan) {
+  std::vector<std::string> out;
+  if (describe(saved) != describe(fresh))
+    out.push_back("it looked for " + describe(saved) + ", and now for " + describe(fresh));
+  if (fresh.trials.size() < saved.trials.size())
+    out.push_back("it had " + counted(std::ssize(saved.trials), "trial") + ", and now " +
+                  std::to_string(fresh.trials.size()));
+  for (std::size_t i = 0; i < std::min(saved.trials.size(), fresh.trials.size()); ++i) {
+    const Trial &before = saved.trials[i], &now = fresh.trials[i];
+    if (same_values(before.values, now.values)) continue;
+    out.push_back("trial " + std::to_string(i) + " was " + text_of(before.values) + ", is " + text_of(now.values));
+    break;
+  }
+  for (const auto& change : config::find_changes(saved.config, plan.trials.front().config)) {
+    if (std::ranges::count(fresh.keys, change.key) == 0)
+      out.push_back(change.key + " of the job was " + change.saved + ", is " + change.now);
+  }
+  return out;
+}
+
+}  // namespace
+
+Record new_record(const SweepSpec& spec, const Plan& plan, double unix_time) {
+  Record record;
+  record.name = spec.name;
+  record.objective = spec.objective;
+  record.keys = swept_keys(spec);
+  record.rungs = plan.rungs;
+  if (spec.asha) record.reduction_factor = spec.asha->reduction_factor;
+  record.config = config::flatten(plan.trials.front().config);
+  record.started = unix_time;
+  for (const auto& planned : plan.trials) {
+    record.trials.emplace_back();
+    record.trials.back().name = planned.name;
+    record.trials.back().values = planned.values;
+  }
+  return record;
+}
+
+void save_record(const std::filesystem::path& folder, const Record& record) {
+  OrderedJson trials = OrderedJson::array();
+  for (const auto& trial : record.trials) trials.push_back(to_json(trial));
+  const OrderedJson json = {
+      {"version", kVersion},       {"name", record.name},   {"objective", to_json(record.objective)},
+      {"keys", record.keys},       {"rungs", record.rungs}, {"reduction_factor", record.reduction_factor},
+      {"started", record.started}, {"trials", trials},      {"config", record.config}};
+  // A trial's error may quote bytes that are no UTF-8.
+  write_file_atomically(folder / kFile, json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+}
+
+std::optional<Record> load_record(const std::filesystem::path& folder) {
+  const auto path = folder / kFile;
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  try {
+    return to_record(OrderedJson::parse(read_file(path)));
+  } catch (const OrderedJson::exception& error) {
+    throw DataError("error: " + path.string() + " is damaged: " + error.what());
+  } catch (const DataError& error) {
+    throw DataError("error: " + path.string() + ": " + error.what());
+  }
+}
+
+void take_on(const Record& saved, Record& fresh, const Plan& plan, const std::filesystem::path& folder) {
+  const auto found = differences(saved, fresh, plan);
+  if (!found.empty())
+    throw ConfigError("error: " + folder.string() + " holds another sweep:\n  " + join(found, "\n  ") +
+                      "\nSet these back, or give sweep.folder another folder. (Trials may be added at the end.)");
+  fresh.started = saved.started;
+  for (std::size_t i = 0; i < saved.trials.size(); ++i) {
+    const std::string name = fresh.trials[i].name;
+    fresh.trials[i] = saved.trials[i];
+    if (saved.trials[i].name != name)
+      throw ConfigError("error: trial " + std::to_string(i) + " of " + folder.string() + " is called " +
+                        saved.trials[i].name + ", and would now be " + name +
+                        ": the order of the keys changed; set it back, or give sweep.folder another folder");
+  }
+}
+
+SweepLock::SweepLock(const std::filesystem::path& folder)
+    : FileLock(folder / ".lock", "error: another titan-train sweep runs in " + folder.string() +
+                                     "; wait for it, or give this one another sweep.folder") {}
+
+}  // namespace titan::sweep

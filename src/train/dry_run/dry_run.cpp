@@ -1,0 +1,180 @@
+#include "train/dry_run/dry_run.h"
+
+#include <ATen/core/ScalarType.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "config/validate.h"
+#include "distributed/dtype.h"
+#include "distributed/parallel_dims.h"
+#include "train/dry_run/suggest.h"
+#include "train/setup.h"
+
+namespace titan::train {
+namespace {
+
+std::int64_t size_of(const std::string& dtype) {
+  return static_cast<std::int64_t>(c10::elementSize(dist::dtype_of(dtype)));
+}
+
+double usable_part(const Device& device) { return device.is_gpu ? kUsablePartOfGpu : kUsablePartOfHost; }
+
+// All ranks are one group; copies make two more, of the ranks that share one and of those that hold the same part.
+int num_communicators(const dist::ParallelDims& dims) {
+  if (dims.world_size == 1) return 0;
+  return 1 + (dims.dp_replicate > 1 && dims.dp_shard > 1 ? 2 : 0);
+}
+
+// The parts of the peak, and what each is called in either form.
+struct Kind {
+  const char* key;
+  std::string label;
+  std::int64_t bytes;
+};
+
+std::vector<Kind> kinds(const DryRun& run) {
+  const MemoryEstimate& memory = run.demand.memory;
+  return {{"parameters", "parameters (" + run.dtype + " shards)", memory.parameters},
+          {"optimizer", "AdamW moments", memory.optimizer},
+          {"gradients", "gradients", memory.gradients},
+          {"gathered", "gathered parameters", memory.gathered},
+          {"reductions", "gradients being reduced", memory.reductions},
+          {"activations", "activations kept for backward (recompute: " + run.recomputation + ")", memory.activations},
+          {"logits", "logits and their gradients", memory.logits},
+          {"temporaries", "temporaries of operators", memory.temporaries}};
+}
+
+std::string size_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+std::string text_line(const std::string& what, const std::string& value) {
+  return fmt::format("  {:<58}{:>18}\n", what, value);
+}
+
+std::string verdict(const DryRun& run) {
+  const Demand& demand = run.demand;
+  const double percent = 100 * static_cast<double>(demand.total()) / static_cast<double>(run.device.bytes);
+  const std::string size =
+      fmt::format("{} is {:.0f} % of {}", size_text(demand.total()), percent, size_text(run.device.bytes));
+  if (demand.fits()) return "fits (" + size + ")";
+  return fmt::format("does not fit ({}; it may be {:.0f} %, the rest is for {})", size, 100 * usable_part(run.device),
+                     run.device.is_gpu ? "workspaces and fragmentation" : "the system and libraries");
+}
+
+}  // namespace
+
+CheckpointSize checkpoint_size(const config::JobConfig& config, std::int64_t num_parameters) {
+  return {3 * num_parameters * size_of(config.training.dtype),
+          num_parameters * size_of(config.checkpoint.export_dtype)};
+}
+
+double DryRun::flops_per_step() const {
+  return static_cast<double>(flops_per_token) * static_cast<double>(tokens_per_step);
+}
+
+Demand demand_of(const config::JobConfig& config, const TrainSpec& spec, int world_size, const Device& device) {
+  Demand out;
+  out.memory = estimate_memory(config, spec, world_size, device.is_gpu ? PaperDevice::kGpu : PaperDevice::kCpu);
+  out.allowed = static_cast<std::int64_t>(usable_part(device) * static_cast<double>(device.bytes));
+  if (device.is_gpu) {
+    out.context = kContextBytes;
+    out.communicators =
+        num_communicators(dist::ParallelDims::from_config(config.parallelism, world_size)) * kCommunicatorBytes;
+  }
+  return out;
+}
+
+DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world_size, const Device& device) {
+  const auto dims = dist::ParallelDims::from_config(config.parallelism, world_size);
+  const auto accumulation = config::num_accumulation_steps(config, world_size);
+  DryRun run;
+  run.model = spec.name;
+  run.world_size = world_size;
+  run.replicas = dims.dp_replicate;
+  run.shards = dims.dp_shard;
+  run.parameters = spec.stats.num_parameters;
+  run.flops_per_token = flops_per_token(spec.stats, config.training.seq_len);
+  run.sequences_per_step = accumulation * config.training.local_batch_size * dims.dp();
+  run.tokens_per_step = run.sequences_per_step * config.training.seq_len;
+  run.dtype = config.training.dtype;
+  run.recomputation = config.activation_checkpoint.mode;
+  run.checkpoint = checkpoint_size(config, spec.stats.num_parameters);
+  run.device = device;
+  run.demand = demand_of(config, spec, world_size, device);
+  if (!run.demand.fits()) run.suggestions = suggest_changes(config, spec, world_size, device, run.demand);
+  return run;
+}
+
+std::string to_table(const DryRun& run) {
+  const Demand& demand = run.demand;
+  std::string out = fmt::format("{}: {} = {} x {}\n", run.model, counted(run.world_size, "rank"),
+                                counted(run.replicas, "replica"), counted(run.shards, "shard"));
+  out += text_line("parameters", with_thousands(run.parameters));
+  out += text_line("sequences a step", with_thousands(run.sequences_per_step));
+  out += text_line("tokens a step", with_thousands(run.tokens_per_step));
+  out += text_line("FLOPs a token (forward and backward)", with_thousands(run.flops_per_token));
+  out += text_line("FLOPs a step", fmt::format("{:.3g}", run.flops_per_step()));
+  out += text_line("checkpoint on disk (model and AdamW)", size_text(run.checkpoint.full));
+  out += text_line("checkpoint on disk (model alone)", size_text(run.checkpoint.model));
+  out += text_line("a forward leaves for its backward", size_text(demand.memory.kept_by_forward));
+  out += "bytes a rank, at the peak in " + demand.memory.moment + "\n";
+  for (const auto& kind : kinds(run)) out += text_line(kind.label, size_text(kind.bytes));
+  out += text_line("predicted peak", size_text(demand.memory.peak()));
+  if (run.device.is_gpu) {
+    out += "what a GPU holds besides\n";
+    out += text_line("pools of PyTorch's caching allocator, not in use", size_text(demand.memory.pooled));
+    out += text_line("CUDA context", size_text(demand.context));
+    out += text_line("NCCL", size_text(demand.communicators));
+    out += text_line("predicted use of the device", size_text(demand.total()));
+  }
+  if (demand.memory.on_host > 0) out += text_line("parameters and moments (host)", size_text(demand.memory.on_host));
+  if (demand.memory.staging > 0)
+    out += text_line("copy of the state for a save beside training (host)", size_text(demand.memory.staging));
+  out += run.device.name + ": " + verdict(run) + "\n";
+  if (demand.fits()) return out;
+  out += run.suggestions.empty() ? "no change that was tried makes it smaller\n" : "with a change\n";
+  for (const auto& [change, total, fits] : run.suggestions)
+    out += fmt::format("  {}: {}{}\n", change, size_text(total), fits ? ", fits" : ", does not fit");
+  return out;
+}
+
+std::string to_json(const DryRun& run) {
+  const Demand& demand = run.demand;
+  nlohmann::ordered_json at_peak;
+  for (const auto& kind : kinds(run)) at_peak[kind.key] = kind.bytes;
+  nlohmann::ordered_json suggestions = nlohmann::ordered_json::array();
+  for (const auto& [change, total, fits] : run.suggestions)
+    suggestions.push_back({{"change", change}, {"bytes", total}, {"fits", fits}});
+  const nlohmann::ordered_json out = {
+      {"model", run.model},
+      {"world_size", run.world_size},
+      {"replicas", run.replicas},
+      {"shards", run.shards},
+      {"parameters", run.parameters},
+      {"sequences_per_step", run.sequences_per_step},
+      {"tokens_per_step", run.tokens_per_step},
+      {"flops_per_token", run.flops_per_token},
+      {"flops_per_step", run.flops_per_step()},
+      {"checkpoint_bytes", run.checkpoint.full},
+      {"model_checkpoint_bytes", run.checkpoint.model},
+      {"kept_by_forward_bytes", demand.memory.kept_by_forward},
+      {"peak_moment", demand.memory.moment},
+      {"peak_by_kind_bytes", at_peak},
+      {"peak_bytes", demand.memory.peak()},
+      {"pooled_bytes", demand.memory.pooled},
+      {"context_bytes", demand.context},
+      {"communicator_bytes", demand.communicators},
+      {"total_bytes", demand.total()},
+      {"host_bytes", demand.memory.on_host},
+      {"staging_bytes", demand.memory.staging},
+      {"device", {{"name", run.device.name}, {"bytes", run.device.bytes}, {"is_gpu", run.device.is_gpu}}},
+      {"allowed_bytes", demand.allowed},
+      {"fits", demand.fits()},
+      {"suggestions", suggestions}};
+  return out.dump(2) + "\n";
+}
+
+}  // namespace titan::train

@@ -1,0 +1,310 @@
+#include "train/dry_run/memory_estimate.h"
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "base/env.h"
+#include "base/paper.h"
+#include "config/validate.h"
+#include "distributed/dtype.h"
+#include "distributed/parallel_dims.h"
+#include "kernels/choice.h"
+#include "nn/init.h"
+#include "nn/ops/cross_entropy.h"
+#include "nn/ops/meta_kernels.h"
+#include "parallel/fsdp/fully_shard.h"
+#include "train/dry_run/caching_pools.h"
+#include "train/dry_run/memory_log.h"
+
+namespace titan::train {
+namespace {
+
+using Ids = std::set<std::size_t>;  // of allocations of the log
+
+// A shard may be empty, and then has no allocation.
+void add(Ids& ids, std::size_t id) {
+  if (id != MemoryLog::kNone) ids.insert(id);
+}
+
+bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+// Weights without numbers.
+class NoInitializer : public nn::Initializer {
+ public:
+  void normal(const nn::NamedParameter&, double, double) override {}
+  void trunc_normal(const nn::NamedParameter&, double, double, double, double) override {}
+};
+
+// While it lives, the meta device stands for `device`.
+class StandsFor {
+ public:
+  StandsFor(PaperDevice device, const config::Cpu& cpu) : used_own_(kernels::uses_own()) {
+    paper::stand_for_gpu(device == PaperDevice::kGpu);
+    kernels::use_own(device == PaperDevice::kCpu && cpu.kernels == "own");
+  }
+  ~StandsFor() {
+    paper::stand_for_gpu(false);
+    kernels::use_own(used_own_);
+  }
+  StandsFor(const StandsFor&) = delete;
+  StandsFor& operator=(const StandsFor&) = delete;
+
+ private:
+  bool used_own_;
+};
+
+// While it lives, notes the allocations of tensors that operators of this thread make with one element per word of the
+// vocabulary and row: logits, and what is computed from them one by one.
+class LogitsWatch {
+ public:
+  LogitsWatch(const MemoryLog& log, const nn::LossShape& shape)
+      : log_(log), vocab_(shape.vocab), rows_{shape.rows, nn::rows_of_logits(shape)} {
+    rows_.insert(shape.rows % nn::rows_of_logits(shape));  // the last part
+    current_ = this;
+    handle_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(&begin, &end).needsOutputs(true).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~LogitsWatch() {
+    at::removeCallback(handle_);
+    current_ = nullptr;
+  }
+  LogitsWatch(const LogitsWatch&) = delete;
+  LogitsWatch& operator=(const LogitsWatch&) = delete;
+
+  const Ids& found() const { return found_; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) { return nullptr; }
+  static void end(const at::RecordFunction& function, at::ObserverContext*) {
+    // A matrix product of backward is the weight's gradient, which has this shape where the model is as wide as the
+    // batch has tokens.
+    if (is_in_backward() && std::string_view(function.name()) == "aten::mm") return;
+    for (const auto& output : function.outputs())
+      if (output.isTensor()) current_->see(output.toTensor());
+  }
+  void see(const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.dim() < 2 || tensor.size(-1) != vocab_ || !tensor.is_floating_point()) return;
+    if (rows_.contains(tensor.numel() / vocab_)) add(found_, log_.find(tensor));
+  }
+
+  static thread_local LogitsWatch* current_;
+  const MemoryLog& log_;
+  std::int64_t vocab_;
+  std::set<std::int64_t> rows_;  // that are made at once
+  at::CallbackHandle handle_;
+  Ids found_;
+};
+thread_local LogitsWatch* LogitsWatch::current_ = nullptr;
+
+// The log hears which sharded module's forward or backward it is in.
+void announce_modules(nn::Module& model, MemoryLog& log) {
+  for (const auto& [fqn, module] : model.named_modules()) {
+    if (fqn.empty() || !fsdp::FsdpState::of(*module)) continue;
+    module->add_pre_hook([&log, name = fqn](nn::Module&, nn::Tensors&) {
+      log.enter((is_in_backward() ? "the backward of " : "the forward of ") + name);
+    });
+    module->add_post_hook([&log, name = fqn](nn::Module&, const nn::Tensors&, at::Tensor& output) {
+      if (!output.requires_grad()) return;
+      output.register_hook([&log, name](const at::Tensor& grad) {
+        log.enter("the backward of " + name);
+        return grad;
+      });
+    });
+  }
+}
+
+// A model on paper that can take steps, and which of the log's allocations are what.
+class PaperRun {
+ public:
+  PaperRun(const config::JobConfig& config, const TrainSpec& spec, int world_size)
+      : config_(config), spec_(spec), world_(dist::World::on_paper(world_size)) {
+    const auto meshes = dist::Meshes::build(*world_, dist::ParallelDims::from_config(config.parallelism, world_size));
+    microbatches_ = std::min<std::int64_t>(config::num_accumulation_steps(config, world_size), 2);
+    // Where documents end is in the tokens, which are not there: a row of the batch is one document.
+    model_ = spec.build_model(spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt);
+    log_.start();
+    log_.enter("the start");
+    spec.parallelize(*model_, meshes.fsdp, config.training, config.parallelism, config.activation_checkpoint);
+    fsdp::to_empty(*model_, at::kMeta, dist::dtype_of(config.training.dtype));
+    {
+      const at::NoGradGuard no_grad;
+      NoInitializer initializer;
+      model_->init_weights(initializer);
+    }
+    for (const auto& parameter : model_->named_parameters()) add(parameters_, log_.find(parameter.tensor()));
+    announce_modules(*model_, log_);
+  }
+  ~PaperRun() { log_.stop(); }
+  PaperRun(const PaperRun&) = delete;
+  PaperRun& operator=(const PaperRun&) = delete;
+
+  // The gradients of a step, and the moments that the first one makes: AdamW itself wants numbers. What its update
+  // takes beside them is nothing to speak of.
+  void step() {
+    for (const auto& parameter : model_->named_parameters()) parameter.tensor().mutable_grad().reset();
+    const auto& training = config_.training;
+    const LogitsWatch logits(log_, {training.local_batch_size * training.seq_len, spec_.stats.dim,
+                                    spec_.stats.vocab_size, dist::dtype_of(training.mixed_precision_param)});
+    for (std::int64_t i = 0; i < microbatches_; ++i) forward_backward();
+    logits_.insert(logits.found().begin(), logits.found().end());
+    for (const auto& parameter : model_->named_parameters()) add(gradients_, log_.find(parameter.tensor().grad()));
+    log_.enter("the update");
+    if (!moments_.empty()) return;
+    for (const auto& parameter : model_->named_parameters()) {
+      for (int i = 0; i < 2; ++i) {
+        moments_.push_back(at::empty_like(parameter.tensor().detach()));
+        add(optimizer_, log_.find(moments_.back()));
+      }
+    }
+  }
+
+  const MemoryLog& log() const { return log_; }
+  const Ids& parameters() const { return parameters_; }
+  const Ids& optimizer() const { return optimizer_; }
+  const Ids& gradients() const { return gradients_; }
+  const Ids& logits() const { return logits_; }
+  // The last forward's, but for parameters that are gathered still.
+  std::int64_t kept_by_forward() const {
+    std::int64_t bytes = 0;
+    for (const auto& allocation : log_.allocations()) {
+      if (allocation.born >= forwards_.back().begin && allocation.lives_after(forwards_.back().end) &&
+          allocation.use == paper::Use::kOther)
+        bytes += allocation.bytes;
+    }
+    return bytes;
+  }
+  // Made by a forward and alive at its end, for the backward to use.
+  bool is_kept_for_backward(const Allocation& allocation) const {
+    return std::any_of(forwards_.begin(), forwards_.end(), [&](const Span& forward) {
+      return forward.begin <= allocation.born && allocation.lives_after(forward.end);
+    });
+  }
+
+ private:
+  struct Span {
+    std::size_t begin, end;  // events
+  };
+
+  void forward_backward() {
+    log_.enter("the forward");
+    const auto int64 = at::TensorOptions(at::kLong).device(at::kMeta);
+    const auto tokens = at::empty({config_.training.local_batch_size, config_.training.seq_len}, int64);
+    const auto labels = at::empty_like(tokens);
+    const auto begin = log_.now();
+    const auto loss = (*model_)(tokens, labels);
+    forwards_.push_back({begin, log_.now()});
+    log_.enter("the backward");
+    torch::autograd::backward({loss}, {});
+  }
+
+  const config::JobConfig& config_;
+  const TrainSpec& spec_;
+  MemoryLog& log_ = MemoryLog::instance();
+  std::unique_ptr<dist::World> world_;
+  std::int64_t microbatches_;
+  std::unique_ptr<LanguageModel> model_;
+  std::vector<at::Tensor> moments_;
+  Ids parameters_, optimizer_, gradients_, logits_;
+  std::vector<Span> forwards_;
+};
+
+struct Peak {
+  std::size_t event = 0;
+  std::int64_t bytes = 0;
+};
+
+// The most that is alive at once from event `first` on, of what is not in `elsewhere`.
+Peak find_peak(const MemoryLog& log, std::size_t first, const Ids& elsewhere) {
+  Peak peak;
+  std::int64_t now = 0;
+  for (std::size_t event = 0; event < log.now(); ++event) {
+    const auto id = log.allocation_of(event);
+    if (elsewhere.contains(id)) continue;
+    const auto& allocation = log.allocations()[id];
+    now += allocation.born == event ? allocation.bytes : -allocation.bytes;
+    if (event >= first && now > peak.bytes) peak = {event, now};
+  }
+  return peak;
+}
+
+std::int64_t bytes_of(const MemoryLog& log, const Ids& ids) {
+  std::int64_t bytes = 0;
+  for (const auto id : ids) bytes += log.allocations()[id].bytes;
+  return bytes;
+}
+
+std::int64_t& kind_of(std::size_t id, const PaperRun& run, MemoryEstimate& out) {
+  const auto& allocation = run.log().allocations()[id];
+  if (run.parameters().contains(id)) return out.parameters;
+  if (run.optimizer().contains(id)) return out.optimizer;
+  if (run.gradients().contains(id)) return out.gradients;
+  if (allocation.use == paper::Use::kGathered) return out.gathered;
+  if (allocation.use == paper::Use::kReduction) return out.reductions;
+  if (run.logits().contains(id)) return out.logits;
+  return run.is_kept_for_backward(allocation) ? out.activations : out.temporaries;
+}
+
+// As the process's caching allocator of CUDA would read it.
+bool uses_expandable_segments() {
+  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
+    if (const auto text = get_env(name)) return text->find("expandable_segments:True") != std::string::npos;
+  return false;
+}
+
+std::int64_t reserved_bytes(const MemoryLog& log, const Ids& elsewhere) {
+  CachingPools pools(uses_expandable_segments());
+  for (std::size_t event = 0; event < log.now(); ++event) {
+    const auto id = log.allocation_of(event);
+    if (elsewhere.contains(id)) continue;
+    const auto& allocation = log.allocations()[id];
+    if (allocation.born == event) {
+      pools.allocate(id, allocation.bytes, allocation.stream);
+    } else {
+      pools.free(id);
+    }
+  }
+  return pools.reserved();
+}
+
+}  // namespace
+
+MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec& spec, int world_size,
+                               PaperDevice device) {
+  const bool is_gpu = device == PaperDevice::kGpu;
+  nn::register_meta_kernels();
+  const StandsFor stands_for(device, config.cpu);
+  PaperRun run(config, spec, world_size);
+  run.step();
+  const auto second_step = run.log().now();
+  run.step();
+
+  Ids on_host;
+  if (is_gpu && config.training.enable_cpu_offload) {
+    on_host = run.parameters();
+    on_host.insert(run.optimizer().begin(), run.optimizer().end());
+  }
+  MemoryEstimate out;
+  const auto peak = find_peak(run.log(), second_step, on_host);
+  out.moment = run.log().part_at(peak.event);
+  const auto& allocations = run.log().allocations();
+  for (std::size_t id = 0; id < allocations.size(); ++id) {
+    if (allocations[id].lives_after(peak.event) && !on_host.contains(id))
+      kind_of(id, run, out) += allocations[id].bytes;
+  }
+  out.kept_by_forward = run.kept_by_forward();
+  out.on_host = bytes_of(run.log(), on_host);
+  if (is_gpu) out.pooled = std::max<std::int64_t>(0, reserved_bytes(run.log(), on_host) - out.peak());
+  if (config.checkpoint.enable && config.checkpoint.async_mode != "disabled")
+    out.staging = bytes_of(run.log(), run.parameters()) + bytes_of(run.log(), run.optimizer());
+  return out;
+}
+
+}  // namespace titan::train
