@@ -22,7 +22,7 @@ OrderedJson short_number(double value) {
   return std::strtod(text, nullptr);
 }
 
-OrderedJson to_json(const config::FieldValue& value) {
+OrderedJson table_cell(const config::FieldValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
   if (const auto* real = std::get_if<double>(&value)) return number_or_null(*real);
@@ -54,7 +54,7 @@ OrderedJson curves_json(const TrialMetrics& metrics, const std::vector<std::stri
 OrderedJson trial_json(const Record& record, std::size_t index, std::size_t rank) {
   const Trial& trial = record.trials[index];
   OrderedJson values = OrderedJson::object();
-  for (const auto& [key, value] : trial.values) values[key] = to_json(value);
+  for (const auto& [key, value] : trial.values) values[key] = table_cell(value);
   return {{"index", index},
           {"rank", rank},
           {"state", state_text(record, trial)},
