@@ -73,11 +73,11 @@ TEST(RankProcess, IsNotAnotherOfTheSameNumber) {
 
 TEST(RankProcess, IsTheSameAfterItsText) {
   const RankProcess self = own_process();
-  const RankProcess again = dist::rank_process_from_text(to_text(self));
+  const RankProcess again = rank_process_from_text(to_text(self));
   EXPECT_EQ(again.machine, self.machine);
   EXPECT_EQ(again.pid, self.pid);
   EXPECT_EQ(again.start_time, self.start_time);
-  EXPECT_EQ(life_of(dist::rank_process_from_text("12 what")), Life::kUnknown);
+  EXPECT_EQ(life_of(rank_process_from_text("12 what")), Life::kUnknown);
 }
 
 FailureBoard board_of(int rank, int store_rank, std::vector<RankProcess> processes) {

@@ -67,15 +67,15 @@ std::optional<PartialRead> read_tensor(FileSet& files, const ReadBox& box, const
   return part;
 }
 
-struct Loaded {
+struct ReadItems {
   Values values;
   std::vector<PartialRead> parts;  // still to be verified
 };
 
-Loaded read(const fs::path& folder, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
+ReadItems read(const fs::path& folder, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
   FileSet files(folder);
   check_ranges(files, metadata, plan, items);
-  Loaded loaded;
+  ReadItems loaded;
   for (const std::size_t index : plan.values) {
     const std::string& fqn = item_fqn(items[index]);
     const StorageLocation& where = std::get<ValueEntry>(*metadata.find(fqn)).location;
@@ -102,7 +102,8 @@ auto or_damaged(Step&& step) {
   }
 }
 
-Loaded load_on_this_rank(const fs::path& folder, const std::vector<Item>& items, int rank, const LoadOptions& options) {
+ReadItems load_on_this_rank(const fs::path& folder, const std::vector<Item>& items, int rank,
+                            const LoadOptions& options) {
   const Metadata metadata = or_damaged([&] {
     auto [checked, checksums] = read_verified_metadata(folder);
     // One rank looks at all files; each rank at those that it reads, below.
@@ -125,7 +126,7 @@ Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks
   Values values;
   const auto replies = on_every_rank(ranks, action, [&] {
     const at::NoGradGuard no_grad;
-    Loaded loaded = load_on_this_rank(folder, items, ranks.rank(), options);
+    ReadItems loaded = load_on_this_rank(folder, items, ranks.rank(), options);
     values = std::move(loaded.values);
     return encode_reads(loaded.parts);
   });

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "data/io/hash.h"
 #include "data/order/permutation.h"
 #include "tests/unit/data/support.h"
 
