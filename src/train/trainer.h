@@ -16,9 +16,9 @@
 #include "optim/adamw.h"
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
-#include "train/prompt_samples.h"
+#include "train/observers/prompt_samples.h"
+#include "train/observers/validator.h"
 #include "train/train_state.h"
-#include "train/validator.h"
 
 namespace titan::train {
 

@@ -1,5 +1,5 @@
 // A pass over a held-out set on real ranks: every row once, and a model that is afterwards as it was.
-#include "train/validator.h"
+#include "train/observers/validator.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
