@@ -15,6 +15,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
+#include <utility>
 
 #include "base/fs.h"
 
@@ -32,7 +34,38 @@ Json number(double value) {
   return value;
 }
 
-Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
+// Collects what for_each_metric() gives.
+class RowMaker {
+ public:
+  template <typename Number>
+  void operator()(const Metric& metric, const Number& value) {
+    if constexpr (std::is_floating_point_v<Number>) {
+      row_[std::string(metric.name)] = number(value);
+    } else {
+      row_[std::string(metric.name)] = value;
+    }
+  }
+  template <typename Number>
+  void operator()(const Metric& metric, const std::optional<Number>& value) {
+    if (value) {
+      (*this)(metric, *value);
+    } else if (metric.is_null_when_unknown) {
+      row_[std::string(metric.name)] = nullptr;
+    }
+  }
+
+  Json take() { return std::move(row_); }
+
+ private:
+  Json row_;
+};
+
+template <typename Metrics>
+Json row_of(const Metrics& metrics) {
+  RowMaker row;
+  for_each_metric(metrics, row);
+  return row.take();
+}
 
 std::optional<std::int64_t> step_of(std::string_view line) {
   const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -117,39 +150,9 @@ void JsonlSink::on_step(std::int64_t /*step*/) {
   validations_.begin();
 }
 
-void JsonlSink::log(const StepMetrics& m) {
-  Json row = {{"step", m.step},
-              {"loss", number(m.loss)},
-              {"max_loss", number(m.max_loss)},
-              {"grad_norm", number(m.grad_norm)},
-              {"lr", number(m.lr)},
-              {"tokens_seen", m.tokens_seen},
-              {"tokens_per_second", number(m.tokens_per_second)},
-              {"tflops", number(m.tflops)},
-              {"mfu", number(m.mfu)},
-              {"memory_peak_bytes", m.memory_peak_bytes},
-              {"step_seconds", number(m.step_seconds)},
-              {"data_seconds", number(m.data_seconds)},
-              {"unix_time", number(m.unix_time)}};
-  if (m.grad_scale) row["grad_scale"] = number(*m.grad_scale);
-  if (m.bad_records) row["bad_records"] = *m.bad_records;
-  if (m.time_to_first_step_seconds) row["time_to_first_step_seconds"] = number(*m.time_to_first_step_seconds);
-  steps_.append(row);
-}
+void JsonlSink::log(const StepMetrics& metrics) { steps_.append(row_of(metrics)); }
 
-void JsonlSink::log_validation(const ValidationMetrics& m) {
-  validations_.append({{"step", m.step},
-                       {"loss", number(m.loss)},
-                       {"perplexity", number(m.perplexity)},
-                       {"tokens", m.tokens},
-                       {"seconds", number(m.seconds)},
-                       {"is_best", m.best_step == m.step},
-                       {"best_step", m.best_step},
-                       {"best_loss", number(m.best_loss)},
-                       {"tokens_per_second", number(m.tokens_per_second)},
-                       {"memory_peak_bytes", m.memory_peak_bytes},
-                       {"unix_time", number(m.unix_time)}});
-}
+void JsonlSink::log_validation(const ValidationMetrics& metrics) { validations_.append(row_of(metrics)); }
 
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder,
                                                       std::int64_t finished_steps) {

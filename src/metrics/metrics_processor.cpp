@@ -39,21 +39,12 @@ void MetricsProcessor::end_step(std::int64_t step) {
   for (const auto& sink : sinks_) sink->on_step(step);
 }
 
-void MetricsProcessor::log(const StepResult& result) {
+void MetricsProcessor::log(StepMetrics m) {
   TITAN_CHECK(interval_steps_ > 0, "log() without a step since the last one");
   const auto now = options_.now();
   const MemoryUsage memory = options_.memory();
   const auto num_steps = static_cast<double>(interval_steps_);
 
-  StepMetrics m;
-  m.step = result.step;
-  m.loss = result.loss;
-  m.max_loss = result.max_loss;
-  m.grad_norm = result.grad_norm;
-  m.lr = result.lr;
-  m.tokens_seen = result.tokens_seen;
-  m.grad_scale = result.grad_scale;
-  m.bad_records = result.bad_records;
   m.tokens_per_second = static_cast<double>(interval_tokens_) /
                         (seconds_between(interval_begin_, now) * static_cast<double>(options_.non_data_parallel_size));
   const double flops = static_cast<double>(options_.flops_per_token) * m.tokens_per_second;
@@ -66,6 +57,7 @@ void MetricsProcessor::log(const StepResult& result) {
   m.unix_time = unix_now();
   m.time_to_first_step_seconds = std::exchange(first_step_seconds_, std::nullopt);
   for (const auto& sink : sinks_) sink->log(m);
+  last_ = m;
 
   interval_begin_ = options_.now();
   interval_tokens_ = 0;
@@ -74,18 +66,11 @@ void MetricsProcessor::log(const StepResult& result) {
   interval_data_seconds_ = 0.0;
 }
 
-void MetricsProcessor::log_validation(const ValidationResult& result) {
+void MetricsProcessor::log_validation(ValidationMetrics m) {
   const MemoryUsage memory = options_.memory();
-  ValidationMetrics m;
-  m.step = result.step;
-  m.loss = result.loss;
-  m.perplexity = std::exp(result.loss);
-  m.tokens = result.tokens;
-  m.seconds = result.seconds;
-  m.best_step = result.best_step;
-  m.best_loss = result.best_loss;
+  m.perplexity = std::exp(m.loss);
   m.tokens_per_second =
-      static_cast<double>(result.rank_tokens) / (result.seconds * static_cast<double>(options_.non_data_parallel_size));
+      static_cast<double>(m.rank_tokens) / (m.seconds * static_cast<double>(options_.non_data_parallel_size));
   m.memory_peak_bytes = memory.peak_bytes;
   m.memory_capacity_bytes = memory.capacity_bytes;
   m.unix_time = unix_now();

@@ -24,29 +24,6 @@ struct MetricsOptions {
   std::function<double()> process_age = seconds_since_process_start;
 };
 
-// The numbers of a step that the caller has reduced over ranks.
-struct StepResult {
-  std::int64_t step = 0;
-  double loss = 0.0;
-  double max_loss = 0.0;
-  double grad_norm = 0.0;
-  double lr = 0.0;
-  std::int64_t tokens_seen = 0;  // of all ranks
-  std::optional<double> grad_scale = {};
-  std::optional<std::int64_t> bad_records = {};  // of all ranks
-};
-
-// The same of a validation pass.
-struct ValidationResult {
-  std::int64_t step = 0;
-  double loss = 0.0;
-  std::int64_t tokens = 0;       // labels that counted, of all ranks
-  std::int64_t rank_tokens = 0;  // tokens that this rank looked at
-  double seconds = 0.0;
-  std::int64_t best_step = 0;
-  double best_loss = 0.0;
-};
-
 // One on each rank, made before the model is built (the first row's throughput includes the start-up); only the rank
 // that reports gets sinks. In a step: begin_step(), add_data() for every batch, end_step(step), and log() if
 // should_log(step). Nothing here communicates. For the training thread only.
@@ -62,17 +39,18 @@ class MetricsProcessor {
   void add_data(std::int64_t num_tokens, double seconds);
   void end_step(std::int64_t step);
 
-  // Once after each step for which should_log(): reports, and starts the next interval.
-  void log(const StepResult& result);
-  // After a validation pass. The training interval goes on.
-  void log_validation(const ValidationResult& result);
+  // Once after each step for which should_log(): adds what was measured here, reports, and starts the next interval.
+  void log(StepMetrics metrics);
+  // After a validation pass: the same, but the training interval goes on.
+  void log_validation(ValidationMetrics metrics);
+  // What log() was last given, with what it added.
+  const std::optional<StepMetrics>& last() const { return last_; }
 
   // Of this rank since the first step of the training: part of the checkpoint, restored before the first step.
   std::int64_t tokens_seen() const { return tokens_seen_; }
   void set_tokens_seen(std::int64_t tokens) { tokens_seen_ = tokens; }
 
-  // For sizes and peaks that are known later than the clock must start.
-  void set_flops_per_token(std::int64_t flops) { options_.flops_per_token = flops; }
+  // For what is known later than the clock must start.
   void set_sinks(std::vector<std::unique_ptr<MetricsSink>> sinks) { sinks_ = std::move(sinks); }
   void set_peak_flops(double flops) { options_.peak_flops = flops; }
   bool has_peak_flops() const { return options_.peak_flops.has_value(); }
@@ -81,6 +59,7 @@ class MetricsProcessor {
   MetricsOptions options_;
   std::vector<std::unique_ptr<MetricsSink>> sinks_;
   std::int64_t tokens_seen_ = 0;
+  std::optional<StepMetrics> last_;
   std::optional<double> first_step_seconds_;  // until it is reported
   bool first_step_ended_ = false;
   TimePoint step_begin_;

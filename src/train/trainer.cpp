@@ -15,12 +15,11 @@
 #include "config/validate.h"
 #include "distributed/device.h"
 #include "distributed/dtype.h"
-#include "metrics/console_sink.h"
 #include "metrics/cpu_peak.h"
 #include "metrics/flops.h"
 #include "metrics/jsonl_sink.h"
+#include "metrics/make_sinks.h"
 #include "metrics/process_stats.h"
-#include "metrics/progress_bar.h"
 #include "nn/ops/cross_entropy.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
@@ -161,11 +160,7 @@ bool Trainer::has_nothing_to_do(std::int64_t finished_steps) const {
 
 void Trainer::attach_sinks(std::int64_t finished_steps) {
   if (world_.rank() != 0) return;
-  std::vector<std::unique_ptr<metrics::MetricsSink>> sinks;
-  sinks.push_back(std::make_unique<metrics::JsonlSink>(config_.job.dump_folder, finished_steps));
-  sinks.push_back(std::make_unique<metrics::ConsoleSink>(!config_.metrics.disable_color_printing));
-  if (auto bar = metrics::make_progress_bar(config_.training.steps)) sinks.push_back(std::move(bar));
-  metrics_.set_sinks(std::move(sinks));
+  metrics_.set_sinks(metrics::make_sinks(config_, finished_steps));
   if (validator_) validator_->restore(metrics::read_validation_losses(config_.job.dump_folder, finished_steps));
 }
 
@@ -215,23 +210,11 @@ void Trainer::log_step(const StepOutput& output) {
                 .grad_scale = grad_scale,
                 .bad_records = bad_records ? std::optional(counts[1].item<std::int64_t>()) : std::nullopt});
   last_loss_ = fmt::format(", loss {:.5f} at step {}", host(mean_loss), state_.step);
-  if (grad_scale) watch_grad_scale(*grad_scale);
   // Now, that the first line is out: measuring takes longer than a small step. Products in float16 are made one by one
   // on most processors, which is no peak: mfu stays unknown.
   if (!metrics_.has_peak_flops() && world_.device().is_cpu() && config_.training.mixed_precision_param != "float16") {
     metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dist::dtype_of(config_.training.mixed_precision_param)));
   }
-}
-
-// A scale that keeps falling means gradients that are never finite: nothing is learned.
-void Trainer::watch_grad_scale(double scale) {
-  constexpr int kManyRows = 3;
-  small_grad_scales_ = scale < 1 ? small_grad_scales_ + 1 : 0;
-  if (small_grad_scales_ != kManyRows || !speaks_for_all()) return;
-  spdlog::warn(
-      "the gradient scale of float16 fell to {} and was below 1 in {} logged steps in a row: most steps are left out. "
-      "Use training.mixed_precision_param = \"bfloat16\", or a smaller optimizer.lr",
-      scale, kManyRows);
 }
 
 // Once its gradients hold a NaN, so do the weights after the step, and every checkpoint from there on. The norm is that

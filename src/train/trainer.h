@@ -62,7 +62,6 @@ class Trainer {
   StepOutput train_step(const StepData& data);
   at::Tensor forward_backward(const Batch& batch, std::int64_t global_valid_tokens);
   void log_step(const StepOutput& output);
-  void watch_grad_scale(double scale);
   bool has_diverged(const StepData& data, const StepOutput& output);
   End stop_diverged(const StepOutput& output);
   void after_first_step();
@@ -84,7 +83,6 @@ class Trainer {
   optim::LrSchedule schedule_;
   std::optional<optim::GradScaler> grad_scaler_;  // with float16
   std::string last_loss_;                         // of the last logged step, for the end
-  int small_grad_scales_ = 0;                     // logged in a row
   bool warned_of_nan_ = false;
   RunRecord record_;
   TrainState state_;

@@ -99,13 +99,13 @@ bool Validator::asked_to_stop() const {
 }
 
 void Validator::report(std::int64_t step, const Totals& totals, double seconds) {
-  metrics::ValidationResult result{.step = step,
-                                   .loss = totals.loss / static_cast<double>(totals.tokens),
-                                   .tokens = totals.tokens,
-                                   .rank_tokens = totals.rank_tokens,
-                                   .seconds = seconds,
-                                   .best_step = 0,
-                                   .best_loss = std::numeric_limits<double>::quiet_NaN()};
+  metrics::ValidationMetrics result{.step = step,
+                                    .loss = totals.loss / static_cast<double>(totals.tokens),
+                                    .tokens = totals.tokens,
+                                    .rank_tokens = totals.rank_tokens,
+                                    .seconds = seconds,
+                                    .best_step = 0,
+                                    .best_loss = std::numeric_limits<double>::quiet_NaN()};
   {
     const std::lock_guard lock(mutex_);
     if (std::isfinite(result.loss)) losses_[step] = result.loss;

@@ -76,6 +76,38 @@ TEST_F(Jsonl, WritesTheContractsFieldsInOrder) {
   EXPECT_FALSE(rows().at(1).contains("time_to_first_step_seconds"));
 }
 
+// To the byte: programs read these files, and a number that a row cannot have is left out or null.
+TEST_F(Jsonl, ARowOfEveryMetric) {
+  StepMetrics m;
+  m.step = 10;
+  m.loss = 6.5;
+  m.max_loss = 6.625;
+  m.grad_norm = 2.0;
+  m.lr = 0.002;
+  m.tokens_seen = 40960;
+  m.tokens_per_second = 2259.5;
+  m.tflops = 0.5;
+  m.memory_peak_bytes = 330985472;
+  m.step_seconds = 0.75;
+  m.data_seconds = 0.25;
+  m.unix_time = 1700000000.5;
+  JsonlSink sink(folder_, 0);
+  sink.log(m);
+  const std::string common = R"({"step":10,"loss":6.5,"max_loss":6.625,"grad_norm":2.0,"lr":0.002,"tokens_seen":40960,)"
+                             R"("tokens_per_second":2259.5,"tflops":0.5,"mfu":)";
+  const std::string rest =
+      R"("memory_peak_bytes":330985472,"step_seconds":0.75,"data_seconds":0.25,"unix_time":1700000000.5)";
+  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), common + "null," + rest + "}\n");
+  m.mfu = 50.0;
+  m.grad_scale = 65536.0;
+  m.bad_records = 3;
+  m.time_to_first_step_seconds = 1.5;
+  JsonlSink(folder_, 0).log(m);
+  EXPECT_EQ(
+      read_file(folder_ / "metrics.jsonl"),
+      common + "50.0," + rest + R"(,"grad_scale":65536.0,"bad_records":3,"time_to_first_step_seconds":1.5})" + "\n");
+}
+
 TEST_F(Jsonl, FloatsReadBackToTheLastBit) {
   const double values[] = {
       0.1, 1.0 / 3.0, static_cast<double>(8.15539f), 5e-324, 1.7976931348623157e308, 1763712000.123456};
@@ -181,6 +213,11 @@ TEST_F(Jsonl, ValidationHasAFileOfItsOwn) {
   EXPECT_EQ(row["seconds"], 0.5);
   EXPECT_EQ(row["is_best"], true);
   EXPECT_EQ(rows("validation.jsonl").at(1)["is_best"], false);
+  EXPECT_THAT(read_file(folder_ / "validation.jsonl"),
+              ::testing::StartsWith(R"({"step":5,"loss":7.25,"perplexity":1408.1,"tokens":640,"seconds":0.5,)"
+                                    R"("is_best":true,"best_step":5,"best_loss":0.0,"tokens_per_second":0.0,)"
+                                    R"("memory_peak_bytes":0,"unix_time":0.0})"
+                                    "\n"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "metrics.jsonl"));  // made with its first row
 }
 

@@ -63,7 +63,9 @@ TEST(MetricsProcessor, StepTimeLeavesOutWhatThroughputCounts) {
   processor.end_step(1);
   time.advance(500ms);  // reducing what log() takes
   const double earliest = unix_seconds();
+  EXPECT_FALSE(processor.last());
   processor.log({.step = 1, .loss = 2.0, .max_loss = 3.0, .grad_norm = 4.0, .lr = 5.0, .tokens_seen = 6});
+  EXPECT_EQ(processor.last()->loss, 2.0);
   const StepMetrics& m = rows.at(0);
   EXPECT_EQ(m.step, 1);
   EXPECT_EQ(m.loss, 2.0);
@@ -124,8 +126,7 @@ TEST(MetricsProcessor, OnlyTheFirstRowTellsTheTimeToTheFirstStep) {
 TEST(MetricsProcessor, UtilizationOnceThePeakIsKnown) {
   std::vector<StepMetrics> rows;
   test::HandClock time;
-  MetricsProcessor processor(MetricsOptions{.now = time.clock()}, recording(rows));
-  processor.set_flops_per_token(1'000'000'000);
+  MetricsProcessor processor(MetricsOptions{.flops_per_token = 1'000'000'000, .now = time.clock()}, recording(rows));
   processor.set_peak_flops(50e9);
   processor.begin_step();
   processor.add_data(10, 0.0);
