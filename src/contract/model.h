@@ -1,7 +1,5 @@
-// A language model as the train loop and generation see it, and its sizes.
+// A language model as the train loop and generation see it.
 #pragma once
-
-#include <cstdint>
 
 #include "base/error.h"
 #include "nn/init.h"
@@ -22,18 +20,6 @@ class LanguageModel : public nn::Module {
   // [B, 1, V]; there is no loss and no gradient. Null ends it, and the cache must live until then. Throws InternalError
   // where the model cannot.
   virtual void use_cache(nn::KvCache* /*cache*/) { throw InternalError("this model cannot continue from a cache"); }
-};
-
-struct ModelStats {
-  std::int64_t num_parameters = 0;
-  std::int64_t num_embedding_parameters = 0;
-  std::int64_t vocab_size = 0;
-  std::int64_t dim = 0;
-  std::int64_t hidden_dim = 0;
-  std::int64_t num_layers = 0;
-  std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0;
-  std::int64_t head_dim = 0;
 };
 
 }  // namespace titan

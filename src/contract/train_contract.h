@@ -11,6 +11,7 @@
 #include "config/job_config.h"
 #include "contract/hugging_face.h"
 #include "contract/model.h"
+#include "contract/model_stats.h"
 #include "distributed/mesh.h"
 
 namespace titan {

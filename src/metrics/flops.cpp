@@ -35,9 +35,9 @@ bool names_model(std::string_view name, std::string_view model) {
 
 }  // namespace
 
-std::int64_t flops_per_token(const ModelSize& size, std::int64_t seq_len) {
-  return 6 * (size.num_params - size.num_embedding_params) +
-         6 * size.num_layers * size.num_heads * (2 * size.head_dim) * seq_len;
+std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len) {
+  return 6 * (stats.num_parameters - stats.num_embedding_parameters) +
+         6 * stats.num_layers * stats.num_heads * (2 * stats.head_dim) * seq_len;
 }
 
 std::optional<double> device_peak_flops(std::string_view device_name, std::string_view dtype) {

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "config/keys/print.h"
 #include "distributed/dtype.h"
-#include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::train {
@@ -40,12 +39,6 @@ void set_num_threads(std::int64_t local_world_size) {
 
 bool uses_float16(const config::Training& training) {
   return training.mixed_precision_param == "float16" || training.mixed_precision_reduce == "float16";
-}
-
-std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len) {
-  return metrics::flops_per_token(
-      {stats.num_parameters, stats.num_embedding_parameters, stats.num_layers, stats.num_heads, stats.head_dim},
-      seq_len);
 }
 
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,

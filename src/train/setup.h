@@ -27,9 +27,6 @@ void set_num_threads(std::int64_t local_world_size);
 // Whether gradients pass through float16, so that the loss must be scaled.
 bool uses_float16(const config::Training& training);
 
-// Of the spec's model at a sequence length, TorchTitan's formula.
-std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len);
-
 // Built on meta, sharded, materialized on the mesh's device. Its weights wait for draw_weights() or a checkpoint, which
 // makes a second of drawing needless for a model of 100 million. Throws InternalError naming a parameter that is still
 // on meta.

@@ -30,7 +30,7 @@ namespace {
 metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device) {
   metrics::MetricsOptions options;
   options.log_freq = config.metrics.log_freq;
-  options.flops_per_token = flops_per_token(spec.stats, config.training.seq_len);
+  options.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
   if (device.is_cpu()) return options;
   const auto* module = dist::accelerator();
   options.peak_flops =

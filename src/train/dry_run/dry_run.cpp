@@ -11,8 +11,8 @@
 #include "config/validate.h"
 #include "distributed/dtype.h"
 #include "distributed/parallel_dims.h"
+#include "metrics/flops.h"
 #include "train/dry_run/suggest.h"
-#include "train/setup.h"
 
 namespace titan::train {
 namespace {
@@ -96,7 +96,7 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   run.replicas = dims.dp_replicate;
   run.shards = dims.dp_shard;
   run.parameters = spec.stats.num_parameters;
-  run.flops_per_token = flops_per_token(spec.stats, config.training.seq_len);
+  run.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
   run.sequences_per_step = accumulation * config.training.local_batch_size * dims.dp();
   run.tokens_per_step = run.sequences_per_step * config.training.seq_len;
   run.dtype = config.training.dtype;

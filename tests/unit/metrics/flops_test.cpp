@@ -11,10 +11,19 @@ namespace {
 
 // Parameter counts and results that TorchTitan 0.2.2 computes for its llama3 flavors at a sequence of 2048.
 TEST(Flops, PerTokenOfTheLlama3Flavors) {
-  EXPECT_EQ(flops_per_token({6'163'712, 2048 * 256, 6, 16, 16}, 2048), 71'585'280);
-  EXPECT_EQ(flops_per_token({8'030'261'248, 128256LL * 4096, 32, 32, 128}, 2048), 48'250'773'504);
-  EXPECT_EQ(flops_per_token({70'553'706'496, 128256LL * 8192, 80, 64, 128}, 2048), 433'124'327'424);
-  EXPECT_EQ(flops_per_token({405'853'388'800, 128256LL * 16384, 126, 128, 128}, 2048), 2'473'246'556'160);
+  const auto flops = [](std::int64_t parameters, std::int64_t embedding, std::int64_t layers, std::int64_t heads,
+                        std::int64_t head_dim) {
+    return flops_per_token({.num_parameters = parameters,
+                            .num_embedding_parameters = embedding,
+                            .num_layers = layers,
+                            .num_heads = heads,
+                            .head_dim = head_dim},
+                           2048);
+  };
+  EXPECT_EQ(flops(6'163'712, 2048 * 256, 6, 16, 16), 71'585'280);
+  EXPECT_EQ(flops(8'030'261'248, 128256LL * 4096, 32, 32, 128), 48'250'773'504);
+  EXPECT_EQ(flops(70'553'706'496, 128256LL * 8192, 80, 64, 128), 433'124'327'424);
+  EXPECT_EQ(flops(405'853'388'800, 128256LL * 16384, 126, 128, 128), 2'473'246'556'160);
 }
 
 TEST(Flops, PeaksByDeviceName) {

@@ -1,0 +1,20 @@
+// The sizes of a model, from which its arithmetic and its memory are computed.
+#pragma once
+
+#include <cstdint>
+
+namespace titan {
+
+struct ModelStats {
+  std::int64_t num_parameters = 0;            // of the whole, unsharded model
+  std::int64_t num_embedding_parameters = 0;  // of the token table; the output projection is not among them
+  std::int64_t vocab_size = 0;
+  std::int64_t dim = 0;
+  std::int64_t hidden_dim = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+};
+
+}  // namespace titan
