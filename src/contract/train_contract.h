@@ -10,6 +10,7 @@
 
 #include "config/job_config.h"
 #include "contract/hugging_face.h"
+#include "contract/loss.h"
 #include "contract/model.h"
 #include "contract/model_stats.h"
 #include "distributed/mesh.h"
@@ -32,6 +33,7 @@ struct TrainSpec {
   std::function<void(LanguageModel&, const dist::DeviceMesh& mesh, const config::Training&, const config::Parallelism&,
                      const config::ActivationCheckpoint&)>
       parallelize;
+  LossFunction loss = cross_entropy_of_model;
   // Of a parameter by its name here, and the model's config.json there.
   std::function<HuggingFaceName(const std::string& fqn)> hugging_face_name;
   std::string hugging_face_config;

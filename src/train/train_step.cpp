@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "optim/clip_grad_norm.h"
 #include "train/trainer.h"
@@ -13,8 +12,14 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
 
   // 1. gradients: every microbatch adds its part of the mean over all valid tokens of the step
   optimizer_.zero_grad();
+  const auto part_of_mean = [&](const at::Tensor& loss) {
+    return loss / static_cast<double>(data.global_valid_tokens);
+  };
+  const auto objective = [&](const at::Tensor& loss) {
+    return grad_scaler_ ? grad_scaler_->scale(part_of_mean(loss)) : part_of_mean(loss);
+  };
   for (const auto& batch : data.microbatches) {
-    const auto loss = forward_backward(batch, data.global_valid_tokens);
+    const auto loss = part_of_mean(forward_backward_->forward_backward(batch, objective));
     output.loss = output.loss.defined() ? output.loss + loss : loss;
   }
 
@@ -38,14 +43,6 @@ Trainer::StepOutput Trainer::train_step(const StepData& data) {
     optimizer_.step({.grad_factor = clip.factor});
   }
   return output;
-}
-
-at::Tensor Trainer::forward_backward(const Batch& batch, std::int64_t global_valid_tokens) {
-  const auto tokens = batch.tokens.to(world_.device(), /*non_blocking=*/true);
-  const auto labels = batch.labels.to(world_.device(), /*non_blocking=*/true);
-  const auto loss = (*model_)(tokens, labels) / static_cast<double>(global_valid_tokens);
-  torch::autograd::backward({grad_scaler_ ? grad_scaler_->scale(loss) : loss}, {});
-  return loss.detach();
 }
 
 }  // namespace titan::train

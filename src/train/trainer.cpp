@@ -20,7 +20,6 @@
 #include "metrics/jsonl_sink.h"
 #include "metrics/make_sinks.h"
 #include "metrics/process_stats.h"
-#include "nn/ops/cross_entropy.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 
@@ -64,6 +63,7 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
         apply_debug(config.debug, seed_);
         return build_model(spec, meshes.fsdp, config.training, config.parallelism, config.activation_checkpoint);
       }()),
+      forward_backward_(make_forward_backward(*model_, world.device(), spec.loss)),
       optimizer_(build_optimizer(*model_, config.optimizer)),
       schedule_(build_lr_schedule(config.lr_scheduler, config.training.steps)),
       grad_scaler_(uses_float16(config.training) ? std::make_optional<optim::GradScaler>(world.device())
@@ -79,7 +79,7 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
     samples_.emplace(std::move(prompts), config.validation.prompt_tokens, config.training.seq_len, *model_,
                      meshes.batch);
   if (held_out) {
-    validator_.emplace(config.validation, std::move(held_out), *model_, meshes.batch, metrics_);
+    validator_.emplace(config.validation, std::move(held_out), *model_, *forward_backward_, meshes.batch, metrics_);
     checkpointer_.set_keep_rule([this](const std::vector<int>& steps) { return validator_->best_of(steps); });
   }
   spdlog::info("{}: {} parameters, {} on this rank, {}, {} of {} tokens a step", spec.name,
@@ -172,7 +172,7 @@ Trainer::StepData Trainer::fetch_step_data() {
     const auto begin = std::chrono::steady_clock::now();
     auto batch = data_->next();
     if (!batch) throw DataError("the data ended before training.steps; use a larger dataset or fewer steps");
-    valid += batch->labels.ne(nn::kIgnoreIndex).sum().item<std::int64_t>();
+    valid += count_valid_tokens(*batch);
     metrics_.add_data(batch->labels.numel(),
                       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     data.microbatches.push_back(std::move(*batch));

@@ -18,6 +18,7 @@
 #include "optim/lr_schedule.h"
 #include "train/observers/prompt_samples.h"
 #include "train/observers/validator.h"
+#include "train/step/forward_backward.h"
 #include "train/train_state.h"
 
 namespace titan::train {
@@ -60,7 +61,6 @@ class Trainer {
 
   StepData fetch_step_data();
   StepOutput train_step(const StepData& data);
-  at::Tensor forward_backward(const Batch& batch, std::int64_t global_valid_tokens);
   void log_step(const StepOutput& output);
   bool has_diverged(const StepData& data, const StepOutput& output);
   End stop_diverged(const StepOutput& output);
@@ -79,6 +79,7 @@ class Trainer {
   std::int64_t accumulation_steps_;
   std::uint64_t seed_;
   std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<ForwardBackward> forward_backward_;
   optim::AdamW optimizer_;
   optim::LrSchedule schedule_;
   std::optional<optim::GradScaler> grad_scaler_;  // with float16

@@ -100,6 +100,7 @@ struct Harness {
   Harness(dist::World& world, std::unique_ptr<Rows> rows, std::int64_t steps)
       : mesh(dist::DeviceMesh::init(world, {world.size()}, {"batch"})),
         net(make_net(&mesh)),
+        forward_backward(make_forward_backward(*net, mesh.device(), cross_entropy_of_model)),
         metrics({.log_freq = 1}, {}),
         source(rows.get()) {
     std::vector<std::unique_ptr<metrics::MetricsSink>> sinks;
@@ -109,10 +110,11 @@ struct Harness {
     options.steps = steps;
     options.local_batch_size = 2;
     options.seq_len = kT;
-    validator.emplace(options, std::move(rows), *net, mesh, metrics);
+    validator.emplace(options, std::move(rows), *net, *forward_backward, mesh, metrics);
   }
   dist::DeviceMesh mesh;
   std::unique_ptr<Net> net;
+  std::unique_ptr<ForwardBackward> forward_backward;
   std::vector<metrics::ValidationMetrics> reports;
   metrics::MetricsProcessor metrics;
   config::Validation options;

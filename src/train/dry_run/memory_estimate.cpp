@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "parallel/fsdp/fully_shard.h"
 #include "train/dry_run/caching_pools.h"
 #include "train/dry_run/memory_log.h"
+#include "train/step/forward_backward.h"
 
 namespace titan::train {
 namespace {
@@ -141,6 +141,10 @@ class PaperRun {
     }
     for (const auto& parameter : model_->named_parameters()) add(parameters_, log_.find(parameter.tensor()));
     announce_modules(*model_, log_);
+    forward_backward_ = make_forward_backward(
+        *model_, at::kMeta, [this](LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
+          return loss_of(model, tokens, labels);
+        });
   }
   ~PaperRun() { log_.stop(); }
   PaperRun(const PaperRun&) = delete;
@@ -153,7 +157,7 @@ class PaperRun {
     const auto& training = config_.training;
     const LogitsWatch logits(log_, {training.local_batch_size * training.seq_len, spec_.stats.dim,
                                     spec_.stats.vocab_size, dist::dtype_of(training.mixed_precision_param)});
-    for (std::int64_t i = 0; i < microbatches_; ++i) forward_backward();
+    for (std::int64_t i = 0; i < microbatches_; ++i) run_microbatch();
     logits_.insert(logits.found().begin(), logits.found().end());
     for (const auto& parameter : model_->named_parameters()) add(gradients_, log_.find(parameter.tensor().grad()));
     log_.enter("the update");
@@ -193,16 +197,20 @@ class PaperRun {
     std::size_t begin, end;  // events
   };
 
-  void forward_backward() {
+  void run_microbatch() {
     log_.enter("the forward");
     const auto int64 = at::TensorOptions(at::kLong).device(at::kMeta);
     const auto tokens = at::empty({config_.training.local_batch_size, config_.training.seq_len}, int64);
-    const auto labels = at::empty_like(tokens);
+    forward_backward_->forward_backward({tokens, at::empty_like(tokens)}, [](const at::Tensor& loss) { return loss; });
+  }
+
+  // The spec's, which ends where the backward begins.
+  at::Tensor loss_of(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
     const auto begin = log_.now();
-    const auto loss = (*model_)(tokens, labels);
+    auto loss = spec_.loss(model, tokens, labels);
     forwards_.push_back({begin, log_.now()});
     log_.enter("the backward");
-    torch::autograd::backward({loss}, {});
+    return loss;
   }
 
   const config::JobConfig& config_;
@@ -211,6 +219,7 @@ class PaperRun {
   std::unique_ptr<dist::World> world_;
   std::int64_t microbatches_;
   std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<ForwardBackward> forward_backward_;
   std::vector<at::Tensor> moments_;
   Ids parameters_, optimizer_, gradients_, logits_;
   std::vector<Span> forwards_;

@@ -22,8 +22,14 @@ constexpr std::int64_t kWholeSet = -1;  // of validation.steps
 }  // namespace
 
 Validator::Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
-                     const dist::DeviceMesh& batch_mesh, metrics::MetricsProcessor& metrics)
-    : options_(options), source_(std::move(source)), model_(model), batch_mesh_(batch_mesh), metrics_(metrics) {
+                     ForwardBackward& forward_backward, const dist::DeviceMesh& batch_mesh,
+                     metrics::MetricsProcessor& metrics)
+    : options_(options),
+      source_(std::move(source)),
+      model_(model),
+      forward_backward_(forward_backward),
+      batch_mesh_(batch_mesh),
+      metrics_(metrics) {
   if (options_.steps == kWholeSet && !source_->next()) throw_too_short();  // now, not after hours of training
 }
 
@@ -48,18 +54,15 @@ bool Validator::run_if_due(std::int64_t step) {
 std::optional<Validator::Totals> Validator::pass() {
   const Evaluation evaluation(model_);
   Totals totals;
-  const auto device = batch_mesh_.device();
-  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(batch_mesh_.device()));
   if (options_.steps == kWholeSet) source_->seek({});
   bool stop = false;
   for (std::int64_t i = 0; !stop; ++i) {
     const auto batch = next_batch(i);
     if (!batch) break;
-    totals.tokens += batch->labels.ne(nn::kIgnoreIndex).sum().item<std::int64_t>();
+    totals.tokens += count_valid_tokens(*batch);
     totals.rank_tokens += batch->tokens.numel();
-    const auto tokens = batch->tokens.to(device, /*non_blocking=*/true);
-    const auto labels = batch->labels.to(device, /*non_blocking=*/true);
-    loss += model_(tokens, labels);
+    loss += forward_backward_.forward(*batch);
     stop = asked_to_stop();
   }
   fsdp::reshard(model_, /*recurse=*/true);

@@ -1,0 +1,24 @@
+// What a model is trained for, as the train loop and validation call it. A loss that is computed in another way
+// (sharded over the vocabulary, in chunks, fused) is another function of this type: TrainSpec::loss.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+#include "contract/model.h"
+
+namespace titan {
+
+// The sum of the losses of `labels` int64 [B, T], which follow `tokens` int64 [B, T], both on the model's device:
+// float32 0-d there, with a graph where autograd is on. Labels of nn::kIgnoreIndex count as nothing; the caller divides
+// by the number of the others. Collective where the model is sharded.
+using LossFunction =
+    std::function<at::Tensor(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels)>;
+
+// The model's own, which need not have all logits in memory at once: the sum of cross entropies.
+inline at::Tensor cross_entropy_of_model(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
+  return model(tokens, labels);
+}
+
+}  // namespace titan

@@ -1,0 +1,46 @@
+#include "train/step/forward_backward.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <utility>
+
+#include "nn/ops/cross_entropy.h"
+
+namespace titan::train {
+namespace {
+
+class WholeModel : public ForwardBackward {
+ public:
+  WholeModel(LanguageModel& model, at::Device device, LossFunction loss)
+      : model_(model), device_(device), loss_(std::move(loss)) {}
+
+  at::Tensor forward(const Batch& batch) override {
+    const auto tokens = batch.tokens.to(device_, /*non_blocking=*/true);
+    const auto labels = batch.labels.to(device_, /*non_blocking=*/true);
+    return loss_(model_, tokens, labels);
+  }
+
+  at::Tensor forward_backward(const Batch& batch, const Objective& objective) override {
+    const auto loss = forward(batch);
+    torch::autograd::backward({objective(loss)}, {});
+    return loss.detach();
+  }
+
+ private:
+  LanguageModel& model_;
+  at::Device device_;
+  LossFunction loss_;
+};
+
+}  // namespace
+
+std::int64_t count_valid_tokens(const Batch& batch) {
+  return batch.labels.ne(nn::kIgnoreIndex).sum().item<std::int64_t>();
+}
+
+std::unique_ptr<ForwardBackward> make_forward_backward(LanguageModel& model, at::Device device, LossFunction loss) {
+  return std::make_unique<WholeModel>(model, device, std::move(loss));
+}
+
+}  // namespace titan::train

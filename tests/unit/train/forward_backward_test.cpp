@@ -1,0 +1,72 @@
+// A batch through a model with one weight, whose losses and gradients are known by heart.
+#include "train/step/forward_backward.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "nn/ops/cross_entropy.h"
+#include "parallel/fsdp/fully_shard.h"
+
+namespace titan::train {
+namespace {
+
+// The sum over tokens of weight * token * label.
+class Product : public LanguageModel {
+ public:
+  Product() {
+    param("weight", weight, {1});
+    fsdp::to_empty(*this, at::kCPU);
+    const at::NoGradGuard no_grad;
+    weight.fill_(2.0);
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override { return (weight * inputs[0] * inputs[1]).sum(); }
+  void init_weights(nn::Initializer&) override {}
+
+  at::Tensor weight;
+};
+
+Batch batch(std::int64_t token, std::int64_t label) {
+  return {at::full({1, 3}, token, at::kLong), at::full({1, 3}, label, at::kLong)};
+}
+
+TEST(ForwardBackward, ForwardIsTheLossAlone) {
+  Product model;
+  const auto step = make_forward_backward(model, at::kCPU, cross_entropy_of_model);
+  const at::NoGradGuard no_grad;
+  const auto loss = step->forward(batch(5, 7));
+  EXPECT_EQ(loss.item<float>(), 3 * 2 * 5 * 7);
+  EXPECT_FALSE(loss.requires_grad() || model.weight.grad().defined());
+}
+
+// Two microbatches of a step whose mean is over 4 tokens: the losses are those of the batches, the gradients add up.
+TEST(ForwardBackward, GradientsOfTheObjectiveAddUp) {
+  Product model;
+  const auto step = make_forward_backward(model, at::kCPU, cross_entropy_of_model);
+  const auto mean = [](const at::Tensor& loss) { return loss / 4.0; };
+  const auto first = step->forward_backward(batch(5, 7), mean);
+  EXPECT_EQ(first.item<float>(), 3 * 2 * 5 * 7);
+  EXPECT_FALSE(first.requires_grad());
+  EXPECT_EQ(model.weight.grad().item<float>(), 3 * 5 * 7 / 4.0F);
+  EXPECT_EQ(step->forward_backward(batch(1, 2), mean).item<float>(), 3 * 2 * 1 * 2);
+  EXPECT_EQ(model.weight.grad().item<float>(), (3 * 5 * 7 + 3 * 1 * 2) / 4.0F);
+}
+
+TEST(ForwardBackward, TheLossIsTheOneGiven) {
+  Product model;
+  const auto squared = [](LanguageModel& net, const at::Tensor& tokens, const at::Tensor& labels) {
+    return net(tokens, labels).square();
+  };
+  const auto step = make_forward_backward(model, at::kCPU, squared);
+  EXPECT_EQ(step->forward_backward(batch(1, 1), [](const at::Tensor& loss) { return loss; }).item<float>(), 36);
+  EXPECT_EQ(model.weight.grad().item<float>(), 2 * 6 * 3);
+}
+
+TEST(ForwardBackward, ValidTokensAreTheLabelsThatCount) {
+  auto some = batch(1, 2);
+  EXPECT_EQ(count_valid_tokens(some), 3);
+  some.labels[0][1] = nn::kIgnoreIndex;
+  EXPECT_EQ(count_valid_tokens(some), 2);
+}
+
+}  // namespace
+}  // namespace titan::train
