@@ -239,8 +239,14 @@ int train(const CheckedInput& checked, dist::World& world) {
   const auto lock = world.rank() == 0 ? lock_dump_folder(config.job.dump_folder) : nullptr;
   const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
   auto source = open_training_set(checked, meshes.batch, world);
-  const auto end = train_to_the_end(std::make_unique<train::Trainer>(
-      config, world, meshes, checked.spec, std::move(source), open_held_out(checked, meshes.batch), checked.prompts));
+  auto parts = train::build_run({.config = config,
+                                 .world = world,
+                                 .meshes = meshes,
+                                 .spec = checked.spec,
+                                 .data = std::move(source),
+                                 .held_out = open_held_out(checked, meshes.batch),
+                                 .prompts = checked.prompts});
+  const auto end = train_to_the_end(std::make_unique<train::Trainer>(std::move(parts)));
   if (const auto arena = kernels::host_arena_stats(); arena.peak_in_use > 0)
     spdlog::info("tensors of this rank took at most {} on the host",
                  format_bytes(static_cast<double>(arena.peak_in_use)));

@@ -10,7 +10,9 @@
 
 #include "base/error.h"
 #include "config/keys/print.h"
+#include "distributed/device.h"
 #include "distributed/dtype.h"
+#include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::train {
@@ -39,6 +41,23 @@ void set_num_threads(std::int64_t local_world_size) {
 
 bool uses_float16(const config::Training& training) {
   return training.mixed_precision_param == "float16" || training.mixed_precision_reduce == "float16";
+}
+
+metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device) {
+  metrics::MetricsOptions options;
+  options.log_freq = config.metrics.log_freq;
+  options.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
+  if (device.is_cpu()) return options;
+  const auto* module = dist::accelerator();
+  options.peak_flops =
+      metrics::device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
+  options.memory = [module, index = device.index()] {
+    const auto peak = module->peak_reserved_bytes(index);
+    module->reset_peak_memory(index);
+    return metrics::MemoryUsage{static_cast<std::uint64_t>(peak),
+                                static_cast<std::uint64_t>(module->device_capacity_bytes(index))};
+  };
+  return options;
 }
 
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,

@@ -1,4 +1,4 @@
-// The steps that turn a configuration into the parts of a run, in the order in which Trainer's constructor calls them.
+// How each part of a run is made from the configuration. build_run() (run_parts.h) calls these in its order.
 #pragma once
 
 #include <memory>
@@ -26,6 +26,9 @@ void set_num_threads(std::int64_t local_world_size);
 
 // Whether gradients pass through float16, so that the loss must be scaled.
 bool uses_float16(const config::Training& training);
+
+// For the metrics of a run on `device`, whose peak FLOP/s and memory are asked of it.
+metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device);
 
 // Built on meta, sharded, materialized on the mesh's device. Its weights wait for draw_weights() or a checkpoint, which
 // makes a second of drawing needless for a model of 100 million. Throws InternalError naming a parameter that is still

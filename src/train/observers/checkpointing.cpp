@@ -1,0 +1,36 @@
+#include "train/observers/checkpointing.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+#include "base/log.h"
+#include "base/signal.h"
+
+namespace titan::train {
+
+std::optional<RunEnd> Checkpointing::after_step(const FinishedStep& step) {
+  const bool is_saved =
+      checkpointer_.save(static_cast<int>(step.number), static_cast<int>(last_step_), step.input.save_due);
+  if (step.input.stop && step.number < last_step_) return stop(step.number, is_saved);
+  return std::nullopt;
+}
+
+void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) { checkpointer_.finish(); }
+
+// The step whose data was fetched already is done: no sample is lost.
+RunEnd Checkpointing::stop(std::int64_t step, bool is_saved) {
+  const auto signal = stop_requested();
+  const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
+  if (!checkpointer_.saves()) {
+    if (speaks_for_all())
+      spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", step, why);
+    return RunEnd::kStoppedUnsaved;
+  }
+  if (!is_saved) checkpointer_.save_full(static_cast<int>(step));
+  checkpointer_.finish();  // its lines come before the one that ends the run
+  spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", step, last_step_, why);
+  return RunEnd::kStopped;
+}
+
+}  // namespace titan::train

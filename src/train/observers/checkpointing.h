@@ -1,0 +1,28 @@
+// Saves when it is time, and ends a run that was asked to stop with a checkpoint.
+#pragma once
+
+#include <cstdint>
+
+#include "checkpoint/checkpointer.h"
+#include "train/step/step_observer.h"
+
+namespace titan::train {
+
+class Checkpointing : public StepObserver {
+ public:
+  // `checkpointer` must outlive this. `last_step`: training.steps.
+  Checkpointing(checkpoint::Checkpointer& checkpointer, std::int64_t last_step)
+      : checkpointer_(checkpointer), last_step_(last_step) {}
+
+  // Throws CheckpointError.
+  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  void finish(RunEnd end, std::int64_t finished_steps) override;
+
+ private:
+  RunEnd stop(std::int64_t step, bool is_saved);
+
+  checkpoint::Checkpointer& checkpointer_;
+  std::int64_t last_step_;
+};
+
+}  // namespace titan::train

@@ -1,0 +1,46 @@
+#include "train/observers/metrics_log.h"
+
+#include <ATen/ATen.h>
+
+#include "distributed/dtype.h"
+#include "metrics/cpu_peak.h"
+
+namespace titan::train {
+
+std::optional<RunEnd> MetricsLog::after_step(const FinishedStep& step) {
+  metrics_.end_step(step.number);
+  if (metrics_.should_log(step.number)) log(step);
+  return std::nullopt;
+}
+
+void MetricsLog::log(const FinishedStep& step) {
+  const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
+  const StepOutput& output = step.output;
+  auto& group = batch_mesh_.group();
+  auto mean_loss = output.loss.to(at::kFloat).clone();
+  auto max_loss = mean_loss * static_cast<double>(step.input.global_valid_tokens) /
+                  static_cast<double>(step.input.local_valid_tokens);
+  const auto bad_records = data_.bad_records();
+  auto counts = at::tensor({metrics_.tokens_seen(), bad_records.value_or(0)}, at::kLong);
+  group.all_reduce(mean_loss, dist::ReduceOp::kSum).wait();
+  group.all_reduce(max_loss, dist::ReduceOp::kMax).wait();
+  group.all_reduce(counts, dist::ReduceOp::kSum).wait();
+  metrics_.log({.step = step.number,
+                .loss = host(mean_loss),
+                .max_loss = host(max_loss),
+                .grad_norm = host(output.grad_norm),
+                .lr = output.lr,
+                .tokens_seen = counts[0].item<std::int64_t>(),
+                .grad_scale = output.grad_scale.defined() ? std::optional(host(output.grad_scale)) : std::nullopt,
+                .bad_records = bad_records ? std::optional(counts[1].item<std::int64_t>()) : std::nullopt});
+  measure_peak_flops();
+}
+
+// Now, that the first line is out: measuring takes longer than a small step. Products in float16 are made one by one on
+// most processors, which is no peak: mfu stays unknown.
+void MetricsLog::measure_peak_flops() {
+  if (metrics_.has_peak_flops() || !batch_mesh_.device().is_cpu() || compute_dtype_ == "float16") return;
+  metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dist::dtype_of(compute_dtype_)));
+}
+
+}  // namespace titan::train

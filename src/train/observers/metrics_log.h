@@ -1,0 +1,39 @@
+// Reports steps: the numbers of a logged one are reduced over ranks, read back from the device, and given to the
+// metrics processor.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "contract/batch_source.h"
+#include "distributed/mesh.h"
+#include "metrics/metrics_processor.h"
+#include "train/step/step_observer.h"
+
+namespace titan::train {
+
+class MetricsLog : public StepObserver {
+ public:
+  // `compute_dtype`: training.mixed_precision_param. All others must outlive this.
+  MetricsLog(metrics::MetricsProcessor& metrics, const BatchSource& data, const dist::DeviceMesh& batch_mesh,
+             std::string compute_dtype)
+      : metrics_(metrics), data_(data), batch_mesh_(batch_mesh), compute_dtype_(std::move(compute_dtype)) {}
+
+  void before_step() override { metrics_.begin_step(); }
+  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+
+  bool is_logged(std::int64_t step) const { return metrics_.should_log(step); }
+  // For a step that is not logged otherwise. Collective.
+  void log(const FinishedStep& step);
+
+ private:
+  void measure_peak_flops();
+
+  metrics::MetricsProcessor& metrics_;
+  const BatchSource& data_;
+  const dist::DeviceMesh& batch_mesh_;
+  std::string compute_dtype_;
+};
+
+}  // namespace titan::train

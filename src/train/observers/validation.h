@@ -1,0 +1,28 @@
+// Runs the validation passes that are due, and shows what the model writes after each and at the end.
+#pragma once
+
+#include "train/observers/prompt_samples.h"
+#include "train/observers/validator.h"
+#include "train/step/step_observer.h"
+
+namespace titan::train {
+
+class Validation : public StepObserver {
+ public:
+  // Either may be null; both must outlive this.
+  Validation(Validator* validator, PromptSamples* samples) : validator_(validator), samples_(samples) {}
+
+  std::optional<RunEnd> after_step(const FinishedStep& step) override {
+    if (validator_ && validator_->run_if_due(step.number) && samples_) samples_->log(step.number);
+    return std::nullopt;
+  }
+  void finish(RunEnd end, std::int64_t finished_steps) override {
+    if (samples_ && end == RunEnd::kCompleted) samples_->log(finished_steps);
+  }
+
+ private:
+  Validator* validator_;
+  PromptSamples* samples_;
+};
+
+}  // namespace titan::train

@@ -1,0 +1,77 @@
+// Everything that a run is made of, and the one place where it is put together.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "checkpoint/checkpointer.h"
+#include "config/job_config.h"
+#include "contract/batch_source.h"
+#include "contract/prompts.h"
+#include "contract/train_contract.h"
+#include "distributed/parallel_dims.h"
+#include "metrics/metrics_processor.h"
+#include "optim/adamw.h"
+#include "optim/grad_scaler.h"
+#include "optim/lr_schedule.h"
+#include "train/observers/prompt_samples.h"
+#include "train/observers/validator.h"
+#include "train/run_record.h"
+#include "train/step/forward_backward.h"
+#include "train/step/step_observer.h"
+#include "train/step/train_step.h"
+#include "train/train_state.h"
+
+namespace titan::train {
+
+// What a run is made from. The references must outlive it.
+struct RunInputs {
+  const config::JobConfig& config;
+  dist::World& world;
+  const dist::Meshes& meshes;
+  const TrainSpec& spec;
+  std::unique_ptr<BatchSource> data;      // of this data-parallel rank
+  std::unique_ptr<BatchSource> held_out;  // what Validator takes; null without [validation]
+  Prompts prompts;                        // those of validation.prompts
+};
+
+// In the order in which build_run() makes them. They refer to each other, and end in the opposite order.
+struct RunParts {
+  RunParts(const config::JobConfig& config_, dist::World& world_, const dist::Meshes& meshes_)
+      : config(config_), world(world_), meshes(meshes_) {}
+
+  const config::JobConfig& config;
+  dist::World& world;
+  const dist::Meshes& meshes;
+  std::unique_ptr<metrics::MetricsProcessor> metrics;
+  std::unique_ptr<BatchSource> data;
+  std::int64_t accumulation_steps = 1;  // microbatches of a rank in one step
+  std::uint64_t seed = 0;
+  std::unique_ptr<LanguageModel> model;
+  std::unique_ptr<ForwardBackward> forward_backward;
+  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::LrSchedule> schedule;
+  std::unique_ptr<optim::GradScaler> grad_scaler;  // null without float16
+  std::unique_ptr<RunRecord> record;
+  std::unique_ptr<TrainState> state;
+  std::unique_ptr<checkpoint::GroupRanks> checkpoint_ranks;
+  std::unique_ptr<checkpoint::GroupRanks> background_ranks;
+  std::unique_ptr<PromptSamples> samples;  // null without validation.prompts
+  std::unique_ptr<Validator> validator;    // null without [validation]; before the checkpointer, whose thread asks it
+  std::unique_ptr<checkpoint::Checkpointer> checkpointer;
+  std::unique_ptr<TrainStep> step;
+  std::vector<std::unique_ptr<StepObserver>> observers;  // in the order in which they see a step
+
+  // Of one step, on all ranks.
+  std::int64_t sequences_per_step() const {
+    return accumulation_steps * config.training.local_batch_size * meshes.batch.size();
+  }
+};
+
+// Builds everything, but for the weights, which wait for a checkpoint or for draw_weights(), and for the sinks of the
+// metrics, which wait for the step that the run goes on from. Collective. Throws ConfigError, DataError where there is
+// too little held-out data, InternalError.
+RunParts build_run(RunInputs inputs);
+
+}  // namespace titan::train

@@ -1,0 +1,59 @@
+// One step of the optimizer: the gradients of all microbatches, their norm, the clipped update.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "checkpoint/checkpointer.h"
+#include "contract/batch.h"
+#include "distributed/mesh.h"
+#include "optim/adamw.h"
+#include "optim/grad_scaler.h"
+#include "optim/lr_schedule.h"
+#include "train/step/forward_backward.h"
+
+namespace titan::train {
+
+// What a step works on, and what the ranks agreed on when they counted its tokens.
+struct StepInput {
+  std::vector<Batch> microbatches;       // of this rank
+  std::int64_t local_valid_tokens = 0;   // of this rank: labels that count
+  std::int64_t global_valid_tokens = 0;  // of all ranks
+  bool stop = false;                     // some rank was asked to stop
+  bool save_due = false;                 // checkpoint.interval_minutes have passed on some rank
+};
+
+// What a step leaves behind, on the device; nothing is read back before a step is logged.
+struct StepOutput {
+  at::Tensor loss;        // 0-d: this rank's sum of losses over the global number of valid tokens
+  at::Tensor grad_norm;   // 0-d, of the whole gradient, before clipping
+  at::Tensor grad_scale;  // 0-d: what this step's loss was multiplied by; undefined without float16
+  double lr = 0;
+};
+
+class TrainStep {
+ public:
+  // All of them must outlive the TrainStep.
+  struct Parts {
+    ForwardBackward& forward_backward;
+    optim::AdamW& optimizer;
+    const optim::LrSchedule& schedule;
+    optim::GradScaler* grad_scaler;  // null without float16
+    checkpoint::Checkpointer& checkpointer;
+    dist::ProcessGroup& world;
+    const dist::DeviceMesh& fsdp_mesh;
+    double base_lr;   // optimizer.lr
+    double max_norm;  // training.max_norm
+  };
+  explicit TrainStep(const Parts& parts) : parts_(parts) {}
+
+  // The step that follows `finished_steps` finished ones. Collective.
+  StepOutput run(const StepInput& input, std::int64_t finished_steps);
+
+ private:
+  Parts parts_;
+};
+
+}  // namespace titan::train
