@@ -25,7 +25,7 @@ class Product : public LanguageModel {
   at::Tensor weight;
 };
 
-Batch batch(std::int64_t token, std::int64_t label) {
+Batch batch_of(std::int64_t token, std::int64_t label) {
   return {at::full({1, 3}, token, at::kLong), at::full({1, 3}, label, at::kLong)};
 }
 
@@ -33,7 +33,7 @@ TEST(ForwardBackward, ForwardIsTheLossAlone) {
   Product model;
   const auto step = make_forward_backward(model, at::kCPU, cross_entropy_of_model);
   const at::NoGradGuard no_grad;
-  const auto loss = step->forward(batch(5, 7));
+  const auto loss = step->forward(batch_of(5, 7));
   EXPECT_EQ(loss.item<float>(), 3 * 2 * 5 * 7);
   EXPECT_FALSE(loss.requires_grad() || model.weight.grad().defined());
 }
@@ -43,11 +43,11 @@ TEST(ForwardBackward, GradientsOfTheObjectiveAddUp) {
   Product model;
   const auto step = make_forward_backward(model, at::kCPU, cross_entropy_of_model);
   const auto mean = [](const at::Tensor& loss) { return loss / 4.0; };
-  const auto first = step->forward_backward(batch(5, 7), mean);
+  const auto first = step->forward_backward(batch_of(5, 7), mean);
   EXPECT_EQ(first.item<float>(), 3 * 2 * 5 * 7);
   EXPECT_FALSE(first.requires_grad());
   EXPECT_EQ(model.weight.grad().item<float>(), 3 * 5 * 7 / 4.0F);
-  EXPECT_EQ(step->forward_backward(batch(1, 2), mean).item<float>(), 3 * 2 * 1 * 2);
+  EXPECT_EQ(step->forward_backward(batch_of(1, 2), mean).item<float>(), 3 * 2 * 1 * 2);
   EXPECT_EQ(model.weight.grad().item<float>(), (3 * 5 * 7 + 3 * 1 * 2) / 4.0F);
 }
 
@@ -57,12 +57,12 @@ TEST(ForwardBackward, TheLossIsTheOneGiven) {
     return net(tokens, labels).square();
   };
   const auto step = make_forward_backward(model, at::kCPU, squared);
-  EXPECT_EQ(step->forward_backward(batch(1, 1), [](const at::Tensor& loss) { return loss; }).item<float>(), 36);
+  EXPECT_EQ(step->forward_backward(batch_of(1, 1), [](const at::Tensor& loss) { return loss; }).item<float>(), 36);
   EXPECT_EQ(model.weight.grad().item<float>(), 2 * 6 * 3);
 }
 
 TEST(ForwardBackward, ValidTokensAreTheLabelsThatCount) {
-  auto some = batch(1, 2);
+  auto some = batch_of(1, 2);
   EXPECT_EQ(count_valid_tokens(some), 3);
   some.labels[0][1] = nn::kIgnoreIndex;
   EXPECT_EQ(count_valid_tokens(some), 2);
