@@ -37,86 +37,108 @@ int product(const std::vector<int>& shape) {
 
 }  // namespace
 
-DeviceMesh DeviceMesh::init(World& world, std::vector<int> shape, std::vector<std::string> dim_names) {
-  if (shape.size() != dim_names.size()) {
-    throw DistError("a mesh of " + std::to_string(shape.size()) + " dims needs as many names, got " +
-                    std::to_string(dim_names.size()));
+DeviceMesh DeviceMesh::init(World& world, std::vector<int> shape, std::vector<std::string> axis_names) {
+  DeviceMesh mesh = layout(world, std::move(shape), std::move(axis_names));
+  mesh.make_groups();
+  return mesh;
+}
+
+DeviceMesh DeviceMesh::layout(World& world, std::vector<int> shape, std::vector<std::string> axis_names) {
+  if (shape.size() != axis_names.size()) {
+    throw DistError("a mesh of " + std::to_string(shape.size()) + " axes needs as many names, got " +
+                    std::to_string(axis_names.size()));
   }
-  for (std::size_t i = 0; i < dim_names.size(); ++i) {
+  for (std::size_t i = 0; i < axis_names.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (dim_names[i] == dim_names[j]) throw DistError("mesh dim '" + dim_names[i] + "' is named twice");
+      if (axis_names[i] == axis_names[j]) throw DistError("mesh axis '" + axis_names[i] + "' is named twice");
     }
   }
   if (product(shape) != world.size()) {
-    throw DistError("mesh " + describe(shape, dim_names) + " has " + std::to_string(product(shape)) + " places for " +
+    throw DistError("mesh " + describe(shape, axis_names) + " has " + std::to_string(product(shape)) + " places for " +
                     std::to_string(world.size()) + " ranks");
   }
   DeviceMesh mesh;
   mesh.world_ = &world;
   mesh.shape_ = std::move(shape);
-  mesh.names_ = std::move(dim_names);
+  mesh.names_ = std::move(axis_names);
   mesh.ranks_.resize(static_cast<std::size_t>(world.size()));
   std::iota(mesh.ranks_.begin(), mesh.ranks_.end(), 0);
   mesh.coordinate_ = unravel(world.rank(), mesh.shape_);
   mesh.root_ = std::make_shared<const Root>(Root{mesh.shape_, mesh.coordinate_});
-  for (int d = 0; d < mesh.ndim(); ++d) {
-    mesh.groups_.push_back(world.make_group(mesh.names_[d], mesh.ranks_along({d})));
-    mesh.root_dims_.push_back({d});
-  }
+  mesh.groups_.resize(mesh.shape_.size());
+  for (int d = 0; d < mesh.num_axes(); ++d) mesh.root_axes_.push_back({d});
   return mesh;
 }
 
-int DeviceMesh::size() const { return product(shape_); }
-int DeviceMesh::size(const std::string& dim) const { return shape_[dim_index(dim)]; }
-bool DeviceMesh::has(const std::string& dim) const {
-  return std::find(names_.begin(), names_.end(), dim) != names_.end();
+void DeviceMesh::make_groups() {
+  for (int d = 0; d < num_axes(); ++d) {
+    if (!groups_[d]) groups_[d] = world_->make_group(names_[d], ranks_along({d}));
+  }
 }
-int DeviceMesh::local_rank(const std::string& dim) const { return coordinate_[dim_index(dim)]; }
+
+int DeviceMesh::size() const { return product(shape_); }
+int DeviceMesh::size(const std::string& axis) const { return shape_[axis_index(axis)]; }
+bool DeviceMesh::has(const std::string& axis) const {
+  return std::find(names_.begin(), names_.end(), axis) != names_.end();
+}
+int DeviceMesh::local_rank(const std::string& axis) const { return coordinate_[axis_index(axis)]; }
 std::vector<int> DeviceMesh::coordinate_of(int place) const { return unravel(place, shape_); }
-ProcessGroup& DeviceMesh::group(const std::string& dim) const { return *groups_[dim_index(dim)]; }
+
+ProcessGroup& DeviceMesh::group_of(int axis) const {
+  TITAN_CHECK(groups_[axis], "axis '" + names_[axis] + "' of a mesh layout has no group: slice it first");
+  return *groups_[axis];
+}
+
+ProcessGroup& DeviceMesh::group(const std::string& axis) const { return group_of(axis_index(axis)); }
 
 ProcessGroup& DeviceMesh::group() const {
-  if (ndim() != 1)
-    throw DistError("mesh " + describe(shape_, names_) + " has several dims: name the one whose group you want");
-  return *groups_[0];
+  if (num_axes() != 1)
+    throw DistError("mesh " + describe(shape_, names_) + " has several axes: name the one whose group you want");
+  return group_of(0);
 }
 
-std::shared_ptr<ProcessGroup> DeviceMesh::neighbours(const std::string& dim, int size) const {
-  const auto& all = group(dim).ranks();
+std::shared_ptr<ProcessGroup> DeviceMesh::neighbours(const std::string& axis, int size) const {
+  const auto& all = group(axis).ranks();
   if (size < 1 || all.size() % static_cast<std::size_t>(size) != 0) {
-    throw DistError("mesh dim '" + dim + "' has " + std::to_string(all.size()) + " ranks, which blocks of " +
+    throw DistError("mesh axis '" + axis + "' has " + std::to_string(all.size()) + " ranks, which blocks of " +
                     std::to_string(size) + " do not divide");
   }
-  const auto first = all.begin() + local_rank(dim) / size * size;
-  return world_->make_group(dim + "_neighbours", std::vector<int>(first, first + size));
+  const auto first = all.begin() + local_rank(axis) / size * size;
+  return world_->make_group(axis + "_neighbours", std::vector<int>(first, first + size));
 }
 
-int DeviceMesh::dim_index(const std::string& dim) const {
-  const auto found = std::find(names_.begin(), names_.end(), dim);
-  if (found == names_.end()) throw DistError("mesh " + describe(shape_, names_) + " has no dim '" + dim + "'");
+int DeviceMesh::axis_index(const std::string& axis) const {
+  const auto found = std::find(names_.begin(), names_.end(), axis);
+  if (found == names_.end()) throw DistError("mesh " + describe(shape_, names_) + " has no axis '" + axis + "'");
   return static_cast<int>(found - names_.begin());
 }
 
-std::vector<int> DeviceMesh::ranks_along(const std::vector<int>& dims) const {
+std::vector<int> DeviceMesh::ranks_along(const std::vector<int>& axes) const {
   std::vector<int> sub_shape;
-  for (const int d : dims) sub_shape.push_back(shape_[d]);
+  for (const int d : axes) sub_shape.push_back(shape_[d]);
   std::vector<int> out;
   for (int i = 0; i < product(sub_shape); ++i) {
     const auto sub = unravel(i, sub_shape);
     auto coordinate = coordinate_;
-    for (std::size_t k = 0; k < dims.size(); ++k) coordinate[dims[k]] = sub[k];
+    for (std::size_t k = 0; k < axes.size(); ++k) coordinate[axes[k]] = sub[k];
     out.push_back(ranks_[ravel(coordinate, shape_)]);
   }
   return out;
 }
 
-DeviceMesh DeviceMesh::slice(const std::vector<std::string>& dims) const {
+DeviceMesh DeviceMesh::slice(const std::vector<std::string>& axes) const {
+  DeviceMesh mesh = cut(axes);
+  mesh.make_groups();
+  return mesh;
+}
+
+DeviceMesh DeviceMesh::cut(const std::vector<std::string>& axes) const {
   std::vector<int> indices;
-  for (const auto& dim : dims) {
-    indices.push_back(dim_index(dim));
+  for (const auto& axis : axes) {
+    indices.push_back(axis_index(axis));
     if (indices.size() > 1 && indices[indices.size() - 2] >= indices.back()) {
-      throw DistError("mesh " + describe(shape_, names_) + " cannot be sliced as (" + join(dims, ", ") +
-                      "): keep the mesh's order of dims");
+      throw DistError("mesh " + describe(shape_, names_) + " cannot be sliced as (" + join(axes, ", ") +
+                      "): keep the mesh's order of axes");
     }
   }
   DeviceMesh mesh;
@@ -128,21 +150,21 @@ DeviceMesh DeviceMesh::slice(const std::vector<std::string>& dims) const {
     mesh.names_.push_back(names_[d]);
     mesh.coordinate_.push_back(coordinate_[d]);
     mesh.groups_.push_back(groups_[d]);
-    mesh.root_dims_.push_back(root_dims_[d]);
+    mesh.root_axes_.push_back(root_axes_[d]);
   }
   return mesh;
 }
 
-DeviceMesh DeviceMesh::flatten(const std::vector<std::string>& dims, const std::string& name) const {
-  DeviceMesh mesh = slice(dims);
+DeviceMesh DeviceMesh::flatten(const std::vector<std::string>& axes, const std::string& name) const {
+  DeviceMesh mesh = cut(axes);
   const int position = ravel(mesh.coordinate_, mesh.shape_);
   mesh.shape_ = {product(mesh.shape_)};
   mesh.names_ = {name};
   mesh.coordinate_ = {position};
   mesh.groups_ = {world_->make_group(name, mesh.ranks_)};
   std::vector<int> stands_for;
-  for (const auto& part : mesh.root_dims_) stands_for.insert(stands_for.end(), part.begin(), part.end());
-  mesh.root_dims_ = {std::move(stands_for)};
+  for (const auto& part : mesh.root_axes_) stands_for.insert(stands_for.end(), part.begin(), part.end());
+  mesh.root_axes_ = {std::move(stands_for)};
   return mesh;
 }
 
@@ -150,9 +172,9 @@ int DeviceMesh::rank_at(const std::vector<int>& coordinate) const {
   auto at_root = root_->coordinate;
   for (std::size_t d = 0; d < coordinate.size(); ++d) {
     std::vector<int> sizes;
-    for (const int r : root_dims_[d]) sizes.push_back(root_->shape[r]);
+    for (const int r : root_axes_[d]) sizes.push_back(root_->shape[r]);
     const auto parts = unravel(coordinate[d], sizes);
-    for (std::size_t k = 0; k < parts.size(); ++k) at_root[root_dims_[d][k]] = parts[k];
+    for (std::size_t k = 0; k < parts.size(); ++k) at_root[root_axes_[d][k]] = parts[k];
   }
   return ravel(at_root, root_->shape);
 }
@@ -161,22 +183,22 @@ DeviceMesh DeviceMesh::concatenate(const DeviceMesh& outer, const DeviceMesh& in
   const std::string both =
       "mesh " + describe(outer.shape_, outer.names_) + " and mesh " + describe(inner.shape_, inner.names_);
   if (!outer.root_ || outer.root_ != inner.root_) {
-    throw DistError(both + " have no common parent: make one mesh with the dims of both and slice them from it");
+    throw DistError(both + " have no common parent: make one mesh with the axes of both and slice them from it");
   }
   std::set<int> taken;
-  for (const auto& dims : outer.root_dims_) taken.insert(dims.begin(), dims.end());
+  for (const auto& axes : outer.root_axes_) taken.insert(axes.begin(), axes.end());
   DeviceMesh mesh = outer;
   for (std::size_t d = 0; d < inner.shape_.size(); ++d) {
-    for (const int r : inner.root_dims_[d]) {
+    for (const int r : inner.root_axes_[d]) {
       if (!taken.insert(r).second)
-        throw DistError(both + " overlap: '" + inner.names_[d] + "' lies along a dim of the other");
+        throw DistError(both + " overlap: '" + inner.names_[d] + "' lies along an axis of the other");
     }
-    if (outer.has(inner.names_[d])) throw DistError(both + " both have a dim '" + inner.names_[d] + "'");
+    if (outer.has(inner.names_[d])) throw DistError(both + " both have an axis '" + inner.names_[d] + "'");
     mesh.shape_.push_back(inner.shape_[d]);
     mesh.names_.push_back(inner.names_[d]);
     mesh.coordinate_.push_back(inner.coordinate_[d]);
     mesh.groups_.push_back(inner.groups_[d]);
-    mesh.root_dims_.push_back(inner.root_dims_[d]);
+    mesh.root_axes_.push_back(inner.root_axes_[d]);
   }
   mesh.ranks_.clear();
   for (int i = 0; i < mesh.size(); ++i) mesh.ranks_.push_back(mesh.rank_at(unravel(i, mesh.shape_)));

@@ -9,7 +9,7 @@
 
 namespace titan::optim {
 
-// This rank's part of one parameter's gradient, and the groups (mesh dims) over which the parts make up the whole. A
+// This rank's part of one parameter's gradient, and the groups (mesh axes) over which the parts make up the whole. A
 // group is named once; none: every rank has the whole. Replicas are not named. The part may be empty; undefined counts
 // as empty.
 struct ShardedGrad {

@@ -1,5 +1,5 @@
 // Norms and clipping over parts of gradients, against ATen on the whole ones, with shards over both, one or none of a
-// mesh's dims.
+// mesh's axes.
 #include "optim/clip_grad_norm.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Case {
   at::Tensor whole;
-  std::vector<std::string> dims;  // of the mesh, outermost first, over which dim 0 is split
+  std::vector<std::string> axes;  // of the mesh, outermost first, over which dim 0 is split
 };
 
 std::vector<Case> make_cases(double scale = 1.0) {
@@ -41,11 +41,11 @@ at::Tensor chunk(const at::Tensor& whole, int rank, int size) {
 
 std::vector<optim::ShardedGrad> shard(const std::vector<Case>& cases, const dist::DeviceMesh& mesh) {
   std::vector<optim::ShardedGrad> grads;
-  for (const auto& [whole, dims] : cases) {
+  for (const auto& [whole, axes] : cases) {
     optim::ShardedGrad grad{whole.clone(), {}};
-    for (const auto& dim : dims) {
-      grad.grad = chunk(grad.grad, mesh.local_rank(dim), mesh.size(dim));
-      grad.sharded_over.push_back(&mesh.group(dim));
+    for (const auto& axis : axes) {
+      grad.grad = chunk(grad.grad, mesh.local_rank(axis), mesh.size(axis));
+      grad.sharded_over.push_back(&mesh.group(axis));
     }
     grads.push_back(std::move(grad));
   }

@@ -71,7 +71,7 @@ TEST(HostStagedBackend, GivesWhatGlooGives) {
   other.join();
 }
 
-TEST(Mesh, IsRowMajorWithTheLastDimFastest) {
+TEST(Mesh, IsRowMajorWithTheLastAxisFastest) {
   test::on_ranks(4, [](dist::World& world) {
     const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"dp_replicate", "fsdp"});
     const int rank = world.rank();

@@ -70,7 +70,7 @@ at::Tensor reduced(const std::vector<at::Tensor>& terms, PartialOp op) {
   throw InternalError("no such operation");
 }
 
-// A DTensor under `placements`, and the whole tensor that it stands for. Where mesh dims are Partial, every coordinate
+// A DTensor under `placements`, and the whole tensor that it stands for. Where mesh axes are Partial, every coordinate
 // along them has a term of its own.
 struct Made {
   DTensor tensor;
@@ -78,7 +78,7 @@ struct Made {
 };
 
 Made make(at::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements) {
-  // All terms, reduced over the last partial mesh dim first.
+  // All terms, reduced over the last partial mesh axis first.
   auto pieces = placements;
   std::function<at::Tensor(std::size_t, int)> value = [&](std::size_t m, int index) -> at::Tensor {
     if (m == placements.size()) return term_of(shape, index);
@@ -181,7 +181,7 @@ TEST(TwoMeshDims, StridedShardIsAChunkOfAChunk) {
     const auto by_tp = DTensor::distribute(whole, mesh.slice({"tp"}), {Shard{0}});
     const auto both = by_tp.sharding().cut_again(mesh.slice({"fsdp"}), 0);
     EXPECT_EQ(both.placements, (Placements{StridedShard{0, 2}, Shard{0}}));
-    EXPECT_EQ(both.mesh.dim_names(), mesh.dim_names());
+    EXPECT_EQ(both.mesh.axis_names(), mesh.axis_names());
     EXPECT_EQ(both.mesh.ranks(), mesh.ranks());
     const auto mine = DTensor::distribute(by_tp.to_local(), mesh.slice({"fsdp"}), {Shard{0}}).to_local();
     EXPECT_TRUE(mine.equal(DTensor::distribute(whole, both.mesh, both.placements).to_local()));
@@ -222,7 +222,7 @@ TEST(Mistakes, AreNamed) {
   const auto distribute = [&](Placements placements) {
     return message_of([&] { DTensor::distribute(whole, mesh, placements); });
   };
-  EXPECT_THAT(distribute({Shard{0}}), HasSubstr("a mesh with 2 dims needs as many placements"));
+  EXPECT_THAT(distribute({Shard{0}}), HasSubstr("a mesh with 2 axes needs as many placements"));
   EXPECT_THAT(distribute({Replicate{}, Shard{2}}), HasSubstr("has no dim 2"));
   EXPECT_THAT(distribute({Replicate{}, Shard{-3}}), HasSubstr("has no dim -3"));
   EXPECT_THAT(distribute({StridedShard{0, 3}, Shard{0}}),
@@ -250,7 +250,7 @@ TEST(Meshes, ConcatenateWhenSlicedFromOne) {
     const auto mesh = DeviceMesh::init(world, {2, 1, 2}, {"dp_replicate", "fsdp", "tp"});
     const auto dp = mesh.flatten({"dp_replicate", "fsdp"}, "dp");
     const auto both = DeviceMesh::concatenate(dp, mesh.slice({"tp"}));
-    EXPECT_EQ(both.dim_names(), (std::vector<std::string>{"dp", "tp"}));
+    EXPECT_EQ(both.axis_names(), (std::vector<std::string>{"dp", "tp"}));
     EXPECT_EQ(both.shape(), (std::vector<int>{2, 2}));
     EXPECT_EQ(both.ranks(), (std::vector<int>{0, 1, 2, 3}));
     EXPECT_EQ(both.coordinate(), (std::vector<int>{world.rank() / 2, world.rank() % 2}));
@@ -282,7 +282,7 @@ TEST(FromLocal, NamesTheRankThatDisagrees) {
       return message_of(
           [&] { DTensor::from_local(local, mesh, placements, {.global_shape = shape, .run_check = true}); });
     };
-    // The same message on every rank, also on those that share no mesh dim with rank 2.
+    // The same message on every rank, also on those that share no mesh axis with rank 2.
     EXPECT_THAT(checked(at::zeros({4, 2}, odd ? at::kDouble : at::kFloat), {Replicate{}, Shard{1}}, {4, 4}),
                 HasSubstr("rank 2: expected Float of global shape [4, 4] under (Replicate(), Shard(1)) like rank 0, "
                           "found Double"));

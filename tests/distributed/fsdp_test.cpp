@@ -81,7 +81,7 @@ Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Set
   net.init_weights();
   if (setting.prepare) setting.prepare(net);
   auto optimizer = optimizer_of(net);
-  auto& shard_group = mesh.group(mesh.dim_names().back());
+  auto& shard_group = mesh.group(mesh.axis_names().back());
   Result result;
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();

@@ -177,7 +177,7 @@ void expect_trains_like_one_device(dist::World& world, const dist::DeviceMesh& m
   const auto data_mesh = mesh.slice(data);
   const int num_batches = data_mesh.size();
   int batch = 0;
-  for (const auto& dim : data) batch = batch * mesh.size(dim) + mesh.local_rank(dim);
+  for (const auto& axis : data) batch = batch * mesh.size(axis) + mesh.local_rank(axis);
 
   Net plain(hidden);
   fsdp::to_empty(plain, at::kCPU);
@@ -196,7 +196,7 @@ void expect_trains_like_one_device(dist::World& world, const dist::DeviceMesh& m
     const auto in_block = named.fqn.substr(named.fqn.find('.', 7) + 1);
     if (named.fqn.starts_with("blocks")) {
       EXPECT_EQ(named.dtensor().placements(), expected.placements.at(in_block)) << named.dtensor().text();
-      EXPECT_EQ(named.dtensor().mesh().dim_names(), mesh.dim_names()) << named.fqn;
+      EXPECT_EQ(named.dtensor().mesh().axis_names(), mesh.axis_names()) << named.fqn;
     }
     const int times = named.fqn.starts_with("blocks") ? expected.holders.at(in_block) : expected.holders.at("other");
     EXPECT_TRUE(holders(named.spec(), world).eq(times).all().item<bool>()) << named.fqn << "\n"
@@ -206,7 +206,7 @@ void expect_trains_like_one_device(dist::World& world, const dist::DeviceMesh& m
   const auto losses_plain = train(plain, 0, num_batches);
   const auto mine = train(net, batch, 1);
   auto losses = at::tensor(mine, at::kDouble);
-  for (const auto& dim : data) losses = all_reduced(losses, mesh.group(dim));
+  for (const auto& axis : data) losses = all_reduced(losses, mesh.group(axis));
   // The bounds of fsdp_test.cpp: float32 sums of the same terms in another order, grown by four Adam steps.
   for (int step = 0; step < kSteps; ++step)
     EXPECT_NEAR(losses[step].item<double>(), losses_plain[step], 1e-5 * losses_plain[step]) << "step " << step;

@@ -26,7 +26,7 @@ def chunk_or_empty(rows, parts, index):
 def chunked_box(shape, mesh, coordinate, placements):
     offset, local = [], []
     for d, size in enumerate(shape):
-        order = []  # mesh dims, first cut first
+        order = []  # mesh axes, first cut first
         for m in reversed(range(len(mesh))):
             if isinstance(placements[m], _StridedShard) and placements[m].dim == d:
                 order.append(m)
@@ -51,7 +51,7 @@ def short(placement):
 
 
 def all_placements(ndim, mesh):
-    """Every mix of Replicate and Shard, and StridedShard wherever a mesh dim to the right cuts the same tensor dim."""
+    """Every mix of Replicate and Shard, and StridedShard wherever a mesh axis to the right cuts the same tensor dim."""
     kinds = [Replicate()] + [Shard(d) for d in range(ndim)] + [("strided", d) for d in range(ndim)]
     for choice in itertools.product(kinds, repeat=len(mesh)):
         placements = []

@@ -35,7 +35,7 @@ at::Tensor padded(const at::Tensor& part, std::int64_t dim, std::int64_t size) {
   return out;
 }
 
-// Carries one rank's tensor from one set of placements to another, a mesh dim at a time.
+// Carries one rank's tensor from one set of placements to another, a mesh axis at a time.
 class Move {
  public:
   Move(const DTensor& from, const std::vector<Placement>& target)
@@ -57,7 +57,7 @@ class Move {
     for (std::int64_t d = 0; d < ndim(); ++d) {
       while (cuts_[d].size() < target_cuts_[d].size()) cut(d, target_cuts_[d][cuts_[d].size()]);
     }
-    for (int m = 0; m < mesh_.ndim(); ++m) {
+    for (int m = 0; m < mesh_.num_axes(); ++m) {
       if (partial_[m] && !std::holds_alternative<Partial>(target_[m])) all_reduce(m);
     }
     return local_;
@@ -65,7 +65,7 @@ class Move {
 
  private:
   std::int64_t ndim() const { return static_cast<std::int64_t>(shape_.size()); }
-  ProcessGroup& group(int mesh_dim) const { return mesh_.group(mesh_.dim_names()[mesh_dim]); }
+  ProcessGroup& group(int mesh_axis) const { return mesh_.group(mesh_.axis_names()[mesh_axis]); }
 
   bool is_prefix(std::int64_t d) const {
     return cuts_[d].size() <= target_cuts_[d].size() &&
@@ -93,20 +93,20 @@ class Move {
     local_ = at::cat(parts, d);
   }
 
-  void cut(std::int64_t d, int mesh_dim) {
-    auto& peers = group(mesh_dim);
+  void cut(std::int64_t d, int mesh_axis) {
+    auto& peers = group(mesh_axis);
     const std::int64_t size = extent(d);
-    cuts_[d].push_back(mesh_dim);
-    if (partial_[mesh_dim]) {
-      reduce_scatter(d, mesh_dim, size);
+    cuts_[d].push_back(mesh_axis);
+    if (partial_[mesh_axis]) {
+      reduce_scatter(d, mesh_axis, size);
     } else {
       const auto chunk = chunk_of(size, peers.size(), peers.rank());
       local_ = local_.narrow(d, chunk.first, chunk.count);
     }
   }
 
-  void reduce_scatter(std::int64_t d, int mesh_dim, std::int64_t size) {
-    auto& peers = group(mesh_dim);
+  void reduce_scatter(std::int64_t d, int mesh_axis, std::int64_t size) {
+    auto& peers = group(mesh_axis);
     const std::int64_t chunk = chunk_of(size, peers.size(), 0).count;
     std::vector<at::Tensor> parts;
     for (int r = 0; r < peers.size(); ++r) {
@@ -115,15 +115,15 @@ class Move {
     }
     const auto all = at::stack(parts);
     auto mine = at::empty_like(parts.front());
-    const auto op = *std::exchange(partial_[mesh_dim], std::nullopt);
+    const auto op = *std::exchange(partial_[mesh_axis], std::nullopt);
     if (all.numel() > 0) peers.reduce_scatter(mine.view(-1), all.view(-1), op_of(op)).wait();
     local_ = finished(mine, op, peers.size()).narrow(d, 0, chunk_of(size, peers.size(), peers.rank()).count);
   }
 
-  void all_reduce(int mesh_dim) {
-    auto& peers = group(mesh_dim);
+  void all_reduce(int mesh_axis) {
+    auto& peers = group(mesh_axis);
     auto sum = local_.clone(at::MemoryFormat::Contiguous);
-    const auto op = *std::exchange(partial_[mesh_dim], std::nullopt);
+    const auto op = *std::exchange(partial_[mesh_axis], std::nullopt);
     if (sum.numel() > 0) peers.all_reduce(sum, op_of(op)).wait();
     local_ = finished(sum, op, peers.size());
   }
@@ -136,8 +136,8 @@ class Move {
   const std::vector<std::int64_t>& shape_;
   const std::vector<Placement>& target_;
   at::Tensor local_;
-  std::vector<std::optional<PartialOp>> partial_;  // of each mesh dim: the reduction that is still to be done
-  std::vector<std::vector<int>> cuts_;             // of each tensor dim: the mesh dims that cut it, in order
+  std::vector<std::optional<PartialOp>> partial_;  // of each mesh axis: the reduction that is still to be done
+  std::vector<std::vector<int>> cuts_;             // of each tensor dim: the mesh axes that cut it, in order
   std::vector<std::vector<int>> target_cuts_;
 };
 
@@ -171,8 +171,8 @@ std::vector<std::int64_t> even_global_shape(const at::Tensor& local, const Devic
 DTensor::DTensor(at::Tensor local, Sharding sharding) : local_(local.detach()), sharding_(std::move(sharding)) {
   if (local_.sizes().vec() == sharding_.spec.local_shape) return;
   std::vector<std::string> place;
-  for (int m = 0; m < mesh().ndim(); ++m)
-    place.push_back(mesh().dim_names()[m] + " " + std::to_string(mesh().coordinate()[m]));
+  for (int m = 0; m < mesh().num_axes(); ++m)
+    place.push_back(mesh().axis_names()[m] + " " + std::to_string(mesh().coordinate()[m]));
   throw DistError("rank at (" + join(place, ", ") + "): the local tensor has shape " + shape_text(local_.sizes()) +
                   ", but the piece here of " + shape_text(shape()) + " under " + placements_text(placements()) +
                   " has shape " + shape_text(spec().local_shape));
@@ -218,10 +218,10 @@ DTensor DTensor::redistribute(std::vector<Placement> placements) const {
 }
 
 std::string DTensor::text() const {
-  std::vector<std::string> dims;
-  for (int m = 0; m < mesh().ndim(); ++m)
-    dims.push_back(mesh().dim_names()[m] + "=" + std::to_string(mesh().shape()[m]));
-  return "DTensor " + shape_text(shape()) + " " + c10::toString(local_.scalar_type()) + " over (" + join(dims, ", ") +
+  std::vector<std::string> axes;
+  for (int m = 0; m < mesh().num_axes(); ++m)
+    axes.push_back(mesh().axis_names()[m] + "=" + std::to_string(mesh().shape()[m]));
+  return "DTensor " + shape_text(shape()) + " " + c10::toString(local_.scalar_type()) + " over (" + join(axes, ", ") +
          "), " + placements_text(placements());
 }
 

@@ -41,9 +41,9 @@ class DTensor {
   // The whole tensor on every rank. Collective over the mesh.
   at::Tensor full_tensor() const;
 
-  // The same tensor under other placements on the same mesh. Collective over the mesh dims that change, one at a time:
+  // The same tensor under other placements on the same mesh. Collective over the mesh axes that change, one at a time:
   // Shard to Replicate gathers, Replicate to Shard only cuts, Partial to Replicate all-reduces, Partial to Shard
-  // reduce-scatters, Shard(i) to Shard(j) gathers and cuts. Where several mesh dims cut one tensor dim, the last cut is
+  // reduce-scatters, Shard(i) to Shard(j) gathers and cuts. Where several mesh axes cut one tensor dim, the last cut is
   // undone first; a cut that stays but lies behind one that changes is undone too, and made again. Throws DistError for
   // a Partial that is not there already, or the average of an integer tensor. The result may share this one's memory.
   DTensor redistribute(std::vector<Placement> placements) const;

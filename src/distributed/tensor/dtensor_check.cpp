@@ -22,11 +22,11 @@ std::string shape_fault(const at::Tensor& local, const Sharding& sharding) {
          shape_text(local.sizes());
 }
 
-// One string of every rank of the mesh, in the mesh's order. Over its last dim first: each further dim gathers what the
+// One string of every rank of the mesh, in the mesh's order. Over its last axis first: each further axis gathers what the
 // ones before it gathered, as "length:bytes" one after the other.
 std::vector<std::string> gather_over(const DeviceMesh& mesh, const std::string& mine) {
   std::string packed = std::to_string(mine.size()) + ":" + mine;
-  for (auto name = mesh.dim_names().rbegin(); name != mesh.dim_names().rend(); ++name) {
+  for (auto name = mesh.axis_names().rbegin(); name != mesh.axis_names().rend(); ++name) {
     std::string joined;
     for (const auto& part : mesh.group(*name).all_gather_bytes(packed)) joined += part;
     packed = std::move(joined);
@@ -102,7 +102,7 @@ void compare_values(const at::Tensor& local, const Sharding& sharding) {
     stride /= size;
     if (!std::holds_alternative<Replicate>(sharding.placements[m])) continue;
     for (std::size_t r = 0; r < digests.size(); ++r) {
-      const std::size_t first = r - r / stride % size * stride;  // the same place, but for mesh dim m
+      const std::size_t first = r - r / stride % size * stride;  // the same place, but for mesh axis m
       if (digests[r] != digests[first]) throw_values_differ(local, sharding, r, first);
     }
   }

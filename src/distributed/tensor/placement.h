@@ -1,4 +1,4 @@
-// How a tensor lies on one dim of a mesh, after torch.distributed.tensor's placement types.
+// How a tensor lies on one axis of a mesh, after torch.distributed.tensor's placement types.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace titan::dist {
 
-// Every rank along the mesh dim holds the same.
+// Every rank along the mesh axis holds the same.
 struct Replicate {
   bool operator==(const Replicate&) const = default;
 };
 
 // The ranks hold torch.chunk's pieces of tensor dim `dim`: ceil(size / ranks) each, the last ones fewer or none. Where
-// several mesh dims shard one tensor dim, the one further left cuts first, and the next ones cut its pieces.
+// several mesh axes shard one tensor dim, the one further left cuts first, and the next ones cut its pieces.
 struct Shard {
   std::int64_t dim;  // negative counts from the end
   bool operator==(const Shard&) const = default;
 };
 
-// Like Shard, but this mesh dim cuts after those to its right, of which `split_factor` is the number of pieces: what
+// Like Shard, but this mesh axis cuts after those to its right, of which `split_factor` is the number of pieces: what
 // fully_shard (left) leaves of a parameter that tensor parallelism (right) had cut before (PyTorch's _StridedShard).
 struct StridedShard {
   std::int64_t dim;
@@ -41,7 +41,7 @@ using Placement = std::variant<Replicate, Shard, StridedShard, Partial>;
 
 // The tensor dim that a placement cuts, or nothing.
 std::optional<std::int64_t> shard_dim(const Placement& placement);
-// "Shard(0)", and "(Replicate(), Shard(0))" for all mesh dims.
+// "Shard(0)", and "(Replicate(), Shard(0))" for all mesh axes.
 std::string placement_text(const Placement& placement);
 std::string placements_text(std::span<const Placement> placements);
 

@@ -17,11 +17,11 @@ void resolve_dim(std::int64_t& dim, std::int64_t ndim, const std::string& tensor
   dim = resolved;
 }
 
-// The number of pieces into which the mesh dims right of `mesh_dim` cut `tensor_dim`.
-std::int64_t pieces_to_the_right(const DeviceMesh& mesh, const std::vector<Placement>& placements, std::size_t mesh_dim,
-                                 std::int64_t tensor_dim) {
+// The number of pieces into which the mesh axes right of `mesh_axis` cut `tensor_dim`.
+std::int64_t pieces_to_the_right(const DeviceMesh& mesh, const std::vector<Placement>& placements,
+                                 std::size_t mesh_axis, std::int64_t tensor_dim) {
   std::int64_t pieces = 1;
-  for (std::size_t m = mesh_dim + 1; m < placements.size(); ++m) {
+  for (std::size_t m = mesh_axis + 1; m < placements.size(); ++m) {
     if (shard_dim(placements[m]) == tensor_dim) pieces *= mesh.shape()[m];
   }
   return pieces;
@@ -76,8 +76,8 @@ ShardSpec box_of(const std::vector<std::int64_t>& global_shape, const std::vecto
 Sharding Sharding::of(const std::vector<std::int64_t>& global_shape, const DeviceMesh& mesh,
                       std::vector<Placement> placements) {
   const std::string tensor = where(global_shape, placements);
-  if (static_cast<int>(placements.size()) != mesh.ndim()) {
-    throw DistError(tensor + "a mesh with " + std::to_string(mesh.ndim()) + " dims needs as many placements");
+  if (static_cast<int>(placements.size()) != mesh.num_axes()) {
+    throw DistError(tensor + "a mesh with " + std::to_string(mesh.num_axes()) + " axes needs as many placements");
   }
   const auto ndim = static_cast<std::int64_t>(global_shape.size());
   for (auto& placement : placements) {
@@ -89,7 +89,7 @@ Sharding Sharding::of(const std::vector<std::int64_t>& global_shape, const Devic
     if (!strided) continue;
     const auto pieces = pieces_to_the_right(mesh, placements, m, strided->dim);
     if (strided->split_factor == pieces) continue;
-    throw DistError(tensor + "the mesh dims right of '" + mesh.dim_names()[m] + "' cut dim " +
+    throw DistError(tensor + "the mesh axes right of '" + mesh.axis_names()[m] + "' cut dim " +
                     std::to_string(strided->dim) + " into " + std::to_string(pieces) +
                     " pieces, which split_factor must say");
   }
@@ -103,7 +103,7 @@ Sharding Sharding::cut_again(const DeviceMesh& outer, std::int64_t dim) const {
   for (std::size_t m = 0; m < placements.size(); ++m) {
     if (shard_dim(placements[m]) == dim) pieces *= mesh.shape()[m];
   }
-  std::vector<Placement> all(outer.ndim() - 1, Replicate{});
+  std::vector<Placement> all(outer.num_axes() - 1, Replicate{});
   all.push_back(pieces > 1 ? Placement(StridedShard{dim, pieces}) : Placement(Shard{dim}));
   all.insert(all.end(), placements.begin(), placements.end());
   return of(spec.global_shape, DeviceMesh::concatenate(outer, mesh), std::move(all));

@@ -1,4 +1,4 @@
-// How one tensor lies on a mesh: a placement for every mesh dim, and the box of the global tensor that follows for this
+// How one tensor lies on a mesh: a placement for every mesh axis, and the box of the global tensor that follows for this
 // rank. Plain numbers; nothing here communicates. The tensor that goes with it is in DTensor.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace titan::dist {
 ShardSpec box_of(const std::vector<std::int64_t>& global_shape, const std::vector<int>& mesh_shape,
                  const std::vector<int>& coordinate, const std::vector<Placement>& placements);
 
-// The mesh dims that cut `tensor_dim`, in the order in which they do.
+// The mesh axes that cut `tensor_dim`, in the order in which they do.
 std::vector<int> split_order(const std::vector<Placement>& placements, std::int64_t tensor_dim);
 
 // The first index and the number of elements that a torch.chunk of `size` into `chunks` gives to chunk `index`.
@@ -27,17 +27,17 @@ Chunk chunk_of(std::int64_t size, std::int64_t chunks, std::int64_t index);
 
 struct Sharding {
   DeviceMesh mesh;
-  std::vector<Placement> placements;  // one a mesh dim, tensor dims not negative
+  std::vector<Placement> placements;  // one per mesh axis, tensor dims not negative
   ShardSpec spec;                     // this rank's box
 
-  // Resolves negative dims. Throws DistError: not one placement a mesh dim, a dim that the tensor has not, a
-  // StridedShard whose split_factor is not the number of pieces that the mesh dims to its right cut, Partial of
+  // Resolves negative dims. Throws DistError: not one placement per mesh axis, a dim that the tensor has not, a
+  // StridedShard whose split_factor is not the number of pieces that the mesh axes to its right cut, Partial of
   // operations that do not commute.
   static Sharding of(const std::vector<std::int64_t>& global_shape, const DeviceMesh& mesh,
                      std::vector<Placement> placements);
 
-  // What results when this rank's piece is cut once more along tensor dim `dim`, over the last dim of `outer`, and
-  // replicated over the others: a sharding over the dims of `outer`, then this one's. Both meshes must be slices of
+  // What results when this rank's piece is cut once more along tensor dim `dim`, over the last axis of `outer`, and
+  // replicated over the others: a sharding over the axes of `outer`, then this one's. Both meshes must be slices of
   // one. Throws DistError.
   Sharding cut_again(const DeviceMesh& outer, std::int64_t dim) const;
 };

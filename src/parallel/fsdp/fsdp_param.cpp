@@ -68,7 +68,7 @@ FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::in
 void FsdpParam::init_sharding(const dist::DeviceMesh& mesh) {
   const auto& before = slots_.front()->sharding;
   if (!before) {
-    std::vector<dist::Placement> placements(mesh.ndim(), dist::Replicate{});
+    std::vector<dist::Placement> placements(mesh.num_axes(), dist::Replicate{});
     placements.back() = dist::Shard{shard_dim_};
     sharding_ = dist::Sharding::of(shape_, mesh, std::move(placements));
     return;

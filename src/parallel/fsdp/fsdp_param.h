@@ -33,7 +33,7 @@ struct Devices {
 
 class FsdpParam {
  public:
-  // Shards the parameter along `shard_dim` over the last dim of `mesh` and puts the shard into its slots. The parameter
+  // Shards the parameter along `shard_dim` over the last axis of `mesh` and puts the shard into its slots. The parameter
   // may be on the meta device, or hold values, of which this rank keeps its rows. `slots`: every place in the group's
   // modules that shares it. Of a parameter that tensor parallelism split before, this rank's part is what is sharded
   // here and gathered for computation; `mesh` and that split's must then be slices of one mesh. Throws InternalError: a

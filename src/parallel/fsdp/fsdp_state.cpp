@@ -118,8 +118,8 @@ void FsdpState::check_ranks_agree_below(nn::Module& root) const {
                            group,     param->shard_dim(),        named.tensor().requires_grad()};
     const auto& mesh = states_[group]->options_.mesh;
     if (mesh.device().is_meta()) return;  // on paper there are no others
-    for (const auto& dim : mesh.dim_names()) {
-      auto* ranks = &mesh.group(dim);
+    for (const auto& axis : mesh.axis_names()) {
+      auto* ranks = &mesh.group(axis);
       auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& l) { return l.first == ranks; });
       if (list == lists.end()) list = lists.insert(list, {ranks, {}});
       list->second.push_back(facts);

@@ -13,9 +13,9 @@ namespace {
 
 void check_arguments(const std::vector<nn::Module*>& modules, const FullyShardOptions& options) {
   if (modules.empty()) throw InternalError("[fsdp] fully_shard was given no module");
-  if (options.mesh.ndim() != 1 && options.mesh.ndim() != 2) {
-    throw InternalError("[fsdp] fully_shard needs a 1-D or 2-D mesh, got " + std::to_string(options.mesh.ndim()) +
-                        " dims");
+  if (options.mesh.num_axes() != 1 && options.mesh.num_axes() != 2) {
+    throw InternalError("[fsdp] fully_shard needs a 1-D or 2-D mesh, got " + std::to_string(options.mesh.num_axes()) +
+                        " axes");
   }
   for (const auto* module : modules) {
     if (module->is_container())

@@ -18,7 +18,7 @@
 
 namespace titan::fsdp {
 
-// Takes every parameter below `module` that no earlier call took, shards each over the mesh's shard dim along dim 0,
+// Takes every parameter below `module` that no earlier call took, shards each over the mesh's shard axis along dim 0,
 // and makes them communicate together. Not collective. Throws InternalError on a container without forward, a module
 // that is sharded already or whose parameters an enclosing module took, a scalar parameter, or a mesh that is not 1-D
 // or 2-D.

@@ -20,9 +20,9 @@ bool in_backward() { return torch::autograd::get_current_graph_task_id() != -1; 
 ParamGroup::ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options)
     : params_(std::move(params)), mesh_(options.mesh), policy_(options.mp_policy) {
   for (const auto& param : params_) view_.push_back(param.get());
-  const auto& dims = mesh_.dim_names();
-  shard_group_ = &mesh_.group(dims.back());
-  if (dims.size() == 2 && mesh_.size(dims.front()) > 1) replicate_group_ = &mesh_.group(dims.front());
+  const auto& axes = mesh_.axis_names();
+  shard_group_ = &mesh_.group(axes.back());
+  if (axes.size() == 2 && mesh_.size(axes.front()) > 1) replicate_group_ = &mesh_.group(axes.front());
   if (options.reshard_after_forward) init_reshard_after_forward(*options.reshard_after_forward);
 }
 
@@ -36,7 +36,7 @@ void ParamGroup::init_reshard_after_forward(const ReshardAfterForward& rule) {
   }
   if (size == shards) return;
   if (size > 1) {
-    post_forward_group_ = mesh_.neighbours(mesh_.dim_names().back(), size);
+    post_forward_group_ = mesh_.neighbours(mesh_.axis_names().back(), size);
   } else {
     spdlog::warn("[fsdp] reshard_after_forward = 1 keeps whole parameters; say false");
     reshard_after_forward_ = false;
