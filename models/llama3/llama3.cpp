@@ -14,10 +14,10 @@ namespace titan::models {
 
 Attention::Attention(const LlamaArgs& args)
     : n_heads_(args.n_heads), n_kv_heads_(args.kv_heads()), head_dim_(args.head_dim()) {
-  wq_ = child("wq", std::make_shared<nn::Linear>(args.dim, n_heads_ * head_dim_));
-  wk_ = child("wk", std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
-  wv_ = child("wv", std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
-  wo_ = child("wo", std::make_shared<nn::Linear>(n_heads_ * head_dim_, args.dim));
+  child("wq", wq_, std::make_shared<nn::Linear>(args.dim, n_heads_ * head_dim_));
+  child("wk", wk_, std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
+  child("wv", wv_, std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
+  child("wo", wo_, std::make_shared<nn::Linear>(n_heads_ * head_dim_, args.dim));
 }
 
 at::Tensor Attention::forward(const nn::Tensors& inputs) {
@@ -41,9 +41,9 @@ void Attention::use_cache(nn::KvCache* cache, std::size_t layer) {
 }
 
 FeedForward::FeedForward(std::int64_t dim, std::int64_t hidden_dim) {
-  w1_ = child("w1", std::make_shared<nn::Linear>(dim, hidden_dim));
-  w2_ = child("w2", std::make_shared<nn::Linear>(hidden_dim, dim));
-  w3_ = child("w3", std::make_shared<nn::Linear>(dim, hidden_dim));
+  child("w1", w1_, std::make_shared<nn::Linear>(dim, hidden_dim));
+  child("w2", w2_, std::make_shared<nn::Linear>(hidden_dim, dim));
+  child("w3", w3_, std::make_shared<nn::Linear>(dim, hidden_dim));
 }
 
 at::Tensor FeedForward::forward(const nn::Tensors& inputs) {
@@ -55,10 +55,10 @@ at::Tensor FeedForward::forward(const nn::Tensors& inputs) {
 }
 
 TransformerBlock::TransformerBlock(const LlamaArgs& args) {
-  attention_ = child("attention", std::make_shared<Attention>(args));
-  feed_forward_ = child("feed_forward", std::make_shared<FeedForward>(args.dim, args.hidden_dim()));
-  attention_norm_ = child("attention_norm", std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
-  ffn_norm_ = child("ffn_norm", std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
+  child("attention", attention_, std::make_shared<Attention>(args));
+  child("feed_forward", feed_forward_, std::make_shared<FeedForward>(args.dim, args.hidden_dim()));
+  child("attention_norm", attention_norm_, std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
+  child("ffn_norm", ffn_norm_, std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
 }
 
 at::Tensor TransformerBlock::forward(const nn::Tensors& inputs) {
@@ -76,11 +76,11 @@ at::Tensor Output::forward(const nn::Tensors& inputs) {
 
 Llama::Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int64_t> document_end)
     : args_(args), seq_len_(seq_len), document_end_(document_end) {
-  tok_embeddings_ = child("tok_embeddings", std::make_shared<nn::Embedding>(args.vocab_size, args.dim));
-  layers_ = child("layers", std::make_shared<nn::ModuleList>());
+  child("tok_embeddings", tok_embeddings_, std::make_shared<nn::Embedding>(args.vocab_size, args.dim));
+  child("layers", layers_, std::make_shared<nn::ModuleList>());
   for (std::int64_t i = 0; i < args.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(args));
-  norm_ = child("norm", std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
-  output_ = child("output", std::make_shared<Output>(args.dim, args.vocab_size));
+  child("norm", norm_, std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
+  child("output", output_, std::make_shared<Output>(args.dim, args.vocab_size));
 }
 
 at::Tensor Llama::forward(const nn::Tensors& inputs) {

@@ -79,7 +79,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
 }  // namespace
 
 void checkpoint_activations(Module& module, CheckpointOptions options) {
-  module.set_forward_wrapper(
+  module.add_forward_wrapper(
       [options = std::move(options)](const Module::Forward& forward, const Tensors& inputs) -> at::Tensor {
         bool any_grad = false;
         for (const auto& input : inputs) any_grad |= input.requires_grad();

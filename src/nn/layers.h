@@ -28,7 +28,7 @@ class RMSNorm : public Module {
   RMSNorm(std::int64_t dim, double eps);
   at::Tensor forward(const Tensors& inputs) override;  // [..., D] -> [..., D]
   // What x + delta and a call with that sum give, to the bit, in one pass where add_rms_norm() has one. It is a call of
-  // the module: pre-hooks see both tensors. With post-hooks or a forward wrapper (a norm that fully_shard or activation
+  // the module: pre-hooks see both tensors. With post-hooks or forward wrappers (a norm that fully_shard or activation
   // checkpointing took by itself) it is the addition and a call of operator(), whose one output those are made for.
   NormedSum of_sum(const at::Tensor& x, const at::Tensor& delta);
   at::Tensor weight;

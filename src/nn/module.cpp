@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "distributed/tensor/dtensor.h"
 
@@ -49,12 +51,29 @@ void Module::run_pre_hooks(Tensors& inputs) {
   for (const auto& hook : pre_hooks_) hook(*this, inputs);
 }
 
+at::Tensor Module::wrapped_forward(const Tensors& inputs, std::size_t num_wrappers) {
+  if (num_wrappers == 0) return forward(inputs);
+  const std::size_t inner = num_wrappers - 1;
+  return forward_wrappers_[inner]([this, inner](const Tensors& in) { return wrapped_forward(in, inner); }, inputs);
+}
+
 at::Tensor Module::operator()(Tensors inputs) {
   run_pre_hooks(inputs);
-  at::Tensor output =
-      forward_wrapper_ ? forward_wrapper_([this](const Tensors& in) { return forward(in); }, inputs) : forward(inputs);
+  at::Tensor output = wrapped_forward(inputs, forward_wrappers_.size());
   for (const auto& hook : post_hooks_) hook(*this, inputs, output);
   return output;
+}
+
+void Module::replace_child(const std::string& name, std::shared_ptr<Module> module) {
+  const auto found = std::ranges::find(children_, name, [](const auto& child) { return child.first; });
+  if (found == children_.end()) throw InternalError("there is no child '" + name + "' to replace");
+  for (const auto& parameter : found->second->named_parameters()) {
+    if (parameter.parameter->sharding || !parameter.parameter->owner.empty())
+      throw InternalError("child '" + name + "' cannot be replaced any more: " + parameter.fqn + " in it is sharded");
+  }
+  if (!module || !take_child_[static_cast<std::size_t>(found - children_.begin())](module))
+    throw InternalError("child '" + name + "' cannot be replaced by a module of that type");
+  found->second = std::move(module);
 }
 
 std::vector<NamedModule> Module::named_modules() {
@@ -81,9 +100,16 @@ void Module::param(std::string name, at::Tensor& member, at::IntArrayRef shape) 
   parameters_.push_back({.name = std::move(name), .tensor = &member, .sharding = std::nullopt});
 }
 
+void Module::add_child(std::string name, std::shared_ptr<Module> module, TakeChild take) {
+  children_.emplace_back(std::move(name), std::move(module));
+  take_child_.push_back(std::move(take));
+}
+
 void Module::buffer(std::string name, at::Tensor& member) { buffers_.push_back({std::move(name), &member}); }
 
-void ModuleList::append(std::shared_ptr<Module> module) { child(std::to_string(size()), std::move(module)); }
+void ModuleList::append(std::shared_ptr<Module> module) {
+  add_child(std::to_string(size()), std::move(module), [](const std::shared_ptr<Module>&) { return true; });
+}
 
 at::Tensor ModuleList::forward(const Tensors&) {
   throw InternalError("a ModuleList cannot be called; call its modules");

@@ -32,9 +32,9 @@ struct Parameter {
   at::Tensor* tensor;
   // Which part of the whole parameter the local tensor is; nothing while the parameter is not sharded.
   std::optional<dist::Sharding> sharding;
-  // Taken by a fully_shard call, which from then on decides what `tensor` is. Without it a sharding is that of tensor
-  // parallelism, and forward() sees the local part.
-  bool fully_sharded = false;
+  // Who from now on decides what `tensor` is, and moves it: "fsdp" once a fully_shard call took it. Empty: nobody, and
+  // forward() sees the local part.
+  std::string owner = {};
 };
 
 struct Buffer {
@@ -70,7 +70,7 @@ class Module {
   using PreHook = std::function<void(Module&, Tensors& inputs)>;
   using PostHook = std::function<void(Module&, const Tensors& inputs, at::Tensor& output)>;
   using Forward = std::function<at::Tensor(const Tensors&)>;
-  // Runs `forward` in place of the module: activation checkpointing.
+  // Runs in place of the module's forward, and calls `forward` for that: activation checkpointing.
   using ForwardWrapper = std::function<at::Tensor(const Forward& forward, const Tensors& inputs)>;
 
   Module() = default;
@@ -91,7 +91,8 @@ class Module {
   // Hooks run in the order added (a pre-hook added first runs first, a post-hook added first runs first).
   void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
-  void set_forward_wrapper(ForwardWrapper wrapper) { forward_wrapper_ = std::move(wrapper); }
+  // A wrapper added later runs around those added before; hooks stay outside all of them.
+  void add_forward_wrapper(ForwardWrapper wrapper) { forward_wrappers_.push_back(std::move(wrapper)); }
 
   // State that a wrapper keeps for this module, found again by its key ("fsdp").
   void attach(const std::string& key, std::shared_ptr<void> state) { attachments_[key] = std::move(state); }
@@ -108,6 +109,12 @@ class Module {
   std::vector<Buffer>& own_buffers() { return buffers_; }
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
 
+  // Puts `module` in the place of the child `name`, in this module's code too: how a layer gets another implementation.
+  // Before anything is attached to the old one: it comes with its own parameters, on meta, under the same names or
+  // others. Throws InternalError: there is no such child, this module's code needs another type, or a parameter of the
+  // old one is sharded.
+  void replace_child(const std::string& name, std::shared_ptr<Module> module);
+
   // Registration order: a module's own parameters first, then its children's, depth first. It is the order of the
   // optimizer, of checkpoints and of the random numbers.
   std::vector<NamedParameter> named_parameters();
@@ -121,25 +128,37 @@ class Module {
   // The member must live as long as the module.
   void param(std::string name, at::Tensor& member, at::IntArrayRef shape);
   void buffer(std::string name, at::Tensor& member);
+  // Declares a child that this module's code reaches through `member`, which must live as long as the module.
   template <typename M>
-  std::shared_ptr<M> child(std::string name, std::shared_ptr<M> module) {
-    children_.emplace_back(std::move(name), module);
-    return module;
+  void child(std::string name, std::shared_ptr<M>& member, std::shared_ptr<M> module) {
+    member = module;
+    add_child(std::move(name), std::move(module), [&member](const std::shared_ptr<Module>& other) {
+      auto fitting = std::dynamic_pointer_cast<M>(other);
+      if (fitting) member = std::move(fitting);
+      return member == other;
+    });
   }
+  // Says whether the module's code can work with another child, which it then uses.
+  using TakeChild = std::function<bool(const std::shared_ptr<Module>&)>;
+  void add_child(std::string name, std::shared_ptr<Module> module, TakeChild take);
 
-  // For a second way to call a module, one with several outputs. Post-hooks and a forward wrapper are made for the one
+  // For a second way to call a module, one with several outputs. Post-hooks and forward wrappers are made for the one
   // tensor of forward(): where there are some, that way has to go through operator(). Where there are none, it runs the
   // pre-hooks, as operator() does.
-  bool only_forward_may_run() const { return !post_hooks_.empty() || forward_wrapper_; }
+  bool only_forward_may_run() const { return !post_hooks_.empty() || !forward_wrappers_.empty(); }
   void run_pre_hooks(Tensors& inputs);
 
  private:
+  // forward() inside the first `num_wrappers` wrappers.
+  at::Tensor wrapped_forward(const Tensors& inputs, std::size_t num_wrappers);
+
   std::vector<Parameter> parameters_;
   std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::vector<TakeChild> take_child_;  // one per child
   std::vector<PreHook> pre_hooks_;
   std::vector<PostHook> post_hooks_;
-  ForwardWrapper forward_wrapper_;
+  std::vector<ForwardWrapper> forward_wrappers_;
   std::map<std::string, std::shared_ptr<void>> attachments_;
   bool training_ = true;
 };

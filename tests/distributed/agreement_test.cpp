@@ -73,8 +73,8 @@ TEST(Agreement, SaysWhatDiffersWhere) {
 class Outer : public nn::Module {
  public:
   explicit Outer(std::int64_t hidden) {
-    inner = child("inner", std::make_shared<nn::Linear>(3, hidden));
-    last = child("last", std::make_shared<nn::Linear>(hidden, 2));
+    child("inner", inner, std::make_shared<nn::Linear>(3, hidden));
+    child("last", last, std::make_shared<nn::Linear>(hidden, 2));
   }
   at::Tensor forward(const nn::Tensors& inputs) override { return (*last)((*inner)(inputs[0])); }
   std::shared_ptr<nn::Linear> inner, last;

@@ -22,9 +22,9 @@ constexpr int kBlocks = 2, kDim = 6, kSteps = 3;
 class Block : public nn::Module {
  public:
   Block() {
-    norm = child("norm", std::make_shared<nn::RMSNorm>(kDim, 1e-5));
-    up = child("up", std::make_shared<nn::Linear>(kDim, 5));
-    down = child("down", std::make_shared<nn::Linear>(5, kDim));
+    child("norm", norm, std::make_shared<nn::RMSNorm>(kDim, 1e-5));
+    child("up", up, std::make_shared<nn::Linear>(kDim, 5));
+    child("down", down, std::make_shared<nn::Linear>(5, kDim));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
     return inputs[0] + (*down)(at::dropout(at::silu((*up)((*norm)(inputs[0]))), 0.25, /*train=*/true));
@@ -36,10 +36,10 @@ class Block : public nn::Module {
 class Net : public nn::Module {
  public:
   Net() {
-    embedding = child("embedding", std::make_shared<nn::Embedding>(13, kDim));
-    blocks = child("blocks", std::make_shared<nn::ModuleList>());
+    child("embedding", embedding, std::make_shared<nn::Embedding>(13, kDim));
+    child("blocks", blocks, std::make_shared<nn::ModuleList>());
     for (int i = 0; i < kBlocks; ++i) blocks->append(std::make_shared<Block>());
-    output = child("output", std::make_shared<nn::Linear>(kDim, 13));
+    child("output", output, std::make_shared<nn::Linear>(kDim, 13));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
     auto h = (*embedding)(inputs[0]);

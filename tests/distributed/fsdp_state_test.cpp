@@ -1,4 +1,6 @@
 // What fully_shard holds when, and what it says to wrong calls.
+#include "parallel/fsdp/fsdp_state.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -57,9 +57,9 @@ constexpr std::int64_t kDim = 6;
 class Block : public nn::Module {
  public:
   Block(std::int64_t hidden, dist::ProcessGroup* tp) : tp_(tp) {
-    norm = child("norm", std::make_shared<nn::RMSNorm>(kDim, 1e-5));
-    up = child("up", std::make_shared<nn::Linear>(kDim, hidden));
-    down = child("down", std::make_shared<nn::Linear>(hidden, kDim));
+    child("norm", norm, std::make_shared<nn::RMSNorm>(kDim, 1e-5));
+    child("up", up, std::make_shared<nn::Linear>(kDim, hidden));
+    child("down", down, std::make_shared<nn::Linear>(hidden, kDim));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
     auto h = (*norm)(inputs[0]);
@@ -78,10 +78,10 @@ class Block : public nn::Module {
 class Net : public nn::Module {
  public:
   explicit Net(std::int64_t hidden, dist::ProcessGroup* tp = nullptr) {
-    embedding = child("embedding", std::make_shared<nn::Embedding>(11, kDim));
-    blocks = child("blocks", std::make_shared<nn::ModuleList>());
+    child("embedding", embedding, std::make_shared<nn::Embedding>(11, kDim));
+    child("blocks", blocks, std::make_shared<nn::ModuleList>());
     for (int i = 0; i < 2; ++i) blocks->append(std::make_shared<Block>(hidden, tp));
-    output = child("output", std::make_shared<nn::Linear>(kDim, 11));
+    child("output", output, std::make_shared<nn::Linear>(kDim, 11));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
     auto h = (*embedding)(inputs[0]);

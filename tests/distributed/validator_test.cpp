@@ -18,8 +18,8 @@ constexpr std::int64_t kVocabulary = 11, kT = 6;
 class Net : public LanguageModel {
  public:
   Net() {
-    embedding = child("embedding", std::make_shared<nn::Embedding>(kVocabulary, 8));
-    output = child("output", std::make_shared<nn::Linear>(8, kVocabulary));
+    child("embedding", embedding, std::make_shared<nn::Embedding>(kVocabulary, 8));
+    child("output", output, std::make_shared<nn::Linear>(8, kVocabulary));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
     modes.push_back({training(), at::GradMode::is_enabled()});

@@ -20,9 +20,9 @@ namespace titan::test {
 class TinyBlock : public nn::Module {
  public:
   explicit TinyBlock(std::int64_t dim) {
-    norm_ = child("norm", std::make_shared<nn::RMSNorm>(dim, 1e-5));
-    up_ = child("up", std::make_shared<nn::Linear>(dim, 3));
-    down_ = child("down", std::make_shared<nn::Linear>(3, dim));
+    child("norm", norm_, std::make_shared<nn::RMSNorm>(dim, 1e-5));
+    child("up", up_, std::make_shared<nn::Linear>(dim, 3));
+    child("down", down_, std::make_shared<nn::Linear>(3, dim));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
     return inputs[0] + (*down_)(at::silu((*up_)((*norm_)(inputs[0]))));
@@ -36,10 +36,10 @@ class TinyBlock : public nn::Module {
 class TinyNet : public nn::Module {
  public:
   TinyNet() {
-    embedding = child("embedding", std::make_shared<nn::Embedding>(13, 7));
-    blocks = child("blocks", std::make_shared<nn::ModuleList>());
+    child("embedding", embedding, std::make_shared<nn::Embedding>(13, 7));
+    child("blocks", blocks, std::make_shared<nn::ModuleList>());
     for (int i = 0; i < 3; ++i) blocks->append(std::make_shared<TinyBlock>(7));
-    output = child("output", std::make_shared<nn::Linear>(7, 13));
+    child("output", output, std::make_shared<nn::Linear>(7, 13));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
     auto h = (*embedding)(inputs[0]);

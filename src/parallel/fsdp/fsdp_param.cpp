@@ -100,7 +100,7 @@ void FsdpParam::set_sharded_param(at::Tensor padded) {
   param_dtype_ = sharded_padded_.scalar_type();
   for (auto* slot : slots_) {
     slot->sharding = sharding_;
-    slot->fully_sharded = true;
+    slot->owner = kOwner;
   }
   point_slots_at(sharded_param_);
 }

@@ -21,6 +21,9 @@
 
 namespace titan::fsdp {
 
+// Of the parameters that a fully_shard call took (nn::Parameter::owner).
+inline constexpr const char* kOwner = "fsdp";
+
 // Where shards live and where they are gathered; two devices only with CPUOffloadPolicy.
 struct Devices {
   at::Device compute;

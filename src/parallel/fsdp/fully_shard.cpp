@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "parallel/fsdp/fsdp_state.h"
 
 namespace titan::fsdp {
 namespace {
@@ -29,7 +30,7 @@ void check_bottom_up(nn::Module& module) {
   const auto parameters = module.named_parameters();
   if (parameters.empty() || !FsdpState::all_below(module).empty()) return;
   for (const auto& named : parameters) {
-    if (!named.parameter->fully_sharded) return;
+    if (named.parameter->owner != kOwner) return;
   }
   throw InternalError("[fsdp] fully_shard was applied to a module that encloses the one with " +
                       parameters.front().fqn +
@@ -51,7 +52,7 @@ std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Mo
   std::map<const void*, std::size_t> by_tensor;
   for (auto* module : modules) {
     for (auto& named : module->named_parameters()) {
-      if (named.parameter->fully_sharded) continue;  // an inner call took it
+      if (named.parameter->owner == kOwner) continue;  // an inner call took it
       const void* identity = named.tensor().unsafeGetTensorImpl();
       if (ignored.contains(identity)) continue;
       const auto [found, is_new] = by_tensor.emplace(identity, order.size());
@@ -116,6 +117,8 @@ void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOption
   state->install_hooks();
 }
 
+bool is_fully_sharded(const nn::Module& module) { return FsdpState::of(module) != nullptr; }
+
 void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype) {
   for (auto* state : FsdpState::all_below(module)) {
     if (!state->group()) continue;
@@ -123,7 +126,7 @@ void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype) {
   }
   for (auto& named : module.named_parameters()) {
     auto& tensor = named.tensor();
-    if (!tensor.is_meta() || named.parameter->fully_sharded) continue;
+    if (!tensor.is_meta() || named.parameter->owner == kOwner) continue;
     tensor = at::zeros(tensor.sizes(), tensor.options().device(device).dtype(dtype))
                  .set_requires_grad(tensor.requires_grad());
   }

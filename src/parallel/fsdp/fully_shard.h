@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "nn/module.h"
-#include "parallel/fsdp/fsdp_state.h"
 #include "parallel/fsdp/policies.h"
 
 namespace titan::fsdp {
+
+class ParamGroup;
 
 // Takes every parameter below `module` that no earlier call took, shards each over the mesh's shard axis along dim 0,
 // and makes them communicate together. Not collective. Throws InternalError on a container without forward, a module
@@ -26,6 +27,9 @@ void fully_shard(nn::Module& module, const FullyShardOptions& options);
 
 // Several modules as one group, gathered before the first of them runs and freed after the last.
 void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOptions& options);
+
+// Whether fully_shard was applied to `module` itself: its forward and backward gather and free a group of parameters.
+bool is_fully_sharded(const nn::Module& module);
 
 // Gives every parameter on the meta device zeroed memory, stored as `dtype`: shards where their policy wants them,
 // others on `device`. Not collective.

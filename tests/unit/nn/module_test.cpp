@@ -14,7 +14,7 @@ class Pair : public Module {
  public:
   Pair() {
     param("scale", scale, {3});
-    list_ = child("list", std::make_shared<ModuleList>());
+    child("list", list_, std::make_shared<ModuleList>());
     list_->append(std::make_shared<Linear>(3, 5));
     list_->append(std::make_shared<RMSNorm>(5, 1e-5));
   }
@@ -51,7 +51,7 @@ TEST(Module, RunsHooksInOrderAroundTheWrappedForward) {
     inputs[0] = inputs[0] * 10;
   });
   pair.add_pre_hook([&](Module&, Tensors&) { order += "b"; });
-  pair.set_forward_wrapper([&](const Module::Forward& forward, const Tensors& inputs) {
+  pair.add_forward_wrapper([&](const Module::Forward& forward, const Tensors& inputs) {
     order += "(";
     auto out = forward(inputs);
     order += ")";
@@ -63,6 +63,63 @@ TEST(Module, RunsHooksInOrderAroundTheWrappedForward) {
   });
   EXPECT_EQ(pair(at::ones({1})).item<float>(), 22);
   EXPECT_EQ(order, "ab()c");
+}
+
+// None replaces another: the later one is around the earlier one, and both may call what is inside as often as they
+// like.
+TEST(Module, RunsEveryForwardWrapper) {
+  Pair pair;
+  const auto add = [&](double factor, int calls) {
+    pair.add_forward_wrapper([=](const Module::Forward& forward, const Tensors& inputs) {
+      auto out = forward(inputs);
+      for (int i = 1; i < calls; ++i) out = forward({out});
+      return out * factor;
+    });
+  };
+  add(10, 2);
+  add(3, 1);
+  EXPECT_EQ(pair(at::ones({1})).item<float>(), (1 + 1 + 1) * 10 * 3);
+}
+
+class Caller : public Module {
+ public:
+  Caller() {
+    child("first", first, std::make_shared<Linear>(3, 3));
+    child("second", second, std::make_shared<Linear>(3, 3));
+  }
+  at::Tensor forward(const Tensors& inputs) override { return (*second)((*first)(inputs[0])); }
+  std::shared_ptr<Linear> first, second;
+};
+
+struct Doubled : Linear {
+  Doubled() : Linear(3, 3) { param("scale", scale, {1}); }
+  at::Tensor forward(const Tensors& inputs) override { return inputs[0] * 2; }
+  at::Tensor scale;
+};
+
+TEST(Module, ReplacesAChildInItsPlace) {
+  Caller caller;
+  const auto doubled = std::make_shared<Doubled>();
+  caller.replace_child("first", doubled);
+  caller.replace_child("second", std::make_shared<Doubled>());
+  EXPECT_EQ(caller.first, doubled);
+  EXPECT_EQ(caller.children()[0].second, doubled);
+  EXPECT_TRUE(caller(at::ones({3})).equal(at::full({3}, 4.0)));
+  std::vector<std::string> names;
+  for (const auto& parameter : caller.named_parameters()) names.push_back(parameter.fqn);
+  EXPECT_EQ(names, (std::vector<std::string>{"first.weight", "first.scale", "second.weight", "second.scale"}));
+}
+
+TEST(Module, ReplacesNoChildThatItCannotUse) {
+  Caller caller;
+  const auto before = caller.first;
+  EXPECT_THROW(caller.replace_child("third", std::make_shared<Linear>(3, 3)), InternalError);
+  EXPECT_THROW(caller.replace_child("first", std::make_shared<RMSNorm>(3, 1e-5)), InternalError);
+  EXPECT_THROW(caller.replace_child("first", nullptr), InternalError);
+  caller.named_parameters()[0].parameter->owner = "another part of the program";
+  EXPECT_THROW(caller.replace_child("first", std::make_shared<Linear>(3, 3)), InternalError);
+  EXPECT_EQ(caller.first, before);
+  EXPECT_EQ(caller.children()[0].second, before);
 }
 
 struct Norm : RMSNorm {
@@ -91,7 +148,7 @@ TEST(RMSNorm, OfASumIsAnOrdinaryCallForPostHooksAndWrappers) {
     EXPECT_TRUE(inputs.at(0).equal(x + delta));
     output = output * 2;
   });
-  wrapped.set_forward_wrapper(
+  wrapped.add_forward_wrapper(
       [](const Module::Forward& forward, const Tensors& inputs) { return forward(inputs) * 2; });
   for (Norm* norm : {&hooked, &wrapped}) {
     const auto [sum, normed] = norm->of_sum(x, delta);
