@@ -8,14 +8,12 @@
 #include "base/error.h"
 #include "kernels/choice.h"
 #include "kernels/cpu/adamw.h"
-#include "optim/clip_grad_norm.h"
 
 namespace titan::optim {
 
-AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options)
-    : options_(options) {
+AdamW::AdamW(const std::vector<TrainedParameter>& params, const AdamWOptions& options) : options_(options) {
   const at::NoGradGuard no_grad;
-  for (const auto& [fqn, param] : params) {
+  for (const auto& [fqn, param, sharding] : params) {
     if (param.is_meta()) {
       throw InternalError("[optim] " + fqn +
                           " is on the meta device: materialize and initialize the model before the "
@@ -23,7 +21,7 @@ AdamW::AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, cons
     }
     // The step lives where the kernel reads it: on the parameter's device.
     const auto on_device = at::TensorOptions().dtype(at::kFloat).device(param.device());
-    states_.push_back({fqn, param, {}, {}, at::zeros({}, on_device)});
+    states_.push_back({fqn, param, {}, {}, at::zeros({}, on_device), groups_that_cut(sharding)});
   }
 }
 
@@ -40,6 +38,12 @@ std::vector<AdamWState>& AdamW::states() {
 std::vector<at::Tensor> AdamW::grads() const {
   std::vector<at::Tensor> out;
   for (const auto& state : states_) out.push_back(state.param.grad());
+  return out;
+}
+
+std::vector<ShardedGrad> AdamW::sharded_grads() const {
+  std::vector<ShardedGrad> out;
+  for (const auto& state : states_) out.push_back({state.param.grad(), state.sharded_over});
   return out;
 }
 

@@ -5,8 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "optim/clip_grad_norm.h"
 
 namespace titan::optim {
 
@@ -18,6 +21,13 @@ struct AdamWOptions {
   double weight_decay = 0.1;  // decoupled, on every parameter
 };
 
+// A parameter to train: its name, the local tensor, and how that lies on a mesh; nothing: every rank has the whole.
+struct TrainedParameter {
+  std::string fqn;
+  at::Tensor tensor;
+  std::optional<dist::Sharding> sharding = {};
+};
+
 // A parameter and its state. Moments have the parameter's shape and dtype; `step` is a float32 scalar on the host.
 struct AdamWState {
   std::string fqn;
@@ -25,6 +35,7 @@ struct AdamWState {
   at::Tensor exp_avg;
   at::Tensor exp_avg_sq;
   at::Tensor step;
+  std::vector<dist::ProcessGroup*> sharded_over = {};  // see ShardedGrad
 };
 
 // What a step takes into account; both float32 0-d, or undefined.
@@ -35,10 +46,10 @@ struct StepOptions {
 
 class AdamW {
  public:
-  // `params`: the local shards, materialized, in the model's order. Moments start at zero, and take memory from the
+  // `params`: local shards, materialized, in the model's order. Moments start at zero, and take memory from the
   // first step() or states() on: what the first forward and backward leave serves for them. Throws InternalError for a
   // parameter on the meta device.
-  AdamW(const std::vector<std::pair<std::string, at::Tensor>>& params, const AdamWOptions& options);
+  AdamW(const std::vector<TrainedParameter>& params, const AdamWOptions& options);
 
   // Updates every parameter that has a gradient. Throws InternalError when none has: an optimizer made before
   // fully_shard holds the parameters that this replaced.
@@ -47,6 +58,8 @@ class AdamW {
   void step(const StepOptions& options = {});
   // Of all parameters in order, undefined where there is none.
   std::vector<at::Tensor> grads() const;
+  // The same with the groups that each is sharded over: for total_norm() and its like.
+  std::vector<ShardedGrad> sharded_grads() const;
   // Drops the gradients.
   void zero_grad();
 

@@ -103,6 +103,16 @@ void throw_if_nonfinite(const at::Tensor& total, double norm_type) {
 
 }  // namespace
 
+std::vector<dist::ProcessGroup*> groups_that_cut(const std::optional<dist::Sharding>& sharding) {
+  std::vector<dist::ProcessGroup*> groups;
+  if (!sharding) return groups;
+  for (int axis = 0; axis < sharding->mesh.num_axes(); ++axis) {
+    if (dist::shard_dim(sharding->placements[axis]))
+      groups.push_back(&sharding->mesh.group(sharding->mesh.axis_names()[axis]));
+  }
+  return groups;
+}
+
 at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type, bool error_if_nonfinite) {
   const at::NoGradGuard no_grad;
   if (grads.empty()) return at::zeros({});

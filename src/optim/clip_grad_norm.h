@@ -3,9 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
-#include "distributed/process_group.h"
+#include "distributed/tensor/sharding.h"
 
 namespace titan::optim {
 
@@ -16,6 +17,10 @@ struct ShardedGrad {
   at::Tensor grad;
   std::vector<dist::ProcessGroup*> sharded_over;
 };
+
+// The groups over which the parts of a tensor make up the whole: those of the mesh axes that cut it, the outermost
+// first. None for one that is not sharded. The groups live as long as the sharding's World.
+std::vector<dist::ProcessGroup*> groups_that_cut(const std::optional<dist::Sharding>& sharding);
 
 // The norm of order `norm_type` over the whole gradients, float32 0-d on the device of the first one, as
 // torch.nn.utils.get_total_norm: the norm of the gradients' norms. Any order: inf and -inf are the largest and smallest

@@ -87,8 +87,9 @@ void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed) {
 }
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options) {
-  std::vector<std::pair<std::string, at::Tensor>> params;
-  for (const auto& parameter : model.named_parameters()) params.emplace_back(parameter.fqn, parameter.tensor());
+  std::vector<optim::TrainedParameter> params;
+  for (const auto& parameter : model.named_parameters())
+    params.push_back({parameter.fqn, parameter.tensor(), parameter.parameter->sharding});
   return optim::AdamW(params, {options.lr, options.beta1, options.beta2, options.eps, options.weight_decay});
 }
 

@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "distributed/mesh.h"
+#include "distributed/tensor/dtensor.h"
+#include "optim/adamw.h"
 #include "tests/support/run_ranks.h"
 
 namespace titan {
@@ -121,6 +123,48 @@ TEST_P(ClipGradNorm, NonfinitePassesOrThrowsOnEveryRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ClipGradNorm, testing::Values(1, 2, 4));
+
+// The groups come from how each parameter lies: over one mesh or another, cut by both axes in either order, by one, by
+// none.
+TEST(TotalNorm, OfAnOptimizerWhoseParametersLieOnTwoMeshes) {
+  test::on_ranks(4, [](dist::World& world) {
+    using dist::Replicate, dist::Shard, dist::StridedShard;
+    const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
+    const auto fsdp = mesh.slice({"fsdp"}), tp = mesh.slice({"tp"});
+    struct Lie {
+      const dist::DeviceMesh& mesh;
+      std::vector<dist::Placement> placements;
+      std::vector<std::string> cut_by;
+    };
+    const std::vector<Lie> lies = {{fsdp, {Shard{0}}, {"fsdp"}},
+                                   {mesh, {StridedShard{0, 2}, Shard{0}}, {"fsdp", "tp"}},
+                                   {mesh, {Shard{0}, Shard{1}}, {"fsdp", "tp"}},
+                                   {mesh, {Shard{0}, Replicate{}}, {"fsdp"}},
+                                   {tp, {Shard{1}}, {"tp"}},
+                                   {mesh, {Replicate{}, Replicate{}}, {}},
+                                   {mesh, {Replicate{}, Shard{0}}, {"tp"}}};
+    std::vector<optim::TrainedParameter> params;
+    std::vector<Case> wholes;
+    const auto add = [&](const at::Tensor& part, const at::Tensor& grad, std::optional<dist::Sharding> sharding) {
+      params.push_back({"p" + std::to_string(params.size()), part, std::move(sharding)});
+      params.back().tensor.mutable_grad() = grad;
+    };
+    for (const auto& [on, placements, cut_by] : lies) {
+      const auto seed = static_cast<std::uint64_t>(params.size() + 1);
+      wholes.push_back({at::randn({7, 5}, at::detail::createCPUGenerator(seed), at::kFloat), cut_by});
+      const auto grad = dist::DTensor::distribute(wholes.back().whole, on, placements);
+      add(at::zeros_like(grad.to_local()), grad.to_local(), grad.sharding());
+      std::vector<dist::ProcessGroup*> expected;
+      for (const auto& axis : cut_by) expected.push_back(&mesh.group(axis));
+      EXPECT_EQ(optim::groups_that_cut(grad.sharding()), expected) << seed;
+    }
+    wholes.push_back({at::full({2, 2}, 3.0), {}});  // without a sharding
+    add(at::zeros({2, 2}), wholes.back().whole, std::nullopt);
+    const optim::AdamW optimizer(params, {});
+    const auto expected = expected_norm(wholes, 2).item<double>();
+    EXPECT_NEAR(optim::total_norm(optimizer.sharded_grads()).item<double>() / expected, 1, kTolerance);
+  });
+}
 
 TEST(TotalNorm, TakesMixedDtypesUndefinedAndNone) {
   const auto bf16 = at::full({4}, 0.5, at::kBFloat16);

@@ -111,17 +111,22 @@ at::Tensor loss_of(Net& net, int step, int batch) {
 }
 
 optim::AdamW optimizer_of(Net& net) {
-  std::vector<std::pair<std::string, at::Tensor>> params;
-  for (const auto& parameter : net.named_parameters()) params.emplace_back(parameter.fqn, parameter.tensor());
+  std::vector<optim::TrainedParameter> params;
+  for (const auto& parameter : net.named_parameters())
+    params.push_back({parameter.fqn, parameter.tensor(), parameter.parameter->sharding});
   return optim::AdamW(params, {.lr = 0.01});
 }
 
 constexpr int kSteps = 4;
 
-// Trains on `batches` batches a step, numbered from `first`; the sum of their losses of each step.
-std::vector<double> train(Net& net, int first, int batches) {
+struct Trained {
+  std::vector<double> losses, norms;  // of each step: the sum of its losses, and the norm of the whole gradient
+};
+
+// Trains on `batches` batches a step, numbered from `first`.
+Trained train(Net& net, int first, int batches) {
   auto optimizer = optimizer_of(net);
-  std::vector<double> losses;
+  Trained trained;
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     double sum = 0;
@@ -130,10 +135,11 @@ std::vector<double> train(Net& net, int first, int batches) {
       torch::autograd::backward({loss}, {});
       sum += loss.item<double>();
     }
-    losses.push_back(sum);
+    trained.losses.push_back(sum);
+    trained.norms.push_back(optim::total_norm(optimizer.sharded_grads()).item<double>());
     optimizer.step();
   }
-  return losses;
+  return trained;
 }
 
 at::Tensor box_in(at::Tensor whole, const dist::ShardSpec& spec) {
@@ -203,13 +209,16 @@ void expect_trains_like_one_device(dist::World& world, const dist::DeviceMesh& m
                                                                            << holders(named.spec(), world);
   }
 
-  const auto losses_plain = train(plain, 0, num_batches);
+  const auto on_one_device = train(plain, 0, num_batches);
   const auto mine = train(net, batch, 1);
-  auto losses = at::tensor(mine, at::kDouble);
+  auto losses = at::tensor(mine.losses, at::kDouble);
   for (const auto& axis : data) losses = all_reduced(losses, mesh.group(axis));
   // The bounds of fsdp_test.cpp: float32 sums of the same terms in another order, grown by four Adam steps.
-  for (int step = 0; step < kSteps; ++step)
-    EXPECT_NEAR(losses[step].item<double>(), losses_plain[step], 1e-5 * losses_plain[step]) << "step " << step;
+  for (int step = 0; step < kSteps; ++step) {
+    const double loss = on_one_device.losses[step], norm = on_one_device.norms[step];
+    EXPECT_NEAR(losses[step].item<double>(), loss, 1e-5 * loss) << "step " << step;
+    EXPECT_NEAR(mine.norms[step], norm, 1e-4 * norm) << "step " << step;
+  }
   for (const auto& named : net.named_parameters()) {
     const auto whole = plain.parameter(named.fqn).tensor().detach();
     EXPECT_TRUE(at::allclose(named.dtensor().full_tensor(), whole, 1e-4, 1e-5)) << named.fqn;

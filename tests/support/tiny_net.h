@@ -67,8 +67,9 @@ inline at::Tensor loss_of(TinyNet& net, const at::Tensor& tokens) {
 }
 
 inline optim::AdamW optimizer_of(TinyNet& net) {
-  std::vector<std::pair<std::string, at::Tensor>> params;
-  for (const auto& parameter : net.named_parameters()) params.emplace_back(parameter.fqn, parameter.tensor());
+  std::vector<optim::TrainedParameter> params;
+  for (const auto& parameter : net.named_parameters())
+    params.push_back({parameter.fqn, parameter.tensor(), parameter.parameter->sharding});
   return optim::AdamW(params, {.lr = 0.01});
 }
 

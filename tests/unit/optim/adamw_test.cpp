@@ -48,7 +48,7 @@ TEST(AdamW, HasMomentsForACheckpointBeforeTheFirstStep) {
 
 // Of a parameter and what an update leaves.
 struct Model {
-  std::vector<std::pair<std::string, at::Tensor>> params;
+  std::vector<TrainedParameter> params;
   std::vector<ShardedGrad> grads;
 };
 
@@ -59,7 +59,7 @@ Model make_model() {
   Model model;
   const auto add = [&](const std::string& name, const at::Tensor& param, const at::Tensor& grad) {
     param.mutable_grad() = grad;
-    model.params.emplace_back(name, param);
+    model.params.push_back({name, param});
     model.grads.push_back({grad, {}});
   };
   add("matrix", at::randn({37, 21}), at::randn({37, 21}));
@@ -137,10 +137,10 @@ TEST(AdamW, ChangesNothingWhereAGradientIsInfinite) {
   for (const bool own : {true, false}) {
     const Choice choice(own);
     Model model = make_model();
-    const auto before = model.params[0].second.clone();
+    const auto before = model.params[0].tensor.clone();
     AdamW optimizer(model.params, {});
     optimizer.step({.found_inf = at::ones({}), .grad_factor = at::full({}, std::nan(""))});
-    EXPECT_TRUE(model.params[0].second.equal(before));
+    EXPECT_TRUE(model.params[0].tensor.equal(before));
     EXPECT_EQ(optimizer.states()[0].step.item<float>(), 0);
   }
 }
