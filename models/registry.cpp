@@ -22,9 +22,9 @@ TrainSpec spec_of_llama(const std::string& name, const LlamaArgs& args, std::int
   spec.build_model = [args, seq_len](std::optional<std::int64_t> document_end) {
     return std::make_unique<Llama>(args, seq_len, document_end);
   };
-  spec.parallelize = [](LanguageModel& m, const dist::DeviceMesh& mesh, const config::Training& training,
-                        const config::Parallelism& parallelism, const config::ActivationCheckpoint& ac) {
-    parallelize_llama(dynamic_cast<Llama&>(m), mesh, training, parallelism, ac);
+  spec.parallelize = [](LanguageModel& m, const ParallelContext& context) {
+    parallelize_llama(dynamic_cast<Llama&>(m), context.meshes.fsdp, context.training, context.parallelism,
+                      context.activation_checkpoint);
   };
   spec.hugging_face_name = [args](const std::string& fqn) { return llama_hugging_face_name(fqn, args); };
   spec.hugging_face_config = llama_hugging_face_config(args);

@@ -210,7 +210,7 @@ std::int64_t end_of_document(const data::Tokenizer& tokenizer, const std::string
 TrainedModel load_trained_model(const TrainedModelOptions& options) {
   const fs::path folder = find_checkpoint(options);
   const CheckpointKind kind = checkpoint::detect_kind(folder);
-  Description description = describe(folder, kind, options);
+  const Description description = describe(folder, kind, options);
   TrainedModel out;
   out.folder = folder.string();
   out.tokenizer = open_tokenizer(description, options);
@@ -221,12 +221,12 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
     const auto further = checkpoint::read_stop_tokens(folder);
     out.stop_ids.insert(out.stop_ids.end(), further.begin(), further.end());
   }
-  if (description.spec.separates_documents)
-    description.spec.document_end = end_of_document(*out.tokenizer, options.command);
+  std::optional<std::int64_t> document_end;
+  if (description.spec.separates_documents) document_end = end_of_document(*out.tokenizer, options.command);
   const auto source = checkpoint::open_source(folder, kind);
   out.dtype = pick_dtype(options.dtype, *source, out.device);
   const at::NoGradGuard no_grad;
-  out.model = description.spec.build_model(description.spec.document_end);
+  out.model = description.spec.build_model(document_end);
   fsdp::to_empty(*out.model, out.device, out.dtype);
   nn::BuffersOnly buffers;
   out.model->init_weights(buffers);

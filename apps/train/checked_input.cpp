@@ -65,22 +65,22 @@ void open_tokenizer(CheckedInput& input) {
   const std::string& path = input.config.model.hf_assets_path;
   try {
     input.tokenizer = data::make_tokenizer(path);
-    input.spec.tokenizer_fingerprint = data::tokenizer_fingerprint(path);
-    input.spec.hugging_face_tokenizer = [path, tokenizer = input.tokenizer] {
+    input.tokenizer_facts.fingerprint = data::tokenizer_fingerprint(path);
+    input.tokenizer_facts.hugging_face = [path, tokenizer = input.tokenizer] {
       return tokenizer_for_export(path, *tokenizer);
     };
     data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
   } catch (const DataError& error) {
     throw DataError("model.hf_assets_path: " + std::string(error.what()));
   }
-  if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
+  if (input.spec.separates_documents) input.tokenizer_facts.document_end = end_of_document(input);
   encode_prompts(input);
 }
 
 void check_datasets(const CheckedInput& input) {
   for (const config::NamedDataset& dataset : config::named_datasets(input.config)) {
     try {
-      data::check_dataset(dataset.kind, dataset.path, input.spec.tokenizer_fingerprint);
+      data::check_dataset(dataset.kind, dataset.path, input.tokenizer_facts.fingerprint);
     } catch (const DataError& error) {
       throw DataError(dataset.key + ": " + error.what());
     }

@@ -9,6 +9,7 @@
 #include "config/job_config.h"
 #include "config/keys/source.h"
 #include "contract/prompts.h"
+#include "contract/tokenizer_facts.h"
 #include "contract/train_contract.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -20,6 +21,7 @@ struct CheckedInput {
   config::Origins origins;
   TrainSpec spec;
   std::shared_ptr<const data::Tokenizer> tokenizer;  // null before load_tokenizer()
+  TokenizerFacts tokenizer_facts;                    // empty before load_tokenizer()
   Prompts prompts;                                   // those of validation.prompts; empty before load_tokenizer()
 };
 

@@ -26,7 +26,6 @@
 #include "config/keys/datasets.h"
 #include "config/keys/fields.h"
 #include "config/keys/print.h"
-#include "config/validate.h"
 #include "data/batch_loader.h"
 #include "distributed/device.h"
 #include "distributed/parallel_dims.h"
@@ -144,7 +143,7 @@ std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedIn
 }
 
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& checked, const dist::DeviceMesh& batch_mesh,
-                                               const dist::World& world) {
+                                               const dist::World& world, const dist::RunShape& shape) {
   const auto& training = checked.config.training;
   auto options = data_options(batch_mesh);
   options.dataset = training.dataset;
@@ -155,7 +154,7 @@ std::unique_ptr<BatchSource> open_training_set(const CheckedInput& checked, cons
   options.seed = checked.config.debug.seed.value_or(0);
   options.local_batch_size = training.local_batch_size;
   options.seq_len = training.seq_len;
-  options.accumulation_steps = config::num_accumulation_steps(checked.config, world.size());
+  options.accumulation_steps = shape.accumulation_steps;
   if (const auto log = get_env("TITAN_LOG_SAMPLES"); log && !log->empty()) {
     options.sample_log = *log + ".rank" + std::to_string(world.rank());
   }
@@ -237,16 +236,12 @@ int train(const CheckedInput& checked, dist::World& world) {
   const auto& config = checked.config;
   check_same_config(config, world);
   const auto lock = world.rank() == 0 ? lock_dump_folder(config.job.dump_folder) : nullptr;
-  const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
-  auto source = open_training_set(checked, meshes.batch, world);
-  auto parts = train::build_run({.config = config,
-                                 .world = world,
-                                 .meshes = meshes,
-                                 .spec = checked.spec,
-                                 .data = std::move(source),
-                                 .held_out = open_held_out(checked, meshes.batch),
-                                 .prompts = checked.prompts});
-  const auto end = train_to_the_end(std::make_unique<train::Trainer>(std::move(parts)));
+  const auto shape = dist::RunShape::of(config, world.size());
+  const auto meshes = dist::Meshes::build(world, shape.dims);
+  auto source = open_training_set(checked, meshes.batch, world, shape);
+  const auto end = train_to_the_end(
+      std::make_unique<train::Trainer>(config, world, meshes, checked.spec, checked.tokenizer_facts, std::move(source),
+                                       open_held_out(checked, meshes.batch), checked.prompts));
   if (const auto arena = kernels::host_arena_stats(); arena.peak_in_use > 0)
     spdlog::info("tensors of this rank took at most {} on the host",
                  format_bytes(static_cast<double>(arena.peak_in_use)));

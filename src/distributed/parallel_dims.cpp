@@ -5,18 +5,33 @@
 namespace titan::dist {
 
 ParallelDims ParallelDims::from_config(const config::Parallelism& parallelism, int world_size) {
-  ParallelDims dims;
-  dims.world_size = world_size;
-  dims.dp_replicate = static_cast<int>(parallelism.data_parallel_replicate_degree);
-  dims.dp_shard = static_cast<int>(config::resolve_shard_degree(parallelism, world_size));
-  return dims;
+  return {.pp = static_cast<int>(parallelism.pipeline_parallel_degree),
+          .dp_replicate = static_cast<int>(parallelism.data_parallel_replicate_degree),
+          .dp_shard = static_cast<int>(config::resolve_shard_degree(parallelism, world_size)),
+          .cp = static_cast<int>(parallelism.context_parallel_degree),
+          .tp = static_cast<int>(parallelism.tensor_parallel_degree),
+          .world_size = world_size};
 }
 
 Meshes Meshes::build(World& world, const ParallelDims& dims) {
-  auto data = DeviceMesh::init(world, {dims.dp_replicate, dims.dp_shard}, {"dp_replicate", "fsdp"});
-  auto batch = data.flatten({"dp_replicate", "fsdp"}, "batch");
-  auto fsdp = dims.dp_replicate > 1 ? data : data.slice({"fsdp"});
-  return {std::move(data), std::move(batch), std::move(fsdp)};
+  const auto all = DeviceMesh::layout(world, {dims.pp, dims.dp_replicate, dims.dp_shard, dims.cp, dims.tp},
+                                      {"pp", "dp_replicate", "dp_shard", "cp", "tp"});
+  const auto replicate = all.slice({"dp_replicate"});
+  const auto fsdp = all.flatten({"dp_shard", "cp"}, "fsdp");
+  return {.batch = all.flatten({"dp_replicate", "dp_shard"}, "batch"),
+          .loss = all.flatten({"dp_replicate", "dp_shard", "cp"}, "loss"),
+          .fsdp = dims.dp_replicate > 1 ? DeviceMesh::concatenate(replicate, fsdp) : fsdp,
+          .cp = all.slice({"cp"}),
+          .tp = all.slice({"tp"}),
+          .pp = all.slice({"pp"})};
+}
+
+RunShape RunShape::of(const config::JobConfig& config, int world_size) {
+  RunShape shape;
+  shape.dims = ParallelDims::from_config(config.parallelism, world_size);
+  shape.accumulation_steps = config::num_accumulation_steps(config, world_size);
+  shape.sequences_per_step = shape.accumulation_steps * config.training.local_batch_size * shape.dims.batch();
+  return shape;
 }
 
 }  // namespace titan::dist

@@ -60,12 +60,11 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
   return options;
 }
 
-std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
-                                           const config::Training& training, const config::Parallelism& parallelism,
-                                           const config::ActivationCheckpoint& ac) {
-  auto model = spec.build_model(spec.document_end);
-  spec.parallelize(*model, mesh, training, parallelism, ac);
-  fsdp::to_empty(*model, mesh.device(), dist::dtype_of(training.dtype));
+std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, std::optional<std::int64_t> document_end,
+                                           const ParallelContext& context) {
+  auto model = spec.build_model(document_end);
+  spec.parallelize(*model, context);
+  fsdp::to_empty(*model, context.meshes.fsdp.device(), dist::dtype_of(context.training.dtype));
   const at::NoGradGuard no_grad;
   nn::BuffersOnly buffers;
   model->init_weights(buffers);
@@ -101,7 +100,8 @@ optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int
                             .min_lr_factor = options.min_lr_factor});
 }
 
-checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config, const TrainSpec& spec) {
+checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config, const TrainSpec& spec,
+                                                 const TokenizerFacts& tokenizer) {
   const config::Checkpoint& options = config.checkpoint;
   checkpoint::CheckpointOptions out;
   out.enable = options.enable;
@@ -125,10 +125,10 @@ checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config
   out.initial_load_in_hf = options.initial_load_in_hf;
   out.hf_assets_path = config.model.hf_assets_path;
   out.hf_format.small_files = [config_json = spec.hugging_face_config,
-                               tokenizer_of_run = spec.hugging_face_tokenizer](c10::ScalarType dtype) {
-    HuggingFaceTokenizer tokenizer = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
-    auto files = checkpoint::describe_model(config_json, dtype, tokenizer.bos_id, tokenizer.eos_id);
-    files.merge(tokenizer.files);
+                               tokenizer_of_run = tokenizer.hugging_face](c10::ScalarType dtype) {
+    HuggingFaceTokenizer exported = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
+    auto files = checkpoint::describe_model(config_json, dtype, exported.bos_id, exported.eos_id);
+    files.merge(exported.files);
     return files;
   };
   out.hf_format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {

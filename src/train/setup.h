@@ -7,8 +7,8 @@
 
 #include "checkpoint/checkpointer.h"
 #include "config/job_config.h"
+#include "contract/tokenizer_facts.h"
 #include "contract/train_contract.h"
-#include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/lr_schedule.h"
@@ -30,18 +30,18 @@ bool uses_float16(const config::Training& training);
 // For the metrics of a run on `device`, whose peak FLOP/s and memory are asked of it.
 metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device);
 
-// Built on meta, sharded, materialized on the mesh's device. Its weights wait for draw_weights() or a checkpoint, which
+// Built on meta, sharded, materialized on the meshes' device. Its weights wait for draw_weights() or a checkpoint, which
 // makes a second of drawing needless for a model of 100 million. Throws InternalError naming a parameter that is still
 // on meta.
-std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, const dist::DeviceMesh& mesh,
-                                           const config::Training& training, const config::Parallelism& parallelism,
-                                           const config::ActivationCheckpoint& ac);
+std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, std::optional<std::int64_t> document_end,
+                                           const ParallelContext& context);
 
 // The initial weights of `seed`, the same at every number of ranks.
 void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
-checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config, const TrainSpec& spec);
+checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config, const TrainSpec& spec,
+                                                 const TokenizerFacts& tokenizer);
 
 }  // namespace titan::train

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "distributed/host_staged_backend.h"
 #include "distributed/mesh.h"
+#include "distributed/parallel_dims.h"
 #include "distributed/process_group_gloo.h"
 #include "tests/support/guard.h"
 #include "tests/support/run_ranks.h"
@@ -105,6 +106,53 @@ TEST(Failure, OfOneRankEndsTheOthersWithItsReason) {
     world.report_failure("out of milk\nsecond line");
     std::_Exit(0);  // at once, as the program does; its reason stays in rank 0's store
   });
+}
+
+// TorchTitan's order, from the outermost: pp, dp_replicate, dp_shard, cp, tp. Rank 0's coordinate is 0 on every axis.
+TEST(Meshes, HaveTheRanksOfEveryView) {
+  const dist::ParallelDims dims{.pp = 2, .dp_replicate = 3, .dp_shard = 2, .cp = 2, .tp = 2, .world_size = 48};
+  const auto world = dist::World::on_paper(48);
+  const auto meshes = dist::Meshes::build(*world, dims);
+  EXPECT_EQ(meshes.tp.group().ranks(), (std::vector<int>{0, 1}));
+  EXPECT_EQ(meshes.cp.group().ranks(), (std::vector<int>{0, 2}));
+  EXPECT_EQ(meshes.pp.group().ranks(), (std::vector<int>{0, 24}));
+  EXPECT_EQ(meshes.batch.group().ranks(), (std::vector<int>{0, 4, 8, 12, 16, 20}));
+  EXPECT_EQ(meshes.loss.group().ranks(), (std::vector<int>{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22}));
+  EXPECT_EQ(meshes.fsdp.axis_names(), (std::vector<std::string>{"dp_replicate", "fsdp"}));
+  EXPECT_EQ(meshes.fsdp.group("fsdp").ranks(), (std::vector<int>{0, 2, 4, 6}));
+  EXPECT_EQ(meshes.fsdp.group("dp_replicate").ranks(), (std::vector<int>{0, 8, 16}));
+  // What tensor parallelism cuts, fully_shard cuts again: both are views of one grid.
+  EXPECT_EQ(dist::DeviceMesh::concatenate(meshes.fsdp, meshes.tp).shape(), (std::vector<int>{3, 4, 2}));
+  auto wrong = dims;
+  wrong.tp = 4;
+  EXPECT_THROW(dist::Meshes::build(*world, wrong), DistError);
+}
+
+TEST(Meshes, OfOneAxisAreTheWorldAndConnectNobodyElse) {
+  test::on_ranks(2, [](dist::World& world) {
+    const auto meshes = dist::Meshes::build(world, {.dp_shard = 2, .world_size = 2});
+    EXPECT_EQ(&meshes.batch.group(), &world.group());
+    EXPECT_EQ(&meshes.loss.group(), &world.group());
+    EXPECT_EQ(&meshes.fsdp.group(), &world.group());
+    for (const auto* view : {&meshes.cp, &meshes.tp, &meshes.pp}) EXPECT_EQ(view->group().size(), 1);
+    // An axis that no view names has no group.
+    const auto grid = dist::DeviceMesh::layout(world, {2, 1}, {"a", "b"});
+    EXPECT_THROW(grid.group("a"), InternalError);
+    EXPECT_EQ(&grid.slice({"a"}).group(), &world.group());
+  });
+}
+
+TEST(RunShape, IsWhatTheConfigurationMeansForAStep) {
+  config::JobConfig config;
+  config.parallelism.data_parallel_replicate_degree = 2;
+  config.training.local_batch_size = 3;
+  config.training.global_batch_size = 48;
+  const auto shape = dist::RunShape::of(config, 8);
+  EXPECT_EQ(shape.dims.dp_shard, 4);
+  EXPECT_EQ(shape.dims.batch(), 8);
+  EXPECT_EQ(shape.accumulation_steps, 2);
+  EXPECT_EQ(shape.sequences_per_step, 48);
+  EXPECT_THROW(dist::RunShape::of(config, 7), ConfigError);
 }
 
 TEST(World, OnPaperMakesMeshesAndSendsNothing) {

@@ -98,9 +98,8 @@ class Reports : public metrics::MetricsSink {
 
 struct Harness {
   Harness(dist::World& world, std::unique_ptr<Rows> rows, std::int64_t steps)
-      : mesh(dist::DeviceMesh::init(world, {world.size()}, {"batch"})),
-        net(make_net(&mesh)),
-        forward_backward(make_forward_backward(*net, mesh.device(), cross_entropy_of_model)),
+      : meshes(dist::Meshes::build(world, {.dp_shard = world.size(), .world_size = world.size()})),
+        net(make_net(&meshes.fsdp)),
         metrics({.log_freq = 1}, {}),
         source(rows.get()) {
     std::vector<std::unique_ptr<metrics::MetricsSink>> sinks;
@@ -110,9 +109,9 @@ struct Harness {
     options.steps = steps;
     options.local_batch_size = 2;
     options.seq_len = kT;
-    validator.emplace(options, std::move(rows), *net, *forward_backward, mesh, metrics);
+    validator.emplace(options, std::move(rows), *net, meshes, metrics);
   }
-  dist::DeviceMesh mesh;
+  dist::Meshes meshes;
   std::unique_ptr<Net> net;
   std::unique_ptr<ForwardBackward> forward_backward;
   std::vector<metrics::ValidationMetrics> reports;

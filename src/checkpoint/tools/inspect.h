@@ -42,7 +42,7 @@ struct Inspection {
 // Throws CheckpointError when `path` is no checkpoint, or DamagedCheckpoint when it cannot be read.
 Inspection inspect_checkpoint(const std::filesystem::path& path);
 
-// Tells the tokenizer of the run that saved `path` from others, as that run put it (TrainSpec::tokenizer_fingerprint).
+// Tells the tokenizer of the run that saved `path` from others, as that run put it (TokenizerFacts::fingerprint).
 // Nothing where the checkpoint does not say so: one that holds the model alone, or of another program. Throws
 // CheckpointError for one that cannot be read.
 std::optional<std::string> tokenizer_of_run(const std::filesystem::path& path);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "config/validate.h"
 #include "distributed/dtype.h"
 #include "distributed/parallel_dims.h"
 #include "metrics/flops.h"
@@ -88,16 +87,15 @@ Demand demand_of(const config::JobConfig& config, const TrainSpec& spec, int wor
 }
 
 DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world_size, const Device& device) {
-  const auto dims = dist::ParallelDims::from_config(config.parallelism, world_size);
-  const auto accumulation = config::num_accumulation_steps(config, world_size);
+  const auto shape = dist::RunShape::of(config, world_size);
   DryRun run;
   run.model = spec.name;
   run.world_size = world_size;
-  run.replicas = dims.dp_replicate;
-  run.shards = dims.dp_shard;
+  run.replicas = shape.dims.dp_replicate;
+  run.shards = shape.dims.dp_shard;
   run.parameters = spec.stats.num_parameters;
-  run.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
-  run.sequences_per_step = accumulation * config.training.local_batch_size * dims.dp();
+  run.flops_per_token = flops_per_token(spec.stats, config.training.seq_len);
+  run.sequences_per_step = shape.sequences_per_step;
   run.tokens_per_step = run.sequences_per_step * config.training.seq_len;
   run.dtype = config.training.dtype;
   run.recomputation = config.activation_checkpoint.mode;

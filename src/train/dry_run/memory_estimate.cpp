@@ -12,9 +12,7 @@
 
 #include "base/env.h"
 #include "base/paper.h"
-#include "config/validate.h"
 #include "distributed/dtype.h"
-#include "distributed/parallel_dims.h"
 #include "kernels/choice.h"
 #include "nn/init.h"
 #include "nn/ops/cross_entropy.h"
@@ -35,13 +33,6 @@ void add(Ids& ids, std::size_t id) {
 }
 
 bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
-
-// Weights without numbers.
-class NoInitializer : public nn::Initializer {
- public:
-  void normal(const nn::NamedParameter&, double, double) override {}
-  void trunc_normal(const nn::NamedParameter&, double, double, double, double) override {}
-};
 
 // While it lives, the meta device stands for `device`.
 class StandsFor {
@@ -107,7 +98,7 @@ thread_local LogitsWatch* LogitsWatch::current_ = nullptr;
 // The log hears which sharded module's forward or backward it is in.
 void announce_modules(nn::Module& model, MemoryLog& log) {
   for (const auto& [fqn, module] : model.named_modules()) {
-    if (fqn.empty() || !fsdp::FsdpState::of(*module)) continue;
+    if (fqn.empty() || !fsdp::is_fully_sharded(*module)) continue;
     module->add_pre_hook([&log, name = fqn](nn::Module&, nn::Tensors&) {
       log.enter((is_in_backward() ? "the backward of " : "the forward of ") + name);
     });
@@ -126,17 +117,18 @@ class PaperRun {
  public:
   PaperRun(const config::JobConfig& config, const TrainSpec& spec, int world_size)
       : config_(config), spec_(spec), world_(dist::World::on_paper(world_size)) {
-    const auto meshes = dist::Meshes::build(*world_, dist::ParallelDims::from_config(config.parallelism, world_size));
-    microbatches_ = std::min<std::int64_t>(config::num_accumulation_steps(config, world_size), 2);
+    const auto shape = dist::RunShape::of(config, world_size);
+    const auto meshes = dist::Meshes::build(*world_, shape.dims);
+    microbatches_ = std::min<std::int64_t>(shape.accumulation_steps, 2);
     // Where documents end is in the tokens, which are not there: a row of the batch is one document.
     model_ = spec.build_model(spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt);
     log_.start();
     log_.enter("the start");
-    spec.parallelize(*model_, meshes.fsdp, config.training, config.parallelism, config.activation_checkpoint);
+    spec.parallelize(*model_, {meshes, config.training, config.parallelism, config.activation_checkpoint});
     fsdp::to_empty(*model_, at::kMeta, dist::dtype_of(config.training.dtype));
     {
       const at::NoGradGuard no_grad;
-      NoInitializer initializer;
+      nn::BuffersOnly initializer;
       model_->init_weights(initializer);
     }
     for (const auto& parameter : model_->named_parameters()) add(parameters_, log_.find(parameter.tensor()));

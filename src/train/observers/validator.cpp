@@ -22,14 +22,8 @@ constexpr std::int64_t kWholeSet = -1;  // of validation.steps
 }  // namespace
 
 Validator::Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
-                     ForwardBackward& forward_backward, const dist::DeviceMesh& batch_mesh,
-                     metrics::MetricsProcessor& metrics)
-    : options_(options),
-      source_(std::move(source)),
-      model_(model),
-      forward_backward_(forward_backward),
-      batch_mesh_(batch_mesh),
-      metrics_(metrics) {
+                     const dist::Meshes& meshes, metrics::MetricsProcessor& metrics)
+    : options_(options), source_(std::move(source)), model_(model), meshes_(meshes), metrics_(metrics) {
   if (options_.steps == kWholeSet && !source_->next()) throw_too_short();  // now, not after hours of training
 }
 
@@ -54,7 +48,8 @@ bool Validator::run_if_due(std::int64_t step) {
 std::optional<Validator::Totals> Validator::pass() {
   const Evaluation evaluation(model_);
   Totals totals;
-  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(batch_mesh_.device()));
+  const auto device = meshes_.batch.device();
+  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
   if (options_.steps == kWholeSet) source_->seek({});
   bool stop = false;
   for (std::int64_t i = 0; !stop; ++i) {
@@ -68,7 +63,7 @@ std::optional<Validator::Totals> Validator::pass() {
   fsdp::reshard(model_, /*recurse=*/true);
   if (stop) return std::nullopt;
   auto sums = at::stack({loss, at::full_like(loss, static_cast<double>(totals.tokens))});
-  batch_mesh_.group().all_reduce(sums, dist::ReduceOp::kSum).wait();
+  meshes_.loss.group().all_reduce(sums, dist::ReduceOp::kSum).wait();
   totals.loss = sums[0].item<double>();
   totals.tokens = std::llround(sums[1].item<double>());
   return totals;
@@ -87,7 +82,7 @@ std::optional<Batch> Validator::next_batch(std::int64_t index) {
 
 Batch Validator::rows_of_this_rank(const Batch& all) const {
   const auto rows = all.tokens.size(0);
-  const auto begin = std::min(rows, batch_mesh_.group().rank() * options_.local_batch_size);
+  const auto begin = std::min(rows, meshes_.batch.group().rank() * options_.local_batch_size);
   const auto count = std::min(rows - begin, options_.local_batch_size);
   if (count > 0) return {all.tokens.narrow(0, begin, count), all.labels.narrow(0, begin, count)};
   const auto row = all.tokens.narrow(0, 0, 1);
@@ -97,7 +92,7 @@ Batch Validator::rows_of_this_rank(const Batch& all) const {
 // Some rank was; all ranks learn it at the same batch.
 bool Validator::asked_to_stop() const {
   auto count = at::full({1}, std::int64_t{stop_requested().has_value()}, at::TensorOptions().dtype(at::kLong));
-  batch_mesh_.group().all_reduce(count, dist::ReduceOp::kSum).wait();
+  meshes_.loss.group().all_reduce(count, dist::ReduceOp::kSum).wait();
   return count.item<std::int64_t>() > 0;
 }
 

@@ -11,7 +11,7 @@
 #include "config/job_config.h"
 #include "contract/batch_source.h"
 #include "contract/train_contract.h"
-#include "distributed/mesh.h"
+#include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "train/step/forward_backward.h"
 
@@ -25,9 +25,9 @@ class Validator {
   // rank, with an end. Of each, rank r takes its r-th part. So every window counts once, whatever the number of ranks,
   // and all ranks run the model equally often: one whose part is empty runs it on a row without labels.
   //
-  // `forward_backward` runs `model`. All but the source must outlive this.
+  // `options`, `model`, `meshes` and `metrics` must outlive this.
   Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
-            ForwardBackward& forward_backward, const dist::DeviceMesh& batch_mesh, metrics::MetricsProcessor& metrics);
+            const dist::Meshes& meshes, metrics::MetricsProcessor& metrics);
 
   // After step 1 and every validation.freq steps: looks at the set and reports the mean loss over its tokens.
   // Gradients, random numbers and the training data are untouched, and every parameter is sharded again on return. A
@@ -58,8 +58,7 @@ class Validator {
   const config::Validation& options_;
   std::unique_ptr<BatchSource> source_;
   LanguageModel& model_;
-  ForwardBackward& forward_backward_;
-  const dist::DeviceMesh& batch_mesh_;
+  const dist::Meshes& meshes_;
   metrics::MetricsProcessor& metrics_;
   mutable std::mutex mutex_;               // guards losses_
   std::map<std::int64_t, double> losses_;  // of the steps so far, where they are numbers
