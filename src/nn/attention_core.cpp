@@ -1,0 +1,13 @@
+#include "nn/attention_core.h"
+
+#include "nn/documents.h"
+#include "nn/ops/kept_ops.h"
+
+namespace titan::nn {
+
+at::Tensor AttentionCore::forward(const Tensors& inputs) {
+  const auto &q = inputs[0], &k = inputs[1], &v = inputs[2];
+  return inputs.size() > 3 ? document_attention(q, k, v, inputs[3]) : causal_attention(q, k, v);
+}
+
+}  // namespace titan::nn

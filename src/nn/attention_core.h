@@ -1,0 +1,16 @@
+// The part of attention between the projections, as a module: what replaces it (nn::Module::replace_child), wraps it or
+// hooks into it sees queries, keys and values, in every model that calls it.
+#pragma once
+
+#include "nn/module.h"
+
+namespace titan::nn {
+
+// q [B, H, T, E], k and v [B, K, T, E], H a multiple of K -> [B, H, T, E]: causal_attention (nn/ops/kept_ops.h). With
+// the documents' lengths as a fourth input, document_attention (nn/documents.h). No parameters.
+class AttentionCore : public Module {
+ public:
+  at::Tensor forward(const Tensors& inputs) override;
+};
+
+}  // namespace titan::nn
