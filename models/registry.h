@@ -1,14 +1,14 @@
-// Which models there are. One line an entry; README.md here is the recipe for a new one.
+// Which models there are. One row per name; README.md here is the recipe for a new one.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "config/job_config.h"
 #include "contract/train_contract.h"
+#include "models/common/hugging_face_names.h"
 
 namespace titan::models {
 
@@ -22,13 +22,6 @@ TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len);
 // `seq_len` its longest sequence. Throws ConfigError for a model that cannot be built here.
 TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const std::string& what,
                                           std::optional<std::int64_t> seq_len = std::nullopt);
-
-// How an architecture of Hugging Face's transformers calls the parameters of ours.
-struct HuggingFaceNames {
-  std::function<HuggingFaceName(const std::string& fqn)> name_of;  // `fqn` must be a parameter
-  std::function<std::optional<std::string>(const std::string& name)> fqn_of;
-  std::string embedding, output;  // our names of the two that tie_word_embeddings makes one
-};
 
 // `architecture` as config.json names it. Throws ConfigError for one that no model here has.
 HuggingFaceNames hugging_face_names(const std::string& architecture, std::int64_t num_heads, std::int64_t num_kv_heads);

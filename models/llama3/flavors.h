@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/job_config.h"
+#include "models/common/transformer_block.h"
 #include "nn/ops/rope.h"
 
 namespace titan::models {
@@ -31,6 +32,7 @@ struct LlamaArgs {
   std::int64_t kv_heads() const { return n_kv_heads.value_or(n_heads); }
   std::int64_t head_dim() const { return dim / n_heads; }
   std::int64_t hidden_dim() const;
+  BlockShape block() const { return {{dim, n_heads, kv_heads(), head_dim()}, hidden_dim(), norm_eps}; }
 };
 
 // Flavor name -> shape, by model name ("llama3", "llama2"). TorchTitan's names for block-causal attention (_flex,

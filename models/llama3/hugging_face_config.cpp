@@ -68,9 +68,6 @@ void check_sizes(const Json& json, const LlamaArgs& args, std::vector<std::strin
 LlamaArgs llama_args_from_hugging_face(const std::string& config_json, const std::string& what) {
   try {
     const Json json = Json::parse(config_json);
-    const auto architecture = json.at("architectures").at(0).get<std::string>();
-    if (architecture != kLlamaArchitecture)
-      throw ConfigError("the architecture " + architecture + " is unknown; expected " + kLlamaArchitecture);
     LlamaArgs args;
     args.dim = json.at("hidden_size").get<std::int64_t>();
     args.n_layers = json.at("num_hidden_layers").get<std::int64_t>();

@@ -7,67 +7,9 @@
 #include "base/error.h"
 #include "nn/documents.h"
 #include "nn/ops/cross_entropy.h"
-#include "nn/ops/fused_ops.h"
-#include "nn/ops/kept_ops.h"
+#include "nn/ops/rope.h"
 
 namespace titan::models {
-
-Attention::Attention(const LlamaArgs& args)
-    : n_heads_(args.n_heads), n_kv_heads_(args.kv_heads()), head_dim_(args.head_dim()) {
-  child("wq", wq_, std::make_shared<nn::Linear>(args.dim, n_heads_ * head_dim_));
-  child("wk", wk_, std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
-  child("wv", wv_, std::make_shared<nn::Linear>(args.dim, n_kv_heads_ * head_dim_));
-  child("wo", wo_, std::make_shared<nn::Linear>(n_heads_ * head_dim_, args.dim));
-}
-
-at::Tensor Attention::forward(const nn::Tensors& inputs) {
-  const auto& x = inputs[0];  // [B, T, D]
-  const auto& freqs_cis = inputs[1];
-  const auto B = x.size(0), T = x.size(1);
-  const auto heads = [&](const at::Tensor& projected) { return projected.view({B, T, -1, head_dim_}); };
-  const auto q = nn::apply_rotary_emb(heads((*wq_)(x)), freqs_cis).transpose(1, 2);  // [B, H, T, E]
-  const auto k = nn::apply_rotary_emb(heads((*wk_)(x)), freqs_cis).transpose(1, 2);  // [B, K, T, E]
-  const auto v = heads((*wv_)(x)).transpose(1, 2);                                   // [B, K, T, E]
-  if (cache_) cache_->store(layer_, k, v);
-  const auto out = cache_ && cache_->size() > 0 ? cache_->attend(layer_, q)
-                   : inputs.size() > 2          ? nn::document_attention(q, k, v, inputs[2])
-                                                : nn::causal_attention(q, k, v);
-  return (*wo_)(out.transpose(1, 2).contiguous().view({B, T, -1}));
-}
-
-void Attention::use_cache(nn::KvCache* cache, std::size_t layer) {
-  cache_ = cache;
-  layer_ = layer;
-}
-
-FeedForward::FeedForward(std::int64_t dim, std::int64_t hidden_dim) {
-  child("w1", w1_, std::make_shared<nn::Linear>(dim, hidden_dim));
-  child("w2", w2_, std::make_shared<nn::Linear>(hidden_dim, dim));
-  child("w3", w3_, std::make_shared<nn::Linear>(dim, hidden_dim));
-}
-
-at::Tensor FeedForward::forward(const nn::Tensors& inputs) {
-  const auto& x = inputs[0];
-  // In this order: selective recomputation counts matrix products.
-  const auto gate = (*w1_)(x);
-  const auto up = (*w3_)(x);
-  return (*w2_)(nn::swiglu(gate, up));
-}
-
-TransformerBlock::TransformerBlock(const LlamaArgs& args) {
-  child("attention", attention_, std::make_shared<Attention>(args));
-  child("feed_forward", feed_forward_, std::make_shared<FeedForward>(args.dim, args.hidden_dim()));
-  child("attention_norm", attention_norm_, std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
-  child("ffn_norm", ffn_norm_, std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
-}
-
-at::Tensor TransformerBlock::forward(const nn::Tensors& inputs) {
-  const auto& x = inputs[0];
-  auto attention_inputs = inputs;
-  attention_inputs[0] = (*attention_norm_)(x);
-  const auto [h, normed] = ffn_norm_->of_sum(x, (*attention_)(std::move(attention_inputs)));
-  return h + (*feed_forward_)(normed);
-}
 
 at::Tensor Output::forward(const nn::Tensors& inputs) {
   if (inputs.size() == 1) return nn::Linear::forward(inputs);
@@ -78,7 +20,7 @@ Llama::Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int
     : args_(args), seq_len_(seq_len), document_end_(document_end) {
   child("tok_embeddings", tok_embeddings_, std::make_shared<nn::Embedding>(args.vocab_size, args.dim));
   child("layers", layers_, std::make_shared<nn::ModuleList>());
-  for (std::int64_t i = 0; i < args.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(args));
+  for (std::int64_t i = 0; i < args.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(args.block()));
   child("norm", norm_, std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
   child("output", output_, std::make_shared<Output>(args.dim, args.vocab_size));
 }

@@ -1,54 +1,19 @@
 // The Llama decoder: RMSNorm, rotary embeddings, grouped-query attention, SwiGLU. Single-device maths; sharding
 // attaches from outside (parallelize.h).
 //
-// B rows, T tokens, V vocabulary, D width, F feed-forward width, H query heads, K key/value heads, E head dim (D / H).
+// B rows, T tokens, V vocabulary, D width, E head dim (D / heads).
 #pragma once
 
 #include <memory>
 #include <optional>
 
 #include "contract/model.h"
+#include "models/common/transformer_block.h"
 #include "models/llama3/flavors.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
 
 namespace titan::models {
-
-class Attention : public nn::Module {
- public:
-  explicit Attention(const LlamaArgs& args);
-  // x [B, T, D], freqs_cis [T, E / 2], and with block-causal attention the documents' lengths -> [B, T, D]
-  at::Tensor forward(const nn::Tensors& inputs) override;
-  // See LanguageModel::use_cache. `layer`: its number in the cache.
-  void use_cache(nn::KvCache* cache, std::size_t layer);
-
- private:
-  std::int64_t n_heads_, n_kv_heads_, head_dim_;
-  std::shared_ptr<nn::Linear> wq_, wk_, wv_, wo_;
-  nn::KvCache* cache_ = nullptr;  // while text is generated
-  std::size_t layer_ = 0;         // of this module in it
-};
-
-class FeedForward : public nn::Module {
- public:
-  FeedForward(std::int64_t dim, std::int64_t hidden_dim);
-  at::Tensor forward(const nn::Tensors& inputs) override;  // [B, T, D] -> [B, T, D]
-
- private:
-  std::shared_ptr<nn::Linear> w1_, w2_, w3_;
-};
-
-class TransformerBlock : public nn::Module {
- public:
-  explicit TransformerBlock(const LlamaArgs& args);
-  at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], what Attention takes besides -> [B, T, D]
-  Attention& attention() { return *attention_; }
-
- private:
-  std::shared_ptr<Attention> attention_;
-  std::shared_ptr<FeedForward> feed_forward_;
-  std::shared_ptr<nn::RMSNorm> attention_norm_, ffn_norm_;
-};
 
 // The projection to logits, which with labels goes on to the loss.
 class Output : public nn::Linear {

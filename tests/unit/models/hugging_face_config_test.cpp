@@ -61,7 +61,7 @@ TEST(HuggingFaceConfig, TakesTransformersDefaultsAndBothPlacesOfTheRotaryScaling
 
 TEST(HuggingFaceConfig, RefusesWhatIsNoLlamaOfOurs) {
   const auto fault = [](const std::string& text) {
-    return test::message_of<ConfigError>([&] { llama_args_from_hugging_face(text, "here/config.json"); });
+    return test::message_of<ConfigError>([&] { make_train_spec_of_hugging_face(text, "here/config.json"); });
   };
   EXPECT_THAT(fault("{"), HasSubstr("here/config.json describes no model that can be built here"));
   EXPECT_THAT(fault(R"({"architectures": ["GPT2LMHeadModel"]})"), HasSubstr("expected LlamaForCausalLM"));

@@ -83,11 +83,11 @@ Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "
   args.multiple_of = 16;
   args.block_causal = block_causal;
   dist::World world(LaunchEnv{}, c10::DeviceType::CPU, std::chrono::seconds(10));
-  const auto mesh = dist::DeviceMesh::init(world, {1}, {"shard"});
+  const auto meshes = dist::Meshes::build(world, {});
   Llama model(args, kT, /*document_end=*/3);
   config::Training training;
   training.mixed_precision_param = dtype;
-  parallelize_llama(model, mesh, training, {}, ac);
+  parallelize_llama(model, {meshes, training, config::Parallelism{}, ac});
   fsdp::to_empty(model, at::kCPU);
   {
     const at::NoGradGuard no_grad;
@@ -167,6 +167,11 @@ TEST(RecomputedOperators, NamedShapesAreAlwaysRecomputed) {
   expect_equal(outcome, run(mode("none")));
   ac.per_op_sac_force_recompute_mm_shapes_by_fqns = {"attention"};
   EXPECT_THROW(run(ac), ConfigError);
+}
+
+TEST(RecomputedOperators, AreChosenByANumberOrAWord) {
+  for (const char* option : {"two", "0", "-1", "2 ", "", "99999999999999999999"})
+    EXPECT_THROW(run(mode("selective", option)), ConfigError) << option;
 }
 
 std::int64_t random_state_bytes() {

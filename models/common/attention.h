@@ -1,0 +1,41 @@
+// Grouped-query attention with rotary embeddings, as most decoders have it.
+//
+// B rows, T tokens, D width, H query heads, K key/value heads, E head dim.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "nn/attention_core.h"
+#include "nn/kv_cache.h"
+#include "nn/layers.h"
+
+namespace titan::models {
+
+struct AttentionShape {
+  std::int64_t dim;         // D
+  std::int64_t n_heads;     // H
+  std::int64_t n_kv_heads;  // K, of which H is a multiple
+  std::int64_t head_dim;    // E, even
+};
+
+// Children: wq [H * E, D], wk and wv [K * E, D], wo [D, H * E], and inner_attention without parameters. The number of
+// heads that forward() works on is that of the weights it finds: those of this rank, where the heads are split.
+class Attention : public nn::Module {
+ public:
+  explicit Attention(const AttentionShape& shape);
+  // x [B, T, D], freqs_cis [T, E / 2], and with block-causal attention the documents' lengths -> [B, T, D]
+  at::Tensor forward(const nn::Tensors& inputs) override;
+  // See LanguageModel::use_cache. `layer`: its number in the cache.
+  void use_cache(nn::KvCache* cache, std::size_t layer);
+
+ private:
+  std::int64_t head_dim_;
+  std::shared_ptr<nn::Linear> wq_, wk_, wv_, wo_;
+  std::shared_ptr<nn::AttentionCore> inner_attention_;
+  nn::KvCache* cache_ = nullptr;  // while text is generated
+  std::size_t layer_ = 0;         // of this module in it
+};
+
+}  // namespace titan::models
