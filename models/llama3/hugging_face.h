@@ -23,9 +23,9 @@ HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs&
 
 std::string llama_hugging_face_config(const LlamaArgs& args);
 
-// The shape that a config.json of kLlamaArchitecture describes, by transformers' own defaults where it leaves a key out.
-// `what` names the file in errors. Throws ConfigError for a missing size, and for what this Llama does not have (biases,
-// other activations and rotary scalings).
+// The shape that a config.json of kLlamaArchitecture describes, with transformers' own defaults for keys that it leaves
+// out. `what` names the file in errors. Throws ConfigError for a missing size, and for what this Llama does not have
+// (biases, other activations and rotary scalings).
 LlamaArgs llama_args_from_hugging_face(const std::string& config_json, const std::string& what);
 
 }  // namespace titan::models

@@ -1,5 +1,5 @@
-// Ranks as a grid with named axes, after torch.distributed.device_mesh.DeviceMesh, which calls them dims: row-major over
-// the ranks, the last axis fastest.
+// Ranks as a grid with named axes, after torch.distributed.device_mesh.DeviceMesh, which calls them dims: row-major
+// over the ranks, the last axis fastest.
 #pragma once
 
 #include <cstdint>

@@ -30,9 +30,9 @@ bool uses_float16(const config::Training& training);
 // For the metrics of a run on `device`, whose peak FLOP/s and memory are asked of it.
 metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device);
 
-// Built on meta, sharded, materialized on the meshes' device. Its weights wait for draw_weights() or a checkpoint, which
-// makes a second of drawing needless for a model of 100 million. Throws InternalError naming a parameter that is still
-// on meta.
+// Built on meta, sharded, materialized on the meshes' device. Its weights wait for draw_weights() or a checkpoint,
+// which makes a second of drawing needless for a model of 100 million. Throws InternalError naming a parameter that is
+// still on meta.
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, std::optional<std::int64_t> document_end,
                                            const ParallelContext& context);
 

@@ -25,8 +25,8 @@ namespace titan::train {
 
 class Trainer {
  public:
-  // Builds and initializes everything. Collective. `tokenizer`: of the run. `data` yields this data-parallel rank's batches. `held_out`: what
-  // Validator takes; null without [validation]. `prompts`: those of validation.prompts.
+  // Builds and initializes everything. Collective. `tokenizer`: of the run. `data` yields this data-parallel rank's
+  // batches. `held_out`: what Validator takes; null without [validation]. `prompts`: those of validation.prompts.
   Trainer(const config::JobConfig& config, dist::World& world, const dist::Meshes& meshes, const TrainSpec& spec,
           const TokenizerFacts& tokenizer, std::unique_ptr<BatchSource> data, std::unique_ptr<BatchSource> held_out,
           Prompts prompts);

@@ -22,8 +22,8 @@ std::string shape_fault(const at::Tensor& local, const Sharding& sharding) {
          shape_text(local.sizes());
 }
 
-// One string of every rank of the mesh, in the mesh's order. Over its last axis first: each further axis gathers what the
-// ones before it gathered, as "length:bytes" one after the other.
+// One string of every rank of the mesh, in the mesh's order. Over its last axis first: each further axis gathers what
+// the ones before it gathered, as "length:bytes" one after the other.
 std::vector<std::string> gather_over(const DeviceMesh& mesh, const std::string& mine) {
   std::string packed = std::to_string(mine.size()) + ":" + mine;
   for (auto name = mesh.axis_names().rbegin(); name != mesh.axis_names().rend(); ++name) {

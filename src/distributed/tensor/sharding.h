@@ -1,5 +1,5 @@
-// How one tensor lies on a mesh: a placement for every mesh axis, and the box of the global tensor that follows for this
-// rank. Plain numbers; nothing here communicates. The tensor that goes with it is in DTensor.
+// How one tensor lies on a mesh: a placement for every mesh axis, and the box of the global tensor that follows for
+// this rank. Plain numbers; nothing here communicates. The tensor that goes with it is in DTensor.
 #pragma once
 
 #include <vector>

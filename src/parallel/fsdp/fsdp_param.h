@@ -36,11 +36,12 @@ struct Devices {
 
 class FsdpParam {
  public:
-  // Shards the parameter along `shard_dim` over the last axis of `mesh` and puts the shard into its slots. The parameter
-  // may be on the meta device, or hold values, of which this rank keeps its rows. `slots`: every place in the group's
-  // modules that shares it. Of a parameter that tensor parallelism split before, this rank's part is what is sharded
-  // here and gathered for computation; `mesh` and that split's must then be slices of one mesh. Throws InternalError: a
-  // scalar, a dim that it has not, a dim other than 0 that does not divide, no elements; DistError: unrelated meshes.
+  // Shards the parameter along `shard_dim` over the last axis of `mesh` and puts the shard into its slots. The
+  // parameter may be on the meta device, or hold values, of which this rank keeps its rows. `slots`: every place in the
+  // group's modules that shares it. Of a parameter that tensor parallelism split before, this rank's part is what is
+  // sharded here and gathered for computation; `mesh` and that split's must then be slices of one mesh. Throws
+  // InternalError: a scalar, a dim that it does not have, a dim other than 0 that is not divisible, no elements;
+  // DistError: unrelated meshes.
   FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::int64_t shard_dim, const dist::DeviceMesh& mesh,
             Devices devices);
 
