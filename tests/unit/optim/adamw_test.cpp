@@ -123,7 +123,7 @@ TEST(AdamW, TakesOnePassWhereTheKernelMay) {
     for (std::size_t i = 0; i < before.size(); ++i) {
       if (!before[i].defined() || before[i].numel() == 0 || model.grads[i].grad.equal(before[i])) continue;
       EXPECT_TRUE(model.grads[i].grad.equal(before[i] * 0.5));
-      names.push_back(model.params[i].first);
+      names.push_back(model.params[i].fqn);
     }
     return names;
   };
