@@ -15,7 +15,7 @@
 #include "distributed/dtype.h"
 #include "metrics/console_sink.h"
 #include "metrics/cpu_peak.h"
-#include "metrics/flops.h"
+#include "metrics/device_facts.h"
 #include "metrics/jsonl_sink.h"
 #include "metrics/make_sinks.h"
 #include "metrics/process_stats.h"

@@ -1,4 +1,4 @@
-// What is known of devices by their names, also of those that one does not have.
+// The device that a run is planned for: one that is present, or one that --device names.
 #pragma once
 
 #include <cstdint>

@@ -26,30 +26,6 @@ TEST(Flops, PerTokenOfTheLlama3Flavors) {
   EXPECT_EQ(flops(405'853'388'800, 128256LL * 16384, 126, 128, 128), 2'473'246'556'160);
 }
 
-TEST(Flops, PeaksByDeviceName) {
-  const auto peak = [](const char* name) { return device_peak_flops(name, "bfloat16"); };
-  EXPECT_EQ(peak("NVIDIA A100-SXM4-80GB"), 312e12);
-  EXPECT_EQ(peak("NVIDIA H100 NVL"), 835e12);
-  EXPECT_EQ(peak("NVIDIA H100 PCIe"), 756e12);
-  EXPECT_EQ(peak("NVIDIA H100 80GB HBM3"), 989e12);
-  EXPECT_EQ(peak("NVIDIA H200"), 989e12);
-  EXPECT_EQ(peak("NVIDIA H20"), 148e12);
-  EXPECT_EQ(peak("NVIDIA B200"), 2.25e15);
-  EXPECT_EQ(peak("AMD Instinct MI300X"), 1.3e15);
-  EXPECT_EQ(peak("AMD Instinct MI325X"), 1.3e15);
-  EXPECT_EQ(peak("AMD Instinct MI250X"), 191.5e12);
-  EXPECT_EQ(peak("AMD Instinct MI355X"), 2.5e15);
-  EXPECT_EQ(peak("NVIDIA L40S"), 362e12);
-  EXPECT_EQ(device_peak_flops("NVIDIA H200", "float16"), 989e12);
-}
-
-TEST(Flops, NoPeakForWhatIsNotKnown) {
-  EXPECT_EQ(device_peak_flops("NVIDIA GeForce RTX 4090", "bfloat16"), std::nullopt);
-  EXPECT_EQ(device_peak_flops("NVIDIA RTX A1000 Laptop GPU", "bfloat16"), std::nullopt);  // contains "A100"
-  EXPECT_EQ(device_peak_flops("", "bfloat16"), std::nullopt);
-  EXPECT_EQ(device_peak_flops("NVIDIA H100 80GB HBM3", "float32"), std::nullopt);
-}
-
 // A run that measures and one that does not draw the same random numbers afterwards.
 TEST(Flops, MeasuringTheCpuLeavesTheRandomNumbersAlone) {
   at::manual_seed(5);

@@ -1,0 +1,102 @@
+#include "metrics/device_facts.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+namespace titan::metrics {
+namespace {
+
+struct Row {
+  std::string_view model;        // in capitals
+  std::string_view variants[2];  // also in the name, without its blanks; "" asks for nothing
+  double gib;                    // 0: not known
+  double teraflops;              // in half precision; 0: not known
+  bool has_bfloat16 = true;
+};
+
+// The first match counts, so a model's variants stand above it, the more special ones first.
+//
+// Memory is what drivers report, where it differs between them the least: vendors' "80 GB" is 80 GiB less what the
+// driver and error correction keep. Of a card with two devices it is that of one.
+//
+// Peaks are those of vendors' data sheets, without sparsity. GeForce cards have none here: their names are shared with
+// slower chips for laptops and for single markets. Devices before NVIDIA's compute capability 8.0 and AMD's MI200 do
+// not compute in bfloat16.
+constexpr Row kRows[] = {
+    {"B200", {}, 178.3, 2250},
+    {"H200", {}, 139.7, 989},
+    {"H100", {"NVL"}, 93.1, 835},
+    {"H100", {"PCIE"}, 79.1, 756},
+    {"H100", {"96GB"}, 95.0, 989},
+    {"H100", {}, 79.1, 989},
+    {"H20", {}, 95.0, 148},
+    {"A100", {"40GB"}, 39.4, 312},
+    {"A100", {}, 79.1, 312},
+    {"A10G", {}, 22.0, 0},
+    {"A10", {}, 22.0, 125},
+    {"L40S", {}, 44.3, 362},
+    {"L4", {}, 22.0, 121},
+    {"T4", {}, 14.5, 65, false},
+    {"V100", {"V100S"}, 31.7, 130, false},
+    {"V100", {"PCIE", "16GB"}, 15.7, 112, false},
+    {"V100", {"PCIE"}, 31.7, 112, false},
+    {"V100", {"SXM2", "16GB"}, 15.7, 125, false},
+    {"V100", {"SXM2"}, 31.7, 125, false},
+    {"V100", {"16GB"}, 15.7, 0, false},
+    {"V100", {}, 31.7, 0, false},
+    {"P100", {}, 0, 0, false},
+    {"P40", {}, 0, 0, false},
+    {"4090", {}, 23.5, 0},
+    {"5090", {}, 31.3, 0},
+    {"MI50", {}, 0, 0, false},
+    {"MI250X", {}, 63.9, 191.5},
+    {"MI300X", {}, 191.6, 1300},
+    {"MI325X", {}, 255.6, 1300},
+    {"MI355X", {}, 287.9, 2500},
+};
+
+std::string upper(std::string_view text) {
+  std::string out;
+  for (const char c : text) out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
+  return out;
+}
+
+bool names_model(std::string_view name, std::string_view model) {
+  for (auto at = name.find(model); at != std::string_view::npos; at = name.find(model, at + 1)) {
+    const auto end = at + model.size();
+    if (end == name.size() || !std::isdigit(static_cast<unsigned char>(name[end]))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<DeviceFacts> find_device_facts(std::string_view name) {
+  const std::string capitals = upper(name);
+  std::string dense = capitals;
+  std::erase(dense, ' ');
+  const auto has = [&](std::string_view variant) { return dense.find(variant) != std::string::npos; };
+  const auto* const row = std::ranges::find_if(
+      kRows, [&](const Row& each) { return names_model(capitals, each.model) && std::ranges::all_of(each.variants, has); });
+  if (row == std::end(kRows)) return std::nullopt;
+  return DeviceFacts{row->model, static_cast<std::int64_t>(row->gib * 0x1p30), row->teraflops * 1e12,
+                     row->has_bfloat16};
+}
+
+std::vector<std::string_view> models_with_known_memory() {
+  std::vector<std::string_view> models;
+  for (const Row& row : kRows)
+    if (row.gib > 0 && std::ranges::count(models, row.model) == 0) models.push_back(row.model);
+  return models;
+}
+
+std::optional<double> device_peak_flops(std::string_view device_name, std::string_view dtype) {
+  if (dtype != "bfloat16" && dtype != "float16") return std::nullopt;
+  const auto facts = find_device_facts(device_name);
+  if (!facts || facts->half_precision_flops == 0) return std::nullopt;
+  if (dtype == "bfloat16" && !facts->has_bfloat16) return std::nullopt;
+  return facts->half_precision_flops;
+}
+
+}  // namespace titan::metrics
