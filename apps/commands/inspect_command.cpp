@@ -9,6 +9,7 @@
 #include "apps/commands/run_state.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/step_folders.h"
@@ -105,7 +106,7 @@ std::string model_name(const fs::path& checkpoint) {
 checkpoint::Surroundings surroundings(const checkpoint::Inspection& inspection) {
   checkpoint::Surroundings around{.model = model_name(inspection.path), .loss = ""};
   const fs::path folder = fs::weakly_canonical(inspection.path);
-  const auto step = checkpoint::step_of(folder.filename().string());
+  const auto step = layout::step_of(folder.filename().string());
   if (step) around.loss = checkpoint::loss_text(rows_of_run(folder.parent_path().parent_path()), *step);
   return around;
 }

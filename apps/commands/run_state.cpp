@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "config/load.h"
 #include "config/paths.h"
@@ -20,7 +21,7 @@ using checkpoint::RunInfo;
 using checkpoint::StepInfo;
 using State = RunInfo::State;
 
-constexpr const char* kConfigFile = "config.toml";
+using layout::kConfigFile;
 constexpr const char* kFull = "full";
 
 config::JobConfig config_of(const fs::path& folder) {
@@ -81,7 +82,7 @@ std::string next_of(const RunInfo& run, const config::JobConfig& config) {
 }
 
 State state_of(const RunInfo& run, const config::JobConfig& config) {
-  if (is_locked(run.path / ".run.lock")) return State::kRunning;
+  if (is_locked(run.path / layout::kLockFile)) return State::kRunning;
   if (run.total_steps == 0) return State::kStopped;
   const StepInfo* newest = newest_complete(run.steps);
   const bool all_logged = !run.rows.empty() && run.rows.back().step >= train::last_step_with_row(config);

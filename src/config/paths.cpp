@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
 
@@ -87,16 +87,10 @@ void check_dump_folder(const std::string& folder, Messages& errors) {
 }
 
 std::vector<std::int64_t> saved_steps(const fs::path& folder) {
-  constexpr std::string_view kPrefix = "step-";
   std::vector<std::int64_t> steps;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    std::int64_t step = 0;
-    if (!name.starts_with(kPrefix)) continue;
-    const auto [end, fault] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-    if (fault == std::errc() && end == name.data() + name.size()) steps.push_back(step);
-  }
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const auto step = layout::step_of(entry.path().filename().string())) steps.push_back(*step);
   std::ranges::sort(steps);
   return steps;
 }

@@ -77,8 +77,9 @@ std::optional<DeviceFacts> find_device_facts(std::string_view name) {
   std::string dense = capitals;
   std::erase(dense, ' ');
   const auto has = [&](std::string_view variant) { return dense.find(variant) != std::string::npos; };
-  const auto* const row = std::ranges::find_if(
-      kRows, [&](const Row& each) { return names_model(capitals, each.model) && std::ranges::all_of(each.variants, has); });
+  const auto* const row = std::ranges::find_if(kRows, [&](const Row& each) {
+    return names_model(capitals, each.model) && std::ranges::all_of(each.variants, has);
+  });
   if (row == std::end(kRows)) return std::nullopt;
   return DeviceFacts{row->model, static_cast<std::int64_t>(row->gib * 0x1p30), row->teraflops * 1e12,
                      row->has_bfloat16};

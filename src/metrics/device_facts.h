@@ -9,10 +9,10 @@
 namespace titan::metrics {
 
 struct DeviceFacts {
-  std::string_view model;            // in capitals: "H100"
-  std::int64_t memory_bytes = 0;     // that a driver reports for the device of one rank; 0: not known
-  double half_precision_flops = 0;   // the vendor's dense peak in FLOP/s with sums in float32; 0: not known
-  bool has_bfloat16 = true;          // computes in it at the speed of float16
+  std::string_view model;           // in capitals: "H100"
+  std::int64_t memory_bytes = 0;    // that a driver reports for the device of one rank; 0: not known
+  double half_precision_flops = 0;  // the vendor's dense peak in FLOP/s with sums in float32; 0: not known
+  bool has_bfloat16 = true;         // computes in it at the speed of float16
 };
 
 // The facts of the device that `name` names in any case: "NVIDIA A100-SXM4-80GB", "h200". A model's name counts where no

@@ -19,14 +19,14 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "base/run_layout.h"
 
 namespace titan::metrics {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kStepsFile = "metrics.jsonl";
-constexpr const char* kValidationsFile = "validation.jsonl";
+using layout::kStepsFile, layout::kValidationsFile;
 
 Json number(double value) {
   if (std::isnan(value)) return "NaN";

@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "config/keys/print.h"
@@ -37,11 +38,11 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The checkpoint after the trial's last step: written before the process ends, so a process that was killed after it
-// has nothing left to do.
+// The save after the trial's last step, in whichever format, comes before the process ends: one that was killed after
+// it has nothing left to do.
 bool is_trained(const config::JobConfig& config, const std::filesystem::path& folder, std::int64_t steps) {
   return config.checkpoint.enable &&
-         std::filesystem::exists(folder / config.checkpoint.folder / ("step-" + std::to_string(steps)) / ".metadata");
+         layout::is_complete_save(folder / config.checkpoint.folder / layout::step_name(steps));
 }
 
 }  // namespace
@@ -122,13 +123,13 @@ void Driver::write_config(std::size_t trial) const {
   auto config = plan_.trials[trial].config;
   config.training.steps = target_steps(trial);
   std::filesystem::create_directories(folder_of(trial));
-  write_file_atomically(folder_of(trial) / "config.toml", config::to_toml(config));
+  write_file_atomically(folder_of(trial) / layout::kConfigFile, config::to_toml(config));
 }
 
 Launch Driver::launch_of(std::size_t trial, const Slot& slot) const {
   const auto folder = folder_of(trial);
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string config = (folder / "config.toml").string();
+  const std::string config = (folder / layout::kConfigFile).string();
   Launch launch;
   launch.cores = slot.cores;
   launch.log = folder / kLog;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "config/keys/changes.h"
@@ -20,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfigFile = "config.toml";
-
 // Steps that a start goes on from, or says why it cannot: a seed is none.
 std::vector<int> finished_steps(const config::JobConfig& config) {
   auto steps = checkpoint::steps_in(config::checkpoint_folder(config));
@@ -31,7 +30,7 @@ std::vector<int> finished_steps(const config::JobConfig& config) {
 
 // The configuration of the run that the folder has the rows of; nothing where it cannot be read.
 std::optional<config::JobConfig> earlier_config(const fs::path& folder) {
-  const fs::path file = folder / kConfigFile;
+  const fs::path file = folder / layout::kConfigFile;
   try {
     return config::load_job_config_text(read_file(file), file.string()).config;
   } catch (const std::exception&) {
@@ -58,6 +57,20 @@ std::string worth_keeping(const config::JobConfig& config, std::int64_t last_ste
 
 }  // namespace
 
+std::unique_ptr<FileLock> lock_run_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw ConfigError("error: job.dump_folder = \"" + folder + "\" cannot be made: " + error.message() +
+                      "; choose another");
+  return std::make_unique<FileLock>(
+      fs::path(folder) / layout::kLockFile,
+      "error: job.dump_folder = \"" + folder +
+          "\": another run writes there; wait for it, or choose another folder. Was this one process of several "
+          "that mpirun or srun started? They do not know of each other: start them with torchrun or --nproc, or "
+          "with the launcher of the MPI that is installed (srun: add --mpi=pmix)");
+}
+
 std::int64_t last_step_with_row(const config::JobConfig& config) {
   const std::int64_t freq = config.metrics.log_freq;
   return std::max<std::int64_t>(config.training.steps / freq * freq, 1);
@@ -83,7 +96,7 @@ void check_run_folder(const config::JobConfig& config, bool overwrite) {
 }
 
 void write_run_config(const config::JobConfig& config) {
-  write_file_atomically(fs::path(config.job.dump_folder) / kConfigFile, config::to_toml(config));
+  write_file_atomically(fs::path(config.job.dump_folder) / layout::kConfigFile, config::to_toml(config));
 }
 
 }  // namespace titan::train

@@ -3,10 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
+#include "base/file_lock.h"
 #include "config/job_config.h"
 
 namespace titan::train {
+
+// Makes job.dump_folder if need be and keeps other runs out while the lock lives: concurrent runs would mistake each
+// other's checkpoints for their own and delete them. Throws ConfigError.
+std::unique_ptr<FileLock> lock_run_folder(const std::string& folder);
 
 // The last of a whole run's steps that has a row in metrics.jsonl: metrics.log_freq leaves others out.
 std::int64_t last_step_with_row(const config::JobConfig& config);

@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "base/run_layout.h"
 #include "checkpoint/dcp/item.h"
 #include "checkpoint/dcp/ranks.h"
 
 namespace titan::checkpoint {
 
 // The configuration of the run that saved a checkpoint, as config.toml has it, among its files.
-inline constexpr const char* kRunConfigFile = "titan.config.toml";
+inline constexpr const char* kRunConfigFile = layout::kSavedConfigFile;
 
 struct SaveOptions {
   int files_per_rank = 1;  // written at the same time; more help where one file is slower than the file system

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/run_layout.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/format/pickle_reader.h"
@@ -294,7 +295,7 @@ std::string read_metadata_bytes(const std::filesystem::path& folder) {
     throw CheckpointError(folder.string() +
                           " is not a complete checkpoint: it has no .metadata file, which a save writes last");
   try {
-    return read_file(folder / ".metadata");
+    return read_file(folder / layout::kMetadataFile);
   } catch (const DataError& error) {
     throw CheckpointError(error.what());
   }
@@ -318,7 +319,7 @@ Metadata decode_metadata(std::string bytes, const std::string& what) {
 }
 
 Metadata read_metadata(const std::filesystem::path& folder) {
-  return decode_metadata(read_metadata_bytes(folder), (folder / ".metadata").string());
+  return decode_metadata(read_metadata_bytes(folder), (folder / layout::kMetadataFile).string());
 }
 
 VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder) {
@@ -326,16 +327,16 @@ VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder) {
   auto checksums = read_checksums(folder);
   std::string fault;
   if (checksums) {
-    const auto expected = checksums->files.find(".metadata");
+    const auto expected = checksums->files.find(layout::kMetadataFile);
     if (expected == checksums->files.end()) {
       fault = std::string(kChecksumsFile) + " does not name .metadata";
     } else {
-      fault = compare_checksum(".metadata", checksum_of(bytes).crc, expected->second);
+      fault = compare_checksum(layout::kMetadataFile, checksum_of(bytes).crc, expected->second);
     }
   }
   VerifiedMetadata result;
   try {
-    result.metadata = decode_metadata(std::move(bytes), (folder / ".metadata").string());
+    result.metadata = decode_metadata(std::move(bytes), (folder / layout::kMetadataFile).string());
   } catch (const CheckpointError& error) {
     if (fault.empty()) throw;
     throw CheckpointError(folder.string() + ": " + fault + " (" + error.what() + ")");
@@ -355,7 +356,7 @@ VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder) {
 
 bool is_complete(const std::filesystem::path& folder) {
   std::error_code error;
-  return std::filesystem::is_regular_file(folder / ".metadata", error);
+  return std::filesystem::is_regular_file(folder / layout::kMetadataFile, error);
 }
 
 }  // namespace titan::checkpoint

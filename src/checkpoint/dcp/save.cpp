@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/commit.h"
@@ -52,9 +53,9 @@ std::uint64_t write_metadata(const fs::path& temporary, const fs::path& folder, 
     total += content.size();
   }
   const std::string bytes = encode_metadata(plan.metadata, order, folder, checksums.save_id);
-  checksums.files[".metadata"] = checksum_of(bytes);
+  checksums.files[layout::kMetadataFile] = checksum_of(bytes);
   write_checksums(temporary, checksums);
-  write_file_atomically(temporary / ".metadata", bytes);
+  write_file_atomically(temporary / layout::kMetadataFile, bytes);
   return total + bytes.size() + fs::file_size(temporary / kChecksumsFile);
 }
 

@@ -3,8 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/commit.h"
@@ -12,32 +12,14 @@
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
-namespace {
 
-constexpr std::string_view kStepPrefix = "step-";
-
-std::string step_name(int step) { return std::string(kStepPrefix) + std::to_string(step); }
-
-}  // namespace
-
-fs::path step_folder(const fs::path& base, int step) { return base / step_name(step); }
-
-std::optional<int> step_of(const std::string& name, std::string_view suffix) {
-  if (!name.starts_with(kStepPrefix) || !name.ends_with(suffix)) return std::nullopt;
-  if (name.size() <= kStepPrefix.size() + suffix.size()) return std::nullopt;
-  const std::string digits = name.substr(kStepPrefix.size(), name.size() - kStepPrefix.size() - suffix.size());
-  int step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || end != digits.data() + digits.size() || step < 0 || std::to_string(step) != digits)
-    return std::nullopt;
-  return step;
-}
+fs::path step_folder(const fs::path& base, int step) { return base / layout::step_name(step); }
 
 std::vector<int> steps_in(const fs::path& base, std::string_view suffix) {
   std::vector<int> steps;
   if (!fs::is_directory(base)) return steps;
   for (const auto& entry : fs::directory_iterator(base)) {
-    const auto step = step_of(entry.path().filename().string(), suffix);
+    const auto step = layout::step_of(entry.path().filename().string(), suffix);
     if (step && entry.is_directory()) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
@@ -46,7 +28,7 @@ std::vector<int> steps_in(const fs::path& base, std::string_view suffix) {
 
 std::string step_list(const std::vector<int>& steps) {
   std::vector<std::string> names;
-  for (const int step : steps) names.push_back(step_name(step));
+  for (const int step : steps) names.push_back(layout::step_name(step));
   return names.empty() ? "none" : join(names, ", ");
 }
 

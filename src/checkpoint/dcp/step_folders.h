@@ -13,9 +13,6 @@ namespace titan::checkpoint {
 
 std::filesystem::path step_folder(const std::filesystem::path& base, int step);
 
-// N for exactly "step-N<suffix>".
-std::optional<int> step_of(const std::string& name, std::string_view suffix = "");
-
 // All N with a folder "step-N<suffix>" in `base`, ascending.
 std::vector<int> steps_in(const std::filesystem::path& base, std::string_view suffix = "");
 

@@ -8,12 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/run_layout.h"
 #include "checkpoint/dcp/checksums.h"
 #include "checkpoint/format/safetensors.h"
 
 namespace titan::checkpoint {
 
-inline constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";
+inline constexpr const char* kHuggingFaceIndex = layout::kHuggingFaceIndex;
 
 struct SafetensorsFile {
   std::string name;  // model-00001-of-00002.safetensors

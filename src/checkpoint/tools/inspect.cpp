@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/metadata.h"
@@ -85,7 +86,7 @@ void inspect_dcp(Inspection& out) {
   out.step = read_number(out.path, metadata, "train_state.step");
   out.tokens_seen = read_number(out.path, metadata, "train_state.ntokens_seen");
   out.ranks = ranks_of(out.path, metadata, out.files);
-  out.saved_at = time_of_change(out.path / ".metadata");
+  out.saved_at = time_of_change(out.path / layout::kMetadataFile);
   for (const std::string& fqn : metadata.order) {
     const Metadata::Entry& entry = *metadata.find(fqn);
     KeyInfo key{fqn, group_of(fqn), false, "", {}, 1, 0};

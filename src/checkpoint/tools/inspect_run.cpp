@@ -6,9 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "checkpoint/dcp/metadata.h"
-#include "checkpoint/dcp/step_folders.h"
-#include "checkpoint/hugging_face/hugging_face_files.h"
+#include "base/run_layout.h"
 #include "checkpoint/tools/inspect.h"
 
 namespace titan::checkpoint {
@@ -18,7 +16,7 @@ namespace {
 // N of "step-N", "step-N.tmp" and "step-N.replaced".
 std::optional<std::int64_t> step_in(const std::string& name) {
   for (const char* suffix : {"", ".tmp", ".replaced"}) {
-    if (const auto step = step_of(name, suffix)) return *step;
+    if (const auto step = layout::step_of(name, suffix)) return *step;
   }
   return std::nullopt;
 }
@@ -34,7 +32,7 @@ StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
     info.detail = "a save under way, or what an interrupted one left";
   } else if (info.name.ends_with(".replaced")) {
     info.detail = "set aside while a new one moves in; the next load or save puts things right";
-  } else if (!is_complete(folder) && !fs::exists(folder / kHuggingFaceIndex)) {
+  } else if (!layout::is_complete_save(folder)) {
     info.detail = "no .metadata: the save did not end";
   } else {
     try {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/commit.h"
 #include "checkpoint/dcp/metadata.h"
@@ -115,9 +116,9 @@ class DcpSink : public CheckedSink {
     Checksums checksums{new_save_id(), {{kDataFile, {file_.position(), file_.crc()}}}};
     file_.finish();
     const std::string bytes = encode_metadata(metadata_, order_, folder_.target(), checksums.save_id);
-    checksums.files[".metadata"] = checksum_of(bytes);
+    checksums.files[layout::kMetadataFile] = checksum_of(bytes);
     write_checksums(folder_.path(), checksums);
-    write_file_atomically(folder_.path() / ".metadata", bytes);
+    write_file_atomically(folder_.path() / layout::kMetadataFile, bytes);
     folder_.put_in_place();
     return file_.position() + bytes.size();
   }

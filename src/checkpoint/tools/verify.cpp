@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/metadata.h"
@@ -136,7 +137,7 @@ class DcpVerifier {
       keep(all_, name, std::move(faults));
     }
     for (const auto& [name, expected] : checksums_.files) {
-      if (items_.contains(name) || name == ".metadata") continue;
+      if (items_.contains(name) || name == layout::kMetadataFile) continue;
       Faults faults;
       or_fault(faults, [&] { verify_bytes(folder_, name, expected, faults); });
       keep(all_, name, std::move(faults));

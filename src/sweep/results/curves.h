@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/run_layout.h"
 #include "sweep/plan/spec.h"
 
 namespace titan::sweep {
@@ -43,7 +44,7 @@ class MetricsFile {
 class TrialMetrics {
  public:
   explicit TrialMetrics(const std::filesystem::path& folder)
-      : metrics_(folder / "metrics.jsonl"), validation_(folder / "validation.jsonl") {}
+      : metrics_(folder / layout::kStepsFile), validation_(folder / layout::kValidationsFile) {}
 
   void refresh();
   // "loss" of metrics.jsonl, "validation.loss" of validation.jsonl.

@@ -1,0 +1,56 @@
+#include "base/run_layout.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+
+namespace titan::layout {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunLayout : public testing::Test {
+ protected:
+  RunLayout() {
+    std::string pattern = fs::temp_directory_path() / "layout-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~RunLayout() override { fs::remove_all(folder_); }
+
+  fs::path folder_;
+};
+
+TEST(RunLayoutNames, StepsAndBack) {
+  EXPECT_EQ(step_name(1000), "step-1000");
+  EXPECT_EQ(step_of("step-1000"), 1000);
+  EXPECT_EQ(step_of("step-0"), 0);
+  EXPECT_EQ(step_of("step-7.tmp", ".tmp"), 7);
+  for (const char* name :
+       {"", "step-", "step-7.tmp", "step-07", "step--7", "step-+7", "step-7x", "Step-7", "step-99999999999"})
+    EXPECT_EQ(step_of(name), std::nullopt) << name;
+  EXPECT_EQ(step_of("step-.tmp", ".tmp"), std::nullopt);
+  EXPECT_EQ(step_of("step-7", ".tmp"), std::nullopt);
+}
+
+TEST_F(RunLayout, ASaveIsCompleteInEitherFormat) {
+  for (const char* last : {".metadata", "model.safetensors.index.json"}) {
+    const fs::path step = folder_ / last / "step-4";
+    EXPECT_FALSE(is_complete_save(step)) << last;
+    fs::create_directories(step);
+    std::ofstream(step / "__0_0.distcp") << "numbers";
+    EXPECT_FALSE(is_complete_save(step)) << last;
+    std::ofstream(step / last) << "end";
+    EXPECT_TRUE(is_complete_save(step)) << last;
+  }
+}
+
+TEST_F(RunLayout, TheConfigurationLiesTwoFoldersAboveAStep) {
+  fs::create_directories(folder_ / "checkpoint" / "step-4");
+  const fs::path expected = fs::weakly_canonical(folder_) / "config.toml";
+  EXPECT_EQ(config_of_step(folder_ / "checkpoint" / "step-4"), expected);
+  EXPECT_EQ(config_of_step(folder_ / "checkpoint" / "." / "step-4"), expected);
+}
+
+}  // namespace
+}  // namespace titan::layout
