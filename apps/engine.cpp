@@ -15,8 +15,12 @@
 #include "apps/commands/tokenize_command.h"
 #include "apps/commands/tokenizer_command.h"
 #include "apps/exit_code.h"
-#include "apps/train/run_train.h"
+#include "apps/speaks.h"
+#include "apps/train/dry_run_command.h"
+#include "apps/train/print_config_command.h"
+#include "apps/train/train_command.h"
 #include "apps/version.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/signal.h"
 #include "config/command_line/command_line.h"
@@ -34,6 +38,16 @@ const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"to
                                                                             {"convert", run_convert},
                                                                             {"generate", run_generate}};
 
+// What a configuration is for: to be printed, to be planned with, or to train.
+int run_mode(const config::CommandLine& command_line) {
+  const LaunchEnv launch = detect_launch();
+  end_at_once_on_signal(speaks_for_job(launch) ? "titan-train: asked to stop before the first step; nothing was saved\n"
+                                               : "");
+  if (command_line.print_config) return run_print_config(command_line, launch);
+  if (command_line.dry_run) return run_dry(command_line, launch);
+  return run_train(command_line, launch);
+}
+
 int run(const Arguments& args) {
   const auto command = args.empty() ? kSubcommands.end() : kSubcommands.find(args[0]);
   if (command != kSubcommands.end()) {
@@ -41,7 +55,7 @@ int run(const Arguments& args) {
     return command->second({args.begin() + 1, args.end()});
   }
   const auto command_line = config::parse_command_line(args);
-  if (!command_line.version) return run_train(command_line);
+  if (!command_line.version) return run_mode(command_line);
   std::cout << version_text();
   return kExitDone;
 }

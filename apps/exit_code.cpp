@@ -2,27 +2,30 @@
 
 #include <exception>
 #include <iostream>
-#include <optional>
 #include <string>
 
+#include "apps/speaks.h"
 #include "base/env.h"
 #include "base/error.h"
 
 namespace titan {
 namespace {
 
-std::optional<std::string> rank_of_launcher() {
-  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (auto rank = get_env(name)) return rank;
-  return std::nullopt;
+// "rank 3: " in a process that a launcher has started, else "".
+std::string name_of_rank() {
+  try {
+    const LaunchEnv launch = detect_launch();
+    return launch.launcher == Launcher::kAlone ? "" : "rank " + std::to_string(launch.rank) + ": ";
+  } catch (const ConfigError&) {
+    return "";  // the variables contradict each other, which another message says
+  }
 }
 
 // Messages about input stand alone, as a compiler's do. What fails later, fails on one rank of several, which names
 // itself.
 void print_error(const Error& error, bool may_be_rank) {
-  const auto rank = may_be_rank ? rank_of_launcher() : std::nullopt;
   std::string who;
-  if (error.exit_code() != kExitBadInput) who = "titan-train: " + (rank ? "rank " + *rank + ": " : "");
+  if (error.exit_code() != kExitBadInput) who = "titan-train: " + (may_be_rank ? name_of_rank() : "");
   std::cerr << who << error.what() << std::endl;
 }
 
@@ -31,6 +34,8 @@ void print_error(const Error& error, bool may_be_rank) {
 int exit_code_of(const std::function<int()>& body, bool may_be_rank) {
   try {
     return body();
+  } catch (const SaidByAnother& error) {
+    return error.exit_code();
   } catch (const Error& error) {
     print_error(error, may_be_rank);
     return error.exit_code();

@@ -12,6 +12,8 @@
 #include "apps/engine.h"
 #include "apps/exit_code.h"
 #include "apps/launch/launch_local.h"
+#include "apps/launch/world_size.h"
+#include "apps/speaks.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/signal.h"
@@ -43,11 +45,10 @@ void check_environment_of_command() {
   for (const auto& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
 }
 
-// A mistake in the configuration is said before torch is loaded, and before ranks are started. Rank 0 speaks for all.
+// A mistake in the configuration is said before torch is loaded, and before ranks are started.
 void check_config(const config::CommandLine& command_line) {
-  const LaunchEnv env = detect_launch();
-  if (env.rank != 0) return;
-  config::load_job_config(command_line, command_line.world_size.value_or(command_line.nproc.value_or(env.world_size)));
+  const LaunchEnv launch = detect_launch();
+  if (speaks_for_job(launch)) config::load_job_config(command_line, planned_world_size(command_line, launch));
 }
 
 int run_command(const Arguments& args) {
@@ -68,10 +69,8 @@ bool is_nothing_given(const Arguments& args) {
 
 // Signals that come while the engine is loaded end the process: nothing has begun that could be stopped in order.
 int run(const Arguments& args) {
-  if (is_nothing_given(args)) {
-    if (detect_launch().rank != 0) return kExitBadInput;  // rank 0 says it
-    throw ConfigError(config::short_usage());
-  }
+  if (is_nothing_given(args))
+    return say_once(speaks_for_job(detect_launch()), []() -> int { throw ConfigError(config::short_usage()); });
   if (!args.empty() && is_subcommand(args[0])) return run_command(args);
   const auto command_line = config::parse_command_line(args);
   if (command_line.help)

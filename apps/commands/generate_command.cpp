@@ -12,6 +12,7 @@
 
 #include "apps/commands/checkpoint_command.h"
 #include "apps/commands/trained_model.h"
+#include "apps/cpu_code.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
@@ -20,8 +21,6 @@
 #include "generate/continuation.h"
 #include "generate/sampler.h"
 #include "generate/text_stream.h"
-#include "kernels/cpu/attention.h"
-#include "kernels/mkl_path.h"
 
 namespace titan {
 namespace {
@@ -296,9 +295,7 @@ int run_generate(const std::vector<std::string>& args) {
   std::vector<std::string> prompts;
   if (!arguments.prompts.empty()) prompts = read_prompts(arguments.prompts);
   if (arguments.prompt) prompts = {*arguments.prompt == "-" ? prompt_of_standard_input() : *arguments.prompt};
-  // As a run does by default ([cpu]), before the first product.
-  kernels::choose_mkl_path(kernels::MklPath::kByInstructions);
-  kernels::install_attention();
+  choose_cpu_code(config::Cpu());  // as a run does by default
   Writer writer(arguments, load_trained_model(arguments.model));
   for (const std::string& prompt : prompts)
     writer.write(prompt, prompts.size() > 1 || arguments.num > 1 ? "> " + prompt + "\n" : "");

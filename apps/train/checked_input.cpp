@@ -2,15 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "config/command_line/command_line.h"
 #include "config/keys/datasets.h"
-#include "config/load.h"
 #include "config/paths.h"
 #include "data/registry.h"
 #include "data/tokenizer/tokenizer_export.h"
-#include "models/registry.h"
 #include "train/run_folder.h"
 
 namespace titan {
@@ -41,7 +41,7 @@ HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::T
 }
 
 // With the room for a token after each.
-void encode_prompts(CheckedInput& input) {
+Prompts encode_prompts(const CheckedInput& input) {
   const auto fail = [](const std::string& prompt, const std::string& fault) {
     throw ConfigError("validation.prompts: \"" + prompt + "\" " + fault);
   };
@@ -58,10 +58,11 @@ void encode_prompts(CheckedInput& input) {
   }
   if (const auto eos = tokenizer->eos_id()) prompts.stop_ids = {*eos};
   prompts.decode = [tokenizer](std::span<const std::int32_t> ids) { return tokenizer->decode_text(ids); };
-  input.prompts = std::move(prompts);
+  return prompts;
 }
 
-void open_tokenizer(CheckedInput& input) {
+CheckedInput open_tokenizer(const CheckedConfig& checked) {
+  CheckedInput input{checked, nullptr, {}};
   const std::string& path = input.config.model.hf_assets_path;
   try {
     input.tokenizer = data::make_tokenizer(path);
@@ -73,8 +74,9 @@ void open_tokenizer(CheckedInput& input) {
   } catch (const DataError& error) {
     throw DataError("model.hf_assets_path: " + std::string(error.what()));
   }
-  if (input.spec.separates_documents) input.tokenizer_facts.document_end = end_of_document(input);
-  encode_prompts(input);
+  if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
+  input.prompts = encode_prompts(input);
+  return input;
 }
 
 void check_datasets(const CheckedInput& input) {
@@ -87,62 +89,56 @@ void check_datasets(const CheckedInput& input) {
   }
 }
 
-std::vector<std::string> find_wrong_files(CheckedInput& input) {
-  auto errors = config::find_wrong_paths(input.config);
-  const bool paths_are_there = errors.empty();
+// The input, where nothing is wrong; else at least one error.
+struct FoundFiles {
+  std::optional<CheckedInput> input;
+  std::vector<std::string> errors;
+};
+
+FoundFiles find_files(const CheckedConfig& checked) {
+  FoundFiles found;
+  found.errors = config::find_wrong_paths(checked.config);
+  const bool paths_are_there = found.errors.empty();
   try {
-    open_tokenizer(input);
-    if (paths_are_there) check_datasets(input);
+    found.input = open_tokenizer(checked);
+    if (paths_are_there) check_datasets(*found.input);
   } catch (const Error& error) {
-    errors.emplace_back(error.what());
+    found.errors.emplace_back(error.what());
   }
-  return errors;
+  return found;
 }
 
 }  // namespace
 
-CheckedInput check_input(const config::CommandLine& command_line, std::int64_t world_size) {
-  auto loaded = config::load_job_config(command_line, world_size);
-  CheckedInput input;
-  input.config = std::move(loaded.config);
-  input.warnings = std::move(loaded.warnings);
-  input.origins = std::move(loaded.origins);
+CheckedInput load_tokenizer(const CheckedConfig& checked) {
   try {
-    input.spec = models::make_train_spec(input.config.model, input.config.training.seq_len);
-  } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error.what(), input.origins));
-  }
-  return input;
-}
-
-void load_tokenizer(CheckedInput& input) {
-  try {
-    open_tokenizer(input);
+    return open_tokenizer(checked);
   } catch (const Error& error) {
-    throw ConfigError(config::at_its_place(error.what(), input.origins));
+    throw ConfigError(config::at_its_place(error.what(), checked.origins));
   }
 }
 
-void check_files(CheckedInput& input) {
-  auto errors = find_wrong_files(input);
-  for (std::string& error : errors) error = config::at_its_place(error, input.origins);
-  config::throw_if_wrong(errors);
+CheckedInput check_files(const CheckedConfig& checked) {
+  FoundFiles found = find_files(checked);
+  for (std::string& error : found.errors) error = config::at_its_place(error, checked.origins);
+  config::throw_if_wrong(found.errors);
+  return std::move(found.input).value();
 }
 
-std::vector<std::string> missing_files(CheckedInput& input) {
-  auto errors = find_wrong_files(input);
+std::vector<std::string> missing_files(const CheckedConfig& checked) {
+  auto errors = find_files(checked).errors;
   std::erase_if(errors, [&](const std::string& error) {
     const auto keys = config::keys_in(error);
-    return keys.empty() || !input.origins.contains(keys.front());
+    return keys.empty() || !checked.origins.contains(keys.front());
   });
   return errors;
 }
 
-void check_folder(const CheckedInput& input, bool overwrite) {
+void check_folder(const CheckedConfig& checked, bool overwrite) {
   try {
-    train::check_run_folder(input.config, overwrite);
+    train::check_run_folder(checked.config, overwrite);
   } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error.what(), input.origins));
+    throw ConfigError(config::at_its_place(error.what(), checked.origins));
   }
 }
 

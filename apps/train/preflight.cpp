@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/speaks.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
+#include "config/command_line/command_line.h"
+#include "config/keys/source.h"
 #include "config/paths.h"
 #include "config/validate.h"
+#include "distributed/device.h"
 #include "distributed/dtype.h"
 #include "train/dry_run/dry_run.h"
 
@@ -57,7 +62,38 @@ fs::path existing(fs::path path) {
   return path;
 }
 
+// What each of `ranks` on this machine may use.
+Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
+  Capacity capacity{.bytes_of_a_rank = free_memory_bytes() / ranks};
+  capacity.words = "this machine has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank * ranks)) +
+                   " of free memory for " + counted(ranks, "rank");
+  if (device_type != c10::DeviceType::CPU) {
+    capacity.device = train::PaperDevice::kGpu;
+    capacity.bytes_of_a_rank = static_cast<std::int64_t>(dist::accelerator()->device_capacity_bytes(0));
+    capacity.words =
+        dist::accelerator()->device_name(0) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));
+  }
+  return capacity;
+}
+
 }  // namespace
+
+std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEnv& launch,
+                                    c10::DeviceType device_type) {
+  const config::JobConfig& config = checked.config;
+  std::vector<std::string> errors, warnings;
+  const Capacity capacity = capacity_of_a_rank(std::max<std::int64_t>(launch.local_world_size, 1), device_type);
+  if (const auto lack = find_lack_of_memory(config, checked.spec, launch.world_size, capacity))
+    errors.push_back(config::at_its_place(*lack, checked.origins));
+  const auto no_disk = speaks_for_job(launch) ? find_lack_of_disk(config, checked.spec) : std::nullopt;
+  if (no_disk && no_disk->is_certain && config.checkpoint.on_save_error == "stop") {
+    errors.push_back(config::at_its_place(no_disk->message, checked.origins));
+  } else if (no_disk) {
+    warnings.push_back(no_disk->message);
+  }
+  config::throw_if_wrong(errors);
+  return warnings;
+}
 
 std::optional<std::string> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
                                                std::int64_t world_size, const Capacity& capacity) {

@@ -1,15 +1,25 @@
 // Whether this machine has the memory and the disk that a run will want, before it starts.
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "apps/train/checked_config.h"
+#include "base/env.h"
 #include "config/job_config.h"
 #include "contract/train_contract.h"
 #include "train/dry_run/memory_estimate.h"
 
 namespace titan {
+
+// Memory is looked at once per machine: call it on one rank of each. The disk is rank 0's, which most folders are shared
+// with. Loads the CUDA module where `device_type` is CUDA. Gives warnings. Throws ConfigError with the places of the keys
+// to change. Not collective.
+std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEnv& launch, c10::DeviceType device_type);
 
 // `capacity`: bytes for the tensors of one rank, and where they are in words: "this machine has 3 GiB free for 2
 // ranks". Says what is wrong, naming keys to change; nothing where it will do. Takes up to half a second for a large

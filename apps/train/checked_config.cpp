@@ -1,0 +1,51 @@
+#include "apps/train/checked_config.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "apps/commands/checkpoint_command.h"
+#include "apps/launch/world_size.h"
+#include "apps/speaks.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "config/load.h"
+#include "models/registry.h"
+
+namespace titan {
+namespace {
+
+config::LoadedConfig load(const config::CommandLine& command_line, const LaunchEnv& launch) {
+  return config::load_job_config(command_line, planned_world_size(command_line, launch));
+}
+
+CheckedConfig check_model(config::LoadedConfig loaded) {
+  CheckedConfig checked{std::move(loaded.config), std::move(loaded.warnings), std::move(loaded.origins), {}};
+  try {
+    checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::at_its_place(error.what(), checked.origins));
+  }
+  return checked;
+}
+
+}  // namespace
+
+CheckedConfig check_to_train(const config::CommandLine& command_line, const LaunchEnv& launch) {
+  return say_once(speaks_for_job(launch), [&] {
+    config::LoadedConfig loaded = load(command_line, launch);
+    // Before the model is looked at, which may warn.
+    init_log(static_cast<int>(launch.rank), static_cast<int>(launch.world_size),
+             !loaded.config.metrics.disable_color_printing);
+    return check_model(std::move(loaded));
+  });
+}
+
+CheckedConfig check_to_print(const config::CommandLine& command_line, const LaunchEnv& launch) {
+  log_to_stderr("titan-train");
+  CheckedConfig checked = say_once(speaks_for_job(launch), [&] { return check_model(load(command_line, launch)); });
+  if (!speaks_for_job(launch)) return checked;
+  for (const auto& warning : checked.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  return checked;
+}
+
+}  // namespace titan

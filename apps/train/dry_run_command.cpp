@@ -1,0 +1,39 @@
+#include "apps/train/dry_run_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "apps/launch/world_size.h"
+#include "apps/speaks.h"
+#include "apps/train/checked_input.h"
+#include "apps/train/pick_device.h"
+#include "base/error.h"
+#include "train/dry_run/dry_run.h"
+
+namespace titan {
+namespace {
+
+// What a dry run tells is true wherever it is asked; a start, though, needs files.
+void warn_of_missing_files(const CheckedConfig& checked) {
+  for (const auto& error : missing_files(checked))
+    std::fprintf(stderr, "warning: a start here would be refused: %s\n", error.c_str());
+}
+
+}  // namespace
+
+int run_dry(const config::CommandLine& command_line, const LaunchEnv& launch) {
+  const CheckedConfig checked = check_to_print(command_line, launch);
+  if (speaks_for_job(launch)) warn_of_missing_files(checked);
+  const auto device =
+      command_line.device
+          ? train::named_device(*command_line.device)
+          : device_of_a_rank(checked.config, std::max(launch.local_world_size, command_line.nproc.value_or(1)));
+  train::check_dtypes(checked.config, device);
+  const auto world_size = static_cast<int>(planned_world_size(command_line, launch));
+  const auto run = train::dry_run(checked.config, checked.spec, world_size, device);
+  std::fputs((command_line.json ? train::to_json(run) : train::to_table(run)).c_str(), stdout);
+  return command_line.device && !run.demand.fits() ? kExitFailed : kExitDone;
+}
+
+}  // namespace titan

@@ -1,0 +1,70 @@
+#include "apps/train/open_data.h"
+
+#include <string>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "config/keys/datasets.h"
+#include "config/validate.h"
+#include "data/batch_loader.h"
+
+namespace titan {
+namespace {
+
+data::DataOptions data_options(const dist::DeviceMesh& batch_mesh) {
+  data::DataOptions options;
+  options.dp_rank = batch_mesh.local_rank("batch");
+  options.dp_size = batch_mesh.size();
+  options.pin_memory = !batch_mesh.device().is_cpu();
+  return options;
+}
+
+// `table`: whose keys name the data.
+std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedInput& input,
+                                       const data::DataOptions& options) {
+  try {
+    return data::make_batch_source(options, input.tokenizer);
+  } catch (const DataError& error) {
+    const std::string key = table + (options.dataset_mix.empty() ? ".dataset_path" : ".dataset_mix");
+    throw DataError(config::at_its_place(key + ": " + error.what(), input.origins));
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::at_its_place(error.what(), input.origins));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
+                                               const dist::World& world) {
+  const auto& training = input.config.training;
+  auto options = data_options(batch_mesh);
+  options.dataset = training.dataset;
+  options.dataset_path = config::dataset_path(training.dataset, training.dataset_path).value_or("");
+  options.dataset_mix = training.dataset_mix;
+  options.data_order = training.data_order;
+  options.on_bad_record = training.on_bad_record;
+  options.seed = input.config.debug.seed.value_or(0);
+  options.local_batch_size = training.local_batch_size;
+  options.seq_len = training.seq_len;
+  options.accumulation_steps = config::num_accumulation_steps(input.config, world.size());
+  if (const auto log = get_env("TITAN_LOG_SAMPLES"); log && !log->empty()) {
+    options.sample_log = *log + ".rank" + std::to_string(world.rank());
+  }
+  return open_data("training", input, options);
+}
+
+std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh) {
+  const auto& validation = input.config.validation;
+  if (!validation.enable) return nullptr;
+  const bool whole_set = validation.steps == -1;
+  auto options = data_options(batch_mesh);
+  options.dataset = validation.dataset;
+  options.dataset_path = config::dataset_path(validation.dataset, validation.dataset_path).value_or("");
+  options.local_batch_size = validation.local_batch_size * (whole_set ? batch_mesh.size() : 1);
+  options.seq_len = validation.seq_len;
+  options.infinite = !whole_set;
+  if (whole_set) options.dp_rank = 0, options.dp_size = 1;
+  return open_data("validation", input, options);
+}
+
+}  // namespace titan

@@ -1,0 +1,24 @@
+// The data sets of a run, opened for one rank.
+#pragma once
+
+#include <memory>
+
+#include "apps/train/checked_input.h"
+#include "contract/batch_source.h"
+#include "distributed/mesh.h"
+#include "distributed/world.h"
+
+namespace titan {
+
+// Both: `batch_mesh` has the one axis "batch", of the ranks that read different batches. Not collective. Throw DataError
+// and ConfigError with the place of the key that names the data.
+
+// This rank's training batches.
+std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
+                                               const dist::World& world);
+
+// What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together. Null
+// where validation is not enabled.
+std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh);
+
+}  // namespace titan

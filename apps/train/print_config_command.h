@@ -1,0 +1,13 @@
+// --print-config: the configuration that a run would have.
+#pragma once
+
+#include "base/env.h"
+#include "config/command_line/command_line.h"
+
+namespace titan {
+
+// Prints the configuration as TOML to standard output, warnings to standard error. Gives the exit code. Throws
+// ConfigError.
+int run_print_config(const config::CommandLine& command_line, const LaunchEnv& launch);
+
+}  // namespace titan

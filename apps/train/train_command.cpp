@@ -1,0 +1,95 @@
+#include "apps/train/train_command.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/cpu_code.h"
+#include "apps/speaks.h"
+#include "apps/train/checked_input.h"
+#include "apps/train/open_data.h"
+#include "apps/train/pick_device.h"
+#include "apps/train/preflight.h"
+#include "apps/train/run_or_report.h"
+#include "apps/train/training_end.h"
+#include "base/text.h"
+#include "distributed/device.h"
+#include "distributed/parallel_dims.h"
+#include "distributed/world.h"
+#include "kernels/memory/host_arena.h"
+#include "train/agreement.h"
+#include "train/run_folder.h"
+#include "train/setup.h"
+#include "train/trainer.h"
+
+namespace titan {
+namespace {
+
+// What a rank knows before it meets the others.
+struct Start {
+  CheckedInput input;
+  std::vector<std::string> warnings;
+  c10::DeviceType device_type;
+};
+
+// Files and memory are looked at once per machine. Where one rank alone lacks a file, it finds out after the ranks have
+// met, and all hear of it.
+Start check_machine(const CheckedConfig& checked, const config::CommandLine& command_line, const LaunchEnv& launch) {
+  const bool speaks = speaks_for_machine(launch);
+  return say_once(speaks, [&] {
+    const auto device_type = pick_device_type(checked.config, launch);
+    Start start{speaks ? check_files(checked) : load_tokenizer(checked), checked.warnings, device_type};
+    if (speaks && !command_line.no_preflight)
+      for (auto& warning : check_room(checked, launch, device_type)) start.warnings.push_back(std::move(warning));
+    if (speaks_for_job(launch)) check_folder(checked, command_line.overwrite);
+    return start;
+  });
+}
+
+void log_start(const Start& start, const LaunchEnv& launch) {
+  if (speaks_for_job(launch))
+    for (const auto& warning : start.warnings) spdlog::warn(warning);
+  if (start.device_type == c10::DeviceType::CPU && start.input.config.training.device != "cpu")
+    spdlog::info("training on CPU: {}", dist::load_accelerator_module());
+}
+
+void log_host_memory() {
+  if (const auto arena = kernels::host_arena_stats(); arena.peak_in_use > 0)
+    spdlog::info("tensors of this rank took at most {} on the host",
+                 format_bytes(static_cast<double>(arena.peak_in_use)));
+}
+
+// Once the ranks have met. Gives the exit code.
+int train_together(const CheckedInput& input, dist::World& world) {
+  const auto& config = input.config;
+  train::check_same_config(config, world);
+  const auto lock = world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
+  const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
+  auto training_set = open_training_set(input, meshes.batch, world);
+  const auto end =
+      train_to_the_end(std::make_unique<train::Trainer>(config, world, meshes, input.spec, std::move(training_set),
+                                                        open_held_out_set(input, meshes.batch), input.prompts));
+  log_host_memory();
+  world.shutdown();
+  return exit_code_of_end(end);
+}
+
+}  // namespace
+
+int run_train(const config::CommandLine& command_line, const LaunchEnv& launch) {
+  const CheckedConfig checked = check_to_train(command_line, launch);
+  const config::JobConfig& config = checked.config;
+  train::set_num_threads(launch.local_world_size);
+  choose_cpu_code(config.cpu);
+  const Start start = check_machine(checked, command_line, launch);
+  log_start(start, launch);
+  auto world =
+      std::make_unique<dist::World>(launch, start.device_type, std::chrono::seconds(config.comm.init_timeout_seconds));
+  return run_or_report(std::move(world), [&](dist::World& ranks) { return train_together(start.input, ranks); });
+}
+
+}  // namespace titan

@@ -1,0 +1,13 @@
+// The default mode: train.
+#pragma once
+
+#include "base/env.h"
+#include "config/command_line/command_line.h"
+
+namespace titan {
+
+// Checks what the run is given, meets the other ranks, opens the data and trains. Collective over all ranks of the
+// launch. Gives the exit code. Throws Error.
+int run_train(const config::CommandLine& command_line, const LaunchEnv& launch);
+
+}  // namespace titan

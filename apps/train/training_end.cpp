@@ -1,0 +1,44 @@
+#include "apps/train/training_end.h"
+
+#include <csignal>
+#include <new>
+#include <regex>
+
+#include "base/error.h"
+#include "base/signal.h"
+#include "base/text.h"
+
+namespace titan {
+
+train::Trainer::End train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
+  try {
+    return trainer->train();
+  } catch (const std::exception& error) {
+    const auto step = trainer.release()->finished_steps() + 1;
+    const auto what = refused_allocation(error);
+    if (!what) throw;
+    throw Error("out of memory in step " + std::to_string(step) + ": there is no room for " + *what +
+                    ". The same command with --dry-run says what takes how much; a smaller training.local_batch_size, "
+                    "activation_checkpoint.mode = \"full\" or more ranks take less",
+                kExitFailed);
+  }
+}
+
+// torch says the amount in the middle of a long text, the standard library not at all.
+std::optional<std::string> refused_allocation(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return "an array of the host";
+  static const std::regex kTorch("[Tt]ried to allocate ([0-9.]+) ?([A-Za-z]+)");
+  std::cmatch match;
+  if (!std::regex_search(error.what(), match, kTorch)) return std::nullopt;
+  const bool in_bytes = match[2] == "bytes";
+  return "a tensor of " + (in_bytes ? format_bytes(std::stod(match[1])) : match[1].str() + " " + match[2].str());
+}
+
+int exit_code_of_end(train::Trainer::End end) {
+  if (end == train::Trainer::End::kCompleted) return kExitDone;
+  if (end == train::Trainer::End::kStopped) return kExitSavedRequeue;
+  if (end == train::Trainer::End::kDiverged) return kExitDiverged;
+  return 128 + stop_requested().value_or(SIGTERM);  // this rank may not have got it
+}
+
+}  // namespace titan

@@ -1,0 +1,125 @@
+#include "apps/exit_code.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <map>
+#include <string>
+
+#include "apps/speaks.h"
+#include "base/error.h"
+
+namespace titan {
+namespace {
+
+// The variables that launchers set, while this lives: `values` and no others.
+class Environment {
+ public:
+  explicit Environment(const std::map<std::string, std::string>& values) {
+    for (const char* name :
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+          "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+          "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"}) {
+      if (const auto value = get_env(name)) before_[name] = *value;
+      unsetenv(name);
+      names_.emplace_back(name);
+    }
+    for (const auto& [name, value] : values) setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Environment() {
+    for (const auto& name : names_) unsetenv(name.c_str());
+    for (const auto& [name, value] : before_) setenv(name.c_str(), value.c_str(), 1);
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  std::vector<std::string> names_;
+  std::map<std::string, std::string> before_;
+};
+
+struct Ending {
+  int exit_code;
+  std::string words;
+};
+
+Ending end_of(const std::function<int()>& body, bool may_be_rank = true) {
+  testing::internal::CaptureStderr();
+  const int code = exit_code_of(body, may_be_rank);
+  return {code, testing::internal::GetCapturedStderr()};
+}
+
+template <typename E>
+std::function<int()> throwing(const E& error) {
+  return [error]() -> int { throw error; };
+}
+
+const std::map<std::string, std::string> kMpich = {
+    {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+const std::map<std::string, std::string> kTorchrun = {
+    {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
+
+TEST(ExitCode, IsTheErrors) {
+  const Environment none({});
+  EXPECT_EQ(end_of([] { return 75; }).exit_code, 75);
+  EXPECT_EQ(end_of(throwing(ConfigError("x"))).exit_code, 2);
+  EXPECT_EQ(end_of(throwing(DataError("x"))).exit_code, 2);
+  EXPECT_EQ(end_of(throwing(CheckpointError("x"))).exit_code, 1);
+  EXPECT_EQ(end_of(throwing(PeerError("x"))).exit_code, 3);
+  EXPECT_EQ(end_of(throwing(std::runtime_error("x"))).exit_code, 1);
+}
+
+TEST(ExitCode, BadInputStandsAloneAndFailuresNameTheProgram) {
+  const Environment none({});
+  EXPECT_EQ(end_of([] { return 0; }).words, "");
+  EXPECT_EQ(end_of(throwing(ConfigError("job.toml:1: error: x"))).words, "job.toml:1: error: x\n");
+  EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
+  EXPECT_EQ(end_of(throwing(std::runtime_error("x"))).words, "titan-train: x\n");
+}
+
+TEST(ExitCode, FailuresNameTheRankThatWasDetected) {
+  {
+    const Environment mpich(kMpich);
+    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: rank 1: x\n");
+  }
+  {
+    const Environment torchrun(kTorchrun);
+    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: rank 3: x\n");
+    EXPECT_EQ(end_of(throwing(ConfigError("x"))).words, "x\n");
+    EXPECT_EQ(end_of(throwing(CheckpointError("x")), /*may_be_rank=*/false).words, "titan-train: x\n");
+  }
+  {
+    const Environment batch_shell({{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}});  // srun did not start this process
+    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
+  }
+  {
+    const Environment incomplete({{"RANK", "0"}});
+    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
+  }
+}
+
+TEST(Speaks, RanksThatDoNotSpeakEndWithoutAWord) {
+  const auto check = [](bool speaks, const std::function<int()>& body) {
+    return end_of([&] { return say_once(speaks, body); });
+  };
+  EXPECT_EQ(check(true, throwing(ConfigError("x"))).words, "x\n");
+  const Ending silent = check(false, throwing(DataError("x")));
+  EXPECT_EQ(silent.exit_code, 2);
+  EXPECT_EQ(silent.words, "");
+  // Not an input that the others were given as well.
+  EXPECT_EQ(check(false, throwing(std::runtime_error("x"))).words, "titan-train: x\n");
+  EXPECT_EQ(check(false, throwing(CheckpointError("x"))).exit_code, 1);
+  EXPECT_EQ(check(false, [] { return 5; }).exit_code, 5);
+}
+
+TEST(Speaks, RankZeroForTheJobAndLocalRankZeroForItsMachine) {
+  LaunchEnv launch;
+  EXPECT_TRUE(speaks_for_job(launch) && speaks_for_machine(launch));
+  launch.rank = 2;
+  EXPECT_TRUE(!speaks_for_job(launch) && speaks_for_machine(launch));
+  launch.local_rank = 1;
+  EXPECT_TRUE(!speaks_for_job(launch) && !speaks_for_machine(launch));
+}
+
+}  // namespace
+}  // namespace titan
