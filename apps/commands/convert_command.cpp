@@ -5,23 +5,21 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "apps/commands/checkpoint_command.h"
+#include "apps/commands/convert_plan.h"
+#include "apps/commands/model_source.h"
 #include "apps/commands/run_state.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
-#include "checkpoint/dcp/checkpoint_io.h"
-#include "checkpoint/format/dtype.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/tools/convert.h"
 #include "checkpoint/tools/inspect.h"
 #include "config/load.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_export.h"
-#include "distributed/tensor/shard.h"
 #include "models/registry.h"
 
 namespace titan {
@@ -30,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::CheckpointKind;
 using checkpoint::Conversion;
-using checkpoint::RowOrder;
 using checkpoint::TensorInfo;
 
 constexpr const char* kConvertHelp =
@@ -60,15 +57,6 @@ struct ConvertArguments {
   std::string model_flavor;
   std::string tokenizer;
   bool overwrite = false;
-};
-
-// What is known of the model, from a configuration or from Hugging Face's config.json.
-struct ModelShape {
-  std::optional<TrainSpec> spec;  // from a configuration
-  models::HuggingFaceNames names;
-  bool tied_embeddings = false;
-  std::string origin;     // for messages
-  std::string tokenizer;  // the run's: a path that its configuration names; "" when there is none
 };
 
 CheckpointKind parse_kind(const std::string& name) {
@@ -112,18 +100,6 @@ ModelShape shape_of_run(const fs::path& file) {
   return shape_of_job(config::load_job_config_text(read_file(file), file.string()).config.model, file.string());
 }
 
-// A run keeps its configuration two folders above step-N.
-std::optional<fs::path> config_of_run(const fs::path& source) {
-  const fs::path folder = fs::weakly_canonical(source);
-  fs::path file = folder.parent_path().parent_path() / "config.toml";
-  if (!fs::is_regular_file(file)) return std::nullopt;
-  return file;
-}
-
-fs::path config_beside(const fs::path& source) {
-  return (fs::is_directory(source) ? source : source.parent_path()) / "config.json";
-}
-
 ModelShape shape_from_hugging_face(const fs::path& file) {
   const auto config = checkpoint::parse_hugging_face_config(read_file(file), file.string());
   ModelShape shape;
@@ -144,120 +120,25 @@ std::optional<ModelShape> shape_that_was_asked_for(const ConvertArguments& argum
   return std::nullopt;
 }
 
+// What to do where nothing says it.
+std::string unknown_shape(const ConvertArguments& arguments, CheckpointKind from) {
+  return "titan-train convert: error: the shape of the model is not known: there is no " +
+         (from == CheckpointKind::kHuggingFace ? config_beside(arguments.source).string()
+                                               : "config.toml two folders above " + arguments.source) +
+         "; name a configuration with --config FILE, or --model-flavor";
+}
+
 ModelShape find_shape(const ConvertArguments& arguments, CheckpointKind from) {
-  auto asked_for = shape_that_was_asked_for(arguments);
-  if (const fs::path own = fs::path(arguments.source) / checkpoint::kRunConfigFile; fs::is_regular_file(own)) {
-    ModelShape shape = shape_of_run(own);
-    if (asked_for && asked_for->spec->hugging_face_config != shape.spec->hugging_face_config)
-      throw ConfigError("titan-train convert: error: " + asked_for->origin +
-                        " describes another model than the one that was saved (" + own.string() +
-                        "): leave --config and --model-flavor out");
-    return shape;
-  }
-  if (asked_for) return *asked_for;
-  if (from == CheckpointKind::kHuggingFace) {
-    const fs::path file = config_beside(arguments.source);
-    if (fs::is_regular_file(file)) return shape_from_hugging_face(file);
-    throw ConfigError("titan-train convert: error: the shape of the model is not known: there is no " + file.string() +
-                      "; name a configuration with --config FILE, or --model-flavor");
-  }
-  if (const auto file = config_of_run(arguments.source)) return shape_of_run(*file);
-  throw ConfigError(
-      "titan-train convert: error: the shape of the model is not known: there is no config.toml two "
-      "folders above " +
-      arguments.source + "; name a configuration with --config FILE, or --model-flavor");
-}
-
-c10::ScalarType target_dtype(const std::string& wanted, c10::ScalarType stored) {
-  if (wanted == "same" || !c10::isFloatingType(stored)) return stored;
-  return *checkpoint::dtype_from_name(wanted);
-}
-
-// `fqn` if it is a parameter that the architecture knows: one that it calls by a name that leads back.
-std::optional<std::string> own_name(const ModelShape& shape, const std::string& fqn) {
-  try {
-    if (shape.names.fqn_of(shape.names.name_of(fqn).name) == fqn) return fqn;
-  } catch (const InternalError&) {
-  }
-  return std::nullopt;
-}
-
-// Names and rows between our names and Hugging Face's, whichever way.
-std::vector<Conversion> plan_renamed(const checkpoint::TensorSource& source, bool to_hub, const ModelShape& shape,
-                                     const std::string& dtype) {
-  std::vector<Conversion> plan;
-  std::vector<std::string> unknown;
-  const auto add = [&](std::size_t index, const std::string& fqn) {
-    const TensorInfo& from = source.tensors()[index];
-    const HuggingFaceName hub = shape.names.name_of(fqn);
-    const RowOrder order = hub.rotary_heads == 0 ? RowOrder::kSame
-                           : to_hub              ? RowOrder::kToHuggingFace
-                                                 : RowOrder::kFromHuggingFace;
-    plan.push_back(
-        {index, {to_hub ? hub.name : fqn, target_dtype(dtype, from.dtype), from.shape}, order, hub.rotary_heads});
-  };
-  std::optional<std::size_t> embedding;
-  bool has_output = false;
-  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
-    const std::string& name = source.tensors()[i].name;
-    if (to_hub && !checkpoint::is_model_key(name)) continue;
-    // Old exports keep the frequencies of the rotary embedding, which follow from config.json.
-    if (!to_hub && name.ends_with(".rotary_emb.inv_freq")) {
-      spdlog::warn("{} is left out: it follows from the configuration", name);
-      continue;
-    }
-    const auto fqn = to_hub ? own_name(shape, name) : shape.names.fqn_of(name);
-    if (!fqn) {
-      unknown.push_back(name);
-      continue;
-    }
-    if (*fqn == shape.names.embedding) embedding = i;
-    has_output = has_output || *fqn == shape.names.output;
-    add(i, *fqn);
-  }
-  if (!unknown.empty())
-    throw CheckpointError("the source holds tensors that are no parameters of the model: " + join(unknown, ", "));
-  if (shape.tied_embeddings && !has_output && embedding) add(*embedding, shape.names.output);
-  return plan;
-}
-
-std::vector<Conversion> plan_same_names(const checkpoint::TensorSource& source, const std::string& dtype) {
-  std::vector<Conversion> plan;
-  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
-    const TensorInfo& from = source.tensors()[i];
-    if (checkpoint::is_model_key(from.name))
-      plan.push_back({i, {from.name, target_dtype(dtype, from.dtype), from.shape}, RowOrder::kSame, 0});
-  }
-  return plan;
-}
-
-// That the result is the model of the configuration: every parameter, each of its shape.
-void check_model(const std::vector<Conversion>& plan, bool to_hub, const ModelShape& shape) {
-  std::map<std::string, std::vector<std::int64_t>> found;
-  for (const Conversion& each : plan) found[each.target.name] = each.target.shape;
-  std::vector<std::string> wrong;
-  const auto model = shape.spec->build_model(std::nullopt);
-  for (const auto& parameter : model->named_parameters()) {
-    const std::string name = to_hub ? shape.names.name_of(parameter.fqn).name : parameter.fqn;
-    const auto wanted = parameter.tensor().sizes().vec();
-    const auto stored = found.find(name);
-    if (stored == found.end()) {
-      wrong.push_back(name + " is missing");
-    } else if (stored->second != wanted) {
-      wrong.push_back(name + " is " + dist::shape_text(stored->second) + ", expected " + dist::shape_text(wanted));
-    }
-    if (stored != found.end()) found.erase(stored);
-  }
-  for (const auto& [name, other] : found) wrong.push_back(name + " is no parameter of it");
-  if (!wrong.empty())
-    throw CheckpointError("the source is not the model of " + shape.origin + ": " + join(wrong, "; "));
-}
-
-// Of the tensors that have one; all floating-point weights of a model have the same.
-c10::ScalarType dtype_of(const std::vector<Conversion>& plan) {
-  for (const Conversion& each : plan)
-    if (c10::isFloatingType(each.target.dtype)) return each.target.dtype;
-  return c10::ScalarType::Float;
+  const auto asked_for = shape_that_was_asked_for(arguments);
+  const auto source = find_model_source(arguments.source, from, asked_for.has_value());
+  if (!source) throw ConfigError(unknown_shape(arguments, from));
+  if (source->kind == ModelSource::Kind::kNamed) return *asked_for;
+  if (source->kind == ModelSource::Kind::kHuggingFace) return shape_from_hugging_face(source->file);
+  ModelShape shape = shape_of_run(source->file);
+  if (asked_for)
+    check_same_model(*asked_for->spec, {"titan-train convert", asked_for->origin, "--config and --model-flavor"},
+                     *shape.spec, source->file);
+  return shape;
 }
 
 HuggingFaceTokenizer read_tokenizer(const std::string& path, const ModelShape& shape) {
@@ -344,11 +225,10 @@ int convert(ConvertArguments arguments) {
   checkpoint::SmallFiles small_files;
   if (to_hub != from_hub) {
     const ModelShape shape = find_shape(arguments, from);
-    plan = plan_renamed(*source, to_hub, shape, arguments.dtype);
-    if (shape.spec) check_model(plan, to_hub, shape);
+    plan = plan_renamed(source->tensors(), to_hub, shape, arguments.dtype);
     if (to_hub) small_files = small_files_of(arguments, shape, dtype_of(plan));
   } else {
-    plan = plan_same_names(*source, arguments.dtype);
+    plan = plan_same_names(source->tensors(), arguments.dtype);
     if (to_hub) small_files = small_files_beside(arguments, dtype_of(plan));
   }
   if (plan.empty()) throw CheckpointError(arguments.source + " holds no parameters of a model");

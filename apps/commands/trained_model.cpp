@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "apps/commands/model_source.h"
 #include "apps/commands/run_state.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/convert.h"
@@ -41,11 +43,6 @@ fs::path find_checkpoint(const TrainedModelOptions& options) {
   } catch (const CheckpointError& error) {
     throw ConfigError(begin + error.what() + expected);
   }
-}
-
-// Where a run keeps the configuration of one of its steps: two folders above step-N. Need not be there.
-fs::path run_config_of_step(const fs::path& step_folder) {
-  return fs::weakly_canonical(step_folder).parent_path().parent_path() / "config.toml";
 }
 
 // What is known of the model before its weights are read.
@@ -87,7 +84,7 @@ Description describe_hugging_face(const fs::path& folder, const TrainedModelOpti
   const std::int64_t longest = models::make_train_spec_of_hugging_face(json, file.string()).max_seq_len;
   out.context = pick_context(options, longest, longest);
   out.spec = models::make_train_spec_of_hugging_face(json, file.string(), out.context);
-  const fs::path run = run_config_of_step(folder);
+  const fs::path run = layout::config_of_step(folder);
   if (has_tokenizer(folder)) {
     out.tokenizer = folder;
   } else if (fs::is_regular_file(run)) {
@@ -103,26 +100,21 @@ std::optional<Description> description_that_was_asked_for(const TrainedModelOpti
   return describe(config::load_job_config(command_line).config, options);
 }
 
-// A checkpoint knows its model best; a configuration that was named as well must agree with it.
 Description describe(const fs::path& folder, CheckpointKind kind, const TrainedModelOptions& options) {
   auto asked_for = description_that_was_asked_for(options);
-  const fs::path own = folder / checkpoint::kRunConfigFile, run = run_config_of_step(folder);
-  if (fs::is_regular_file(own)) {
-    Description saved = describe(saved_config(own), options);
-    if (!asked_for) return saved;
-    if (asked_for->spec.hugging_face_config == saved.spec.hugging_face_config) return std::move(*asked_for);
-    throw ConfigError(options.command + ": error: --config " + options.config +
-                      " describes another model than the one that was saved (" + own.string() +
-                      "): leave --config out");
-  }
-  if (asked_for) return std::move(*asked_for);
-  if (kind == CheckpointKind::kHuggingFace && fs::is_regular_file(folder / "config.json"))
-    return describe_hugging_face(folder, options);
-  if (kind == CheckpointKind::kDcp && fs::is_regular_file(run)) return describe(saved_config(run), options);
-  throw ConfigError(options.command + ": error: " + folder.string() +
-                    " does not say which model it holds (there is no " +
-                    (kind == CheckpointKind::kDcp ? checkpoint::kRunConfigFile : "config.json") +
-                    " in it): name a configuration with --config FILE");
+  const auto source = find_model_source(folder, kind, asked_for.has_value());
+  if (!source)
+    throw ConfigError(options.command + ": error: " + folder.string() +
+                      " does not say which model it holds (there is no " +
+                      (kind == CheckpointKind::kDcp ? layout::kSavedConfigFile : "config.json") +
+                      " in it): name a configuration with --config FILE");
+  if (source->kind == ModelSource::Kind::kNamed) return std::move(*asked_for);
+  if (source->kind == ModelSource::Kind::kHuggingFace) return describe_hugging_face(folder, options);
+  Description saved = describe(saved_config(source->file), options);
+  if (!asked_for) return saved;
+  check_same_model(asked_for->spec, {options.command, "--config " + options.config, "--config"}, saved.spec,
+                   source->file);
+  return std::move(*asked_for);
 }
 
 std::shared_ptr<const data::Tokenizer> open_tokenizer(const Description& description,

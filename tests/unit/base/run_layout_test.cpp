@@ -47,9 +47,9 @@ TEST_F(RunLayout, ASaveIsCompleteInEitherFormat) {
 
 TEST_F(RunLayout, TheConfigurationLiesTwoFoldersAboveAStep) {
   fs::create_directories(folder_ / "checkpoint" / "step-4");
-  const fs::path expected = fs::weakly_canonical(folder_) / "config.toml";
-  EXPECT_EQ(config_of_step(folder_ / "checkpoint" / "step-4"), expected);
-  EXPECT_EQ(config_of_step(folder_ / "checkpoint" / "." / "step-4"), expected);
+  const std::string expected = fs::weakly_canonical(folder_) / "config.toml";
+  EXPECT_EQ(config_of_step(folder_ / "checkpoint" / "step-4").string(), expected);
+  EXPECT_EQ(config_of_step(folder_ / "checkpoint" / "." / "step-4").string(), expected);
 }
 
 }  // namespace
