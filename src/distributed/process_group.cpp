@@ -1,8 +1,11 @@
 #include "distributed/process_group.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include <cstring>
+#include <new>
+#include <string_view>
 
 #include "base/error.h"
 #include "distributed/collective_trace.h"
@@ -22,8 +25,22 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
   throw InternalError("unknown reduce operation");
 }
 
-// What a collective throws when a peer is gone differs by backend and moment; to the user it is one event.
+template <typename... Errors>
+bool is_one_of(const std::exception& error) {
+  return (dynamic_cast<const Errors*>(&error) || ...);
+}
+
+// Whether no peer can be the cause of what a collective throws: no memory for its buffers, or a wrong call.
+bool is_of_this_rank(const std::exception& error) {
+  return is_one_of<std::bad_alloc, c10::OutOfMemoryError, c10::ValueError, c10::TypeError, c10::IndexError,
+                   c10::NotImplementedError>(error) ||
+         std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;  // torch's on a CPU
+}
+
+// What a collective throws when a peer is gone differs by backend and moment; to the user it is one event. Called in the
+// handler of `error`, which goes on as it is where this rank alone is the cause.
 [[noreturn]] void throw_peer_error(const std::string& what, const std::exception& error) {
+  if (is_of_this_rank(error)) throw;
   std::string reason = error.what();
   reason = reason.substr(0, reason.find('\n'));
   throw PeerError(what + " failed: a peer rank ended or did not answer in time (" + reason + ")");
