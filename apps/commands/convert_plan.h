@@ -23,9 +23,9 @@ struct ModelShape {
 // `dtype` in all plans: of floating-point tensors; "same" leaves them as they are stored. Tensors that are not the
 // model's (the optimizer's, a run's state) are left out.
 
-// Between our names and Hugging Face's, in the direction of `to_hub`. Where embeddings are tied and the output projection
-// is not stored, the plan has the embedding twice. Throws CheckpointError that lists tensors that are not parameters of
-// the model, and one that lists what the plan lacks where the model's parameters are known (shape.spec).
+// Between our names and Hugging Face's, in the direction of `to_hub`. Where embeddings are tied and the output
+// projection is not stored, the plan has the embedding twice. Throws CheckpointError that lists tensors that are not
+// parameters of the model, and one that lists what the plan lacks where the model's parameters are known (shape.spec).
 std::vector<checkpoint::Conversion> plan_renamed(const std::vector<checkpoint::TensorInfo>& tensors, bool to_hub,
                                                  const ModelShape& shape, const std::string& dtype);
 

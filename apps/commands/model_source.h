@@ -21,8 +21,8 @@ struct ModelSource {
   std::filesystem::path file;  // "" for kNamed
 };
 
-// The first of these that is there, in the order above, since a checkpoint knows its model best. `is_named`: the command
-// line names a model. Nothing where nothing says it.
+// The first of these that is there, in the order above, since a checkpoint knows its model best. `is_named`: the
+// command line names a model. Nothing where nothing says it.
 std::optional<ModelSource> find_model_source(const std::filesystem::path& checkpoint, checkpoint::CheckpointKind kind,
                                              bool is_named);
 

@@ -16,9 +16,9 @@
 
 namespace titan {
 
-// Memory is looked at once per machine: call it on one rank of each. The disk is rank 0's, which most folders are shared
-// with. Loads the CUDA module where `device_type` is CUDA. Gives warnings. Throws ConfigError with the places of the keys
-// to change. Not collective.
+// Call it on one rank per machine, whose memory the ranks there share; with CUDA, whose module must be loaded, it is
+// the memory of a device that counts. The disk is looked at by rank 0 alone, since most folders are shared with it.
+// Gives warnings. Throws ConfigError with the places of the keys to change. Not collective.
 std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEnv& launch, c10::DeviceType device_type);
 
 // `capacity`: bytes for the tensors of one rank, and where they are in words: "this machine has 3 GiB free for 2

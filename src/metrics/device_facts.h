@@ -15,8 +15,9 @@ struct DeviceFacts {
   bool has_bfloat16 = true;         // computes in it at the speed of float16
 };
 
-// The facts of the device that `name` names in any case: "NVIDIA A100-SXM4-80GB", "h200". A model's name counts where no
-// digit follows it: an H100SXM is an H100, an "RTX A1000" is not an A100. Nothing for a device that is not in the table.
+// The facts of the device that `name` names in any case: "NVIDIA A100-SXM4-80GB", "h200". A model's name counts where
+// no digit follows it: an H100SXM is an H100, an "RTX A1000" is not an A100. Nothing for a device that is not in the
+// table.
 std::optional<DeviceFacts> find_device_facts(std::string_view name);
 
 // The models whose memory is known, each once, as they stand in the table.
