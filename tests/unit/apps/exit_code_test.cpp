@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "apps/speaks.h"
 #include "base/error.h"
@@ -12,10 +14,12 @@
 namespace titan {
 namespace {
 
+using Values = std::map<std::string, std::string>;
+
 // The variables that launchers set, while this lives: `values` and no others.
 class Environment {
  public:
-  explicit Environment(const std::map<std::string, std::string>& values) {
+  explicit Environment(const Values& values) {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
           "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
@@ -35,7 +39,7 @@ class Environment {
 
  private:
   std::vector<std::string> names_;
-  std::map<std::string, std::string> before_;
+  Values before_;
 };
 
 struct Ending {
@@ -54,13 +58,11 @@ std::function<int()> throwing(const E& error) {
   return [error]() -> int { throw error; };
 }
 
-const std::map<std::string, std::string> kMpich = {
-    {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
-const std::map<std::string, std::string> kTorchrun = {
-    {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
+const Values kMpich = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+const Values kTorchrun = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
 
 TEST(ExitCode, IsTheErrors) {
-  const Environment none({});
+  const Environment none(Values{});
   EXPECT_EQ(end_of([] { return 75; }).exit_code, 75);
   EXPECT_EQ(end_of(throwing(ConfigError("x"))).exit_code, 2);
   EXPECT_EQ(end_of(throwing(DataError("x"))).exit_code, 2);
@@ -70,7 +72,7 @@ TEST(ExitCode, IsTheErrors) {
 }
 
 TEST(ExitCode, BadInputStandsAloneAndFailuresNameTheProgram) {
-  const Environment none({});
+  const Environment none(Values{});
   EXPECT_EQ(end_of([] { return 0; }).words, "");
   EXPECT_EQ(end_of(throwing(ConfigError("job.toml:1: error: x"))).words, "job.toml:1: error: x\n");
   EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
@@ -89,11 +91,12 @@ TEST(ExitCode, FailuresNameTheRankThatWasDetected) {
     EXPECT_EQ(end_of(throwing(CheckpointError("x")), /*may_be_rank=*/false).words, "titan-train: x\n");
   }
   {
-    const Environment batch_shell({{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}});  // srun did not start this process
+    const Environment batch_shell(
+        Values{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}});  // srun did not start this process
     EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
   }
   {
-    const Environment incomplete({{"RANK", "0"}});
+    const Environment incomplete(Values{{"RANK", "0"}});
     EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
   }
 }
