@@ -21,6 +21,7 @@ class FindModelSource : public testing::Test {
   FindModelSource() {
     std::string pattern = fs::temp_directory_path() / "model-source-XXXXXX";
     folder_ = fs::weakly_canonical(::mkdtemp(pattern.data()));
+    step_ = folder_ / "checkpoint" / "step-4";
     fs::create_directories(step_);
   }
   ~FindModelSource() override { fs::remove_all(folder_); }
@@ -34,8 +35,7 @@ class FindModelSource : public testing::Test {
     return source->kind == Kind::kNamed ? "the command line" : source->file.string();
   }
 
-  fs::path folder_;
-  fs::path step_ = folder_ / "checkpoint" / "step-4";
+  fs::path folder_, step_;
 };
 
 TEST_F(FindModelSource, TheCheckpointsOwnFileIsBeforeTheCommandLineIsBeforeTheRun) {

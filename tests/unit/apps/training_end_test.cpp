@@ -16,7 +16,7 @@ TEST(TrainingEnd, SaysHowMuchWasRefused) {
   // The words of torch's allocators on the host and on a GPU.
   EXPECT_EQ(refused("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you "
                     "tried to allocate 2147483648 bytes. Error code 12 (Cannot allocate memory)"),
-            "a tensor of 2.0 GiB");
+            "a tensor of 2.00 GiB");
   EXPECT_EQ(refused("CUDA out of memory. Tried to allocate 3.52 GiB. GPU 0 has a total capacity of 79.10 GiB"),
             "a tensor of 3.52 GiB");
   EXPECT_EQ(refused_allocation(std::bad_alloc()), "an array of the host");
