@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "config/keys/datasets.h"
 #include "data/batch_loader.h"
-#include "data/order/lanes.h"
-#include "data/order/packer.h"
+#include "data/order/elastic_order.h"
+#include "data/order/torchtitan_order.h"
 #include "data/registry.h"
 
 namespace titan::data {
@@ -48,26 +48,28 @@ Rows make_elastic(const DataOptions& options, const std::shared_ptr<const Tokeni
     weights.push_back(entry.weight);
   }
   const std::int64_t own_lanes = options.local_batch_size * options.accumulation_steps;
-  return {std::make_unique<Lanes>(std::move(sources), std::move(weights),
-                                  Lanes::Options{.seq_len = options.seq_len,
-                                                 .num_lanes = own_lanes * options.dp_size,
-                                                 .first_lane = own_lanes * options.dp_rank,
-                                                 .own_lanes = own_lanes,
-                                                 .local_batch_size = options.local_batch_size,
-                                                 .seed = static_cast<std::uint64_t>(options.seed),
-                                                 .on_bad_record = parse_on_bad_record(options.on_bad_record)}),
+  return {std::make_unique<ElasticOrder>(
+              std::move(sources), std::move(weights),
+              ElasticOrder::Options{.seq_len = options.seq_len,
+                                    .num_lanes = own_lanes * options.dp_size,
+                                    .first_lane = own_lanes * options.dp_rank,
+                                    .own_lanes = own_lanes,
+                                    .local_batch_size = options.local_batch_size,
+                                    .seed = static_cast<std::uint64_t>(options.seed),
+                                    .on_bad_record = parse_on_bad_record(options.on_bad_record)}),
           join(descriptions, ", ")};
 }
 
 Rows make_torchtitan(const DataOptions& options, const std::shared_ptr<const Tokenizer>& tokenizer) {
   Opened opened = open(mix_of(options).front(), options, tokenizer);
-  return {std::make_unique<Packer>(std::move(opened.tokens),
-                                   Packer::Options{.dataset_name = options.dataset,
-                                                   .seq_len = options.seq_len,
-                                                   .dp_rank = options.dp_rank,
-                                                   .dp_size = options.dp_size,
-                                                   .infinite = options.infinite,
-                                                   .on_bad_record = parse_on_bad_record(options.on_bad_record)}),
+  return {std::make_unique<TorchTitanOrder>(
+              std::move(opened.tokens),
+              TorchTitanOrder::Options{.dataset_name = options.dataset,
+                                       .seq_len = options.seq_len,
+                                       .dp_rank = options.dp_rank,
+                                       .dp_size = options.dp_size,
+                                       .infinite = options.infinite,
+                                       .on_bad_record = parse_on_bad_record(options.on_bad_record)}),
           std::move(opened.description)};
 }
 

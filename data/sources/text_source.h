@@ -1,4 +1,4 @@
-// Documents by number: what a dataset is to the packer.
+// Documents by number: what a dataset is to the orders that read it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tokens by item number: what a packer draws from. An item is a document, a part of one, or a window of shards that
+// Tokens by item number: what an order draws from. An item is a document, a part of one, or a window of shards that
 // were tokenized before.
 #pragma once
 

@@ -10,7 +10,7 @@
 
 namespace titan {
 
-// Where one lane of the elastic order stands (data/order/lanes.h).
+// Where one lane of the elastic order stands (data/order/elastic_order.h).
 struct LanePosition {
   std::int64_t lane = 0;
   std::int64_t windows = 0;           // that it has given: one a step

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "data/order/packer.h"
+#include "data/order/torchtitan_order.h"
 #include "tests/support/guard.h"
 #include "tests/unit/data/support.h"
 
@@ -60,13 +60,13 @@ class CountingTokenizer final : public Tokenizer {
   mutable std::atomic<int> documents_{0};
 };
 
-// Rows of batch t are windows t*B .. t*B+B-1 of the packer.
+// Rows of batch t are windows t*B .. t*B+B-1 of the order.
 TEST(BatchLoader, RowsFillBatchesInOrder) {
   const TempFolder folder;
   const auto path = write_jsonl(folder, 20);
   const auto ahead = std::make_shared<CountingTokenizer>(), here = std::make_shared<CountingTokenizer>();
   auto source = make_batch_source(jsonl_options(path), ahead);
-  Packer packer(open_jsonl_files(path), here, {.dataset_name = "jsonl", .seq_len = kSeqLen});
+  TorchTitanOrder order(open_jsonl_files(path), here, {.dataset_name = "jsonl", .seq_len = kSeqLen});
   std::vector<std::int64_t> input(kSeqLen), label(kSeqLen);
   for (int step = 0; step < 40; ++step) {
     const auto batch = source->next();
@@ -75,7 +75,7 @@ TEST(BatchLoader, RowsFillBatchesInOrder) {
     ASSERT_EQ(batch->labels.sizes(), (std::vector<std::int64_t>{3, kSeqLen}));
     ASSERT_EQ(batch->tokens.scalar_type(), at::kLong);
     for (std::int64_t row = 0; row < 3; ++row) {
-      ASSERT_TRUE(packer.next_window(input, label));
+      ASSERT_TRUE(order.next_window(input, label));
       const auto* tokens = batch->tokens.const_data_ptr<std::int64_t>() + row * kSeqLen;
       const auto* labels = batch->labels.const_data_ptr<std::int64_t>() + row * kSeqLen;
       ASSERT_EQ(input, std::vector<std::int64_t>(tokens, tokens + kSeqLen));
@@ -84,8 +84,8 @@ TEST(BatchLoader, RowsFillBatchesInOrder) {
     test::wait_until([&] { return ahead->documents() > here->documents(); }, "the loader's thread to be ahead");
     // The position is not.
     EXPECT_EQ(source->position().num_batches, step + 1);
-    EXPECT_EQ(source->position().sample_idx, packer.snapshot().sample_idx);
-    EXPECT_EQ(source->position().token_buffer, packer.snapshot().token_buffer());
+    EXPECT_EQ(source->position().sample_idx, order.snapshot().sample_idx);
+    EXPECT_EQ(source->position().token_buffer, order.snapshot().token_buffer());
   }
 }
 

@@ -1,4 +1,4 @@
-#include "data/order/lanes.h"
+#include "data/order/elastic_order.h"
 
 #include <gmock/gmock.h>
 
@@ -43,7 +43,7 @@ class NumberSource final : public TokenSource {
 
 using Row = std::vector<std::int64_t>;
 
-Row next_row(Lanes& lanes) {
+Row next_row(ElasticOrder& lanes) {
   Row row(kRowLen + 1);
   std::vector<std::int64_t> labels(kRowLen);
   EXPECT_TRUE(lanes.next_row(std::span(row).first(kRowLen), labels));
@@ -59,28 +59,28 @@ struct Plan {
   std::vector<double> weights = {1};
   OnBadRecord on_bad_record = OnBadRecord::kError;
 
-  Lanes lanes(std::int64_t rank = 0, std::int64_t ranks = 1) const {
+  ElasticOrder lanes(std::int64_t rank = 0, std::int64_t ranks = 1) const {
     const std::int64_t own = num_lanes / ranks;
-    return Lanes(sources, weights,
-                 {.seq_len = kRowLen,
-                  .num_lanes = num_lanes,
-                  .first_lane = own * rank,
-                  .own_lanes = own,
-                  .local_batch_size = own % 2 == 0 ? 2 : 1,
-                  .seed = seed,
-                  .on_bad_record = on_bad_record});
+    return ElasticOrder(sources, weights,
+                        {.seq_len = kRowLen,
+                         .num_lanes = num_lanes,
+                         .first_lane = own * rank,
+                         .own_lanes = own,
+                         .local_batch_size = own % 2 == 0 ? 2 : 1,
+                         .seed = seed,
+                         .on_bad_record = on_bad_record});
   }
 };
 
 // The global batches of `steps` steps by one rank.
 std::vector<Row> straight(const Plan& setup, std::int64_t steps) {
-  Lanes lanes = setup.lanes();
+  ElasticOrder lanes = setup.lanes();
   std::vector<Row> rows;
   for (std::int64_t i = 0; i < steps * setup.num_lanes; ++i) rows.push_back(next_row(lanes));
   return rows;
 }
 
-DataPosition position_of(const Lanes& lanes) {
+DataPosition position_of(const ElasticOrder& lanes) {
   DataPosition position;
   lanes.mark()(position);
   return position;
@@ -135,7 +135,7 @@ TEST(Permutation, DependsOnTheKeyAlone) {
   EXPECT_EQ(order, again);
 }
 
-TEST(Lanes, GlobalBatchesAreTheSameAtEveryWorldSize) {
+TEST(ElasticOrder, GlobalBatchesAreTheSameAtEveryWorldSize) {
   const Plan setup;
   const std::int64_t steps = 60;  // some passes over the 101 items
   const auto expected = straight(setup, steps);
@@ -143,7 +143,7 @@ TEST(Lanes, GlobalBatchesAreTheSameAtEveryWorldSize) {
     const std::int64_t own = setup.num_lanes / ranks;
     std::vector<Row> rows(expected.size());
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      Lanes lanes = setup.lanes(rank, ranks);
+      ElasticOrder lanes = setup.lanes(rank, ranks);
       for (std::int64_t step = 0; step < steps; ++step) {
         for (std::int64_t i = 0; i < own; ++i) {
           const auto at = static_cast<std::size_t>(step * setup.num_lanes + rank * own + i);
@@ -157,7 +157,7 @@ TEST(Lanes, GlobalBatchesAreTheSameAtEveryWorldSize) {
 }
 
 // Random stops and new world sizes: each rank of the new world takes its lanes from whoever had them.
-TEST(Lanes, GoesOnAtAnotherWorldSizeWithNothingTwiceAndNothingLost) {
+TEST(ElasticOrder, GoesOnAtAnotherWorldSizeWithNothingTwiceAndNothingLost) {
   Plan setup;
   setup.sources.push_back(std::make_shared<NumberSource>(37, 1000));
   setup.weights = {0.7, 0.3};
@@ -177,7 +177,7 @@ TEST(Lanes, GoesOnAtAnotherWorldSizeWithNothingTwiceAndNothingLost) {
       rows.resize(static_cast<std::size_t>(until * setup.num_lanes));
       std::map<std::int64_t, LanePosition> next_saved;
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        Lanes lanes = setup.lanes(rank, ranks);
+        ElasticOrder lanes = setup.lanes(rank, ranks);
         if (step > 0) {
           DataPosition position;
           position.elastic = order;
@@ -201,7 +201,7 @@ TEST(Lanes, GoesOnAtAnotherWorldSizeWithNothingTwiceAndNothingLost) {
 }
 
 // In the tokens that all lanes used of their first items, every item of a pass appears with all its tokens, once.
-TEST(Lanes, EveryPassReadsEveryItemOnce) {
+TEST(ElasticOrder, EveryPassReadsEveryItemOnce) {
   const Plan setup;
   std::map<std::int64_t, std::int64_t> tokens;
   const std::int64_t steps = 400;
@@ -224,7 +224,7 @@ TEST(Lanes, EveryPassReadsEveryItemOnce) {
   EXPECT_EQ(first.size(), 101u);
 }
 
-TEST(Lanes, SeedAndPassChangeTheOrder) {
+TEST(ElasticOrder, SeedAndPassChangeTheOrder) {
   Plan setup;
   const auto first = straight(setup, 20);
   EXPECT_EQ(straight(setup, 20), first);
@@ -233,7 +233,7 @@ TEST(Lanes, SeedAndPassChangeTheOrder) {
 }
 
 // Fewer documents than lanes: they are cut, so that no two lanes read the same tokens.
-TEST(Lanes, FewDocumentsAreCutIntoParts) {
+TEST(ElasticOrder, FewDocumentsAreCutIntoParts) {
   const Plan whole;
   const auto source = std::make_shared<NumberSource>(101);
   const auto parts = with_items(source, 1000);
@@ -250,13 +250,13 @@ TEST(Lanes, FewDocumentsAreCutIntoParts) {
   EXPECT_EQ(with_items(source, 101), source);
 }
 
-TEST(Lanes, RefusesAPositionOfOtherData) {
+TEST(ElasticOrder, RefusesAPositionOfOtherData) {
   const Plan setup;
-  Lanes lanes = setup.lanes();
+  ElasticOrder lanes = setup.lanes();
   for (int i = 0; i < 24; ++i) next_row(lanes);
   const DataPosition position = position_of(lanes);
   const auto message = [&](const Plan& other, const DataPosition& at) {
-    Lanes fresh = other.lanes();
+    ElasticOrder fresh = other.lanes();
     return data_error([&] {
       fresh.seek(at);
       for (int i = 0; i < 24; ++i) next_row(fresh);
@@ -280,14 +280,14 @@ TEST(Lanes, RefusesAPositionOfOtherData) {
   EXPECT_THAT(message(setup, DataPosition{}), HasSubstr("TorchTitan's order"));
 }
 
-TEST(Lanes, BadRecordsAreErrorsOrCounted) {
+TEST(ElasticOrder, BadRecordsAreErrorsOrCounted) {
   Plan setup;
   auto bad = std::make_shared<NumberSource>(101);
   bad->bad = 17;
   setup.sources = {bad};
   EXPECT_THAT(data_error([&] { straight(setup, 40); }), HasSubstr("item 17 is bad"));
   setup.on_bad_record = OnBadRecord::kSkip;
-  Lanes lanes = setup.lanes();
+  ElasticOrder lanes = setup.lanes();
   std::set<std::int64_t> seen;
   for (int i = 0; i < 40 * 12; ++i) {
     for (const std::int64_t token : next_row(lanes)) seen.insert(token);

@@ -21,7 +21,7 @@ namespace titan::data {
 // one lane. A lane cuts the tokens of its items into windows of seq_len + 1 without overlap. Which source a sample
 // comes from is Mixture's choice. A lane's position: its number of windows, and for each source how many items it began
 // and how many tokens of the last one it used.
-class Lanes final : public RowSource {
+class ElasticOrder final : public RowSource {
  public:
   struct Options {
     std::int64_t seq_len = 0;
@@ -34,7 +34,7 @@ class Lanes final : public RowSource {
   };
 
   // A source that has fewer items than there are lanes is cut into parts (with_items). Throws DataError.
-  Lanes(std::vector<std::shared_ptr<const TokenSource>> sources, std::vector<double> weights, Options options);
+  ElasticOrder(std::vector<std::shared_ptr<const TokenSource>> sources, std::vector<double> weights, Options options);
 
   bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) override;
   SampleId sample_id() const override { return sample_id_; }

@@ -1,4 +1,4 @@
-#include "data/order/packer.h"
+#include "data/order/torchtitan_order.h"
 
 #include <spdlog/spdlog.h>
 
@@ -10,14 +10,14 @@
 
 namespace titan::data {
 
-std::vector<std::int64_t> Packer::Snapshot::token_buffer() const {
+std::vector<std::int64_t> TorchTitanOrder::Snapshot::token_buffer() const {
   if (!tokens.owner) return {};
   const auto begin = tokens.owner->begin();
   return {begin + static_cast<std::ptrdiff_t>(tokens.begin + consumed),
           begin + static_cast<std::ptrdiff_t>(tokens.end)};
 }
 
-Packer::Packer(std::shared_ptr<const TokenSource> source, Options options)
+TorchTitanOrder::TorchTitanOrder(std::shared_ptr<const TokenSource> source, Options options)
     : source_(std::move(source)), options_(std::move(options)) {
   TITAN_CHECK(options_.seq_len > 0, "seq_len " + std::to_string(options_.seq_len));
   const std::int64_t documents = source_->num_items();
@@ -32,7 +32,7 @@ Packer::Packer(std::shared_ptr<const TokenSource> source, Options options)
   window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
 }
 
-bool Packer::next_window(std::span<std::int64_t> input, std::span<std::int64_t> label) {
+bool TorchTitanOrder::next_window(std::span<std::int64_t> input, std::span<std::int64_t> label) {
   const auto seq_len = static_cast<std::size_t>(options_.seq_len);
   TITAN_CHECK(input.size() == seq_len && label.size() == seq_len, "a row must have seq_len elements");
   while (filled_ < window_.size()) {
@@ -59,7 +59,7 @@ bool Packer::next_window(std::span<std::int64_t> input, std::span<std::int64_t> 
   return true;
 }
 
-bool Packer::refill() {
+bool TorchTitanOrder::refill() {
   if (stream_.sample_idx == block_.count && !reloop()) return false;
   stream_.tokens = read_item(*source_, block_.start + stream_.sample_idx, options_.on_bad_record, bad_records_);
   loop_had_tokens_ |= stream_.tokens.size() > 0;
@@ -68,7 +68,7 @@ bool Packer::refill() {
   return true;
 }
 
-bool Packer::reloop() {
+bool TorchTitanOrder::reloop() {
   if (!options_.infinite) return false;
   if (!loop_had_tokens_) {
     throw DataError("dataset \"" + options_.dataset_name + "\": the " + with_thousands(block_.count) +
@@ -82,7 +82,7 @@ bool Packer::reloop() {
   return true;
 }
 
-void Packer::seek(std::int64_t sample_idx, std::span<const std::int64_t> token_buffer) {
+void TorchTitanOrder::seek(std::int64_t sample_idx, std::span<const std::int64_t> token_buffer) {
   const std::string where = "cannot continue dataset \"" + options_.dataset_name + "\" at the saved position: ";
   if (sample_idx < 0 || sample_idx > block_.count) {
     throw DataError(where + "it stands after document " + with_thousands(sample_idx) + " of this rank, which has " +
@@ -104,14 +104,14 @@ void Packer::seek(std::int64_t sample_idx, std::span<const std::int64_t> token_b
   loop_had_tokens_ = true;
 }
 
-RowSource::Mark Packer::mark() const {
+RowSource::Mark TorchTitanOrder::mark() const {
   return [snapshot = snapshot_](DataPosition& position) {
     position.sample_idx = snapshot.sample_idx;
     position.token_buffer = snapshot.token_buffer();
   };
 }
 
-std::int64_t Packer::seek(const DataPosition& position) {
+std::int64_t TorchTitanOrder::seek(const DataPosition& position) {
   if (position.elastic) {
     throw DataError("cannot continue dataset \"" + options_.dataset_name +
                     "\" at the saved position: it is one of the elastic order, training.data_order is \"torchtitan\" "

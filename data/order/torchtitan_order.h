@@ -15,7 +15,7 @@ namespace titan::data {
 
 // Windows follow each other without overlap: the last token of a window is the label of its row and the input of none,
 // as in TorchTitan. Not thread-safe.
-class Packer final : public RowSource {
+class TorchTitanOrder final : public RowSource {
  public:
   struct Options {
     std::string dataset_name;  // a kind, for messages
@@ -36,9 +36,9 @@ class Packer final : public RowSource {
   };
 
   // Throws DataError when this rank would get no document.
-  Packer(std::shared_ptr<const TokenSource> source, Options options);
-  Packer(std::shared_ptr<const TextSource> source, std::shared_ptr<const Tokenizer> tokenizer, Options options)
-      : Packer(tokenize_documents(std::move(source), std::move(tokenizer), options.dataset_name), options) {}
+  TorchTitanOrder(std::shared_ptr<const TokenSource> source, Options options);
+  TorchTitanOrder(std::shared_ptr<const TextSource> source, std::shared_ptr<const Tokenizer> tokenizer, Options options)
+      : TorchTitanOrder(tokenize_documents(std::move(source), std::move(tokenizer), options.dataset_name), options) {}
 
   // Writes the next window: `input` its first seq_len tokens, `label` its last seq_len. Both have seq_len elements.
   // False when a finite source has too few tokens left for a window; those are dropped, as in TorchTitan.

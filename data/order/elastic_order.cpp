@@ -1,4 +1,4 @@
-#include "data/order/lanes.h"
+#include "data/order/elastic_order.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,7 +25,8 @@ std::string list_of(const std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
-Lanes::Lanes(std::vector<std::shared_ptr<const TokenSource>> sources, std::vector<double> weights, Options options)
+ElasticOrder::ElasticOrder(std::vector<std::shared_ptr<const TokenSource>> sources, std::vector<double> weights,
+                           Options options)
     : sources_(std::move(sources)), mixture_(weights, options.seed), options_(options) {
   TITAN_CHECK(weights.size() == sources_.size(), "one weight for each source");
   TITAN_CHECK(options_.seq_len > 0 && options_.own_lanes > 0 && options_.first_lane >= 0 &&
@@ -42,7 +43,7 @@ Lanes::Lanes(std::vector<std::shared_ptr<const TokenSource>> sources, std::vecto
   window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
 }
 
-bool Lanes::next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) {
+bool ElasticOrder::next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) {
   const auto seq_len = static_cast<std::size_t>(options_.seq_len);
   TITAN_CHECK(input.size() == seq_len && label.size() == seq_len, "a row must have seq_len elements");
   Lane& lane = lanes_[next_lane_];
@@ -58,7 +59,7 @@ bool Lanes::next_row(std::span<std::int64_t> input, std::span<std::int64_t> labe
   return true;
 }
 
-void Lanes::fill_window(std::int64_t lane, std::size_t source) {
+void ElasticOrder::fill_window(std::int64_t lane, std::size_t source) {
   Stream& stream = lanes_[next_lane_].streams[source];
   if (stream.items > 0 && !stream.run.owner) load(stream, lane, source);
   for (std::size_t filled = 0; filled < window_.size();) {
@@ -75,7 +76,7 @@ void Lanes::fill_window(std::int64_t lane, std::size_t source) {
   }
 }
 
-std::int64_t Lanes::item_of(std::int64_t lane, std::size_t source, std::int64_t count) const {
+std::int64_t ElasticOrder::item_of(std::int64_t lane, std::size_t source, std::int64_t count) const {
   const std::int64_t items = sources_[source]->num_items();
   const std::int64_t ordinal = count * options_.num_lanes + lane;
   const auto pass = static_cast<std::uint64_t>(ordinal / items);
@@ -84,7 +85,7 @@ std::int64_t Lanes::item_of(std::int64_t lane, std::size_t source, std::int64_t 
 }
 
 // The next item that has tokens.
-void Lanes::begin_next_item(Stream& stream, std::int64_t lane, std::size_t source) {
+void ElasticOrder::begin_next_item(Stream& stream, std::int64_t lane, std::size_t source) {
   const std::int64_t items = sources_[source]->num_items();
   for (std::int64_t tried = 0; tried <= items; ++tried) {
     stream.run =
@@ -98,7 +99,7 @@ void Lanes::begin_next_item(Stream& stream, std::int64_t lane, std::size_t sourc
 }
 
 // After a seek: the tokens of the item that the stream stands in.
-void Lanes::load(Stream& stream, std::int64_t lane, std::size_t source) {
+void ElasticOrder::load(Stream& stream, std::int64_t lane, std::size_t source) {
   const std::int64_t item = item_of(lane, source, stream.items - 1);
   stream.run = read_item(*sources_[source], item, options_.on_bad_record, bad_records_);
   if (stream.used > stream.run.size()) {
@@ -108,7 +109,7 @@ void Lanes::load(Stream& stream, std::int64_t lane, std::size_t source) {
   }
 }
 
-RowSource::Mark Lanes::mark() const {
+RowSource::Mark ElasticOrder::mark() const {
   ElasticPosition position;
   position.seed = static_cast<std::int64_t>(options_.seed);
   position.num_lanes = options_.num_lanes;
@@ -124,7 +125,7 @@ RowSource::Mark Lanes::mark() const {
   return [position = std::move(position)](DataPosition& out) { out.elastic = position; };
 }
 
-void Lanes::check_order(const ElasticPosition& position) const {
+void ElasticOrder::check_order(const ElasticPosition& position) const {
   const auto differ = [](const std::string& what, const std::string& saved, const std::string& now) {
     if (saved != now) cannot_continue(what + " was " + saved + ", it is " + now + " now");
   };
@@ -135,7 +136,7 @@ void Lanes::check_order(const ElasticPosition& position) const {
   differ("the number of documents or windows of each dataset", list_of(position.num_items), list_of(saved_items_));
 }
 
-std::int64_t Lanes::seek(const DataPosition& position) {
+std::int64_t ElasticOrder::seek(const DataPosition& position) {
   if (!position.elastic) {
     cannot_continue("it was saved in TorchTitan's order, training.data_order is \"elastic\" now");
   }

@@ -1,4 +1,4 @@
-#include "data/order/packer.h"
+#include "data/order/torchtitan_order.h"
 
 #include <gmock/gmock.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -17,17 +17,17 @@ using ::testing::HasSubstr;
 
 using Sample = std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // input, label
 
-std::unique_ptr<Packer> make_packer(const std::filesystem::path& path, const Packer::Options& options,
-                                    ByteTokenizer tokenizer = ByteTokenizer()) {
-  return std::make_unique<Packer>(open_text_files(path), std::make_shared<ByteTokenizer>(tokenizer), options);
+std::unique_ptr<TorchTitanOrder> make_order(const std::filesystem::path& path, const TorchTitanOrder::Options& options,
+                                            ByteTokenizer tokenizer = ByteTokenizer()) {
+  return std::make_unique<TorchTitanOrder>(open_text_files(path), std::make_shared<ByteTokenizer>(tokenizer), options);
 }
 
-std::vector<Sample> rows(Packer& packer, std::int64_t seq_len, int limit) {
+std::vector<Sample> rows(TorchTitanOrder& order, std::int64_t seq_len, int limit) {
   std::vector<Sample> result;
   for (int i = 0; i < limit; ++i) {
     const auto size = static_cast<std::size_t>(seq_len);
     Sample row{std::vector<std::int64_t>(size), std::vector<std::int64_t>(size)};
-    if (!packer.next_window(row.first, row.second)) break;
+    if (!order.next_window(row.first, row.second)) break;
     result.push_back(std::move(row));
   }
   return result;
@@ -64,71 +64,71 @@ std::vector<std::string> write_documents(const TempFolder& folder, std::vector<s
   return texts;
 }
 
-TEST(Packer, MatchesThePlainRuleOverManyLoops) {
+TEST(TorchTitanOrder, MatchesThePlainRuleOverManyLoops) {
   const TempFolder folder;
   // Shorter and longer than a window, empty, and longer than several.
   const auto texts = write_documents(folder, {5, 40, 0, 1, 17, 8, 3});
   for (const std::int64_t seq_len : {1, 7, 16, 200}) {
     for (const auto& [bos, eos] : {std::pair{true, true}, {false, true}, {true, false}, {false, false}}) {
-      auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = seq_len}, ByteTokenizer(bos, eos));
-      EXPECT_EQ(rows(*packer, seq_len, 50), reference(texts, static_cast<std::size_t>(seq_len), 50, bos, eos));
+      auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = seq_len}, ByteTokenizer(bos, eos));
+      EXPECT_EQ(rows(*order, seq_len, 50), reference(texts, static_cast<std::size_t>(seq_len), 50, bos, eos));
     }
   }
 }
 
-TEST(Packer, EveryRankPacksItsOwnBlock) {
+TEST(TorchTitanOrder, EveryRankPacksItsOwnBlock) {
   const TempFolder folder;
   const auto texts = write_documents(folder, {5, 40, 2, 11, 17, 8, 3});
   const std::pair<std::size_t, std::size_t> blocks[] = {{0, 3}, {3, 5}, {5, 7}};  // 7 documents on 3 ranks
   for (std::int64_t rank = 0; rank < 3; ++rank) {
-    auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 6, .dp_rank = rank, .dp_size = 3});
+    auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = 6, .dp_rank = rank, .dp_size = 3});
     const auto [begin, end] = blocks[rank];
-    EXPECT_EQ(rows(*packer, 6, 30), reference({texts.begin() + static_cast<std::ptrdiff_t>(begin),
-                                               texts.begin() + static_cast<std::ptrdiff_t>(end)},
-                                              6, 30, true, true));
+    EXPECT_EQ(rows(*order, 6, 30), reference({texts.begin() + static_cast<std::ptrdiff_t>(begin),
+                                              texts.begin() + static_cast<std::ptrdiff_t>(end)},
+                                             6, 30, true, true));
   }
 }
 
-TEST(Packer, AFiniteSourceEndsWithItsLastWholeWindow) {
+TEST(TorchTitanOrder, AFiniteSourceEndsWithItsLastWholeWindow) {
   const TempFolder folder;
   const auto texts = write_documents(folder, {5, 40, 2});
-  auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 9, .infinite = false});
+  auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = 9, .infinite = false});
   // 47 bytes and 3 pairs of BOS and EOS are 53 tokens: 5 windows of 10.
-  EXPECT_EQ(rows(*packer, 9, 100), reference(texts, 9, 5, true, true));
-  EXPECT_TRUE(rows(*packer, 9, 1).empty());
-  packer->seek(0, {});  // the tokens of the window that never was are forgotten
-  EXPECT_EQ(rows(*packer, 9, 100), reference(texts, 9, 5, true, true));
+  EXPECT_EQ(rows(*order, 9, 100), reference(texts, 9, 5, true, true));
+  EXPECT_TRUE(rows(*order, 9, 1).empty());
+  order->seek(0, {});  // the tokens of the window that never was are forgotten
+  EXPECT_EQ(rows(*order, 9, 100), reference(texts, 9, 5, true, true));
 }
 
-TEST(Packer, SnapshotCountsDocumentsAndKeepsTheTail) {
+TEST(TorchTitanOrder, SnapshotCountsDocumentsAndKeepsTheTail) {
   const TempFolder folder;
   write_documents(folder, {1, 5, 2});  // streams of 3, 7 and 4 tokens
-  auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 3});
-  EXPECT_EQ(packer->snapshot().sample_idx, 0);
-  EXPECT_TRUE(packer->snapshot().token_buffer().empty());
-  rows(*packer, 3, 1);  // 4 tokens: the first document and one token of the second
-  EXPECT_EQ(packer->snapshot().sample_idx, 2);
-  EXPECT_EQ(packer->snapshot().token_buffer().size(), 6u);
-  EXPECT_EQ(packer->snapshot().token_buffer().back(), 257);
-  rows(*packer, 3, 2);  // 12 tokens of 14
-  EXPECT_EQ(packer->snapshot().sample_idx, 3);
-  EXPECT_EQ(packer->snapshot().token_buffer().size(), 2u);
-  rows(*packer, 3, 1);  // into the second loop: 16 tokens, two of which are the first document's first two
-  EXPECT_EQ(packer->snapshot().sample_idx, 1);
-  EXPECT_EQ(packer->snapshot().token_buffer().size(), 1u);
+  auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = 3});
+  EXPECT_EQ(order->snapshot().sample_idx, 0);
+  EXPECT_TRUE(order->snapshot().token_buffer().empty());
+  rows(*order, 3, 1);  // 4 tokens: the first document and one token of the second
+  EXPECT_EQ(order->snapshot().sample_idx, 2);
+  EXPECT_EQ(order->snapshot().token_buffer().size(), 6u);
+  EXPECT_EQ(order->snapshot().token_buffer().back(), 257);
+  rows(*order, 3, 2);  // 12 tokens of 14
+  EXPECT_EQ(order->snapshot().sample_idx, 3);
+  EXPECT_EQ(order->snapshot().token_buffer().size(), 2u);
+  rows(*order, 3, 1);  // into the second loop: 16 tokens, two of which are the first document's first two
+  EXPECT_EQ(order->snapshot().sample_idx, 1);
+  EXPECT_EQ(order->snapshot().token_buffer().size(), 1u);
 }
 
-TEST(Packer, SeekContinuesExactlyThere) {
+TEST(TorchTitanOrder, SeekContinuesExactlyThere) {
   const TempFolder folder;
   write_documents(folder, {5, 40, 0, 1, 17, 8, 3});
-  const Packer::Options options{.dataset_name = "text", .seq_len = 6, .dp_rank = 0, .dp_size = 2};
+  const TorchTitanOrder::Options options{.dataset_name = "text", .seq_len = 6, .dp_rank = 0, .dp_size = 2};
   std::mt19937 random(7);
   for (int trial = 0; trial < 60; ++trial) {
-    auto first = make_packer(folder.path(), options);
+    auto first = make_order(folder.path(), options);
     rows(*first, 6, std::uniform_int_distribution<int>(0, 40)(random));
-    const Packer::Snapshot at = first->snapshot();
-    auto second = make_packer(folder.path(), options);
-    rows(*second, 6, trial % 5);  // a packer that was elsewhere before
+    const TorchTitanOrder::Snapshot at = first->snapshot();
+    auto second = make_order(folder.path(), options);
+    rows(*second, 6, trial % 5);  // an order that was elsewhere before
     second->seek(at.sample_idx, at.token_buffer());
     for (int step = 0; step < 10; ++step) {
       ASSERT_EQ(rows(*first, 6, 1), rows(*second, 6, 1));
@@ -138,37 +138,37 @@ TEST(Packer, SeekContinuesExactlyThere) {
   }
 }
 
-TEST(Packer, SeekRefusesAPositionOfOtherData) {
+TEST(TorchTitanOrder, SeekRefusesAPositionOfOtherData) {
   const TempFolder folder;
   write_documents(folder, {5, 5, 5});
-  auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 6});
-  EXPECT_THAT(data_error([&] { packer->seek(4, {}); }), AllOf(HasSubstr("after document 4"), HasSubstr("has 3")));
+  auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = 6});
+  EXPECT_THAT(data_error([&] { order->seek(4, {}); }), AllOf(HasSubstr("after document 4"), HasSubstr("has 3")));
   const std::vector<std::int64_t> tokens = {1, 258};
-  EXPECT_THAT(data_error([&] { packer->seek(1, tokens); }), AllOf(HasSubstr("token 258"), HasSubstr("tokenizer")));
+  EXPECT_THAT(data_error([&] { order->seek(1, tokens); }), AllOf(HasSubstr("token 258"), HasSubstr("tokenizer")));
 }
 
-TEST(Packer, MoreRanksThanDocumentsIsAnError) {
+TEST(TorchTitanOrder, MoreRanksThanDocumentsIsAnError) {
   const TempFolder folder;
   write_documents(folder, {5, 5, 5});
   for (std::int64_t rank = 0; rank < 4; ++rank) {  // on every rank, so that none waits for the others
     EXPECT_THAT(data_error([&] {
-                  make_packer(folder.path(), {.dataset_name = "text", .seq_len = 6, .dp_rank = rank, .dp_size = 4});
+                  make_order(folder.path(), {.dataset_name = "text", .seq_len = 6, .dp_rank = rank, .dp_size = 4});
                 }),
                 AllOf(HasSubstr("\"text\""), HasSubstr("3 documents"), HasSubstr("4 data-parallel ranks")));
   }
 }
 
-TEST(Packer, DocumentsWithoutTokensDoNotLoopForever) {
+TEST(TorchTitanOrder, DocumentsWithoutTokensDoNotLoopForever) {
   const TempFolder folder;
   folder.write("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"\"}\n");
-  Packer packer(open_jsonl_files(folder.path()), std::make_shared<ByteTokenizer>(false, false),
-                {.dataset_name = "jsonl", .seq_len = 2});
-  EXPECT_THAT(data_error([&] { rows(packer, 2, 1); }), HasSubstr("no tokens"));
-  packer.seek(1, {});
-  EXPECT_THAT(data_error([&] { rows(packer, 2, 1); }), HasSubstr("no tokens"));
+  TorchTitanOrder order(open_jsonl_files(folder.path()), std::make_shared<ByteTokenizer>(false, false),
+                        {.dataset_name = "jsonl", .seq_len = 2});
+  EXPECT_THAT(data_error([&] { rows(order, 2, 1); }), HasSubstr("no tokens"));
+  order.seek(1, {});
+  EXPECT_THAT(data_error([&] { rows(order, 2, 1); }), HasSubstr("no tokens"));
 }
 
-TEST(Packer, SaysThatSmallDataBeginsAnewEachTimeTheCountHasDoubled) {
+TEST(TorchTitanOrder, SaysThatSmallDataBeginsAnewEachTimeTheCountHasDoubled) {
   const TempFolder folder;
   write_documents(folder, {5});
   const auto before = spdlog::default_logger();
@@ -176,8 +176,8 @@ TEST(Packer, SaysThatSmallDataBeginsAnewEachTimeTheCountHasDoubled) {
   spdlog::set_default_logger(
       std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_st>(log)));
   spdlog::set_pattern("%v");
-  const auto packer = make_packer(folder.path(), {.dataset_name = "text", .seq_len = 6});
-  rows(*packer, 6, 10);  // 70 tokens of documents of 7 with BOS and EOS: 9 times anew
+  const auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = 6});
+  rows(*order, 6, 10);  // 70 tokens of documents of 7 with BOS and EOS: 9 times anew
   spdlog::set_default_logger(before);
   std::string expected;
   for (const int pass : {2, 3, 5, 9})
