@@ -1,10 +1,10 @@
-#include "checkpoint/format/value.h"
+#include "base/value.h"
 
 #include <array>
 
 #include "base/error.h"
 
-namespace titan::checkpoint {
+namespace titan {
 namespace {
 
 [[noreturn]] void fail(const Value& value, const std::string& what, const char* expected) {
@@ -53,4 +53,4 @@ const char* Value::type_name() const {
   return kNames[data_.index()];
 }
 
-}  // namespace titan::checkpoint
+}  // namespace titan

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-namespace titan::checkpoint {
+namespace titan {
 
 // None, bool, int (64 bits), float, str (UTF-8), bytes, list, tuple or dict, nested at will. Dictionaries keep their
 // order.
@@ -77,4 +77,4 @@ inline bool Value::List::operator==(const List& other) const { return items == o
 inline bool Value::Tuple::operator==(const Tuple& other) const { return items == other.items; }
 inline bool Value::Dict::operator==(const Dict& other) const { return items == other.items; }
 
-}  // namespace titan::checkpoint
+}  // namespace titan

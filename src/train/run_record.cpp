@@ -12,8 +12,6 @@
 namespace titan::train {
 namespace {
 
-using checkpoint::Value;
-
 constexpr const char* kTokenizerKey = "model.hf_assets_path";
 
 config::FlatConfig flat_config(const Value& saved) {

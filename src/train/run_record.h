@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "checkpoint/format/value.h"
+#include "base/value.h"
 #include "config/job_config.h"
 
 namespace titan::train {
@@ -15,12 +15,12 @@ class RunRecord {
       : config_(config), tokenizer_(std::move(tokenizer)) {}
 
   // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint}
-  checkpoint::Value value() const;
+  Value value() const;
 
   // Logs what has changed since `saved` was written. Throws CheckpointError for changes after which the run would not
   // be the same one: of model, tokenizer, and data or seed (unless checkpoint.exclude_from_loading names the data),
   // where checkpoint.allow_changed does not name the key.
-  void check(const checkpoint::Value& saved) const;
+  void check(const Value& saved) const;
 
  private:
   const config::JobConfig& config_;

@@ -16,7 +16,7 @@ void warn_if_changed(const char* key, double saved, double configured) {
 }
 
 // A load does not miss it.
-checkpoint::ValueItem value_item(const char* key, checkpoint::Value value = {}) {
+checkpoint::ValueItem value_item(const char* key, Value value = {}) {
   return {key, checkpoint::group_path(key), std::move(value), true};
 }
 

@@ -79,7 +79,6 @@ void write_over(const fs::path& file, std::string_view content) {
 }
 
 std::vector<checkpoint::Item> state(int rank, int num_ranks) {
-  using checkpoint::Value;
   const at::Tensor weight = at::arange(15, at::kFloat).reshape({5, 3});
   std::vector<checkpoint::Item> items = {
       checkpoint::shard("w", weight, rank, num_ranks),

@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/value.h"
 #include "checkpoint/dcp/metadata.h"
-#include "checkpoint/format/value.h"
 #include "distributed/tensor/shard.h"
 
 namespace titan::checkpoint {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/value.h"
 #include "checkpoint/format/partial_read.h"
 #include "checkpoint/format/torch_archive.h"
-#include "checkpoint/format/value.h"
 #include "checkpoint/format/zip_reader.h"
 #include "checkpoint/io/file.h"
 

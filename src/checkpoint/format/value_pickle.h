@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/value.h"
 #include "checkpoint/format/pickle_reader.h"
-#include "checkpoint/format/value.h"
 
 namespace titan::checkpoint {
 
