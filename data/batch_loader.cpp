@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "data/io/hash.h"
+#include "data/order/saved_order.h"
 
 namespace titan::data {
 namespace {
@@ -20,13 +21,13 @@ struct HostBatch {
   std::int64_t rows = 0;
   std::vector<std::int64_t> tokens;  // [rows, seq_len]
   std::vector<std::int64_t> labels;
-  RowSource::Mark after{};
+  std::shared_ptr<const RowPosition> after{};
   std::int64_t bad_records = 0;
   std::vector<SampleId> samples{};  // for the sample log
 };
 
 // What the thread puts into the queue: a batch, or the end with the exception that made it.
-struct Item {
+struct Queued {
   std::optional<HostBatch> batch;
   std::exception_ptr error;
 };
@@ -43,7 +44,7 @@ HostBatch make_host_batch(RowSource& rows, const LoaderOptions& options) {
       break;
     if (!options.sample_log.empty()) batch.samples.push_back(rows.sample_id());
   }
-  batch.after = rows.mark();
+  batch.after = rows.position();
   batch.bad_records = rows.bad_records();
   return batch;
 }
@@ -94,7 +95,7 @@ class SampleLog {
 class BatchLoader final : public BatchSource {
  public:
   BatchLoader(std::unique_ptr<RowSource> rows, const LoaderOptions& options)
-      : rows_(std::move(rows)), options_(options), returned_(rows_->mark()) {
+      : rows_(std::move(rows)), options_(options), returned_(rows_->position()) {
     TITAN_CHECK(options.local_batch_size > 0 && options.seq_len > 0 && options.prefetch_batches > 0,
                 "batch size, seq_len and prefetch must be positive");
     if (!options.sample_log.empty()) sample_log_.emplace(options.sample_log);
@@ -114,12 +115,24 @@ class BatchLoader final : public BatchSource {
                  .labels = to_tensor(std::move(host->labels), host->rows, options_.seq_len, options_.pin_memory)};
   }
 
-  DataPosition position() const override {
-    DataPosition position;
-    position.num_batches = num_batches_;
-    returned_(position);
-    return position;
+  std::vector<StateEntry> state() const override { return returned_->entries(num_batches_); }
+
+  void load_state(const Values& saved) override {
+    stop();
+    num_batches_ = rows_->load_state(saved);
+    returned_ = rows_->position();
   }
+
+  void restart() override {
+    stop();
+    num_batches_ = 0;
+    rows_->restart();
+    returned_ = rows_->position();
+  }
+
+  std::vector<std::string> probes() const override { return order_keys(); }
+  // Allowed beside the thread: it looks at nothing that next_row() changes.
+  void check_state(const Values& saved) const override { rows_->check_state(saved); }
 
   std::string description() const override { return options_.description; }
 
@@ -127,34 +140,28 @@ class BatchLoader final : public BatchSource {
     return options_.report_bad_records ? std::optional(bad_records_) : std::nullopt;
   }
 
-  void seek(const DataPosition& position) override {
-    stop();
-    num_batches_ = rows_->seek(position);
-    returned_ = rows_->mark();
-  }
-
  private:
   // The thread: alone touches rows_ while it runs.
   void run() {
     while (true) {
-      Item item;
+      Queued queued;
       try {
         HostBatch batch = make_host_batch(*rows_, options_);
-        if (batch.rows > 0) item.batch = std::move(batch);
+        if (batch.rows > 0) queued.batch = std::move(batch);
       } catch (...) {
-        item.error = std::current_exception();
+        queued.error = std::current_exception();
       }
-      const bool last = !item.batch;
-      if (!push(std::move(item)) || last) return;
+      const bool last = !queued.batch;
+      if (!push(std::move(queued)) || last) return;
     }
   }
 
   // False when the loader is stopping.
-  bool push(Item&& item) {
+  bool push(Queued&& queued) {
     std::unique_lock lock(mutex_);
     has_room_.wait(lock, [&] { return stopping_ || std::ssize(queue_) < options_.prefetch_batches; });
     if (stopping_) return false;
-    queue_.push_back(std::move(item));
+    queue_.push_back(std::move(queued));
     has_item_.notify_one();
     return true;
   }
@@ -185,7 +192,7 @@ class BatchLoader final : public BatchSource {
 
   std::unique_ptr<RowSource> rows_;
   const LoaderOptions options_;
-  RowSource::Mark returned_;  // as of the last batch returned
+  std::shared_ptr<const RowPosition> returned_;  // as of the last batch returned
   std::int64_t num_batches_ = 0;
   std::int64_t bad_records_ = 0;
   std::optional<SampleLog> sample_log_;
@@ -193,7 +200,7 @@ class BatchLoader final : public BatchSource {
   std::mutex mutex_;  // guards queue_ and stopping_
   std::condition_variable has_room_;
   std::condition_variable has_item_;
-  std::deque<Item> queue_;
+  std::deque<Queued> queue_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "data/io/hash.h"
 #include "data/order/permutation.h"
+#include "data/order/saved_order.h"
 
 namespace titan::data {
 namespace {
@@ -22,6 +23,15 @@ std::string list_of(const std::vector<std::int64_t>& numbers) {
                   ". Undo the change, or set checkpoint.exclude_from_loading = [\"dataloader\"] to start the data from "
                   "the beginning");
 }
+
+class ElasticPosition final : public RowPosition {
+ public:
+  explicit ElasticPosition(ElasticState state) : state_(std::move(state)) {}
+  std::vector<StateEntry> entries(std::int64_t /*num_batches*/) const override { return to_entries(state_); }
+
+ private:
+  ElasticState state_;
+};
 
 }  // namespace
 
@@ -98,7 +108,7 @@ void ElasticOrder::begin_next_item(Stream& stream, std::int64_t lane, std::size_
                   " items in a row gave no tokens at all. Is everything in it empty or unusable?");
 }
 
-// After a seek: the tokens of the item that the stream stands in.
+// After load_state(): the tokens of the item that the stream stands in.
 void ElasticOrder::load(Stream& stream, std::int64_t lane, std::size_t source) {
   const std::int64_t item = item_of(lane, source, stream.items - 1);
   stream.run = read_item(*sources_[source], item, options_.on_bad_record, bad_records_);
@@ -109,58 +119,59 @@ void ElasticOrder::load(Stream& stream, std::int64_t lane, std::size_t source) {
   }
 }
 
-RowSource::Mark ElasticOrder::mark() const {
-  ElasticPosition position;
-  position.seed = static_cast<std::int64_t>(options_.seed);
-  position.num_lanes = options_.num_lanes;
-  position.num_items = saved_items_;
+std::shared_ptr<const RowPosition> ElasticOrder::position() const {
+  ElasticState state{static_cast<std::int64_t>(options_.seed), options_.num_lanes, saved_items_, {}};
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    LanePosition lane{options_.first_lane + static_cast<std::int64_t>(i), lanes_[i].windows, {}};
+    LaneState lane{options_.first_lane + static_cast<std::int64_t>(i), lanes_[i].windows, {}};
     for (const Stream& stream : lanes_[i].streams) {
       lane.cursors.push_back(stream.items);
       lane.cursors.push_back(static_cast<std::int64_t>(stream.used));
     }
-    position.lanes.push_back(std::move(lane));
+    state.lanes.push_back(std::move(lane));
   }
-  return [position = std::move(position)](DataPosition& out) { out.elastic = position; };
+  return std::make_shared<ElasticPosition>(std::move(state));
 }
 
-void ElasticOrder::check_order(const ElasticPosition& position) const {
+void ElasticOrder::check_state(const Values& saved) const { check_order(saved, DataOrder::kElastic); }
+
+void ElasticOrder::check_same_data(const ElasticState& state) const {
   const auto differ = [](const std::string& what, const std::string& saved, const std::string& now) {
     if (saved != now) cannot_continue(what + " was " + saved + ", it is " + now + " now");
   };
-  differ("the global batch size (the number of lanes)", std::to_string(position.num_lanes),
+  differ("the global batch size (the number of lanes)", std::to_string(state.num_lanes),
          std::to_string(options_.num_lanes));
-  differ("the seed of the order (debug.seed, 0 when it is not set)", std::to_string(position.seed),
+  differ("the seed of the order (debug.seed, 0 when it is not set)", std::to_string(state.seed),
          std::to_string(static_cast<std::int64_t>(options_.seed)));
-  differ("the number of documents or windows of each dataset", list_of(position.num_items), list_of(saved_items_));
+  differ("the number of documents or windows of each dataset", list_of(state.num_items), list_of(saved_items_));
 }
 
-std::int64_t ElasticOrder::seek(const DataPosition& position) {
-  if (!position.elastic) {
-    cannot_continue("it was saved in TorchTitan's order, training.data_order is \"elastic\" now");
-  }
-  check_order(*position.elastic);
-  const auto& saved = position.elastic->lanes;
-  if (saved.size() != lanes_.size()) {
-    cannot_continue("it has " + std::to_string(saved.size()) + " lanes of this rank's " +
+std::int64_t ElasticOrder::load_state(const Values& saved) {
+  check_state(saved);
+  const ElasticState state = parse_elastic_state(saved, options_.first_lane, options_.own_lanes);
+  check_same_data(state);
+  if (state.lanes.size() != lanes_.size()) {
+    cannot_continue("it has " + std::to_string(state.lanes.size()) + " lanes of this rank's " +
                     std::to_string(lanes_.size()));
   }
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    const auto lane_number = options_.first_lane + static_cast<std::int64_t>(i);
-    const bool whole_steps = saved[i].windows >= 0 && saved[i].windows == saved[0].windows;
-    if (saved[i].lane != lane_number || saved[i].cursors.size() != 2 * sources_.size() || !whole_steps ||
-        std::ranges::any_of(saved[i].cursors, [](std::int64_t cursor) { return cursor < 0; })) {
-      cannot_continue("the saved position of lane " + std::to_string(lane_number) + " is damaged");
+    const auto& [number, windows, cursors] = state.lanes[i];
+    const bool whole_steps = windows >= 0 && windows == state.lanes[0].windows;
+    if (cursors.size() != 2 * sources_.size() || !whole_steps ||
+        std::ranges::any_of(cursors, [](std::int64_t cursor) { return cursor < 0; })) {
+      cannot_continue("the saved position of lane " + std::to_string(number) + " is damaged");
     }
-    lanes_[i].windows = saved[i].windows;
+    lanes_[i].windows = windows;
     for (std::size_t k = 0; k < sources_.size(); ++k) {
-      lanes_[i].streams[k] = {
-          .items = saved[i].cursors[2 * k], .used = static_cast<std::size_t>(saved[i].cursors[2 * k + 1]), .run = {}};
+      lanes_[i].streams[k] = {.items = cursors[2 * k], .used = static_cast<std::size_t>(cursors[2 * k + 1]), .run = {}};
     }
   }
   next_lane_ = 0;
   return lanes_[0].windows * (options_.own_lanes / options_.local_batch_size);
+}
+
+void ElasticOrder::restart() {
+  for (Lane& lane : lanes_) lane = {.windows = 0, .streams = std::vector<Stream>(sources_.size())};
+  next_lane_ = 0;
 }
 
 }  // namespace titan::data

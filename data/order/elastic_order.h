@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "data/order/elastic_state.h"
 #include "data/order/mixture.h"
 #include "data/order/row_source.h"
 #include "data/sources/token_source.h"
@@ -38,8 +39,10 @@ class ElasticOrder final : public RowSource {
 
   bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) override;
   SampleId sample_id() const override { return sample_id_; }
-  Mark mark() const override;
-  std::int64_t seek(const DataPosition& position) override;
+  std::shared_ptr<const RowPosition> position() const override;
+  std::int64_t load_state(const Values& saved) override;
+  void restart() override;
+  void check_state(const Values& saved) const override;
   std::int64_t bad_records() const override { return bad_records_; }
 
  private:
@@ -47,7 +50,7 @@ class ElasticOrder final : public RowSource {
   struct Stream {
     std::int64_t items = 0;  // begun
     std::size_t used = 0;    // tokens of the last one
-    TokenRun run;            // that one; null until it is needed, after a seek
+    TokenRun run;            // that one; null until it is needed, after load_state()
   };
   struct Lane {
     std::int64_t windows = 0;
@@ -58,7 +61,7 @@ class ElasticOrder final : public RowSource {
   std::int64_t item_of(std::int64_t lane, std::size_t source, std::int64_t count) const;
   void begin_next_item(Stream& stream, std::int64_t lane, std::size_t source);
   void load(Stream& stream, std::int64_t lane, std::size_t source);
-  void check_order(const ElasticPosition& position) const;
+  void check_same_data(const ElasticState& state) const;
 
   std::vector<std::shared_ptr<const TokenSource>> sources_;
   std::vector<std::int64_t> saved_items_;  // of the sources as they are, not of their parts

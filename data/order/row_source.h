@@ -1,10 +1,11 @@
-// Rows of batches, one after the other, with a position: the two orders in which a rank reads its data (packer.h,
-// lanes.h) as the batch loader sees them.
+// Rows of batches, one after the other, with a position: the two orders in which a rank reads its data
+// (torchtitan_order.h, elastic_order.h) as the batch loader sees them.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "contract/batch_source.h"
 
@@ -16,6 +17,15 @@ struct SampleId {
   std::int64_t source = 0;  // of a mixture
   std::int64_t item = 0;    // of the source: a document, a part of one, a window
   std::int64_t token = 0;   // of the item
+};
+
+// Where rows stand. Nothing changes it any more, so every thread may read it.
+class RowPosition {
+ public:
+  virtual ~RowPosition() = default;
+
+  // What BatchSource::state() gives at this position, after `num_batches` batches.
+  virtual std::vector<StateEntry> entries(std::int64_t num_batches) const = 0;
 };
 
 // Not thread-safe.
@@ -30,14 +40,13 @@ class RowSource {
   // Of the last row written.
   virtual SampleId sample_id() const = 0;
 
-  // Fills in all of a position but num_batches, as of the last row written or the last seek(). Cheap to make; may be
-  // called later, and on another thread.
-  using Mark = std::function<void(DataPosition&)>;
-  virtual Mark mark() const = 0;
+  // As of the last row written, load_state() or restart(). Cheap to make, so that every batch can have its own.
+  virtual std::shared_ptr<const RowPosition> position() const = 0;
 
-  // Gives num_batches of the position, which this order may know better. Throws DataError when the position cannot be
-  // of this data.
-  virtual std::int64_t seek(const DataPosition& position) = 0;
+  // As BatchSource's functions of the same names. load_state() gives the number of batches up to the position.
+  virtual std::int64_t load_state(const Values& saved) = 0;
+  virtual void restart() = 0;
+  virtual void check_state(const Values& saved) const = 0;
 
   // Records skipped so far.
   virtual std::int64_t bad_records() const = 0;

@@ -7,8 +7,27 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/order/saved_order.h"
 
 namespace titan::data {
+namespace {
+
+class TorchTitanPosition final : public RowPosition {
+ public:
+  TorchTitanPosition(TorchTitanOrder::Snapshot snapshot, const TorchTitanOrder::Options& options)
+      : snapshot_(std::move(snapshot)), rank_(options.rank), batch_size_(options.local_batch_size) {}
+
+  std::vector<StateEntry> entries(std::int64_t num_batches) const override {
+    return to_entries({num_batches, snapshot_.sample_idx, snapshot_.token_buffer()}, rank_, batch_size_);
+  }
+
+ private:
+  TorchTitanOrder::Snapshot snapshot_;
+  DataRank rank_;
+  std::int64_t batch_size_;
+};
+
+}  // namespace
 
 std::vector<std::int64_t> TorchTitanOrder::Snapshot::token_buffer() const {
   if (!tokens.owner) return {};
@@ -21,14 +40,14 @@ TorchTitanOrder::TorchTitanOrder(std::shared_ptr<const TokenSource> source, Opti
     : source_(std::move(source)), options_(std::move(options)) {
   TITAN_CHECK(options_.seq_len > 0, "seq_len " + std::to_string(options_.seq_len));
   const std::int64_t documents = source_->num_items();
-  if (documents < options_.dp_size) {
+  if (documents < options_.rank.size) {
     throw DataError(
         "dataset \"" + options_.dataset_name + "\" has " + with_thousands(documents) +
-        (documents == 1 ? " document" : " documents") + " for " + with_thousands(options_.dp_size) +
+        (documents == 1 ? " document" : " documents") + " for " + with_thousands(options_.rank.size) +
         " data-parallel ranks: some would have nothing to train on. Use fewer data-parallel ranks, or split "
         "the dataset into more documents.");
   }
-  block_ = contiguous_block(documents, options_.dp_rank, options_.dp_size);
+  block_ = contiguous_block(documents, options_.rank.rank, options_.rank.size);
   window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
 }
 
@@ -72,7 +91,8 @@ bool TorchTitanOrder::reloop() {
   if (!options_.infinite) return false;
   if (!loop_had_tokens_) {
     throw DataError("dataset \"" + options_.dataset_name + "\": the " + with_thousands(block_.count) +
-                    " documents of data-parallel rank " + std::to_string(options_.dp_rank) + " give no tokens at all");
+                    " documents of data-parallel rank " + std::to_string(options_.rank.rank) +
+                    " give no tokens at all");
   }
   // Small data begins anew many times a step: said for the first time, and each time that the count has doubled.
   if (std::has_single_bit(++num_loops_))
@@ -104,21 +124,26 @@ void TorchTitanOrder::seek(std::int64_t sample_idx, std::span<const std::int64_t
   loop_had_tokens_ = true;
 }
 
-RowSource::Mark TorchTitanOrder::mark() const {
-  return [snapshot = snapshot_](DataPosition& position) {
-    position.sample_idx = snapshot.sample_idx;
-    position.token_buffer = snapshot.token_buffer();
-  };
+std::shared_ptr<const RowPosition> TorchTitanOrder::position() const {
+  return std::make_shared<TorchTitanPosition>(snapshot_, options_);
 }
 
-std::int64_t TorchTitanOrder::seek(const DataPosition& position) {
-  if (position.elastic) {
-    throw DataError("cannot continue dataset \"" + options_.dataset_name +
-                    "\" at the saved position: it is one of the elastic order, training.data_order is \"torchtitan\" "
-                    "now");
-  }
-  seek(position.sample_idx, position.token_buffer);
-  return position.num_batches;
+void TorchTitanOrder::check_state(const Values& saved) const {
+  check_order(saved, DataOrder::kTorchTitan);
+  const auto ranks = saved.find(kTorchTitanKey);
+  if (ranks == saved.end()) return;  // left out of the load
+  const auto then = ranks->second.as_int(kTorchTitanKey);
+  if (then != options_.rank.size)
+    throw CheckpointError("the dataloader state was saved at " + std::to_string(then) +
+                          " data-parallel ranks, this run has " + std::to_string(options_.rank.size) + "; run at " +
+                          std::to_string(then) + kOrRestart);
+}
+
+std::int64_t TorchTitanOrder::load_state(const Values& saved) {
+  check_state(saved);
+  const TorchTitanState state = parse_torchtitan_state(saved, options_.rank.rank);
+  seek(state.sample_idx, state.token_buffer);
+  return state.num_batches;
 }
 
 }  // namespace titan::data

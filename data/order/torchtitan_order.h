@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/order/row_source.h"
+#include "data/order/torchtitan_state.h"
 #include "data/sources/token_source.h"
 
 namespace titan::data {
@@ -20,8 +21,8 @@ class TorchTitanOrder final : public RowSource {
   struct Options {
     std::string dataset_name;  // a kind, for messages
     std::int64_t seq_len = 0;
-    std::int64_t dp_rank = 0;
-    std::int64_t dp_size = 1;
+    DataRank rank = {};
+    std::int64_t local_batch_size = 1;
     bool infinite = true;  // start again at the first document of the block, keeping the tokens left over
     OnBadRecord on_bad_record = OnBadRecord::kError;
   };
@@ -45,7 +46,7 @@ class TorchTitanOrder final : public RowSource {
   // Throws DataError when a document cannot be read.
   bool next_window(std::span<std::int64_t> input, std::span<std::int64_t> label);
 
-  // As of the last window that next_window() wrote, or the last seek().
+  // As of the last window that next_window() wrote, the last seek() or restart().
   const Snapshot& snapshot() const { return snapshot_; }
 
   // Continues with `token_buffer`, then document `sample_idx` of the block. Throws DataError when they cannot be of
@@ -56,8 +57,10 @@ class TorchTitanOrder final : public RowSource {
     return next_window(input, label);
   }
   SampleId sample_id() const override { return sample_id_; }
-  Mark mark() const override;
-  std::int64_t seek(const DataPosition& position) override;
+  std::shared_ptr<const RowPosition> position() const override;
+  std::int64_t load_state(const Values& saved) override;
+  void restart() override { seek(0, {}); }
+  void check_state(const Values& saved) const override;
   std::int64_t bad_records() const override { return bad_records_; }
 
  private:

@@ -33,9 +33,9 @@ class TokenizedDocuments final : public TokenSource {
   std::string kind_;
 };
 
-class Parts final : public TokenSource {
+class SplitItems final : public TokenSource {
  public:
-  Parts(std::shared_ptr<const TokenSource> source, std::int64_t parts)
+  SplitItems(std::shared_ptr<const TokenSource> source, std::int64_t parts)
       : source_(std::move(source)), parts_(parts), in_use_(static_cast<std::size_t>(source_->num_items())) {}
 
   std::int64_t num_items() const override { return source_->num_items() * parts_; }
@@ -92,7 +92,7 @@ std::shared_ptr<const TokenSource> with_items(std::shared_ptr<const TokenSource>
   const std::int64_t items = source->num_items();
   TITAN_CHECK(items > 0, source->name() + " has no items");
   if (items >= wanted) return source;
-  return std::make_shared<Parts>(std::move(source), (wanted + items - 1) / items);
+  return std::make_shared<SplitItems>(std::move(source), (wanted + items - 1) / items);
 }
 
 OnBadRecord parse_on_bad_record(const std::string& text) {

@@ -88,7 +88,7 @@ class Translator {
   }
 
  private:
-  struct Item {
+  struct ClassItem {
     std::string text;  // the inside of a class
     CodeRanges ranges;
     bool negated = false;
@@ -196,12 +196,12 @@ class Translator {
   }
 
   // \p{..}, \P{..}, \s, \d and their opposites; nothing, and no step, for another escape.
-  std::optional<Item> class_escape() {
+  std::optional<ClassItem> class_escape() {
     if (at_ + 1 >= in_.size()) throw DataError("it ends with a backslash");
     const char kind = in_[at_ + 1];
     if (kind == 's' || kind == 'S') {
       at_ += 2;
-      return Item{class_text(whitespace_ranges()), whitespace_ranges(), kind == 'S'};
+      return ClassItem{class_text(whitespace_ranges()), whitespace_ranges(), kind == 'S'};
     }
     if (kind == 'd' || kind == 'D') {
       at_ += 2;
@@ -220,9 +220,9 @@ class Translator {
     return property_item(name, negated);
   }
 
-  static Item property_item(const std::string& name, bool negated) {
+  static ClassItem property_item(const std::string& name, bool negated) {
     std::string text = property_text(name);  // refuses a name that has no ranges
-    return Item{std::move(text), *category_ranges(name), negated};
+    return ClassItem{std::move(text), *category_ranges(name), negated};
   }
 
   char32_t character_escape() {

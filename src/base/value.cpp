@@ -27,6 +27,11 @@ const Value* Value::Dict::find(const std::string& key) const {
   return nullptr;
 }
 
+const Value& Value::Dict::at(const std::string& key, const std::string& what) const {
+  if (const Value* value = find(key)) return *value;
+  throw CheckpointError(what + " has no entry " + key);
+}
+
 bool Value::as_bool(const std::string& what) const { return get<bool>(*this, what, "bool"); }
 
 std::int64_t Value::as_int(const std::string& what) const { return get<std::int64_t>(*this, what, "int"); }
@@ -45,12 +50,24 @@ const std::vector<Value>& Value::as_sequence(const std::string& what) const {
   return get<List>(*this, what, "list or tuple").items;
 }
 
+std::vector<std::int64_t> Value::as_ints(const std::string& what) const {
+  std::vector<std::int64_t> numbers;
+  for (const Value& number : as_sequence(what)) numbers.push_back(number.as_int(what));
+  return numbers;
+}
+
 const Value::Dict& Value::as_dict(const std::string& what) const { return get<Dict>(*this, what, "dict"); }
 
 const char* Value::type_name() const {
   static constexpr std::array<const char*, std::variant_size_v<Variant>> kNames = {
       "None", "bool", "int", "float", "str", "bytes", "list", "tuple", "dict"};
   return kNames[data_.index()];
+}
+
+const Value& value_at(const Values& values, const std::string& key) {
+  const auto found = values.find(key);
+  if (found == values.end()) throw CheckpointError("the checkpoint state has no " + key);
+  return found->second;
 }
 
 }  // namespace titan

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,6 +32,8 @@ class Value {
     bool operator==(const Dict&) const;
     // The value under a string key, or null.
     const Value* find(const std::string& key) const;
+    // That value. Throws CheckpointError "<what> has no entry <key>".
+    const Value& at(const std::string& key, const std::string& what) const;
   };
   using Variant = std::variant<std::monostate, bool, std::int64_t, double, std::string, Bytes, List, Tuple, Dict>;
 
@@ -51,6 +54,10 @@ class Value {
   static Value list(std::vector<Value> items) { return Value(List{std::move(items)}); }
   static Value tuple(std::vector<Value> items) { return Value(Tuple{std::move(items)}); }
   static Value dict(std::vector<std::pair<Value, Value>> items) { return Value(Dict{std::move(items)}); }
+  // A list of int.
+  static Value ints(const std::vector<std::int64_t>& numbers) {
+    return list(std::vector<Value>(numbers.begin(), numbers.end()));
+  }
 
   bool is_none() const { return std::holds_alternative<std::monostate>(data_); }
   const Variant& variant() const { return data_; }
@@ -62,6 +69,7 @@ class Value {
   const std::string& as_string(const std::string& what) const;
   const std::string& as_bytes(const std::string& what) const;
   const std::vector<Value>& as_sequence(const std::string& what) const;  // list or tuple
+  std::vector<std::int64_t> as_ints(const std::string& what) const;      // list or tuple of int
   const Dict& as_dict(const std::string& what) const;
 
   // "None", "bool", "int", "float", "str", "bytes", "list", "tuple", "dict"
@@ -76,5 +84,11 @@ class Value {
 inline bool Value::List::operator==(const List& other) const { return items == other.items; }
 inline bool Value::Tuple::operator==(const Tuple& other) const { return items == other.items; }
 inline bool Value::Dict::operator==(const Dict& other) const { return items == other.items; }
+
+// Values by their keys in a checkpoint.
+using Values = std::map<std::string, Value>;
+
+// The value of `key`. Throws CheckpointError "the checkpoint state has no <key>".
+const Value& value_at(const Values& values, const std::string& key);
 
 }  // namespace titan

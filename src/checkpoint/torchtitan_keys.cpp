@@ -13,18 +13,7 @@ namespace titan::checkpoint {
 namespace {
 
 void append(std::vector<Item>& items, const std::string& fqn, Value value, bool optional = false) {
-  items.push_back(ValueItem{fqn, group_path(fqn), std::move(value), optional});
-}
-
-const Value& get(const Values& values, const std::string& fqn) {
-  const auto found = values.find(fqn);
-  if (found == values.end()) throw CheckpointError("the checkpoint state has no " + fqn);
-  return found->second;
-}
-
-const Value& get(const Value::Dict& dict, const std::string& key, const std::string& what) {
-  if (const Value* value = dict.find(key)) return *value;
-  throw CheckpointError(what + " has no entry " + key);
+  items.push_back(value_item(fqn, std::move(value), optional));
 }
 
 double only_number(const Value& value, const std::string& what) {
@@ -33,20 +22,6 @@ double only_number(const Value& value, const std::string& what) {
     throw CheckpointError(what + " has " + std::to_string(numbers.size()) +
                           " entries, expected 1: one learning rate for all parameters");
   return numbers[0].as_double(what);
-}
-
-std::string dp_rank_key(int dp_rank) { return "dataloader.dp_rank_" + std::to_string(dp_rank); }
-
-std::string lane_key(std::int64_t lane) { return "dataloader.titan.lane_" + std::to_string(lane); }
-
-Value int_list(const std::vector<std::int64_t>& numbers) {
-  return Value::list(std::vector<Value>(numbers.begin(), numbers.end()));
-}
-
-std::vector<std::int64_t> as_ints(const Value& value, const std::string& what) {
-  std::vector<std::int64_t> numbers;
-  for (const Value& number : value.as_sequence(what)) numbers.push_back(number.as_int(what));
-  return numbers;
 }
 
 std::string rng_key(int rank) { return "titan.rng.rank_" + std::to_string(rank); }
@@ -58,6 +33,14 @@ StatePath group_path(const std::string& fqn) {
   if (dot == std::string::npos) return {fqn};
   return {fqn.substr(0, dot), fqn.substr(dot + 1)};
 }
+
+ValueItem value_item(const std::string& fqn, Value value, bool optional) {
+  return {fqn, group_path(fqn), std::move(value), optional};
+}
+
+Value pickled(const Value& value) { return Value::bytes(pickle_value(value, 4)); }
+
+Value unpickled(const Value& stored, const std::string& what) { return unpickle_value(stored.as_bytes(what), what); }
 
 TensorItem optimizer_tensor(const std::string& parameter, const std::string& name, at::Tensor local,
                             dist::ShardSpec spec, bool sharded) {
@@ -83,16 +66,16 @@ void append_param_group(std::vector<Item>& items, const std::string& parameter, 
 
 AdamWGroup parse_param_group(const Values& values, const std::string& parameter) {
   const std::string prefix = "optimizer.param_groups." + parameter + ".";
-  const auto number = [&](const char* name) { return get(values, prefix + name).as_double(prefix + name); };
+  const auto number = [&](const char* name) { return value_at(values, prefix + name).as_double(prefix + name); };
   // foreach and fused may be None, which is PyTorch's "choose for me".
   const auto flag = [&](const char* name) {
-    const Value& value = get(values, prefix + name);
+    const Value& value = value_at(values, prefix + name);
     return !value.is_none() && value.as_bool(prefix + name);
   };
   for (const char* name : {"amsgrad", "maximize"}) {
     if (flag(name)) throw CheckpointError(prefix + name + " is True; this AdamW has no such mode");
   }
-  const auto& betas = get(values, prefix + "betas").as_sequence(prefix + "betas");
+  const auto& betas = value_at(values, prefix + "betas").as_sequence(prefix + "betas");
   if (betas.size() != 2)
     throw CheckpointError(prefix + "betas has " + std::to_string(betas.size()) + " entries, expected 2");
   return {number("lr"),
@@ -115,9 +98,9 @@ void append_lr_scheduler(std::vector<Item>& items, const LrSchedulerState& state
 }
 
 LrSchedulerState parse_lr_scheduler(const Values& values) {
-  return {only_number(get(values, "lr_scheduler.base_lrs"), "lr_scheduler.base_lrs"),
-          get(values, "lr_scheduler.last_epoch").as_int("lr_scheduler.last_epoch"),
-          only_number(get(values, "lr_scheduler._last_lr"), "lr_scheduler._last_lr")};
+  return {only_number(value_at(values, "lr_scheduler.base_lrs"), "lr_scheduler.base_lrs"),
+          value_at(values, "lr_scheduler.last_epoch").as_int("lr_scheduler.last_epoch"),
+          only_number(value_at(values, "lr_scheduler._last_lr"), "lr_scheduler._last_lr")};
 }
 
 void append_train_state(std::vector<Item>& items, const TrainProgress& progress) {
@@ -126,8 +109,8 @@ void append_train_state(std::vector<Item>& items, const TrainProgress& progress)
 }
 
 TrainProgress parse_train_state(const Values& values) {
-  return {get(values, kStepKey).as_int(kStepKey),
-          get(values, "train_state.ntokens_seen").as_int("train_state.ntokens_seen")};
+  return {value_at(values, kStepKey).as_int(kStepKey),
+          value_at(values, "train_state.ntokens_seen").as_int("train_state.ntokens_seen")};
 }
 
 void append_grad_scaler(std::vector<Item>& items, const GradScalerState& state) {
@@ -137,75 +120,8 @@ void append_grad_scaler(std::vector<Item>& items, const GradScalerState& state) 
 
 std::optional<GradScalerState> parse_grad_scaler(const Values& values) {
   if (!values.contains("grad_scaler.scale")) return std::nullopt;
-  return GradScalerState{get(values, "grad_scaler.scale").as_double("grad_scaler.scale"),
-                         get(values, "grad_scaler._growth_tracker").as_int("grad_scaler._growth_tracker")};
-}
-
-void append_dataloader(std::vector<Item>& items, int dp_rank, int dp_size, const DataLoaderState& state,
-                       std::int64_t batch_size) {
-  std::vector<Value> tokens(state.token_buffer.begin(), state.token_buffer.end());
-  // The state of torchdata's StatefulDataLoader without workers, entry by entry: it reads all of them.
-  const Value inner = Value::dict({
-      {"_index_sampler_state", Value()},
-      {"_sampler_iter_state", Value::dict({{"samples_yielded", state.num_batches * batch_size}})},
-      {"_sampler_iter_yielded", state.num_batches},
-      {"_num_yielded", state.num_batches},
-      {"_IterableDataset_len_called", Value()},
-      {"_shared_seed", Value()},
-      {"fetcher_state", Value::dict({{"dataset_iter_state", Value()}, {"fetcher_ended", false}})},
-      {"dataset_state",
-       Value::dict({{"token_buffer", Value::list(std::move(tokens))}, {"sample_idx", state.sample_idx}})},
-      {"_iterator_finished", false},
-  });
-  append(items, dp_rank_key(dp_rank), Value::bytes(pickle_value(inner, 4)));
-  append(items, kDataRanksKey, dp_size);
-}
-
-DataLoaderState parse_dataloader(const Values& values, int dp_rank) {
-  const std::string key = dp_rank_key(dp_rank);
-  const Value inner = unpickle_value(get(values, key).as_bytes(key), key);
-  const Value::Dict& state = inner.as_dict(key);
-  if (state.find("_snapshot") != nullptr)
-    throw CheckpointError(key +
-                          " was saved by a data loader with worker processes; such a position cannot be continued. Set "
-                          "checkpoint.exclude_from_loading = [\"dataloader\"] to restart the data");
-  const Value::Dict& dataset = get(state, "dataset_state", key).as_dict(key + " dataset_state");
-  DataLoaderState result;
-  result.num_batches = get(state, "_num_yielded", key).as_int(key + " _num_yielded");
-  result.sample_idx = get(dataset, "sample_idx", key + " dataset_state").as_int(key + " sample_idx");
-  for (const Value& token : get(dataset, "token_buffer", key + " dataset_state").as_sequence(key + " token_buffer"))
-    result.token_buffer.push_back(token.as_int(key + " token_buffer"));
-  return result;
-}
-
-void append_elastic(std::vector<Item>& items, const ElasticState& state) {
-  append(items, kDataOrderKey,
-         Value::dict({{"seed", state.seed}, {"num_lanes", state.num_lanes}, {"num_items", int_list(state.num_items)}}),
-         true);
-  for (const LaneState& lane : state.lanes) {
-    std::vector<std::int64_t> numbers = {lane.windows};
-    numbers.insert(numbers.end(), lane.cursors.begin(), lane.cursors.end());
-    append(items, lane_key(lane.lane), int_list(numbers), true);
-  }
-}
-
-std::optional<ElasticState> parse_elastic(const Values& values, const ElasticState& wanted) {
-  const auto saved = values.find(kDataOrderKey);
-  if (saved == values.end()) return std::nullopt;
-  const Value::Dict& order = saved->second.as_dict(kDataOrderKey);
-  ElasticState state{get(order, "seed", kDataOrderKey).as_int(kDataOrderKey),
-                     get(order, "num_lanes", kDataOrderKey).as_int(kDataOrderKey),
-                     as_ints(get(order, "num_items", kDataOrderKey), kDataOrderKey),
-                     {}};
-  for (const LaneState& lane : wanted.lanes) {
-    const std::string key = lane_key(lane.lane);
-    const auto found = values.find(key);
-    if (found == values.end()) continue;
-    const auto numbers = as_ints(found->second, key);
-    if (numbers.empty()) throw CheckpointError(key + " is empty");
-    state.lanes.push_back({lane.lane, numbers[0], {numbers.begin() + 1, numbers.end()}});
-  }
-  return state;
+  return GradScalerState{value_at(values, "grad_scaler.scale").as_double("grad_scaler.scale"),
+                         value_at(values, "grad_scaler._growth_tracker").as_int("grad_scaler._growth_tracker")};
 }
 
 void append_rng(std::vector<Item>& items, int rank, int world_size) {

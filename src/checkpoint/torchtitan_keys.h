@@ -14,13 +14,19 @@
 namespace titan::checkpoint {
 
 inline constexpr const char* kStepKey = "train_state.step";
-inline constexpr const char* kDataRanksKey = "dataloader.world_size";   // of TorchTitan's data order
-inline constexpr const char* kDataOrderKey = "dataloader.titan.order";  // of the elastic order
-inline constexpr const char* kRunKey = "titan.run";                     // a dict: what the run that saved was
+inline constexpr const char* kRunKey = "titan.run";  // a dict: what the run that saved was
 
 // {"optimizer", "state.X.step"} for "optimizer.state.X.step": split at the first dot, as TorchTitan nests its state.
 // For the keys of model parameters use {fqn}.
 StatePath group_path(const std::string& fqn);
+
+// A value under its group_path().
+ValueItem value_item(const std::string& fqn, Value value, bool optional = false);
+
+// `value` as the bytes of its pickle, which is how TorchTitan stores the state of a data loader, and back. `what` names
+// the stored value in errors: unpickled() throws CheckpointError for what is no such bytes.
+Value pickled(const Value& value);
+Value unpickled(const Value& stored, const std::string& what);
 
 // optimizer.state.<parameter>.<name>, name being step, exp_avg or exp_avg_sq. `step` is a 0-d float32 tensor,
 // replicated.
@@ -65,37 +71,6 @@ struct GradScalerState {
 };
 void append_grad_scaler(std::vector<Item>& items, const GradScalerState& state);
 std::optional<GradScalerState> parse_grad_scaler(const Values& values);
-
-// The data position of one data-parallel rank (contract/batch_source.h's DataPosition).
-struct DataLoaderState {
-  std::int64_t num_batches = 0;
-  std::int64_t sample_idx = 0;
-  std::vector<std::int64_t> token_buffer = {};
-};
-// dataloader.dp_rank_<dp_rank> and dataloader.world_size. `batch_size`: samples a batch, from which TorchTitan's own
-// count of samples is made.
-void append_dataloader(std::vector<Item>& items, int dp_rank, int dp_size, const DataLoaderState& state,
-                       std::int64_t batch_size);
-DataLoaderState parse_dataloader(const Values& values, int dp_rank);
-
-// The position of the elastic order, which TorchTitan does not know: dataloader.titan.order, and
-// dataloader.titan.lane_<l> of every lane of this rank. A load asks for the lanes that are this rank's now, whoever
-// saved them.
-struct LaneState {
-  std::int64_t lane = 0;
-  std::int64_t windows = 0;
-  std::vector<std::int64_t> cursors;
-};
-struct ElasticState {
-  std::int64_t seed = 0;
-  std::int64_t num_lanes = 0;
-  std::vector<std::int64_t> num_items;
-  std::vector<LaneState> lanes;
-};
-void append_elastic(std::vector<Item>& items, const ElasticState& state);
-// Nothing when the checkpoint has no position of this order. `wanted`: the lanes to look for. A lane that the
-// checkpoint lacks is left out.
-std::optional<ElasticState> parse_elastic(const Values& values, const ElasticState& wanted);
 
 // titan.rng.rank_<rank> and titan.rng.world_size: the CPU generator. TorchTitan ignores these extra keys.
 void append_rng(std::vector<Item>& items, int rank, int world_size);

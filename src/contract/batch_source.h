@@ -6,34 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "base/value.h"
 #include "contract/batch.h"
 
 namespace titan {
 
-// Where one lane of the elastic order stands (data/order/elastic_order.h).
-struct LanePosition {
-  std::int64_t lane = 0;
-  std::int64_t windows = 0;           // that it has given: one a step
-  std::vector<std::int64_t> cursors;  // for each source: items begun, tokens used of the last one
-};
-
-// The lanes that a rank draws for, and what their order depends on.
-struct ElasticPosition {
-  std::int64_t seed = 0;
-  std::int64_t num_lanes = 0;           // of all ranks: sequences of a global batch
-  std::vector<std::int64_t> num_items;  // of each source
-  std::vector<LanePosition> lanes;      // this rank's, in order
-};
-
-// Where a rank stands in its data, as of the last batch that next() returned (batches prefetched beyond it do not
-// count). The fields are those of TorchTitan's data loader state, from which its checkpoints are made.
-struct DataPosition {
-  std::int64_t num_batches = 0;            // batches returned so far
-  std::int64_t sample_idx = 0;             // documents of this rank's block that were tokenized since the last re-loop
-  std::vector<std::int64_t> token_buffer;  // tokens of those documents that are not in a returned batch yet
-  // In elastic order, which has no sample_idx and token_buffer. A position between two microbatches of a step cannot be
-  // continued.
-  std::optional<ElasticPosition> elastic = {};
+// A part of a data position, under its own key in a checkpoint.
+struct StateEntry {
+  std::string key;  // begins with "dataloader."; a value of one rank alone has the rank, or what it stands for, in it
+  Value value;
+  bool pickled = false;   // a checkpoint stores the bytes of its pickle, as TorchTitan's do of a data loader
+  bool optional = false;  // a checkpoint without it can be loaded
 };
 
 class BatchSource {
@@ -43,12 +26,24 @@ class BatchSource {
   // The next microbatch; blocks until it is ready. Nothing when a finite source is used up. Throws DataError.
   virtual std::optional<Batch> next() = 0;
 
-  // Safe to call between two next() calls, from the thread that calls next().
-  virtual DataPosition position() const = 0;
+  // Where this rank stands in its data, as of the last batch that next() returned (batches prefetched beyond it do not
+  // count). The keys are those that load_state() reads, whatever the position is. Safe to call between two next()
+  // calls, from the thread that calls next().
+  virtual std::vector<StateEntry> state() const = 0;
 
-  // Continues after `position`: the batches that follow are those that would have followed it. A default
-  // position is the beginning.
-  virtual void seek(const DataPosition& position) = 0;
+  // Continues after a saved position: the batches that follow are those that would have followed it. A position between
+  // two microbatches of a step cannot be continued. `saved`: the values, not pickled, of those of this rank's keys that
+  // the checkpoint has; others are ignored. Throws DataError or CheckpointError when the position is not one of this
+  // data or cannot be read.
+  virtual void load_state(const Values& saved) = 0;
+
+  // Begins again, as if no batch had been returned.
+  virtual void restart() = 0;
+
+  // Optional keys of a checkpoint from which check_state() tells, before anything is loaded, that its position is not
+  // one for this source to continue. `saved`: those of them that the checkpoint has. Throws CheckpointError.
+  virtual std::vector<std::string> probes() const { return {}; }
+  virtual void check_state(const Values& /*saved*/) const {}
 
   // Records that were skipped for the batches returned, since this object was made; nothing where a bad record is an
   // error.

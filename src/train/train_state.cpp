@@ -15,16 +15,8 @@ void warn_if_changed(const char* key, double saved, double configured) {
                  configured);
 }
 
-// A load does not miss it.
-checkpoint::ValueItem value_item(const char* key, Value value = {}) {
-  return {key, checkpoint::group_path(key), std::move(value), true};
-}
-
-checkpoint::ElasticState to_state(const ElasticPosition& position) {
-  checkpoint::ElasticState state{position.seed, position.num_lanes, position.num_items, {}};
-  for (const auto& lane : position.lanes) state.lanes.push_back({lane.lane, lane.windows, lane.cursors});
-  return state;
-}
+// One that a checkpoint may lack.
+checkpoint::Item optional_item(const std::string& key) { return checkpoint::value_item(key, {}, /*optional=*/true); }
 
 }  // namespace
 
@@ -39,8 +31,9 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
                                            parameter.parameter->sharding.has_value()});
   }
   if (model_only) return items;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    append_optimizer(items, parameters[i], parts_.optimizer->states()[i]);
+  const auto& states = parts_.optimizer->states();
+  TITAN_CHECK(states.size() == parameters.size(), "the optimizer has not the parameters of the model");
+  for (std::size_t i = 0; i < parameters.size(); ++i) append_optimizer(items, parameters[i], states[i]);
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
   checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
   checkpoint::append_train_state(items, {step, parts_.metrics->tokens_seen()});
@@ -50,17 +43,19 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   }
   append_data(items);
   checkpoint::append_rng(items, parts_.rank, parts_.world_size);
-  items.push_back(value_item(checkpoint::kRunKey, parts_.record->value()));
+  items.push_back(checkpoint::value_item(checkpoint::kRunKey, parts_.record->value(), /*optional=*/true));
   return items;
 }
 
 std::vector<checkpoint::Item> TrainState::probes() {
-  return {value_item(checkpoint::kDataRanksKey), value_item(checkpoint::kDataOrderKey),
-          value_item(checkpoint::kRunKey)};
+  std::vector<checkpoint::Item> probes;
+  for (const std::string& key : parts_.data->probes()) probes.push_back(optional_item(key));
+  probes.push_back(optional_item(checkpoint::kRunKey));
+  return probes;
 }
 
-void TrainState::check_fits(const checkpoint::Values& saved) {
-  check_data_order(saved);
+void TrainState::check_fits(const Values& saved) {
+  parts_.data->check_state(saved);
   if (const auto run = saved.find(checkpoint::kRunKey); run != saved.end()) {
     parts_.record->check(run->second);
   } else {
@@ -68,29 +63,9 @@ void TrainState::check_fits(const checkpoint::Values& saved) {
   }
 }
 
-void TrainState::check_data_order(const checkpoint::Values& saved) const {
-  const auto order = saved.find(checkpoint::kDataOrderKey), ranks = saved.find(checkpoint::kDataRanksKey);
-  if (order == saved.end() && ranks == saved.end()) return;  // excluded
-  const std::string restart =
-      ", or set checkpoint.exclude_from_loading = [\"dataloader\"] to restart the data from the beginning";
-  const bool elastic = parts_.data->position().elastic.has_value();
-  if ((order != saved.end()) != elastic) {
-    const auto name = [](bool is_elastic) { return is_elastic ? "elastic" : "torchtitan"; };
-    throw CheckpointError(
-        std::string("the dataloader state is not one of the order in which this run reads its data; ") +
-        "set training.data_order = \"" + name(!elastic) + "\"" + restart);
-  }
-  if (elastic) return;
-  const auto then = ranks->second.as_int(checkpoint::kDataRanksKey);
-  const auto now = parts_.batch_mesh->size();
-  if (then != now)
-    throw CheckpointError("the dataloader state was saved at " + std::to_string(then) +
-                          " data-parallel ranks, this run has " + std::to_string(now) + "; run at " +
-                          std::to_string(then) + restart);
-}
-
 void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
                                   const optim::AdamWState& state) {
+  TITAN_CHECK(state.fqn == parameter.fqn, "the optimizer has " + state.fqn + " where the model has " + parameter.fqn);
   const bool sharded = parameter.parameter->sharding.has_value();
   items.push_back(checkpoint::optimizer_tensor(state.fqn, "step", state.step, dist::ShardSpec::replicated({}), false));
   items.push_back(checkpoint::optimizer_tensor(state.fqn, "exp_avg", state.exp_avg, parameter.spec(), sharded));
@@ -107,7 +82,7 @@ void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn
 }
 
 // What exclude_from_loading left out is not among the values.
-void TrainState::restored(const checkpoint::Values& values, bool model_only) {
+void TrainState::restored(const Values& values, bool model_only) {
   if (model_only) return;
   if (values.contains(checkpoint::kStepKey)) {
     const auto progress = checkpoint::parse_train_state(values);
@@ -121,31 +96,23 @@ void TrainState::restored(const checkpoint::Values& values, bool model_only) {
 }
 
 void TrainState::append_data(std::vector<checkpoint::Item>& items) const {
-  const auto position = parts_.data->position();
-  if (position.elastic) {
-    checkpoint::append_elastic(items, to_state(*position.elastic));
-  } else {
-    checkpoint::append_dataloader(items, parts_.batch_mesh->local_rank("batch"), parts_.batch_mesh->size(),
-                                  {position.num_batches, position.sample_idx, position.token_buffer},
-                                  parts_.local_batch_size);
+  for (StateEntry& entry : parts_.data->state()) {
+    Value stored = entry.pickled ? checkpoint::pickled(entry.value) : std::move(entry.value);
+    items.push_back(checkpoint::value_item(entry.key, std::move(stored), entry.optional));
   }
 }
 
-void TrainState::restore_data(const checkpoint::Values& values) {
-  if (const auto here = parts_.data->position().elastic) {
-    const auto state = checkpoint::parse_elastic(values, to_state(*here));
-    if (!state) return;
-    DataPosition position;
-    position.elastic = ElasticPosition{state->seed, state->num_lanes, state->num_items, {}};
-    for (const auto& lane : state->lanes) position.elastic->lanes.push_back({lane.lane, lane.windows, lane.cursors});
-    parts_.data->seek(position);
-  } else if (values.contains(checkpoint::kDataRanksKey)) {
-    const auto state = checkpoint::parse_dataloader(values, parts_.batch_mesh->local_rank("batch"));
-    parts_.data->seek({state.num_batches, state.sample_idx, state.token_buffer});
+void TrainState::restore_data(const Values& values) {
+  Values saved;
+  for (const StateEntry& entry : parts_.data->state()) {
+    const auto found = values.find(entry.key);
+    if (found == values.end()) continue;
+    saved[entry.key] = entry.pickled ? checkpoint::unpickled(found->second, entry.key) : found->second;
   }
+  if (!saved.empty()) parts_.data->load_state(saved);
 }
 
-void TrainState::restore_grad_scaler(const checkpoint::Values& values) {
+void TrainState::restore_grad_scaler(const Values& values) {
   if (!parts_.grad_scaler) return;
   if (const auto saved = checkpoint::parse_grad_scaler(values)) {
     parts_.grad_scaler->set_state({saved->scale, saved->growth_tracker});
@@ -156,7 +123,7 @@ void TrainState::restore_grad_scaler(const checkpoint::Values& values) {
 }
 
 // TorchTitan takes these from the checkpoint, in silence. Here the configuration decides, and a difference is said.
-void TrainState::restore_hyperparameters(const checkpoint::Values& values) {
+void TrainState::restore_hyperparameters(const Values& values) {
   const auto& first = parts_.optimizer->states().front().fqn;
   if (values.contains("lr_scheduler.base_lrs")) {
     warn_if_changed("optimizer.lr", checkpoint::parse_lr_scheduler(values).base_lr, parts_.base_lr);

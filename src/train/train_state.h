@@ -6,7 +6,6 @@
 #include "checkpoint/checkpointer.h"
 #include "contract/batch_source.h"
 #include "contract/train_contract.h"
-#include "distributed/mesh.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/grad_scaler.h"
@@ -25,9 +24,7 @@ class TrainState : public checkpoint::CheckpointState {
     optim::GradScaler* grad_scaler;  // null without float16
     double base_lr;                  // optimizer.lr
     BatchSource* data;
-    std::int64_t local_batch_size;
     metrics::MetricsProcessor* metrics;
-    const dist::DeviceMesh* batch_mesh;
     const RunRecord* record;
     int rank;
     int world_size;
@@ -38,17 +35,16 @@ class TrainState : public checkpoint::CheckpointState {
 
   std::vector<checkpoint::Item> items(bool model_only) override;
   std::vector<checkpoint::Item> probes() override;
-  void check_fits(const checkpoint::Values& saved) override;
-  void restored(const checkpoint::Values& values, bool model_only) override;
+  void check_fits(const Values& saved) override;
+  void restored(const Values& values, bool model_only) override;
 
  private:
   void append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
                         const optim::AdamWState& state);
   void append_data(std::vector<checkpoint::Item>& items) const;
-  void check_data_order(const checkpoint::Values& saved) const;
-  void restore_data(const checkpoint::Values& values);
-  void restore_grad_scaler(const checkpoint::Values& values);
-  void restore_hyperparameters(const checkpoint::Values& values);
+  void restore_data(const Values& values);
+  void restore_grad_scaler(const Values& values);
+  void restore_hyperparameters(const Values& values);
 
   Parts parts_;
 };

@@ -52,8 +52,7 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
                                                  : std::nullopt),
       record_(config, tokenizer.fingerprint),
       state_({model_.get(), &optimizer_, &schedule_, grad_scaler_ ? &*grad_scaler_ : nullptr, config.optimizer.lr,
-              data_.get(), config.training.local_batch_size, &metrics_, &meshes.batch, &record_, world.rank(),
-              world.size()}),
+              data_.get(), &metrics_, &record_, world.rank(), world.size()}),
       checkpoint_ranks_(world.group()),
       background_ranks_(config.checkpoint.async_mode == "disabled" ? world.group() : world.own_group("checkpoint")),
       checkpointer_(checkpoint_options(config, spec, tokenizer), checkpoint_ranks_, state_, &background_ranks_) {

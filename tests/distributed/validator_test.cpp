@@ -66,8 +66,9 @@ class Rows : public BatchSource {
     ++num_batches;
     return Batch{window.narrow(1, 0, kT), window.narrow(1, 1, kT)};
   }
-  DataPosition position() const override { return {.sample_idx = next_}; }
-  void seek(const DataPosition& position) override { next_ = position.sample_idx; }
+  std::vector<StateEntry> state() const override { return {}; }
+  void load_state(const Values& /*saved*/) override {}
+  void restart() override { next_ = 0; }
   int num_batches = 0;
 
  private:

@@ -30,16 +30,13 @@ std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>&
 std::uint64_t save(const std::filesystem::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group,
                    const SaveOptions& options = {});
 
-// Values by key; optional ones that the checkpoint lacks are absent.
-using Values = std::map<std::string, Value>;
-
 struct LoadOptions {
   bool all_weights = false;  // the items are a whole model: a weight that is not among them means another model
 };
 
-// Fills the tensors of `items` in place, from however many ranks wrote them. Throws CheckpointError on all ranks when a
-// key is missing or a shape differs on any, DamagedCheckpoint when a file is missing, truncated or changed; tensors may
-// be half filled then.
+// Fills the tensors of `items` in place, from however many ranks wrote them, and gives their values; optional ones that
+// the checkpoint lacks are absent. Throws CheckpointError on all ranks when a key is missing or a shape differs on any,
+// DamagedCheckpoint when a file is missing, truncated or changed; tensors may be half filled then.
 Values load(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks,
             const LoadOptions& options = {});
 Values load(const std::filesystem::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group,

@@ -27,7 +27,7 @@ struct StorageLocation {
 };
 
 // One stored box of a tensor.
-struct Chunk {
+struct StoredChunk {
   std::vector<std::int64_t> offsets;
   std::vector<std::int64_t> sizes;
   StorageLocation location;
@@ -36,7 +36,7 @@ struct Chunk {
 struct TensorEntry {
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::vector<std::int64_t> size;  // of the whole tensor
-  std::vector<Chunk> chunks;
+  std::vector<StoredChunk> chunks;
 };
 
 struct ValueEntry {

@@ -157,7 +157,7 @@ class Decoder {
     for (const NodeId id : tree_[chunks].children) {
       spend(kChunkSteps);
       if (!tree_.is_object_of(id, kChunk)) tree_.fail("a chunk of " + fqn + " is not a ChunkStorageMetadata");
-      Chunk chunk{torch_size(field(id, "offsets"), "offsets"), torch_size(field(id, "sizes"), "sizes"), {}};
+      StoredChunk chunk{torch_size(field(id, "offsets"), "offsets"), torch_size(field(id, "sizes"), "sizes"), {}};
       check_chunk(fqn, tensor, chunk);
       tensor.chunks.push_back(std::move(chunk));
     }
@@ -178,7 +178,7 @@ class Decoder {
     }
   }
 
-  void check_chunk(const std::string& fqn, const TensorEntry& tensor, const Chunk& chunk) const {
+  void check_chunk(const std::string& fqn, const TensorEntry& tensor, const StoredChunk& chunk) const {
     bool inside = chunk.offsets.size() == tensor.size.size() && chunk.sizes.size() == tensor.size.size();
     for (std::size_t d = 0; inside && d < tensor.size.size(); ++d)
       inside = chunk.offsets[d] <= tensor.size[d] && chunk.sizes[d] <= tensor.size[d] - chunk.offsets[d];
@@ -240,7 +240,7 @@ class Decoder {
         return;
       }
     }
-    for (Chunk& chunk : chunks) {
+    for (StoredChunk& chunk : chunks) {
       spend(1);
       if (chunk.offsets == offset) {
         chunk.location = where;
@@ -272,7 +272,7 @@ class Decoder {
         if (std::get<ValueEntry>(entry).location.length == 0) tree_.fail(fqn + " has no storage location");
         continue;
       }
-      for (const Chunk& chunk : tensor->chunks)
+      for (const StoredChunk& chunk : tensor->chunks)
         if (chunk.location.length == 0) tree_.fail("a chunk of " + fqn + " has no storage location");
     }
   }

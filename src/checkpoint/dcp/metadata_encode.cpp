@@ -84,7 +84,7 @@ class Encoder {
     out_.text("chunks");
     out_.empty_list();
     out_.mark();
-    for (const Chunk& chunk : entry.chunks) {
+    for (const StoredChunk& chunk : entry.chunks) {
       begin_object(kMetadataModule, "ChunkStorageMetadata");
       out_.text("offsets");
       torch_size(chunk.offsets);
@@ -133,7 +133,8 @@ class Encoder {
     out_.set_from_mark();
   }
 
-  void storage_entry(const std::string& fqn, const Chunk* chunk, std::size_t index, const StorageLocation& location) {
+  void storage_entry(const std::string& fqn, const StoredChunk* chunk, std::size_t index,
+                     const StorageLocation& location) {
     begin_object(kMetadataModule, "MetadataIndex");
     out_.text("fqn");
     out_.text(fqn);
@@ -162,7 +163,7 @@ class Encoder {
     for (const auto& [fqn, index] : storage_order) {
       const Metadata::Entry& entry = metadata.entries.at(fqn);
       if (index.has_value()) {
-        const Chunk& chunk = std::get<TensorEntry>(entry).chunks.at(*index);
+        const StoredChunk& chunk = std::get<TensorEntry>(entry).chunks.at(*index);
         storage_entry(fqn, &chunk, *index, chunk.location);
       } else {
         storage_entry(fqn, nullptr, 0, std::get<ValueEntry>(entry).location);

@@ -12,7 +12,7 @@ namespace titan::checkpoint {
 namespace {
 
 // The common part of a stored chunk and the wanted box, or nothing.
-std::optional<ReadBox> intersect(const Chunk& chunk, const dist::ShardSpec& spec) {
+std::optional<ReadBox> intersect(const StoredChunk& chunk, const dist::ShardSpec& spec) {
   ReadBox box;
   box.chunk = &chunk;
   for (std::size_t d = 0; d < spec.global_shape.size(); ++d) {
@@ -118,7 +118,7 @@ class Planner {
                      ", its shard spec says " + dist::shape_text(item.spec.local_shape));
     const std::size_t first_box = plan_.boxes.size();
     std::int64_t covered = 0;
-    for (const Chunk& chunk : stored->chunks) {
+    for (const StoredChunk& chunk : stored->chunks) {
       auto box = intersect(chunk, item.spec);
       if (!box) continue;
       covered += c10::multiply_integers(box->sizes);

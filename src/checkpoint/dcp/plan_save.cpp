@@ -120,7 +120,7 @@ void check_coverage(const Metadata& metadata) {
     const TensorEntry* tensor = metadata.find_tensor(fqn);
     if (tensor == nullptr) continue;
     std::int64_t covered = 0;
-    for (const Chunk& chunk : tensor->chunks) covered += c10::multiply_integers(chunk.sizes);
+    for (const StoredChunk& chunk : tensor->chunks) covered += c10::multiply_integers(chunk.sizes);
     if (covered != c10::multiply_integers(tensor->size))
       throw CheckpointError("the shards of " + fqn + " hold " + std::to_string(covered) +
                             " elements together, the tensor of shape " + dist::shape_text(tensor->size) + " has " +

@@ -42,7 +42,7 @@ void set_location(Metadata& metadata, const StorageOrder::value_type& entry, Sto
 // A box to copy from a stored chunk into a wanted tensor.
 struct ReadBox {
   std::size_t item = 0;  // index into the wanted items
-  const Chunk* chunk = nullptr;
+  const StoredChunk* chunk = nullptr;
   std::vector<std::int64_t> start_in_chunk;
   std::vector<std::int64_t> start_in_local;
   std::vector<std::int64_t> sizes;

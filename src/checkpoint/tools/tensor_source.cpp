@@ -67,7 +67,8 @@ class DcpSource : public TensorSource {
     const TensorInfo& info = tensors_.at(index);
     at::Tensor rows = empty_rows(info, end - begin);
     std::int64_t covered = 0;
-    for (const Chunk& chunk : metadata_.find_tensor(info.name)->chunks) covered += read_chunk(info, chunk, begin, rows);
+    for (const StoredChunk& chunk : metadata_.find_tensor(info.name)->chunks)
+      covered += read_chunk(info, chunk, begin, rows);
     if (covered != rows.numel())
       throw DamagedCheckpoint(info.name + ": the stored chunks hold " + std::to_string(covered) + " of the " +
                               std::to_string(rows.numel()) + " elements of rows " + std::to_string(begin) + " to " +
@@ -79,7 +80,8 @@ class DcpSource : public TensorSource {
 
  private:
   // Gives the number of elements.
-  std::int64_t read_chunk(const TensorInfo& info, const Chunk& chunk, std::int64_t begin, const at::Tensor& rows) {
+  std::int64_t read_chunk(const TensorInfo& info, const StoredChunk& chunk, std::int64_t begin,
+                          const at::Tensor& rows) {
     const InputFile& file = open(chunk.location.relative_path);
     at::Tensor target = info.shape.empty() ? rows.squeeze(0) : rows;
     std::vector<std::int64_t> start(info.shape.size(), 0);

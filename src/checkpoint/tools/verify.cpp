@@ -69,7 +69,7 @@ void add_records(const ZipReader& archive, std::vector<Record>& records) {
     records.push_back({{archive.payload_offset(record), record.size, record.crc}, archive.what() + ", record " + name});
 }
 
-bool overlap(const Chunk& a, const Chunk& b) {
+bool overlap(const StoredChunk& a, const StoredChunk& b) {
   for (std::size_t d = 0; d < a.offsets.size(); ++d) {
     if (a.offsets[d] >= b.offsets[d] + b.sizes[d] || b.offsets[d] >= a.offsets[d] + a.sizes[d]) return false;
   }
@@ -77,10 +77,10 @@ bool overlap(const Chunk& a, const Chunk& b) {
 }
 
 void check_boxes(const std::string& fqn, const TensorEntry& tensor, Faults& faults) {
-  std::vector<const Chunk*> boxes;  // those with elements, by their first row
+  std::vector<const StoredChunk*> boxes;  // those with elements, by their first row
   std::int64_t covered = 0, total = 1;
   for (const std::int64_t size : tensor.size) total *= size;
-  for (const Chunk& chunk : tensor.chunks) {
+  for (const StoredChunk& chunk : tensor.chunks) {
     std::int64_t numel = 1;
     for (const std::int64_t size : chunk.sizes) numel *= size;
     covered += numel;
@@ -93,7 +93,8 @@ void check_boxes(const std::string& fqn, const TensorEntry& tensor, Faults& faul
                      std::to_string(covered) + " elements together, a tensor of shape " +
                      dist::shape_text(tensor.size) + " has " + std::to_string(total));
   if (tensor.size.empty()) return;
-  std::sort(boxes.begin(), boxes.end(), [](const Chunk* a, const Chunk* b) { return a->offsets[0] < b->offsets[0]; });
+  std::sort(boxes.begin(), boxes.end(),
+            [](const StoredChunk* a, const StoredChunk* b) { return a->offsets[0] < b->offsets[0]; });
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     for (std::size_t j = i + 1; j < boxes.size() && boxes[j]->offsets[0] < boxes[i]->offsets[0] + boxes[i]->sizes[0];
          ++j) {
@@ -150,7 +151,7 @@ class DcpVerifier {
     std::string fqn;
     StorageLocation where;
     const TensorEntry* tensor = nullptr;  // null: a value
-    const Chunk* chunk = nullptr;
+    const StoredChunk* chunk = nullptr;
   };
 
   void sort_by_file(const Metadata& metadata, Faults& faults) {
@@ -158,7 +159,7 @@ class DcpVerifier {
       const Metadata::Entry& entry = *metadata.find(fqn);
       if (const auto* tensor = std::get_if<TensorEntry>(&entry)) {
         check_boxes(fqn, *tensor, faults);
-        for (const Chunk& chunk : tensor->chunks)
+        for (const StoredChunk& chunk : tensor->chunks)
           items_[chunk.location.relative_path].push_back({fqn, chunk.location, tensor, &chunk});
       } else {
         const StorageLocation& where = std::get<ValueEntry>(entry).location;

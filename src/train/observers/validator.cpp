@@ -50,7 +50,7 @@ std::optional<Validator::Totals> Validator::pass() {
   Totals totals;
   const auto device = meshes_.batch.device();
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
-  if (options_.steps == kWholeSet) source_->seek({});
+  if (options_.steps == kWholeSet) source_->restart();
   bool stop = false;
   for (std::int64_t i = 0; !stop; ++i) {
     const auto batch = next_batch(i);

@@ -11,6 +11,7 @@
 
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/torchtitan_keys.h"
+#include "data/order/torchtitan_state.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
@@ -28,8 +29,9 @@ std::vector<Item> sample_items(int rank, int size) {
   items.push_back(value("nested", Value::dict({{"a", Value::list({Value::tuple({}), 1.5})}, {"b", Value::dict({})}})));
   items.push_back(value("bytes", Value::bytes(std::string("\x00\xff\x80 ab", 6))));
   items.push_back(value("no_bytes", Value::bytes("")));
-  append_dataloader(items, rank, size,
-                    {.num_batches = 3 + rank, .sample_idx = 5, .token_buffer = {1, 300, 70000, rank}}, 4);
+  const data::TorchTitanState position{.num_batches = 3 + rank, .sample_idx = 5, .token_buffer = {1, 300, 70000, rank}};
+  for (const StateEntry& entry : data::to_entries(position, {rank, size}, 4))
+    items.push_back(value_item(entry.key, entry.pickled ? pickled(entry.value) : entry.value));
   append_param_group(items, "even", {.lr = 0.25, .initial_lr = 0.5});
   append_lr_scheduler(items, {0.0008, 4, 0.0002});
   return items;

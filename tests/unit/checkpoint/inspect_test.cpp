@@ -169,7 +169,7 @@ TEST_F(Inspect, FindsBoxesThatDoNotMakeUpTheTensor) {
   store(fewer);
   EXPECT_THAT(faults_of(ck_), ElementsAre(HasSubstr("norm.weight: its 1 box holds 4 elements together")));
   Metadata other = good;  // both boxes say 4 rows, the archives say 4 x 6
-  for (Chunk& chunk : std::get<TensorEntry>(other.entries.at("layers.3.attention.wq.weight")).chunks) {
+  for (StoredChunk& chunk : std::get<TensorEntry>(other.entries.at("layers.3.attention.wq.weight")).chunks) {
     chunk.offsets = {chunk.offsets[0] * 2, 0};
     chunk.sizes = {8, 3};
   }

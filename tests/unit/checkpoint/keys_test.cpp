@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "checkpoint/format/value_pickle.h"
 #include "checkpoint/torchtitan_keys.h"
 
 namespace titan::checkpoint {
@@ -51,21 +50,13 @@ TEST(TorchTitanKeys, SchedulerAndProgressRoundTrip) {
   EXPECT_EQ(parse_train_state(values).ntokens_seen, 4096);
 }
 
-TEST(TorchTitanKeys, DataPositionRoundTripsThroughTheInnerPickle) {
-  std::vector<Item> items;
-  append_dataloader(items, 1, 2, {.num_batches = 6, .sample_idx = 11, .token_buffer = {1, 2, 70000, 0}}, 4);
-  const Values values = values_of(items);
-  const DataLoaderState back = parse_dataloader(values, 1);
-  EXPECT_EQ(back.num_batches, 6);
-  EXPECT_EQ(back.sample_idx, 11);
-  EXPECT_EQ(back.token_buffer, (std::vector<std::int64_t>{1, 2, 70000, 0}));
-  const Value inner = unpickle_value(values.at("dataloader.dp_rank_1").as_bytes("x"), "x");
-  EXPECT_EQ(*inner.as_dict("x").find("_sampler_iter_state"), Value::dict({{"samples_yielded", 24}}));
-  EXPECT_EQ(values.at("dataloader.world_size"), Value(2));
-  EXPECT_THROW(parse_dataloader(values, 0), CheckpointError);
-  Values wrong = values;
-  wrong["dataloader.dp_rank_1"] = Value::bytes("not a pickle");
-  EXPECT_THROW(parse_dataloader(wrong, 1), CheckpointError);
+TEST(TorchTitanKeys, APickledValueComesBack) {
+  const Value position = Value::dict({{"token_buffer", Value::list({1, 2, 70000, 0})}, {"ended", false}});
+  const Value stored = pickled(position);
+  EXPECT_EQ(stored.as_bytes("x").substr(0, 2), "\x80\x04") << "protocol 4, as pickle.dumps writes";
+  EXPECT_EQ(unpickled(stored, "x"), position);
+  EXPECT_THROW(unpickled(Value::bytes("not a pickle"), "x"), CheckpointError);
+  EXPECT_THROW(unpickled(position, "x"), CheckpointError);
 }
 
 TEST(TorchTitanKeys, TheGeneratorGoesOnWhereItWasSaved) {

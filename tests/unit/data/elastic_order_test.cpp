@@ -80,11 +80,7 @@ std::vector<Row> straight(const Plan& setup, std::int64_t steps) {
   return rows;
 }
 
-DataPosition position_of(const ElasticOrder& lanes) {
-  DataPosition position;
-  lanes.mark()(position);
-  return position;
-}
+Values position_of(const ElasticOrder& lanes) { return saved_values(lanes.position()->entries(0)); }
 
 TEST(Permutation, IsABijectionForEverySizeAndKey) {
   for (std::int64_t size = 1; size < 200; ++size) {
@@ -166,8 +162,7 @@ TEST(ElasticOrder, GoesOnAtAnotherWorldSizeWithNothingTwiceAndNothingLost) {
   const std::int64_t worlds[] = {1, 2, 3, 4, 6, 12};
   std::mt19937 random(1);
   for (int trial = 0; trial < 20; ++trial) {
-    std::map<std::int64_t, LanePosition> saved;
-    ElasticPosition order;
+    Values saved;  // by all ranks
     std::vector<Row> rows;
     std::int64_t step = 0;
     while (step < steps) {
@@ -175,23 +170,18 @@ TEST(ElasticOrder, GoesOnAtAnotherWorldSizeWithNothingTwiceAndNothingLost) {
       const std::int64_t own = setup.num_lanes / ranks;
       const std::int64_t until = std::min<std::int64_t>(steps, step + 1 + static_cast<std::int64_t>(random() % 25));
       rows.resize(static_cast<std::size_t>(until * setup.num_lanes));
-      std::map<std::int64_t, LanePosition> next_saved;
+      Values next_saved;
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
         ElasticOrder lanes = setup.lanes(rank, ranks);
         if (step > 0) {
-          DataPosition position;
-          position.elastic = order;
-          position.elastic->lanes.clear();
-          for (std::int64_t l = rank * own; l < (rank + 1) * own; ++l) position.elastic->lanes.push_back(saved[l]);
-          ASSERT_EQ(lanes.seek(position), step * own / (own % 2 == 0 ? 2 : 1));
+          ASSERT_EQ(lanes.load_state(saved), step * own / (own % 2 == 0 ? 2 : 1));
         }
         for (std::int64_t at = step; at < until; ++at) {
           for (std::int64_t i = 0; i < own; ++i) {
             rows[static_cast<std::size_t>(at * setup.num_lanes + rank * own + i)] = next_row(lanes);
           }
         }
-        order = *position_of(lanes).elastic;
-        for (const LanePosition& lane : order.lanes) next_saved[lane.lane] = lane;
+        next_saved.merge(position_of(lanes));
       }
       saved = std::move(next_saved);
       step = until;
@@ -254,11 +244,11 @@ TEST(ElasticOrder, RefusesAPositionOfOtherData) {
   const Plan setup;
   ElasticOrder lanes = setup.lanes();
   for (int i = 0; i < 24; ++i) next_row(lanes);
-  const DataPosition position = position_of(lanes);
-  const auto message = [&](const Plan& other, const DataPosition& at) {
+  const Values position = position_of(lanes);
+  const auto message = [&](const Plan& other, const Values& at) {
     ElasticOrder fresh = other.lanes();
     return data_error([&] {
-      fresh.seek(at);
+      fresh.load_state(at);
       for (int i = 0; i < 24; ++i) next_row(fresh);
     });
   };
@@ -271,13 +261,30 @@ TEST(ElasticOrder, RefusesAPositionOfOtherData) {
   other = setup;
   other.sources = {std::make_shared<NumberSource>(102)};
   EXPECT_THAT(message(other, position), HasSubstr("was 101, it is 102"));
-  DataPosition damaged = position;
-  damaged.elastic->lanes[3].windows += 1;
-  EXPECT_THAT(message(setup, damaged), HasSubstr("lane 3 is damaged"));
-  damaged = position;
-  damaged.elastic->lanes[3].cursors[1] = 1000;
-  EXPECT_THAT(message(setup, damaged), HasSubstr("the data or the tokenizer changed"));
-  EXPECT_THAT(message(setup, DataPosition{}), HasSubstr("TorchTitan's order"));
+  const auto with_lane_3 = [&](auto change) {
+    ElasticState state = parse_elastic_state(position, 0, 12);
+    change(state.lanes[3]);
+    return saved_values(to_entries(state));
+  };
+  EXPECT_THAT(message(setup, with_lane_3([](LaneState& lane) { lane.windows += 1; })), HasSubstr("lane 3 is damaged"));
+  EXPECT_THAT(message(setup, with_lane_3([](LaneState& lane) { lane.cursors.pop_back(); })),
+              HasSubstr("lane 3 is damaged"));
+  EXPECT_THAT(message(setup, with_lane_3([](LaneState& lane) { lane.cursors[1] = 1000; })),
+              HasSubstr("the data or the tokenizer changed"));
+  Values cut = position;
+  cut.erase("dataloader.titan.lane_3");
+  EXPECT_THAT(message(setup, cut), HasSubstr("it has 11 lanes of this rank's 12"));
+}
+
+TEST(ElasticOrder, BeginsAgain) {
+  const Plan setup;
+  ElasticOrder lanes = setup.lanes();
+  const auto first = position_of(lanes);
+  for (int i = 0; i < 31; ++i) next_row(lanes);
+  lanes.restart();
+  EXPECT_EQ(position_of(lanes), first);
+  const auto expected = straight(setup, 2);
+  for (const Row& row : expected) EXPECT_EQ(next_row(lanes), row);
 }
 
 TEST(ElasticOrder, BadRecordsAreErrorsOrCounted) {

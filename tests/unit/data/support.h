@@ -9,8 +9,10 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
+#include "contract/batch_source.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace titan::data {
@@ -57,6 +59,13 @@ class ByteTokenizer final : public Tokenizer {
   bool with_bos_;
   bool with_eos_;
 };
+
+// What a load finds of a position that was saved.
+inline Values saved_values(const std::vector<StateEntry>& state) {
+  Values values;
+  for (const StateEntry& entry : state) values[entry.key] = entry.value;
+  return values;
+}
 
 // The message of the DataError that `action` throws; anything else fails the test.
 template <typename Action>

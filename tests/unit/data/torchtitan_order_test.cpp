@@ -81,7 +81,7 @@ TEST(TorchTitanOrder, EveryRankPacksItsOwnBlock) {
   const auto texts = write_documents(folder, {5, 40, 2, 11, 17, 8, 3});
   const std::pair<std::size_t, std::size_t> blocks[] = {{0, 3}, {3, 5}, {5, 7}};  // 7 documents on 3 ranks
   for (std::int64_t rank = 0; rank < 3; ++rank) {
-    auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = 6, .dp_rank = rank, .dp_size = 3});
+    auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = 6, .rank = {rank, 3}});
     const auto [begin, end] = blocks[rank];
     EXPECT_EQ(rows(*order, 6, 30), reference({texts.begin() + static_cast<std::ptrdiff_t>(begin),
                                               texts.begin() + static_cast<std::ptrdiff_t>(end)},
@@ -121,7 +121,7 @@ TEST(TorchTitanOrder, SnapshotCountsDocumentsAndKeepsTheTail) {
 TEST(TorchTitanOrder, SeekContinuesExactlyThere) {
   const TempFolder folder;
   write_documents(folder, {5, 40, 0, 1, 17, 8, 3});
-  const TorchTitanOrder::Options options{.dataset_name = "text", .seq_len = 6, .dp_rank = 0, .dp_size = 2};
+  const TorchTitanOrder::Options options{.dataset_name = "text", .seq_len = 6, .rank = {0, 2}};
   std::mt19937 random(7);
   for (int trial = 0; trial < 60; ++trial) {
     auto first = make_order(folder.path(), options);
@@ -152,7 +152,7 @@ TEST(TorchTitanOrder, MoreRanksThanDocumentsIsAnError) {
   write_documents(folder, {5, 5, 5});
   for (std::int64_t rank = 0; rank < 4; ++rank) {  // on every rank, so that none waits for the others
     EXPECT_THAT(data_error([&] {
-                  make_order(folder.path(), {.dataset_name = "text", .seq_len = 6, .dp_rank = rank, .dp_size = 4});
+                  make_order(folder.path(), {.dataset_name = "text", .seq_len = 6, .rank = {rank, 4}});
                 }),
                 AllOf(HasSubstr("\"text\""), HasSubstr("3 documents"), HasSubstr("4 data-parallel ranks")));
   }

@@ -1,0 +1,111 @@
+#include "data/open.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/keys/datasets.h"
+#include "data/batch_loader.h"
+#include "data/order/elastic_order.h"
+#include "data/order/saved_order.h"
+#include "data/order/torchtitan_order.h"
+#include "data/registry.h"
+
+namespace titan::data {
+namespace {
+
+DataOrder resolve_order(const DataOptions& options) {
+  std::string order = options.data_order;
+  if (order == "auto") {
+    const bool torchtitans = config::lower_case(options.dataset).starts_with("c4") && options.dataset_mix.empty();
+    order = torchtitans ? "torchtitan" : "elastic";
+  }
+  if (order != "torchtitan" && order != "elastic") {
+    throw ConfigError("training.data_order: expected one of auto, torchtitan, elastic; found \"" + order + "\"");
+  }
+  if (order == "torchtitan" && !options.dataset_mix.empty()) {
+    throw ConfigError(
+        "training.dataset_mix needs the elastic order: TorchTitan's has no mixtures. Leave out "
+        "training.data_order");
+  }
+  TITAN_CHECK(order == "torchtitan" || options.infinite, "the elastic order has no end");
+  return order == "elastic" ? DataOrder::kElastic : DataOrder::kTorchTitan;
+}
+
+std::vector<config::MixEntry> mix_of(const DataOptions& options) {
+  if (options.dataset_mix.empty()) return {{.kind = options.dataset, .path = options.dataset_path.string()}};
+  std::vector<config::MixEntry> entries;
+  for (const std::string& text : options.dataset_mix) entries.push_back(config::parse_mix_entry(text));
+  return entries;
+}
+
+struct OpenedDataset {
+  std::shared_ptr<const TokenSource> tokens;
+  std::string description;  // for BatchSource
+};
+
+OpenedDataset open_entry(const config::MixEntry& entry, const DataOptions& options,
+                         std::shared_ptr<const Tokenizer> tokenizer) {
+  auto tokens = open_tokens(entry.kind, entry.path, std::move(tokenizer), options.seq_len);
+  const bool is_indexed = config::lower_case(entry.kind) == "indexed";
+  std::string description =
+      entry.kind + " " + entry.path + " has " + counted(tokens->num_items(), is_indexed ? "window" : "document");
+  if (is_indexed) description += " of " + with_thousands(options.seq_len + 1) + " tokens";
+  return {std::move(tokens), std::move(description)};
+}
+
+struct OpenedRows {
+  std::unique_ptr<RowSource> rows;
+  std::string description;  // for BatchSource
+};
+
+OpenedRows open_elastic(const DataOptions& options, OnBadRecord on_bad_record,
+                        const std::shared_ptr<const Tokenizer>& tokenizer) {
+  std::vector<std::shared_ptr<const TokenSource>> sources;
+  std::vector<double> weights;
+  std::vector<std::string> descriptions;
+  for (const config::MixEntry& entry : mix_of(options)) {
+    OpenedDataset opened = open_entry(entry, options, tokenizer);
+    sources.push_back(std::move(opened.tokens));
+    descriptions.push_back(std::move(opened.description));
+    weights.push_back(entry.weight);
+  }
+  const std::int64_t own_lanes = options.local_batch_size * options.accumulation_steps;
+  const ElasticOrder::Options order{.seq_len = options.seq_len,
+                                    .num_lanes = own_lanes * options.dp_size,
+                                    .first_lane = own_lanes * options.dp_rank,
+                                    .own_lanes = own_lanes,
+                                    .local_batch_size = options.local_batch_size,
+                                    .seed = static_cast<std::uint64_t>(options.seed),
+                                    .on_bad_record = on_bad_record};
+  return {std::make_unique<ElasticOrder>(std::move(sources), std::move(weights), order), join(descriptions, ", ")};
+}
+
+OpenedRows open_torchtitan(const DataOptions& options, OnBadRecord on_bad_record,
+                           const std::shared_ptr<const Tokenizer>& tokenizer) {
+  OpenedDataset opened = open_entry(mix_of(options).front(), options, tokenizer);
+  const TorchTitanOrder::Options order{.dataset_name = options.dataset,
+                                       .seq_len = options.seq_len,
+                                       .rank = {options.dp_rank, options.dp_size},
+                                       .local_batch_size = options.local_batch_size,
+                                       .infinite = options.infinite,
+                                       .on_bad_record = on_bad_record};
+  return {std::make_unique<TorchTitanOrder>(std::move(opened.tokens), order), std::move(opened.description)};
+}
+
+}  // namespace
+
+std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+  const DataOrder order = resolve_order(options);
+  const OnBadRecord on_bad_record = parse_on_bad_record(options.on_bad_record);
+  auto [rows, description] = order == DataOrder::kElastic ? open_elastic(options, on_bad_record, tokenizer)
+                                                          : open_torchtitan(options, on_bad_record, tokenizer);
+  return make_batch_loader(std::move(rows), {.local_batch_size = options.local_batch_size,
+                                             .seq_len = options.seq_len,
+                                             .pin_memory = options.pin_memory,
+                                             .report_bad_records = on_bad_record == OnBadRecord::kSkip,
+                                             .sample_log = options.sample_log,
+                                             .description = std::move(description)});
+}
+
+}  // namespace titan::data
