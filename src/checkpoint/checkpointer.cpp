@@ -3,37 +3,41 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/choose.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/torchtitan_keys.h"
+#include "distributed/dtype.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
+// What checkpoint.exclude_from_loading may name.
+constexpr const char* kStateGroups[] = {"model", "optimizer", "lr_scheduler", "dataloader", "train_state"};
+
 std::string group_of(const Item& item) {
   const StatePath& path = item_path(item);
   const auto* first = path.empty() ? nullptr : std::get_if<std::string>(&path[0]);
-  if (first != nullptr && path.size() > 1 && (*first == "titan" || std::ranges::count(state_groups(), *first) > 0))
+  if (first != nullptr && path.size() > 1 && (*first == "titan" || std::ranges::count(kStateGroups, *first) > 0))
     return *first;
   return "model";
 }
 
 }  // namespace
 
-Checkpointer::Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state, Ranks* background)
+Checkpointer::Checkpointer(config::Checkpoint options, RunFacts run, Ranks& ranks, CheckpointState& state,
+                           Ranks* background)
     : options_(std::move(options)),
+      run_(std::move(run)),
+      is_async_(options_.enable && options_.async_mode != "disabled"),
       ranks_(ranks),
       state_(state),
       background_(background),
-      base_(options_.base()),
-      last_save_(options_.now()) {
-  TITAN_CHECK(background_ || !options_.async, "saves beside training need a group of their own");
-  check_options(options_);
+      last_save_(run_.now()) {
+  TITAN_CHECK(background_ || !is_async_, "saves beside training need a group of their own");
 }
 
 bool Checkpointer::should_save(int step, int last_step) const {
@@ -43,7 +47,7 @@ bool Checkpointer::should_save(int step, int last_step) const {
 
 bool Checkpointer::is_time_due() const {
   if (!saves() || options_.interval_minutes <= 0) return false;
-  return seconds_between(last_save_, options_.now()) >= 60 * options_.interval_minutes;
+  return seconds_between(last_save_, run_.now()) >= 60 * options_.interval_minutes;
 }
 
 bool Checkpointer::save(int step, int last_step, bool time_due) {
@@ -74,13 +78,13 @@ void Checkpointer::finish() {
 
 // As in TorchTitan the last save removes nothing: a full state to resume from stays beside a model-only one.
 void Checkpointer::write(int step, bool model_only, bool is_last) {
-  last_save_ = options_.now();
+  last_save_ = run_.now();
   const bool make_room = !is_last;
   try {
     // On its own, so that ranks which heard of a failed save at different steps all come to start() below.
-    if (options_.async) finish();
+    if (is_async_) finish();
     is_last_save_ = is_last;
-    if (!options_.async) return write_items(step, model_only, make_room, state_.items(model_only), ranks_);
+    if (!is_async_) return write_items(step, model_only, make_room, state_.items(model_only), ranks_);
     saver_.start(state_.items(model_only), [this, step, model_only, make_room](const std::vector<Item>& items) {
       write_items(step, model_only, make_room, items, *background_);
     });
@@ -91,7 +95,7 @@ void Checkpointer::write(int step, bool model_only, bool is_last) {
 
 // A save throws on every rank or on none, so the ranks decide alike.
 void Checkpointer::handle_failed_save(const CheckpointError& error) const {
-  if (options_.stop_on_failed_save || is_last_save_) throw error;
+  if (options_.on_save_error == "stop" || is_last_save_) throw error;
   if (ranks_.rank() == 0)
     spdlog::error(
         "{}. Training goes on without this checkpoint (checkpoint.on_save_error = \"warn\"); the ones before "
@@ -102,9 +106,9 @@ void Checkpointer::handle_failed_save(const CheckpointError& error) const {
 void Checkpointer::write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items,
                                Ranks& ranks) const {
   const auto start = std::chrono::steady_clock::now();
-  const fs::path folder = step_folder(base_, step);
+  const fs::path folder = step_folder(run_.base, step);
   on_rank_0(ranks, "saving checkpoint " + folder.string() + " failed", [&] {
-    clean_up(base_);
+    clean_up(run_.base);
     return std::string();
   });
   const std::uint64_t bytes = model_only && step > 0 ? export_model(folder, items, ranks)
@@ -112,26 +116,26 @@ void Checkpointer::write_items(int step, bool model_only, bool make_room, const 
   const double seconds = seconds_between(start, std::chrono::steady_clock::now());
   if (ranks.rank() == 0) {
     const std::string stall =
-        options_.async ? fmt::format(" beside training, which stood still for {:.3f} s", saver_.stall_seconds()) : "";
+        is_async_ ? fmt::format(" beside training, which stood still for {:.3f} s", saver_.stall_seconds()) : "";
     spdlog::info("Saved checkpoint {} ({}, {}) in {:.2f} s{}", folder.string(),
                  model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds, stall);
-    if (make_room) remove_old_steps(base_, options_.keep_latest_k, keep_rule_);
+    if (make_room) remove_old_steps(run_.base, static_cast<int>(options_.keep_latest_k), keep_rule_);
   }
 }
 
 std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks) const {
-  if (options_.last_save_in_hf)
-    return save_hugging_face(folder, items, options_.hf_format, options_.export_dtype, ranks);
+  const c10::ScalarType dtype = dist::dtype_of(options_.export_dtype);
+  if (options_.last_save_in_hf) return save_hugging_face(folder, items, run_.hf_format, dtype, ranks);
   std::vector<Item> cast = items;
   for (Item& item : cast) {
-    if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = tensor->local.to(options_.export_dtype);
+    if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = tensor->local.to(dtype);
   }
   return checkpoint::save(folder, cast, ranks, save_options());
 }
 
 SaveOptions Checkpointer::save_options() const {
-  SaveOptions options{.files_per_rank = options_.files_per_rank};
-  if (!options_.run_config.empty()) options.texts[kRunConfigFile] = options_.run_config;
+  SaveOptions options{.files_per_rank = static_cast<int>(options_.files_per_rank)};
+  if (!run_.run_config.empty()) options.texts[kRunConfigFile] = run_.run_config;
   return options;
 }
 
@@ -160,7 +164,7 @@ void Checkpointer::check_fits(const LoadChoice& choice) {
 Loaded Checkpointer::load_choice(const LoadChoice& choice) {
   const std::vector<Item> items = wanted_items(choice.model_only);
   if (choice.in_hf) {
-    load_hugging_face(choice.folder, items, options_.hf_format, ranks_, /*all_weights=*/true);
+    load_hugging_face(choice.folder, items, run_.hf_format, ranks_, /*all_weights=*/true);
     state_.restored({}, choice.model_only);
     return {.step = 0, .has_weights = true};
   }
@@ -180,20 +184,16 @@ Loaded Checkpointer::load_choice(const LoadChoice& choice) {
 }
 
 bool Checkpointer::may_fall_back(const LoadChoice& choice) const {
-  return options_.load_step < 0 && fs::path(choice.folder) == step_folder(base_, choice.step);
+  return options_.load_step < 0 && fs::path(choice.folder) == step_folder(run_.base, choice.step);
 }
 
 Loaded Checkpointer::load() {
   if (!options_.enable) return {};
   std::vector<int> damaged;
   for (;;) {
-    const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed", [&] {
-      const LoadChoice choice = choose_load(options_, damaged);
-      return nlohmann::json({choice.folder, choice.step, choice.model_only, choice.in_hf, choice.is_finished}).dump();
-    });
-    const auto json = nlohmann::json::parse(reply);
-    const LoadChoice choice{json[0].get<std::string>(), json[1].get<int>(), json[2].get<bool>(), json[3].get<bool>(),
-                            json[4].get<bool>()};
+    const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed",
+                                        [&] { return encode_choice(choose_load(options_, run_, damaged)); });
+    const LoadChoice choice = decode_choice(reply);
     if (choice.folder.empty()) return {};
     if (choice.is_finished) return {.step = choice.step, .is_finished = true};
     try {

@@ -13,7 +13,8 @@
 #include "checkpoint/dcp/item.h"
 #include "checkpoint/dcp/ranks.h"
 #include "checkpoint/dcp/step_folders.h"
-#include "checkpoint/options.h"
+#include "checkpoint/run_facts.h"
+#include "config/job_config.h"
 
 namespace titan::checkpoint {
 
@@ -41,10 +42,11 @@ struct Loaded {
 
 class Checkpointer {
  public:
-  // `ranks`, `background` and `state` must outlive this. `background`: the same ranks over a group of its own, which
-  // saves beside training use; may be null without options.async. Throws ConfigError for options that contradict each
-  // other.
-  Checkpointer(CheckpointOptions options, Ranks& ranks, CheckpointState& state, Ranks* background = nullptr);
+  // `ranks`, `background` and `state` must outlive this. `options` must have passed config::validate(). `background`:
+  // the same ranks over a group of its own, which saves beside training use; may be null where async_mode is
+  // "disabled".
+  Checkpointer(config::Checkpoint options, RunFacts run, Ranks& ranks, CheckpointState& state,
+               Ranks* background = nullptr);
 
   // True after the last step, every `interval` steps, and after step 1 when that was asked for.
   bool should_save(int step, int last_step) const;
@@ -61,11 +63,11 @@ class Checkpointer {
   // threw. The last save, and save_full(), throw also with on_save_error = "warn": nothing comes after them.
   bool save(int step, int last_step, bool time_due = false);
 
-  // With options.async: before what items() refers to changes, and before the process ends.
+  // With an async_mode: before what items() refers to changes, and before the process ends.
   void wait_staged() { saver_.wait_staged(); }
   void finish();
 
-  // Asked on rank 0 before old folders are removed, with options.async on another thread. Set it before the first save.
+  // Asked on rank 0 before old folders are removed, with an async_mode on another thread. Set it before the first save.
   void set_keep_rule(KeepRule rule) { keep_rule_ = std::move(rule); }
 
   // Saves now whatever the interval says, with the full state: for a signal that asks to stop. Collective.
@@ -92,11 +94,12 @@ class Checkpointer {
   void write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items, Ranks& ranks) const;
   void handle_failed_save(const CheckpointError& error) const;
 
-  CheckpointOptions options_;
+  const config::Checkpoint options_;
+  const RunFacts run_;
+  const bool is_async_;
   Ranks& ranks_;
   CheckpointState& state_;
   Ranks* background_;
-  std::filesystem::path base_;
   KeepRule keep_rule_;
   TimePoint last_save_;
   bool is_last_save_ = false;  // of the newest write(): no later one makes up for it

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -46,8 +47,9 @@ void drop_damaged(const fs::path& base, std::vector<int>& complete, std::vector<
                           "); the errors are above. Move the folder away to start from the beginning");
 }
 
-LoadChoice choose_own(const CheckpointOptions& options, const std::vector<int>& steps, std::vector<int> damaged) {
-  const fs::path base = options.base();
+LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, const std::vector<int>& steps,
+                      std::vector<int> damaged) {
+  const fs::path& base = run.base;
   const std::string where = base.string();
   const auto folder = [&](int step) { return step_folder(base, step); };
   std::vector<int> complete = steps;
@@ -59,14 +61,14 @@ LoadChoice choose_own(const CheckpointOptions& options, const std::vector<int>& 
                           "folder away to start from the beginning");
   int step = complete.back();
   if (options.load_step >= 0) {
-    step = options.load_step;
+    step = static_cast<int>(options.load_step);
     if (std::ranges::count(complete, step) == 0)
       throw CheckpointError("checkpoint.load_step = " + std::to_string(step) + ", but " + where +
                             " has no complete checkpoint of that step; it has " + step_list(complete));
   }
   if (step == 0) return {folder(0).string(), 0, true};
   if (is_full(folder(step))) return {folder(step).string(), step, false};
-  const bool is_finished = options.load_step < 0 && damaged.empty() && step >= options.training_steps;
+  const bool is_finished = options.load_step < 0 && damaged.empty() && step >= run.training_steps;
   if (is_finished) return {folder(step).string(), step, true, is_hugging_face(folder(step)), is_finished};
   const std::string hint =
       "it holds the model only, as the last save of a run does by default. To go on training, set "
@@ -84,11 +86,11 @@ LoadChoice choose_own(const CheckpointOptions& options, const std::vector<int>& 
   throw CheckpointError(folder(step).string() + " is the newest checkpoint and cannot be resumed: " + hint);
 }
 
-LoadChoice choose_initial(const CheckpointOptions& options) {
-  const std::string base = options.base().string();
-  fs::path initial = options.initial_load_path;
+LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run) {
+  const std::string base = run.base.string();
+  fs::path initial = options.initial_load_path.value_or("");
   if (options.initial_load_in_hf) {
-    if (initial.empty()) initial = options.hf_assets_path;
+    if (initial.empty()) initial = run.hf_assets_path;
     spdlog::info("No checkpoints in {}. Loading the model from the safetensors files of {}", base, initial.string());
     return {initial.string(), 0, true, true};
   }
@@ -112,14 +114,32 @@ LoadChoice choose_initial(const CheckpointOptions& options) {
 
 }  // namespace
 
-LoadChoice choose_load(const CheckpointOptions& options, std::vector<int> damaged) {
-  const fs::path base = options.base();
+std::string encode_choice(const LoadChoice& choice) {
+  return nlohmann::json{{"folder", choice.folder},
+                        {"step", choice.step},
+                        {"model_only", choice.model_only},
+                        {"in_hf", choice.in_hf},
+                        {"is_finished", choice.is_finished}}
+      .dump();
+}
+
+LoadChoice decode_choice(const std::string& bytes) {
+  const auto json = nlohmann::json::parse(bytes);
+  return {.folder = json.at("folder").get<std::string>(),
+          .step = json.at("step").get<int>(),
+          .model_only = json.at("model_only").get<bool>(),
+          .in_hf = json.at("in_hf").get<bool>(),
+          .is_finished = json.at("is_finished").get<bool>()};
+}
+
+LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, std::vector<int> damaged) {
+  const fs::path& base = run.base;
   recover_replacements(base);
   const std::vector<int> steps = steps_in(base);
   if (!steps.empty()) {
-    const LoadChoice choice = choose_own(options, steps, std::move(damaged));
+    const LoadChoice choice = choose_own(options, run, steps, std::move(damaged));
     if (choice.is_finished) return choice;
-    if (!options.initial_load_path.empty())
+    if (!options.initial_load_path.value_or("").empty())
       spdlog::warn("checkpoint.initial_load_path is ignored: {} has checkpoints, and a run goes on from its own",
                    base.string());
     spdlog::info("Checkpoints in {}: {}. Loading {} from {}", base.string(), step_list(steps),
@@ -129,7 +149,7 @@ LoadChoice choose_load(const CheckpointOptions& options, std::vector<int> damage
   if (options.load_step > 0)
     throw CheckpointError("checkpoint.load_step = " + std::to_string(options.load_step) + ", but " + base.string() +
                           " has no checkpoints");
-  return choose_initial(options);
+  return choose_initial(options, run);
 }
 
 }  // namespace titan::checkpoint

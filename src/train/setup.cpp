@@ -100,45 +100,24 @@ optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int
                             .min_lr_factor = options.min_lr_factor});
 }
 
-checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config, const TrainSpec& spec,
-                                                 const TokenizerFacts& tokenizer) {
-  const config::Checkpoint& options = config.checkpoint;
-  checkpoint::CheckpointOptions out;
-  out.enable = options.enable;
-  out.dump_folder = config.job.dump_folder;
-  out.run_config = config::to_toml(config);
-  out.folder = options.folder;
-  out.training_steps = static_cast<int>(config.training.steps);
-  out.interval = static_cast<int>(options.interval);
-  out.interval_minutes = options.interval_minutes;
-  out.initial_load_path = options.initial_load_path.value_or("");
-  out.initial_load_model_only = options.initial_load_model_only;
-  out.last_save_model_only = options.last_save_model_only;
-  out.keep_latest_k = static_cast<int>(options.keep_latest_k);
-  out.load_step = static_cast<int>(options.load_step);
-  out.exclude_from_loading = options.exclude_from_loading;
-  out.enable_first_step_checkpoint = options.enable_first_step_checkpoint;
-  out.create_seed_checkpoint = options.create_seed_checkpoint;
-  out.load_only = options.load_only;
-  out.export_dtype = dist::dtype_of(options.export_dtype);
-  out.last_save_in_hf = options.last_save_in_hf;
-  out.initial_load_in_hf = options.initial_load_in_hf;
-  out.hf_assets_path = config.model.hf_assets_path;
-  out.hf_format.small_files = [config_json = spec.hugging_face_config,
-                               tokenizer_of_run = tokenizer.hugging_face](c10::ScalarType dtype) {
-    HuggingFaceTokenizer exported = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
-    auto files = checkpoint::describe_model(config_json, dtype, exported.bos_id, exported.eos_id);
-    files.merge(exported.files);
+checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec) {
+  checkpoint::RunFacts run;
+  run.base = std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder;
+  run.training_steps = config.training.steps;
+  run.hf_assets_path = config.model.hf_assets_path;
+  run.hf_format.small_files = [config_json = spec.hugging_face_config,
+                               tokenizer_of_run = spec.hugging_face_tokenizer](c10::ScalarType dtype) {
+    HuggingFaceTokenizer tokenizer = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
+    auto files = checkpoint::describe_model(config_json, dtype, tokenizer.bos_id, tokenizer.eos_id);
+    files.merge(tokenizer.files);
     return files;
   };
-  out.hf_format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
+  run.hf_format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
     auto [name, rotary_heads] = name_of(fqn);
     return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
   };
-  out.async = options.enable && options.async_mode != "disabled";
-  out.files_per_rank = static_cast<int>(options.files_per_rank);
-  out.stop_on_failed_save = options.on_save_error == "stop";
-  return out;
+  run.run_config = config::to_toml(config);
+  return run;
 }
 
 }  // namespace titan::train

@@ -41,7 +41,6 @@ void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
-checkpoint::CheckpointOptions checkpoint_options(const config::JobConfig& config, const TrainSpec& spec,
-                                                 const TokenizerFacts& tokenizer);
+checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec);
 
 }  // namespace titan::train

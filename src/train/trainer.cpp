@@ -55,7 +55,7 @@ Trainer::Trainer(const config::JobConfig& config, dist::World& world, const dist
               data_.get(), &metrics_, &record_, world.rank(), world.size()}),
       checkpoint_ranks_(world.group()),
       background_ranks_(config.checkpoint.async_mode == "disabled" ? world.group() : world.own_group("checkpoint")),
-      checkpointer_(checkpoint_options(config, spec, tokenizer), checkpoint_ranks_, state_, &background_ranks_) {
+      checkpointer_(config.checkpoint, run_facts(config, spec), checkpoint_ranks_, state_, &background_ranks_) {
   if (!prompts.prompts.empty())
     samples_.emplace(std::move(prompts), config.validation.prompt_tokens, config.training.seq_len, *model_,
                      meshes.batch);

@@ -10,11 +10,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/fs.h"
 #include "base/text.h"
 #include "checkpoint/dcp/checksums.h"
-#include "checkpoint/dcp/commit.h"
-#include "checkpoint/dcp/planner.h"
+#include "checkpoint/dcp/collective_save.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/file.h"
 
@@ -143,9 +141,6 @@ Checksums checksums_of(const std::vector<SafetensorsFile>& files, const std::vec
 }
 
 void make_files(const fs::path& folder, const std::vector<SafetensorsFile>& files) {
-  if (!folder.parent_path().empty()) fs::create_directories(folder.parent_path());
-  fs::remove_all(folder);
-  fs::create_directory(folder);
   for (const auto& file : files) {
     OutputFile out(folder / file.name);
     out.append(file.header.data(), file.header.size());
@@ -264,36 +259,17 @@ std::int64_t rotary_row(std::int64_t row, std::int64_t rows, std::int64_t heads)
 
 std::uint64_t save_hugging_face(const fs::path& folder, const std::vector<Item>& items, const HuggingFaceFormat& format,
                                 c10::ScalarType dtype, Ranks& ranks, std::uint64_t file_bytes) {
-  const std::string action = "exporting " + folder.string() + " failed";
-  const fs::path temporary = temporary_folder(folder);
   std::vector<SafetensorsFile> files;
-  const auto plans = on_every_rank(ranks, action, [&] {
-    files = lay_out(items, format, dtype, file_bytes);
-    return encode_plan(local_plan(items));
-  });
-  const std::string assignment = on_rank_0(ranks, action, [&] {
-    std::vector<std::vector<PlanEntry>> decoded;
-    for (const std::string& bytes : plans) decoded.push_back(decode_plan(bytes));
-    make_files(temporary, files);
-    return Json(plan_save(decoded).items).dump();
-  });
-  try {
-    const auto written = on_every_rank(ranks, action, [&] {
-      const auto chosen = Json::parse(assignment).at(static_cast<std::size_t>(ranks.rank()));
-      return encode_pieces(write_boxes(temporary, files, items, chosen.get<std::vector<std::size_t>>(), format));
-    });
-    return std::stoull(on_rank_0(ranks, action, [&] {
-      const auto bytes =
-          write_hugging_face_index(temporary, files, format.small_files(dtype), checksums_of(files, written));
-      fsync_folder(temporary);
-      put_in_place(folder);
-      return std::to_string(bytes);
-    }));
-  } catch (const CheckpointError&) {
-    std::error_code ignored;
-    if (ranks.rank() == 0) fs::remove_all(temporary, ignored);
-    throw;
-  }
+  SaveSteps steps;
+  steps.plan = [&] { files = lay_out(items, format, dtype, file_bytes); };
+  steps.prepare = [&](const fs::path& temporary) { make_files(temporary, files); };
+  steps.write = [&](const fs::path& temporary, const std::vector<std::size_t>& chosen) {
+    return encode_pieces(write_boxes(temporary, files, items, chosen, format));
+  };
+  steps.commit = [&](const fs::path& temporary, const std::vector<std::string>& written, SavePlan& /*plan*/) {
+    return write_hugging_face_index(temporary, files, format.small_files(dtype), checksums_of(files, written));
+  };
+  return collective_save(folder, "exporting " + folder.string() + " failed", items, ranks, steps);
 }
 
 void load_hugging_face(const fs::path& folder, const std::vector<Item>& items, const HuggingFaceFormat& format,

@@ -61,22 +61,27 @@ class TinyState : public CheckpointState {
   int dp_size_;
 };
 
+// The [checkpoint] table of a small run, and what else a checkpointer must know of it.
+struct Options : config::Checkpoint {
+  RunFacts run;
+};
+
 class CheckpointerTest : public ::testing::Test {
  protected:
-  CheckpointOptions options() const {
-    CheckpointOptions result;
+  Options options() const {
+    Options result;
     result.enable = true;
-    result.dump_folder = folder_.path();
+    result.run.base = base_;
     result.interval = 2;
     result.last_save_model_only = false;
     return result;
   }
   // Trains to `last` from whatever load() gives; the step it started from, or -1.
-  int train(const CheckpointOptions& with, int last, int dp_size = 1) {
+  int train(const Options& with, int last, int dp_size = 1) {
     state_ = TinyState(dp_size);
     ThreadRanks::Shared own{1};
     ThreadRanks background(0, own);
-    Checkpointer checkpointer(with, ranks_, state_, &background);
+    Checkpointer checkpointer(with, with.run, ranks_, state_, &background);
     if (keep_rule_) checkpointer.set_keep_rule(keep_rule_);
     const std::optional<int> start = checkpointer.load().step;
     for (int step = start.value_or(0) + 1; step <= last; ++step) {
@@ -87,7 +92,7 @@ class CheckpointerTest : public ::testing::Test {
     checkpointer.finish();
     return start.value_or(-1);
   }
-  std::string train_error(const CheckpointOptions& with, int dp_size = 1) {
+  std::string train_error(const Options& with, int dp_size = 1) {
     try {
       train(with, 100, dp_size);
     } catch (const Error& error) {
@@ -124,11 +129,11 @@ TEST_F(CheckpointerTest, SavesAtIntervalsAndResumesAtTheNewest) {
 TEST_F(CheckpointerTest, SavesWhenTimeHasPassed) {
   test::HandClock time;
   auto with = options();
-  with.now = time.clock();
+  with.run.now = time.clock();
   with.interval = 1000;
-  const Checkpointer never(with, ranks_, state_);
+  const Checkpointer never(with, with.run, ranks_, state_);
   with.interval_minutes = 0.5;
-  Checkpointer checkpointer(with, ranks_, state_);
+  Checkpointer checkpointer(with, with.run, ranks_, state_);
   EXPECT_FALSE(checkpointer.is_time_due());
   EXPECT_FALSE(checkpointer.save(1, 100, false));
   time.advance(29s);
@@ -146,7 +151,7 @@ TEST_F(CheckpointerTest, SavesWhenTimeHasPassed) {
   EXPECT_TRUE(checkpointer.is_time_due());
   EXPECT_FALSE(never.is_time_due());
   with.load_only = true;
-  const Checkpointer reader(with, ranks_, state_);
+  const Checkpointer reader(with, with.run, ranks_, state_);
   time.advance(1h);
   EXPECT_FALSE(reader.is_time_due());
 }
@@ -162,7 +167,7 @@ TEST_F(CheckpointerTest, KeepsTheLatestAsTorchTitanDoes) {
 
 TEST_F(CheckpointerTest, SavesBesideTrainingWhatItSavesOtherwise) {
   auto with = options();
-  with.async = true;
+  with.async_mode = "async";
   with.interval = 1;
   with.keep_latest_k = 2;
   EXPECT_EQ(train(with, 6), -1);
@@ -179,11 +184,11 @@ TEST_F(CheckpointerTest, AFailedSaveStopsTheRunOrIsAWarning) {
   for (const bool async : {false, true}) {
     for (const bool stops : {true, false}) {
       auto with = options();
-      with.async = async;
-      with.stop_on_failed_save = stops;
+      if (async) with.async_mode = "async";
+      with.on_save_error = stops ? "stop" : "warn";
       ThreadRanks::Shared own{1};
       ThreadRanks background(0, own);
-      Checkpointer checkpointer(with, ranks_, state_, &background);
+      Checkpointer checkpointer(with, with.run, ranks_, state_, &background);
       checkpointer.save(2, 100);
       checkpointer.finish();
       fs::rename(base_, folder_ / "aside");
@@ -287,15 +292,15 @@ TEST_F(CheckpointerTest, AFinishedModelOnlyRunIsAnErrorOrFallsBack) {
 TEST_F(CheckpointerTest, InitialLoadGivesWayToTheRunsOwn) {
   train(options(), 4);
   auto other = options();
-  other.folder = "second";
-  other.initial_load_path = base_ / "step-4";
+  other.run.base = folder_ / "second";
+  other.initial_load_path = (base_ / "step-4").string();
   EXPECT_EQ(train(other, 2), 0);
   EXPECT_EQ(train(other, 2), 2);
-  other.folder = "third";
+  other.run.base = folder_ / "third";
   other.initial_load_model_only = false;
   EXPECT_EQ(train(other, 4), 4);
-  other.folder = "fourth";
-  other.initial_load_path = base_;
+  other.run.base = folder_ / "fourth";
+  other.initial_load_path = base_.string();
   EXPECT_THAT(train_error(other), HasSubstr("it holds step-2, step-4: name one of them"));
 }
 
@@ -303,7 +308,7 @@ TEST_F(CheckpointerTest, SeedLoadsTheModelOnly) {
   auto with = options();
   with.create_seed_checkpoint = true;
   state_.weight.fill_(42);
-  Checkpointer(with, ranks_, state_).save_seed();
+  Checkpointer(with, with.run, ranks_, state_).save_seed();
   with.create_seed_checkpoint = false;
   EXPECT_EQ(train(with, 0), 0);
   EXPECT_EQ(state_.weight[0][0].item<float>(), 42);
@@ -323,17 +328,19 @@ TEST_F(CheckpointerTest, WhatDoesNotFitIsRefusedUnlessExcluded) {
   EXPECT_TRUE(state_.last_values.contains("train_state.step"));
 }
 
-TEST_F(CheckpointerTest, BadOptionsAreRefused) {
+TEST_F(CheckpointerTest, ReadsOnlyWhereNothingIsToBeSaved) {
   auto with = options();
-  with.exclude_from_loading = {"data_loader"};
-  EXPECT_THAT(train_error(with), HasSubstr("did you mean \"dataloader\""));
-  with = options();
-  with.keep_latest_k = 1;
-  EXPECT_THAT(train_error(with), HasSubstr("keep_latest_k is 1"));
-  with = options();
   with.load_only = true;
   train(with, 4);
   EXPECT_FALSE(fs::exists(base_));
+}
+
+TEST(LoadChoice, ReachesTheOtherRanksAsItIs) {
+  const LoadChoice choice{.folder = "out/\xc3\xbc \"b\"/step-7", .step = 7, .in_hf = true, .is_finished = true};
+  EXPECT_EQ(decode_choice(encode_choice(choice)), choice);
+  const LoadChoice model{.folder = "x", .model_only = true};
+  EXPECT_EQ(decode_choice(encode_choice(model)), model);
+  EXPECT_EQ(decode_choice(encode_choice({})), LoadChoice{});
 }
 
 }  // namespace

@@ -1,0 +1,69 @@
+#include "checkpoint/dcp/collective_save.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "checkpoint/dcp/commit.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+// [rank] the items that it writes.
+std::string encode_assignment(const SavePlan& plan) {
+  std::string bytes;
+  nlohmann::json::to_msgpack(nlohmann::json(plan.items), bytes);
+  return bytes;
+}
+
+std::vector<std::size_t> items_of_rank(const std::string& assignment, int rank) {
+  return nlohmann::json::from_msgpack(assignment).at(static_cast<std::size_t>(rank)).get<std::vector<std::size_t>>();
+}
+
+SavePlan join_plans(const std::vector<std::string>& plans) {
+  std::vector<std::vector<PlanEntry>> decoded;
+  for (const std::string& bytes : plans) decoded.push_back(decode_plan(bytes));
+  return plan_save(decoded);
+}
+
+void make_fresh_folder(const fs::path& folder) {
+  if (!folder.parent_path().empty()) fs::create_directories(folder.parent_path());
+  fs::remove_all(folder);
+  fs::create_directory(folder);
+}
+
+}  // namespace
+
+std::uint64_t collective_save(const fs::path& folder, const std::string& action, const std::vector<Item>& items,
+                              Ranks& ranks, const SaveSteps& steps) {
+  const fs::path temporary = temporary_folder(folder);
+  const auto plans = on_every_rank(ranks, action, [&] {
+    if (steps.plan) steps.plan();
+    return encode_plan(local_plan(items));
+  });
+  SavePlan plan;  // rank 0's only
+  const std::string assignment = on_rank_0(ranks, action, [&] {
+    plan = join_plans(plans);
+    make_fresh_folder(temporary);
+    if (steps.prepare) steps.prepare(temporary);
+    return encode_assignment(plan);
+  });
+  try {
+    const auto written =
+        on_every_rank(ranks, action, [&] { return steps.write(temporary, items_of_rank(assignment, ranks.rank())); });
+    return std::stoull(on_rank_0(ranks, action, [&] {
+      const std::uint64_t bytes = steps.commit(temporary, written, plan);
+      fsync_folder(temporary);
+      put_in_place(folder);
+      return std::to_string(bytes);
+    }));
+  } catch (const CheckpointError&) {
+    // Gives a full disk its space back. The folder may be an old checkpoint by now, swapped out but not removed.
+    std::error_code ignored;
+    if (ranks.rank() == 0) fs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+}  // namespace titan::checkpoint
