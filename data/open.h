@@ -14,20 +14,19 @@ namespace titan::data {
 
 struct DataOptions {
   std::string dataset;  // a kind, see data/registry.h
-  std::filesystem::path dataset_path;
-  std::vector<std::string> dataset_mix;  // several, with weights (mixture.h), instead of the two above
-  std::string data_order =
-      "torchtitan";                     // "torchtitan", "elastic", or "auto": TorchTitan's for its own names, c4_test,
-                                        // c4 and c4_validation, and elastic for everything else
-  std::string on_bad_record = "error";  // or "skip"
-  std::int64_t seed = 0;                // of the elastic order
-  std::int64_t accumulation_steps = 1;  // microbatches of a step: part of the elastic order
-  std::filesystem::path sample_log;     // a file of this rank; see LoaderOptions
+  std::filesystem::path dataset_path = {};
+  std::vector<std::string> dataset_mix = {};  // several, with weights (mixture.h), instead of the two above
+  // "torchtitan", "elastic", or "auto": TorchTitan's for its own names, c4_test, c4 and c4_validation, else elastic.
+  std::string data_order = "torchtitan";
+  std::string on_bad_record = "error";    // or "skip"
+  std::int64_t seed = 0;                  // of the elastic order
+  std::int64_t accumulation_steps = 1;    // microbatches of a step: part of the elastic order
+  std::filesystem::path sample_log = {};  // a file of this rank; see LoaderOptions
   std::int64_t local_batch_size = 1;
   std::int64_t seq_len = 0;
   std::int64_t dp_rank = 0;
   std::int64_t dp_size = 1;
-  bool infinite = true;  // not false in elastic order, which has no end
+  bool infinite = true;  // must be true in elastic order, which has no end
   bool pin_memory = false;
 };
 

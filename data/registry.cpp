@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "config/keys/datasets.h"
 #include "data/sources/indexed_shards.h"
+#include "data/sources/jsonl_source.h"
 
 namespace titan::data {
 namespace {

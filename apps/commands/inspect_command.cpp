@@ -15,6 +15,7 @@
 #include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/tools/inspect.h"
 #include "checkpoint/tools/inspect_print.h"
+#include "checkpoint/tools/verify.h"
 #include "config/load.h"
 
 namespace titan {

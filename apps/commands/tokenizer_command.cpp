@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "data/io/files.h"
+#include "data/sources/jsonl_source.h"
 #include "data/sources/sentencepiece_training.h"
 #include "data/sources/text_source.h"
 #include "data/tokenizer/token_json.h"

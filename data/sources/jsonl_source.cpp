@@ -1,3 +1,5 @@
+#include "data/sources/jsonl_source.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,7 +11,6 @@
 #include "base/json_error.h"
 #include "data/io/decompress.h"
 #include "data/io/files.h"
-#include "data/sources/text_source.h"
 
 namespace titan::data {
 
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kScanBytes = 1 << 20;
+constexpr std::size_t kLineScanBytes = 1 << 20;
 const std::array<std::string, 6> kExtensions = {".json", ".jsonl", ".json.gz", ".jsonl.gz", ".json.zst", ".jsonl.zst"};
 
 bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\r'; }
@@ -85,7 +86,7 @@ class JsonlFiles final : public TextSource {
     LineScanner scanner(starts_);
     std::string chunk;
     for (std::uint64_t at = 0; at < shard.file.size(); at += chunk.size()) {
-      chunk.resize(std::min<std::uint64_t>(kScanBytes, shard.file.size() - at));
+      chunk.resize(std::min<std::uint64_t>(kLineScanBytes, shard.file.size() - at));
       shard.file.read_at(at, chunk);
       scanner.scan(chunk, at);
     }
@@ -129,7 +130,7 @@ class JsonlFiles final : public TextSource {
     std::uint64_t line_start = 0;
     std::string chunk;
     for (std::uint64_t at = 0; at < starts_[index]; at += chunk.size()) {
-      chunk.resize(std::min<std::uint64_t>(kScanBytes, starts_[index] - at));
+      chunk.resize(std::min<std::uint64_t>(kLineScanBytes, starts_[index] - at));
       shard.file.read_at(at, chunk);
       line += std::ranges::count(chunk, '\n');
       if (const auto last = chunk.rfind('\n'); last != std::string::npos) line_start = at + last + 1;

@@ -42,14 +42,7 @@ DocumentBlock contiguous_block(std::int64_t num_documents, std::int64_t dp_rank,
 // Dataset kind "text": one document a file. `path` is a file, or a folder that is read recursively.
 std::unique_ptr<TextSource> open_text_files(const std::filesystem::path& path);
 
-// Dataset kind "jsonl": one document a line, the string "text" of a JSON object; blank lines are skipped. `path` is a
-// file, or a folder whose *.json and *.jsonl files are read recursively, each of which may also end in .gz or .zst (see
-// decompress.h). Opening reads all files once to find the
-// lines, and keeps 8 bytes for each.
-std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path);
-
-// The files that these open, without reading any. Throw DataError where there are none.
+// The files that it opens, without reading any. Throws DataError where there are none.
 std::vector<std::filesystem::path> list_text_files(const std::filesystem::path& path);
-std::vector<std::filesystem::path> list_jsonl_files(const std::filesystem::path& path);
 
 }  // namespace titan::data

@@ -20,8 +20,6 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct Place {
   std::string file;
   SafetensorsEntry entry;
@@ -81,20 +79,20 @@ void write_box(PlacedFile& file, const SafetensorsEntry& entry, const TensorItem
 using Pieces = std::map<std::string, std::vector<Piece>>;
 
 std::string encode_pieces(const Pieces& pieces) {
-  Json json = Json::object();
+  nlohmann::json json = nlohmann::json::object();
   for (const auto& [name, list] : pieces) {
-    Json& out = json[name] = Json::array();
+    nlohmann::json& out = json[name] = nlohmann::json::array();
     for (const Piece& piece : list) out.push_back({piece.begin, piece.size, piece.crc});
   }
   std::string bytes;
-  Json::to_msgpack(json, bytes);
+  nlohmann::json::to_msgpack(json, bytes);
   return bytes;
 }
 
 Pieces join_all(const std::vector<std::string>& replies) {
   Pieces pieces;
   for (const std::string& bytes : replies) {
-    const Json reply = Json::from_msgpack(bytes);
+    const nlohmann::json reply = nlohmann::json::from_msgpack(bytes);
     for (const auto& [name, list] : reply.items())
       for (const auto& piece : list)
         pieces[name].push_back(

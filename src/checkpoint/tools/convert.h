@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "checkpoint/tools/tensor_stream.h"
+#include "checkpoint/tools/tensor_sink.h"
+#include "checkpoint/tools/tensor_source.h"
 
 namespace titan::checkpoint {
 

@@ -1,4 +1,4 @@
-// What a checkpoint holds, and whether it is whole. Reads headers and metadata alone, unless it verifies.
+// What a checkpoint holds. Reads headers and metadata alone.
 #pragma once
 
 #include <cstdint>
@@ -46,16 +46,5 @@ Inspection inspect_checkpoint(const std::filesystem::path& path);
 // Nothing where the checkpoint does not say so: one that holds the model alone, or of another program. Throws
 // CheckpointError for one that cannot be read.
 std::optional<std::string> tokenizer_of_run(const std::filesystem::path& path);
-
-// What is wrong with a checkpoint.
-struct Fault {
-  std::string file;  // that it was found in; "" when it is of no one file
-  std::string text;
-};
-
-// Reads everything that `path` (a checkpoint) holds, in small blocks: files against their checksums, every stored
-// record against its own, boxes against the tensors that they make up, descriptions against .metadata. Gives all faults
-// that are found; none when the checkpoint is whole.
-std::vector<Fault> verify_checkpoint(const std::filesystem::path& path);
 
 }  // namespace titan::checkpoint

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "checkpoint/tools/inspect.h"
+#include "checkpoint/tools/verify.h"
 
 namespace titan::checkpoint {
 

@@ -7,6 +7,7 @@
 
 #include "checkpoint/tools/inspect.h"
 #include "checkpoint/tools/inspect_run.h"
+#include "checkpoint/tools/verify.h"
 
 namespace titan::checkpoint {
 

@@ -1,3 +1,5 @@
+#include "checkpoint/tools/tensor_sink.h"
+
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
@@ -17,7 +19,6 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/torch_archive.h"
 #include "checkpoint/hugging_face/hugging_face.h"
-#include "checkpoint/tools/tensor_stream.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;

@@ -1,3 +1,5 @@
+#include "checkpoint/tools/tensor_source.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -13,7 +15,6 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/torch_archive.h"
 #include "checkpoint/io/crc32.h"
-#include "checkpoint/tools/tensor_stream.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;

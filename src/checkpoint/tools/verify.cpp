@@ -1,4 +1,6 @@
-// verify_checkpoint(): one pass over every file, which serves its own checksum and those of the records in it.
+// One pass over every file serves its own checksum and those of the records in it.
+#include "checkpoint/tools/verify.h"
+
 #include <algorithm>
 #include <map>
 
@@ -11,7 +13,7 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/crc32.h"
-#include "checkpoint/tools/inspect.h"
+#include "checkpoint/tools/convert.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;

@@ -13,6 +13,7 @@
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/inspect.h"
+#include "checkpoint/tools/verify.h"
 #include "tests/unit/checkpoint/counted_memory.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"

@@ -15,6 +15,7 @@
 #include "checkpoint/dcp/planner.h"
 #include "checkpoint/format/zip_reader.h"
 #include "checkpoint/tools/inspect_print.h"
+#include "checkpoint/tools/verify.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "tests/unit/checkpoint/sharding.h"
 #include "tests/unit/checkpoint/thread_ranks.h"

@@ -8,6 +8,7 @@
 
 #include "data/open.h"
 #include "data/order/torchtitan_order.h"
+#include "data/sources/jsonl_source.h"
 #include "tests/support/guard.h"
 #include "tests/unit/data/support.h"
 

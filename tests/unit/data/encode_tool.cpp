@@ -7,7 +7,7 @@
 #include <exception>
 #include <vector>
 
-#include "data/sources/text_source.h"
+#include "data/sources/jsonl_source.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace {

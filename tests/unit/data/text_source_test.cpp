@@ -8,6 +8,7 @@
 
 #include "config/keys/datasets.h"
 #include "data/registry.h"
+#include "data/sources/jsonl_source.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {

@@ -7,6 +7,7 @@
 #include <random>
 #include <sstream>
 
+#include "data/sources/jsonl_source.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {

@@ -1,0 +1,19 @@
+// Dataset kind "jsonl": one document per line, the string "text" of a JSON object; blank lines are skipped.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "data/sources/text_source.h"
+
+namespace titan::data {
+
+// `path` is a file, or a folder whose *.json and *.jsonl files are read recursively, each of which may also end in .gz
+// or .zst (see decompress.h). Opening reads all files once to find the lines, and keeps 8 bytes for each.
+std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path);
+
+// The files that it opens, without reading any. Throws DataError where there are none.
+std::vector<std::filesystem::path> list_jsonl_files(const std::filesystem::path& path);
+
+}  // namespace titan::data
