@@ -1,0 +1,92 @@
+#include "checkpoint/dcp/collective_save.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <set>
+
+#include "base/fs.h"
+#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/thread_ranks.h"
+
+namespace titan::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kSavers = 2;
+
+std::vector<Item> two_items(int rank) {
+  return {shard("w", at::arange(8, at::kFloat).reshape({4, 2}), rank, kSavers), value("step", 3)};
+}
+
+// Each rank writes one file with the number of its items in it. The step `failing` throws, of write() on rank 1 alone.
+SaveSteps counting_steps(int rank, const std::string& failing) {
+  const auto fail_at = [failing](const std::string& step) {
+    if (step == failing) throw CheckpointError(step + " went wrong");
+  };
+  SaveSteps steps;
+  steps.plan = [=] { fail_at("plan"); };
+  steps.prepare = [=](const fs::path& folder) {
+    EXPECT_TRUE(fs::is_empty(folder));
+    fail_at("prepare");
+    std::ofstream(folder / "prepared") << "yes";
+  };
+  steps.write = [=](const fs::path& folder, const std::vector<std::size_t>& chosen) {
+    const std::string count = std::to_string(chosen.size());
+    std::ofstream(folder / ("part_" + std::to_string(rank))) << count;
+    if (rank == 1) fail_at("write");
+    return count;
+  };
+  steps.commit = [=](const fs::path& folder, const std::vector<std::string>& written, SavePlan& plan) {
+    EXPECT_EQ(plan.items.size(), written.size());
+    fail_at("commit");
+    std::ofstream(folder / "index") << written.at(0) + " " + written.at(1);
+    return std::uint64_t{17};
+  };
+  return steps;
+}
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+TEST(CollectiveSave, PutsWhatAllRanksWroteInPlace) {
+  const TemporaryFolder root;
+  const auto errors = run_ranks(kSavers, [&](Ranks& ranks) {
+    const auto bytes =
+        collective_save(root / "out", "saving", two_items(ranks.rank()), ranks, counting_steps(ranks.rank(), ""));
+    EXPECT_EQ(bytes, 17u);
+  });
+  EXPECT_THAT(errors, ElementsAre("", ""));
+  EXPECT_EQ(names_in(root.path()), (std::set<std::string>{"out"}));
+  EXPECT_EQ(names_in(root / "out"), (std::set<std::string>{"prepared", "part_0", "part_1", "index"}));
+  // Two shards and one value, which one rank alone writes.
+  const std::string index = read_file(root / "out/index");
+  EXPECT_TRUE(index == "2 1" || index == "1 2") << index;
+}
+
+TEST(CollectiveSave, AFailureOfAnyStepLeavesTheOldFolder) {
+  for (const std::string failing : {"plan", "prepare", "write", "commit"}) {
+    const TemporaryFolder root;
+    fs::create_directory(root / "out");
+    std::ofstream(root / "out/old") << "kept";
+    const auto errors = run_ranks(kSavers, [&](Ranks& ranks) {
+      collective_save(root / "out", "saving", two_items(ranks.rank()), ranks, counting_steps(ranks.rank(), failing));
+    });
+    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(failing + " went wrong"));
+    EXPECT_EQ(errors[0], errors[1]);
+    EXPECT_EQ(names_in(root / "out"), (std::set<std::string>{"old"})) << failing;
+    if (failing == "write" || failing == "commit") {
+      EXPECT_FALSE(fs::exists(root / "out.tmp")) << failing;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace titan::checkpoint
