@@ -15,7 +15,7 @@ void warn_if_changed(const char* key, double saved, double configured) {
                  configured);
 }
 
-// One that a checkpoint may lack.
+// An item that a checkpoint may lack.
 checkpoint::Item optional_item(const std::string& key) { return checkpoint::value_item(key, {}, /*optional=*/true); }
 
 }  // namespace
@@ -32,7 +32,7 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   }
   if (model_only) return items;
   const auto& states = parts_.optimizer->states();
-  TITAN_CHECK(states.size() == parameters.size(), "the optimizer has not the parameters of the model");
+  TITAN_CHECK(states.size() == parameters.size(), "the optimizer has other parameters than the model");
   for (std::size_t i = 0; i < parameters.size(); ++i) append_optimizer(items, parameters[i], states[i]);
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
   checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
