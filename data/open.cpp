@@ -21,12 +21,14 @@ DataOrder resolve_order(const DataOptions& options) {
     order = torchtitans ? "torchtitan" : "elastic";
   }
   if (order != "torchtitan" && order != "elastic") {
-    throw ConfigError("training.data_order: expected one of auto, torchtitan, elastic; found \"" + order + "\"");
+    throw ConfigError("training.data_order: expected one of auto, torchtitan, elastic; found \"" + order + "\"",
+                      {"training.data_order"});
   }
   if (order == "torchtitan" && !options.dataset_mix.empty()) {
     throw ConfigError(
         "training.dataset_mix needs the elastic order: TorchTitan's has no mixtures. Leave out "
-        "training.data_order");
+        "training.data_order",
+        {"training.dataset_mix", "training.data_order"});
   }
   TITAN_CHECK(order == "torchtitan" || options.infinite, "the elastic order has no end");
   return order == "elastic" ? DataOrder::kElastic : DataOrder::kTorchTitan;

@@ -50,7 +50,8 @@ TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len) {
   const auto names = model_names();
   const auto nearest = nearest_name(model.name, names);
   throw ConfigError("model.name = \"" + model.name + "\" is unknown" +
-                    (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Models: " + join(names, ", "));
+                        (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Models: " + join(names, ", "),
+                    {"model.name"});
 }
 
 TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const std::string& what,

@@ -16,14 +16,15 @@
 namespace titan {
 namespace {
 
-// The functions here throw messages that name a key and not its place.
+// The functions here throw errors with keys and not yet at their places.
 
 std::int64_t end_of_document(const CheckedInput& input) {
   if (const auto eos = input.tokenizer->eos_id()) return *eos;
   throw ConfigError(
       "model.args.attn_mask_type = \"block_causal\" separates documents by their EOS token, and the tokenizer in " +
-      input.config.model.hf_assets_path +
-      " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"");
+          input.config.model.hf_assets_path +
+          " has none; use another tokenizer, or model.args.attn_mask_type = \"causal\"",
+      {"model.args.attn_mask_type"});
 }
 
 // Asked when the run ends, perhaps after weeks: a folder that is gone by then costs the tokenizer's files, not the
@@ -41,19 +42,22 @@ HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::T
 }
 
 // With the room for a token after each.
-Prompts encode_prompts(const CheckedInput& input) {
-  const auto fail = [](const std::string& prompt, const std::string& fault) {
-    throw ConfigError("validation.prompts: \"" + prompt + "\" " + fault);
+void encode_prompts(CheckedInput& input) {
+  const auto fail = [](const std::string& prompt, const std::string& fault, std::vector<std::string> keys) {
+    throw ConfigError("validation.prompts: \"" + prompt + "\" " + fault, std::move(keys));
   };
   const auto& tokenizer = input.tokenizer;
   Prompts prompts;
   for (const std::string& text : input.config.validation.prompts) {
     Prompt prompt{text, {}};
     tokenizer->encode_marked(text, {.bos = true, .eos = false}, prompt.ids);
-    if (prompt.ids.empty()) fail(text, "has no token, and the tokenizer no BOS to begin with; give some text");
+    if (prompt.ids.empty())
+      fail(text, "has no token, and the tokenizer no BOS to begin with; give some text", {"validation.prompts"});
     if (static_cast<std::int64_t>(prompt.ids.size()) >= input.config.training.seq_len)
-      fail(text, "has " + std::to_string(prompt.ids.size()) + " tokens, which leaves no room for one more in " +
-                     "training.seq_len (" + std::to_string(input.config.training.seq_len) + "); shorten it");
+      fail(text,
+           "has " + std::to_string(prompt.ids.size()) + " tokens, which leaves no room for one more in " +
+               "training.seq_len (" + std::to_string(input.config.training.seq_len) + "); shorten it",
+           {"validation.prompts", "training.seq_len"});
     prompts.prompts.push_back(std::move(prompt));
   }
   if (const auto eos = tokenizer->eos_id()) prompts.stop_ids = {*eos};
@@ -72,7 +76,8 @@ CheckedInput open_tokenizer(const CheckedConfig& checked) {
     };
     data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
   } catch (const DataError& error) {
-    throw DataError("model.hf_assets_path: " + std::string(error.what()));
+    const config::Fault fault = config::below_key("model.hf_assets_path", error);
+    throw DataError(fault.message, fault.keys);
   }
   if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
   input.prompts = encode_prompts(input);
@@ -84,26 +89,20 @@ void check_datasets(const CheckedInput& input) {
     try {
       data::check_dataset(dataset.kind, dataset.path, input.tokenizer_facts.fingerprint);
     } catch (const DataError& error) {
-      throw DataError(dataset.key + ": " + error.what());
+      const config::Fault fault = config::below_key(dataset.key, error);
+      throw DataError(fault.message, fault.keys);
     }
   }
 }
 
-// The input, where nothing is wrong; else at least one error.
-struct FoundFiles {
-  std::optional<CheckedInput> input;
-  std::vector<std::string> errors;
-};
-
-FoundFiles find_files(const CheckedConfig& checked) {
-  FoundFiles found;
-  found.errors = config::find_wrong_paths(checked.config);
-  const bool paths_are_there = found.errors.empty();
+std::vector<config::Fault> find_wrong_files(CheckedInput& input) {
+  auto errors = config::find_wrong_paths(input.config);
+  const bool paths_are_there = errors.empty();
   try {
     found.input = open_tokenizer(checked);
     if (paths_are_there) check_datasets(*found.input);
   } catch (const Error& error) {
-    found.errors.emplace_back(error.what());
+    errors.push_back({error.what(), error.keys()});
   }
   return found;
 }
@@ -112,33 +111,40 @@ FoundFiles find_files(const CheckedConfig& checked) {
 
 CheckedInput load_tokenizer(const CheckedConfig& checked) {
   try {
-    return open_tokenizer(checked);
+    input.spec = models::make_train_spec(input.config.model, input.config.training.seq_len);
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::at_its_place(error, input.origins));
+  }
+  return input;
+}
+
+void load_tokenizer(CheckedInput& input) {
+  try {
+    open_tokenizer(input);
   } catch (const Error& error) {
-    throw ConfigError(config::at_its_place(error.what(), checked.origins));
+    throw ConfigError(config::at_its_place(error, input.origins));
   }
 }
 
-CheckedInput check_files(const CheckedConfig& checked) {
-  FoundFiles found = find_files(checked);
-  for (std::string& error : found.errors) error = config::at_its_place(error, checked.origins);
-  config::throw_if_wrong(found.errors);
-  return std::move(found.input).value();
+void check_files(CheckedInput& input) {
+  std::vector<std::string> errors;
+  for (const config::Fault& fault : find_wrong_files(input))
+    errors.push_back(config::at_its_place(fault, input.origins));
+  config::throw_if_wrong(errors);
 }
 
-std::vector<std::string> missing_files(const CheckedConfig& checked) {
-  auto errors = find_files(checked).errors;
-  std::erase_if(errors, [&](const std::string& error) {
-    const auto keys = config::keys_in(error);
-    return keys.empty() || !checked.origins.contains(keys.front());
-  });
-  return errors;
+std::vector<std::string> missing_files(CheckedInput& input) {
+  std::vector<std::string> messages;
+  for (config::Fault& fault : find_wrong_files(input))
+    if (!fault.keys.empty() && input.origins.contains(fault.keys.front())) messages.push_back(std::move(fault.message));
+  return messages;
 }
 
 void check_folder(const CheckedConfig& checked, bool overwrite) {
   try {
     train::check_run_folder(checked.config, overwrite);
   } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error.what(), checked.origins));
+    throw ConfigError(config::at_its_place(error, input.origins));
   }
 }
 

@@ -78,25 +78,8 @@ Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
 
 }  // namespace
 
-std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEnv& launch,
-                                    c10::DeviceType device_type) {
-  const config::JobConfig& config = checked.config;
-  std::vector<std::string> errors, warnings;
-  const Capacity capacity = capacity_of_a_rank(std::max<std::int64_t>(launch.local_world_size, 1), device_type);
-  if (const auto lack = find_lack_of_memory(config, checked.spec, launch.world_size, capacity))
-    errors.push_back(config::at_its_place(*lack, checked.origins));
-  const auto no_disk = speaks_for_job(launch) ? find_lack_of_disk(config, checked.spec) : std::nullopt;
-  if (no_disk && no_disk->is_certain && config.checkpoint.on_save_error == "stop") {
-    errors.push_back(config::at_its_place(no_disk->message, checked.origins));
-  } else if (no_disk) {
-    warnings.push_back(no_disk->message);
-  }
-  config::throw_if_wrong(errors);
-  return warnings;
-}
-
-std::optional<std::string> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
-                                               std::int64_t world_size, const Capacity& capacity) {
+std::optional<config::Fault> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
+                                                 std::int64_t world_size, const Capacity& capacity) {
   const Size size = size_of(config, spec.stats, world_size);
   const auto room = static_cast<double>(capacity.bytes_of_a_rank);
   if (most(size) <= room) return std::nullopt;
@@ -106,12 +89,14 @@ std::optional<std::string> find_lack_of_memory(const config::JobConfig& config, 
                    : static_cast<double>(
                          train::estimate_memory(config, spec, static_cast<int>(world_size), capacity.device).peak());
   if (peak <= room) return std::nullopt;
-  return "this run will not fit: its tensors take " + std::string(bound > room ? "at least " : "") +
-         format_bytes(peak) + " on each rank, and " + capacity.words + ". Lower training.local_batch_size (" +
-         std::to_string(config.training.local_batch_size) + ") or training.seq_len (" +
-         std::to_string(config.training.seq_len) +
-         "), set activation_checkpoint.mode = \"full\", or use more ranks on more machines; --dry-run shows what "
-         "takes how much. --no-preflight starts all the same";
+  return config::Fault{
+      "this run will not fit: its tensors take " + std::string(bound > room ? "at least " : "") + format_bytes(peak) +
+          " on each rank, and " + capacity.words + ". Lower training.local_batch_size (" +
+          std::to_string(config.training.local_batch_size) + ") or training.seq_len (" +
+          std::to_string(config.training.seq_len) +
+          "), set activation_checkpoint.mode = \"full\", or use more ranks on more machines; --dry-run shows what "
+          "takes how much. --no-preflight starts all the same",
+      {"training.local_batch_size", "training.seq_len", "activation_checkpoint.mode"}};
 }
 
 std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, const TrainSpec& spec) {
@@ -133,19 +118,21 @@ std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, c
   const std::string where = "checkpoints go to " + folder.string() + ", where " + format_bytes(free) + " are free";
   const double first = saves > 0 ? full : end;
   if (first > free)
-    return DiskShortage{
-        where + ", and the first one takes " + format_bytes(first) +
-            ": make room, or choose another job.dump_folder or checkpoint.folder. --no-preflight starts "
-            "all the same",
-        /*is_certain=*/true};
+    return DiskShortage{{where + ", and the first one takes " + format_bytes(first) +
+                             ": make room, or choose another job.dump_folder or checkpoint.folder. --no-preflight "
+                             "starts all the same",
+                         {"job.dump_folder", "checkpoint.folder"}},
+                        /*is_certain=*/true};
   // While one is written those that it replaces are still there.
   std::int64_t kept = saves;
   if (options.keep_latest_k > 0) kept = std::min(saves, options.keep_latest_k + 1 - std::ssize(there));
   const double all = static_cast<double>(std::max<std::int64_t>(kept, 0)) * full + end;
   if (all <= free) return std::nullopt;
-  return DiskShortage{where + ", and this run will keep " + format_bytes(all) +
-                      " of them: make room, or set checkpoint.keep_latest_k (" + std::to_string(options.keep_latest_k) +
-                      ") or checkpoint.interval (" + std::to_string(options.interval) + ")"};
+  return DiskShortage{{where + ", and this run will keep " + format_bytes(all) +
+                           " of them: make room, or set checkpoint.keep_latest_k (" +
+                           std::to_string(options.keep_latest_k) + ") or checkpoint.interval (" +
+                           std::to_string(options.interval) + ")",
+                       {"checkpoint.keep_latest_k", "checkpoint.interval"}}};
 }
 
 }  // namespace titan

@@ -85,7 +85,8 @@ std::size_t utf8_sequence_length(std::string_view text) {
 
 std::vector<fs::path> list_files(const fs::path& root, std::span<const std::string> extensions) {
   std::error_code ignored;
-  if (root.empty()) throw DataError("no dataset path is set: give training.dataset_path a file or a folder");
+  if (root.empty())
+    throw DataError("no dataset path is set: give training.dataset_path a file or a folder", {"training.dataset_path"});
   if (!fs::exists(root, ignored)) {
     throw DataError("no dataset at " + root.string() + ": there is no such file or folder (looked from " +
                     fs::current_path(ignored).string() + ")");

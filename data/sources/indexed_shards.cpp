@@ -222,7 +222,8 @@ class IndexedShards final : public TokenSource {
     for (const fs::path& prefix : find_shards(path)) add_shard(prefix);
     if (total_tokens_ < window_) {
       throw DataError("dataset \"indexed\" at " + path.string() + " has " + with_thousands(total_tokens_) +
-                      " tokens in all, fewer than one window of training.seq_len + 1 = " + with_thousands(window_));
+                          " tokens in all, fewer than one window of training.seq_len + 1 = " + with_thousands(window_),
+                      {"training.seq_len"});
     }
   }
 
@@ -304,10 +305,11 @@ void check_indexed_shards(const fs::path& path, const std::string& tokenizer) {
     if (!made_with.is_string() || made_with == tokenizer) continue;
     throw DataError(
         note.string() + ": its shards were made with another tokenizer, " + made_with.get<std::string>() +
-        " (file, bytes, checksum), than the run's, " + tokenizer +
-        ": their tokens mean something else. Name that tokenizer in model.hf_assets_path, or run titan-train "
-        "tokenize with this one; where the two are alike for sure, remove " +
-        note.filename().string());
+            " (file, bytes, checksum), than the run's, " + tokenizer +
+            ": their tokens mean something else. Name that tokenizer in model.hf_assets_path, or run titan-train "
+            "tokenize with this one; where the two are alike for sure, remove " +
+            note.filename().string(),
+        {"model.hf_assets_path"});
   }
 }
 

@@ -96,9 +96,10 @@ std::string tokenizer_fingerprint(const fs::path& path) {
 void check_vocab_size(const Tokenizer& tokenizer, std::int64_t model_vocab_size) {
   if (tokenizer.vocab_size() <= model_vocab_size) return;
   throw DataError("the tokenizer has " + with_thousands(tokenizer.vocab_size()) +
-                  " tokens but the model's vocab_size is " + with_thousands(model_vocab_size) +
-                  ": its larger ids have no embedding. Set model.args.vocab_size to " +
-                  std::to_string(tokenizer.vocab_size()) + " or more, or use the model's own tokenizer.");
+                      " tokens but the model's vocab_size is " + with_thousands(model_vocab_size) +
+                      ": its larger ids have no embedding. Set model.args.vocab_size to " +
+                      std::to_string(tokenizer.vocab_size()) + " or more, or use the model's own tokenizer.",
+                  {"model.args.vocab_size"});
 }
 
 }  // namespace titan::data

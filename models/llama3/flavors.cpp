@@ -54,16 +54,19 @@ void override_rope_scaling(std::optional<nn::RopeScaling>& scaling, const config
 void check(const LlamaArgs& args) {
   const auto text = [](std::int64_t n) { return std::to_string(n); };
   if (args.dim % args.n_heads != 0) {
-    throw ConfigError("model.args.dim (" + text(args.dim) + ") must be a multiple of model.args.n_heads (" +
-                      text(args.n_heads) + ")");
+    throw ConfigError(
+        "model.args.dim (" + text(args.dim) + ") must be a multiple of model.args.n_heads (" + text(args.n_heads) + ")",
+        {"model.args.dim", "model.args.n_heads"});
   }
   if (args.head_dim() % 2 != 0) {
     throw ConfigError("model.args.dim (" + text(args.dim) + ") / model.args.n_heads (" + text(args.n_heads) +
-                      ") must be even: rotary embedding turns pairs");
+                          ") must be even: rotary embedding turns pairs",
+                      {"model.args.dim", "model.args.n_heads"});
   }
   if (args.n_heads % args.kv_heads() != 0) {
     throw ConfigError("model.args.n_heads (" + text(args.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +
-                      text(args.kv_heads()) + ")");
+                          text(args.kv_heads()) + ")",
+                      {"model.args.n_heads", "model.args.n_kv_heads"});
   }
 }
 
@@ -105,8 +108,9 @@ LlamaArgs llama_args(const config::Model& model) {
     for (const auto& [name, args] : flavors) names.push_back(name);
     const auto nearest = nearest_name(model.flavor, names);
     throw ConfigError("model.flavor = \"" + model.flavor + "\" is no flavor of " + model.name +
-                      (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Flavors: " + join(names, ", ") +
-                      ". Other sizes: take one and set [model.args]");
+                          (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Flavors: " + join(names, ", ") +
+                          ". Other sizes: take one and set [model.args]",
+                      {"model.flavor"});
   }
   LlamaArgs args = found->second;
   override_with(args.dim, model.args.dim);

@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace titan {
 
@@ -17,25 +19,33 @@ enum ExitCode : int {
   kExitSavedRequeue = 75  // a signal asked to stop; a checkpoint is on disk (EX_TEMPFAIL)
 };
 
+// An error about keys of the configuration ("training.steps") carries them, the one at fault first. Its message is
+// bare: config::at_its_place() puts it where the keys were given, and where nobody does, the program puts "error: "
+// before it. A message of bad input without keys is printed as it is.
 class Error : public std::runtime_error {
  public:
-  Error(const std::string& message, ExitCode exit_code) : std::runtime_error(message), exit_code_(exit_code) {}
+  Error(const std::string& message, ExitCode exit_code, std::vector<std::string> keys = {})
+      : std::runtime_error(message), exit_code_(exit_code), keys_(std::move(keys)) {}
   ExitCode exit_code() const { return exit_code_; }
+  const std::vector<std::string>& keys() const { return keys_; }
 
  private:
   ExitCode exit_code_;
+  std::vector<std::string> keys_;
 };
 
 // A bad value in a TOML file, on the command line or in the environment.
 class ConfigError : public Error {
  public:
-  explicit ConfigError(const std::string& message) : Error(message, kExitBadInput) {}
+  explicit ConfigError(const std::string& message, std::vector<std::string> keys = {})
+      : Error(message, kExitBadInput, std::move(keys)) {}
 };
 
 // A bad data set, tokenizer or other input file.
 class DataError : public Error {
  public:
-  explicit DataError(const std::string& message) : Error(message, kExitBadInput) {}
+  explicit DataError(const std::string& message, std::vector<std::string> keys = {})
+      : Error(message, kExitBadInput, std::move(keys)) {}
 };
 
 // A checkpoint that cannot be written, found, read or matched.

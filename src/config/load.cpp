@@ -44,12 +44,12 @@ class Loader {
   }
 
   // The files' from top to bottom, then those of the environment and the command line, then those between keys.
-  std::vector<std::string> all_errors(const std::vector<std::string>& conflicts) const {
+  std::vector<std::string> all_errors(const std::vector<Fault>& conflicts) const {
     std::vector<std::string> all = files_.errors.in_order();
     all.insert(all.end(), errors_.begin(), errors_.end());
-    for (const std::string& message : conflicts) {
+    for (const Fault& fault : conflicts) {
       const auto is_broken = [&](const std::string& key) { return std::ranges::count(files_.broken, key) > 0; };
-      if (std::ranges::none_of(keys_in(message), is_broken)) all.push_back(at_its_place(message, out_.origins));
+      if (std::ranges::none_of(fault.keys, is_broken)) all.push_back(at_its_place(fault, out_.origins));
     }
     return all;
   }

@@ -14,7 +14,7 @@ namespace titan::config {
 namespace {
 
 namespace fs = std::filesystem;
-using Messages = std::vector<std::string>;
+using Faults = std::vector<Fault>;
 
 bool is_there(const fs::path& path) {
   std::error_code error;
@@ -32,9 +32,9 @@ bool is_folder(const fs::path& path) {
 }
 
 // "looked from /home/me" where that helps.
-std::string missing(const std::string& key, const std::string& path) {
+Fault missing(const std::string& key, const std::string& path) {
   const std::string from = fs::path(path).is_absolute() ? "" : ", looked from " + fs::current_path().string();
-  return key + " = \"" + path + "\": there is no such file or folder" + from;
+  return {key + " = \"" + path + "\": there is no such file or folder" + from, {key}};
 }
 
 // "indexed" names the beginning of several files' names.
@@ -46,43 +46,44 @@ bool exists_with_suffix(const fs::path& prefix) {
   return false;
 }
 
-void check_datasets(const JobConfig& config, Messages& errors) {
+void check_datasets(const JobConfig& config, Faults& errors) {
   const Training& t = config.training;
   const Validation& v = config.validation;
-  if (!t.dataset_path && t.dataset_mix.empty() && !config.job.config_file)
-    errors.push_back(missing_dataset("training", "") +
-                     ", or give a configuration with --config FILE (configs/ has some)");
-  else if (t.dataset_mix.empty() && !dataset_path(t.dataset, t.dataset_path))
+  if (!t.dataset_path && t.dataset_mix.empty() && !config.job.config_file) {
+    errors.push_back(missing_dataset("training", ""));
+    errors.back().message += ", or give a configuration with --config FILE (configs/ has some)";
+  } else if (t.dataset_mix.empty() && !dataset_path(t.dataset, t.dataset_path)) {
     errors.push_back(missing_dataset("training", t.dataset));
+  }
   if (v.enable && !dataset_path(v.dataset, v.dataset_path)) errors.push_back(missing_dataset("validation", v.dataset));
   for (const NamedDataset& data : named_datasets(config)) {
     const bool by_prefix = lower_case(data.kind) == "indexed" && exists_with_suffix(data.path);
     const bool is_torchtitans = data.key == "training.dataset_path" && !t.dataset_path;
     if (is_there(data.path) || by_prefix || (is_torchtitans && !config.job.config_file)) continue;
-    errors.push_back(is_torchtitans
-                         ? data.key + " is not set, and in " + data.path + ", where TorchTitan has the data of \"" +
-                               data.kind + "\", there is none; set it to a file or folder"
-                         : missing(data.key, data.path));
+    errors.push_back(is_torchtitans ? Fault{data.key + " is not set, and in " + data.path +
+                                                ", where TorchTitan has the data of \"" + data.kind +
+                                                "\", there is none; set it to a file or folder",
+                                            {data.key}}
+                                    : missing(data.key, data.path));
   }
 }
 
 // The folder is made when the run starts; until then the nearest one above it says whether that will work.
-void check_dump_folder(const std::string& folder, Messages& errors) {
-  const std::string begin = "job.dump_folder = \"" + folder + "\": ";
-  if (folder == "~" || folder.starts_with("~/")) {
-    errors.push_back(begin +
-                     "~ is not expanded here (nor by the shell after \"=\"); write the path of your home folder");
-    return;
-  }
+void check_dump_folder(const std::string& folder, Faults& errors) {
+  const auto fail = [&](const std::string& why) {
+    errors.push_back({"job.dump_folder = \"" + folder + "\": " + why, {"job.dump_folder"}});
+  };
+  if (folder == "~" || folder.starts_with("~/"))
+    return fail("~ is not expanded here (nor by the shell after \"=\"); write the path of your home folder");
   fs::path at = fs::absolute(folder);
   while (!is_there(at) && !is_link(at) && at.has_relative_path()) at = at.parent_path();
   if (is_link(at) && !is_there(at)) {
-    errors.push_back(begin + at.string() + " is a link to " + fs::read_symlink(at).string() +
-                     ", which is not there; make that folder, or choose another");
+    fail(at.string() + " is a link to " + fs::read_symlink(at).string() +
+         ", which is not there; make that folder, or choose another");
   } else if (!is_folder(at)) {
-    errors.push_back(begin + at.string() + " is a file, not a folder; choose another");
+    fail(at.string() + " is a file, not a folder; choose another");
   } else if (access(at.c_str(), W_OK | X_OK) != 0) {
-    errors.push_back(begin + "no permission to write in " + at.string() + "; choose another");
+    fail("no permission to write in " + at.string() + "; choose another");
   }
 }
 
@@ -95,18 +96,20 @@ std::vector<std::int64_t> saved_steps(const fs::path& folder) {
   return steps;
 }
 
-void check_checkpoint(const JobConfig& config, Messages& errors) {
+void check_checkpoint(const JobConfig& config, Faults& errors) {
   const Checkpoint& c = config.checkpoint;
   if (!c.enable) return;
   const fs::path folder = checkpoint_folder(config);
   if (c.load_step > 0) {
     const auto steps = saved_steps(folder);
-    Messages names;
+    std::vector<std::string> names;
     for (const std::int64_t step : steps) names.push_back(std::to_string(step));
     if (std::ranges::count(steps, c.load_step) == 0)
-      errors.push_back("checkpoint.load_step = " + std::to_string(c.load_step) + ", but " + folder.string() + " has " +
-                       (names.empty() ? "no checkpoints; leave it out to start anew"
-                                      : "the steps " + join(names, ", ") + "; use one of them, or -1 for the latest"));
+      errors.push_back(
+          {"checkpoint.load_step = " + std::to_string(c.load_step) + ", but " + folder.string() + " has " +
+               (names.empty() ? "no checkpoints; leave it out to start anew"
+                              : "the steps " + join(names, ", ") + "; use one of them, or -1 for the latest"),
+           {"checkpoint.load_step"}});
   }
   if (c.initial_load_path && !is_there(folder) && !is_there(*c.initial_load_path))
     errors.push_back(missing("checkpoint.initial_load_path", *c.initial_load_path));
@@ -118,8 +121,8 @@ fs::path checkpoint_folder(const JobConfig& config) {
   return fs::path(config.job.dump_folder) / config.checkpoint.folder;
 }
 
-std::vector<std::string> find_wrong_paths(const JobConfig& config) {
-  Messages errors;
+std::vector<Fault> find_wrong_paths(const JobConfig& config) {
+  Faults errors;
   check_dump_folder(config.job.dump_folder, errors);
   check_datasets(config, errors);
   check_checkpoint(config, errors);

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "config/job_config.h"
+#include "config/keys/source.h"
 
 namespace titan::config {
 
 // Where the run's checkpoints lie: checkpoint.folder under job.dump_folder, or by itself where it is absolute.
 std::filesystem::path checkpoint_folder(const JobConfig& config);
 
-// What is missing or in the way, each message naming its key. Creates nothing and opens no file.
-std::vector<std::string> find_wrong_paths(const JobConfig& config);
+// What is missing or in the way. Creates nothing and opens no file.
+std::vector<Fault> find_wrong_paths(const JobConfig& config);
 
 }  // namespace titan::config

@@ -6,26 +6,27 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/command_line/command_line.h"
 #include "config/keys/datasets.h"
 #include "config/keys/fields.h"
 
 namespace titan::config {
 namespace {
 
-using Messages = std::vector<std::string>;
+using Faults = std::vector<Fault>;
+using Warnings = std::vector<std::string>;
 
 std::string text(std::int64_t value) { return std::to_string(value); }
 
-void check_schedule(const JobConfig& config, Messages& errors, Messages& warnings) {
+void check_schedule(const JobConfig& config, Faults& errors, Warnings& warnings) {
   const LRScheduler& lr = config.lr_scheduler;
   const std::int64_t total = lr.total_steps.value_or(config.training.steps);
   const std::string total_key = lr.total_steps ? "lr_scheduler.total_steps" : "training.steps";
   if (lr.total_steps && *lr.total_steps < config.training.steps) {
-    errors.push_back("lr_scheduler.total_steps (" + text(*lr.total_steps) + ") is less than training.steps (" +
-                     text(config.training.steps) +
-                     "): the learning rate would pass the end of its decay; set it to at least " +
-                     text(config.training.steps) + " or leave it out");
+    errors.push_back({"lr_scheduler.total_steps (" + text(*lr.total_steps) + ") is less than training.steps (" +
+                          text(config.training.steps) +
+                          "): the learning rate would pass the end of its decay; set it to at least " +
+                          text(config.training.steps) + " or leave it out",
+                      {"lr_scheduler.total_steps", "training.steps"}});
   }
   if (lr.warmup_steps > total) {
     warnings.push_back("lr_scheduler.warmup_steps (" + text(lr.warmup_steps) + ") exceeds " + total_key + " (" +
@@ -42,59 +43,73 @@ void check_schedule(const JobConfig& config, Messages& errors, Messages& warning
   }
 }
 
-void check_sequence(const JobConfig& config, Messages& errors) {
+void check_sequence(const JobConfig& config, Faults& errors) {
   const auto longest = config.model.args.max_seq_len;  // of a flavor's own it is a warning, as in TorchTitan
   if (longest && config.training.seq_len > *longest)
-    errors.push_back("training.seq_len (" + text(config.training.seq_len) + ") is more than model.args.max_seq_len (" +
-                     text(*longest) + "), the longest that the model is made for; set it to at most " + text(*longest));
+    errors.push_back({"training.seq_len (" + text(config.training.seq_len) + ") is more than model.args.max_seq_len (" +
+                          text(*longest) + "), the longest that the model is made for; set it to at most " +
+                          text(*longest),
+                      {"training.seq_len", "model.args.max_seq_len"}});
   const Parallelism& p = config.parallelism;
   const std::int64_t step = 2 * std::max<std::int64_t>(1, p.tensor_parallel_degree * p.context_parallel_degree);
   const std::int64_t length = config.training.seq_len;
   if (length % step == 0) return;
   const std::int64_t below = length / step * step;
   const std::string nearest = below > 0 ? text(below) + " or " + text(below + step) : text(below + step);
-  errors.push_back("training.seq_len (" + text(length) +
-                   ") must be a multiple of 2 * parallelism.tensor_parallel_degree (" + text(p.tensor_parallel_degree) +
-                   ") * parallelism.context_parallel_degree (" + text(p.context_parallel_degree) + ") = " + text(step) +
-                   "; use " + nearest);
+  errors.push_back({"training.seq_len (" + text(length) +
+                        ") must be a multiple of 2 * parallelism.tensor_parallel_degree (" +
+                        text(p.tensor_parallel_degree) + ") * parallelism.context_parallel_degree (" +
+                        text(p.context_parallel_degree) + ") = " + text(step) + "; use " + nearest,
+                    {"training.seq_len", "parallelism.tensor_parallel_degree", "parallelism.context_parallel_degree"}});
 }
 
-void check_data(const JobConfig& config, Messages& errors, Messages& warnings) {
+void check_data(const JobConfig& config, Faults& errors, Warnings& warnings) {
   const Training& training = config.training;
-  for (std::string& error : find_wrong_datasets(config)) errors.push_back(std::move(error));
+  for (Fault& fault : find_wrong_datasets(config)) errors.push_back(std::move(fault));
   if (training.dataset_mix.empty()) return;
   if (training.data_order == "torchtitan")
     errors.push_back(
-        "training.dataset_mix needs the elastic order: TorchTitan's has no mixtures; leave out "
-        "training.data_order = \"torchtitan\"");
+        {"training.dataset_mix needs the elastic order: TorchTitan's has no mixtures; leave out "
+         "training.data_order = \"torchtitan\"",
+         {"training.dataset_mix", "training.data_order"}});
   if (training.dataset_path)
     warnings.push_back("training.dataset_mix is read; training.dataset and training.dataset_path are not");
 }
 
-void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warnings) {
+void check_checkpoint_options(const JobConfig& config, Faults& errors) {
   const Checkpoint& c = config.checkpoint;
   for (const std::string& key : c.allow_changed) {
     if (find_field(key)) continue;
     const auto near = nearest_name(key, field_names());
-    errors.push_back("checkpoint.allow_changed: unknown key \"" + key + "\"" +
-                     (near ? ", did you mean \"" + *near + "\"?" : ""));
+    errors.push_back(
+        {"checkpoint.allow_changed: unknown key \"" + key + "\"" + (near ? ", did you mean \"" + *near + "\"?" : ""),
+         {"checkpoint.allow_changed"}});
   }
   if (c.keep_latest_k == 1)
     errors.push_back(
-        "checkpoint.keep_latest_k = 1 could delete the only whole checkpoint while the next one is being "
-        "written; use 0 "
-        "(keep all) or at least 2");
+        {"checkpoint.keep_latest_k = 1 could delete the only whole checkpoint while the next one is being written; use "
+         "0 (keep all) or at least 2",
+         {"checkpoint.keep_latest_k"}});
   if (c.create_seed_checkpoint && !c.enable)
-    errors.push_back("checkpoint.create_seed_checkpoint needs checkpoint.enable = true; set that too");
+    errors.push_back({"checkpoint.create_seed_checkpoint needs checkpoint.enable = true; set that too",
+                      {"checkpoint.create_seed_checkpoint", "checkpoint.enable"}});
   if (c.create_seed_checkpoint && c.load_only)
-    errors.push_back("checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false");
+    errors.push_back({"checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false",
+                      {"checkpoint.create_seed_checkpoint", "checkpoint.load_only"}});
   if (c.export_dtype != "float32" && !c.last_save_model_only)
-    errors.push_back("checkpoint.export_dtype = \"" + c.export_dtype +
-                     "\" needs checkpoint.last_save_model_only = true: a full checkpoint keeps its dtypes");
+    errors.push_back({"checkpoint.export_dtype = \"" + c.export_dtype +
+                          "\" needs checkpoint.last_save_model_only = true: a full checkpoint keeps its dtypes",
+                      {"checkpoint.export_dtype", "checkpoint.last_save_model_only"}});
   if (c.last_save_in_hf && !c.last_save_model_only)
-    errors.push_back("checkpoint.last_save_in_hf needs checkpoint.last_save_model_only = true");
+    errors.push_back({"checkpoint.last_save_in_hf needs checkpoint.last_save_model_only = true",
+                      {"checkpoint.last_save_in_hf", "checkpoint.last_save_model_only"}});
   if (c.initial_load_in_hf && !c.initial_load_model_only)
-    errors.push_back("checkpoint.initial_load_in_hf needs checkpoint.initial_load_model_only = true");
+    errors.push_back({"checkpoint.initial_load_in_hf needs checkpoint.initial_load_model_only = true",
+                      {"checkpoint.initial_load_in_hf", "checkpoint.initial_load_model_only"}});
+}
+
+void warn_of_checkpoint_options(const JobConfig& config, Warnings& warnings) {
+  const Checkpoint& c = config.checkpoint;
   const auto left_out = [&](const char* part) { return std::ranges::count(c.exclude_from_loading, part) > 0; };
   if (c.enable && left_out("optimizer") && !left_out("lr_scheduler"))
     warnings.push_back(
@@ -109,16 +124,18 @@ void check_checkpoint(const JobConfig& config, Messages& errors, Messages& warni
   if (c.load_only) warnings.push_back("checkpoint.load_only loads nothing: checkpoint.enable is false");
 }
 
-void check_validation(const JobConfig& config, Messages& errors, Messages& warnings) {
+void check_validation(const JobConfig& config, Faults& errors, Warnings& warnings) {
   const Validation& v = config.validation;
   if (!v.enable) return;
   if (v.freq > config.training.steps)
     warnings.push_back("validation.freq (" + text(v.freq) + ") exceeds training.steps (" + text(config.training.steps) +
                        "): only step 1 is evaluated; set it to at most " + text(config.training.steps));
   if (v.seq_len > config.training.seq_len)
-    errors.push_back(
-        "validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" + text(config.training.seq_len) +
-        "), the positions that the model is built for; set it to at most " + text(config.training.seq_len));
+    errors.push_back({"validation.seq_len (" + text(v.seq_len) + ") is more than training.seq_len (" +
+                          text(config.training.seq_len) +
+                          "), the positions that the model is built for; set it to at most " +
+                          text(config.training.seq_len),
+                      {"validation.seq_len", "training.seq_len"}});
 }
 
 std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
@@ -128,64 +145,62 @@ std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
   return best;
 }
 
-void check_shape(const JobConfig& config, Messages& errors) {
+// Of the shape what is wrong whatever the flavor; the model checks what the flavor adds (models/llama3/flavors.cpp).
+void check_shape(const JobConfig& config, Faults& errors) {
   const ModelArgs& a = config.model.args;
+  const std::string dim = "model.args.dim", n_heads = "model.args.n_heads", n_kv_heads = "model.args.n_kv_heads";
   if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
-    errors.push_back("model.args.n_heads (" + text(*a.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +
-                     text(*a.n_kv_heads) + "); the nearest number of key/value heads is " +
-                     text(nearest_divisor(*a.n_heads, *a.n_kv_heads)));
+    errors.push_back({n_heads + " (" + text(*a.n_heads) + ") must be a multiple of " + n_kv_heads + " (" +
+                          text(*a.n_kv_heads) + "); the nearest number of key/value heads is " +
+                          text(nearest_divisor(*a.n_heads, *a.n_kv_heads)),
+                      {n_heads, n_kv_heads}});
   if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
-    errors.push_back("model.args.dim (" + text(*a.dim) + ") must be a multiple of model.args.n_heads (" +
-                     text(*a.n_heads) + "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads));
+    errors.push_back({dim + " (" + text(*a.dim) + ") must be a multiple of " + n_heads + " (" + text(*a.n_heads) +
+                          "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads),
+                      {dim, n_heads}});
   } else if (a.dim && a.n_heads && *a.dim / *a.n_heads % 2 != 0) {
-    errors.push_back("model.args.dim (" + text(*a.dim) + ") / model.args.n_heads (" + text(*a.n_heads) +
-                     ") must be even: rotary embedding turns pairs; set model.args.dim to " +
-                     text(*a.dim + *a.n_heads));
+    errors.push_back({dim + " (" + text(*a.dim) + ") / " + n_heads + " (" + text(*a.n_heads) +
+                          ") must be even: rotary embedding turns pairs; set " + dim + " to " +
+                          text(*a.dim + *a.n_heads),
+                      {dim, n_heads}});
   }
   const std::int64_t tp = config.parallelism.tensor_parallel_degree;
-  for (const auto& [name, heads] : {std::pair("n_heads", a.n_heads), std::pair("n_kv_heads", a.n_kv_heads)}) {
+  for (const auto& [key, heads] : {std::pair(n_heads, a.n_heads), std::pair(n_kv_heads, a.n_kv_heads)}) {
     if (heads && *heads % tp != 0)
-      errors.push_back(std::string("model.args.") + name + " (" + text(*heads) +
-                       ") must be a multiple of parallelism.tensor_parallel_degree (" + text(tp) +
-                       "), as each rank has whole heads; set the degree to " + text(std::gcd(*heads, tp)));
+      errors.push_back({key + " (" + text(*heads) + ") must be a multiple of parallelism.tensor_parallel_degree (" +
+                            text(tp) + "), as each rank has whole heads; set the degree to " +
+                            text(std::gcd(*heads, tp)),
+                        {key, "parallelism.tensor_parallel_degree"}});
   }
   const RopeScalingArgs& r = a.rope_scaling_args;
   if (r.low_freq_factor && r.high_freq_factor && *r.low_freq_factor >= *r.high_freq_factor)
-    errors.push_back("model.args.rope_scaling_args.low_freq_factor (" + to_toml_value(*r.low_freq_factor) +
-                     ") must be less than model.args.rope_scaling_args.high_freq_factor (" +
-                     to_toml_value(*r.high_freq_factor) + "); exchange them?");
+    errors.push_back(
+        {"model.args.rope_scaling_args.low_freq_factor (" + to_toml_value(*r.low_freq_factor) +
+             ") must be less than model.args.rope_scaling_args.high_freq_factor (" +
+             to_toml_value(*r.high_freq_factor) + "); exchange them?",
+         {"model.args.rope_scaling_args.low_freq_factor", "model.args.rope_scaling_args.high_freq_factor"}});
 }
 
 // The degrees besides data_parallel_shard_degree, as "name (value)" and as a product.
 struct OtherDegrees {
   std::int64_t product = 1;
   std::string names;
+  std::vector<std::string> keys;
 };
 
 OtherDegrees other_degrees(const Parallelism& p) {
   OtherDegrees out;
   const std::pair<const char*, std::int64_t> degrees[] = {
-      {"data_parallel_replicate_degree", p.data_parallel_replicate_degree},
-      {"context_parallel_degree", p.context_parallel_degree},
-      {"tensor_parallel_degree", p.tensor_parallel_degree},
-      {"pipeline_parallel_degree", p.pipeline_parallel_degree}};
-  for (const auto& [name, value] : degrees) {
+      {"parallelism.data_parallel_replicate_degree", p.data_parallel_replicate_degree},
+      {"parallelism.context_parallel_degree", p.context_parallel_degree},
+      {"parallelism.tensor_parallel_degree", p.tensor_parallel_degree},
+      {"parallelism.pipeline_parallel_degree", p.pipeline_parallel_degree}};
+  for (const auto& [key, value] : degrees) {
     out.product *= value;
-    out.names += std::string(" * parallelism.") + name + " (" + text(value) + ")";
+    out.names += std::string(" * ") + key + " (" + text(value) + ")";
+    out.keys.emplace_back(key);
   }
   return out;
-}
-
-// A ConfigError's text begins with "error: ", which the place of the error comes before.
-template <class Action>
-void collect(Messages& errors, Action action) {
-  constexpr std::string_view kPrefix = "error: ";
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    const std::string_view what = error.what();
-    errors.emplace_back(what.starts_with(kPrefix) ? what.substr(kPrefix.size()) : what);
-  }
 }
 
 }  // namespace
@@ -195,38 +210,43 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_schedule(config, found.errors, found.warnings);
   check_sequence(config, found.errors);
   check_data(config, found.errors, found.warnings);
-  check_checkpoint(config, found.errors, found.warnings);
+  check_checkpoint_options(config, found.errors);
+  warn_of_checkpoint_options(config, found.warnings);
   check_shape(config, found.errors);
   check_validation(config, found.errors, found.warnings);
   if (!world_size) return found;
-  collect(found.errors, [&] {
+  try {
     num_accumulation_steps(config, *world_size);
     reshard_group_size(config.parallelism, resolve_shard_degree(config.parallelism, *world_size));
-  });
+  } catch (const ConfigError& error) {
+    found.errors.push_back({error.what(), error.keys()});
+  }
   return found;
 }
 
 std::vector<std::string> validate(const JobConfig& config, std::optional<std::int64_t> world_size) {
   Findings found = cross_check(config, world_size);
-  for (std::string& error : found.errors) error.insert(0, "error: ");
-  throw_if_wrong(found.errors);
+  std::vector<std::string> errors;
+  for (const Fault& fault : found.errors) errors.push_back("error: " + fault.message);
+  throw_if_wrong(errors);
   return found.warnings;
 }
 
 std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t world_size) {
-  const OtherDegrees others = other_degrees(parallelism);
+  OtherDegrees others = other_degrees(parallelism);
   const std::int64_t shard = parallelism.data_parallel_shard_degree;
   const bool fits = others.product >= 1 && world_size % others.product == 0;
   if (fits && (shard == -1 || shard * others.product == world_size)) return world_size / others.product;
-  std::string cure = "change the number of ranks to a multiple of " + text(others.product);
-  if (shard != -1) cure = "start " + text(shard * others.product) + " ranks";
+  const std::string shard_key = "parallelism.data_parallel_shard_degree";
+  std::string hint = "change the number of ranks to a multiple of " + text(others.product);
+  if (shard != -1) hint = "start " + text(shard * others.product) + " ranks";
   if (shard != -1 && fits)
-    cure += " or set parallelism.data_parallel_shard_degree to " + text(world_size / others.product) +
-            " (or to -1: all ranks that are left)";
-  throw ConfigError(
-      "error: the degrees must multiply to the number of ranks: parallelism.data_parallel_shard_degree (" +
-      text(shard) + ")" + others.names + (shard == -1 ? " do not divide " : " is not ") + text(world_size) + "; " +
-      cure);
+    hint +=
+        " or set " + shard_key + " to " + text(world_size / others.product) + " (or to -1: all ranks that are left)";
+  others.keys.insert(others.keys.begin(), shard_key);
+  throw ConfigError("the degrees must multiply to the number of ranks: " + shard_key + " (" + text(shard) + ")" +
+                        others.names + (shard == -1 ? " do not divide " : " is not ") + text(world_size) + "; " + hint,
+                    others.keys);
 }
 
 std::optional<std::int64_t> reshard_group_size(const Parallelism& parallelism, std::int64_t shard_degree) {
@@ -238,9 +258,11 @@ std::optional<std::int64_t> reshard_group_size(const Parallelism& parallelism, s
   for (std::int64_t d = 2; d < shard_degree; ++d) {
     if (shard_degree % d == 0) divisors += (divisors.empty() ? "" : ", ") + text(d);
   }
-  throw ConfigError("error: parallelism.fsdp_reshard_after_forward (\"" + rule +
-                    "\") must divide the number of ranks that share one copy of the weights (" + text(shard_degree) +
-                    "); use " + (divisors.empty() ? "" : divisors + ", ") + "\"always\" or \"never\"");
+  throw ConfigError("parallelism.fsdp_reshard_after_forward (\"" + rule +
+                        "\") must divide the number of ranks that share one copy of the weights (" +
+                        text(shard_degree) + "); use " + (divisors.empty() ? "" : divisors + ", ") +
+                        "\"always\" or \"never\"",
+                    {"parallelism.fsdp_reshard_after_forward"});
 }
 
 std::int64_t num_accumulation_steps(const JobConfig& config, std::int64_t world_size) {
@@ -251,10 +273,11 @@ std::int64_t num_accumulation_steps(const JobConfig& config, std::int64_t world_
   if (global == -1) return 1;
   if (global % once == 0) return global / once;
   const std::int64_t below = global / once * once;
-  throw ConfigError("error: training.global_batch_size (" + text(global) +
-                    ") must be a multiple of training.local_batch_size (" + text(config.training.local_batch_size) +
-                    ") * data-parallel ranks (" + text(ranks) + ") = " + text(once) + "; use " +
-                    (below > 0 ? text(below) + " or " : "") + text(below + once) + ", or -1");
+  throw ConfigError("training.global_batch_size (" + text(global) +
+                        ") must be a multiple of training.local_batch_size (" + text(config.training.local_batch_size) +
+                        ") * data-parallel ranks (" + text(ranks) + ") = " + text(once) + "; use " +
+                        (below > 0 ? text(below) + " or " : "") + text(below + once) + ", or -1",
+                    {"training.global_batch_size", "training.local_batch_size"});
 }
 
 }  // namespace titan::config

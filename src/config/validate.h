@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "config/job_config.h"
+#include "config/keys/source.h"
 
 namespace titan::config {
 
 struct Findings {
-  std::vector<std::string> errors;  // each names the keys in conflict in full, and a change that mends it
+  std::vector<Fault> errors;  // each names the keys in conflict, and a change that fixes it
   std::vector<std::string> warnings;
 };
 

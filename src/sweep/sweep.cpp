@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "config/command_line/command_line.h"
+#include "config/keys/source.h"
 #include "config/paths.h"
 #include "sweep/driver.h"
 #include "sweep/report/report.h"
@@ -45,8 +45,8 @@ std::string list_trials(const SweepSpec& spec, const Plan& plan, std::size_t num
 std::vector<std::string> missing_files(const Plan& plan) {
   std::vector<std::string> out;
   for (const PlannedTrial& trial : plan.trials)
-    for (const std::string& message : config::find_wrong_paths(trial.config))
-      if (std::ranges::count(out, "error: " + message) == 0) out.push_back("error: " + message);
+    for (const config::Fault& fault : config::find_wrong_paths(trial.config))
+      if (std::ranges::count(out, "error: " + fault.message) == 0) out.push_back("error: " + fault.message);
   return out;
 }
 

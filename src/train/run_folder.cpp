@@ -38,21 +38,30 @@ std::optional<config::JobConfig> earlier_config(const fs::path& folder) {
   }
 }
 
-// What the run before was, where its rows must stay; "" where this start is that run once more.
-std::string worth_keeping(const config::JobConfig& config, std::int64_t last_step) {
+struct EarlierRun {
+  std::string words;              // "another run (rows up to step 5; training.seq_len was 64, is 32)"
+  std::vector<std::string> keys;  // whose values the words have
+};
+
+// The run before, where its rows must stay; nothing where this start is that run once more.
+std::optional<EarlierRun> worth_keeping(const config::JobConfig& config, std::int64_t last_step) {
   const std::string reached = "rows up to step " + std::to_string(last_step);
   const auto earlier = earlier_config(config.job.dump_folder);
-  if (!earlier) return "a run (" + reached + ")";
+  if (!earlier) return EarlierRun{"a run (" + reached + ")", {}};
   const auto changes = config::find_changes(config::flatten(*earlier), config);
   if (!changes.empty()) {
-    std::vector<std::string> texts = {reached};
-    for (const auto& change : changes) texts.push_back(change.key + " was " + change.saved + ", is " + change.now);
-    constexpr std::size_t kShown = 4;
-    if (texts.size() > kShown) texts[kShown] = std::to_string(texts.size() - kShown) + " more";
-    texts.resize(std::min(texts.size(), kShown + 1));
-    return "another run (" + join(texts, "; ") + ")";
+    constexpr std::size_t kShown = 3;
+    std::vector<std::string> texts = {reached}, keys;
+    for (const auto& change : changes) {
+      if (keys.size() == kShown) break;
+      texts.push_back(change.key + " was " + change.saved + ", is " + change.now);
+      keys.push_back(change.key);
+    }
+    if (changes.size() > kShown) texts.push_back(std::to_string(changes.size() - kShown) + " more");
+    return EarlierRun{"another run (" + join(texts, "; ") + ")", std::move(keys)};
   }
-  return last_step >= last_step_with_row(config) ? "a finished run of this configuration (" + reached + ")" : "";
+  if (last_step < last_step_with_row(config)) return std::nullopt;
+  return EarlierRun{"a finished run of this configuration (" + reached + ")", {}};
 }
 
 }  // namespace
@@ -86,13 +95,19 @@ void check_run_folder(const config::JobConfig& config, bool overwrite) {
   if (!steps.empty() || overwrite) return;
   const auto last_step = metrics::last_logged_step(config.job.dump_folder);
   if (!last_step) return;
-  const std::string found = worth_keeping(config, *last_step);
-  if (found.empty()) return;
-  const std::string why = config.checkpoint.enable ? "there is no checkpoint to go on from"
-                                                   : "checkpoint.enable is false, so it cannot go on from there";
-  throw ConfigError("job.dump_folder = \"" + config.job.dump_folder + "\" holds " + found +
-                    ", and this start would begin anew and write over it: " + why +
-                    ". Choose another job.dump_folder, or add --overwrite");
+  const auto found = worth_keeping(config, *last_step);
+  if (!found) return;
+  std::vector<std::string> keys = found->keys;
+  keys.insert(keys.begin(), "job.dump_folder");
+  std::string why = "there is no checkpoint to go on from";
+  if (!config.checkpoint.enable) {
+    why = "checkpoint.enable is false, so it cannot go on from there";
+    keys.emplace_back("checkpoint.enable");
+  }
+  throw ConfigError("job.dump_folder = \"" + config.job.dump_folder + "\" holds " + found->words +
+                        ", and this start would begin anew and write over it: " + why +
+                        ". Choose another job.dump_folder, or add --overwrite",
+                    std::move(keys));
 }
 
 void write_run_config(const config::JobConfig& config) {

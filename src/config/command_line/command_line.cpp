@@ -335,10 +335,4 @@ class Parser {
 
 CommandLine parse_command_line(std::span<const std::string> args) { return Parser(args).run(); }
 
-void throw_if_wrong(const std::vector<std::string>& errors) {
-  if (errors.empty()) return;
-  const std::string count = errors.size() > 1 ? "\n" + std::to_string(errors.size()) + " errors" : "";
-  throw ConfigError(join(errors, "\n") + count);
-}
-
 }  // namespace titan::config

@@ -41,14 +41,11 @@ struct CommandLine {
   std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run
   std::optional<std::string> device;       // what a rank must fit with --dry-run, as typed
   // Everything wrong with the command line. load_job_config() throws them together with the file's; a caller that does
-  // not load must call throw_if_wrong().
+  // not load must call throw_if_wrong() of keys/source.h.
   std::vector<std::string> errors;
 };
 
 // `args` without the program's name. Does not throw: see `errors`.
 CommandLine parse_command_line(std::span<const std::string> args);
-
-// Throws ConfigError with all of `errors`.
-void throw_if_wrong(const std::vector<std::string>& errors);
 
 }  // namespace titan::config

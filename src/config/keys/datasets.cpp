@@ -13,13 +13,14 @@ namespace {
 
 constexpr const char* kTorchTitansC4Test = "./tests/assets/c4_test";
 
-void check_kind(const std::string& key, const std::string& kind, std::vector<std::string>& errors) {
+void check_kind(const std::string& key, const std::string& kind, std::vector<Fault>& errors) {
   const auto kinds = dataset_kinds();
   if (std::ranges::count(kinds, lower_case(kind)) > 0) return;
   const auto near = nearest_name(lower_case(kind), kinds);
-  errors.push_back(key + ": unknown dataset \"" + kind + "\"." + (near ? " Did you mean \"" + *near + "\"?" : "") +
-                   " Known: " + join(kinds, ", ") +
-                   ". Nothing is streamed from a network: download a dataset as JSON lines first.");
+  errors.push_back({key + ": unknown dataset \"" + kind + "\"." + (near ? " Did you mean \"" + *near + "\"?" : "") +
+                        " Known: " + join(kinds, ", ") +
+                        ". Nothing is streamed from a network: download a dataset as JSON lines first.",
+                    {key}});
 }
 
 }  // namespace
@@ -32,16 +33,17 @@ std::string lower_case(std::string text) {
 }
 
 MixEntry parse_mix_entry(const std::string& text) {
+  const std::string key = "training.dataset_mix";
   const std::string expected =
-      "training.dataset_mix: expected \"WEIGHT KIND PATH\", for example \"0.7 jsonl /data/web\"; found \"" + text +
-      "\"";
+      key + ": expected \"WEIGHT KIND PATH\", for example \"0.7 jsonl /data/web\"; found \"" + text + "\"";
   const auto first = text.find(' ');
   const auto second = first == std::string::npos ? first : text.find(' ', first + 1);
-  if (second == std::string::npos || second == first + 1 || second + 1 == text.size()) throw ConfigError(expected);
+  if (second == std::string::npos || second == first + 1 || second + 1 == text.size())
+    throw ConfigError(expected, {key});
   MixEntry entry{.kind = text.substr(first + 1, second - first - 1), .path = text.substr(second + 1)};
   const auto [end, error] = std::from_chars(text.data(), text.data() + first, entry.weight);
   if (error != std::errc() || end != text.data() + first || !(entry.weight > 0) || !std::isfinite(entry.weight)) {
-    throw ConfigError(expected + ": the weight must be a positive number");
+    throw ConfigError(expected + ": the weight must be a positive number", {key});
   }
   return entry;
 }
@@ -65,30 +67,34 @@ std::vector<NamedDataset> named_datasets(const JobConfig& config) {
   return out;
 }
 
-std::vector<std::string> find_wrong_datasets(const JobConfig& config) {
-  std::vector<std::string> errors;
+std::vector<Fault> find_wrong_datasets(const JobConfig& config) {
+  std::vector<Fault> errors;
   if (config.training.dataset_mix.empty()) check_kind("training.dataset", config.training.dataset, errors);
   for (const std::string& text : config.training.dataset_mix) {
     try {
       check_kind("training.dataset_mix", parse_mix_entry(text).kind, errors);
     } catch (const ConfigError& error) {
-      errors.emplace_back(error.what());
+      errors.push_back({error.what(), error.keys()});
     }
   }
   if (config.validation.enable) check_kind("validation.dataset", config.validation.dataset, errors);
   return errors;
 }
 
-std::string missing_dataset(const std::string& table, const std::string& kind) {
+Fault missing_dataset(const std::string& table, const std::string& kind) {
   const std::string key = table + ".dataset_path";
-  const std::string begin = table == "validation" ? "validation.enable needs " + key : key + " is not set";
-  if (lower_case(kind).starts_with("c4"))
-    return begin + ": TorchTitan streams \"" + kind +
-           "\" from the network, and nothing is streamed here. Download files of the dataset allenai/c4 from Hugging "
-           "Face "
-           "(en/c4-train.*.json.gz are read as they are) and set " +
-           key + " to their folder";
-  return begin + ": no data to " + (table == "validation" ? "validate" : "train") + " on; set it to a file or folder";
+  Fault fault{key + " is not set", {key}};
+  if (table == "validation") fault = {"validation.enable needs " + key, {"validation.enable", key}};
+  if (lower_case(kind).starts_with("c4")) {
+    fault.message += ": TorchTitan streams \"" + kind +
+                     "\" from the network, and nothing is streamed here. Download files of the dataset allenai/c4 from "
+                     "Hugging Face (en/c4-train.*.json.gz are read as they are) and set " +
+                     key + " to their folder";
+  } else {
+    fault.message += std::string(": no data to ") + (table == "validation" ? "validate" : "train") +
+                     " on; set it to a file or folder";
+  }
+  return fault;
 }
 
 }  // namespace titan::config

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/job_config.h"
+#include "config/keys/source.h"
 
 namespace titan::config {
 
@@ -38,10 +39,10 @@ struct NamedDataset {
 // Those that a run reads, but for those without a path.
 std::vector<NamedDataset> named_datasets(const JobConfig& config);
 
-// What is wrong with the kinds and the mixture's entries, each message naming its key.
-std::vector<std::string> find_wrong_datasets(const JobConfig& config);
+// What is wrong with the kinds and the mixture's entries.
+std::vector<Fault> find_wrong_datasets(const JobConfig& config);
 
 // Why a run cannot start without the path that is not set, and what to set.
-std::string missing_dataset(const std::string& table, const std::string& kind);
+Fault missing_dataset(const std::string& table, const std::string& kind);
 
 }  // namespace titan::config

@@ -1,17 +1,11 @@
 #include "config/keys/source.h"
 
 #include <algorithm>
-#include <cctype>
+#include <set>
 
 #include "base/text.h"
-#include "config/keys/fields.h"
 
 namespace titan::config {
-namespace {
-
-bool is_key_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
-
-}  // namespace
 
 Source::Source(std::string name, std::string_view text, int order)
     : name_(std::move(name)), lines_(split(text, '\n')), order_(order) {}
@@ -35,39 +29,40 @@ std::string Source::error(Position at, const std::string& message) const {
 
 std::string Origin::place() const { return source ? source->name() + ":" + std::to_string(at.line) : name; }
 
-std::vector<std::string> keys_in(std::string_view message) {
-  std::vector<std::string> keys;
-  for (std::size_t at = 0; at < message.size();) {
-    if (!is_key_character(message[at])) {
-      ++at;
-      continue;
-    }
-    const std::size_t begin = at;
-    while (at < message.size() && is_key_character(message[at])) ++at;
-    std::string_view word = message.substr(begin, at - begin);
-    if (word.ends_with('.')) word.remove_suffix(1);  // a full stop
-    if (find_field(word) && std::ranges::count(keys, word) == 0) keys.emplace_back(word);
-  }
-  return keys;
+Fault below_key(const std::string& key, const Error& error) {
+  Fault fault{key + ": " + error.what(), {key}};
+  fault.keys.insert(fault.keys.end(), error.keys().begin(), error.keys().end());
+  return fault;
 }
 
-std::string at_its_place(const std::string& message, const Origins& origins) {
+std::string at_its_place(const Fault& fault, const Origins& origins) {
   std::string out, notes;
-  for (const std::string& key : keys_in(message)) {
+  std::set<std::string> seen;
+  for (const std::string& key : fault.keys) {
     const auto it = origins.find(key);
-    if (it == origins.end()) continue;
+    if (it == origins.end() || !seen.insert(key).second) continue;
     const Origin& origin = it->second;
     if (out.empty()) {
       // A flag's or a variable's name says the key already.
-      const bool is_said = !origin.source && message.starts_with(key + ": ");
-      out = origin.source ? origin.source->error(origin.at, message)
+      const bool is_said = !origin.source && fault.message.starts_with(key + ": ");
+      out = origin.source ? origin.source->error(origin.at, fault.message)
                           : origin.where + ": error: " + origin.name + ": " +
-                                (is_said ? message.substr(key.size() + 2) : message);
+                                (is_said ? fault.message.substr(key.size() + 2) : fault.message);
     } else {
       notes += "\n     = " + key + " is set " + (origin.source ? "in " : "by ") + origin.place();
     }
   }
-  return (out.empty() ? "error: " + message : out) + notes;
+  return (out.empty() ? "error: " + fault.message : out) + notes;
+}
+
+std::string at_its_place(const Error& error, const Origins& origins) {
+  return at_its_place(Fault{error.what(), error.keys()}, origins);
+}
+
+void throw_if_wrong(const std::vector<std::string>& errors) {
+  if (errors.empty()) return;
+  const std::string count = errors.size() > 1 ? "\n" + std::to_string(errors.size()) + " errors" : "";
+  throw ConfigError(join(errors, "\n") + count);
 }
 
 }  // namespace titan::config

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 namespace titan::config {
 
 // From 1. Columns count characters, not bytes.
@@ -51,15 +53,24 @@ struct Origin {
 // By key. A key that is not there has its default.
 using Origins = std::map<std::string, Origin>;
 
-// `message` about one or several keys, named in it, at the place where the first one that is not a default was given,
-// and with the places of the others:
+// What is wrong with one key or several.
+struct Fault {
+  std::string message;            // names the keys in full
+  std::vector<std::string> keys;  // of job_config.h, the one at fault first
+};
+
+// "KEY: MESSAGE", about that key before those of the error.
+Fault below_key(const std::string& key, const Error& error);
+
+// The message at the place where the first key that is not a default was given, and with the places of the others:
 //   run.toml:3:11: error: training.seq_len (7) must be a multiple of 2 * parallelism.tensor_parallel_degree (1) ...
 //      3 | seq_len = 7
 //        |           ^
 //        = parallelism.tensor_parallel_degree is set by --parallelism.tensor_parallel_degree
-std::string at_its_place(const std::string& message, const Origins& origins);
+std::string at_its_place(const Fault& fault, const Origins& origins);
+std::string at_its_place(const Error& error, const Origins& origins);
 
-// The keys of job_config.h that a message names, in its order.
-std::vector<std::string> keys_in(std::string_view message);
+// Throws ConfigError with all of `errors`, each of them whole.
+void throw_if_wrong(const std::vector<std::string>& errors);
 
 }  // namespace titan::config

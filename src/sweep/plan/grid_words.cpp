@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/command_line/command_line.h"
 #include "config/keys/fields.h"
+#include "config/keys/source.h"
 #include "config/keys/suggest.h"
 #include "sweep/plan/plan.h"
 

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "base/text.h"
-#include "config/command_line/command_line.h"
 #include "config/keys/suggest.h"
 #include "config/toml/document.h"
 #include "sweep/plan/spec.h"

@@ -59,8 +59,8 @@ bool has_bfloat16(const std::string& device_name) {
 void check_dtypes(const config::JobConfig& config, const Device& device) {
   if (device.has_bfloat16) return;
   const auto refuse = [&](const std::string& key) {
-    throw ConfigError("error: " + key + " = \"bfloat16\": " + device.name +
-                      " does not compute in bfloat16; use float16 or float32");
+    throw ConfigError(key + " = \"bfloat16\": " + device.name + " does not compute in bfloat16; use float16 or float32",
+                      {key});
   };
   if (config.training.dtype == "bfloat16") refuse("training.dtype");
   if (config.training.mixed_precision_param == "bfloat16") refuse("training.mixed_precision_param");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "support.h"
 
 namespace titan::config {
 namespace {
@@ -28,11 +29,11 @@ TEST(Datasets, KindsOfAllThatARunReads) {
   config.training.dataset_path = "train";
   EXPECT_THAT(find_wrong_datasets(config), IsEmpty());
   config.training.dataset = "jsnol";
-  EXPECT_THAT(find_wrong_datasets(config), ElementsAre(HasSubstr("Did you mean \"jsonl\"?")));
+  EXPECT_THAT(messages_of(find_wrong_datasets(config)), ElementsAre(HasSubstr("Did you mean \"jsonl\"?")));
   config.validation.enable = true;
   config.validation.dataset = "parquet";
   config.training.dataset_mix = {"1 text a", "2 parquet b", "3"};
-  EXPECT_THAT(find_wrong_datasets(config),
+  EXPECT_THAT(messages_of(find_wrong_datasets(config)),
               ElementsAre(HasSubstr("training.dataset_mix: unknown dataset \"parquet\". Known: text"),
                           HasSubstr("found \"3\""), HasSubstr("validation.dataset: unknown")));
   config.training.dataset_mix.pop_back();

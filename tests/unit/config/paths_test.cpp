@@ -31,7 +31,7 @@ class Paths : public ::testing::Test {
   std::vector<std::string> wrong(Change change) const {
     JobConfig config = good_;
     change(config);
-    return find_wrong_paths(config);
+    return messages_of(find_wrong_paths(config));
   }
 
   fs::path folder_;
@@ -110,6 +110,19 @@ TEST_F(Paths, Checkpoints) {
                 c.checkpoint.initial_load_path = "/none";
               }),
               ElementsAre(HasSubstr("checkpoint.initial_load_path = \"/none\"")));
+}
+
+TEST_F(Paths, FaultsCarryTheirKeys) {
+  good_.job.dump_folder = "~/run";
+  good_.training.dataset_path = "none";
+  good_.validation.enable = true;
+  good_.checkpoint.enable = true;
+  good_.checkpoint.load_step = 7;
+  std::vector<std::vector<std::string>> keys;
+  for (const Fault& fault : find_wrong_paths(good_)) keys.push_back(fault.keys);
+  EXPECT_THAT(keys,
+              ElementsAre(ElementsAre("job.dump_folder"), ElementsAre("validation.enable", "validation.dataset_path"),
+                          ElementsAre("training.dataset_path"), ElementsAre("checkpoint.load_step")));
 }
 
 }  // namespace

@@ -26,6 +26,12 @@ std::string error_of(Action action) {
   return "no error";
 }
 
+inline std::vector<std::string> messages_of(const std::vector<Fault>& faults) {
+  std::vector<std::string> messages;
+  for (const Fault& fault : faults) messages.push_back(fault.message);
+  return messages;
+}
+
 inline std::string load_error(const std::string& toml, const std::vector<std::string>& args = {}) {
   return error_of([&] { load(toml, args); });
 }

@@ -31,6 +31,54 @@ TEST(Validate, DefaultsAreFineOnAnyNumberOfRanks) {
   for (const int world_size : {1, 2, 3, 64}) EXPECT_THAT(validate(JobConfig{}, world_size), IsEmpty());
 }
 
+std::vector<Fault> faults_of(const JobConfig& config, std::int64_t world_size) {
+  return cross_check(config, world_size).errors;
+}
+
+JobConfig wrong_in_all_ways() {
+  JobConfig c;
+  c.lr_scheduler.total_steps = 1;
+  c.training.seq_len = 7;
+  c.model.args.dim = 10;
+  c.model.args.n_heads = 4;
+  c.model.args.n_kv_heads = 3;
+  c.model.args.max_seq_len = 2;
+  c.model.args.rope_scaling_args.low_freq_factor = 4;
+  c.model.args.rope_scaling_args.high_freq_factor = 1;
+  c.parallelism.tensor_parallel_degree = 5;
+  c.training.dataset_mix = {"1 nothing a", "2"};
+  c.training.data_order = "torchtitan";
+  c.checkpoint.allow_changed = {"training.step"};
+  c.checkpoint.keep_latest_k = 1;
+  c.checkpoint.create_seed_checkpoint = c.checkpoint.load_only = true;
+  c.checkpoint.export_dtype = "bfloat16";
+  c.checkpoint.last_save_in_hf = c.checkpoint.initial_load_in_hf = true;
+  c.checkpoint.last_save_model_only = c.checkpoint.initial_load_model_only = false;
+  c.validation.enable = true;
+  return c;
+}
+
+// Where a fault is shown, and whether it is shown at all, is up to its keys.
+TEST(Validate, FaultsCarryTheKeysThatTheyName) {
+  std::vector<Fault> faults = faults_of(wrong_in_all_ways(), 3);
+  EXPECT_EQ(faults.size(), 20u);
+  JobConfig batch;
+  batch.training.global_batch_size = 9;
+  JobConfig reshard;
+  reshard.parallelism.fsdp_reshard_after_forward = "3";
+  for (const JobConfig& config : {batch, reshard})
+    for (const Fault& fault : faults_of(config, 2)) faults.push_back(fault);
+  EXPECT_EQ(faults.size(), 22u);
+  for (const Fault& fault : faults) {
+    EXPECT_FALSE(fault.keys.empty()) << fault.message;
+    for (const std::string& key : fault.keys) {
+      EXPECT_NE(find_field(key), nullptr) << key;
+      EXPECT_THAT(fault.message, HasSubstr(key));
+    }
+  }
+  EXPECT_THAT(faults.back().keys, ElementsAre("parallelism.fsdp_reshard_after_forward"));
+}
+
 TEST(Validate, MixturesOfDatasets) {
   const auto mixed = [](JobConfig& c) { c.training.dataset_mix = {"1 text a", "1 text b"}; };
   EXPECT_THAT(warnings(mixed), IsEmpty());
