@@ -101,11 +101,6 @@ std::string unusable(const Field& field, const FieldValue& value, const std::str
   return text + "; leave the key out, or set it to its default, " + to_toml_value(usual);
 }
 
-std::string wrong(const Field& field, const std::string& found) {
-  const std::string rule = describe_rule(field.rule);
-  return field.key + ": expected " + describe_kind(field) + (rule.empty() ? "" : ", " + rule) + "; found " + found;
-}
-
 // Short names of dtypes are far from the long ones.
 std::optional<std::string> nearest_choice(const std::string& text, const StringList& choices) {
   static const std::map<std::string, std::string, std::less<>> kShortNames = {
@@ -127,9 +122,9 @@ std::optional<std::string> string_fault(const Field& field, const FieldValue& wh
   const bool is_number = number && *number >= 1;
   if ((rule.number_in_string || !rule.choices.empty()) && !is_number && !contains(rule.choices, text)) {
     const auto near = nearest_choice(text, rule.choices);
-    return wrong(field, toml_string(text)) + (near ? "; did you mean " + toml_string(*near) + "?" : "");
+    return expected_but_found(field, toml_string(text)) + (near ? "; did you mean " + toml_string(*near) + "?" : "");
   }
-  if (rule.non_empty && text.empty()) return wrong(field, "an empty one");
+  if (rule.non_empty && text.empty()) return expected_but_found(field, "an empty one");
   return std::nullopt;
 }
 
@@ -205,6 +200,11 @@ std::string describe_rule(const Rule& rule) {
   return join(parts, " ");
 }
 
+std::string expected_but_found(const Field& field, const std::string& found) {
+  const std::string rule = describe_rule(field.rule);
+  return field.key + ": expected " + describe_kind(field) + (rule.empty() ? "" : ", " + rule) + "; found " + found;
+}
+
 std::string to_toml_value(const FieldValue& value) {
   struct Printer {
     std::string operator()(None) const { return "None"; }
@@ -220,10 +220,10 @@ std::string to_toml_value(const FieldValue& value) {
 
 std::optional<std::string> find_fault(const Field& field, const FieldValue& value) {
   if (const auto* number = std::get_if<double>(&value)) {
-    if (!std::isfinite(*number)) return wrong(field, std::isnan(*number) ? "nan" : "an infinity");
-    if (!in_bounds(field.rule, *number)) return wrong(field, to_toml_value(value));
+    if (!std::isfinite(*number)) return expected_but_found(field, std::isnan(*number) ? "nan" : "an infinity");
+    if (!in_bounds(field.rule, *number)) return expected_but_found(field, to_toml_value(value));
   } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
-    if (!in_bounds(field.rule, static_cast<double>(*integer))) return wrong(field, to_toml_value(value));
+    if (!in_bounds(field.rule, static_cast<double>(*integer))) return expected_but_found(field, to_toml_value(value));
   } else if (const auto* text = std::get_if<std::string>(&value)) {
     if (auto fault = string_fault(field, value, *text)) return fault;
   } else if (const auto* list = std::get_if<StringList>(&value)) {

@@ -98,6 +98,9 @@ std::string describe_kind(const Field& field);
 // "at least 1", "one of none, full"; empty when the type says all.
 std::string describe_rule(const Rule& rule);
 
+// "training.steps: expected an integer, at least 1; found FOUND"
+std::string expected_but_found(const Field& field, const std::string& found);
+
 // The value as TOML writes it ("text" in quotes); None as None.
 std::string to_toml_value(const FieldValue& value);
 

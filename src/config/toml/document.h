@@ -1,5 +1,4 @@
-// A TOML file as a plain tree, for files other than a run's own configuration: values know where they stand, so that
-// whoever reads them can point at the mistake.
+// TOML as a plain tree: values know where they stand, so that whoever reads them can point at the mistake.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "config/keys/fields.h"
 #include "config/keys/source.h"
 
@@ -38,6 +38,20 @@ struct Member {
   Node value;
 };
 
+// Text that is no TOML: what is wrong with it, bare, and where.
+class TomlError : public ConfigError {
+ public:
+  TomlError(const std::string& message, Position at) : ConfigError(message), at_(at) {}
+  Position at() const { return at_; }
+
+ private:
+  Position at_;
+};
+
+// The table that the text is. Throws TomlError.
+Node parse_toml(std::string_view text);
+
+// A file of its own, other than a run's configuration, which includes others (toml_files.h).
 class Document {
  public:
   // Throws ConfigError for text that is no TOML. `name` stands for the file in messages.
@@ -57,11 +71,15 @@ class Document {
 // Reads the file. Throws ConfigError when it cannot be read or is no TOML.
 Document load_document(const std::filesystem::path& path);
 
-// "the integer 3", "a table", for messages.
+// "the integer 3", "a list with a number in it", for messages.
 std::string describe_found(const Node& node);
 
-// The node as a value of the field; nothing when the type is wrong. As in a run's configuration an integer will do for
-// a number, and the string "None" unsets an optional key. Does not check the field's rule.
+// The node as a value of the field; nothing when the type is wrong. An integer will do for a number that holds it
+// exactly, and the string "None" unsets an optional key. Does not check the field's rule.
 std::optional<FieldValue> to_field_value(const Field& field, const Node& node);
+
+// That it is none, and the fix where there is an obvious one: "KEY: expected an integer, at least 1; found the string
+// "3"; write 3".
+std::string wrong_type(const Field& field, const Node& node);
 
 }  // namespace titan::config

@@ -228,9 +228,7 @@ class Reader {
   std::optional<FieldValue> read_value(const config::Field& field, const Node& node) {
     const auto value = to_field_value(field, node);
     if (!value) {
-      const std::string rule = describe_rule(field.rule);
-      fail(node.at, field.key + ": expected " + describe_kind(field) + (rule.empty() ? "" : ", " + rule) + "; found " +
-                        describe_found(node));
+      fail(node.at, wrong_type(field, node));
       return std::nullopt;
     }
     if (const auto fault = find_fault(field, *value)) {
@@ -340,10 +338,10 @@ class Reader {
     const bool integers = draw.kind == Draw::Kind::kIntUniform;
     const auto wanted = integers ? config::ValueKind::kInt : config::ValueKind::kFloat;
     if (field.kind != wanted) {
-      const std::string cure = field.kind == config::ValueKind::kInt     ? "int_uniform"
+      const std::string hint = field.kind == config::ValueKind::kInt     ? "int_uniform"
                                : field.kind == config::ValueKind::kFloat ? "uniform or log_uniform"
                                                                          : "choice";
-      fail(leaf.node->at, field.key + " is " + describe_kind(field) + "; draw it with " + cure);
+      fail(leaf.node->at, field.key + " is " + describe_kind(field) + "; draw it with " + hint);
       return false;
     }
     if (!range.is_array() || range.items.size() != 2) {

@@ -117,6 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadSweep{"[sweep.grid]\n\"optimizer.lr\" = []\n", "found an empty one"},
         BadSweep{"[sweep.grid]\n\"optimizer.lr\" = [1, \"x\"]\n",
                  "expected a number, at least 0; found the string \"x\""},
+        BadSweep{"[sweep.grid]\n\"training.steps\" = [1, \"2\"]\n", "found the string \"2\"; write 2"},
+        BadSweep{"[sweep.grid]\n\"model.converters\" = [[1]]\n", "found a list with an integer in it"},
         BadSweep{"[sweep.grid]\n\"optimizer.lr\" = [1, 1.0]\n", "1.0 stands here twice"},
         BadSweep{"[sweep.grid]\n\"job.dump_folder\" = [\"x\"]\n", "job.dump_folder: the sweep sets it for every trial"},
         BadSweep{"[sweep.grid]\n\"optimizer.lr\" = [1]\n[sweep.random]\nnum_trials = 2\n\"optimizer.lr\" = {uniform = "

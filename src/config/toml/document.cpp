@@ -1,10 +1,12 @@
+#include "config/toml/document.h"
+
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <limits>
 
-#include "base/error.h"
 #include "base/fs.h"
-#include "config/toml/document.h"
+#include "base/text.h"
 #include "config/toml/toml_syntax.h"
 
 namespace titan::config {
@@ -72,6 +74,38 @@ std::optional<FieldValue> scalar_as(const Node& node) {
   return node.scalar;
 }
 
+std::optional<FieldValue> to_number(const Node& node) {
+  constexpr std::int64_t kLargestExact = std::int64_t{1} << std::numeric_limits<double>::digits;
+  const auto* integer = std::get_if<std::int64_t>(&node.scalar);
+  if (!integer) return scalar_as<double>(node);
+  if (*integer < -kLargestExact || *integer > kLargestExact) return std::nullopt;
+  return static_cast<double>(*integer);
+}
+
+// Lists of ours hold strings: what else is in one is the mistake.
+std::string describe_list(const std::vector<Node>& items) {
+  for (const Node& item : items) {
+    if (item.string()) continue;
+    return std::holds_alternative<std::int64_t>(item.scalar) ? "a list with an integer in it"
+           : std::holds_alternative<double>(item.scalar)     ? "a list with a number in it"
+                                                             : "a list with other things than strings in it";
+  }
+  return "a list";
+}
+
+// "; write [\"a\", \"b\"]" where the mistake has one obvious fix.
+std::string fix(const Field& field, const Node& node) {
+  const std::string* text = node.string();
+  if (field.kind == ValueKind::kStringList && text) return "; write " + to_toml_value(FieldValue(split(*text, ',')));
+  if (const auto* integer = std::get_if<std::int64_t>(&node.scalar); integer && field.kind == ValueKind::kString)
+    return "; write \"" + std::to_string(*integer) + "\"";
+  const bool is_number = field.kind == ValueKind::kInt || field.kind == ValueKind::kFloat;
+  if (!text || !(is_number || field.kind == ValueKind::kBool)) return {};
+  std::string expected;
+  const auto value = parse_text(field, *text, expected);
+  return value && !std::holds_alternative<None>(*value) ? "; write " + to_toml_value(*value) : "";
+}
+
 }  // namespace
 
 const Node* Node::find(std::string_view key) const {
@@ -79,12 +113,20 @@ const Node* Node::find(std::string_view key) const {
   return it == members.end() ? nullptr : &it->value;
 }
 
-Document::Document(std::string_view text, std::string name) : source_(std::move(name), text) {
+Node parse_toml(std::string_view text) {
   try {
-    root_ = to_node(toml::parse(text, source_.name()));
+    return to_node(toml::parse(text));
   } catch (const toml::parse_error& fault) {
     const Position at = position_of(fault.source().begin);
-    throw ConfigError(error(at, syntax_message(fault.description(), text, at)));
+    throw TomlError(syntax_message(fault.description(), text, at), at);
+  }
+}
+
+Document::Document(std::string_view text, std::string name) : source_(std::move(name), text) {
+  try {
+    root_ = parse_toml(text);
+  } catch (const TomlError& fault) {
+    throw ConfigError(error(fault.at(), fault.what()));
   }
 }
 
@@ -98,7 +140,7 @@ Document load_document(const std::filesystem::path& path) {
 
 std::string describe_found(const Node& node) {
   if (node.is_table()) return "a table";
-  if (node.is_array()) return "an array";
+  if (node.is_array()) return describe_list(node.items);
   if (node.kind == Node::Kind::kOther) return "a date or time";
   const std::string value = to_toml_value(node.scalar);
   if (node.string()) return "the string " + value;
@@ -114,17 +156,21 @@ std::optional<FieldValue> to_field_value(const Field& field, const Node& node) {
     case ValueKind::kInt:
       return scalar_as<std::int64_t>(node);
     case ValueKind::kFloat:
-      if (const auto* integer = std::get_if<std::int64_t>(&node.scalar)) return static_cast<double>(*integer);
-      return scalar_as<double>(node);
+      return to_number(node);
     case ValueKind::kString:
       return scalar_as<std::string>(node);
     case ValueKind::kStringList:
+      if (field.rule.or_one_string && node.string()) return FieldValue(split(*node.string(), ','));
       if (auto list = to_strings(node)) return FieldValue(std::move(*list));
       return std::nullopt;
     case ValueKind::kStringLists:
       return to_string_lists(node);
   }
   return std::nullopt;
+}
+
+std::string wrong_type(const Field& field, const Node& node) {
+  return expected_but_found(field, describe_found(node)) + fix(field, node);
 }
 
 }  // namespace titan::config
