@@ -10,7 +10,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "config/command_line/completion.h"
 #include "config/command_line/modes.h"

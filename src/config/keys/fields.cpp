@@ -127,7 +127,7 @@ class Table {
     add(KEY(metrics.disable_color_printing), "plain console output", kAny, kSupported);
     add(KEY(metrics.save_tb_folder), "where TensorBoard files go, under dump_folder", kNonEmpty, dormant("metrics.enable_tensorboard"));
     add(KEY(metrics.save_for_all_ranks), "TensorBoard files of every rank, not of one", kAny, dormant("metrics.enable_tensorboard"));
-    add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, no_effect("metrics go to <job.dump_folder>/metrics.jsonl only"));
+    add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, no_effect("metrics go to files in job.dump_folder only, metrics.jsonl and validation.jsonl"));
   }
 
   void add_model_and_optimizer() {
@@ -178,7 +178,7 @@ class Table {
     add(KEY(training.on_bad_record), "what to do with a record that cannot be used (not a key of TorchTitan)", one_of({"error", "skip"}), kSupported);
     add(KEY(training.on_nan), "stop, before such a state is saved, or warn and go on, when the gradients are no numbers any more (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
     add(KEY(training.local_batch_size), "sequences of one microbatch on one rank", at_least(1), kSupported);
-    add(KEY(training.global_batch_size), "sequences of one step over all ranks; -1: one microbatch a rank", minus_one_or(at_least(1)), kSupported);
+    add(KEY(training.global_batch_size), "sequences of one step over all ranks; -1: one microbatch per rank", minus_one_or(at_least(1)), kSupported);
     add(KEY(training.seq_len), "tokens of one sequence; even", at_least(2), kSupported);
     add(KEY(training.max_norm), "gradients are clipped to this L2 norm", above(0), kSupported);
     add(KEY(training.steps), "optimizer steps to run", at_least(1), kSupported);
@@ -297,7 +297,7 @@ class Table {
     add(KEY(experimental.custom_args_module), "Python module with further options", kAny, not_built("this program has no Python in it; models and datasets are added in C++, see CONTRIBUTING.md"));
 
     add(KEY(validation.enable), "evaluate during training", kAny, kSupported);
-    add(KEY(validation.dataset), "kind of data", kNonEmpty, kSupported);
+    add(KEY(validation.dataset), "kind of data, as training.dataset", kNonEmpty, kSupported);
     add(KEY(validation.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
     add(KEY(validation.local_batch_size), "sequences of one batch on one rank", at_least(1), kSupported);
     add(KEY(validation.seq_len), "tokens of one sequence", at_least(2), kSupported);
@@ -310,7 +310,7 @@ class Table {
     add(KEY(validation.dataloader.pin_memory), "batches in page-locked memory", kAny, always_pinned());
     add(KEY(validation.dataloader.prefetch_factor), "batches loaded ahead by each process", at_least(1), one_thread());
 
-    add(KEY(debug.seed), "fixes initialization and data; None: drawn anew for each run", at_least(0), kSupported);
+    add(KEY(debug.seed), "fixes initialization and the order of the data; None: drawn anew for each run, the order as with 0", at_least(0), kSupported);
     add(KEY(debug.deterministic), "two runs are equal to the last bit", kAny, kSupported);
     add(KEY(debug.deterministic_warn_only), "only warn where an operator has no deterministic form", kAny, not_built("an operator without a deterministic form is an error under debug.deterministic"));
     add(KEY(debug.moe_force_load_balance), "deal tokens to experts in turn", kAny, no_effect("no model here has experts"));

@@ -4,8 +4,11 @@
 
 #include <cmath>
 #include <limits>
+#include <regex>
 #include <set>
 
+#include "config/command_line/modes.h"
+#include "config/command_line/variables.h"
 #include "support.h"
 
 namespace titan::config {
@@ -19,6 +22,30 @@ TEST(Fields, KeysAreUniqueAndDocumented) {
     EXPECT_TRUE(seen.insert(field.key).second) << field.key;
     EXPECT_FALSE(field.doc.empty()) << field.key;
     EXPECT_EQ(field.status.reason.empty(), field.status.support == Support::kSupported) << field.key;
+  }
+}
+
+std::vector<std::string> matches(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::vector<std::string> out;
+  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it) out.push_back(it->str());
+  return out;
+}
+
+// A text that sends people to a key, a flag or a variable which is gone is worse than none.
+TEST(Fields, TextsNameWhatThereIs) {
+  std::set<std::string> names, flags;
+  for (const Variable& variable : variables()) names.emplace(variable.name);
+  for (const Mode& mode : modes()) flags.insert("--" + typed_name(mode));
+  for (const Field& field : fields()) {
+    const std::string text = field.doc + " " + field.status.reason;
+    for (const std::string& word : matches(text, "[a-z_]+(\\.[a-z_0-9]+)+")) {
+      const bool is_file = word.ends_with(".json") || word.ends_with(".jsonl");
+      if (!is_table(word.substr(0, word.find('.'))) || is_file) continue;
+      EXPECT_TRUE(find_field(word) || is_table(word)) << field.key << ": " << word;
+    }
+    for (const std::string& word : matches(text, "TITAN_[A-Z_]+")) EXPECT_TRUE(names.contains(word)) << word;
+    for (const std::string& word : matches(text, "--[a-z-]+")) EXPECT_TRUE(flags.contains(word)) << word;
   }
 }
 
