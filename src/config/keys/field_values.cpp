@@ -1,10 +1,10 @@
-// Values of fields: from text, into text, and against the rules.
+#include "config/keys/field_values.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <set>
 
 #include "base/text.h"
 #include "config/keys/fields.h"
@@ -129,46 +129,6 @@ std::optional<std::string> string_fault(const Field& field, const FieldValue& wh
 }
 
 }  // namespace
-
-const Field* find_field(std::string_view key) {
-  static const auto index = [] {
-    std::map<std::string, const Field*, std::less<>> by_key;
-    for (const Field& field : fields()) by_key[field.key] = &field;
-    return by_key;
-  }();
-  const auto it = index.find(key);
-  return it == index.end() ? nullptr : it->second;
-}
-
-bool is_table(std::string_view name) {
-  static const auto tables = [] {
-    std::set<std::string, std::less<>> names = {""};
-    for (const Field& field : fields()) {
-      for (auto dot = field.key.find('.'); dot != std::string::npos; dot = field.key.find('.', dot + 1))
-        names.insert(field.key.substr(0, dot));
-    }
-    return names;
-  }();
-  return tables.contains(name);
-}
-
-const StringList& field_names() {
-  static const auto names = [] {
-    StringList all;
-    for (const Field& field : fields()) all.push_back(field.key);
-    return all;
-  }();
-  return names;
-}
-
-std::string table_of(const Field& field) { return field.key.substr(0, field.key.rfind('.')); }
-
-std::string last_part_of(const Field& field) { return field.key.substr(field.key.rfind('.') + 1); }
-
-FieldValue default_value(const Field& field) {
-  static const JobConfig defaults;
-  return field.get(defaults);
-}
 
 std::string describe_kind(const Field& field) {
   switch (field.kind) {

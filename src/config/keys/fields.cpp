@@ -1,61 +1,19 @@
 #include "config/keys/fields.h"
 
+#include <map>
+#include <set>
 #include <type_traits>
 #include <utility>
+
+#include "config/keys/make_field.h"
 
 namespace titan::config {
 namespace {
 
-template <class T>
-struct Unwrap {
-  using type = T;
-  static constexpr bool optional = false;
-};
-template <class T>
-struct Unwrap<std::optional<T>> {
-  using type = T;
-  static constexpr bool optional = true;
-};
-
-template <class T>
-constexpr ValueKind kind_of() {
-  if constexpr (std::is_same_v<T, bool>) return ValueKind::kBool;
-  if constexpr (std::is_same_v<T, std::int64_t>) return ValueKind::kInt;
-  if constexpr (std::is_same_v<T, double>) return ValueKind::kFloat;
-  if constexpr (std::is_same_v<T, std::string>) return ValueKind::kString;
-  if constexpr (std::is_same_v<T, StringList>) return ValueKind::kStringList;
-  if constexpr (std::is_same_v<T, StringLists>) return ValueKind::kStringLists;
-}
-
-template <class T>
-FieldValue read(const T& member) {
-  if constexpr (Unwrap<T>::optional) {
-    return member ? FieldValue(*member) : FieldValue(None{});
-  } else {
-    return member;
-  }
-}
-
-template <class T>
-void write(T& member, const FieldValue& value) {
-  if constexpr (Unwrap<T>::optional) {
-    if (std::holds_alternative<None>(value)) {
-      member.reset();
-      return;
-    }
-  }
-  member = std::get<typename Unwrap<T>::type>(value);
-}
-
-template <class T>
-Field make_field(const char* key, FieldValue (*get)(const JobConfig&), void (*set)(JobConfig&, const FieldValue&)) {
-  return Field{key, {}, {}, {}, kind_of<typename Unwrap<T>::type>(), Unwrap<T>::optional, get, set};
-}
-
-#define KEY(path)                                                             \
-  make_field<std::remove_cvref_t<decltype(std::declval<JobConfig&>().path)>>( \
-      #path, [](const JobConfig& c) { return read(c.path); },                 \
-      [](JobConfig& c, const FieldValue& v) { write(c.path, v); })
+#define KEY(path)                                                                     \
+  detail::make_field<std::remove_cvref_t<decltype(std::declval<JobConfig&>().path)>>( \
+      #path, [](const JobConfig& c) { return detail::read(c.path); },                 \
+      [](JobConfig& c, const FieldValue& v) { detail::write(c.path, v); })
 
 const Rule kAny{};
 const Rule kNonEmpty{.non_empty = true};
@@ -358,6 +316,46 @@ std::span<const TableDoc> table_docs() {
 std::span<const Field> fields() {
   static const Table table;
   return table.rows;
+}
+
+const Field* find_field(std::string_view key) {
+  static const auto index = [] {
+    std::map<std::string, const Field*, std::less<>> by_key;
+    for (const Field& field : fields()) by_key[field.key] = &field;
+    return by_key;
+  }();
+  const auto it = index.find(key);
+  return it == index.end() ? nullptr : it->second;
+}
+
+bool is_table(std::string_view name) {
+  static const auto tables = [] {
+    std::set<std::string, std::less<>> names = {""};
+    for (const Field& field : fields()) {
+      for (auto dot = field.key.find('.'); dot != std::string::npos; dot = field.key.find('.', dot + 1))
+        names.insert(field.key.substr(0, dot));
+    }
+    return names;
+  }();
+  return tables.contains(name);
+}
+
+const StringList& field_names() {
+  static const auto names = [] {
+    StringList all;
+    for (const Field& field : fields()) all.push_back(field.key);
+    return all;
+  }();
+  return names;
+}
+
+std::string table_of(const Field& field) { return field.key.substr(0, field.key.rfind('.')); }
+
+std::string last_part_of(const Field& field) { return field.key.substr(field.key.rfind('.') + 1); }
+
+FieldValue default_value(const Field& field) {
+  static const JobConfig defaults;
+  return field.get(defaults);
 }
 
 }  // namespace titan::config

@@ -3,28 +3,16 @@
 // its member.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "config/job_config.h"
+#include "config/keys/field_values.h"
 
 namespace titan::config {
-
-struct None {
-  bool operator==(const None&) const = default;
-};
-using StringList = std::vector<std::string>;
-using StringLists = std::vector<StringList>;
-
-// A value of any key. None only where the key is optional.
-using FieldValue = std::variant<None, bool, std::int64_t, double, std::string, StringList, StringLists>;
-
-enum class ValueKind { kBool, kInt, kFloat, kString, kStringList, kStringLists };
 
 // What this program does with a key.
 enum class Support {
@@ -91,24 +79,5 @@ std::string table_of(const Field& field);
 std::string last_part_of(const Field& field);
 
 FieldValue default_value(const Field& field);
-
-// "an integer", "true or false", ...
-std::string describe_kind(const Field& field);
-
-// "at least 1", "one of none, full"; empty when the type says all.
-std::string describe_rule(const Rule& rule);
-
-// "training.steps: expected an integer, at least 1; found FOUND"
-std::string expected_but_found(const Field& field, const std::string& found);
-
-// The value as TOML writes it ("text" in quotes); None as None.
-std::string to_toml_value(const FieldValue& value);
-
-// What is wrong with a value of the right type, with a way out; nothing when it may be used.
-std::optional<std::string> find_fault(const Field& field, const FieldValue& value);
-
-// The text of a command line as a value of the field; a boolean is also True, False, 1 or 0. On failure returns nothing
-// and says in `expected` what would do.
-std::optional<FieldValue> parse_text(const Field& field, std::string_view text, std::string& expected);
 
 }  // namespace titan::config
