@@ -130,6 +130,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadSweep{"[sweep.random]\nnum_trials = 2\n\"optimizer.lr\" = {log_uniform = [0, 1]}\n",
                  "begins above 0; found 0.0"},
         BadSweep{"[sweep.random]\nnum_trials = 2\n\"optimizer.lr\" = {uniform = [1, 1]}\n", "LOW below HIGH"},
+        BadSweep{"[sweep.random]\nnum_trials = 2\n\"lr_scheduler.decay_ratio\" = {uniform = [\"None\", 1]}\n",
+                 "expected a number, at least 0 and at most 1; found the string \"None\""},
         BadSweep{"[sweep.random]\nnum_trials = 2\n\"training.steps\" = {uniform = [1, 9]}\n",
                  "is an integer; draw it with int_uniform"},
         BadSweep{"[sweep.random]\nnum_trials = 2\n\"training.steps\" = {int_uniform = [0, 9]}\n",
