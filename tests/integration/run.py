@@ -9,6 +9,7 @@ limit.
 """
 import argparse
 import fnmatch
+import importlib
 import math
 import pathlib
 import shutil
@@ -18,42 +19,14 @@ import threading
 import time
 import traceback
 
-import cases_checkpoint  # noqa: F401  (importing registers the cases)
-import cases_checkpoint_disk  # noqa: F401
-import cases_checkpoint_kill  # noqa: F401
-import cases_checkpoint_peers  # noqa: F401
-import cases_collectives  # noqa: F401
-import cases_config  # noqa: F401
-import cases_convert  # noqa: F401
-import cases_cuda  # noqa: F401
-import cases_data  # noqa: F401
-import cases_docs  # noqa: F401
-import cases_diverge  # noqa: F401
-import cases_dry_run  # noqa: F401
-import cases_failure  # noqa: F401
-import cases_generate  # noqa: F401
-import cases_golden  # noqa: F401
-import cases_gpu_check  # noqa: F401
-import cases_harness  # noqa: F401
-import cases_hugging_face  # noqa: F401
-import cases_install  # noqa: F401
-import cases_jobs  # noqa: F401
-import cases_launch  # noqa: F401
-import cases_parity  # noqa: F401
-import cases_parity_table  # noqa: F401
-import cases_peer_lost  # noqa: F401
-import cases_preflight  # noqa: F401
-import cases_resume  # noqa: F401
-import cases_run_folder  # noqa: F401
-import cases_sweep  # noqa: F401
-import cases_tokenizer  # noqa: F401
-import cases_torchtitan  # noqa: F401
-import cases_train  # noqa: F401
-import cases_transformers  # noqa: F401
-import cases_validation  # noqa: F401
 import fixtures
 import harness
 
+# Cases lie in folders by subject, and take from each other what they share. Importing a file registers its cases.
+CASE_FILES = sorted(pathlib.Path(__file__).resolve().parent.glob("*/cases_*.py"))
+sys.path += sorted({str(file.parent) for file in CASE_FILES})
+for file in CASE_FILES:
+    importlib.import_module(file.stem)
 
 SKIPPED = 77  # the exit code that ctest takes for a test that was skipped
 
