@@ -17,7 +17,7 @@
 //   do=log:FILE    appends "CALL PATH" to FILE: every call from the n-th on
 //   once=FILE      where FILE cannot be made newly, the rule does nothing: once for all processes and restarts
 //
-// It acts in titan-train alone, and not in Python or launchers that happen to be preloaded with it.
+// It acts in titan-train and checkpoint_tool alone, and not in Python or launchers that happen to be preloaded with it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -25,6 +25,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -77,7 +78,8 @@ void read_word(Rule& rule, const std::string& word) {
 bool is_titan_train() {
   char path[PATH_MAX];
   const auto length = ::readlink("/proc/self/exe", path, sizeof(path));
-  return length > 0 && std::string(path, static_cast<std::size_t>(length)).ends_with("/titan-train");
+  const std::string program(path, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  return program.ends_with("/titan-train") || program.ends_with("/checkpoint_tool");
 }
 
 int own_rank() {

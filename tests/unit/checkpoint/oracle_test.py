@@ -1,15 +1,16 @@
 """PyTorch's own Distributed Checkpoint as the judge: it reads what we write, and we read what it writes."""
 
 import io
+import itertools
 import json
 import os
 import pathlib
 import pickle
-import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 import zlib
 
@@ -224,25 +225,28 @@ def we_read_two_ranks(root):
 
 
 def killed_saves(root):
-    """A save that is killed at any moment leaves the old checkpoint or the new one."""
-    random.seed(1)
+    """A save over another one that is killed at any call that changes its folder leaves the old checkpoint or the new."""
+    library = pathlib.Path(TOOL).parents[3] / "libtitan_fault.so"
+    assert library.exists(), library
     kills = 0
-    for attempt in range(12):
-        process = subprocess.Popen([TOOL, "overwrite", str(root / "ck"), "100000"], stdout=subprocess.PIPE, text=True)
-        first = process.stdout.readline()
-        assert first == "0\n", first
-        time.sleep(random.random() * 0.25)
-        process.kill()
-        done = 0
-        for line in process.stdout:
-            done = int(line)
-        process.wait()
-        kills += 1
+    for n in itertools.count(1):
+        folder = root / f"ck{n}"
+        fault = {"LD_PRELOAD": str(library), "TITAN_FAULT": f"path={folder}* n={n} do=kill"}
+        ended = subprocess.run([TOOL, "overwrite", str(folder), "2"], stdout=subprocess.PIPE, text=True, env=os.environ | fault)
+        saved = [int(line) for line in ended.stdout.split()]
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -signal.SIGKILL, ended
         got = {"w": torch.zeros(1000, 200), "step": None}
-        dcp.load(got, checkpoint_id=str(root / "ck"), no_dist=True)
-        assert got["step"] in (done, done + 1), (got["step"], done)
-        assert torch.equal(got["w"], torch.full((1000, 200), float(got["step"])))
-    assert kills == 12
+        if not saved and not (folder / ".metadata").exists():
+            continue  # in the first save, before there was a checkpoint
+        dcp.load(got, checkpoint_id=str(folder), no_dist=True)
+        assert got["step"] in (len(saved) - 1, len(saved)), (n, got["step"], saved)
+        assert torch.equal(got["w"], torch.full((1000, 200), float(got["step"]))), n
+        kills += len(saved)
+        shutil.rmtree(folder)
+    # The second save at least writes and syncs the data of two ranks, the metadata and the checksums, and renames it all.
+    assert saved == [0, 1] and kills >= 10, (saved, kills)
 
 
 if __name__ == "__main__":
