@@ -73,7 +73,8 @@ class Beats {
 
  private:
   FailureBoard& board_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> seen_;  // a rank's count, and this rank's when it came
+  std::vector<std::pair<std::int64_t, std::int64_t>>
+      seen_;  // the other rank's count, and this rank's own when it arrived
 };
 
 // Of another process, which serves the store.
@@ -165,7 +166,7 @@ std::string diagnose_failure(FailureBoard& board, const std::string& symptom, mi
       }
       std::this_thread::sleep_for(kLook);
     } while (steady_clock::now() < deadline);
-    // Only now: a process that was stopped for a moment is no reason.
+    // Only now: that a process was stopped for a moment is not a reason.
     if (store_life(board) == Life::kStopped) return of_store_rank(board, kStoppedReason);
     if (const auto stopped = find_rank(board, Life::kStopped)) return report_lost(board, *stopped, kStoppedReason);
     return symptom;

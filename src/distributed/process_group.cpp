@@ -168,7 +168,7 @@ Work ProcessGroup::broadcast(at::Tensor tensor, int root) {
 
 void ProcessGroup::barrier() {
   if (size() == 1) return;
-  TITAN_CHECK(cpu_, "group " + name_ + " exists on paper only");
+  TITAN_CHECK(cpu_, "group " + name_ + " is fake (it belongs to a dry run)");
   const at::Tensor nothing = at::empty({0});
   start("barrier", nothing, 0, 0, [&] { return cpu_->barrier(c10d::BarrierOptions()); }).wait();
 }

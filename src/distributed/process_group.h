@@ -37,7 +37,7 @@ class Work {
 class ProcessGroup {
  public:
   // `ranks`: the global ranks of the members in group order, `rank` this process's index among them. Backends are null
-  // when size is 1, or when the group exists on paper only: then collectives of tensors on the meta device are over at
+  // when size is 1, or when the group is fake: then collectives of tensors on the meta device are over at
   // once, all ranks' byte strings are this one's, and tensors with numbers throw InternalError. `name` appears in
   // messages ("fsdp", "world").
   ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,

@@ -9,7 +9,7 @@
 
 namespace titan::generate {
 
-// The text of ids, bytes that are no UTF-8 replaced by U+FFFD: at most three at the end for a character whose last
+// The text of ids, with U+FFFD for bytes that are not UTF-8: at most three at the end for a character whose last
 // bytes are missing.
 using Decode = std::function<std::string(std::span<const std::int32_t>)>;
 

@@ -25,7 +25,7 @@ struct LrScheduleOptions {
 // Immutable; the only state of a run is the number of finished steps.
 class LrSchedule {
  public:
-  // Throws ConfigError for a negative count or a factor or ratio that is no fraction. Counts that do not fit are
+  // Throws ConfigError for a negative count or a factor or ratio outside [0, 1]. Counts that do not fit are
   // cut, as config::validate() warns.
   explicit LrSchedule(const LrScheduleOptions& options);
 

@@ -217,7 +217,7 @@ void Driver::settle(Running& running, const Exit& exit) {
                    (exit.code == kExitSavedRequeue ? " saved at step " : " stopped at step ") +
                    std::to_string(running.metrics.last_step()));
   } else if (exit.code == kExitSavedRequeue && running.metrics.last_step() > running.first_step) {
-    // Someone else's signal, for example a scheduler's at a time limit. It goes on as long as it gets on.
+    // Someone else's signal, for example a scheduler's at a time limit. The trial resumes as long as it makes progress.
     schedule_.interrupt(trial);
     display_.event("sweep: " + trial_text(record_, trial) + " was asked to stop and saved; it goes on");
   } else {

@@ -1,6 +1,6 @@
 // Ranks of one host that show each other the inputs of their collectives, through memory that each of them owns.
 //
-// A rank publishes its input under the number of the operation and goes on; it waits for nobody. Who needs the inputs
+// Each rank publishes its input under the number of the operation and continues without waiting. Who needs the inputs
 // of an operation waits until all ranks have published theirs, reads them where they lie, and says when it is done with
 // them. Memory is used again when all ranks are done with it: it is bounded by the operations in flight.
 #pragma once

@@ -70,7 +70,7 @@ class BlockSum {
   at::Tensor sum_, wide_;
 };
 
-// output [n] = the sum of `parts` [n], a rank's each, which are the elements from `first` on of inputs of
+// output [n] = the sum of `parts` [n], one per rank, which are the elements from `first` on of inputs of
 // `input_numel`. In the order of Gloo's ring, so that the numbers are those of PyTorch's ranks: chunk c starts with
 // rank c - 1 and goes down, in a circle, to rank c. A part may be `output`, or have a narrower dtype.
 void add_as_ring(const at::Tensor& output, const std::vector<at::Tensor>& parts, std::int64_t first,

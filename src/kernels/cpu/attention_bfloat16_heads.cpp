@@ -45,7 +45,7 @@ __m512i interleave(__m512i halves) {
 
 // 2^x to 2e-7 of it for x up to 1/2 or so, 0 far below. The polynomial is the best of its degree on [-1/2, 1/2].
 __m512 power_of_2(__m512 x) {
-  x = _mm512_max_ps(_mm512_set1_ps(-200.0F), x);  // minus infinity as well; what is no number stays none
+  x = _mm512_max_ps(_mm512_set1_ps(-200.0F), x);  // minus infinity as well; NaN stays NaN
   const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   const __m512 r = _mm512_sub_ps(x, n);
   __m512 p = _mm512_set1_ps(1.327647196e-3F);

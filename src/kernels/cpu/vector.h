@@ -93,7 +93,7 @@ inline void assign(BFloat16Bits& to, float value) {  // to the nearest, ties to 
       value != value ? std::uint16_t{0x7FC0} : static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// e^x for x <= 0, to 2 units in the last place; 0 below -87, where it is no normal number any more. Range reduction to
+// e^x for x <= 0, to 2 units in the last place; 0 below -87, where the result would be subnormal. Range reduction to
 // |r| <= ln(2) / 2 and the polynomial of Cephes' expf.
 inline Vector exponential(Vector x) {
   const Vector magic = spread(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer, which is in the low bits
@@ -110,7 +110,7 @@ inline Vector exponential(Vector x) {
   const Words exponent = (reinterpret_cast<Words>(shifted) - 0x4B400000U) << 23;
   const Words bits = reinterpret_cast<Words>(p) + exponent;
   const Vector result = reinterpret_cast<Vector>(bits);
-  return x < -87.0F ? spread(0.0F) : result;  // what is no number stays none
+  return x < -87.0F ? spread(0.0F) : result;  // NaN stays NaN
 }
 
 inline float sum_of(Vector value) {

@@ -1,5 +1,5 @@
 // Operators of the models that have no C++ kernel for the meta device (PyTorch's are written in Python): shapes and
-// dtypes only. With them a model runs on paper, which is how train/dry_run/memory_estimate.h counts its memory.
+// dtypes only. With them a model runs without values, which is how train/dry_run/memory_estimate.h counts its memory.
 #pragma once
 
 namespace titan::nn {

@@ -22,7 +22,7 @@ class RandomState {
   std::vector<std::pair<at::Device, at::Tensor>> states_;
 };
 
-// Makes `state` current for as long as it lives; then the generators go on where they were.
+// Makes `state` current for as long as it lives; then the generators continue where they were.
 class RandomStateGuard {
  public:
   explicit RandomStateGuard(const RandomState& state) : before_(state.exchange()) {}

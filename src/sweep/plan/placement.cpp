@@ -113,7 +113,7 @@ std::vector<Slot> make_slots(const SweepSpec& spec, const Machine& machine) {
   std::size_t room = machine.cores.size();
   if (spec.gpus > 0) check_room(spec, machine.gpus.size(), to_size(spec.gpus), "gpu", room);
   if (spec.max_parallel) room = std::min(room, to_size(*spec.max_parallel));
-  // Unless told, a trial on GPUs takes its share of the cores, and one on the CPU a core a rank.
+  // Unless told, a trial on GPUs takes its share of the cores, and one on the CPU one core per rank.
   const std::size_t share = spec.gpus > 0 ? machine.cores.size() / room : to_size(spec.nproc);
   const std::size_t cores = spec.cores ? to_size(*spec.cores) : std::clamp<std::size_t>(share, 1, machine.cores.size());
   room = machine.cores.size();

@@ -2,7 +2,7 @@
 //
 // Without rungs every trial runs once, to its end. With rungs (successive halving, asynchronous) a trial runs to the
 // first rung and pauses. Whenever there is room, the first of these that applies says what runs:
-//   1. a trial that was interrupted goes on to the rung that it was on its way to;
+//   1. a trial that was interrupted resumes, to the rung that it was on its way to;
 //   2. from the highest rung down: of the n trials that finished a rung (failed ones count, as the worst), the best
 //      n / reduction_factor, rounded down, may go on; the best of them that has not done so is promoted;
 //   3. a fresh trial starts;
@@ -43,7 +43,7 @@ class Schedule {
   // It ended before its target. It is tried again if retries are left. `may_retry` is false where another try would
   // end alike.
   void fail(std::size_t trial, const std::string& error, bool may_retry = true);
-  // It saved a checkpoint on a signal, or its process died with this one: it goes on later, and that is no failure.
+  // It saved a checkpoint on a signal, or its process died with this one: it resumes later; this does not count as a failure.
   void interrupt(std::size_t trial);
   // Failed trials become pending again, with all their retries.
   void retry_failed();

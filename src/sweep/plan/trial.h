@@ -36,7 +36,7 @@ struct Trial {
   bool operator==(const Trial&) const = default;
 };
 
-// True when `a` is the better objective. What is no number is the worst.
+// True when `a` is the better objective. NaN ranks last.
 inline bool is_better(double a, double b, bool maximize) {
   if (std::isnan(a) || std::isnan(b)) return !std::isnan(a) && std::isnan(b);
   return maximize ? a > b : a < b;

@@ -26,7 +26,7 @@ class MetricsFile {
   explicit MetricsFile(std::filesystem::path path) : path_(std::move(path)) {}
 
   // Reads what is new. A file that is not there yet has no rows; a last line without its end is left for later, and
-  // lines that are no rows are passed over, as a crash may have cut them.
+  // lines that are not rows are skipped: a crash may have cut them.
   void refresh();
 
   // The column, without rows that lack it.
@@ -55,7 +55,7 @@ class TrialMetrics {
   MetricsFile metrics_, validation_;
 };
 
-// The objective of a curve, nothing for an empty one. With min and max, values that are no numbers do not count unless
+// The objective of a curve, nothing for an empty one. With min and max, NaN does not count unless
 // all are such; in a mean one of them makes the result none.
 std::optional<double> reduce(const Curve& curve, const Objective& objective);
 

@@ -8,7 +8,7 @@ namespace titan::sweep {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// JSON has no word for what is no number: which of them it was, the trial's metrics tell.
+// JSON has no NaN and no infinity; the trial's metrics tell which of them it was.
 inline OrderedJson number_or_null(double value) {
   return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr);
 }

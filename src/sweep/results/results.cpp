@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxGroups = 6;
 
-// Ranks from 0, equal values sharing the mean of theirs; what is no number comes last.
+// Ranks from 0; equal values share their mean rank, and NaN comes last.
 std::vector<double> ranks_of(const std::vector<double>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);

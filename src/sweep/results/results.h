@@ -24,7 +24,7 @@ struct Influence {
 // number with more than 6 values by equal parts of its ranks), and `explained` is the share of the variance that lies
 // between groups, corrected for what chance puts there: 1 - (1 - eta^2) (n - 1) / (n - groups), at least 0. Ranks, so
 // that one diverged trial does not decide; groups, so that an optimum in the middle counts. Trials count with their
-// first rung, which all have; those whose objective is no number rank last, failed ones do not count. In the order of
+// first rung, which all have; those whose objective is NaN rank last, failed ones do not count. In the order of
 // record.keys.
 std::vector<Influence> influences(const Record& record);
 

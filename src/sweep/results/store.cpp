@@ -167,7 +167,7 @@ void save_record(const std::filesystem::path& folder, const Record& record) {
       {"version", kVersion},       {"name", record.name},   {"objective", to_json(record.objective)},
       {"keys", record.keys},       {"rungs", record.rungs}, {"reduction_factor", record.reduction_factor},
       {"started", record.started}, {"trials", trials},      {"config", record.config}};
-  // A trial's error may quote bytes that are no UTF-8.
+  // A trial's error may quote bytes that are not UTF-8.
   write_file_atomically(folder / kFile, json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 

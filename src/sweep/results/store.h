@@ -1,5 +1,5 @@
 // sweep.json: the state of a sweep on disk, replaced in one step whenever it changes. A crash at any moment leaves the
-// state before or after a change, and a sweep that is started again goes on from it.
+// state before or after a change, and a sweep that is started again resumes from it.
 #pragma once
 
 #include <filesystem>
