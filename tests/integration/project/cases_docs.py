@@ -58,6 +58,31 @@ def readme_paths(_context):
     expect(not plain, f"not executable: {', '.join(plain)}")
 
 
+CODE_PAGES = ("docs/architecture.md", "docs/fully_shard.md", "src/README.md", "data/README.md", "models/README.md", "CONTRIBUTING.md")
+# What is still to be written stands in a table of its own.
+FUTURE = re.compile(r"^## Where the next features enter.*?(?=^## )", re.MULTILINE | re.DOTALL)
+
+
+def is_there(name):
+    """Whether a file or folder is meant by `name`, from the root or from src/, with or without its suffix."""
+    return any(any(root.glob(pattern)) for root in (ROOT, ROOT / "src") for pattern in (name.rstrip("/"), f"{name.rstrip('/')}.*"))
+
+
+@case(30, quick=True, processors=1)
+def code_paths(_context):
+    """What pages about the code name in backquotes is in the code: a folder/file, with or without its suffix."""
+    folders = {path.name for root in (ROOT, ROOT / "src") for path in root.iterdir() if path.is_dir()} - {"build", "outputs", "assets"}
+    missing, named = [], 0
+    for page in CODE_PAGES:
+        text = FUTURE.sub("", FENCE.sub("", (ROOT / page).read_text(encoding="utf-8")))
+        for name in re.findall(r"`([\w.*-]+/[\w./*-]*)`", text):
+            if name.split("/")[0] in folders:
+                named += 1
+                missing += [] if is_there(name) else [f"{page} names {name}, which does not exist"]
+    expect(not missing, "\n".join(missing))
+    expect(named > 50, f"only {named} paths were found")
+
+
 # A fence of commands, or of lines that the commands before it print.
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
