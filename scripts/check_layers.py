@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every #include of src, models, data and apps against scripts/layers.toml.
+"""Checks every #include of src, models, data and apps against scripts/layers.toml, and the sizes of files and folders.
 
 usage: check_layers.py [--root FOLDER] [--rules FILE]
 Prints FILE:LINE and the broken rule for each violation. Exit code 0: none, 1: some, 2: the rules themselves are wrong.
@@ -35,6 +35,7 @@ class Rules:
         }
         self.apart: list[str] = table.get("apart", {}).get("folders", [])
         self.external: list[dict] = table.get("external", [])
+        self.limits: dict = table.get("limits", {"trees": []})
         graph = {layer: [d for d in allowed if d != "*"] for layer, allowed in self.layers.items()}
         for layer, allowed in graph.items():
             for other in allowed:
@@ -115,6 +116,24 @@ def violations(root: Path, rules: Rules):
                         yield f"{path}:{number}: {broken}"
 
 
+def too_large(root: Path, rules: Rules):
+    """Folders of more files, and files of more lines, than [limits] allows."""
+    limits, files = rules.limits, {}
+    for tree in limits["trees"]:
+        for file in sorted((root / tree).rglob("*")):
+            path = file.relative_to(root).as_posix()
+            if file.suffix not in SUFFIXES | {".py"} or any(inside(path, left) for left in limits["left_out"]):
+                continue
+            files.setdefault(file.parent, []).append(file)
+            lines = len(file.read_text(errors="replace").splitlines())
+            if lines > limits["lines_of_file"]:
+                yield f"{path}:{lines}: more than {limits['lines_of_file']} lines; cut it where it has a seam"
+    for folder, inside_it in files.items():
+        if len(inside_it) > limits["files_of_folder"]:
+            path = folder.relative_to(root).as_posix()
+            yield f"{path}:1: {len(inside_it)} files, more than {limits['files_of_folder']}; give it folders inside"
+
+
 def main() -> int:
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -126,11 +145,11 @@ def main() -> int:
     except (ValueError, KeyError, OSError) as error:
         print(f"check_layers: {error}", file=sys.stderr)
         return 2
-    found = list(violations(arguments.root, rules))
+    found = [*violations(arguments.root, rules), *too_large(arguments.root, rules)]
     for line in found:
         print(line)
     if found:
-        print(f"{len(found)} includes break the layer rules of scripts/layers.toml")
+        print(f"{len(found)} breaks of the rules of scripts/layers.toml")
     return 1 if found else 0
 
 

@@ -97,6 +97,17 @@ class CheckLayers(unittest.TestCase):
                 self.assertIn(f"{path}:{at}: ", output)
                 self.assertIn(message, output)
 
+    def test_finds_large_files_and_folders(self):
+        limits = '[layers]\n"src/base" = []\n[limits]\ntrees = ["src"]\nfiles_of_folder = 2\nlines_of_file = 3\nleft_out = ["src/base/table.cpp"]\n'
+        fits = {"src/base/a.h": "\n" * 3, "src/base/b.h": "", "src/base/table.cpp": "\n" * 9, "src/base/notes.md": "\n" * 9}
+        self.assertEqual(run(fits, limits), (0, ""))
+        code, output = run({**fits, "src/base/a.h": "\n" * 4}, limits)
+        self.assertEqual(code, 1)
+        self.assertIn("src/base/a.h:4: more than 3 lines", output)
+        code, output = run({**fits, "src/base/c.h": ""}, limits)
+        self.assertEqual(code, 1)
+        self.assertIn("src/base:1: 3 files, more than 2", output)
+
     def test_ignores_other_files_and_comments(self):
         text = '// #include "train/trainer.h"\n'
         self.assertEqual(run({"src/base/x.cpp": text, "src/base/notes.md": '#include "train/trainer.h"\n'})[0], 0)
