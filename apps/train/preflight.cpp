@@ -68,7 +68,7 @@ Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
   capacity.words = "this machine has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank * ranks)) +
                    " of free memory for " + counted(ranks, "rank");
   if (device_type != c10::DeviceType::CPU) {
-    capacity.device = train::PaperDevice::kGpu;
+    capacity.device = train::EstimatedDevice::kGpu;
     capacity.bytes_of_a_rank = static_cast<std::int64_t>(dist::accelerator()->device_capacity_bytes(0));
     capacity.words =
         dist::accelerator()->device_name(0) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));

@@ -28,7 +28,7 @@ std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEn
 struct Capacity {
   std::int64_t bytes_of_a_rank = 0;
   std::string words = {};
-  train::PaperDevice device = train::PaperDevice::kCpu;
+  train::EstimatedDevice device = train::EstimatedDevice::kCpu;
 };
 std::optional<config::Fault> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
                                                  std::int64_t world_size, const Capacity& capacity);

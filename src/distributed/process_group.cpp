@@ -87,7 +87,7 @@ c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
 template <typename Start>
 Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_t input_numel,
                          std::int64_t output_numel, Start&& start) {
-  if (is_on_paper() && tensor.is_meta()) return {};
+  if (is_fake() && tensor.is_meta()) return {};
   trace_collective(ranks_[rank_], what, name_, input_numel, output_numel, tensor.scalar_type());
   const std::string label = std::string(what) + " over '" + name_ + "'";
   try {
@@ -174,7 +174,7 @@ void ProcessGroup::barrier() {
 }
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) {
-  if (is_on_paper()) return std::vector<std::string>(static_cast<std::size_t>(size()), bytes);
+  if (is_fake()) return std::vector<std::string>(static_cast<std::size_t>(size()), bytes);
   auto length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
   auto lengths = at::empty({size()}, at::kLong);
   all_gather(lengths, length).wait();
@@ -192,7 +192,7 @@ std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes
 }
 
 std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int root) {
-  if (is_on_paper()) return bytes;
+  if (is_fake()) return bytes;
   auto length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
   broadcast(length, root).wait();
   auto buffer = at::empty({length.item<std::int64_t>()}, at::kByte);

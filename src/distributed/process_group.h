@@ -83,7 +83,7 @@ class ProcessGroup {
   Work start(const char* what, const at::Tensor& tensor, std::int64_t input_numel, std::int64_t output_numel,
              Start&& start);
   c10d::Backend& backend(const at::Tensor& tensor) const;
-  bool is_on_paper() const { return size() > 1 && !cpu_ && !accelerator_; }
+  bool is_fake() const { return size() > 1 && !cpu_ && !accelerator_; }
   std::string name_;
   std::vector<int> ranks_;
   int rank_;

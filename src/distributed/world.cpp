@@ -93,14 +93,14 @@ void World::watch_failures() {
       std::make_unique<FailureWatch>(board, [board](const std::string& reason) mutable { end_process(board, reason); });
 }
 
-World::World(int paper_world_size) : device_(c10::DeviceType::Meta), timeout_(0) {
-  env_.world_size = paper_world_size;
-  std::vector<int> all(static_cast<std::size_t>(paper_world_size));
+World::World(int fake_world_size) : device_(c10::DeviceType::Meta), timeout_(0) {
+  env_.world_size = fake_world_size;
+  std::vector<int> all(static_cast<std::size_t>(fake_world_size));
   std::iota(all.begin(), all.end(), 0);
   group_ = make_group("world", all);
 }
 
-std::unique_ptr<World> World::on_paper(int world_size) { return std::unique_ptr<World>(new World(world_size)); }
+std::unique_ptr<World> World::fake(int world_size) { return std::unique_ptr<World>(new World(world_size)); }
 
 World::~World() = default;
 

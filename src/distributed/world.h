@@ -22,7 +22,7 @@ class World {
   // rank picks the device. A job of one rank opens no socket. Throws DistError.
   World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::milliseconds init_timeout);
   // Rank 0 of a job of `world_size` ranks that does not exist: groups and meshes can be made, nothing can be sent.
-  static std::unique_ptr<World> on_paper(int world_size);
+  static std::unique_ptr<World> fake(int world_size);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -56,7 +56,7 @@ class World {
   void shutdown();
 
  private:
-  explicit World(int paper_world_size);
+  explicit World(int fake_world_size);
   void watch_failures();
   bool are_on_one_machine(const std::vector<int>& ranks) const;
   c10::intrusive_ptr<c10d::Backend> make_cpu_backend(const std::string& prefix, const std::vector<int>& ranks);

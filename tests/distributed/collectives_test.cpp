@@ -111,7 +111,7 @@ TEST(Failure, OfOneRankEndsTheOthersWithItsReason) {
 // TorchTitan's order, from the outermost: pp, dp_replicate, dp_shard, cp, tp. Rank 0's coordinate is 0 on every axis.
 TEST(Meshes, HaveTheRanksOfEveryView) {
   const dist::ParallelDims dims{.pp = 2, .dp_replicate = 3, .dp_shard = 2, .cp = 2, .tp = 2, .world_size = 48};
-  const auto world = dist::World::on_paper(48);
+  const auto world = dist::World::fake(48);
   const auto meshes = dist::Meshes::build(*world, dims);
   EXPECT_EQ(meshes.tp.group().ranks(), (std::vector<int>{0, 1}));
   EXPECT_EQ(meshes.cp.group().ranks(), (std::vector<int>{0, 2}));
@@ -155,8 +155,8 @@ TEST(RunShape, IsWhatTheConfigurationMeansForAStep) {
   EXPECT_THROW(dist::RunShape::of(config, 7), ConfigError);
 }
 
-TEST(World, OnPaperMakesMeshesAndSendsNothing) {
-  const auto world = dist::World::on_paper(256);
+TEST(World, AFakeOneMakesMeshesAndSendsNothing) {
+  const auto world = dist::World::fake(256);
   const auto mesh = dist::DeviceMesh::init(*world, {8, 32}, {"dp_replicate", "fsdp"});
   EXPECT_EQ(mesh.group("fsdp").size(), 32);
   auto tensor = at::ones({1});

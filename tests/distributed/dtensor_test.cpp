@@ -193,7 +193,7 @@ TEST(TwoMeshDims, StridedShardIsAChunkOfAChunk) {
 }
 
 TEST(Redistribute, CutsWithoutCommunication) {
-  const auto world = World::on_paper(4);  // where nothing can be sent
+  const auto world = World::fake(4);  // where nothing can be sent
   const auto mesh = DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
   const auto whole = at::arange(10).view({5, 2});
   const auto replicated = DTensor::distribute(whole, mesh, {Replicate{}, Replicate{}});
@@ -216,7 +216,7 @@ std::string message_of(Call&& call) {
 }
 
 TEST(Mistakes, AreNamed) {
-  const auto world = World::on_paper(4);
+  const auto world = World::fake(4);
   const auto mesh = DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
   const auto whole = at::zeros({5, 2});
   const auto distribute = [&](Placements placements) {

@@ -191,7 +191,7 @@ TEST(FullyShardErrors, WantBottomUpAndAnOptimizerAfterwards) {
 }
 
 TEST(FullyShardErrors, NameTheMistake) {
-  const auto world = dist::World::on_paper(2);
+  const auto world = dist::World::fake(2);
   const fsdp::FullyShardOptions options{.mesh = one_dim(*world)};
   Net net;
   EXPECT_THROW(fsdp::fully_shard(*net.blocks, options), InternalError);

@@ -34,7 +34,7 @@ constexpr int kSteps = 4;
 
 // All ranks' batches on one device, no sharding.
 Result train_plain(int num_ranks) {
-  const auto world = dist::World::on_paper(1);
+  const auto world = dist::World::fake(1);
   Net net;
   fsdp::to_empty(net, at::kCPU);
   net.init_weights();

@@ -16,7 +16,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 TEST(GradScaler, ScalesTheLossAndUnscalesTheGradients) {
-  const auto world = dist::World::on_paper(1);
+  const auto world = dist::World::fake(1);
   optim::GradScaler scaler(at::kCPU, {.init_scale = 1024});
   EXPECT_EQ(scaler.scale(at::full({}, 0.5)).item<float>(), 512);
   const auto large = at::full({3}, 2048.0f), half = at::full({2}, 512, at::kBFloat16), empty = at::empty({0, 4});
@@ -28,7 +28,7 @@ TEST(GradScaler, ScalesTheLossAndUnscalesTheGradients) {
 
 // Grows after `interval` steps in a row, backs off at once, and both start the count anew.
 TEST(GradScaler, FollowsTheRule) {
-  const auto world = dist::World::on_paper(1);
+  const auto world = dist::World::fake(1);
   const optim::GradScalerOptions options;
   EXPECT_EQ(options.init_scale, 65536);
   EXPECT_EQ(options.growth_interval, 2000);
@@ -56,7 +56,7 @@ TEST(GradScaler, FollowsTheRule) {
 }
 
 TEST(GradScaler, GoesOnFromASavedState) {
-  const auto world = dist::World::on_paper(1);
+  const auto world = dist::World::fake(1);
   optim::GradScaler scaler(at::kCPU, {.growth_interval = 3});
   scaler.set_state({128, 2});
   scaler.unscale({at::ones({2})}, world->group());

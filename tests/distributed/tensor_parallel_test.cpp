@@ -297,7 +297,7 @@ std::string message_of(Call&& call) {
 }
 
 TEST(FullyShardOverTensorParallel, NamesTheMistake) {
-  const auto world = dist::World::on_paper(4);
+  const auto world = dist::World::fake(4);
   const auto mesh = dist::DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
   const auto other = dist::DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
   Net net(7);

@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/dcp/checkpoint_io.h"
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/on_threads.h"
 #include "checkpoint/dcp/partial_reads.h"
 #include "checkpoint/dcp/planner.h"
 #include "checkpoint/format/archive.h"
+#include "checkpoint/io/checksums.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "checkpoint/dcp/checksums.h"
+#include "checkpoint/io/checksums.h"
 
 namespace titan::checkpoint {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/ranks.h"
 #include "checkpoint/format/partial_read.h"
+#include "checkpoint/io/checksums.h"
 #include "checkpoint/io/file.h"
 
 namespace titan::checkpoint {

@@ -1,10 +1,10 @@
 #include "base/fs.h"
 #include "base/run_layout.h"
 #include "checkpoint/dcp/checkpoint_io.h"
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/collective_save.h"
 #include "checkpoint/dcp/save_id.h"
 #include "checkpoint/dcp/write_files.h"
+#include "checkpoint/io/checksums.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;

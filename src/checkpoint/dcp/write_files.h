@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/item.h"
+#include "checkpoint/io/checksums.h"
 
 namespace titan::checkpoint {
 

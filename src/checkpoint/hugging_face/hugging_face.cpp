@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/collective_save.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
+#include "checkpoint/io/checksums.h"
 #include "checkpoint/io/file.h"
 
 namespace titan::checkpoint {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/run_layout.h"
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/format/safetensors.h"
+#include "checkpoint/io/checksums.h"
 
 namespace titan::checkpoint {
 

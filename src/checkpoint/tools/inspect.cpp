@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "base/run_layout.h"
 #include "base/text.h"
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/dcp/ranks.h"
 #include "checkpoint/format/archive.h"
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
+#include "checkpoint/io/checksums.h"
 #include "checkpoint/torchtitan_keys.h"
 
 namespace titan::checkpoint {

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/run_layout.h"
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/commit.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/dcp/save_id.h"
@@ -19,6 +18,7 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/torch_archive.h"
 #include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/io/checksums.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;

@@ -8,12 +8,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/dcp/partial_reads.h"
 #include "checkpoint/format/archive.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/torch_archive.h"
+#include "checkpoint/io/checksums.h"
 #include "checkpoint/io/crc32.h"
 
 namespace titan::checkpoint {

@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/run_layout.h"
 #include "base/text.h"
-#include "checkpoint/dcp/checksums.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/format/archive.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
+#include "checkpoint/io/checksums.h"
 #include "checkpoint/io/crc32.h"
 #include "checkpoint/tools/convert.h"
 

@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "base/paper.h"
 #include "kernels/choice.h"
 #include "kernels/cpu/fused_ops.h"
+#include "nn/ops/meta_run.h"
 #include "nn/ops/once_differentiable.h"
 
 namespace titan::nn {
@@ -83,7 +83,7 @@ struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
 
 // ATen's kernel on a GPU keeps for backward what this program's own on CPU keeps. On the meta device ATen has only the
 // composed operators, which keep float32 copies.
-bool is_fused(const at::Tensor& x) { return kernels::uses_own() || (x.is_meta() && paper::stands_for_gpu()); }
+bool is_fused(const at::Tensor& x) { return kernels::uses_own() || (x.is_meta() && meta_run::stands_for_gpu()); }
 
 }  // namespace
 

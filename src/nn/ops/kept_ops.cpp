@@ -45,7 +45,7 @@ at::SDPBackend backend_of(const at::Tensor& q, const at::Tensor& k, const at::Te
                                                            /*is_causal=*/true, /*scale=*/{}, q.size(1) != k.size(1)));
 }
 
-// On paper (nn/ops/meta_kernels.h) as on CPU.
+// On the meta device (nn/ops/meta_kernels.h) as on CPU.
 bool runs_on_host(const at::Tensor& q) { return q.is_cpu() || q.is_meta(); }
 
 bool is_keepable(at::SDPBackend backend, const at::Tensor& q) {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "base/paper.h"
+#include "nn/ops/meta_run.h"
 #include "parallel/fsdp/reduction.h"
 
 namespace titan::fsdp {
@@ -18,14 +18,14 @@ c10::Stream current_stream(const c10::Stream& like) {
 }  // namespace
 
 SideStream::SideStream(at::Device device, bool high_priority) {
-  if (device.is_meta()) paper_stream_ = paper::new_stream();
+  if (device.is_meta()) meta_stream_ = meta_run::new_stream();
   if (device.is_cpu() || device.is_meta()) return;
   stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, high_priority);
 }
 
 void SideStream::run(const std::function<void()>& work) const {
   if (!stream_) {
-    const paper::StreamScope allocates_there(paper_stream_);
+    const meta_run::StreamScope allocates_there(meta_stream_);
     work();
     return;
   }

@@ -22,7 +22,7 @@ class Reduction;
 using StreamEvent = std::shared_ptr<c10::Event>;
 
 // A side stream of a device; on CPU, which has none, every call but run() does nothing, and run() runs at once. So it
-// is on paper, where a stream that a GPU would have is a number that allocations get.
+// is on the meta device, where a stream that a GPU would have is a number that allocations get.
 class SideStream {
  public:
   SideStream() = default;
@@ -39,11 +39,11 @@ class SideStream {
   StreamEvent record() const;  // a point in this stream
   static void host_waits_for(const StreamEvent& event);
   void current_waits_for(const StreamEvent& event) const;
-  bool exists() const { return stream_.has_value() || paper_stream_ != 0; }
+  bool exists() const { return stream_.has_value() || meta_stream_ != 0; }
 
  private:
   std::optional<c10::Stream> stream_;
-  int paper_stream_ = 0;
+  int meta_stream_ = 0;
 };
 
 struct CommContext {

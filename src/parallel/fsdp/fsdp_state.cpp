@@ -117,7 +117,7 @@ void FsdpState::check_ranks_agree_below(nn::Module& root) const {
     const ParamFacts facts{named.fqn, named.spec().global_shape, param->stored_dtype(),
                            group,     param->shard_dim(),        named.tensor().requires_grad()};
     const auto& mesh = states_[group]->options_.mesh;
-    if (mesh.device().is_meta()) return;  // on paper there are no others
+    if (mesh.device().is_meta()) return;  // the other ranks of a dry run do not exist
     for (const auto& axis : mesh.axis_names()) {
       auto* ranks = &mesh.group(axis);
       auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& l) { return l.first == ranks; });

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/paper.h"
+#include "nn/ops/meta_run.h"
 
 namespace titan::fsdp {
 namespace {
@@ -93,13 +93,13 @@ std::string ParamGroup::names() const {
 
 void ParamGroup::unshard() {
   if (unsharded_ || all_gather_ || gathers_from_self()) return;
-  const paper::UseScope use(paper::Use::kGathered);
+  const meta_run::UseScope use(meta_run::Use::kGathered);
   context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
 
 void ParamGroup::wait_for_unshard() {
   if (unsharded_) return;
-  const paper::UseScope use(paper::Use::kGathered);
+  const meta_run::UseScope use(meta_run::Use::kGathered);
   if (gathers_from_self()) {
     const at::NoGradGuard no_grad;
     for (auto* param : view_) param->gather_from_self();
@@ -125,7 +125,7 @@ void ParamGroup::reshard() {
 // Only a backward to come is worth keeping parts for; they would be stale after an optimizer step.
 void ParamGroup::reshard_after_forward() {
   if (!post_forward_group_ || !at::GradMode::is_enabled()) return reshard();
-  const paper::UseScope use(paper::Use::kGathered);
+  const meta_run::UseScope use(meta_run::Use::kGathered);
   for (auto* param : view_) param->to_sharded_post_forward(post_forward_group_->rank(), post_forward_group_->size());
   unsharded_ = false;
   sharded_post_forward_ = true;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/paper.h"
+#include "nn/ops/meta_run.h"
 
 namespace titan::fsdp {
 namespace {
@@ -25,7 +25,7 @@ double factor_before_sum(double factor, at::ScalarType dtype) {
 
 Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads, const ReductionRule& rule)
     : params_(std::move(params)), rule_(rule) {
-  const paper::UseScope use(paper::Use::kReduction);
+  const meta_run::UseScope use(meta_run::Use::kReduction);
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < grads.size(); ++i) {
     TITAN_CHECK(grads[i].scalar_type() == grads.front().scalar_type(),
@@ -47,7 +47,7 @@ Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> gra
 bool Reduction::is_local() const { return rule_.shard_group->size() == 1 && !rule_.replicate_group; }
 
 void Reduction::start_reduce_scatter() {
-  const paper::UseScope use(paper::Use::kReduction);
+  const meta_run::UseScope use(meta_run::Use::kReduction);
   if (!is_local()) fsdp::start_reduce_scatter(scatter_, *rule_.shard_group);
 }
 
@@ -69,7 +69,7 @@ bool Reduction::start_all_reduce() {
 
 bool Reduction::finish() {
   if (is_partial_) return false;
-  const paper::UseScope use(paper::Use::kReduction);
+  const meta_run::UseScope use(meta_run::Use::kReduction);
   const at::NoGradGuard no_grad;
   if (is_local()) return finish_local();
   all_reduce_.wait();

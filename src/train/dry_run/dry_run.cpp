@@ -76,7 +76,7 @@ double DryRun::flops_per_step() const {
 
 Demand demand_of(const config::JobConfig& config, const TrainSpec& spec, int world_size, const Device& device) {
   Demand out;
-  out.memory = estimate_memory(config, spec, world_size, device.is_gpu ? PaperDevice::kGpu : PaperDevice::kCpu);
+  out.memory = estimate_memory(config, spec, world_size, device.is_gpu ? EstimatedDevice::kGpu : EstimatedDevice::kCpu);
   out.allowed = static_cast<std::int64_t>(usable_part(device) * static_cast<double>(device.bytes));
   if (device.is_gpu) {
     out.context = kContextBytes;

@@ -1,4 +1,4 @@
-// What a run would take, on paper: nothing is allocated, no rank is started.
+// What a run would take: found out on the meta device, without memory and without ranks.
 #pragma once
 
 #include <cstdint>

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/env.h"
-#include "base/paper.h"
 #include "distributed/dtype.h"
 #include "kernels/choice.h"
 #include "nn/init.h"
 #include "nn/ops/cross_entropy.h"
 #include "nn/ops/meta_kernels.h"
+#include "nn/ops/meta_run.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/dry_run/caching_pools.h"
 #include "train/dry_run/memory_log.h"
@@ -37,12 +37,12 @@ bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -
 // While it lives, the meta device stands for `device`.
 class StandsFor {
  public:
-  StandsFor(PaperDevice device, const config::Cpu& cpu) : used_own_(kernels::uses_own()) {
-    paper::stand_for_gpu(device == PaperDevice::kGpu);
-    kernels::use_own(device == PaperDevice::kCpu && cpu.kernels == "own");
+  StandsFor(EstimatedDevice device, const config::Cpu& cpu) : used_own_(kernels::uses_own()) {
+    meta_run::stand_for_gpu(device == EstimatedDevice::kGpu);
+    kernels::use_own(device == EstimatedDevice::kCpu && cpu.kernels == "own");
   }
   ~StandsFor() {
-    paper::stand_for_gpu(false);
+    meta_run::stand_for_gpu(false);
     kernels::use_own(used_own_);
   }
   StandsFor(const StandsFor&) = delete;
@@ -112,11 +112,11 @@ void announce_modules(nn::Module& model, MemoryLog& log) {
   }
 }
 
-// A model on paper that can take steps, and which of the log's allocations are what.
-class PaperRun {
+// A model on the meta device that can take steps, and which of the log's allocations are what.
+class MetaRun {
  public:
-  PaperRun(const config::JobConfig& config, const TrainSpec& spec, int world_size)
-      : config_(config), spec_(spec), world_(dist::World::on_paper(world_size)) {
+  MetaRun(const config::JobConfig& config, const TrainSpec& spec, int world_size)
+      : config_(config), spec_(spec), world_(dist::World::fake(world_size)) {
     const auto shape = dist::RunShape::of(config, world_size);
     const auto meshes = dist::Meshes::build(*world_, shape.dims);
     microbatches_ = std::min<std::int64_t>(shape.accumulation_steps, 2);
@@ -138,9 +138,9 @@ class PaperRun {
           return loss_of(model, tokens, labels);
         });
   }
-  ~PaperRun() { log_.stop(); }
-  PaperRun(const PaperRun&) = delete;
-  PaperRun& operator=(const PaperRun&) = delete;
+  ~MetaRun() { log_.stop(); }
+  MetaRun(const MetaRun&) = delete;
+  MetaRun& operator=(const MetaRun&) = delete;
 
   // The gradients of a step, and the moments that the first one makes: AdamW itself wants numbers. What its update
   // takes beside them is nothing to speak of.
@@ -172,7 +172,7 @@ class PaperRun {
     std::int64_t bytes = 0;
     for (const auto& allocation : log_.allocations()) {
       if (allocation.born >= forwards_.back().begin && allocation.lives_after(forwards_.back().end) &&
-          allocation.use == paper::Use::kOther)
+          allocation.use == meta_run::Use::kOther)
         bytes += allocation.bytes;
     }
     return bytes;
@@ -242,13 +242,13 @@ std::int64_t bytes_of(const MemoryLog& log, const Ids& ids) {
   return bytes;
 }
 
-std::int64_t& kind_of(std::size_t id, const PaperRun& run, MemoryEstimate& out) {
+std::int64_t& kind_of(std::size_t id, const MetaRun& run, MemoryEstimate& out) {
   const auto& allocation = run.log().allocations()[id];
   if (run.parameters().contains(id)) return out.parameters;
   if (run.optimizer().contains(id)) return out.optimizer;
   if (run.gradients().contains(id)) return out.gradients;
-  if (allocation.use == paper::Use::kGathered) return out.gathered;
-  if (allocation.use == paper::Use::kReduction) return out.reductions;
+  if (allocation.use == meta_run::Use::kGathered) return out.gathered;
+  if (allocation.use == meta_run::Use::kReduction) return out.reductions;
   if (run.logits().contains(id)) return out.logits;
   return run.is_kept_for_backward(allocation) ? out.activations : out.temporaries;
 }
@@ -278,11 +278,11 @@ std::int64_t reserved_bytes(const MemoryLog& log, const Ids& elsewhere) {
 }  // namespace
 
 MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec& spec, int world_size,
-                               PaperDevice device) {
-  const bool is_gpu = device == PaperDevice::kGpu;
+                               EstimatedDevice device) {
+  const bool is_gpu = device == EstimatedDevice::kGpu;
   nn::register_meta_kernels();
   const StandsFor stands_for(device, config.cpu);
-  PaperRun run(config, spec, world_size);
+  MetaRun run(config, spec, world_size);
   run.step();
   const auto second_step = run.log().now();
   run.step();

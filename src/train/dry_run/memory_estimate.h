@@ -37,13 +37,13 @@ struct MemoryEstimate {
   std::int64_t pooled = 0;
 };
 
-enum class PaperDevice { kCpu, kGpu };
+enum class EstimatedDevice { kCpu, kGpu };
 
 // For rank 0 of `world_size`, which has the largest shards. On kGpu with ATen's operators, side streams, and the
 // caching allocator as PYTORCH_ALLOC_CONF sets it; on kCpu with the operators that cpu.kernels says. Memory that
 // operators and communication libraries take on their own is not in it. Uses the process's allocator of meta tensors:
 // one call at a time. Throws ConfigError where degrees do not fit.
 MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec& spec, int world_size,
-                               PaperDevice device);
+                               EstimatedDevice device);
 
 }  // namespace titan::train

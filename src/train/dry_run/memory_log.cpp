@@ -26,8 +26,8 @@ class MemoryLog::Allocator : public c10::Allocator {
     auto* block = new Block{&log_, log_.generation_, log_.allocations_.size()};
     log_.allocations_.push_back({.bytes = static_cast<std::int64_t>(bytes),
                                  .born = log_.now(),
-                                 .use = paper::current_use(),
-                                 .stream = paper::current_stream()});
+                                 .use = meta_run::current_use(),
+                                 .stream = meta_run::current_stream()});
     log_.events_.push_back(block->index);
     return {nullptr, block, &release, meta};
   }

@@ -1,4 +1,4 @@
-// What a run on paper (base/paper.h) allocates: an allocator for the meta device that gives out no memory, and writes
+// What a run on the meta device (nn/ops/meta_run.h) allocates: an allocator for the meta device that gives out no memory, and writes
 // down every allocation with when it was made and freed, what for, and in which part of the run.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/paper.h"
+#include "nn/ops/meta_run.h"
 
 namespace titan::train {
 
@@ -21,7 +21,7 @@ struct Allocation {
   std::int64_t bytes = 0;
   std::size_t born = 0;  // event
   std::size_t died = kNever;
-  paper::Use use = paper::Use::kOther;
+  meta_run::Use use = meta_run::Use::kOther;
   int stream = 0;
 
   bool lives_after(std::size_t event) const { return born <= event && event < died; }

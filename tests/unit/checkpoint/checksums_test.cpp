@@ -1,5 +1,5 @@
 // Checksums of whole files, and that a load finds every changed byte at any number of ranks.
-#include "checkpoint/dcp/checksums.h"
+#include "checkpoint/io/checksums.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

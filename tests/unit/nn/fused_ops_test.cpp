@@ -32,9 +32,7 @@ std::vector<Op> ops(at::ScalarType dtype) {
   at::manual_seed(1);
   const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, at::kFloat).to(dtype); };
   const auto table = precompute_freqs_cis(32, 20, 10000, std::nullopt, at::kCPU);
-  const auto on = [table, on_paper = table.to(at::kMeta)](const at::Tensor& x) {
-    return x.is_meta() ? on_paper : table;
-  };
+  const auto on = [table, on_meta = table.to(at::kMeta)](const at::Tensor& x) { return x.is_meta() ? on_meta : table; };
   return {
       {"rms_norm",
        "FusedRmsNorm",
@@ -230,7 +228,7 @@ class Meter : public c10::Allocator {
 };
 
 // train/dry_run/memory_estimate.h counts on it.
-TEST(FusedOps, TakeTheSameMemoryOnPaper) {
+TEST(FusedOps, TakeTheSameMemoryOnMeta) {
   for (const Op& op : ops(at::kBFloat16)) {
     const auto sizes_on = [&](c10::DeviceType device) {
       Tensors leaves;

@@ -72,10 +72,10 @@ TEST(MemoryEstimate, IsTheSameTwice) {
 // CPU kernels of this program's own need no float32 copy, and write the gradient over the logits.
 TEST(MemoryEstimate, KnowsTheKernelsOfTheDevice) {
   auto config = config_of_8b();
-  EXPECT_LE(estimate(config, 8, PaperDevice::kCpu).logits, std::int64_t{2} * 8192 * 128256);
-  EXPECT_EQ(estimate(config, 8, PaperDevice::kCpu).pooled, 0);
+  EXPECT_LE(estimate(config, 8, EstimatedDevice::kCpu).logits, std::int64_t{2} * 8192 * 128256);
+  EXPECT_EQ(estimate(config, 8, EstimatedDevice::kCpu).pooled, 0);
   config.cpu.kernels = "aten";
-  EXPECT_GT(estimate(config, 8, PaperDevice::kCpu).logits, 8 * kGiB);
+  EXPECT_GT(estimate(config, 8, EstimatedDevice::kCpu).logits, 8 * kGiB);
 }
 
 TEST(MemoryEstimate, OffloadMovesTheStateToTheHost) {

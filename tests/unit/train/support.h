@@ -29,7 +29,7 @@ inline TrainSpec spec_of(const config::JobConfig& config) {
 }
 
 inline MemoryEstimate estimate(const config::JobConfig& config, int world_size,
-                               PaperDevice device = PaperDevice::kGpu) {
+                               EstimatedDevice device = EstimatedDevice::kGpu) {
   return estimate_memory(config, spec_of(config), world_size, device);
 }
 

@@ -1,8 +1,9 @@
-// A run on paper: the model goes through a step on the meta device, whose allocator counts (train/dry_run/memory_estimate.h).
+// A run without values: the model goes through a step on the meta device, whose allocator counts
+// (train/dry_run/memory_estimate.h).
 // Code that such a run passes through says here what memory is for, and asks which device the meta device stands for.
 #pragma once
 
-namespace titan::paper {
+namespace titan::meta_run {
 
 // Whether the meta device stands for a GPU, with its side streams and fused kernels, or for a CPU. Of the process.
 bool stands_for_gpu();
@@ -45,4 +46,4 @@ int current_stream();
 // The number of a side stream that was not there before; 0 where the meta device stands for a CPU, which has none.
 int new_stream();
 
-}  // namespace titan::paper
+}  // namespace titan::meta_run

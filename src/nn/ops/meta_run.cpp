@@ -1,9 +1,9 @@
-#include "base/paper.h"
+#include "nn/ops/meta_run.h"
 
 #include <atomic>
 #include <utility>
 
-namespace titan::paper {
+namespace titan::meta_run {
 namespace {
 
 std::atomic<bool> is_for_gpu = false;
@@ -26,4 +26,4 @@ Use current_use() { return use_of_thread; }
 int current_stream() { return stream_of_thread; }
 int new_stream() { return stands_for_gpu() ? ++num_streams : 0; }
 
-}  // namespace titan::paper
+}  // namespace titan::meta_run

@@ -1,4 +1,4 @@
-#include "checkpoint/dcp/checksums.h"
+#include "checkpoint/io/checksums.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
