@@ -13,10 +13,10 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json parse_config(const std::string& text) {
-  Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+OrderedJson parse_config(const std::string& text) {
+  OrderedJson config = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) throw CheckpointError("config.json is not a JSON object");
   return config;
 }
@@ -45,7 +45,7 @@ std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries
 }
 
 std::string with_dtype(const std::string& config_json, c10::ScalarType dtype) {
-  Json config = parse_config(config_json);
+  OrderedJson config = parse_config(config_json);
   // What every version of transformers reads; new ones write "dtype", and would take it first.
   config.erase("dtype");
   config["torch_dtype"] = dtype_name(dtype);
@@ -54,9 +54,9 @@ std::string with_dtype(const std::string& config_json, c10::ScalarType dtype) {
 
 SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
                           std::optional<std::int64_t> eos_id) {
-  const auto or_null = [](const std::optional<std::int64_t>& id) { return id ? Json(*id) : Json(); };
-  const Json tokens = {{"bos_token_id", or_null(bos_id)}, {"eos_token_id", or_null(eos_id)}};
-  Json config = parse_config(config_json);
+  const auto or_null = [](const std::optional<std::int64_t>& id) { return id ? OrderedJson(*id) : OrderedJson(); };
+  const OrderedJson tokens = {{"bos_token_id", or_null(bos_id)}, {"eos_token_id", or_null(eos_id)}};
+  OrderedJson config = parse_config(config_json);
   config.update(tokens);
   return {{"config.json", with_dtype(config.dump(), dtype)}, {"generation_config.json", tokens.dump(2) + "\n"}};
 }
@@ -64,13 +64,13 @@ SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype,
 std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector<SafetensorsFile>& files,
                                        const SmallFiles& small_files, Checksums checksums) {
   std::uint64_t total = 0, on_disk = 0;
-  Json map = Json::object();
+  OrderedJson map = OrderedJson::object();
   for (const auto& file : files) {
     total += file.size - file.header.size();
     on_disk += file.size;
     for (const auto& entry : file.entries) map[entry.name] = file.name;
   }
-  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  const OrderedJson index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
   const std::string text = index.dump(2) + "\n";
   for (const auto& [name, content] : small_files) {
     write_file_atomically(folder / name, content);
@@ -84,7 +84,7 @@ std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector
 
 HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::string& what) {
   try {
-    const Json json = Json::parse(text);
+    const OrderedJson json = OrderedJson::parse(text);
     HuggingFaceConfig config;
     config.architecture = json.at("architectures").at(0).get<std::string>();
     config.num_heads = json.at("num_attention_heads").get<std::int64_t>();
@@ -103,7 +103,7 @@ std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
     const fs::path file = folder / name;
     if (!fs::is_regular_file(file)) continue;
     try {
-      const Json json = Json::parse(read_file(file));
+      const OrderedJson json = OrderedJson::parse(read_file(file));
       const auto found = json.find("eos_token_id");
       if (found == json.end() || found->is_null()) continue;
       if (found->is_array()) return found->get<std::vector<std::int64_t>>();
@@ -117,7 +117,7 @@ std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
 
 std::map<std::string, std::string> read_hugging_face_index(const fs::path& file) {
   try {
-    return Json::parse(read_file(file)).at("weight_map").get<std::map<std::string, std::string>>();
+    return OrderedJson::parse(read_file(file)).at("weight_map").get<std::map<std::string, std::string>>();
   } catch (const std::exception& error) {
     throw CheckpointError(file.string() + " cannot be used: " + json_error_text(error.what()));
   }
