@@ -14,8 +14,9 @@ class BadRecords : public BatchSource {
  public:
   explicit BadRecords(int rank) : rank_(rank) {}
   std::optional<Batch> next() override { return std::nullopt; }
-  DataPosition position() const override { return {}; }
-  void seek(const DataPosition&) override {}
+  std::vector<StateEntry> state() const override { return {}; }
+  void load_state(const Values&) override {}
+  void restart() override {}
   std::optional<std::int64_t> bad_records() const override { return rank_ + 1; }
 
  private:
@@ -33,13 +34,13 @@ class KeptRows : public metrics::MetricsSink {
 
 TEST(MetricsLog, ARowIsOfAllRanks) {
   test::on_ranks(2, [](dist::World& world) {
-    const auto mesh = dist::DeviceMesh::init(world, {world.size()}, {"batch"});
+    const auto meshes = dist::Meshes::build(world, {.dp_shard = world.size(), .world_size = world.size()});
     std::vector<metrics::StepMetrics> rows;
     std::vector<std::unique_ptr<metrics::MetricsSink>> sinks;
     sinks.push_back(std::make_unique<KeptRows>(rows));
     metrics::MetricsProcessor processor({.log_freq = 10}, std::move(sinks));
     const BadRecords data(world.rank());
-    MetricsLog log(processor, data, mesh, "float16");  // whose peak is not measured
+    MetricsLog log(processor, data, meshes, "float16");  // whose peak is not measured
 
     // Rank 0 has 10 of 40 tokens with a mean of 4, rank 1 the others with a mean of 2.
     const bool is_first = world.rank() == 0;

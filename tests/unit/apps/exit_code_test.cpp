@@ -14,12 +14,12 @@
 namespace titan {
 namespace {
 
-using Values = std::map<std::string, std::string>;
+using Variables = std::map<std::string, std::string>;
 
 // The variables that launchers set, while this lives: `values` and no others.
 class Environment {
  public:
-  explicit Environment(const Values& values) {
+  explicit Environment(const Variables& values) {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
           "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
@@ -39,7 +39,7 @@ class Environment {
 
  private:
   std::vector<std::string> names_;
-  Values before_;
+  Variables before_;
 };
 
 struct Ending {
@@ -58,11 +58,11 @@ std::function<int()> throwing(const E& error) {
   return [error]() -> int { throw error; };
 }
 
-const Values kMpich = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
-const Values kTorchrun = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
+const Variables kMpich = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+const Variables kTorchrun = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
 
 TEST(ExitCode, IsTheErrors) {
-  const Environment none(Values{});
+  const Environment none(Variables{});
   EXPECT_EQ(end_of([] { return 75; }).exit_code, 75);
   EXPECT_EQ(end_of(throwing(ConfigError("x"))).exit_code, 2);
   EXPECT_EQ(end_of(throwing(DataError("x"))).exit_code, 2);
@@ -72,7 +72,7 @@ TEST(ExitCode, IsTheErrors) {
 }
 
 TEST(ExitCode, BadInputStandsAloneAndFailuresNameTheProgram) {
-  const Environment none(Values{});
+  const Environment none(Variables{});
   EXPECT_EQ(end_of([] { return 0; }).words, "");
   EXPECT_EQ(end_of(throwing(ConfigError("job.toml:1: error: x"))).words, "job.toml:1: error: x\n");
   EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
@@ -92,11 +92,11 @@ TEST(ExitCode, FailuresNameTheRankThatWasDetected) {
   }
   {
     const Environment batch_shell(
-        Values{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}});  // srun did not start this process
+        Variables{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}});  // srun did not start this process
     EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
   }
   {
-    const Environment incomplete(Values{{"RANK", "0"}});
+    const Environment incomplete(Variables{{"RANK", "0"}});
     EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
   }
 }
