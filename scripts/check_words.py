@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds the turns of phrase that CONTRIBUTING.md (Style) asks to avoid, in comments, messages and Markdown.
+"""Finds the turns of phrase that CONTRIBUTING.md (Style) asks to avoid, in comments and in Markdown.
 
 usage: check_words.py [FILE ...]   without files: all C++ of src, models, data and apps, and all Markdown
 Prints FILE:LINE, the words, and what to say instead. Exit code 0: none found, 1: some.
@@ -25,6 +25,11 @@ RULES = [
 ]
 
 
+def prose(file: Path, line: str) -> str:
+    """What of a line is written for people: all of Markdown, the comments of code."""
+    return line if file.suffix == ".md" else line.partition("//")[2]
+
+
 def files() -> list[Path]:
     listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=True).stdout.split("\n")
     return [
@@ -39,7 +44,7 @@ def main() -> int:
     for file in [Path(name) for name in sys.argv[1:]] or files():
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
             for pattern, advice in RULES:
-                if match := pattern.search(line):
+                if match := pattern.search(prose(file, line)):
                     found += 1
                     print(f"{file.resolve().relative_to(ROOT)}:{number}: '{match.group()}': {advice}: {line.strip()}")
     return 1 if found else 0

@@ -48,7 +48,7 @@ std::string verdict_text(const std::string& what, const std::vector<Fault>& faul
   return "\nDAMAGED: " + counted(std::ssize(faults), "fault") + "\n" + checkpoint::faults_text(faults);
 }
 
-// The steps that claim to be checkpoints; what a killed save left is no damage.
+// The steps that claim to be checkpoints; what a killed save left is not damage.
 std::vector<Fault> verify_steps(const fs::path& folder, std::vector<StepInfo>& steps) {
   std::vector<Fault> all;
   for (StepInfo& step : steps) {

@@ -112,7 +112,7 @@ void signal_all(const std::vector<Rank>& ranks, int signal) {
 }
 
 // Reaps ranks that ended; sets `failed` to the code of the first that ended badly by itself, or of the first at all.
-// What ranks that were signalled or forced from here then end by is no news.
+// What ranks that were signalled or forced from here then end by is not news.
 void reap(std::vector<Rank>& ranks, std::optional<int>& failed, bool signalled, bool forced) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     int status = 0;

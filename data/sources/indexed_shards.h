@@ -32,7 +32,7 @@ TokenType token_type_for(std::int64_t vocab_size);
 // tokens beyond the last whole window are left out. `path` is one shard ("PREFIX", with or without .idx or .bin), all
 // shards that `titan-train tokenize --output PREFIX` wrote ("PREFIX" again), or a folder, of which all shards are read,
 // those in subfolders too. Opening reads and checks every .idx once; nothing of them is kept. Throws DataError for a
-// missing or incomplete shard, for an index that is no index, is cut short or disagrees with its .bin, and, from
+// missing or incomplete shard, for an index that is not an index, is cut short or disagrees with its .bin, and, from
 // tokens(), for ids outside [0, vocab_size) and files that have changed.
 std::shared_ptr<const TokenSource> open_indexed_shards(const std::filesystem::path& path, std::int64_t seq_len,
                                                        std::int64_t vocab_size);

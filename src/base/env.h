@@ -35,7 +35,7 @@ using EnvGetter = std::function<std::optional<std::string>(const std::string& na
 // This process's real environment.
 std::optional<std::string> get_env(const std::string& name);
 
-// Throws ConfigError naming the variable when the variables are incomplete, contradict each other or are no numbers.
+// Throws ConfigError naming the variable when the variables are incomplete, contradict each other or are not numbers.
 LaunchEnv detect_launch(const EnvGetter& get = get_env);
 
 // The hosts of a Slurm node list, in order: "gpu[01-03,7],login" -> gpu01 gpu02 gpu03 gpu7 login. Throws ConfigError.

@@ -15,7 +15,7 @@ enum ExitCode : int {
   kExitFailed = 1,
   kExitBadInput = 2,      // configuration, command line or input file
   kExitPeerFailed = 3,    // another rank failed or hung
-  kExitDiverged = 4,      // the loss is no number any more (training.on_nan = "stop")
+  kExitDiverged = 4,      // the loss is not a number any more (training.on_nan = "stop")
   kExitSavedRequeue = 75  // a signal asked to stop; a checkpoint is on disk (EX_TEMPFAIL)
 };
 

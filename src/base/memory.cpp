@@ -31,7 +31,7 @@ std::int64_t available_bytes() {
 std::optional<std::int64_t> number_in(const std::string& path) {
   std::int64_t value = 0;
   std::ifstream file(path);
-  return file >> value ? std::optional(value) : std::nullopt;  // "max" is no limit
+  return file >> value ? std::optional(value) : std::nullopt;  // "max" is not a limit
 }
 
 // cgroups(7), version 2: the limits of all groups above hold as well.

@@ -24,7 +24,7 @@ StatePath group_path(const std::string& fqn);
 ValueItem value_item(const std::string& fqn, Value value, bool optional = false);
 
 // `value` as the bytes of its pickle, which is how TorchTitan stores the state of a data loader, and back. `what` names
-// the stored value in errors: unpickled() throws CheckpointError for what is no such bytes.
+// the stored value in errors: unpickled() throws CheckpointError for anything else.
 Value pickled(const Value& value);
 Value unpickled(const Value& stored, const std::string& what);
 

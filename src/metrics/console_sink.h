@@ -16,7 +16,7 @@ std::string format_console_line(const ValidationMetrics& metrics, bool colors);
 
 class ConsoleSink : public MetricsSink {
  public:
-  // `colors`: the setting of the configuration; there are none all the same when standard output is no terminal or
+  // `colors`: the setting of the configuration; there are none all the same when standard output is not a terminal or
   // NO_COLOR is set.
   explicit ConsoleSink(bool colors);
   void log(const StepMetrics& metrics) override;

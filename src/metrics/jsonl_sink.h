@@ -25,8 +25,8 @@ class JsonlHistory {
   JsonlHistory(const JsonlHistory&) = delete;
   JsonlHistory& operator=(const JsonlHistory&) = delete;
 
-  // Drops those rows; once, later calls change nothing. What is dropped is said in the log, also a line that is no JSON
-  // object with a "step", such as the torn last line of a crash. The file is replaced in one step. The folder is made
+  // Drops those rows; once, later calls change nothing. What is dropped is said in the log, also a line that is not a
+  // JSON object with a "step", such as the torn last line of a crash. The file is replaced in one step. The folder is made
   // where it is missing. Throws std::system_error naming the path.
   void begin();
   // Begins where that has not happened. The line is with the operating system when this returns: it survives the end of
@@ -58,8 +58,8 @@ class JsonlSink : public MetricsSink {
 // rows the last. Passes whose loss was not finite are left out.
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder, std::int64_t finished_steps);
 
-// The rows of `folder`/metrics.jsonl in their order: step, loss (NaN for what is no number there), tokens_seen and
-// unix_time alone are filled. Lines that are no rows are left out.
+// The rows of `folder`/metrics.jsonl in their order: step, loss (NaN for what is not a number there), tokens_seen and
+// unix_time alone are filled. Lines that are not rows are left out.
 std::vector<StepMetrics> read_steps(const std::filesystem::path& folder);
 
 // The largest step in `folder`/metrics.jsonl or validation.jsonl; nothing without a row.

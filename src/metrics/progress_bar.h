@@ -44,7 +44,7 @@ class ProgressBar : public MetricsSink {
   std::chrono::steady_clock::time_point last_draw_;
 };
 
-// A bar on standard output, or null when that is no terminal: the console sink's lines say it all there.
+// A bar on standard output, or null when that is not a terminal: the console sink's lines say it all there.
 std::unique_ptr<MetricsSink> make_progress_bar(std::int64_t total_steps);
 
 }  // namespace titan::metrics

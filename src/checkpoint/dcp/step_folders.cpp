@@ -50,7 +50,7 @@ void remove_old_steps(const fs::path& base, int keep_latest, const KeepRule& rul
     const auto special = rule ? rule(steps) : std::nullopt;
     for (std::size_t i = 0; i + keep < steps.size(); ++i) {
       if (steps[i] == special) continue;
-      // Under its temporary name it is no checkpoint any more, so a kill in between leaves nothing half removed.
+      // Under its temporary name it is not a checkpoint any more, so a kill in between leaves nothing half removed.
       const fs::path folder = step_folder(base, steps[i]);
       fs::remove_all(temporary_folder(folder));
       fs::rename(folder, temporary_folder(folder));

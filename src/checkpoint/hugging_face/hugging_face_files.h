@@ -32,7 +32,7 @@ using SmallFiles = std::map<std::string, std::string>;
 
 // Those of the model: `config_json` with the dtype of the weights and the tokens that begin and end a text, and
 // generation_config.json with these tokens. Nothing: there is no such token; the file then says so, because readers
-// take other models' tokens where nothing is said. Throws CheckpointError where `config_json` is no JSON object.
+// take other models' tokens where nothing is said. Throws CheckpointError where `config_json` is not a JSON object.
 SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
                           std::optional<std::int64_t> eos_id);
 
@@ -51,7 +51,7 @@ struct HuggingFaceConfig {
   std::int64_t num_kv_heads = 0;
   bool tied_embeddings = false;  // the output projection is the embedding, and is not stored
 };
-// `what` names the file in errors. Throws CheckpointError for what is no JSON or names no architecture and heads.
+// `what` names the file in errors. Throws CheckpointError for what is not JSON or names no architecture and heads.
 HuggingFaceConfig parse_hugging_face_config(const std::string& json, const std::string& what);
 
 // The tokens that end a text, as transformers' generate() has them: eos_token_id of the folder's

@@ -99,7 +99,7 @@ void OutputFile::put(const char* bytes, std::size_t size) {
 
 void OutputFile::finish() {
   if (written_.valid()) written_.get();
-  stop_direct();  // the end of the file is no whole block
+  stop_direct();  // the end of the file is not a whole block
   write_out(filling_.get(), filled_);
   if (::fsync(fd_) != 0) fail("flush to disk", path_, errno);
   const int fd = fd_;

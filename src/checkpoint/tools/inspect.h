@@ -39,7 +39,7 @@ struct Inspection {
   std::vector<FileInfo> files;
 };
 
-// Throws CheckpointError when `path` is no checkpoint, or DamagedCheckpoint when it cannot be read.
+// Throws CheckpointError when `path` is not a checkpoint, or DamagedCheckpoint when it cannot be read.
 Inspection inspect_checkpoint(const std::filesystem::path& path);
 
 // Tells the tokenizer of the run that saved `path` from others, as that run put it (TokenizerFacts::fingerprint).

@@ -89,7 +89,7 @@ std::string hint_for_flag(const std::string& name) {
   return likely.empty() ? "; --help lists all" : did_you_mean(likely, "--");
 }
 
-// For a word that is no flag and no value of one.
+// For a word that is not a flag and no value of one.
 std::string hint_for_word(const std::string& word, bool is_first) {
   if (word.ends_with(".toml") && !has_inline_value(word)) return "; a configuration file is given by --config " + word;
   const std::string name = name_of("--" + word);
@@ -306,7 +306,7 @@ class Parser {
 
   void unknown(std::size_t at) {
     error("unknown flag " + flag_of(args_[at]) + hint_for_flag(name_of(args_[at])));
-    // Its value, if it has one, is no mistake of its own.
+    // Its value, if it has one, is not a mistake of its own.
     if (!has_inline_value(args_[at]) && at + 1 < args_.size() && !is_flag(args_[at + 1])) is_value_[at + 1] = true;
   }
 

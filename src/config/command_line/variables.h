@@ -1,4 +1,4 @@
-// Variables of the environment that are no keys (those are environment.h's): of the program, of its scripts, of its
+// Variables of the environment that are not keys (those are environment.h's): of the program, of its scripts, of its
 // tests. All of them stand here; docs/config.md prints the list, and a test compares it with the sources.
 #pragma once
 

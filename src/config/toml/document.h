@@ -38,7 +38,7 @@ struct Member {
   Node value;
 };
 
-// Text that is no TOML: what is wrong with it, bare, and where.
+// Text that is not TOML: what is wrong with it, bare, and where.
 class TomlError : public ConfigError {
  public:
   TomlError(const std::string& message, Position at) : ConfigError(message), at_(at) {}
@@ -54,7 +54,7 @@ Node parse_toml(std::string_view text);
 // A file of its own, other than a run's configuration, which includes others (toml_files.h).
 class Document {
  public:
-  // Throws ConfigError for text that is no TOML. `name` stands for the file in messages.
+  // Throws ConfigError for text that is not TOML. `name` stands for the file in messages.
   Document(std::string_view text, std::string name);
 
   const Node& root() const { return root_; }
@@ -68,7 +68,7 @@ class Document {
   Node root_;
 };
 
-// Reads the file. Throws ConfigError when it cannot be read or is no TOML.
+// Reads the file. Throws ConfigError when it cannot be read or is not TOML.
 Document load_document(const std::filesystem::path& path);
 
 // "the integer 3", "a list with a number in it", for messages.

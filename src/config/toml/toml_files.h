@@ -38,7 +38,7 @@ struct FileValue {
   Origin origin;
 };
 
-// What the files say. Types have been checked, rules have not: a value may yet be overridden.
+// What the files say. Types have been checked, and rules have not been: a value may yet be overridden.
 struct FileValues {
   std::map<std::string, FileValue> by_key;
   FileErrors errors;

@@ -1,4 +1,4 @@
-// What is wrong with text that is no TOML, in words about the file instead of the parser.
+// What is wrong with text that is not TOML, in words about the file instead of the parser.
 #pragma once
 
 #include <string>

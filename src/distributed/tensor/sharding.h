@@ -30,8 +30,8 @@ struct Sharding {
   std::vector<Placement> placements;  // one per axis of the mesh; tensor dims are not negative
   ShardSpec spec;                     // this rank's box
 
-  // Resolves negative dims. Throws DistError: not one placement per axis of the mesh, a dim out of range, a
-  // StridedShard whose split_factor is not the number of pieces that the mesh dims to its right cut, Partial of
+  // Resolves negative dims. Throws DistError: not one placement per mesh axis, a dim out of range, a
+  // StridedShard whose split_factor is not the number of pieces that the mesh axes to its right cut, Partial of
   // operations that do not commute.
   static Sharding of(const std::vector<std::int64_t>& global_shape, const DeviceMesh& mesh,
                      std::vector<Placement> placements);

@@ -36,7 +36,7 @@ struct ReduceScatterResult {
   dist::Work work;
 };
 
-// The rows of a reduce-scatter over `group` from `grads` (one a parameter, whole), divided by `divisor`: the input, and
+// The rows of a reduce-scatter over `group` from `grads` (one per parameter, unsharded), divided by `divisor`: the input, and
 // in shared memory the output. Not collective.
 ReduceScatterResult copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
                                       at::ScalarType reduce_dtype, double divisor, const dist::ProcessGroup& group);

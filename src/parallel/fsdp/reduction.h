@@ -25,7 +25,7 @@ struct ReductionRule {
 
 class Reduction {
  public:
-  // Copies `grads` (one a parameter, whole) in, on the caller's current stream; they are free then.
+  // Copies `grads` (one per parameter, unsharded) in, on the caller's current stream; they are free then.
   Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads, const ReductionRule& rule);
 
   // In this order; each is collective and waits for the one before. finish() is true when gradients are still on their

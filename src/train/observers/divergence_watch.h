@@ -1,4 +1,4 @@
-// training.on_nan: what happens when the gradients are no numbers any more.
+// training.on_nan: what happens when the gradients are NaN or infinite.
 #pragma once
 
 #include <cstdint>

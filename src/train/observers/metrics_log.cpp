@@ -37,7 +37,7 @@ void MetricsLog::log(const FinishedStep& step) {
 }
 
 // Now, that the first line is out: measuring takes longer than a small step. Products in float16 are made one by one on
-// most processors, which is no peak: mfu stays unknown.
+// most processors, which is not a peak: mfu stays unknown.
 void MetricsLog::measure_peak_flops() {
   if (metrics_.has_peak_flops() || !batch_mesh_.device().is_cpu() || compute_dtype_ == "float16") return;
   metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dist::dtype_of(compute_dtype_)));
