@@ -36,7 +36,7 @@ ALLOWED = {
     "src/pch.cpp": '#include "pch.h"\n',
     "src/config/load.cpp": '#include "config/toml/toml_files.h"\n#include "config/job_config.h"\n',
     "src/config/command_line/command_line.cpp": "#include <CLI/CLI.hpp>\n",
-    "src/config/toml/toml_files.cpp": "#include <toml++/toml.h>\n",
+    "src/config/toml/document.cpp": "#include <toml++/toml.h>\n",
     "src/distributed/process_group.h": "#include <torch/csrc/distributed/c10d/Backend.hpp>\n",
     "src/optim/clip.cpp": '#include "distributed/process_group.h"\n',
     "src/checkpoint/dcp/planner.cpp": '#include <nlohmann/json.hpp>\n#include "distributed/tensor/shard.h"\n',
