@@ -110,6 +110,8 @@ def resume_after_sigterm_under(context, launcher):
         wait_until(lambda: all(is_pending(pid, signal.SIGTERM) for pid in pids), 30, "the launcher did not pass SIGTERM on")
         for pid in pids:
             kill(pid, signal.SIGCONT)
+        # Any thread may take the signal, and the one at the gate could be in step 7 before its handler has run.
+        stopped.gate.wait(stopped.job, happened="signalled")
         stopped.gate.open()
     stopped.check(7, [7])
 
