@@ -24,9 +24,8 @@ std::string name_of_rank() {
 // Messages about input stand alone, as a compiler's do. What fails later, fails on one rank of several, which names
 // itself.
 void print_error(const Error& error, bool may_be_rank) {
-  const auto rank = may_be_rank ? rank_of_launcher() : std::nullopt;
   std::string who = error.keys().empty() ? "" : "error: ";
-  if (error.exit_code() != kExitBadInput) who = "titan-train: " + (rank ? "rank " + *rank + ": " : "");
+  if (error.exit_code() != kExitBadInput) who = "titan-train: " + (may_be_rank ? name_of_rank() : "");
   std::cerr << who << error.what() << std::endl;
 }
 

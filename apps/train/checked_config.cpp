@@ -23,7 +23,7 @@ CheckedConfig check_model(config::LoadedConfig loaded) {
   try {
     checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
   } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error.what(), checked.origins));
+    throw ConfigError(config::at_its_place(error, checked.origins));
   }
   return checked;
 }

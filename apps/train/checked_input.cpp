@@ -42,7 +42,7 @@ HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::T
 }
 
 // With the room for a token after each.
-void encode_prompts(CheckedInput& input) {
+Prompts encode_prompts(const CheckedInput& input) {
   const auto fail = [](const std::string& prompt, const std::string& fault, std::vector<std::string> keys) {
     throw ConfigError("validation.prompts: \"" + prompt + "\" " + fault, std::move(keys));
   };
@@ -66,7 +66,7 @@ void encode_prompts(CheckedInput& input) {
 }
 
 CheckedInput open_tokenizer(const CheckedConfig& checked) {
-  CheckedInput input{checked, nullptr, {}};
+  CheckedInput input{checked, nullptr, {}, {}};
   const std::string& path = input.config.model.hf_assets_path;
   try {
     input.tokenizer = data::make_tokenizer(path);
@@ -79,7 +79,7 @@ CheckedInput open_tokenizer(const CheckedConfig& checked) {
     const config::Fault fault = config::below_key("model.hf_assets_path", error);
     throw DataError(fault.message, fault.keys);
   }
-  if (input.spec.separates_documents) input.spec.document_end = end_of_document(input);
+  if (input.spec.separates_documents) input.tokenizer_facts.document_end = end_of_document(input);
   input.prompts = encode_prompts(input);
   return input;
 }
@@ -95,14 +95,21 @@ void check_datasets(const CheckedInput& input) {
   }
 }
 
-std::vector<config::Fault> find_wrong_files(CheckedInput& input) {
-  auto errors = config::find_wrong_paths(input.config);
-  const bool paths_are_there = errors.empty();
+// The input, where nothing is wrong; else at least one error.
+struct FoundFiles {
+  std::optional<CheckedInput> input;
+  std::vector<config::Fault> errors;
+};
+
+FoundFiles find_files(const CheckedConfig& checked) {
+  FoundFiles found;
+  found.errors = config::find_wrong_paths(checked.config);
+  const bool paths_are_there = found.errors.empty();
   try {
     found.input = open_tokenizer(checked);
     if (paths_are_there) check_datasets(*found.input);
   } catch (const Error& error) {
-    errors.push_back({error.what(), error.keys()});
+    found.errors.push_back({error.what(), error.keys()});
   }
   return found;
 }
@@ -111,32 +118,25 @@ std::vector<config::Fault> find_wrong_files(CheckedInput& input) {
 
 CheckedInput load_tokenizer(const CheckedConfig& checked) {
   try {
-    input.spec = models::make_train_spec(input.config.model, input.config.training.seq_len);
-  } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error, input.origins));
-  }
-  return input;
-}
-
-void load_tokenizer(CheckedInput& input) {
-  try {
-    open_tokenizer(input);
+    return open_tokenizer(checked);
   } catch (const Error& error) {
-    throw ConfigError(config::at_its_place(error, input.origins));
+    throw ConfigError(config::at_its_place(error, checked.origins));
   }
 }
 
-void check_files(CheckedInput& input) {
+CheckedInput check_files(const CheckedConfig& checked) {
+  FoundFiles found = find_files(checked);
   std::vector<std::string> errors;
-  for (const config::Fault& fault : find_wrong_files(input))
-    errors.push_back(config::at_its_place(fault, input.origins));
+  for (const config::Fault& fault : found.errors) errors.push_back(config::at_its_place(fault, checked.origins));
   config::throw_if_wrong(errors);
+  return std::move(found.input).value();
 }
 
-std::vector<std::string> missing_files(CheckedInput& input) {
+std::vector<std::string> missing_files(const CheckedConfig& checked) {
   std::vector<std::string> messages;
-  for (config::Fault& fault : find_wrong_files(input))
-    if (!fault.keys.empty() && input.origins.contains(fault.keys.front())) messages.push_back(std::move(fault.message));
+  for (config::Fault& fault : find_files(checked).errors)
+    if (!fault.keys.empty() && checked.origins.contains(fault.keys.front()))
+      messages.push_back(std::move(fault.message));
   return messages;
 }
 
@@ -144,7 +144,7 @@ void check_folder(const CheckedConfig& checked, bool overwrite) {
   try {
     train::check_run_folder(checked.config, overwrite);
   } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error, input.origins));
+    throw ConfigError(config::at_its_place(error, checked.origins));
   }
 }
 

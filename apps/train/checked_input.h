@@ -8,6 +8,7 @@
 
 #include "apps/train/checked_config.h"
 #include "contract/prompts.h"
+#include "contract/tokenizer_facts.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace titan {
@@ -15,6 +16,7 @@ namespace titan {
 // A checked configuration with what its files say: all that training needs.
 struct CheckedInput : CheckedConfig {
   std::shared_ptr<const data::Tokenizer> tokenizer;
+  TokenizerFacts tokenizer_facts;
   Prompts prompts;  // those of validation.prompts
 };
 

@@ -5,8 +5,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "config/keys/datasets.h"
-#include "config/validate.h"
-#include "data/batch_loader.h"
+#include "data/open.h"
 
 namespace titan {
 namespace {
@@ -26,16 +25,16 @@ std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedIn
     return data::make_batch_source(options, input.tokenizer);
   } catch (const DataError& error) {
     const std::string key = table + (options.dataset_mix.empty() ? ".dataset_path" : ".dataset_mix");
-    throw DataError(config::at_its_place(key + ": " + error.what(), input.origins));
+    throw DataError(config::at_its_place(config::below_key(key, error), input.origins));
   } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error.what(), input.origins));
+    throw ConfigError(config::at_its_place(error, input.origins));
   }
 }
 
 }  // namespace
 
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
-                                               const dist::World& world) {
+                                               const dist::World& world, const dist::RunShape& shape) {
   const auto& training = input.config.training;
   auto options = data_options(batch_mesh);
   options.dataset = training.dataset;
@@ -46,7 +45,7 @@ std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const 
   options.seed = input.config.debug.seed.value_or(0);
   options.local_batch_size = training.local_batch_size;
   options.seq_len = training.seq_len;
-  options.accumulation_steps = config::num_accumulation_steps(input.config, world.size());
+  options.accumulation_steps = shape.accumulation_steps;
   if (const auto log = get_env("TITAN_LOG_SAMPLES"); log && !log->empty()) {
     options.sample_log = *log + ".rank" + std::to_string(world.rank());
   }

@@ -5,7 +5,7 @@
 
 #include "apps/train/checked_input.h"
 #include "contract/batch_source.h"
-#include "distributed/mesh.h"
+#include "distributed/parallel_dims.h"
 #include "distributed/world.h"
 
 namespace titan {
@@ -15,7 +15,7 @@ namespace titan {
 
 // This rank's training batches.
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
-                                               const dist::World& world);
+                                               const dist::World& world, const dist::RunShape& shape);
 
 // What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together. Null
 // where validation is not enabled.

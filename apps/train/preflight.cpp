@@ -78,6 +78,23 @@ Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
 
 }  // namespace
 
+std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEnv& launch,
+                                    c10::DeviceType device_type) {
+  const config::JobConfig& config = checked.config;
+  std::vector<std::string> errors, warnings;
+  const Capacity capacity = capacity_of_a_rank(std::max<std::int64_t>(launch.local_world_size, 1), device_type);
+  if (const auto lack = find_lack_of_memory(config, checked.spec, launch.world_size, capacity))
+    errors.push_back(config::at_its_place(*lack, checked.origins));
+  const auto no_disk = speaks_for_job(launch) ? find_lack_of_disk(config, checked.spec) : std::nullopt;
+  if (no_disk && no_disk->is_certain && config.checkpoint.on_save_error == "stop") {
+    errors.push_back(config::at_its_place(no_disk->fault, checked.origins));
+  } else if (no_disk) {
+    warnings.push_back(no_disk->fault.message);
+  }
+  config::throw_if_wrong(errors);
+  return warnings;
+}
+
 std::optional<config::Fault> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
                                                  std::int64_t world_size, const Capacity& capacity) {
   const Size size = size_of(config, spec.stats, world_size);

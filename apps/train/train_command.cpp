@@ -68,11 +68,18 @@ int train_together(const CheckedInput& input, dist::World& world) {
   const auto& config = input.config;
   train::check_same_config(config, world);
   const auto lock = world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
-  const auto meshes = dist::Meshes::build(world, dist::ParallelDims::from_config(config.parallelism, world.size()));
-  auto training_set = open_training_set(input, meshes.batch, world);
-  const auto end =
-      train_to_the_end(std::make_unique<train::Trainer>(config, world, meshes, input.spec, std::move(training_set),
-                                                        open_held_out_set(input, meshes.batch), input.prompts));
+  const auto shape = dist::RunShape::of(config, world.size());
+  const auto meshes = dist::Meshes::build(world, shape.dims);
+  auto training_set = open_training_set(input, meshes.batch, world, shape);
+  auto run = train::build_run({.config = config,
+                               .world = world,
+                               .meshes = meshes,
+                               .spec = input.spec,
+                               .tokenizer = input.tokenizer_facts,
+                               .data = std::move(training_set),
+                               .held_out = open_held_out_set(input, meshes.batch),
+                               .prompts = input.prompts});
+  const auto end = train_to_the_end(std::make_unique<train::Trainer>(std::move(run)));
   log_host_memory();
   world.shutdown();
   return exit_code_of_end(end);

@@ -12,6 +12,7 @@
 #include "contract/hugging_face.h"
 #include "contract/loss.h"
 #include "contract/model.h"
+#include "contract/model_stats.h"
 #include "distributed/parallel_dims.h"
 
 namespace titan {
@@ -35,6 +36,7 @@ struct TrainSpec {
   // Activation checkpointing, then fully_shard bottom-up. The model is still on meta. The context is needed during the
   // call only. Collective over the meshes.
   std::function<void(LanguageModel&, const ParallelContext&)> parallelize;
+  LossFunction loss = cross_entropy_of_model;
   // Of a parameter by its name here, and the model's config.json there.
   std::function<HuggingFaceName(const std::string& fqn)> hugging_face_name;
   std::string hugging_face_config;

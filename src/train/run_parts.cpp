@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "config/validate.h"
 #include "train/first_step.h"
 #include "train/observers/checkpointing.h"
 #include "train/observers/divergence_watch.h"
@@ -16,30 +15,29 @@
 namespace titan::train {
 namespace {
 
-void build_model_and_optimizer(RunParts& run, const TrainSpec& spec) {
+void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer) {
   const config::JobConfig& config = run.config;
   run.seed = agree_on_seed(config.debug.seed, run.world.group());
   apply_debug(config.debug, run.seed);
-  run.model = build_model(spec, run.meshes.fsdp, config.training, config.parallelism, config.activation_checkpoint);
+  run.model = build_model(spec, tokenizer.document_end,
+                          {run.meshes, config.training, config.parallelism, config.activation_checkpoint});
   run.forward_backward = make_forward_backward(*run.model, run.world.device(), spec.loss);
   run.optimizer = std::make_unique<optim::AdamW>(build_optimizer(*run.model, config.optimizer));
   run.schedule = std::make_unique<optim::LrSchedule>(build_lr_schedule(config.lr_scheduler, config.training.steps));
   if (uses_float16(config.training)) run.grad_scaler = std::make_unique<optim::GradScaler>(run.world.device());
 }
 
-void build_checkpointer(RunParts& run, const TrainSpec& spec) {
+void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer) {
   const config::JobConfig& config = run.config;
   dist::World& world = run.world;
-  run.record = std::make_unique<RunRecord>(config, spec.tokenizer_fingerprint);
+  run.record = std::make_unique<RunRecord>(config, tokenizer.fingerprint);
   run.state = std::make_unique<TrainState>(TrainState::Parts{.model = run.model.get(),
                                                              .optimizer = run.optimizer.get(),
                                                              .schedule = run.schedule.get(),
                                                              .grad_scaler = run.grad_scaler.get(),
                                                              .base_lr = config.optimizer.lr,
                                                              .data = run.data.get(),
-                                                             .local_batch_size = config.training.local_batch_size,
                                                              .metrics = run.metrics.get(),
-                                                             .batch_mesh = &run.meshes.batch,
                                                              .record = run.record.get(),
                                                              .rank = world.rank(),
                                                              .world_size = world.size()});
@@ -47,19 +45,19 @@ void build_checkpointer(RunParts& run, const TrainSpec& spec) {
   run.checkpoint_ranks = std::make_unique<checkpoint::GroupRanks>(world.group());
   run.background_ranks =
       std::make_unique<checkpoint::GroupRanks>(in_background ? world.own_group("checkpoint") : world.group());
-  run.checkpointer = std::make_unique<checkpoint::Checkpointer>(checkpoint_options(config, spec), *run.checkpoint_ranks,
-                                                                *run.state, run.background_ranks.get());
+  run.checkpointer =
+      std::make_unique<checkpoint::Checkpointer>(config.checkpoint, run_facts(config, spec, tokenizer),
+                                                 *run.checkpoint_ranks, *run.state, run.background_ranks.get());
 }
 
 void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prompts prompts) {
   const config::JobConfig& config = run.config;
-  const dist::DeviceMesh& batch_mesh = run.meshes.batch;
   if (!prompts.prompts.empty())
     run.samples = std::make_unique<PromptSamples>(std::move(prompts), config.validation.prompt_tokens,
-                                                  config.training.seq_len, *run.model, batch_mesh);
+                                                  config.training.seq_len, *run.model, run.meshes.batch);
   if (!held_out) return;
   run.validator = std::make_unique<Validator>(config.validation, std::move(held_out), *run.model, *run.forward_backward,
-                                              batch_mesh, *run.metrics);
+                                              run.meshes, *run.metrics);
   run.checkpointer->set_keep_rule(
       [validator = run.validator.get()](const std::vector<int>& steps) { return validator->best_of(steps); });
 }
@@ -74,8 +72,8 @@ void add_observers(RunParts& run) {
     return added;
   };
   add(std::make_unique<FirstStep>(config, run.world));
-  auto& log = add(
-      std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes.batch, config.training.mixed_precision_param));
+  auto& log =
+      add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
   if (!run.grad_scaler) add(std::make_unique<DivergenceWatch>(config, run.world.device(), *run.checkpointer, log));
   add(std::make_unique<Checkpointing>(*run.checkpointer, config.training.steps));
   add(std::make_unique<Validation>(run.validator.get(), run.samples.get()));
@@ -86,7 +84,7 @@ void announce(const RunParts& run, const TrainSpec& spec) {
   for (const auto& parameter : run.model->named_parameters()) local_parameters += parameter.tensor().numel();
   spdlog::info("{}: {} parameters, {} on this rank, {}, {} of {} tokens a step", spec.name,
                with_thousands(spec.stats.num_parameters), with_thousands(local_parameters),
-               counted(run.world.size(), "rank"), counted(run.sequences_per_step(), "sequence"),
+               counted(run.world.size(), "rank"), counted(run.shape.sequences_per_step, "sequence"),
                run.config.training.seq_len);
 }
 
@@ -99,9 +97,9 @@ RunParts build_run(RunInputs inputs) {
   run.metrics = std::make_unique<metrics::MetricsProcessor>(metrics_options(config, inputs.spec, run.world.device()),
                                                             std::vector<std::unique_ptr<metrics::MetricsSink>>());
   run.data = std::move(inputs.data);
-  run.accumulation_steps = config::num_accumulation_steps(config, run.world.size());
-  build_model_and_optimizer(run, inputs.spec);
-  build_checkpointer(run, inputs.spec);
+  run.shape = dist::RunShape::of(config, run.world.size());
+  build_model_and_optimizer(run, inputs.spec, inputs.tokenizer);
+  build_checkpointer(run, inputs.spec, inputs.tokenizer);
   build_validation(run, std::move(inputs.held_out), std::move(inputs.prompts));
   run.step = std::make_unique<TrainStep>(TrainStep::Parts{.forward_backward = *run.forward_backward,
                                                           .optimizer = *run.optimizer,
@@ -109,7 +107,6 @@ RunParts build_run(RunInputs inputs) {
                                                           .grad_scaler = run.grad_scaler.get(),
                                                           .checkpointer = *run.checkpointer,
                                                           .world = run.world.group(),
-                                                          .fsdp_mesh = run.meshes.fsdp,
                                                           .base_lr = config.optimizer.lr,
                                                           .max_norm = config.training.max_norm});
   add_observers(run);

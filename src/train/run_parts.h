@@ -9,6 +9,7 @@
 #include "config/job_config.h"
 #include "contract/batch_source.h"
 #include "contract/prompts.h"
+#include "contract/tokenizer_facts.h"
 #include "contract/train_contract.h"
 #include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
@@ -31,6 +32,7 @@ struct RunInputs {
   dist::World& world;
   const dist::Meshes& meshes;
   const TrainSpec& spec;
+  const TokenizerFacts& tokenizer;        // of the run
   std::unique_ptr<BatchSource> data;      // of this data-parallel rank
   std::unique_ptr<BatchSource> held_out;  // what Validator takes; null without [validation]
   Prompts prompts;                        // those of validation.prompts
@@ -46,7 +48,7 @@ struct RunParts {
   const dist::Meshes& meshes;
   std::unique_ptr<metrics::MetricsProcessor> metrics;
   std::unique_ptr<BatchSource> data;
-  std::int64_t accumulation_steps = 1;  // microbatches of a rank in one step
+  dist::RunShape shape;
   std::uint64_t seed = 0;
   std::unique_ptr<LanguageModel> model;
   std::unique_ptr<ForwardBackward> forward_backward;
@@ -62,11 +64,6 @@ struct RunParts {
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
   std::unique_ptr<TrainStep> step;
   std::vector<std::unique_ptr<StepObserver>> observers;  // in the order in which they see a step
-
-  // Of one step, on all ranks.
-  std::int64_t sequences_per_step() const {
-    return accumulation_steps * config.training.local_batch_size * meshes.batch.size();
-  }
 };
 
 // Builds everything, but for the weights, which wait for a checkpoint or for draw_weights(), and for the sinks of the

@@ -12,6 +12,7 @@
 #include "config/keys/print.h"
 #include "distributed/device.h"
 #include "distributed/dtype.h"
+#include "metrics/device_facts.h"
 #include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
 
@@ -100,16 +101,17 @@ optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int
                             .min_lr_factor = options.min_lr_factor});
 }
 
-checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec) {
+checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec,
+                               const TokenizerFacts& tokenizer) {
   checkpoint::RunFacts run;
   run.base = std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder;
   run.training_steps = config.training.steps;
   run.hf_assets_path = config.model.hf_assets_path;
   run.hf_format.small_files = [config_json = spec.hugging_face_config,
-                               tokenizer_of_run = spec.hugging_face_tokenizer](c10::ScalarType dtype) {
-    HuggingFaceTokenizer tokenizer = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
-    auto files = checkpoint::describe_model(config_json, dtype, tokenizer.bos_id, tokenizer.eos_id);
-    files.merge(tokenizer.files);
+                               tokenizer_of_run = tokenizer.hugging_face](c10::ScalarType dtype) {
+    HuggingFaceTokenizer exported = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
+    auto files = checkpoint::describe_model(config_json, dtype, exported.bos_id, exported.eos_id);
+    files.merge(exported.files);
     return files;
   };
   run.hf_format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {

@@ -41,6 +41,6 @@ void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
-checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec);
+checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec, const TokenizerFacts& tokenizer);
 
 }  // namespace titan::train

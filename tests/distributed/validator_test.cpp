@@ -101,6 +101,7 @@ struct Harness {
   Harness(dist::World& world, std::unique_ptr<Rows> rows, std::int64_t steps)
       : meshes(dist::Meshes::build(world, {.dp_shard = world.size(), .world_size = world.size()})),
         net(make_net(&meshes.fsdp)),
+        forward_backward(make_forward_backward(*net, meshes.fsdp.device(), cross_entropy_of_model)),
         metrics({.log_freq = 1}, {}),
         source(rows.get()) {
     std::vector<std::unique_ptr<metrics::MetricsSink>> sinks;
@@ -110,7 +111,7 @@ struct Harness {
     options.steps = steps;
     options.local_batch_size = 2;
     options.seq_len = kT;
-    validator.emplace(options, std::move(rows), *net, meshes, metrics);
+    validator.emplace(options, std::move(rows), *net, *forward_backward, meshes, metrics);
   }
   dist::Meshes meshes;
   std::unique_ptr<Net> net;

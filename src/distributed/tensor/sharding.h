@@ -27,7 +27,7 @@ Chunk chunk_of(std::int64_t size, std::int64_t chunks, std::int64_t index);
 
 struct Sharding {
   DeviceMesh mesh;
-  std::vector<Placement> placements;  // one per axis of the mesh; tensor dims are not negative
+  std::vector<Placement> placements;  // one per mesh axis, tensor dims not negative
   ShardSpec spec;                     // this rank's box
 
   // Resolves negative dims. Throws DistError: not one placement per mesh axis, a dim out of range, a

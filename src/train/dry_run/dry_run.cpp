@@ -94,7 +94,7 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   run.replicas = shape.dims.dp_replicate;
   run.shards = shape.dims.dp_shard;
   run.parameters = spec.stats.num_parameters;
-  run.flops_per_token = flops_per_token(spec.stats, config.training.seq_len);
+  run.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
   run.sequences_per_step = shape.sequences_per_step;
   run.tokens_per_step = run.sequences_per_step * config.training.seq_len;
   run.dtype = config.training.dtype;

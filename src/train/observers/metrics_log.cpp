@@ -16,7 +16,7 @@ std::optional<RunEnd> MetricsLog::after_step(const FinishedStep& step) {
 void MetricsLog::log(const FinishedStep& step) {
   const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
   const StepOutput& output = step.output;
-  auto& group = batch_mesh_.group();
+  auto& group = meshes_.loss.group();
   auto mean_loss = output.loss.to(at::kFloat).clone();
   auto max_loss = mean_loss * static_cast<double>(step.input.global_valid_tokens) /
                   static_cast<double>(step.input.local_valid_tokens);
@@ -24,7 +24,7 @@ void MetricsLog::log(const FinishedStep& step) {
   auto counts = at::tensor({metrics_.tokens_seen(), bad_records.value_or(0)}, at::kLong);
   group.all_reduce(mean_loss, dist::ReduceOp::kSum).wait();
   group.all_reduce(max_loss, dist::ReduceOp::kMax).wait();
-  group.all_reduce(counts, dist::ReduceOp::kSum).wait();
+  meshes_.batch.group().all_reduce(counts, dist::ReduceOp::kSum).wait();
   metrics_.log({.step = step.number,
                 .loss = host(mean_loss),
                 .max_loss = host(max_loss),
@@ -39,7 +39,7 @@ void MetricsLog::log(const FinishedStep& step) {
 // Now, that the first line is out: measuring takes longer than a small step. Products in float16 are made one by one on
 // most processors, which is not a peak: mfu stays unknown.
 void MetricsLog::measure_peak_flops() {
-  if (metrics_.has_peak_flops() || !batch_mesh_.device().is_cpu() || compute_dtype_ == "float16") return;
+  if (metrics_.has_peak_flops() || !meshes_.loss.device().is_cpu() || compute_dtype_ == "float16") return;
   metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dist::dtype_of(compute_dtype_)));
 }
 

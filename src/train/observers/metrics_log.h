@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "contract/batch_source.h"
-#include "distributed/mesh.h"
+#include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "train/step/step_observer.h"
 
@@ -16,9 +16,9 @@ namespace titan::train {
 class MetricsLog : public StepObserver {
  public:
   // `compute_dtype`: training.mixed_precision_param. All others must outlive this.
-  MetricsLog(metrics::MetricsProcessor& metrics, const BatchSource& data, const dist::DeviceMesh& batch_mesh,
+  MetricsLog(metrics::MetricsProcessor& metrics, const BatchSource& data, const dist::Meshes& meshes,
              std::string compute_dtype)
-      : metrics_(metrics), data_(data), batch_mesh_(batch_mesh), compute_dtype_(std::move(compute_dtype)) {}
+      : metrics_(metrics), data_(data), meshes_(meshes), compute_dtype_(std::move(compute_dtype)) {}
 
   void before_step() override { metrics_.begin_step(); }
   std::optional<RunEnd> after_step(const FinishedStep& step) override;
@@ -32,7 +32,7 @@ class MetricsLog : public StepObserver {
 
   metrics::MetricsProcessor& metrics_;
   const BatchSource& data_;
-  const dist::DeviceMesh& batch_mesh_;
+  const dist::Meshes& meshes_;
   std::string compute_dtype_;
 };
 

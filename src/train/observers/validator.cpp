@@ -22,8 +22,13 @@ constexpr std::int64_t kWholeSet = -1;  // of validation.steps
 }  // namespace
 
 Validator::Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
-                     const dist::Meshes& meshes, metrics::MetricsProcessor& metrics)
-    : options_(options), source_(std::move(source)), model_(model), meshes_(meshes), metrics_(metrics) {
+                     ForwardBackward& forward_backward, const dist::Meshes& meshes, metrics::MetricsProcessor& metrics)
+    : options_(options),
+      source_(std::move(source)),
+      model_(model),
+      forward_backward_(forward_backward),
+      meshes_(meshes),
+      metrics_(metrics) {
   if (options_.steps == kWholeSet && !source_->next()) throw_too_short();  // now, not after hours of training
 }
 
@@ -48,8 +53,7 @@ bool Validator::run_if_due(std::int64_t step) {
 std::optional<Validator::Totals> Validator::pass() {
   const Evaluation evaluation(model_);
   Totals totals;
-  const auto device = meshes_.batch.device();
-  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(meshes_.batch.device()));
   if (options_.steps == kWholeSet) source_->restart();
   bool stop = false;
   for (std::int64_t i = 0; !stop; ++i) {

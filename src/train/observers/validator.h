@@ -25,9 +25,9 @@ class Validator {
   // rank, with an end. Of each, rank r takes its r-th part. So every window counts once, whatever the number of ranks,
   // and all ranks run the model equally often: one whose part is empty runs it on a row without labels.
   //
-  // `options`, `model`, `meshes` and `metrics` must outlive this.
+  // `forward_backward` runs `model`. All but the source must outlive this.
   Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
-            const dist::Meshes& meshes, metrics::MetricsProcessor& metrics);
+            ForwardBackward& forward_backward, const dist::Meshes& meshes, metrics::MetricsProcessor& metrics);
 
   // After step 1 and every validation.freq steps: looks at the set and reports the mean loss over its tokens.
   // Gradients, random numbers and the training data are untouched, and every parameter is sharded again on return. A
@@ -58,6 +58,7 @@ class Validator {
   const config::Validation& options_;
   std::unique_ptr<BatchSource> source_;
   LanguageModel& model_;
+  ForwardBackward& forward_backward_;
   const dist::Meshes& meshes_;
   metrics::MetricsProcessor& metrics_;
   mutable std::mutex mutex_;               // guards losses_

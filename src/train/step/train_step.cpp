@@ -25,11 +25,8 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   }
 
   // 2. the norm of the whole gradient, and the factor that clips it
-  auto& shards = parts_.fsdp_mesh.group(parts_.fsdp_mesh.dim_names().back());
   if (grad_scaler) grad_scaler->unscale(optimizer.grads(), parts_.world);
-  std::vector<optim::ShardedGrad> grads;
-  for (const auto& grad : optimizer.grads()) grads.push_back({grad, {&shards}});
-  const auto clip = optim::clip_factor(grads, parts_.max_norm);
+  const auto clip = optim::clip_factor(optimizer.sharded_grads(), parts_.max_norm);
   output.grad_norm = clip.norm;
 
   // 3. clip and update at this step's learning rate, once a save under way has copied what this changes

@@ -8,7 +8,7 @@
 
 #include "checkpoint/checkpointer.h"
 #include "contract/batch.h"
-#include "distributed/mesh.h"
+#include "distributed/process_group.h"
 #include "optim/adamw.h"
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
@@ -43,7 +43,6 @@ class TrainStep {
     optim::GradScaler* grad_scaler;  // null without float16
     checkpoint::Checkpointer& checkpointer;
     dist::ProcessGroup& world;
-    const dist::DeviceMesh& fsdp_mesh;
     double base_lr;   // optimizer.lr
     double max_norm;  // training.max_norm
   };
