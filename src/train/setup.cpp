@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/keys/print.h"
+#include "config/paths.h"
 #include "distributed/device.h"
 #include "distributed/dtype.h"
 #include "metrics/device_facts.h"
@@ -104,7 +105,7 @@ optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int
 checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec,
                                const TokenizerFacts& tokenizer) {
   checkpoint::RunFacts run;
-  run.base = std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder;
+  run.base = config::checkpoint_folder(config);
   run.training_steps = config.training.steps;
   run.hf_assets_path = config.model.hf_assets_path;
   run.hf_format.small_files = [config_json = spec.hugging_face_config,

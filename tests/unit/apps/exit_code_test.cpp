@@ -59,7 +59,8 @@ std::function<int()> throwing(const E& error) {
 }
 
 const Variables kMpich = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
-const Variables kTorchrun = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
+const Variables kTorchrun = {
+    {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
 
 TEST(ExitCode, IsTheErrors) {
   const Environment none(Variables{});
