@@ -34,6 +34,7 @@ struct Profiling {
   std::int64_t profiler_warmup = 3;  // steps
   bool enable_memory_snapshot = false;
   std::string save_memory_snapshot_folder = "memory_snapshot";
+  std::string ranks = "all";
 
   bool operator==(const Profiling&) const = default;
 };
@@ -45,6 +46,8 @@ struct Metrics {
   std::string save_tb_folder = "tb";
   bool save_for_all_ranks = false;
   bool enable_wandb = false;
+  bool enable_csv = false;
+  bool gradient_histograms = false;
 
   bool operator==(const Metrics&) const = default;
 };
@@ -130,6 +133,9 @@ struct Training {
   std::string data_order = "auto";
   std::string on_bad_record = "error";
   std::string on_nan = "stop";
+  std::string on_spike = "warn";
+  std::int64_t spike_window = 128;  // steps
+  double spike_sigma = 6.0;
   std::int64_t local_batch_size = 8;    // sequences
   std::int64_t global_batch_size = -1;  // sequences
   std::int64_t seq_len = 2048;          // tokens
@@ -335,6 +341,7 @@ struct Debug {
   bool deterministic = false;
   bool deterministic_warn_only = false;
   bool moe_force_load_balance = false;
+  std::int64_t checksum_freq = 0;  // steps
 
   bool operator==(const Debug&) const = default;
 };

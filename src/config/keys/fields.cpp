@@ -79,12 +79,15 @@ class Table {
     add(KEY(profiling.profiler_warmup), "warm-up steps before the recorded ones", at_least(0), dormant("profiling.enable_profiling"));
     add(KEY(profiling.enable_memory_snapshot), "dump device memory snapshots", kAny, no_effect("there are no memory snapshots yet"));
     add(KEY(profiling.save_memory_snapshot_folder), "where snapshots go, under dump_folder", kNonEmpty, dormant("profiling.enable_memory_snapshot"));
+    add(KEY(profiling.ranks), "which ranks write traces and snapshots: all, or some, as in 0,4-7 (not a key of TorchTitan)", kNonEmpty, dormant("profiling.enable_profiling"));
 
     add(KEY(metrics.log_freq), "steps between two logged rows", at_least(1), kSupported);
     add(KEY(metrics.enable_tensorboard), "also write TensorBoard files", kAny, no_effect("metrics go to <job.dump_folder>/metrics.jsonl; TensorBoard files are not written yet"));
     add(KEY(metrics.disable_color_printing), "plain console output", kAny, kSupported);
     add(KEY(metrics.save_tb_folder), "where TensorBoard files go, under dump_folder", kNonEmpty, dormant("metrics.enable_tensorboard"));
     add(KEY(metrics.save_for_all_ranks), "TensorBoard files of every rank, not of one", kAny, dormant("metrics.enable_tensorboard"));
+    add(KEY(metrics.enable_csv), "also write metrics.csv and validation.csv (not a key of TorchTitan)", kAny, kSupported);
+    add(KEY(metrics.gradient_histograms), "also write histograms of the norms of the gradients, by layer, to the TensorBoard files (not a key of TorchTitan)", kAny, dormant("metrics.enable_tensorboard"));
     add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, no_effect("metrics go to files in job.dump_folder only, metrics.jsonl and validation.jsonl"));
   }
 
@@ -134,7 +137,10 @@ class Table {
     add(KEY(training.dataset_mix), "several datasets, \"WEIGHT KIND PATH\" each, instead of dataset and dataset_path (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(training.data_order), "order of the data; elastic: shuffled, the same at any number of ranks; auto: torchtitan for c4_test and c4, else elastic (not a key of TorchTitan)", one_of({"auto", "torchtitan", "elastic"}), kSupported);
     add(KEY(training.on_bad_record), "what to do with a record that cannot be used (not a key of TorchTitan)", one_of({"error", "skip"}), kSupported);
-    add(KEY(training.on_nan), "stop, before such a state is saved, or warn and go on, when the gradients are no numbers any more (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
+    add(KEY(training.on_nan), "stop, before such a state is saved, or warn and go on, when the gradients are no numbers any more (not a key of TorchTitan)", one_of({"stop", "warn", "skip", "rollback"}), kSupported);
+    add(KEY(training.on_spike), "what to do where the loss or the norm of the gradients lies far above what it was: ignore it, warn, or skip the update of that step (not a key of TorchTitan)", one_of({"ignore", "warn", "skip"}), kSupported);
+    add(KEY(training.spike_window), "steps before it that a step is compared with (not a key of TorchTitan)", at_least(2), kSupported);
+    add(KEY(training.spike_sigma), "standard deviations above their mean that make a spike (not a key of TorchTitan)", above(0), kSupported);
     add(KEY(training.local_batch_size), "sequences of one microbatch on one rank", at_least(1), kSupported);
     add(KEY(training.global_batch_size), "sequences of one step over all ranks; -1: one microbatch per rank", minus_one_or(at_least(1)), kSupported);
     add(KEY(training.seq_len), "tokens of one sequence; even", at_least(2), kSupported);
@@ -272,6 +278,7 @@ class Table {
     add(KEY(debug.deterministic), "two runs are equal to the last bit", kAny, kSupported);
     add(KEY(debug.deterministic_warn_only), "only warn where an operator has no deterministic form", kAny, not_built("an operator without a deterministic form is an error under debug.deterministic"));
     add(KEY(debug.moe_force_load_balance), "deal tokens to experts in turn", kAny, no_effect("no model here has experts"));
+    add(KEY(debug.checksum_freq), "steps between two records of checksums of every parameter and gradient, for titan-train compare; 0: none (not a key of TorchTitan)", at_least(0), kSupported);
 
     add(KEY(cpu.kernels), "on CPU; own: this program's causal attention, RMSNorm, rotary embedding, SwiGLU, cross entropy and AdamW; aten: PyTorch's (not a key of TorchTitan)", one_of({"own", "aten"}), kSupported);
     add(KEY(cpu.mkl_path), "code of MKL for float32 products; by_instructions: what the processor can run; by_vendor: MKL's choice, slow on processors that are not Intel's (not a key of TorchTitan)", one_of({"by_instructions", "by_vendor"}), kSupported);
