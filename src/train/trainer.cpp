@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/phase.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
@@ -34,8 +35,10 @@ Trainer::End Trainer::train() {
     return End::kCompleted;
   }
   if (!start()) return End::kCompleted;
+  const PhaseScope between_steps(Phase::kIdle);
   std::int64_t& finished_steps = run_.state->step;
   while (finished_steps < run_.config.training.steps) {
+    phase_log().set_step(finished_steps + 1);
     for (const auto& observer : run_.observers) observer->before_step();
     const StepInput input = fetch();
     const StepOutput output = run_.step->run(input, finished_steps);
@@ -47,7 +50,7 @@ Trainer::End Trainer::train() {
 
 // Weights, and everything that depends on where the run goes on from. False where nothing is left to train.
 bool Trainer::start() {
-  const auto loaded = run_.checkpointer->load();
+  const auto loaded = load();
   if (has_nothing_to_do(loaded.is_finished ? *loaded.step : finished_steps())) return false;
   if (!loaded.has_weights) draw_weights(*run_.model, run_.world.device(), run_.seed);
   attach_sinks();
@@ -55,6 +58,11 @@ bool Trainer::start() {
   // There is something to save soon, and a look for them between steps.
   remember_signals(run_.world.rank() > 0 ? "" : run_.checkpointer->saves() ? kSavesOnSignal : kStopsOnSignal);
   return true;
+}
+
+checkpoint::Loaded Trainer::load() {
+  const PhaseScope phase(Phase::kLoad);
+  return run_.checkpointer->load();
 }
 
 bool Trainer::has_nothing_to_do(std::int64_t finished_steps) const {
@@ -86,6 +94,7 @@ void Trainer::announce_start() const {
 
 // All microbatches are fetched before the first forward: the loss is divided by the tokens of all of them.
 StepInput Trainer::fetch() {
+  const PhaseScope phase(Phase::kData);
   StepInput input;
   for (std::int64_t i = 0; i < run_.shape.accumulation_steps; ++i) {
     const auto begin = std::chrono::steady_clock::now();

@@ -5,18 +5,23 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/phase.h"
 #include "base/signal.h"
 
 namespace titan::train {
 
 std::optional<RunEnd> Checkpointing::after_step(const FinishedStep& step) {
+  const PhaseScope phase(Phase::kCheckpoint);
   const bool is_saved =
       checkpointer_.save(static_cast<int>(step.number), static_cast<int>(last_step_), step.input.save_due);
   if (step.input.stop && step.number < last_step_) return stop(step.number, is_saved);
   return std::nullopt;
 }
 
-void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) { checkpointer_.finish(); }
+void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) {
+  const PhaseScope phase(Phase::kCheckpoint);
+  checkpointer_.finish();
+}
 
 // The step whose data was fetched already is done: no sample is lost.
 RunEnd Checkpointing::stop(std::int64_t step, bool is_saved) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/phase.h"
 #include "distributed/dtype.h"
 #include "metrics/cpu_peak.h"
 
@@ -14,6 +15,7 @@ std::optional<RunEnd> MetricsLog::after_step(const FinishedStep& step) {
 }
 
 void MetricsLog::log(const FinishedStep& step) {
+  const PhaseScope phase(Phase::kLog);
   const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
   const StepOutput& output = step.output;
   auto& group = meshes_.loss.group();

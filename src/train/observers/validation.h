@@ -1,6 +1,7 @@
 // Runs the validation passes that are due, and shows what the model writes after each and at the end.
 #pragma once
 
+#include "base/phase.h"
 #include "train/observers/prompt_samples.h"
 #include "train/observers/validator.h"
 #include "train/step/step_observer.h"
@@ -13,10 +14,12 @@ class Validation : public StepObserver {
   Validation(Validator* validator, PromptSamples* samples) : validator_(validator), samples_(samples) {}
 
   std::optional<RunEnd> after_step(const FinishedStep& step) override {
+    const PhaseScope phase(Phase::kValidation);
     if (validator_ && validator_->run_if_due(step.number) && samples_) samples_->log(step.number);
     return std::nullopt;
   }
   void finish(RunEnd end, std::int64_t finished_steps) override {
+    const PhaseScope phase(Phase::kValidation);
     if (samples_ && end == RunEnd::kCompleted) samples_->log(finished_steps);
   }
 

@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include "base/phase.h"
 #include "optim/clip_grad_norm.h"
 
 namespace titan::train {
 
 StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
+  const PhaseScope phase(Phase::kStep);
   StepOutput output;
   optim::AdamW& optimizer = parts_.optimizer;
   optim::GradScaler* const grad_scaler = parts_.grad_scaler;
@@ -30,7 +32,8 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   output.grad_norm = clip.norm;
 
   // 3. clip and update at this step's learning rate, once a save under way has copied what this changes
-  parts_.checkpointer.wait_staged();
+  wait_staged();
+  const PhaseScope update(Phase::kOptimizer);
   output.lr = parts_.base_lr * parts_.schedule.factor(finished_steps);
   optimizer.set_lr(output.lr);
   if (grad_scaler) {
@@ -41,6 +44,11 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
     optimizer.step({.grad_factor = clip.factor});
   }
   return output;
+}
+
+void TrainStep::wait_staged() {
+  const PhaseScope phase(Phase::kCheckpoint);
+  parts_.checkpointer.wait_staged();
 }
 
 }  // namespace titan::train

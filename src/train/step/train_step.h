@@ -52,6 +52,8 @@ class TrainStep {
   StepOutput run(const StepInput& input, std::int64_t finished_steps);
 
  private:
+  void wait_staged();
+
   Parts parts_;
 };
 
