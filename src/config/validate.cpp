@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "config/keys/datasets.h"
 #include "config/keys/fields.h"
+#include "config/rank_list.h"
 
 namespace titan::config {
 namespace {
@@ -138,6 +139,25 @@ void check_validation(const JobConfig& config, Faults& errors, Warnings& warning
                       {"validation.seq_len", "training.seq_len"}});
 }
 
+void check_profiling(const JobConfig& config, std::optional<std::int64_t> world_size, Faults& errors) {
+  const Profiling& p = config.profiling;
+  if (p.enable_profiling && p.profiler_warmup + p.profiler_active > p.profile_freq)
+    errors.push_back({"profiling.profile_freq (" + text(p.profile_freq) + ") is less than profiling.profiler_warmup (" +
+                          text(p.profiler_warmup) + ") + profiling.profiler_active (" + text(p.profiler_active) +
+                          "), which are steps of one cycle; set it to at least " +
+                          text(p.profiler_warmup + p.profiler_active),
+                      {"profiling.profile_freq", "profiling.profiler_warmup", "profiling.profiler_active"}});
+  try {
+    const RankList ranks(p.ranks);
+    if (world_size && ranks.highest() >= *world_size && (p.enable_profiling || p.enable_memory_snapshot))
+      errors.push_back({"profiling.ranks (\"" + p.ranks + "\") names rank " + text(ranks.highest()) +
+                            ", and the ranks of this run are 0 to " + text(*world_size - 1),
+                        {"profiling.ranks"}});
+  } catch (const ConfigError& error) {
+    errors.push_back({std::string("profiling.ranks: ") + error.what(), {"profiling.ranks"}});
+  }
+}
+
 std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
   std::int64_t best = 1;
   for (std::int64_t d = 1; d <= number; ++d)
@@ -214,6 +234,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   warn_of_checkpoint_options(config, found.warnings);
   check_shape(config, found.errors);
   check_validation(config, found.errors, found.warnings);
+  check_profiling(config, world_size, found.errors);
   if (!world_size) return found;
   try {
     num_accumulation_steps(config, *world_size);

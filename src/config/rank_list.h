@@ -1,0 +1,24 @@
+// Which ranks a key names: "all", or numbers and ranges, "0,4-7".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace titan::config {
+
+class RankList {
+ public:
+  // Throws ConfigError, without a key, where `text` is neither.
+  explicit RankList(const std::string& text);
+
+  bool contains(std::int64_t rank) const;
+  // The highest rank that it names; -1 for "all".
+  std::int64_t highest() const;
+
+ private:
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // first and last; none: all ranks
+};
+
+}  // namespace titan::config
