@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "distributed/collective_trace.h"
+#include "profile/named_range.h"
 
 namespace titan::dist {
 namespace {
@@ -50,6 +51,7 @@ bool is_of_this_rank(const std::exception& error) {
 
 void Work::wait() {
   if (!work_) return;
+  const NamedRange range([this] { return "wait for " + what_; });
   try {
     work_->wait();
   } catch (const DistError&) {
@@ -90,6 +92,7 @@ Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_
   if (is_fake() && tensor.is_meta()) return {};
   trace_collective(ranks_[rank_], what, name_, input_numel, output_numel, tensor.scalar_type());
   const std::string label = std::string(what) + " over '" + name_ + "'";
+  const NamedRange range([&] { return label; });
   try {
     return Work(start(), label);
   } catch (const Error&) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "nn/random/random_state.h"
+#include "profile/named_range.h"
 
 namespace titan::nn {
 namespace {
@@ -65,6 +66,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
 
  private:
   static at::Tensor recompute(Call& call, const variable_list& inputs, variable_list kept) {
+    const NamedRange range([] { return "recompute"; });
     const RandomStateGuard same_numbers(call.random_state);
     const at::AutoGradMode with_graph(true);
     const OpTrace::Scope scope(call.trace);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "distributed/tensor/dtensor.h"
+#include "profile/named_range.h"
 
 namespace titan::nn {
 namespace {
@@ -58,6 +59,12 @@ at::Tensor Module::wrapped_forward(const Tensors& inputs, std::size_t num_wrappe
 }
 
 at::Tensor Module::operator()(Tensors inputs) {
+  if (name_in_profiles_.empty()) return call(inputs);
+  const NamedRange range([this] { return name_in_profiles_; });
+  return call(inputs);
+}
+
+at::Tensor Module::call(Tensors& inputs) {
   run_pre_hooks(inputs);
   at::Tensor output = wrapped_forward(inputs, forward_wrappers_.size());
   for (const auto& hook : post_hooks_) hook(*this, inputs, output);
@@ -88,6 +95,11 @@ std::vector<NamedParameter> Module::named_parameters() {
     for (auto& parameter : module->parameters_) out.push_back({dotted(prefix, parameter.name), module, &parameter});
   }
   return out;
+}
+
+void show_names_in_profiles(Module& root) {
+  for (const auto& [fqn, module] : root.named_modules())
+    if (!fqn.empty()) module->set_name_in_profiles(fqn);
 }
 
 void Module::train(bool training) {

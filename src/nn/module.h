@@ -120,6 +120,9 @@ class Module {
   std::vector<NamedParameter> named_parameters();
   std::vector<NamedModule> named_modules();  // this module first, with an empty name
 
+  // What a profile calls this module's calls; empty: they are not in it.
+  void set_name_in_profiles(std::string name) { name_in_profiles_ = std::move(name); }
+
   void train(bool training = true);
   bool training() const { return training_; }
 
@@ -149,6 +152,7 @@ class Module {
   void run_pre_hooks(Tensors& inputs);
 
  private:
+  at::Tensor call(Tensors& inputs);
   // forward() inside the first `num_wrappers` wrappers.
   at::Tensor wrapped_forward(const Tensors& inputs, std::size_t num_wrappers);
 
@@ -160,8 +164,12 @@ class Module {
   std::vector<PostHook> post_hooks_;
   std::vector<ForwardWrapper> forward_wrappers_;
   std::map<std::string, std::shared_ptr<void>> attachments_;
+  std::string name_in_profiles_;
   bool training_ = true;
 };
+
+// Calls of the modules below `root` are in profiles under their names, "layers.3.attention", from here on.
+void show_names_in_profiles(Module& root);
 
 // Blocks under the names "0", "1", ...
 class ModuleList : public Module {

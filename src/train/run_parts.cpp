@@ -9,6 +9,7 @@
 #include "train/observers/checkpointing.h"
 #include "train/observers/divergence_watch.h"
 #include "train/observers/metrics_log.h"
+#include "train/observers/profiling.h"
 #include "train/observers/validation.h"
 #include "train/setup.h"
 
@@ -77,6 +78,7 @@ void add_observers(RunParts& run) {
   if (!run.grad_scaler) add(std::make_unique<DivergenceWatch>(config, run.world.device(), *run.checkpointer, log));
   add(std::make_unique<Checkpointing>(*run.checkpointer, config.training.steps));
   add(std::make_unique<Validation>(run.validator.get(), run.samples.get()));
+  if (config.profiling.enable_profiling) add(std::make_unique<Profiling>(config, run.world, *run.model));
 }
 
 void announce(const RunParts& run, const TrainSpec& spec) {

@@ -72,14 +72,14 @@ class Table {
     add(KEY(job.save_config_file), "further copy of the resolved configuration, under dump_folder", kAny, no_effect("the resolved configuration always goes to <job.dump_folder>/config.toml"));
     add(KEY(job.custom_config_module), "Python module with further options", kAny, not_built("this program has no Python in it; models and datasets are added in C++, see CONTRIBUTING.md"));
 
-    add(KEY(profiling.enable_profiling), "collect profiler traces", kAny, no_effect("there is no profiler yet"));
-    add(KEY(profiling.save_traces_folder), "where traces go, under dump_folder", kNonEmpty, dormant("profiling.enable_profiling"));
-    add(KEY(profiling.profile_freq), "steps of one profiling cycle", at_least(1), dormant("profiling.enable_profiling"));
-    add(KEY(profiling.profiler_active), "steps recorded in each cycle", at_least(1), dormant("profiling.enable_profiling"));
-    add(KEY(profiling.profiler_warmup), "warm-up steps before the recorded ones", at_least(0), dormant("profiling.enable_profiling"));
-    add(KEY(profiling.enable_memory_snapshot), "dump device memory snapshots", kAny, no_effect("there are no memory snapshots yet"));
-    add(KEY(profiling.save_memory_snapshot_folder), "where snapshots go, under dump_folder", kNonEmpty, dormant("profiling.enable_memory_snapshot"));
-    add(KEY(profiling.ranks), "which ranks write traces and snapshots: all, or some, as in 0,4-7 (not a key of TorchTitan)", kNonEmpty, dormant("profiling.enable_profiling"));
+    add(KEY(profiling.enable_profiling), "record steps with Kineto, as torch.profiler does, and write Chrome traces of them", kAny, kSupported);
+    add(KEY(profiling.save_traces_folder), "where traces go, under dump_folder", kNonEmpty, kSupported);
+    add(KEY(profiling.profile_freq), "steps of one profiling cycle, and between memory snapshots", at_least(1), kSupported);
+    add(KEY(profiling.profiler_active), "steps recorded in each cycle", at_least(1), kSupported);
+    add(KEY(profiling.profiler_warmup), "warm-up steps before the recorded ones", at_least(0), kSupported);
+    add(KEY(profiling.enable_memory_snapshot), "write what the GPU's memory holds and did, for pytorch.org/memory_viz, every profile_freq steps and when it is full", kAny, kSupported);
+    add(KEY(profiling.save_memory_snapshot_folder), "where snapshots go, under dump_folder", kNonEmpty, kSupported);
+    add(KEY(profiling.ranks), "which ranks write traces and snapshots: all, or some, as in 0,4-7 (not a key of TorchTitan)", kNonEmpty, kSupported);
 
     add(KEY(metrics.log_freq), "steps between two logged rows", at_least(1), kSupported);
     add(KEY(metrics.enable_tensorboard), "also write TensorBoard files", kAny, no_effect("metrics go to <job.dump_folder>/metrics.jsonl; TensorBoard files are not written yet"));

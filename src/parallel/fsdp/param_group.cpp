@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "nn/ops/meta_run.h"
+#include "profile/named_range.h"
 
 namespace titan::fsdp {
 namespace {
@@ -93,12 +94,14 @@ std::string ParamGroup::names() const {
 
 void ParamGroup::unshard() {
   if (unsharded_ || all_gather_ || gathers_from_self()) return;
+  const NamedRange range([this] { return "FSDP::all_gather (" + name_ + ")"; });
   const meta_run::UseScope use(meta_run::Use::kGathered);
   context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
 
 void ParamGroup::wait_for_unshard() {
   if (unsharded_) return;
+  const NamedRange range([this] { return "FSDP::all_gather_copy_out (" + name_ + ")"; });
   const meta_run::UseScope use(meta_run::Use::kGathered);
   if (gathers_from_self()) {
     const at::NoGradGuard no_grad;
@@ -207,6 +210,7 @@ void ParamGroup::post_backward() {
 }
 
 void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads) {
+  const NamedRange range([this] { return "FSDP::post_backward_reduce (" + name_ + ")"; });
   ReductionRule rule;
   rule.shard_group = shard_group_;
   rule.replicate_group = replicate_group_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nn/ops/cross_entropy.h"
+#include "profile/named_range.h"
 
 namespace titan::train {
 namespace {
@@ -16,6 +17,7 @@ class WholeModel : public ForwardBackward {
       : model_(model), device_(device), loss_(std::move(loss)) {}
 
   at::Tensor forward(const Batch& batch) override {
+    const NamedRange range([] { return "forward"; });
     const auto tokens = batch.tokens.to(device_, /*non_blocking=*/true);
     const auto labels = batch.labels.to(device_, /*non_blocking=*/true);
     return loss_(model_, tokens, labels);
@@ -23,6 +25,7 @@ class WholeModel : public ForwardBackward {
 
   at::Tensor forward_backward(const Batch& batch, const Objective& objective) override {
     const auto loss = forward(batch);
+    const NamedRange range([] { return "backward"; });
     torch::autograd::backward({objective(loss)}, {});
     return loss.detach();
   }

@@ -1,0 +1,25 @@
+// The phases of the thread that trains (base/phase.h) as named ranges of a profile.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/phase.h"
+#include "profile/named_range.h"
+
+namespace titan::profile {
+
+// While it lives: made and ended between phases, or inside the same one, on the thread that trains.
+class PhaseRanges : public PhaseListener {
+ public:
+  PhaseRanges() { set_phase_listener(this); }
+  ~PhaseRanges() override { set_phase_listener(nullptr); }
+
+  void on_enter(Phase phase) override;
+  void on_leave(Phase phase) override;
+
+ private:
+  std::vector<std::unique_ptr<NamedRange>> open_;
+};
+
+}  // namespace titan::profile

@@ -1,0 +1,54 @@
+// profiling.enable_profiling: traces of some steps, in files, and a table of where their time went.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "config/job_config.h"
+#include "distributed/world.h"
+#include "nn/module.h"
+#include "profile/kineto.h"
+#include "profile/named_range.h"
+#include "profile/phase_ranges.h"
+#include "profile/schedule.h"
+#include "profile/step_times.h"
+#include "train/step/step_observer.h"
+
+namespace titan::train {
+
+// Writes <dump_folder>/<save_traces_folder>/iteration_N/rankR_trace.json after step N, as TorchTitan does, on the ranks
+// of profiling.ranks; does nothing on others. A training that ends among recorded steps writes those that it has. The
+// modules of `model` appear under their names. Rank 0 says at the end where the time of its recorded steps went. Not
+// collective.
+class Profiling : public StepObserver {
+ public:
+  // All must outlive this.
+  Profiling(const config::JobConfig& config, const dist::World& world, nn::Module& model);
+
+  void before_step() override;
+  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  void finish(RunEnd end, std::int64_t finished_steps) override;
+
+ private:
+  // What is there while steps are recorded.
+  struct Recording {
+    std::int64_t first_step;
+    std::unique_ptr<profile::PhaseRanges> phases = {};
+    std::unique_ptr<NamedRange> step = {};
+  };
+
+  void begin_step(std::int64_t step);
+  void save(std::int64_t last_step);
+
+  const config::JobConfig& config_;
+  bool is_profiled_;  // this rank
+  std::int64_t rank_;
+  profile::Schedule schedule_;
+  profile::Kineto kineto_;
+  profile::StepTimes times_;
+  bool is_ready_ = false;
+  std::optional<Recording> recording_;
+};
+
+}  // namespace titan::train
