@@ -27,7 +27,9 @@ void check_num_devices(std::size_t count, const std::string& source, const Launc
                     "(TITAN_DEVICE_COMM=gloo lets ranks share a device, slowly, for tests)");
 }
 
-c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEnv& launch) {
+namespace {
+
+c10::DeviceType find_device_type(const config::JobConfig& config, const LaunchEnv& launch) {
   const std::string& wanted = config.training.device;
   if (wanted == "cpu") return c10::DeviceType::CPU;
   const auto visible = get_env("CUDA_VISIBLE_DEVICES");
@@ -41,6 +43,18 @@ c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEn
   }
   if (wanted == "cuda") throw ConfigError("training.device = \"cuda\", but " + missing);
   return c10::DeviceType::CPU;
+}
+
+}  // namespace
+
+c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEnv& launch) {
+  const auto type = find_device_type(config, launch);
+  if (type == c10::DeviceType::CPU && config.profiling.enable_memory_snapshot)
+    throw ConfigError(
+        "profiling.enable_memory_snapshot needs a GPU, whose allocator it looks at, and this run is on CPU; set it to "
+        "false",
+        {"profiling.enable_memory_snapshot"});
+  return type;
 }
 
 train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t local_ranks) {

@@ -22,7 +22,8 @@ std::size_t num_visible_devices(const std::string& list);
 void check_num_devices(std::size_t count, const std::string& source, const LaunchEnv& launch);
 
 // CUDA where there are devices and training.device allows it, after a look at their number and at the dtypes; else CPU.
-// Loads the CUDA module, unless training.device is "cpu". Throws ConfigError.
+// Loads the CUDA module, unless training.device is "cpu". Throws ConfigError, also where a key asks for what a CPU has
+// not: profiling.enable_memory_snapshot.
 c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEnv& launch);
 
 // The GPU that is present, else this machine's memory, shared by the `local_ranks` that run here.

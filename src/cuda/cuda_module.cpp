@@ -6,6 +6,9 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/cuda/memory_snapshot.h>
+
+#include <utility>
 
 #include "base/error.h"
 #include "cuda/nccl_backend.h"
@@ -45,6 +48,13 @@ void fill_uniform(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std:
   C10_CUDA_CHECK(launch_fill_uniform(out.mutable_data_ptr<float>(), fill, c10::cuda::getCurrentCUDAStream()));
 }
 
+// As torch.cuda.memory._record_memory_history(max_entries=...) does.
+void record_memory_history(std::size_t max_entries, std::function<void()> on_out_of_memory) {
+  torch::cuda::_record_memory_history("all", "all", "all", max_entries);
+  allocator::attachOutOfMemoryObserver(
+      [call = std::move(on_out_of_memory)](std::int64_t, std::size_t, std::size_t, std::size_t) { call(); });
+}
+
 }  // namespace
 }  // namespace titan::cuda
 
@@ -66,5 +76,7 @@ extern "C" void titan_register_cuda() {
       .reset_peak_memory =
           [](int index) { c10::cuda::CUDACachingAllocator::resetPeakStats(cuda::device_index(index)); },
       .fill_uniform = cuda::fill_uniform,
+      .record_memory_history = cuda::record_memory_history,
+      .memory_snapshot = torch::cuda::_memory_snapshot_pickled,
   });
 }

@@ -30,6 +30,11 @@ struct AcceleratorModule {
   // Fills `out` (contiguous float32) with values that depend only on seed, stream and the global element index
   // first_index + i: uniform in [0, 1), from Philox-4x32-10 (nn/random/counter_rng.h is the plain reference).
   std::function<void(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std::int64_t first_index)> fill_uniform;
+  // From here on the caching allocator remembers its last `max_entries` allocations and frees, with stack traces, and
+  // calls `on_out_of_memory` (on the thread that asked for too much) before it throws. Once in a process.
+  std::function<void(std::size_t max_entries, std::function<void()> on_out_of_memory)> record_memory_history;
+  // What the allocator holds and remembers, as the pickle that pytorch.org/memory_viz reads.
+  std::function<std::string()> memory_snapshot;
 };
 
 void register_accelerator(AcceleratorModule module);

@@ -8,6 +8,7 @@
 #include "train/first_step.h"
 #include "train/observers/checkpointing.h"
 #include "train/observers/divergence_watch.h"
+#include "train/observers/memory_snapshots.h"
 #include "train/observers/metrics_log.h"
 #include "train/observers/profiling.h"
 #include "train/observers/validation.h"
@@ -78,6 +79,7 @@ void add_observers(RunParts& run) {
   if (!run.grad_scaler) add(std::make_unique<DivergenceWatch>(config, run.world.device(), *run.checkpointer, log));
   add(std::make_unique<Checkpointing>(*run.checkpointer, config.training.steps));
   add(std::make_unique<Validation>(run.validator.get(), run.samples.get()));
+  if (config.profiling.enable_memory_snapshot) add(std::make_unique<MemorySnapshots>(config, run.world));
   if (config.profiling.enable_profiling) add(std::make_unique<Profiling>(config, run.world, *run.model));
 }
 

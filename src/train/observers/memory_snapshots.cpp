@@ -1,0 +1,58 @@
+#include "train/observers/memory_snapshots.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/phase.h"
+#include "config/rank_list.h"
+#include "distributed/device.h"
+
+namespace titan::train {
+namespace {
+
+constexpr std::size_t kMaxEntries = 100000;  // TorchTitan's
+
+std::filesystem::path snapshots_folder(const config::JobConfig& config) {
+  return std::filesystem::path(config.job.dump_folder) / config.profiling.save_memory_snapshot_folder;
+}
+
+// A snapshot that cannot be written is no reason to lose the training, or the error about memory that is on its way.
+void write_snapshot(const std::filesystem::path& folder, std::int64_t rank) {
+  const auto path = folder / fmt::format("rank{}_memory_snapshot.pickle", rank);
+  try {
+    std::filesystem::create_directories(folder);
+    write_file_atomically(path, dist::accelerator()->memory_snapshot());
+    spdlog::info("wrote {}; pytorch.org/memory_viz shows it", path.string());
+  } catch (const std::exception& error) {
+    spdlog::warn("the memory snapshot could not be written to {}: {}", path.string(), error.what());
+  }
+}
+
+}  // namespace
+
+MemorySnapshots::MemorySnapshots(const config::JobConfig& config, const dist::World& world)
+    : config_(config),
+      is_watched_(config::RankList(config.profiling.ranks).contains(world.rank())),
+      rank_(world.rank()) {
+  TITAN_CHECK(world.device().is_cuda(), "memory snapshots of a CPU");  // refused before
+  spdlog::info("memory snapshots are on: every {} steps in {}", config.profiling.profile_freq,
+               snapshots_folder(config).string());
+  if (!is_watched_) return;
+  dist::accelerator()->record_memory_history(kMaxEntries, [folder = snapshots_folder(config), rank = rank_] {
+    const auto finished = std::max<std::int64_t>(phase_log().step() - 1, 0);
+    write_snapshot(folder / fmt::format("iteration_{}_exit", finished), rank);
+  });
+}
+
+std::optional<RunEnd> MemorySnapshots::after_step(const FinishedStep& step) {
+  if (!is_watched_ || step.number % config_.profiling.profile_freq != 0) return std::nullopt;
+  const PhaseScope phase(Phase::kLog);
+  write_snapshot(snapshots_folder(config_) / fmt::format("iteration_{}", step.number), rank_);
+  return std::nullopt;
+}
+
+}  // namespace titan::train

@@ -1,0 +1,31 @@
+// profiling.enable_memory_snapshot: what a GPU's memory holds, and what was allocated and freed, in PyTorch's format.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "config/job_config.h"
+#include "distributed/world.h"
+#include "train/step/step_observer.h"
+
+namespace titan::train {
+
+// Writes <dump_folder>/<save_memory_snapshot_folder>/iteration_N/rankR_memory_snapshot.pickle after every profile_freq
+// steps, on the ranks of profiling.ranks, and iteration_N_exit when the device's memory does not suffice in the step
+// after N, as TorchTitan does. pytorch.org/memory_viz shows them. Not collective.
+class MemorySnapshots : public StepObserver {
+ public:
+  // On a GPU. `config` must outlive this.
+  MemorySnapshots(const config::JobConfig& config, const dist::World& world);
+
+  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+
+ private:
+  const config::JobConfig& config_;
+  bool is_watched_;  // this rank
+  std::int64_t rank_;
+};
+
+}  // namespace titan::train
