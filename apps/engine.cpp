@@ -14,6 +14,7 @@
 #include "apps/commands/inspect_command.h"
 #include "apps/commands/tokenize_command.h"
 #include "apps/commands/tokenizer_command.h"
+#include "apps/doctor/doctor_command.h"
 #include "apps/exit_code.h"
 #include "apps/speaks.h"
 #include "apps/train/dry_run_command.h"
@@ -36,6 +37,7 @@ const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"to
                                                                             {"tokenize", run_tokenize},
                                                                             {"inspect", run_inspect},
                                                                             {"convert", run_convert},
+                                                                            {"doctor", run_doctor},
                                                                             {"generate", run_generate}};
 
 // What a configuration is for: to be printed, to be planned with, or to train.

@@ -51,11 +51,25 @@ void check_config(const config::CommandLine& command_line) {
   if (speaks_for_job(launch)) config::load_job_config(command_line, planned_world_size(command_line, launch));
 }
 
+int start_ranks(const Arguments& args, std::int64_t nproc) {
+  install_signal_handlers();
+  return launch_local(arguments_of_ranks(args), nproc);
+}
+
+// Keys stand among its words, as in the command line of the run that it is asked about.
+int run_doctor_command(const Arguments& args) {
+  const auto command_line = config::parse_command_line(Arguments(args.begin() + 1, args.end()));
+  if (!command_line.nproc || command_line.help) return run_engine(args);
+  if (!command_line.oversubscribe) check_room_for(*command_line.nproc);
+  return start_ranks(args, *command_line.nproc);
+}
+
 int run_command(const Arguments& args) {
   config::check_second_word(args);
   check_environment_of_command();
   const Arguments rest(args.begin() + 1, args.end());
   if (args[0] == "init") return run_init_command(rest);
+  if (args[0] == "doctor") return run_doctor_command(args);
   if (args[0] != "sweep") return run_engine(args);
   install_signal_handlers();
   return run_sweep_command(rest);
@@ -82,8 +96,7 @@ int run(const Arguments& args) {
     config::throw_if_wrong(command_line.errors);
     if (!command_line.oversubscribe) check_room_for(*command_line.nproc);
     check_config(command_line);
-    install_signal_handlers();
-    return launch_local(arguments_of_ranks(args), *command_line.nproc);
+    return start_ranks(args, *command_line.nproc);
   }
   check_config(command_line);
   return run_engine(args);

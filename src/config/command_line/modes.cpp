@@ -80,6 +80,10 @@ constexpr CommandFlag kCommandFlags[] = {
     {"convert", "--model-name", "llama3,llama2"},
     {"convert", "--tokenizer", "path"},
     {"convert", "--overwrite", ""},
+    {"doctor", "--config", "path"},
+    {"doctor", "--nproc", "any"},
+    {"doctor", "--oversubscribe", ""},
+    {"doctor", "--json", ""},
     {"generate", "--checkpoint", "path"},
     {"generate", "--prompt", "any"},
     {"generate", "--prompts", "path"},
@@ -117,6 +121,7 @@ constexpr Subcommand kSubcommands[] = {
     {"sweep", "", "run many jobs that differ in some keys, and compare them"},
     {"inspect", "", "say what a checkpoint holds, and whether it is whole"},
     {"convert", "", "turn checkpoints into Hugging Face's format and back"},
+    {"doctor", "", "say whether this machine, or all ranks of a job, are ready to train"},
     {"generate", "", "print what a trained model writes after a prompt"},
 };
 

@@ -1,0 +1,200 @@
+#include "apps/doctor/doctor_command.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "apps/commands/checkpoint_command.h"
+#include "apps/cpu_code.h"
+#include "apps/doctor/machine.h"
+#include "apps/doctor/network.h"
+#include "apps/doctor/rates.h"
+#include "apps/doctor/report.h"
+#include "apps/speaks.h"
+#include "apps/train/checked_config.h"
+#include "apps/train/checked_input.h"
+#include "apps/train/pick_device.h"
+#include "apps/train/preflight.h"
+#include "apps/train/run_or_report.h"
+#include "apps/version.h"
+#include "base/env.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "config/command_line/command_line.h"
+#include "config/keys/source.h"
+#include "config/paths.h"
+#include "distributed/dtype.h"
+#include "distributed/world.h"
+#include "train/setup.h"
+
+namespace titan {
+namespace {
+
+using doctor::Checks;
+
+constexpr const char* kDoctorHelp =
+    R"(Whether this machine, or all machines of a job, are ready to train, and what to do where they are not.
+Start it as the job is started: titan-train doctor alone, with --nproc, or under torchrun, mpirun or srun.
+With --config, and keys as for a run, it also checks what that run needs; nothing is trained.)";
+
+constexpr const char* kDoctorExitCodes =
+    "Exit codes: 0 nothing fails (there may be warnings), 1 a check fails, 2 wrong command line.";
+
+struct DoctorArguments {
+  std::optional<std::string> config_file;
+  std::optional<std::int64_t> nproc;  // the program that starts the ranks reads it
+  bool oversubscribe = false;
+  bool json = false;
+};
+
+// What the checks are about.
+struct Subject {
+  LaunchEnv launch;
+  config::CommandLine command_line;
+  config::JobConfig config = {};
+  std::optional<CheckedConfig> checked = {};  // with a configuration that is right
+  c10::DeviceType device_type = c10::DeviceType::CPU;
+};
+
+bool has_config(const config::CommandLine& command_line) {
+  return command_line.config_file || !command_line.overrides.empty();
+}
+
+std::string program() {
+  auto lines = split(version_text(), '\n');
+  std::erase(lines, "");
+  return join(lines, "\n");
+}
+
+// What `body` throws is a failure of that name.
+void add(Checks& checks, const std::string& name, const std::string& advice, const std::function<std::string()>& body) {
+  try {
+    checks.push_back(doctor::ok(name, body()));
+  } catch (const std::exception& error) {
+    checks.push_back(doctor::failure(name, error.what(), advice));
+  }
+}
+
+void check_config(Subject& subject, Checks& checks) {
+  if (!has_config(subject.command_line)) return;
+  add(checks, "configuration", "correct it; titan-train --help KEY says what a key takes", [&] {
+    subject.checked = check_to_print(subject.command_line, subject.launch);
+    subject.config = subject.checked->config;
+    return subject.command_line.config_file.value_or("keys") + ": " +
+           (subject.checked->warnings.empty() ? "no warnings" : join(subject.checked->warnings, "\n"));
+  });
+}
+
+void pick_device(Subject& subject, Checks& checks) {
+  try {
+    subject.device_type = pick_device_type(subject.config, subject.launch);
+  } catch (const ConfigError& error) {
+    checks.push_back(
+        doctor::failure("device of a rank", error.what(), "change training.device or the number of ranks"));
+  }
+}
+
+// On one rank of each machine, as before a run.
+void check_needs(const Subject& subject, Checks& checks) {
+  if (!subject.checked || !speaks_for_machine(subject.launch)) return;
+  add(checks, "files of the run", "correct the paths, or bring the files here", [&] {
+    check_files(*subject.checked);
+    return std::string("all that the configuration names are there");
+  });
+  add(checks, "room for the run", "", [&] {
+    const auto warnings = check_room(*subject.checked, subject.launch, subject.device_type);
+    return warnings.empty() ? "memory and disk are enough" : join(warnings, "\n");
+  });
+}
+
+// What a rank finds out by itself.
+Checks check_alone(Subject& subject) {
+  Checks checks = {doctor::ok("program", program())};
+  check_config(subject, checks);
+  train::set_num_threads(subject.launch.local_world_size);
+  choose_cpu_code(subject.config.cpu);
+  pick_device(subject, checks);
+  for (auto& check : doctor::check_machine(subject.launch, subject.device_type)) checks.push_back(std::move(check));
+  for (auto& check : doctor::check_network(subject.launch)) checks.push_back(std::move(check));
+  if (speaks_for_job(subject.launch)) checks.push_back(doctor::check_disk(config::checkpoint_folder(subject.config)));
+  check_needs(subject, checks);
+  return checks;
+}
+
+int print(const DoctorArguments& arguments, const std::vector<doctor::Finding>& findings) {
+  print_result(arguments.json ? doctor::to_json(findings) : doctor::to_text(findings));
+  return doctor::has_failure(findings) ? kExitFailed : kExitDone;
+}
+
+// The ranks tell each other what they found. All give the same exit code.
+int check_together(const DoctorArguments& arguments, const Subject& subject, Checks checks, dist::World& world) {
+  for (auto& check : doctor::check_ranks(world, dist::dtype_of(subject.config.training.mixed_precision_param)))
+    checks.push_back(std::move(check));
+  std::vector<Checks> by_rank;
+  for (const auto& message : world.group().all_gather_bytes(doctor::to_message(checks)))
+    by_rank.push_back(doctor::from_message(message));
+  const auto findings = doctor::merge(by_rank);
+  if (speaks_for_job(subject.launch)) print(arguments, findings);
+  world.shutdown();
+  return doctor::has_failure(findings) ? kExitFailed : kExitDone;
+}
+
+// Where the ranks do not meet.
+int print_lonely(const DoctorArguments& arguments, Checks checks, const std::string& why) {
+  checks.push_back(doctor::failure("ranks meet", why,
+                                   "see that all ranks run, that MASTER_ADDR and MASTER_PORT are the same on all, and "
+                                   "that no firewall is between the machines"));
+  return print(arguments, doctor::merge({checks}));
+}
+
+int examine(const DoctorArguments& arguments, Subject subject) {
+  const Checks checks = check_alone(subject);
+  std::unique_ptr<dist::World> world;
+  try {
+    world = std::make_unique<dist::World>(subject.launch, subject.device_type,
+                                          std::chrono::seconds(subject.config.comm.init_timeout_seconds));
+  } catch (const std::exception& error) {
+    if (!speaks_for_job(subject.launch)) throw;  // a line on standard error: rank 0 may be the one that is missing
+    return print_lonely(arguments, checks, error.what());
+  }
+  return run_or_report(std::move(world),
+                       [&](dist::World& ranks) { return check_together(arguments, subject, checks, ranks); });
+}
+
+config::CommandLine command_line_of(const DoctorArguments& arguments, const std::vector<std::string>& keys) {
+  std::vector<std::string> words = keys;
+  if (arguments.config_file) words.insert(words.end(), {"--config", *arguments.config_file});
+  return config::parse_command_line(words);
+}
+
+}  // namespace
+
+int run_doctor(const std::vector<std::string>& args) {
+  CLI::App app(kDoctorHelp, "titan-train doctor");
+  app.footer(kDoctorExitCodes);
+  app.allow_extras();
+  DoctorArguments arguments;
+  app.add_option("--config", arguments.config_file, "also check what a run with this TOML file needs");
+  app.add_option("--nproc", arguments.nproc, "ranks to start on this machine, to check them together");
+  app.add_flag("--oversubscribe", arguments.oversubscribe, "with --nproc: however many the machine is good for");
+  app.add_flag("--json", arguments.json, "one JSON object instead of text");
+  if (const auto code = parse_command(app, args)) return *code;
+  log_to_stderr("titan-train doctor");
+  Subject subject;
+  try {
+    subject.launch = detect_launch();
+  } catch (const ConfigError& error) {
+    return print(arguments, doctor::merge({{doctor::failure("launch", error.what(),
+                                                            "correct the variables, or unset them to start alone")}}));
+  }
+  subject.command_line = command_line_of(arguments, app.remaining());
+  say_once(speaks_for_job(subject.launch), [&] {
+    config::throw_if_wrong(subject.command_line.errors);
+    return true;
+  });
+  return examine(arguments, std::move(subject));
+}
+
+}  // namespace titan

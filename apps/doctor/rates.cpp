@@ -1,0 +1,167 @@
+#include "apps/doctor/rates.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <system_error>
+
+#include "apps/doctor/network.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "metrics/cpu_peak.h"
+
+namespace titan::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr double kMiB = 1 << 20;
+
+void wait_for_device(at::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+// The shortest of some runs, after one that makes what is made on first use.
+double best_seconds(at::Device device, const std::function<void()>& run) {
+  constexpr int kRuns = 5;
+  double best = 0;
+  for (int i = 0; i <= kRuns; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    wait_for_device(device);
+    const double seconds = seconds_between(begin, std::chrono::steady_clock::now());
+    if (i == 1 || (i > 1 && seconds < best)) best = seconds;
+  }
+  return best;
+}
+
+// `bytes` come to each rank in `seconds`.
+Check check_rate(const std::string& name, double bytes, double seconds) {
+  constexpr double kSlow = 0.1e9;  // a gigabit network
+  const double rate = bytes / seconds;
+  const std::string found =
+      fmt::format("{:.2f} GB/s to each rank ({:.0f} MiB in {:.1f} ms)", rate / 1e9, bytes / kMiB, seconds * 1e3);
+  if (rate >= kSlow) return ok(name, found);
+  return warning(name, found,
+                 "sharded training moves every parameter three times a step: use a faster network "
+                 "(GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME name it), or end what else runs on these machines");
+}
+
+// Of what all ranks measured.
+double slowest(dist::ProcessGroup& group, double seconds) {
+  auto longest = at::full({1}, seconds, at::kDouble);
+  group.all_reduce(longest, dist::ReduceOp::kMax).wait();
+  return longest.item<double>();
+}
+
+Checks check_collectives(dist::World& world) {
+  auto& group = world.group();
+  const auto size = world.size();
+  if (size == 1) return {};
+  const std::int64_t numel = (std::int64_t{16} << 20) / size;  // of a rank's part; all parts are 64 MiB of float32
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(world.device());
+  const auto part = at::ones({numel}, options);
+  const auto whole = at::ones({numel * size}, options);
+  const double bytes = static_cast<double>(numel) * 4 * (size - 1);
+  group.barrier();
+  const double gather = slowest(group, best_seconds(world.device(), [&] { group.all_gather(whole, part).wait(); }));
+  group.barrier();
+  const double scatter = slowest(
+      group, best_seconds(world.device(), [&] { group.reduce_scatter(part, whole, dist::ReduceOp::kSum).wait(); }));
+  return {check_rate("all-gather", bytes, gather), check_rate("reduce-scatter", bytes, scatter)};
+}
+
+double matmul_flops(at::Device device, c10::ScalarType dtype) {
+  if (device.is_cpu()) return metrics::measure_cpu_peak_flops(dtype);
+  constexpr std::int64_t kSize = 8192;
+  const auto factor = at::ones({kSize, kSize}, at::TensorOptions().dtype(dtype).device(device));
+  const double seconds = best_seconds(device, [&] { at::mm(factor, factor); });
+  return 2.0 * kSize * kSize * kSize / seconds;
+}
+
+// The nearest folder above one that may not be there yet.
+fs::path existing(fs::path path) {
+  std::error_code error;
+  path = fs::absolute(path, error).lexically_normal();
+  while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+std::string reason() { return std::strerror(errno); }
+
+// Seconds to write and flush; negative where that fails, with the reason in errno.
+double write_seconds(const fs::path& file, std::size_t bytes) {
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) return -1;
+  const std::vector<char> block(std::size_t{1} << 20, 'x');
+  const auto begin = std::chrono::steady_clock::now();
+  bool is_written = true;
+  for (std::size_t done = 0; is_written && done < bytes; done += block.size())
+    is_written = write(descriptor, block.data(), block.size()) == static_cast<ssize_t>(block.size());
+  is_written = is_written && fsync(descriptor) == 0;
+  const int why = errno;
+  const double seconds = seconds_between(begin, std::chrono::steady_clock::now());
+  close(descriptor);
+  unlink(file.c_str());
+  errno = why;
+  return is_written ? seconds : -1;
+}
+
+}  // namespace
+
+Check check_matmul(const std::vector<double>& flops, const std::vector<std::string>& hosts, const std::string& dtype) {
+  constexpr double kBehind = 0.7;
+  auto sorted = flops;
+  std::ranges::sort(sorted);
+  const double middle = sorted[sorted.size() / 2];
+  std::vector<std::string> slow;
+  for (std::size_t rank = 0; rank < flops.size(); ++rank)
+    if (flops[rank] < kBehind * middle)
+      slow.push_back(fmt::format("rank {} on {} ({:.2f} TFLOP/s)", rank, hosts[rank], flops[rank] / 1e12));
+  std::string found = fmt::format("{:.2f} TFLOP/s in {}", middle / 1e12, dtype);
+  if (flops.size() > 1)
+    found = fmt::format("{:.2f} to {:.2f} TFLOP/s in {}", sorted.front() / 1e12, sorted.back() / 1e12, dtype);
+  if (slow.empty()) return ok("matmul", found);
+  return warning("matmul", found + "; far behind: " + join(slow, ", "),
+                 "every step waits for the slowest rank: see what else runs there, and its clock and temperature");
+}
+
+Checks check_ranks(dist::World& world, c10::ScalarType dtype) {
+  Checks checks = check_collectives(world);
+  world.group().barrier();  // ranks of a machine share its cores, as they do in training
+  const double own = matmul_flops(world.device(), dtype);
+  std::vector<double> flops;
+  for (const auto& text : world.group().all_gather_bytes(std::to_string(own))) flops.push_back(std::stod(text));
+  const auto hosts = world.group().all_gather_bytes(host_name());
+  checks.push_back(check_matmul(flops, hosts, c10::toString(dtype)));
+  return checks;
+}
+
+Check check_disk(const fs::path& folder) {
+  constexpr std::size_t kBytes = std::size_t{32} << 20;
+  constexpr double kSlow = 50 * kMiB;
+  const std::string advice = "choose another job.dump_folder or checkpoint.folder, or make room and see who may write";
+  const fs::path there = existing(folder);
+  std::error_code error;
+  if (!fs::is_directory(there, error))
+    return failure("checkpoint disk", folder.string() + ": " + there.string() + " is not a folder", advice);
+  const double seconds = write_seconds(there / fmt::format(".titan-doctor-{}", getpid()), kBytes);
+  if (seconds < 0) return failure("checkpoint disk", there.string() + " cannot be written: " + reason(), advice);
+  const auto space = fs::space(there, error);
+  const double rate = static_cast<double>(kBytes) / std::max(seconds, 1e-9);
+  const std::string found = fmt::format("{}: {}/s written and flushed, {} free", there.string(), format_bytes(rate),
+                                        format_bytes(static_cast<double>(space.available)));
+  if (rate >= kSlow) return ok("checkpoint disk", found);
+  return warning("checkpoint disk", found,
+                 "checkpoints will take long: use a faster disk, checkpoint.async_mode = \"async\", or a larger "
+                 "checkpoint.interval");
+}
+
+}  // namespace titan::doctor

@@ -1,0 +1,92 @@
+"""titan-train doctor: a machine that is ready, and the line that names what is wrong with one that is not."""
+import json
+import os
+import subprocess
+
+from fixtures import write_job
+from harness import Job, case, expect, launcher_words, run, skip
+
+ALWAYS = {"program", "CPU", "threads", "memory", "devices", "open files", "/dev/shm", "locked memory", "launch", "checkpoint disk", "matmul"}
+
+
+def doctor(context, words=(), prefix=(), name="doctor", exit_code=0, env=None):
+    """What the command says: the object of --json."""
+    command = [*prefix, context.program, "doctor", "--json", *words]
+    job = Job(command, context.folder / "logs", name, env)
+    code = job.wait(60)
+    expect(code == exit_code, f"exit code {code}, expected {exit_code}\n{job.tail(60)}")
+    report = json.loads(job.out_path.read_text())
+    expect(report["ok"] == (exit_code == 0), f"ok is {report['ok']}, the exit code {exit_code}")
+    return report["checks"]
+
+
+def check_named(checks, name, state, text):
+    """Some line of that name is in that state, with what was found and what to do."""
+    lines = [check for check in checks if check["name"] == name]
+    found = [check for check in lines if check["state"] == state and text in check["found"]]
+    expect(found, f"{name}: {lines}, expected a {state} with {text!r}")
+    expect(state == "ok" or found[0]["advice"], f"{name}: no advice")
+
+
+@case(90, quick=["none"], launcher=["none", "nproc", "torchrun", "mpirun"])
+def doctor_healthy(context, launcher):
+    """Alone and at two ranks under every launcher: exit code 0, one report, rates of the ranks."""
+    ranks = 1 if launcher == "none" else 2
+    own = ["--nproc", 2] if launcher == "nproc" else []
+    checks = doctor(context, own, launcher_words(launcher, ranks), env={"GLOO_SOCKET_IFNAME": "lo"})
+    names = [check["name"] for check in checks]
+    rates = {"all-gather", "reduce-scatter"} if ranks == 2 else set()
+    expect(ALWAYS | rates <= set(names), f"checks {names}, without {sorted((ALWAYS | rates) - set(names))}")
+    check_named(checks, "launch", "ok", f"{ranks} rank")
+    check_named(checks, "GLOO_SOCKET_IFNAME", "ok", "lo (127.0.0.1)")
+    for name in rates:
+        expect(any(check["name"] == name and "GB/s" in check["found"] for check in checks), f"{name} has no rate")
+
+
+@case(60)
+def doctor_text(context):
+    """Without --json: a line for each check, and a last one that counts; nothing from ranks but the first."""
+    job = run(context, 2, ["doctor"], launcher="torchrun", env={"GLOO_SOCKET_IFNAME": "lo"})
+    text = job.out_path.read_text()
+    for name in ALWAYS:
+        lines = [line for line in text.splitlines() if line[10:].startswith(name)]
+        expect(lines and all(line.split()[0] in ("ok", "warning", "failure") for line in lines), f"no line of {name}:\n{text}")
+    expect(text.count("titan-train ") == 1, f"more than one report:\n{text}")
+
+
+@case(60, processors=1)
+def doctor_names_what_is_wrong(context):
+    """A low limit of open files, an interface that is not there, a folder that cannot be written, variables that contradict."""
+    checks = doctor(context, prefix=["bash", "-c", 'ulimit -n 128; exec "$@"', "bash"], name="files", exit_code=1)
+    check_named(checks, "open files", "failure", "at most 128")
+    checks = doctor(context, name="interface", exit_code=1, env={"GLOO_SOCKET_IFNAME": "nosuch0"})
+    check_named(checks, "GLOO_SOCKET_IFNAME", "failure", "nosuch0")
+    checks = doctor(context, ["--job.dump_folder", "/proc/run"], name="disk", exit_code=1)
+    check_named(checks, "checkpoint disk", "failure", "/proc cannot be written")
+    checks = doctor(context, name="variables", exit_code=1, env={"RANK": "2", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"})
+    check_named(checks, "launch", "failure", "RANK")
+
+
+@case(30, processors=1)
+def doctor_small_shared_memory(context):
+    """A /dev/shm of a megabyte, as containers may have it, is named."""
+    prefix = ["unshare", "--mount", "bash", "-c", 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"', "bash"]
+    if os.geteuid() != 0 or subprocess.run([*prefix, "true"], capture_output=True).returncode != 0:
+        skip("the right to mount")
+    checks = doctor(context, prefix=prefix)
+    check_named(checks, "/dev/shm", "warning", "1.00 MiB")
+
+
+@case(60, processors=1)
+def doctor_of_a_run(context):
+    """--config: what the run needs is checked too, and what is wrong with it is a line of the report."""
+    config = write_job(context, "job")
+    checks = doctor(context, ["--config", config], name="right")
+    for name in ("configuration", "files of the run", "room for the run"):
+        check_named(checks, name, "ok", "")
+    checks = doctor(context, ["--config", config, "--training.dataset_path", "nowhere.jsonl"], name="data", exit_code=1)
+    check_named(checks, "files of the run", "failure", "nowhere.jsonl")
+    checks = doctor(context, ["--config", config, "--training.seq_len", "63"], name="key", exit_code=1)
+    check_named(checks, "configuration", "failure", "training.seq_len")
+    job = Job([context.program, "doctor", "--no-such-flag"], context.folder / "logs", "wrong")
+    expect(job.wait(30) == 2, f"a wrong command line was taken\n{job.tail()}")
