@@ -131,6 +131,13 @@ offload() {
     rows close $device_tolerance "$work/offload" "$work/kept" && rows at_most 0.999 "$work/offload" "$work/kept"
 }
 
+# A trace with what the device did, and a snapshot of its memory; the training is that without.
+profile() {
+  local profiling=(--profiling.enable_profiling=true --profiling.profile_freq 4 --profiling.enable_memory_snapshot=true)
+  deterministic plain && CUBLAS_WORKSPACE_CONFIG=:4096:8 train 1 profiled "${few[@]}" --debug.deterministic=true "${profiling[@]}" &&
+    same_bits profiled plain && rows profiled 4 "$work/profiled"
+}
+
 # The 125M shape; peak reserved memory of one rank. The reference takes random tokens: it needs no tokenizer then, and
 # memory does not depend on them.
 shape=(--model.args.dim 768 --model.args.n_layers 12 --model.args.n_heads 12 --model.args.vocab_size 32000
@@ -167,6 +174,7 @@ check "two ranks on one GPU over Gloo: the CPU's losses" as_on_cpu 2 zero3
 check "two ranks on one GPU over Gloo, ZeRO-2: the CPU's losses" as_on_cpu 2 zero2 --parallelism.fsdp_reshard_after_forward never
 check "four ranks on one GPU over Gloo, HSDP 2 x 2: the CPU's losses" as_on_cpu 4 hsdp \
   --parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 2
+check "one rank: a profile, and a memory snapshot" profile
 check "one rank: no more memory than PyTorch's FSDP2" memory
 if ((num_gpus >= 2)); then
   check "two GPUs over NCCL: the loss falls" train_and_fall 2 two

@@ -4,6 +4,7 @@
     same RUN RUN                  the same losses and gradient norms to the bit
     close TOLERANCE RUN RUN       the same within TOLERANCE, relative
     at_most RATIO RUN RUN         the first run's peak of reserved device memory is at most RATIO of the second's
+    profiled STEP RUN             rank 0's trace and memory snapshot of that step show the device's kernels and allocations
     measured RUN                  no question: prints a JSON object of the run's speed and memory
     report FILE RESULTS           no question: writes FILE, one JSON object, of the results folder (see gpu_check.sh)
 """
@@ -11,6 +12,7 @@ import datetime
 import json
 import math
 import pathlib
+import pickle
 import platform
 import sys
 
@@ -59,6 +61,16 @@ def at_most(ratio, first, second):
     return peak(first) <= float(ratio) * peak(second)
 
 
+def profiled(step, run):
+    trace = json.loads(pathlib.Path(run, f"profile_traces/iteration_{step}/rank0_trace.json").read_text())
+    kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
+    with open(pathlib.Path(run, f"memory_snapshot/iteration_{step}/rank0_memory_snapshot.pickle"), "rb") as file:
+        snapshot = pickle.load(file)
+    allocations = [entry for device in snapshot["device_traces"] for entry in device if entry["action"] == "alloc"]
+    print(len(kernels), "kernels,", len(snapshot["segments"]), "segments,", len(allocations), "allocations")
+    return bool(kernels and snapshot["segments"] and allocations)
+
+
 def measured(run):
     rows = rows_of(run)
     found = {"memory_peak_bytes": peak(run), "last_loss": rows[-1]["loss"]}
@@ -93,5 +105,5 @@ def report(path, results):
 
 
 if __name__ == "__main__":
-    verbs = {function.__name__: function for function in (falls, same, close, at_most, measured, report)}
+    verbs = {function.__name__: function for function in (falls, same, close, at_most, profiled, measured, report)}
     sys.exit(not verbs[sys.argv[1]](*sys.argv[2:]))

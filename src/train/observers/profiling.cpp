@@ -54,7 +54,9 @@ void Profiling::begin_step(std::int64_t step) {
 std::optional<RunEnd> Profiling::after_step(const FinishedStep& step) {
   if (!recording_) return std::nullopt;
   recording_->step.reset();
-  if (schedule_.action_of(step.number) == profile::Action::kRecordAndSave) save(step.number);
+  // What a training does at its end is not part of a step.
+  const bool is_last = step.number == config_.training.steps;
+  if (is_last || schedule_.action_of(step.number) == profile::Action::kRecordAndSave) save(step.number);
   return std::nullopt;
 }
 

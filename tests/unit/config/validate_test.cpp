@@ -94,6 +94,27 @@ TEST(Validate, MixturesOfDatasets) {
               HasSubstr("needs the elastic order"));
 }
 
+TEST(Validate, Profiling) {
+  const auto profiled = [](JobConfig& c) { c.profiling.enable_profiling = true; };
+  EXPECT_EQ(fault(profiled), "no error");
+  EXPECT_THAT(fault([&](JobConfig& c) {
+                profiled(c);
+                c.profiling.profiler_active = 8;
+              }),
+              AllOf(HasSubstr("profiling.profile_freq (10)"), HasSubstr("set it to at least 11")));
+  const auto ranks = [&](const char* list) {
+    return fault(
+        [&](JobConfig& c) {
+          profiled(c);
+          c.profiling.ranks = list;
+        },
+        4);
+  };
+  EXPECT_EQ(ranks("0,2-3"), "no error");
+  EXPECT_THAT(ranks("2-4"), AllOf(HasSubstr("names rank 4"), HasSubstr("are 0 to 3")));
+  EXPECT_THAT(ranks("4-2"), HasSubstr("names no ranks"));
+}
+
 TEST(Validate, SequenceLength) {
   EXPECT_THAT(fault([](JobConfig& c) { c.training.seq_len = 255; }),
               AllOf(HasSubstr("training.seq_len (255)"), HasSubstr("use 254 or 256")));

@@ -32,7 +32,7 @@ TEST(CudaModule, RegistersWithTheEngineOfTheProgram) {
   EXPECT_EQ(module->type, c10::DeviceType::CUDA);
   EXPECT_TRUE(module->make_backend && module->device_count && module->set_device && module->device_name);
   EXPECT_TRUE(module->device_capacity_bytes && module->peak_reserved_bytes && module->reset_peak_memory &&
-              module->fill_uniform);
+              module->fill_uniform && module->record_memory_history && module->memory_snapshot);
   EXPECT_GE(module->device_count(), 0);
   EXPECT_THROW(module->fill_uniform(at::zeros({4}), 1, 2, 0), InternalError) << "a host tensor";
 }
