@@ -20,7 +20,7 @@ std::filesystem::path snapshots_folder(const config::JobConfig& config) {
   return std::filesystem::path(config.job.dump_folder) / config.profiling.save_memory_snapshot_folder;
 }
 
-// A snapshot that cannot be written is no reason to lose the training, or the error about memory that is on its way.
+// A snapshot that cannot be written costs neither the training nor the error about memory that is on its way.
 void write_snapshot(const std::filesystem::path& folder, std::int64_t rank) {
   const auto path = folder / fmt::format("rank{}_memory_snapshot.pickle", rank);
   try {

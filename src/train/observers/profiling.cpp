@@ -60,7 +60,7 @@ std::optional<RunEnd> Profiling::after_step(const FinishedStep& step) {
   return std::nullopt;
 }
 
-// A trace that cannot be written is no reason to lose the training.
+// A trace that cannot be written does not cost the training.
 void Profiling::save(std::int64_t last_step) {
   const std::int64_t first_step = recording_->first_step;
   recording_.reset();
