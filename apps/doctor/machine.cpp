@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>

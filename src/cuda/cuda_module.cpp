@@ -8,6 +8,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/cuda/memory_snapshot.h>
 
+#include <cstdlib>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -48,8 +50,10 @@ void fill_uniform(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std:
   C10_CUDA_CHECK(launch_fill_uniform(out.mutable_data_ptr<float>(), fill, c10::cuda::getCurrentCUDAStream()));
 }
 
-// As torch.cuda.memory._record_memory_history(max_entries=...) does.
+// As torch.cuda.memory._record_memory_history(max_entries=...) does. Stacks get their names from the loader: addr2line,
+// which torch would ask, takes minutes for libraries as large as torch's.
 void record_memory_history(std::size_t max_entries, std::function<void()> on_out_of_memory) {
+  setenv("TORCH_SYMBOLIZE_MODE", "dladdr", /*overwrite=*/0);
   torch::cuda::_record_memory_history("all", "all", "all", max_entries);
   allocator::attachOutOfMemoryObserver(
       [call = std::move(on_out_of_memory)](std::int64_t, std::size_t, std::size_t, std::size_t) { call(); });

@@ -1,10 +1,13 @@
 """titan-train doctor: a machine that is ready, and the line that names what is wrong with one that is not."""
 import json
 import os
+import re
+import shlex
 import subprocess
 
+from cases_launch import commands_of
 from fixtures import write_job
-from harness import Job, case, expect, launcher_words, run, skip
+from harness import ROOT, VENV, Job, case, expect, free_port, launcher_words, run, skip
 
 ALWAYS = {"program", "CPU", "threads", "memory", "devices", "open files", "/dev/shm", "locked memory", "launch", "checkpoint disk", "matmul"}
 
@@ -90,3 +93,23 @@ def doctor_of_a_run(context):
     check_named(checks, "configuration", "failure", "training.seq_len")
     job = Job([context.program, "doctor", "--no-such-flag"], context.folder / "logs", "wrong")
     expect(job.wait(30) == 2, f"a wrong command line was taken\n{job.tail()}")
+
+
+@case(90)
+def doctor_lines(context):
+    """Every line of docs/doctor.md that this machine can run finds nothing that fails; the others are Slurm's."""
+    config, done = write_job(context, "job"), []
+    for line in commands_of(ROOT / "docs/doctor.md"):
+        if not re.match(r"(titan-train|torchrun|mpirun) ", line):
+            continue
+        words = shlex.split(line.replace("job.toml", str(config)))
+        words = [str(context.program) if word == "titan-train" else word for word in words]
+        if words[0] == "torchrun":
+            words[:1] = [str(VENV / "torchrun"), "--master-port", str(free_port())]
+        if words[0] == "mpirun":
+            words[1:1] = ["--allow-run-as-root", "--oversubscribe"]
+        job = Job(words, context.folder / "logs", f"line{len(done)}")
+        code = job.wait()
+        expect(code == 0, f"{line}: exit code {code}\n{job.tail(40)}")
+        done.append(words[0])
+    expect(len(done) == 5 and len(set(done)) == 3, f"lines that were found: {done}")
