@@ -161,6 +161,19 @@ def profile_after_resume(context):
 
 
 @case(60, processors=1)
+def profile_of_a_run_that_diverges(context):
+    """What was recorded when a training ends early is written, and its last step has its end."""
+    words = ["--optimizer.lr", "1e30", "--lr_scheduler.warmup_steps", 0, *CYCLE[:1], "--profiling.profile_freq", 100]
+    words += ["--profiling.profiler_active", 100, "--profiling.profiler_warmup", 0]
+    job = run(context, 1, ["--config", write_job(context, "run", steps=9), *words], exit_code=4)
+    last = read_rows(context.dump("run") / "metrics.jsonl")[-1]["step"]
+    named = ranges(read_trace(context.dump("run") / f"profile_traces/iteration_{last}/rank0_trace.json"))
+    found = [name for name in named if name.startswith("ProfilerStep#")]
+    expect(found == [f"ProfilerStep#{step}" for step in range(last)], f"steps {found}, diverged at {last}")
+    expect(f"where the time of {last} profiled steps went" in job.text(), f"no table\n{job.tail()}")
+
+
+@case(60, processors=1)
 def profile_cannot_be_written(context):
     """A folder that cannot be written costs the trace, not the training."""
     config = write_job(context, "blocked", steps=4)
