@@ -43,7 +43,8 @@ Trainer::End Trainer::train() {
     const StepInput input = fetch();
     const StepOutput output = run_.step->run(input, finished_steps);
     ++finished_steps;
-    if (const auto end = show({finished_steps, input, output})) return finish(*end);
+    const auto end = show({finished_steps, input, output});
+    if (end && *end != End::kRolledBack) return finish(*end);
   }
   return finish(End::kCompleted);
 }
