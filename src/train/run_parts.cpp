@@ -9,6 +9,7 @@
 #include "train/observers/checkpointing.h"
 #include "train/observers/divergence_watch.h"
 #include "train/observers/metrics_log.h"
+#include "train/observers/spike_watch.h"
 #include "train/observers/validation.h"
 #include "train/setup.h"
 
@@ -73,6 +74,12 @@ void add_watch(RunParts& run, std::unique_ptr<Watch> watch) {
 void add_guards(RunParts& run, MetricsLog& log) {
   const config::JobConfig& config = run.config;
   const ReadSteps read_steps(log, *run.checkpointer, config.training.steps);
+  if (config.training.on_spike != "ignore") {
+    const auto sum = [&group = run.meshes.loss.group()](at::Tensor& losses) {
+      group.all_reduce(losses, dist::ReduceOp::kSum).wait();
+    };
+    add_watch(run, std::make_unique<SpikeWatch>(config.training, run.world.device(), sum, read_steps));
+  }
   add_watch(run, std::make_unique<DivergenceWatch>(DivergenceWatch::Parts{
                      .config = config,
                      .checkpointer = *run.checkpointer,
