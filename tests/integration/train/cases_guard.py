@@ -24,9 +24,10 @@ def documents_of_ascii(context):
 
 
 def write_corpus(context, marked):
-    """Documents of ASCII, of about 600 characters, and the marks of one of them: bytes that no other has."""
+    """Documents of ASCII, of about 600 characters, and a mark in some of them: bytes that no other has."""
     texts = [text[i : i + 600] for text in documents_of_ascii(context)[:20] for i in range(0, 6000, 600)]
-    texts[marked] = "☃" + texts[marked]
+    for index in marked:
+        texts[index] = "☃" + texts[index]
     path = context.folder / "marked.jsonl"
     path.write_text("".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts), encoding="utf-8")
     return path
@@ -55,7 +56,7 @@ def planted(context, ranks, edit):
     return folder
 
 
-def marked_job(context, name, ranks, steps, *more):
+def marked_job(context, name, ranks, steps, *more, marked=(30,)):
     """A run that is spoilt by the mark when the data comes to it, and by nothing else."""
     if not (context.folder / "planted").exists():
 
@@ -63,7 +64,7 @@ def marked_job(context, name, ranks, steps, *more):
             weights["tok_embeddings.weight"][token_of_the_mark(context), 3] = LARGEST
 
         planted(context, ranks, edit)
-    words = ["--config", write_job(context, name, steps=steps), "--training.dataset_path", write_corpus(context, 30)]
+    words = ["--config", write_job(context, name, steps=steps), "--training.dataset_path", write_corpus(context, marked)]
     words += ["--lr_scheduler.total_steps", 100, "--checkpoint.initial_load_path", context.folder / "planted"]
     return [*words, *SAVE, *STEADY, *more]
 
@@ -137,15 +138,17 @@ def nan_skips_end(context):
     expect('training.on_nan = "skip" left out 10 steps in a row' in text, text)
 
 
-@case(120, mode=["disabled", "async"])
-def nan_rolls_back(context, mode):
+@case(120, mode=["disabled", "async"], order=["torchtitan", "elastic"])
+def nan_rolls_back(context, mode, order):
     """on_nan = "rollback": back to the newest checkpoint, and on behind the data so far; each step has one row, and a
     resume after it trains the same."""
     flags = ["--training.on_nan", "rollback", "--checkpoint.interval", 3, "--checkpoint.async_mode", mode]
+    flags += ["--training.data_order", order]
+    marked = (30,) if order == "torchtitan" else (30, 70, 110)  # shuffled
     flags += ["--validation.enable", "--validation.freq", 2, "--validation.steps", 1, "--validation.local_batch_size", 2]
     flags += ["--validation.seq_len", 64, "--validation.dataset_path", context.fixtures / "corpus.jsonl"]
     flags = flags[: flags.index("--validation.enable")] if mode == "async" else flags
-    words = marked_job(context, "run", 2, 40, *flags)
+    words = marked_job(context, "run", 2, 40, *flags, marked=marked)
     text = run(context, 2, words).text()
     went = [(int(a), int(b)) for a, b in re.findall(r"back at step (\d+) of (\d+), as training.on_nan", text)]
     expect(went, text)
@@ -161,7 +164,7 @@ def nan_rolls_back(context, mode):
         expect(passes == [1, *range(2, 41, 2)], f"validations after {passes}")
 
     # Stopped after the rollback, between two saves of the other run, and resumed.
-    again = marked_job(context, "again", 2, good + 4, *flags)
+    again = marked_job(context, "again", 2, good + 4, *flags, marked=marked)
     text = run(context, 2, again, name="again-1").text()
     expect(f"back at step {good} of {bad}," in text, text)
     text = run(context, 2, [*again, "--training.steps", 40], name="again-2").text()
