@@ -42,7 +42,7 @@ at::Tensor SpikeWatch::leaves_out(std::int64_t step, const StepInput& /*input*/,
   sum_(loss);
   seen.judged = judge(loss, output.grad_norm);
   seen_.push_back(seen);
-  return seen.judged[0].to(at::kFloat);
+  return seen.judged[0].to(output.grad_norm.device(), at::kFloat);
 }
 
 std::optional<RunEnd> SpikeWatch::after_step(const FinishedStep& step) {

@@ -30,7 +30,7 @@ SpikeWindow::SpikeWindow(std::int64_t size, double sigma, at::Device device) : s
 
 SpikeWindow::Judgement SpikeWindow::judge(const at::Tensor& loss, const at::Tensor& norm) {
   const at::NoGradGuard no_grad;
-  const auto values = at::stack({loss, norm}).to(at::kDouble);
+  const auto values = at::stack({loss.to(past_.device()), norm.to(past_.device())}).to(at::kDouble);
   const auto filled = at::clamp_max(count_, size_);
   const auto in_use = places_ < filled;
   const auto num = at::clamp_min(filled, 2).to(at::kDouble);  // of fewer than two no deviation is asked for

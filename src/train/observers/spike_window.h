@@ -25,7 +25,7 @@ class SpikeWindow {
     at::Tensor numbers;   // float64 [2, 3]: value, mean and standard deviation of the steps before, of loss and norm
   };
 
-  // Compares a step's `loss` and `norm`, float32 0-d on the device, with the window, and takes them into it. The first
+  // Compares a step's `loss` and `norm`, float32 0-d, with the window, and takes them into it. The first
   // half of a window says too little: nothing is a spike before. A standard deviation counts for at least a thousandth of
   // the mean, as a loss that stands still would make a spike of every rise. What is NaN or infinite is not taken in, and
   // is not a spike. A spike is taken in as the limit that it exceeds: it does not hide the next one, and a level that
