@@ -23,7 +23,7 @@
 #include "apps/version.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "base/signal.h"
+#include "base/process/signal.h"
 #include "config/command_line/command_line.h"
 #include "kernels/memory/host_arena.h"
 

@@ -16,7 +16,7 @@
 #include "apps/speaks.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "base/signal.h"
+#include "base/process/signal.h"
 #include "config/command_line/command_line.h"
 #include "config/command_line/first_words.h"
 #include "config/command_line/help.h"

@@ -12,7 +12,7 @@
 #include "apps/commands/at_least_one.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/signal.h"
+#include "base/process/signal.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
 #include "data/io/files.h"

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <vector>
 
-#include "base/memory.h"
+#include "base/process/memory.h"
 #include "base/text.h"
 #include "distributed/device.h"
 #include "kernels/choice.h"

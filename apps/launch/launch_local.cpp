@@ -19,8 +19,8 @@
 #include "apps/launch/rank_output.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "base/memory.h"
-#include "base/signal.h"
+#include "base/process/memory.h"
+#include "base/process/signal.h"
 #include "base/text.h"
 
 namespace titan {

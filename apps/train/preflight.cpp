@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "apps/speaks.h"
-#include "base/memory.h"
+#include "base/process/memory.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "config/command_line/command_line.h"

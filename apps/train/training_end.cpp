@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "base/error.h"
-#include "base/signal.h"
+#include "base/process/signal.h"
 #include "base/text.h"
 
 namespace titan {

@@ -23,6 +23,7 @@ inline constexpr const char* kValidationsFile = "validation.jsonl";
 inline constexpr const char* kMetadataFile = ".metadata";                         // of the DCP format
 inline constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";  // of Hugging Face's
 inline constexpr const char* kSavedConfigFile = "titan.config.toml";              // the run's configuration again
+inline constexpr const char* kNotFiniteFile = "titan.not_finite.txt";             // the weights hold NaN or infinity
 
 // "step-N".
 std::string step_name(std::int64_t step);

@@ -79,15 +79,14 @@ void Checkpointer::finish() {
 // As in TorchTitan the last save removes nothing: a full state to resume from stays beside a model-only one.
 void Checkpointer::write(int step, bool model_only, bool is_last) {
   last_save_ = run_.now();
-  const bool make_room = !is_last;
+  const Save save{.step = step, .model_only = model_only, .make_room = !is_last, .options = save_options()};
   try {
     // On its own, so that ranks which heard of a failed save at different steps all come to start() below.
     if (is_async_) finish();
     is_last_save_ = is_last;
-    if (!is_async_) return write_items(step, model_only, make_room, state_.items(model_only), ranks_);
-    saver_.start(state_.items(model_only), [this, step, model_only, make_room](const std::vector<Item>& items) {
-      write_items(step, model_only, make_room, items, *background_);
-    });
+    if (!is_async_) return write_items(save, state_.items(model_only), ranks_);
+    saver_.start(state_.items(model_only),
+                 [this, save](const std::vector<Item>& items) { write_items(save, items, *background_); });
   } catch (const CheckpointError& error) {
     handle_failed_save(error);
   }
@@ -103,39 +102,41 @@ void Checkpointer::handle_failed_save(const CheckpointError& error) const {
         error.what());
 }
 
-void Checkpointer::write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items,
-                               Ranks& ranks) const {
+void Checkpointer::write_items(const Save& save, const std::vector<Item>& items, Ranks& ranks) const {
   const auto start = std::chrono::steady_clock::now();
-  const fs::path folder = step_folder(run_.base, step);
+  const fs::path folder = step_folder(run_.base, save.step);
   on_rank_0(ranks, "saving checkpoint " + folder.string() + " failed", [&] {
     clean_up(run_.base);
     return std::string();
   });
-  const std::uint64_t bytes = model_only && step > 0 ? export_model(folder, items, ranks)
-                                                     : checkpoint::save(folder, items, ranks, save_options());
+  const std::uint64_t bytes = save.model_only && save.step > 0 ? export_model(folder, items, ranks, save.options)
+                                                               : checkpoint::save(folder, items, ranks, save.options);
   const double seconds = seconds_between(start, std::chrono::steady_clock::now());
   if (ranks.rank() == 0) {
     const std::string stall =
         is_async_ ? fmt::format(" beside training, which stood still for {:.3f} s", saver_.stall_seconds()) : "";
     spdlog::info("Saved checkpoint {} ({}, {}) in {:.2f} s{}", folder.string(),
-                 model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds, stall);
-    if (make_room) remove_old_steps(run_.base, static_cast<int>(options_.keep_latest_k), keep_rule_);
+                 save.model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds,
+                 stall);
+    if (save.make_room) remove_old_steps(run_.base, static_cast<int>(options_.keep_latest_k), keep_rule_);
   }
 }
 
-std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks) const {
+std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks,
+                                         const SaveOptions& options) const {
   const c10::ScalarType dtype = dist::dtype_of(options_.export_dtype);
   if (options_.last_save_in_hf) return save_hugging_face(folder, items, run_.hf_format, dtype, ranks);
   std::vector<Item> cast = items;
   for (Item& item : cast) {
     if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = tensor->local.to(dtype);
   }
-  return checkpoint::save(folder, cast, ranks, save_options());
+  return checkpoint::save(folder, cast, ranks, options);
 }
 
 SaveOptions Checkpointer::save_options() const {
   SaveOptions options{.files_per_rank = static_cast<int>(options_.files_per_rank)};
   if (!run_.run_config.empty()) options.texts[kRunConfigFile] = run_.run_config;
+  if (!is_of_numbers_) options.texts[layout::kNotFiniteFile] = "The weights hold NaN or infinity.\n";
   return options;
 }
 
@@ -200,8 +201,32 @@ Loaded Checkpointer::load() {
       return load_choice(choice);
     } catch (const DamagedCheckpoint& error) {  // on every rank
       if (!may_fall_back(choice)) throw;
-      if (ranks_.rank() == 0)
-        spdlog::error("{}. Falling back to the newest intact checkpoint before step {}", error.what(), choice.step);
+      warn_of_damage(error, choice.step);
+      damaged.push_back(choice.step);
+    }
+  }
+}
+
+void Checkpointer::warn_of_damage(const DamagedCheckpoint& error, int step) const {
+  if (ranks_.rank() == 0)
+    spdlog::error("{}. Falling back to the newest intact checkpoint before step {}", error.what(), step);
+}
+
+std::optional<int> Checkpointer::roll_back() {
+  finish();
+  std::vector<int> damaged;
+  for (;;) {
+    const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to go back to failed",
+                                        [&] { return encode_choice(choose_good(run_, damaged)); });
+    const LoadChoice choice = decode_choice(reply);
+    if (choice.folder.empty()) return std::nullopt;
+    std::vector<Item> items = state_.items(/*model_only=*/false);
+    std::erase_if(items, [](const Item& item) { return group_of(item) == "dataloader"; });
+    try {
+      state_.restored(checkpoint::load(choice.folder, items, ranks_, {.all_weights = true}), /*model_only=*/false);
+      return choice.step;
+    } catch (const DamagedCheckpoint& error) {  // on every rank
+      warn_of_damage(error, choice.step);
       damaged.push_back(choice.step);
     }
   }

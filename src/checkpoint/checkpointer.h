@@ -76,6 +76,15 @@ class Checkpointer {
   // Writes step-0 for create_seed_checkpoint: the model only (the full state when last_save_model_only is false).
   void save_seed();
 
+  // From here on the state is not one of numbers: it is still saved, with a mark, and no such save takes the place of
+  // the newest one before it, whatever keep_latest_k says. On every rank.
+  void mark_not_finite() { is_of_numbers_ = false; }
+
+  // Back to the newest save of this run whose weights are numbers (choose_good): everything but the position in the
+  // data. Waits for a save under way first. The step it is of; nothing where there is none. Collective. Throws as
+  // load() and finish() do.
+  std::optional<int> roll_back();
+
   // Loads what choose_load() says; collective. Throws CheckpointError, on all ranks, also what choose_load() and
   // CheckpointState::check_fits() throw. From a damaged checkpoint it falls back, with an error in the log, to the
   // newest intact one before it, unless load_step named it.
@@ -86,12 +95,21 @@ class Checkpointer {
   Loaded load_choice(const LoadChoice& choice);
   bool is_excluded(const Item& item) const;
   std::vector<Item> wanted_items(bool model_only) const;
+  void warn_of_damage(const DamagedCheckpoint& error, int step) const;
   void check_fits(const LoadChoice& choice);
   void write(int step, bool model_only, bool is_last);
   SaveOptions save_options() const;
   // The last model-only save, in the dtype and format asked for.
-  std::uint64_t export_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks) const;
-  void write_items(int step, bool model_only, bool make_room, const std::vector<Item>& items, Ranks& ranks) const;
+  std::uint64_t export_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks,
+                             const SaveOptions& options) const;
+  // What a save is, as decided when it began: with an async_mode it is written later.
+  struct Save {
+    int step;
+    bool model_only;
+    bool make_room;
+    SaveOptions options;
+  };
+  void write_items(const Save& save, const std::vector<Item>& items, Ranks& ranks) const;
   void handle_failed_save(const CheckpointError& error) const;
 
   const config::Checkpoint options_;
@@ -103,7 +121,8 @@ class Checkpointer {
   KeepRule keep_rule_;
   TimePoint last_save_;
   bool is_last_save_ = false;  // of the newest write(): no later one makes up for it
-  AsyncSaver saver_;           // last: its thread uses the members above
+  bool is_of_numbers_ = true;
+  AsyncSaver saver_;  // last: its thread uses the members above
 };
 
 }  // namespace titan::checkpoint

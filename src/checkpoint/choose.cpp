@@ -86,6 +86,17 @@ LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, co
   throw CheckpointError(folder(step).string() + " is the newest checkpoint and cannot be resumed: " + hint);
 }
 
+// training.on_nan = "warn" saves such states, and goes on from them too.
+void warn_if_not_finite(const RunFacts& run, const LoadChoice& choice) {
+  if (is_of_numbers(choice.folder)) return;
+  const LoadChoice good = choose_good(run, {});
+  spdlog::warn(
+      "{} was saved with weights that were not finite any more, as training.on_nan = \"warn\" asks; {}", choice.folder,
+      good.folder.empty() ? "there is no checkpoint from before"
+                          : "the newest from before is " + good.folder +
+                                ": checkpoint.load_step = " + std::to_string(good.step) + " goes on from there");
+}
+
 LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run) {
   const std::string base = run.base.string();
   fs::path initial = options.initial_load_path.value_or("");
@@ -144,12 +155,25 @@ LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, s
                    base.string());
     spdlog::info("Checkpoints in {}: {}. Loading {} from {}", base.string(), step_list(steps),
                  choice.model_only ? "the model only" : "the full state", choice.folder);
+    warn_if_not_finite(run, choice);
     return choice;
   }
   if (options.load_step > 0)
     throw CheckpointError("checkpoint.load_step = " + std::to_string(options.load_step) + ", but " + base.string() +
                           " has no checkpoints");
   return choose_initial(options, run);
+}
+
+LoadChoice choose_good(const RunFacts& run, const std::vector<int>& damaged) {
+  recover_replacements(run.base);
+  const std::vector<int> steps = steps_in(run.base);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const fs::path folder = step_folder(run.base, *step);
+    if (*step == 0 || std::ranges::count(damaged, *step) > 0 || !is_complete(folder) || !is_of_numbers(folder))
+      continue;
+    if (has_readable_metadata(folder) && is_full(folder)) return {folder.string(), *step, false};
+  }
+  return {};
 }
 
 }  // namespace titan::checkpoint

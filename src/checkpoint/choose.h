@@ -29,4 +29,8 @@ LoadChoice decode_choice(const std::string& bytes);
 // CheckpointError.
 LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, std::vector<int> damaged);
 
+// The run's own newest full state that is_of_numbers(), `damaged` left out: what a run that diverged goes back to. An
+// empty folder: there is none.
+LoadChoice choose_good(const RunFacts& run, const std::vector<int>& damaged);
+
 }  // namespace titan::checkpoint

@@ -109,6 +109,23 @@ void check_checkpoint_options(const JobConfig& config, Faults& errors) {
                       {"checkpoint.initial_load_in_hf", "checkpoint.initial_load_model_only"}});
 }
 
+void check_on_nan(const JobConfig& config, Faults& errors) {
+  const Training& t = config.training;
+  if (t.on_nan != "rollback") return;
+  const std::string what = "training.on_nan = \"rollback\" ";
+  if (!config.checkpoint.enable)
+    errors.push_back(
+        {what + "needs checkpoints to go back to; set checkpoint.enable = true, or use \"stop\" or \"skip\"",
+         {"training.on_nan", "checkpoint.enable"}});
+  if (config.checkpoint.enable && config.checkpoint.load_only)
+    errors.push_back({what + "needs checkpoints of this run, and checkpoint.load_only forbids to save any; set one to "
+                             "another value",
+                      {"training.on_nan", "checkpoint.load_only"}});
+  if (t.mixed_precision_param == "float16" || t.mixed_precision_reduce == "float16")
+    errors.push_back({what + "is not for float16, whose gradient scale leaves such steps out by itself; use \"stop\"",
+                      {"training.on_nan", "training.mixed_precision_param"}});
+}
+
 void warn_of_checkpoint_options(const JobConfig& config, Warnings& warnings) {
   const Checkpoint& c = config.checkpoint;
   const auto left_out = [&](const char* part) { return std::ranges::count(c.exclude_from_loading, part) > 0; };
@@ -231,6 +248,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_sequence(config, found.errors);
   check_data(config, found.errors, found.warnings);
   check_checkpoint_options(config, found.errors);
+  check_on_nan(config, found.errors);
   warn_of_checkpoint_options(config, found.warnings);
   check_shape(config, found.errors);
   check_validation(config, found.errors, found.warnings);

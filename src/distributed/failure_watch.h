@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "base/rank_process.h"
+#include "base/process/rank_process.h"
 
 namespace titan::dist {
 

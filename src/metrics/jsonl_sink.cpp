@@ -123,6 +123,14 @@ void JsonlHistory::begin() {
   }
 }
 
+void JsonlHistory::roll_back(std::int64_t finished_steps) {
+  // The file is replaced: the next row opens the new one.
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  finished_steps_ = finished_steps;
+  begun_ = false;
+  begin();
+}
+
 JsonlHistory::~JsonlHistory() {
   if (fd_ >= 0) ::close(fd_);
 }
@@ -153,6 +161,11 @@ void JsonlSink::on_step(std::int64_t /*step*/) {
 void JsonlSink::log(const StepMetrics& metrics) { steps_.append(row_of(metrics)); }
 
 void JsonlSink::log_validation(const ValidationMetrics& metrics) { validations_.append(row_of(metrics)); }
+
+void JsonlSink::roll_back(std::int64_t finished_steps) {
+  steps_.roll_back(finished_steps);
+  validations_.roll_back(finished_steps);
+}
 
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder,
                                                       std::int64_t finished_steps) {

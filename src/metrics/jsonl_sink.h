@@ -29,6 +29,8 @@ class JsonlHistory {
   // JSON object with a "step", such as the torn last line of a crash. The file is replaced in one step. The folder is made
   // where it is missing. Throws std::system_error naming the path.
   void begin();
+  // Drops the rows past `finished_steps` now, those of this process too.
+  void roll_back(std::int64_t finished_steps);
   // Begins where that has not happened. The line is with the operating system when this returns: it survives the end of
   // the process, not of the machine.
   void append(const nlohmann::ordered_json& row);
@@ -48,6 +50,7 @@ class JsonlSink : public MetricsSink {
   void on_step(std::int64_t step) override;
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;
+  void roll_back(std::int64_t finished_steps) override;
 
  private:
   JsonlHistory steps_;

@@ -77,4 +77,8 @@ void MetricsProcessor::log_validation(ValidationMetrics m) {
   for (const auto& sink : sinks_) sink->log_validation(m);
 }
 
+void MetricsProcessor::roll_back(std::int64_t finished_steps) {
+  for (const auto& sink : sinks_) sink->roll_back(finished_steps);
+}
+
 }  // namespace titan::metrics

@@ -43,6 +43,8 @@ class MetricsProcessor {
   void log(StepMetrics metrics);
   // After a validation pass: the same, but the training interval goes on.
   void log_validation(ValidationMetrics metrics);
+  // The run goes on after `finished_steps` again; tokens_seen is set by who brings the state back.
+  void roll_back(std::int64_t finished_steps);
   // What log() was last given, with what it added.
   const std::optional<StepMetrics>& last() const { return last_; }
 

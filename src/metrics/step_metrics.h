@@ -117,6 +117,8 @@ class MetricsSink {
   virtual void log_validation(const ValidationMetrics&) {}
   // After every step, logged or not, before log().
   virtual void on_step(std::int64_t /*step*/) {}
+  // The run went back: what was said about steps after `finished_steps` does not count any more, they come again.
+  virtual void roll_back(std::int64_t /*finished_steps*/) {}
 };
 
 }  // namespace titan::metrics

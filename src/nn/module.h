@@ -91,6 +91,8 @@ class Module {
   // Hooks run in the order added (a pre-hook added first runs first, a post-hook added first runs first).
   void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
+  // Takes away the post-hook that was added last: for one that looks at a single call.
+  void pop_post_hook() { post_hooks_.pop_back(); }
   // A wrapper added later runs around those added before; hooks stay outside all of them.
   void add_forward_wrapper(ForwardWrapper wrapper) { forward_wrappers_.push_back(std::move(wrapper)); }
 

@@ -56,19 +56,36 @@ void AdamW::check_any_grad() const {
                       "fully_shard, which replaces the parameters");
 }
 
-void AdamW::step(const StepOptions& options) {
+void AdamW::step(const StepOptions& given) {
   const at::NoGradGuard no_grad;
   check_any_grad();
+  StepOptions options = given;
+  states();  // with moments, which a checkpoint wants also where the first step is left out
+  if (options.found_inf.defined() && options.found_inf.is_cpu()) {
+    if (options.found_inf.item<float>() != 0) return;
+    options.found_inf.reset();  // any kernel may take the step
+  }
+  count_steps(options.found_inf);
   std::vector<AdamWState*> others;
-  for (auto& state : states()) {
+  for (auto& state : states_) {
     const auto& grad = state.param.grad();
-    if (!grad.defined()) continue;
-    state.step.add_(1);
-    if (options.found_inf.defined()) state.step.sub_(options.found_inf.to(state.step.device()));
-    if (grad.numel() == 0) continue;  // an empty shard: nothing here, but its step counts
+    if (!grad.defined() || grad.numel() == 0) continue;
     if (!step_in_one_pass(state, options)) others.push_back(&state);
   }
   if (!others.empty()) step_by_aten(others, options);
+}
+
+// Of the parameters with a gradient; an empty shard has nothing here, but its step counts.
+void AdamW::count_steps(const at::Tensor& found_inf) {
+  const auto increment = found_inf.defined() ? 1 - found_inf : at::Tensor();
+  for (auto& state : states_) {
+    if (!state.param.grad().defined()) continue;
+    if (increment.defined()) {
+      state.step.add_(increment.to(state.step.device()));
+    } else {
+      state.step.add_(1);
+    }
+  }
 }
 
 // Whether it was done: this program's kernel takes the parameter, and may be used.

@@ -40,7 +40,9 @@ struct AdamWState {
 
 // What a step takes into account; both float32 0-d, or undefined.
 struct StepOptions {
-  at::Tensor found_inf = {};    // GradScaler's: where it is 1, nothing changes, the step counters included
+  // Where it is 1, nothing changes, the step counters included: GradScaler's, or one made like it. On the host it is read
+  // at once, and on a device never.
+  at::Tensor found_inf = {};
   at::Tensor grad_factor = {};  // of clip_factor(): the step is that of the gradients times it
 };
 
@@ -71,6 +73,7 @@ class AdamW {
 
  private:
   void check_any_grad() const;
+  void count_steps(const at::Tensor& found_inf);
   bool step_in_one_pass(const AdamWState& state, const StepOptions& options) const;
   void step_by_aten(const std::vector<AdamWState*>& states, const StepOptions& options) const;
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/phase.h"
+#include "base/process/phase.h"
 #include "profile/named_range.h"
 
 namespace titan::profile {

@@ -15,7 +15,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/signal.h"
+#include "base/process/signal.h"
 #include "base/text.h"
 
 namespace titan::sweep {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/memory.h"
+#include "base/process/memory.h"
 #include "base/text.h"
 #include "config/keys/source.h"
 #include "config/paths.h"

@@ -11,6 +11,7 @@
 #include "train/observers/memory_snapshots.h"
 #include "train/observers/metrics_log.h"
 #include "train/observers/profiling.h"
+#include "train/observers/spike_watch.h"
 #include "train/observers/validation.h"
 #include "train/setup.h"
 
@@ -64,6 +65,34 @@ void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prom
       [validator = run.validator.get()](const std::vector<int>& steps) { return validator->best_of(steps); });
 }
 
+// What watches the numbers: an observer, a guard of the update and a value in checkpoints at once.
+template <typename Watch>
+void add_watch(RunParts& run, std::unique_ptr<Watch> watch) {
+  run.step->add_guard(*watch);
+  run.state->also_saves(*watch);
+  run.observers.push_back(std::move(watch));
+}
+
+void add_guards(RunParts& run, MetricsLog& log) {
+  const config::JobConfig& config = run.config;
+  const ReadSteps read_steps(log, *run.checkpointer, config.training.steps);
+  if (config.training.on_spike != "ignore") {
+    const auto sum = [&group = run.meshes.loss.group()](at::Tensor& losses) {
+      group.all_reduce(losses, dist::ReduceOp::kSum).wait();
+    };
+    add_watch(run, std::make_unique<SpikeWatch>(config.training, run.world.device(), sum, read_steps));
+  }
+  add_watch(run, std::make_unique<DivergenceWatch>(DivergenceWatch::Parts{
+                     .config = config,
+                     .checkpointer = *run.checkpointer,
+                     .log = log,
+                     .read_steps = read_steps,
+                     .locator = NanLocator(*run.model, *run.forward_backward, run.world.group()),
+                     .roll_back = [rollback = run.rollback.get()](std::int64_t step) { return rollback->run(step); },
+                     .judges_norm = !run.grad_scaler,
+                     .norm_is_on_host = run.world.device().is_cpu()}));
+}
+
 // The order is part of the behaviour: rows come before what is said about them, a run that diverged saves nothing, and
 // one that was asked to stop is not validated first.
 void add_observers(RunParts& run) {
@@ -76,7 +105,7 @@ void add_observers(RunParts& run) {
   add(std::make_unique<FirstStep>(config, run.world));
   auto& log =
       add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
-  if (!run.grad_scaler) add(std::make_unique<DivergenceWatch>(config, run.world.device(), *run.checkpointer, log));
+  add_guards(run, log);
   add(std::make_unique<Checkpointing>(*run.checkpointer, config.training.steps));
   add(std::make_unique<Validation>(run.validator.get(), run.samples.get()));
   if (config.profiling.enable_memory_snapshot) add(std::make_unique<MemorySnapshots>(config, run.world));
@@ -105,6 +134,12 @@ RunParts build_run(RunInputs inputs) {
   build_model_and_optimizer(run, inputs.spec, inputs.tokenizer);
   build_checkpointer(run, inputs.spec, inputs.tokenizer);
   build_validation(run, std::move(inputs.held_out), std::move(inputs.prompts));
+  run.rollback = std::make_unique<Rollback>(Rollback::Parts{.dump_folder = config.job.dump_folder,
+                                                            .checkpointer = *run.checkpointer,
+                                                            .state = *run.state,
+                                                            .metrics = *run.metrics,
+                                                            .validator = run.validator.get(),
+                                                            .rank = run.world.rank()});
   run.step = std::make_unique<TrainStep>(TrainStep::Parts{.forward_backward = *run.forward_backward,
                                                           .optimizer = *run.optimizer,
                                                           .schedule = *run.schedule,

@@ -18,6 +18,7 @@
 #include "optim/lr_schedule.h"
 #include "train/observers/prompt_samples.h"
 #include "train/observers/validator.h"
+#include "train/rollback.h"
 #include "train/run_record.h"
 #include "train/step/forward_backward.h"
 #include "train/step/step_observer.h"
@@ -62,6 +63,7 @@ struct RunParts {
   std::unique_ptr<PromptSamples> samples;  // null without validation.prompts
   std::unique_ptr<Validator> validator;    // null without [validation]; before the checkpointer, whose thread asks it
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
+  std::unique_ptr<Rollback> rollback;
   std::unique_ptr<TrainStep> step;
   std::vector<std::unique_ptr<StepObserver>> observers;  // in the order in which they see a step
 };

@@ -44,6 +44,8 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   append_data(items);
   checkpoint::append_rng(items, parts_.rank, parts_.world_size);
   items.push_back(checkpoint::value_item(checkpoint::kRunKey, parts_.record->value(), /*optional=*/true));
+  for (const auto* saved : saved_values_)
+    items.push_back(checkpoint::value_item(saved->key(), saved->value(), /*optional=*/true));
   return items;
 }
 
@@ -93,6 +95,10 @@ void TrainState::restored(const Values& values, bool model_only) {
   restore_grad_scaler(values);
   checkpoint::restore_rng(values, parts_.rank, parts_.world_size);
   restore_hyperparameters(values);
+  for (auto* part : saved_values_) {
+    const auto found = values.find(part->key());
+    part->restore(found == values.end() ? nullptr : &found->second);
+  }
 }
 
 void TrainState::append_data(std::vector<checkpoint::Item>& items) const {

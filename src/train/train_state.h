@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "checkpoint/checkpointer.h"
 #include "contract/batch_source.h"
@@ -11,6 +12,7 @@
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
 #include "train/run_record.h"
+#include "train/step/saved_value.h"
 
 namespace titan::train {
 
@@ -31,6 +33,9 @@ class TrainState : public checkpoint::CheckpointState {
   };
   explicit TrainState(Parts parts) : parts_(parts) {}
 
+  // From here on every full save holds its value too; it must outlive this.
+  void also_saves(SavedValue& value) { saved_values_.push_back(&value); }
+
   std::int64_t step = 0;  // finished steps
 
   std::vector<checkpoint::Item> items(bool model_only) override;
@@ -47,6 +52,7 @@ class TrainState : public checkpoint::CheckpointState {
   void restore_hyperparameters(const Values& values);
 
   Parts parts_;
+  std::vector<SavedValue*> saved_values_;
 };
 
 }  // namespace titan::train

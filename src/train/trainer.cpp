@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/phase.h"
-#include "base/signal.h"
+#include "base/process/phase.h"
+#include "base/process/signal.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "config/paths.h"
@@ -43,7 +43,8 @@ Trainer::End Trainer::train() {
     const StepInput input = fetch();
     const StepOutput output = run_.step->run(input, finished_steps);
     ++finished_steps;
-    if (const auto end = show({finished_steps, input, output})) return finish(*end);
+    const auto end = show({finished_steps, input, output});
+    if (end && *end != End::kRolledBack) return finish(*end);
   }
   return finish(End::kCompleted);
 }

@@ -10,7 +10,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "base/rank_process.h"
+#include "base/process/rank_process.h"
 #include "distributed/failure_watch.h"
 
 namespace titan {

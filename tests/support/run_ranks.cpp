@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/signal.h"
+#include "base/process/signal.h"
 #include "tests/support/guard.h"
 #include "tests/support/rank_starter.h"
 

@@ -41,6 +41,8 @@ void clean_up(const fs::path& base) {
   for (const int step : steps_in(base, ".tmp")) fs::remove_all(temporary_folder(step_folder(base, step)));
 }
 
+bool is_of_numbers(const fs::path& folder) { return !fs::exists(folder / layout::kNotFiniteFile); }
+
 void remove_old_steps(const fs::path& base, int keep_latest, const KeepRule& rule) {
   if (keep_latest == 0) return;
   try {
@@ -48,8 +50,10 @@ void remove_old_steps(const fs::path& base, int keep_latest, const KeepRule& rul
     std::erase_if(steps, [&](int step) { return !is_complete(step_folder(base, step)); });
     const auto keep = static_cast<std::size_t>(keep_latest);
     const auto special = rule ? rule(steps) : std::nullopt;
+    const auto good =
+        std::find_if(steps.rbegin(), steps.rend(), [&](int step) { return is_of_numbers(step_folder(base, step)); });
     for (std::size_t i = 0; i + keep < steps.size(); ++i) {
-      if (steps[i] == special) continue;
+      if (steps[i] == special || (good != steps.rend() && steps[i] == *good)) continue;
       // Under its temporary name it is not a checkpoint any more, so a kill in between leaves nothing half removed.
       const fs::path folder = step_folder(base, steps[i]);
       fs::remove_all(temporary_folder(folder));

@@ -28,7 +28,11 @@ void clean_up(const std::filesystem::path& base);
 // Which of the steps that have a complete checkpoint stays whatever its age, or nothing.
 using KeepRule = std::function<std::optional<int>(const std::vector<int>& steps)>;
 
-// Removes the oldest complete checkpoints beyond `keep_latest` (0: none), but the one that `rule` names.
+// Whether the run that saved `folder` took its weights for numbers. Others are marked by a file, kNotFiniteFile.
+bool is_of_numbers(const std::filesystem::path& folder);
+
+// Removes the oldest complete checkpoints beyond `keep_latest` (0: none), but the one that `rule` names and the newest
+// that is_of_numbers(): those that follow it, of weights that are not, never take its place.
 void remove_old_steps(const std::filesystem::path& base, int keep_latest, const KeepRule& rule);
 
 }  // namespace titan::checkpoint

@@ -137,7 +137,7 @@ class Table {
     add(KEY(training.dataset_mix), "several datasets, \"WEIGHT KIND PATH\" each, instead of dataset and dataset_path (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(training.data_order), "order of the data; elastic: shuffled, the same at any number of ranks; auto: torchtitan for c4_test and c4, else elastic (not a key of TorchTitan)", one_of({"auto", "torchtitan", "elastic"}), kSupported);
     add(KEY(training.on_bad_record), "what to do with a record that cannot be used (not a key of TorchTitan)", one_of({"error", "skip"}), kSupported);
-    add(KEY(training.on_nan), "stop, before such a state is saved, or warn and go on, when the gradients are no numbers any more (not a key of TorchTitan)", one_of({"stop", "warn", "skip", "rollback"}), kSupported);
+    add(KEY(training.on_nan), "what to do where the gradients are NaN or infinite; stop: before such a state is saved; warn: once, and go on; skip: leave out the update of that step; rollback: go back to the newest good checkpoint, and on behind the data so far (not a key of TorchTitan)", one_of({"stop", "warn", "skip", "rollback"}), kSupported);
     add(KEY(training.on_spike), "what to do where the loss or the norm of the gradients lies far above what it was: ignore it, warn, or skip the update of that step (not a key of TorchTitan)", one_of({"ignore", "warn", "skip"}), kSupported);
     add(KEY(training.spike_window), "steps before it that a step is compared with (not a key of TorchTitan)", at_least(2), kSupported);
     add(KEY(training.spike_sigma), "standard deviations above their mean that make a spike (not a key of TorchTitan)", above(0), kSupported);

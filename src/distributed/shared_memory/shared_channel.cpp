@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/rank_process.h"
+#include "base/process/rank_process.h"
 
 namespace titan::dist {
 namespace {

@@ -64,7 +64,8 @@ CrossEntropy cross_entropy_forward(const CrossEntropyKernels& kernels, const at:
   } else {
     for_rows<BFloat16Bits>(logits, labels, run(kernels.forward_bfloat16));
   }
-  out.loss.fill_(std::accumulate(losses.begin(), losses.end(), 0.0));
+  // As a float: fill_() refuses a double beyond float32's largest, which is infinity here as in ATen's sum.
+  *out.loss.mutable_data_ptr<float>() = static_cast<float>(std::accumulate(losses.begin(), losses.end(), 0.0));
   return out;
 }
 

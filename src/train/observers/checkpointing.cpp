@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/log.h"
-#include "base/phase.h"
-#include "base/signal.h"
+#include "base/process/phase.h"
+#include "base/process/signal.h"
 
 namespace titan::train {
 

@@ -1,46 +1,190 @@
 #include "train/observers/divergence_watch.h"
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/log.h"
 
 namespace titan::train {
+namespace {
+
+constexpr std::int64_t kMostInARow = 10;  // steps left out, after which none will be better
+constexpr std::size_t kMostRecent = 64;   // steps whose batches are kept
+
+}  // namespace
+
+DivergenceWatch::DivergenceWatch(Parts parts) : parts_(std::move(parts)) {}
 
 // The norm is that of all ranks, so all decide alike.
+at::Tensor DivergenceWatch::leaves_out(std::int64_t step, const StepInput& input, const StepOutput& output) {
+  if (!parts_.judges_norm || has_warned_) return {};
+  return parts_.norm_is_on_host ? leaves_out_on_host(step, input, output.grad_norm)
+                                : leaves_out_on_device(step, input, output.grad_norm);
+}
+
+at::Tensor DivergenceWatch::leaves_out_on_host(std::int64_t step, const StepInput& input, const at::Tensor& norm) {
+  const auto value = norm.item<float>();
+  if (std::isfinite(value)) {
+    counts_.in_a_row = 0;
+    return {};
+  }
+  const auto in_a_row = counts_.in_a_row + 1;
+  counts_ = {.first = step, .in_a_row = in_a_row, .longest = in_a_row, .number = 1};
+  trouble_ = {step, fmt::format("the norm of the gradients is {}", value),
+              describe(parts_.locator.locate(input.microbatches, /*with_gradients=*/true))};
+  return is("warn") ? at::Tensor() : at::ones({}, norm.options());
+}
+
+at::Tensor DivergenceWatch::leaves_out_on_device(std::int64_t step, const StepInput& input, const at::Tensor& norm) {
+  if (is("warn")) return {};
+  const at::NoGradGuard no_grad;
+  if (!on_device_.defined()) forget();
+  if (on_device_.device() != norm.device()) on_device_ = on_device_.to(norm.device());
+  recent_.emplace_back(step, input.microbatches);
+  if (recent_.size() > kMostRecent) recent_.pop_front();
+  const auto bad = norm.isfinite().logical_not();
+  const auto counts = on_device_.unbind();
+  const auto first = at::where(bad.logical_and(counts[0] == 0), step, counts[0]);
+  const auto in_a_row = (counts[1] + 1) * bad;
+  on_device_ = at::stack({first, in_a_row, at::maximum(counts[2], in_a_row), counts[3] + bad});
+  return (is("skip") ? bad : first != 0).to(at::kFloat);
+}
+
 std::optional<RunEnd> DivergenceWatch::after_step(const FinishedStep& step) {
-  if (has_warned_ || !is_read(step)) return std::nullopt;
-  const auto norm = step.output.grad_norm.item<float>();
-  if (std::isfinite(norm)) return std::nullopt;
-  if (config_.training.on_nan == "stop") return stop(step, norm);
-  has_warned_ = true;
+  if (!parts_.norm_is_on_host && parts_.judges_norm && parts_.read_steps.contains(step)) read_device(step);
+  if (trouble_.step == 0) {
+    check_loss(step);
+    return parts_.read_steps.is_saved(step) ? check_weights(step) : std::nullopt;
+  }
+  const auto end = act(step);
+  trouble_ = {};
+  return end;
+}
+
+void DivergenceWatch::read_device(const FinishedStep& step) {
+  if (is("warn")) {
+    if (has_warned_) return;
+    const auto norm = step.output.grad_norm.item<float>();
+    if (std::isfinite(norm)) return;
+    trouble_ = {step.number, fmt::format("the norm of the gradients is {}", norm),
+                "after its update: " + describe(parts_.locator.locate(step.input.microbatches, false))};
+    return;
+  }
+  if (!on_device_.defined()) return;
+  const auto counts = on_device_.cpu();
+  const auto* numbers = counts.const_data_ptr<std::int64_t>();
+  counts_ = {.first = numbers[0], .in_a_row = numbers[1], .longest = numbers[2], .number = numbers[3]};
+  if (counts_.first > 0) locate_on_device(step);
+  forget();
+}
+
+// Begins to count anew, but for the steps in a row.
+void DivergenceWatch::forget() {
+  recent_.clear();
+  if (parts_.norm_is_on_host) return;
+  const auto device = on_device_.defined() ? on_device_.device() : at::Device(at::kCPU);
+  on_device_ = at::tensor({std::int64_t{0}, counts_.in_a_row, counts_.in_a_row, std::int64_t{0}}, at::kLong).to(device);
+}
+
+// Of the first such step; that of `now` has its gradients still.
+void DivergenceWatch::locate_on_device(const FinishedStep& now) {
+  trouble_ = {counts_.first, "the norm of the gradients is not finite", ""};
+  const auto found = std::ranges::find(recent_, counts_.first, [](const auto& recent) { return recent.first; });
+  trouble_.where = found == recent_.end()
+                       ? fmt::format("its batch is not kept any more at step {}", now.number)
+                       : describe(parts_.locator.locate(found->second, /*with_gradients=*/found->first == now.number));
+}
+
+std::optional<RunEnd> DivergenceWatch::act(const FinishedStep& step) {
+  if (is("warn")) {
+    warn();
+    return std::nullopt;
+  }
+  if (is("skip")) return report_left_out(step);
+  if (is("rollback")) return roll_back(step);
+  return stop(step, "training.on_nan = \"warn\" goes on all the same");
+}
+
+// Finite gradients can make weights that are not.
+std::optional<RunEnd> DivergenceWatch::check_weights(const FinishedStep& step) {
+  if (!parts_.checkpointer.saves() || has_warned_ || parts_.locator.weights_are_finite()) return std::nullopt;
+  trouble_ = {step.number, "the weights after the update are not finite",
+              describe(parts_.locator.locate(step.input.microbatches, /*with_gradients=*/false))};
+  const auto end = is("skip") ? stop(step, "leaving steps out does not bring such weights back") : act(step);
+  trouble_ = {};
+  return end;
+}
+
+// A logit of minus infinity makes an infinite loss, whose gradients are numbers: the weights are none the worse.
+void DivergenceWatch::check_loss(const FinishedStep& step) {
+  if (has_warned_ || has_warned_of_loss_ || !parts_.judges_norm || !parts_.log.is_logged(step.number)) return;
+  const double loss = parts_.log.last_loss().value_or(0);
+  if (std::isfinite(loss)) return;
+  has_warned_of_loss_ = true;
+  const auto report = parts_.locator.locate(step.input.microbatches, /*with_gradients=*/false);
   if (speaks_for_all())
     spdlog::warn(
-        "step {}: the norm of the gradients is {}, so the weights are no use from here on; training goes on and saves "
-        "them, as training.on_nan = \"warn\" asks",
-        step.number, norm);
-  return std::nullopt;
+        "step {}: the loss is {}, while the norm of the gradients is finite: training goes on; with the weights "
+        "after the update, {}",
+        step.number, loss, describe(report));
 }
 
-// Reading the norm makes a GPU's queue of work run dry: there only where the step is read, or kept, anyway.
-bool DivergenceWatch::is_read(const FinishedStep& step) const {
-  return norm_is_on_host_ || log_.is_logged(step.number) || step.input.save_due || step.input.stop ||
-         checkpointer_.should_save(static_cast<int>(step.number), static_cast<int>(config_.training.steps));
-}
-
-RunEnd DivergenceWatch::stop(const FinishedStep& step, float norm) {
-  if (!log_.is_logged(step.number)) log_.log(step);
-  checkpointer_.finish();  // its lines come before the one that ends the run
+std::optional<RunEnd> DivergenceWatch::report_left_out(const FinishedStep& step) {
+  total_left_out_ += counts_.number;
   if (speaks_for_all())
+    spdlog::warn("{}. {} left out up to step {}, as training.on_nan = \"skip\" asks: {} since the start, {} in a row",
+                 trouble_.text(),
+                 counts_.number == 1 ? "Its update was" : std::to_string(counts_.number) + " updates were", step.number,
+                 total_left_out_, counts_.in_a_row);
+  if (counts_.longest < kMostInARow) return std::nullopt;
+  return stop(step, fmt::format("training.on_nan = \"skip\" left out {} steps in a row", counts_.longest));
+}
+
+void DivergenceWatch::warn() {
+  has_warned_ = true;
+  parts_.checkpointer.mark_not_finite();
+  if (!speaks_for_all()) return;
+  spdlog::warn(
+      "{}. The weights are no use from here on; training goes on and saves them, as training.on_nan = \"warn\" asks, "
+      "and "
+      "the newest checkpoint from before is kept",
+      trouble_.text());
+}
+
+RunEnd DivergenceWatch::roll_back(const FinishedStep& step) {
+  if (speaks_for_all()) spdlog::warn("{}", trouble_.text());
+  const Trouble trouble = trouble_;
+  if (parts_.roll_back(step.number)) return RunEnd::kRolledBack;
+  trouble_ = trouble;
+  return stop(step, "training.on_nan = \"rollback\" could not go back, as said above");
+}
+
+RunEnd DivergenceWatch::stop(const FinishedStep& step, const std::string& advice) {
+  if (!parts_.log.is_logged(step.number)) parts_.log.log(step);
+  parts_.checkpointer.finish();  // its lines come before the one that ends the run
+  if (speaks_for_all()) {
+    if (!is("skip") && !is("rollback")) spdlog::error("{}", trouble_.text());
     spdlog::error(
-        "training has diverged: at step {} the norm of the gradients is {}, with optimizer.lr = {} and a learning rate "
-        "of "
-        "{:.3g}. It stops here, and checkpoints are of steps before. Try a smaller optimizer.lr, more "
-        "lr_scheduler.warmup_steps or a smaller training.max_norm; training.on_nan = \"warn\" goes on all the same",
-        step.number, norm, config_.optimizer.lr, step.output.lr);
+        "training has diverged: at step {} {}, with optimizer.lr = {} and a learning rate of {:.3g}. It stops here, "
+        "and "
+        "checkpoints are of steps before. Try a smaller optimizer.lr, more lr_scheduler.warmup_steps or a smaller "
+        "training.max_norm; {}",
+        trouble_.step, trouble_.what, parts_.config.optimizer.lr, step.output.lr, advice);
+  }
   return RunEnd::kDiverged;
+}
+
+Value DivergenceWatch::value() const {
+  return on_device_.defined() ? on_device_[1].item<std::int64_t>() : counts_.in_a_row;
+}
+
+void DivergenceWatch::restore(const Value* saved) {
+  counts_ = {.in_a_row = saved ? saved->as_int(key()) : 0};
+  forget();
 }
 
 }  // namespace titan::train

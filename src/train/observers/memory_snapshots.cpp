@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/phase.h"
+#include "base/process/phase.h"
 #include "config/rank_list.h"
 #include "distributed/device.h"
 

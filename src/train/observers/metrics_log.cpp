@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "base/phase.h"
+#include "base/process/phase.h"
 #include "distributed/dtype.h"
 #include "metrics/cpu_peak.h"
 

@@ -24,6 +24,10 @@ class MetricsLog : public StepObserver {
   std::optional<RunEnd> after_step(const FinishedStep& step) override;
 
   bool is_logged(std::int64_t step) const { return metrics_.should_log(step); }
+  // Of the last step that was logged; nothing before the first.
+  std::optional<double> last_loss() const {
+    return metrics_.last() ? std::optional(metrics_.last()->loss) : std::nullopt;
+  }
   // For a step that is not logged otherwise. Collective.
   void log(const FinishedStep& step);
 

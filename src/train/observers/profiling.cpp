@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/phase.h"
+#include "base/process/phase.h"
 #include "config/rank_list.h"
 
 namespace titan::train {

@@ -1,7 +1,7 @@
 // Runs the validation passes that are due, and shows what the model writes after each and at the end.
 #pragma once
 
-#include "base/phase.h"
+#include "base/process/phase.h"
 #include "train/observers/prompt_samples.h"
 #include "train/observers/validator.h"
 #include "train/step/step_observer.h"

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/signal.h"
+#include "base/process/signal.h"
 #include "nn/ops/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/observers/evaluation.h"

@@ -13,7 +13,8 @@ enum class RunEnd {
   kCompleted,       // also where nothing was left to do
   kStopped,         // by a signal, early; a checkpoint holds the state
   kStoppedUnsaved,  // the same with checkpoints off
-  kDiverged,        // training.on_nan = "stop", and the gradients were no numbers any more
+  kDiverged,        // training.on_nan, and the gradients were NaN or infinite
+  kRolledBack,      // not an end: the run is back at an earlier step, and goes on from there
 };
 
 struct FinishedStep {
@@ -31,7 +32,8 @@ class StepObserver {
   // Before the step's data is fetched.
   virtual void before_step() {}
 
-  // After the optimizer. A result ends the training with it, and observers further down the list do not see the step.
+  // After the optimizer. A result ends the training with it, or with kRolledBack goes on from an earlier step that the
+  // observer has brought back, and observers further down the list do not see the step.
   // All ranks give the same one.
   virtual std::optional<RunEnd> after_step(const FinishedStep& /*step*/) { return std::nullopt; }
 

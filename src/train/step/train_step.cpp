@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "base/phase.h"
+#include "base/process/phase.h"
 #include "optim/clip_grad_norm.h"
 
 namespace titan::train {
@@ -31,19 +31,40 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   const auto clip = optim::clip_factor(optimizer.sharded_grads(), parts_.max_norm);
   output.grad_norm = clip.norm;
 
-  // 3. clip and update at this step's learning rate, once a save under way has copied what this changes
+  // 3. whether these gradients may change the weights
+  output.left_out = left_out(finished_steps + 1, input, output);
+
+  // 4. clip and update at this step's learning rate, once a save under way has copied what this changes
   wait_staged();
-  const PhaseScope update(Phase::kOptimizer);
+  const PhaseScope in_optimizer(Phase::kOptimizer);
   output.lr = parts_.base_lr * parts_.schedule.factor(finished_steps);
   optimizer.set_lr(output.lr);
-  if (grad_scaler) {
-    output.grad_scale = grad_scaler->current_scale();
-    optimizer.step({.found_inf = grad_scaler->found_inf(), .grad_factor = clip.factor});
-    grad_scaler->update();
-  } else {
-    optimizer.step({.grad_factor = clip.factor});
-  }
+  if (grad_scaler) output.grad_scale = grad_scaler->current_scale();
+  update(output, clip.factor);
   return output;
+}
+
+at::Tensor TrainStep::left_out(std::int64_t step, const StepInput& input, const StepOutput& output) const {
+  at::Tensor any;
+  for (auto* guard : guards_) {
+    const auto one = guard->leaves_out(step, input, output);
+    if (one.defined()) any = any.defined() ? at::maximum(any, one) : one;
+  }
+  return any;
+}
+
+void TrainStep::update(const StepOutput& output, const at::Tensor& clip_factor) {
+  optim::StepOptions options{.found_inf = output.left_out, .grad_factor = clip_factor};
+  if (output.left_out.defined()) {
+    // The optimizer may multiply gradients in place: those of a step that is left out stay as evidence.
+    options.grad_factor = at::where(output.left_out > 0, at::ones_like(clip_factor), clip_factor);
+  }
+  if (parts_.grad_scaler) {
+    const auto& found_inf = parts_.grad_scaler->found_inf();
+    options.found_inf = output.left_out.defined() ? at::maximum(found_inf, output.left_out) : found_inf;
+  }
+  parts_.optimizer.step(options);
+  if (parts_.grad_scaler) parts_.grad_scaler->update();
 }
 
 void TrainStep::wait_staged() {

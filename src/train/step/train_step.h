@@ -13,6 +13,7 @@
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
 #include "train/step/forward_backward.h"
+#include "train/step/update_guard.h"
 
 namespace titan::train {
 
@@ -30,6 +31,7 @@ struct StepOutput {
   at::Tensor loss;        // 0-d: this rank's sum of losses over the global number of valid tokens
   at::Tensor grad_norm;   // 0-d, of the whole gradient, before clipping
   at::Tensor grad_scale;  // 0-d: what this step's loss was multiplied by; undefined without float16
+  at::Tensor left_out;    // 0-d: 1 where a guard had this step's update left out; undefined where none wanted that
   double lr = 0;
 };
 
@@ -48,13 +50,19 @@ class TrainStep {
   };
   explicit TrainStep(const Parts& parts) : parts_(parts) {}
 
+  // Asked at every step, in the order added; must outlive this.
+  void add_guard(UpdateGuard& guard) { guards_.push_back(&guard); }
+
   // The step that follows `finished_steps` finished ones. Collective.
   StepOutput run(const StepInput& input, std::int64_t finished_steps);
 
  private:
+  at::Tensor left_out(std::int64_t step, const StepInput& input, const StepOutput& output) const;
+  void update(const StepOutput& output, const at::Tensor& clip_factor);
   void wait_staged();
 
   Parts parts_;
+  std::vector<UpdateGuard*> guards_;
 };
 
 }  // namespace titan::train

@@ -1,4 +1,4 @@
-#include "base/phase.h"
+#include "base/process/phase.h"
 
 #include <gmock/gmock.h>
 

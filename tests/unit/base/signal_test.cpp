@@ -1,6 +1,6 @@
 // Signals change the state of a whole process, so each case runs in a child process of its own (fork before any
 // thread).
-#include "base/signal.h"
+#include "base/process/signal.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -257,6 +257,66 @@ TEST_F(CheckpointerTest, KeepsWhatTheRuleNames) {
   EXPECT_EQ(folders(), (std::set<std::string>{"step-5", "step-7", "step-8", "step-9"}));
 }
 
+// From step 3 on the weights are not numbers: such saves come and go, and step 2 stays.
+TEST_F(CheckpointerTest, TheLastGoodOneStays) {
+  for (const char* mode : {"disabled", "async"}) {
+    fs::remove_all(base_);
+    auto with = options();
+    with.interval = 1;
+    with.keep_latest_k = 2;
+    with.async_mode = mode;
+    state_ = TinyState();
+    ThreadRanks::Shared own{1};
+    ThreadRanks background(0, own);
+    Checkpointer checkpointer(with, with.run, ranks_, state_, &background);
+    for (int step = 1; step <= 6; ++step) {
+      checkpointer.wait_staged();
+      state_.advance();
+      if (step == 3) checkpointer.mark_not_finite();
+      checkpointer.save(step, 100);
+    }
+    checkpointer.finish();
+    EXPECT_EQ(folders(), (std::set<std::string>{"step-2", "step-5", "step-6"})) << mode;
+    EXPECT_TRUE(is_of_numbers(base_ / "step-2"));
+    EXPECT_FALSE(is_of_numbers(base_ / "step-5"));
+    // Also in a process that knows nothing of it: it removes by what lies there.
+    remove_old_steps(base_, 1, {});
+    EXPECT_EQ(folders(), (std::set<std::string>{"step-2", "step-6"})) << mode;
+    EXPECT_EQ(checkpointer.roll_back(), 2) << "and a run goes back to it";
+    EXPECT_EQ(train(with, 6), 6) << "a resume takes the newest";
+  }
+}
+
+// All but the position in the data, whatever exclude_from_loading says; with a save under way, and past a damaged one.
+TEST_F(CheckpointerTest, RollsBackToTheNewestIntactOne) {
+  auto with = options();
+  with.async_mode = "async";
+  with.exclude_from_loading = {"model"};
+  state_ = TinyState();
+  ThreadRanks::Shared own{1};
+  ThreadRanks background(0, own);
+  Checkpointer checkpointer(with, with.run, ranks_, state_, &background);
+  EXPECT_EQ(checkpointer.roll_back(), std::nullopt);
+  const auto train_to = [&](int last) {
+    while (state_.step < last) {
+      checkpointer.wait_staged();
+      state_.advance();
+      checkpointer.save(static_cast<int>(state_.step), 100);
+    }
+  };
+  train_to(7);
+  EXPECT_EQ(checkpointer.roll_back(), 6);
+  EXPECT_EQ(state_.step, 6);
+  EXPECT_EQ(state_.weight[0][0].item<float>(), 6);
+  EXPECT_TRUE(state_.last_values.contains("lr_scheduler.base_lrs"));
+  EXPECT_FALSE(state_.last_values.contains("dataloader.dp_rank_0"));
+  train_to(9);
+  checkpointer.finish();
+  fs::resize_file(base_ / "step-8" / "__0_0.distcp", 10);
+  EXPECT_EQ(checkpointer.roll_back(), 6);
+  EXPECT_EQ(state_.weight[3][1].item<float>(), 6);
+}
+
 TEST_F(CheckpointerTest, UnfinishedFoldersNeverCount) {
   train(options(), 4);
   fs::create_directories(base_ / "step-9.tmp");

@@ -153,7 +153,7 @@ TEST(Fields, RangesAndChoices) {
       {"checkpoint.folder", s("c"), s("")},
       {"checkpoint.async_mode", s("async"), s("sync")},
       {"checkpoint.files_per_rank", i(4), i(0)},
-      {"training.on_nan", s("warn"), s("skip")},
+      {"training.on_nan", s("warn"), s("ignore")},
       {"checkpoint.on_save_error", s("warn"), s("ignore")},
       {"checkpoint.export_dtype", s("bfloat16"), s("float64")},
       {"checkpoint.exclude_from_loading", StringList{"optimizer"}, StringList{"optimizer", "weights"}},

@@ -182,6 +182,27 @@ TEST(Validate, Schedule) {
   EXPECT_EQ(fault([](JobConfig& c) { c.lr_scheduler.total_steps = 20000; }), "no error");
 }
 
+TEST(Validate, RollingBackNeedsCheckpoints) {
+  const auto rollback = [](JobConfig& c) { c.training.on_nan = "rollback"; };
+  EXPECT_THAT(fault(rollback), HasSubstr("set checkpoint.enable = true"));
+  EXPECT_EQ(fault([&](JobConfig& c) {
+              rollback(c);
+              c.checkpoint.enable = true;
+            }),
+            "no error");
+  EXPECT_THAT(fault([&](JobConfig& c) {
+                rollback(c);
+                c.checkpoint.enable = c.checkpoint.load_only = true;
+              }),
+              HasSubstr("checkpoint.load_only forbids"));
+  EXPECT_THAT(fault([&](JobConfig& c) {
+                rollback(c);
+                c.checkpoint.enable = true;
+                c.training.mixed_precision_param = "float16";
+              }),
+              HasSubstr("not for float16"));
+}
+
 TEST(Validate, Checkpoint) {
   EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.keep_latest_k = 1; }), HasSubstr("use 0 (keep all) or at least 2"));
   EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.create_seed_checkpoint = true; }),

@@ -175,6 +175,20 @@ TEST(CrossEntropy, WhatIsNoNumberSpreadsAsInATen) {
         }
 }
 
+// Each loss is a float32, and their sum is not: infinite as in ATen, with the gradients that each row has.
+TEST(CrossEntropy, ASumBeyondFloat32IsInfinite) {
+  const auto logits = at::zeros({4, 5});
+  logits.select(1, 0).fill_(-3e38);
+  const auto labels = at::zeros({4}, at::kLong);
+  const auto theirs = composed(logits, labels, 1);
+  ASSERT_EQ(theirs.loss, kInfinity);
+  for (const auto* kernels : kernels_of_this_machine()) {
+    const auto ours = run(*kernels, logits, labels);
+    EXPECT_EQ(ours.loss, kInfinity);
+    EXPECT_TRUE(ours.grad.allclose(theirs.grad)) << ours.grad << theirs.grad;
+  }
+}
+
 TEST(CrossEntropy, RefusesALabelOutOfBounds) {
   const at::Tensor logits = at::zeros({3, 5});
   for (const std::int64_t bad : {5, -1, -99, -101, 1 << 30}) {

@@ -152,6 +152,32 @@ TEST_F(Jsonl, ResumeDropsTheRowsThatRunAgain) {
   EXPECT_THAT(steps(), ElementsAre(1, 10, 20));
 }
 
+// In the process that wrote the rows: the next ones go to the file that is there then.
+TEST_F(Jsonl, GoesBackWithTheRun) {
+  JsonlSink sink(folder_, 0);
+  const auto log = [&](std::initializer_list<int> numbers) {
+    for (const int step : numbers) {
+      StepMetrics m;
+      m.step = step;
+      sink.log(m);
+      ValidationMetrics validation;
+      validation.step = step;
+      if (step % 20 == 0) sink.log_validation(validation);
+    }
+  };
+  log({1, 10, 20, 30, 40});
+  sink.roll_back(25);
+  EXPECT_THAT(steps(), ElementsAre(1, 10, 20));
+  log({30, 40});
+  EXPECT_THAT(steps(), ElementsAre(1, 10, 20, 30, 40));
+  sink.roll_back(25);
+  sink.roll_back(25);
+  log({30});
+  EXPECT_THAT(steps(), ElementsAre(1, 10, 20, 30));
+  ASSERT_EQ(rows("validation.jsonl").size(), 1U);
+  EXPECT_EQ(rows("validation.jsonl")[0]["step"], 20);
+}
+
 TEST_F(Jsonl, FreshStartBeginsANewHistory) {
   log_steps(0, {1, 10});
   log_steps(0, {1});

@@ -130,7 +130,8 @@ TEST(AdamW, TakesOnePassWhereTheKernelMay) {
   const std::vector<std::string> all = {"matrix", "scalar", "bfloat16", "strided", "long"};
   EXPECT_EQ(scaled(true, {}), (std::vector<std::string>{"bfloat16", "strided"}));
   EXPECT_EQ(scaled(false, {}), all);
-  EXPECT_EQ(scaled(true, at::zeros({})), all);
+  EXPECT_EQ(scaled(true, at::zeros({})), scaled(true, {})) << "what is on the host is read first";
+  EXPECT_EQ(scaled(false, at::zeros({})), all);
 }
 
 TEST(AdamW, ChangesNothingWhereAGradientIsInfinite) {
@@ -142,6 +143,8 @@ TEST(AdamW, ChangesNothingWhereAGradientIsInfinite) {
     optimizer.step({.found_inf = at::ones({}), .grad_factor = at::full({}, std::nan(""))});
     EXPECT_TRUE(model.params[0].tensor.equal(before));
     EXPECT_EQ(optimizer.states()[0].step.item<float>(), 0);
+    EXPECT_TRUE(optimizer.states()[0].exp_avg.equal(at::zeros_like(before)));
+    EXPECT_TRUE(model.grads[0].grad.isfinite().all().item<bool>()) << "the gradients stay as evidence";
   }
 }
 

@@ -1,4 +1,4 @@
-#include "base/signal.h"
+#include "base/process/signal.h"
 
 #include <signal.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "base/rank_process.h"
+#include "base/process/rank_process.h"
 
 #include <unistd.h>
 

@@ -1,0 +1,215 @@
+#include "train/observers/nan_locator.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "parallel/fsdp/fully_shard.h"
+#include "train/observers/evaluation.h"
+
+namespace titan::train {
+namespace {
+
+constexpr std::size_t kNamed = 3;  // tensors that a line names
+
+bool is_finite(const at::Tensor& tensor) {
+  return !tensor.defined() || !tensor.is_floating_point() || tensor.isfinite().all().item<bool>();
+}
+
+NotFinite count_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_floating_point() || tensor.numel() == 0) return {};
+  return {tensor.isnan().sum().item<std::int64_t>(), tensor.isinf().sum().item<std::int64_t>()};
+}
+
+// "3 NaN", "3 NaN and 1 infinity"
+std::string text_of(const NotFinite& count) {
+  std::vector<std::string> parts;
+  if (count.nan > 0) parts.push_back(std::to_string(count.nan) + " NaN");
+  if (count.inf > 0) parts.push_back(std::to_string(count.inf) + (count.inf == 1 ? " infinity" : " infinities"));
+  return join(parts, " and ");
+}
+
+std::string text_of(const std::vector<NanReport::Named>& tensors) {
+  std::vector<std::string> parts;
+  for (const auto& [fqn, count] : tensors) {
+    if (parts.size() == kNamed) break;
+    parts.push_back(fqn + " (" + text_of(count) + ")");
+  }
+  const auto more = tensors.size() - parts.size();
+  return join(parts, ", ") + (more > 0 ? " and " + std::to_string(more) + " more" : "");
+}
+
+// The parameters of `module` itself, "weight holds 3 NaN"; "" where all are numbers.
+std::string own_weights(const NanReport& report, const std::string& module) {
+  std::vector<std::string> parts;
+  for (const auto& [fqn, count] : report.weights) {
+    const std::string prefix = module.empty() ? "" : module + ".";
+    if (!fqn.starts_with(prefix) || fqn.find('.', prefix.size()) != std::string::npos) continue;
+    parts.push_back("its " + fqn.substr(prefix.size()) + " holds " + text_of(count));
+  }
+  return join(parts, ", ");
+}
+
+std::string text_of(const NanReport& report, const NanReport::Output& output) {
+  const std::string what = output.module.empty() ? "the loss" : "the output of " + output.module;
+  const std::string weights = own_weights(report, output.module);
+  return fmt::format("{} on rank {}, microbatch {} ({}, its inputs are {}{}{})", what, output.rank, output.microbatch,
+                     text_of(output.count), output.inputs_are_finite ? "finite" : "not finite",
+                     weights.empty() ? "" : ", ", weights);
+}
+
+}  // namespace
+
+std::string describe(const NanReport& report) {
+  std::vector<std::string> parts;
+  if (report.output) {
+    parts.push_back("first not finite: " + text_of(report, *report.output));
+  } else {
+    parts.push_back(
+        "every output is finite when the forward is run again: it began in backward, or does not happen each time");
+  }
+  if (!report.bad_loss_ranks.empty()) {
+    std::vector<std::string> ranks;
+    for (const int rank : report.bad_loss_ranks) ranks.push_back(std::to_string(rank));
+    parts.push_back("the loss is not finite on rank" + std::string(ranks.size() > 1 ? "s " : " ") + join(ranks, ", "));
+  }
+  parts.push_back("weights: " + (report.weights.empty() ? "all finite" : text_of(report.weights)));
+  if (report.has_gradients) {
+    // Backward goes through the model from its end.
+    parts.push_back(
+        report.gradients.empty()
+            ? "gradients: each is finite"
+            : fmt::format("gradients: those of {} of {} parameters are not finite, first {} as backward goes",
+                          report.gradients.size(), report.num_parameters, report.gradients.back().fqn));
+  }
+  return join(parts, "; ");
+}
+
+// Of this rank.
+struct NanLocator::First {
+  bool is_found = false;
+  std::int64_t microbatch = 0;
+  std::int64_t call = 0;    // of the microbatch, in the order in which calls end
+  std::int64_t module = 0;  // of named_modules()
+  bool inputs_are_finite = true;
+  NotFinite count;
+  bool loss_is_finite = true;
+};
+
+NanReport NanLocator::locate(const std::vector<Batch>& microbatches, bool with_gradients) {
+  const at::NoGradGuard no_grad;
+  NanReport report;
+  report.num_parameters = model_.named_parameters().size();
+  report.weights = gather_counts(/*of_gradients=*/false);
+  report.has_gradients = with_gradients;
+  if (with_gradients) report.gradients = gather_counts(/*of_gradients=*/true);
+  gather_first(report, run_forward(microbatches));
+  return report;
+}
+
+// To the end whatever is found: the other ranks are in the same collectives.
+NanLocator::First NanLocator::run_forward(const std::vector<Batch>& microbatches) {
+  const Evaluation evaluation(model_);
+  First first;
+  std::int64_t microbatch = 0, call = 0;
+  const auto modules = model_.named_modules();
+  std::vector<nn::Module*> hooked;
+  // Takes the hooks away again, also where the forward throws.
+  struct Unhook {
+    std::vector<nn::Module*>& modules;
+    ~Unhook() {
+      for (auto* module : modules) module->pop_post_hook();
+    }
+  } unhook{hooked};
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    if (modules[i].module->is_container()) continue;
+    modules[i].module->add_post_hook([&, i](nn::Module&, const nn::Tensors& inputs, at::Tensor& output) {
+      ++call;
+      if (first.is_found || is_finite(output)) return;
+      first = {.is_found = true,
+               .microbatch = microbatch,
+               .call = call,
+               .module = static_cast<std::int64_t>(i),
+               .inputs_are_finite = std::ranges::all_of(inputs, is_finite),
+               .count = count_of(output),
+               .loss_is_finite = first.loss_is_finite};
+    });
+    hooked.push_back(modules[i].module);
+  }
+  for (const auto& batch : microbatches) {
+    call = 0;
+    if (!is_finite(forward_backward_.forward(batch))) first.loss_is_finite = false;
+    ++microbatch;
+  }
+  fsdp::reshard(model_, /*recurse=*/true);
+  return first;
+}
+
+void NanLocator::gather_first(NanReport& report, const First& first) {
+  const auto mine = at::tensor(
+      {std::int64_t{first.is_found}, first.microbatch, first.call, first.module, std::int64_t{first.inputs_are_finite},
+       first.count.nan, first.count.inf, std::int64_t{first.loss_is_finite}},
+      at::kLong);
+  const auto width = mine.numel();
+  auto all = at::empty({world_.size() * width}, at::kLong);
+  world_.all_gather(all, mine).wait();
+  const auto modules = model_.named_modules();
+  auto earliest = std::tuple(std::numeric_limits<std::int64_t>::max(), std::int64_t{0});
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    const auto* row = all.const_data_ptr<std::int64_t>() + rank * width;
+    if (row[7] == 0) report.bad_loss_ranks.push_back(world_.ranks()[static_cast<std::size_t>(rank)]);
+    if (row[0] == 0 || std::tuple(row[1], row[2]) >= earliest) continue;
+    earliest = {row[1], row[2]};
+    report.output = {.module = modules[static_cast<std::size_t>(row[3])].fqn,
+                     .rank = world_.ranks()[static_cast<std::size_t>(rank)],
+                     .microbatch = row[1],
+                     .inputs_are_finite = row[4] != 0,
+                     .count = {row[5], row[6]}};
+  }
+}
+
+std::vector<NanReport::Named> NanLocator::gather_counts(bool of_gradients) {
+  const auto parameters = model_.named_parameters();
+  auto counts = at::zeros({static_cast<std::int64_t>(parameters.size()), 2}, at::kLong);
+  auto* numbers = counts.mutable_data_ptr<std::int64_t>();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& tensor = parameters[i].tensor();
+    const auto count = count_of(of_gradients ? tensor.grad() : tensor.detach());
+    numbers[2 * i] = count.nan;
+    numbers[2 * i + 1] = count.inf;
+  }
+  world_.all_reduce(counts, dist::ReduceOp::kSum).wait();
+  std::vector<NanReport::Named> bad;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const NotFinite count{numbers[2 * i], numbers[2 * i + 1]};
+    if (count.total() > 0) bad.push_back({parameters[i].fqn, count});
+  }
+  return bad;
+}
+
+bool NanLocator::weights_are_finite() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> parts;
+  for (const auto& parameter : model_.named_parameters()) {
+    if (parameter.tensor().numel() > 0) parts.push_back(parameter.tensor().detach());
+  }
+  bool is_bad = false;
+  // The largest magnitude of each: no other tensor of its size is made.
+  if (!parts.empty()) {
+    auto largest = at::_foreach_norm(parts, std::numeric_limits<double>::infinity());
+    for (auto& one : largest) one = one.to(parts[0].device(), at::kFloat);
+    is_bad = !is_finite(at::stack(largest));
+  }
+  auto bad_ranks = at::full({1}, std::int64_t{is_bad}, at::kLong);
+  world_.all_reduce(bad_ranks, dist::ReduceOp::kSum).wait();
+  return bad_ranks.item<std::int64_t>() == 0;
+}
+
+}  // namespace titan::train

@@ -1,0 +1,33 @@
+// At which steps a rank waits for its device anyway: what the device knows is read there, and nowhere else.
+#pragma once
+
+#include <cstdint>
+
+#include "checkpoint/checkpointer.h"
+#include "train/observers/metrics_log.h"
+
+namespace titan::train {
+
+class ReadSteps {
+ public:
+  // Both must outlive this. `last_step`: training.steps.
+  ReadSteps(const MetricsLog& log, const checkpoint::Checkpointer& checkpointer, std::int64_t last_step)
+      : log_(log), checkpointer_(checkpointer), last_step_(last_step) {}
+
+  // The same on every rank.
+  bool contains(const FinishedStep& step) const {
+    return log_.is_logged(step.number) || is_saved(step) || step.number == last_step_;
+  }
+  // Also where the run stops after it, with a save.
+  bool is_saved(const FinishedStep& step) const {
+    return step.input.save_due || step.input.stop ||
+           checkpointer_.should_save(static_cast<int>(step.number), static_cast<int>(last_step_));
+  }
+
+ private:
+  const MetricsLog& log_;
+  const checkpoint::Checkpointer& checkpointer_;
+  std::int64_t last_step_;
+};
+
+}  // namespace titan::train

@@ -1,0 +1,37 @@
+#include "train/rollback.h"
+
+#include <spdlog/spdlog.h>
+
+#include "base/log.h"
+#include "base/process/phase.h"
+#include "metrics/jsonl_sink.h"
+
+namespace titan::train {
+
+bool Rollback::run(std::int64_t step) {
+  const PhaseScope phase(Phase::kLoad);
+  const auto good = parts_.checkpointer.roll_back();
+  if (!good) {
+    if (speaks_for_all())
+      spdlog::error("there is no checkpoint to go back to yet; a smaller checkpoint.interval makes one sooner");
+    return false;
+  }
+  const int time = ++times_[*good];
+  if (time > kMostToOne) {
+    if (speaks_for_all())
+      spdlog::error("the run went back to step {} {} times, and other data did not help", *good, kMostToOne);
+    return false;
+  }
+  parts_.metrics.roll_back(parts_.state.step);
+  if (parts_.validator && parts_.rank == 0)
+    parts_.validator->restore(metrics::read_validation_losses(parts_.dump_folder, parts_.state.step));
+  if (speaks_for_all())
+    spdlog::warn(
+        "back at step {} of {}, as training.on_nan = \"rollback\" asks (time {} of {} to that checkpoint); the data "
+        "goes "
+        "on behind step {}",
+        *good, step, time, kMostToOne, step);
+  return true;
+}
+
+}  // namespace titan::train
