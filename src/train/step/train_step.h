@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpointer.h"
@@ -48,6 +50,10 @@ class TrainStep {
   };
   explicit TrainStep(const Parts& parts) : parts_(parts) {}
 
+  // What sees the gradients of every step, after their norm is known and before the update, which may scale some of them
+  // in place.
+  void set_before_update(std::function<void(std::int64_t step)> look) { before_update_ = std::move(look); }
+
   // The step that follows `finished_steps` finished ones. Collective.
   StepOutput run(const StepInput& input, std::int64_t finished_steps);
 
@@ -55,6 +61,7 @@ class TrainStep {
   void wait_staged();
 
   Parts parts_;
+  std::function<void(std::int64_t step)> before_update_;
 };
 
 }  // namespace titan::train
