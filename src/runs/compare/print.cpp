@@ -33,8 +33,15 @@ std::string steps_text(const std::vector<std::int64_t>& steps) {
   return out;
 }
 
+// As short as a shell would take it.
+std::string typed_path(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto from_here = std::filesystem::proximate(path, error);
+  return error || from_here.empty() || *from_here.begin() == ".." ? path.string() : from_here.string();
+}
+
 std::string side_text(const char* letter, const RunFolder& run, const RunSteps& steps) {
-  std::string out = fmt::format("{}  {}  steps {} to {}, {}", letter, run.path.string(), steps.first, steps.last,
+  std::string out = fmt::format("{}  {}  steps {} to {}, {}", letter, typed_path(run.path), steps.first, steps.last,
                                 counted(steps.rows, "row"));
   if (!steps.alone.empty()) out += "; without the other: " + steps_text(steps.alone);
   return out + "\n";

@@ -47,17 +47,20 @@ void Canvas::line(int x0, int y0, int x1, int y1, int series) {
 
 std::string Canvas::row(int index, bool colors, bool letters) const {
   std::string out, blanks;
+  int color = -1;  // whose is on
   for (int x = 0; x < columns_; ++x) {
     const Cell& cell = cells_[static_cast<std::size_t>(index * columns_ + x)];
     if (cell.dots == 0) {
       blanks += ' ';
       continue;
     }
+    if (colors && cell.series != color) out += color_of_series(cell.series);
+    color = cell.series;
     out += std::exchange(blanks, "");
     const std::string mark = letters ? std::string(1, static_cast<char>('a' + cell.series % 26)) : braille(cell.dots);
-    out += colors ? color_of_series(cell.series) + mark + kNoColor : mark;
+    out += mark;
   }
-  return out;
+  return colors && color >= 0 ? out + kNoColor : out;
 }
 
 }  // namespace titan::runs

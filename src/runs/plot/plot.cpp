@@ -50,9 +50,9 @@ std::vector<std::string> head(const std::string& metric, const std::vector<Serie
     return lines;
   }
   for (std::size_t i = 0; i < series.size(); ++i) {
-    const std::string name = cut(series[i].name, room - 5);
-    const std::string mark = letters ? std::string(1, static_cast<char>('a' + i % 26)) : "●";
-    const std::size_t size = name.size() + 4;  // two blanks, the mark and one more
+    const std::string name = cut(series[i].name, room - 6);
+    const std::string mark = letters ? std::string(1, static_cast<char>('a' + i % 26)) + ":" : "●";
+    const std::size_t size = name.size() + 5;  // two blanks, the mark of one or two characters and one more
     if (used + size > room) {
       lines.emplace_back();
       used = 0;

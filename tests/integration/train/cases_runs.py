@@ -127,6 +127,6 @@ def plot_in_the_terminal(context):
     expect(len(lines) == 24 and max(map(len, lines)) <= 80 and lines[0] == "loss  one", lines)
     expect(any("⠀" < c <= "⣿" for c in "".join(lines)) and "\033" not in "".join(lines), lines)
     both = command(context, ["plot", context.folder, "--metric", "loss", "--metric", "lr", "--smooth", 0.5, "--rows", 12]).splitlines()
-    expect(len(both) == 24 and both[0] == "loss  a one  b two" and both[12].startswith("lr"), both)
+    expect(len(both) == 24 and both[0] == "loss  a: one  b: two" and both[12].startswith("lr"), both)
     job = run(context, 1, ["plot", one, "--metric", "los"], launcher="none", name="bad", exit_code=2)
     expect("--metric los: no run has it; did you mean loss?" in job.text(), job.tail())

@@ -68,7 +68,7 @@ TEST(Plot, NamesRunsOverAsManyLinesAsThatTakes) {
   const auto lines = lines_of(plot("loss", series, {.columns = 60, .rows = 24}));
   EXPECT_EQ(lines.size(), 24u);
   for (const auto& line : lines) EXPECT_LE(width_of(line), 60u) << line;
-  EXPECT_THAT(lines[0], HasSubstr("loss  a a/rather/long/name/of/run/0"));
+  EXPECT_THAT(lines[0], HasSubstr("loss  a: a/rather/long/name/of/run/0"));
 }
 
 TEST(Plot, LabelsTheLimitsOfBothAxes) {
