@@ -17,7 +17,7 @@ struct Event {
   bool is_undone = false;  // the run went on from an earlier step later on, and this step has run again
 };
 
-// In the order in which they happened. A folder without the file has none, and lines that are no events are skipped.
+// In the order in which they happened. A folder without the file has none, and other lines are skipped.
 std::vector<Event> read_events(const std::filesystem::path& folder);
 
 }  // namespace titan::runs
