@@ -13,6 +13,9 @@
 #include "apps/exit_code.h"
 #include "apps/launch/launch_local.h"
 #include "apps/launch/world_size.h"
+#include "apps/runs/compare_command.h"
+#include "apps/runs/plot_command.h"
+#include "apps/runs/report_command.h"
 #include "apps/speaks.h"
 #include "base/env.h"
 #include "base/error.h"
@@ -70,6 +73,9 @@ int run_command(const Arguments& args) {
   const Arguments rest(args.begin() + 1, args.end());
   if (args[0] == "init") return run_init_command(rest);
   if (args[0] == "doctor") return run_doctor_command(args);
+  if (args[0] == "report") return run_report_command(rest);
+  if (args[0] == "plot") return run_plot_command(rest);
+  if (args[0] == "compare") return run_compare_command(rest);
   if (args[0] != "sweep") return run_engine(args);
   install_signal_handlers();
   return run_sweep_command(rest);

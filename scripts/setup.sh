@@ -49,7 +49,7 @@ install_packages() {
     die "apt-get could not install: ${missing[*]}"
 }
 
-# For one test, which opens the report of a sweep. Not every distribution has it as a package; without it that test
+# For tests that open the reports of runs and of a sweep. Not every distribution has it as a package; without it that test
 # is skipped.
 install_browser() {
   local name

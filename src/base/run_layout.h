@@ -3,6 +3,8 @@
 //   config.toml       the run's configuration
 //   metrics.jsonl     a row per logged step
 //   validation.jsonl  a row per validation
+//   events.jsonl      a row per start, save, stop and the like
+//   checksums.jsonl   a row per step with checksums of parameters and gradients, with debug.checksum_freq
 //   checkpoint/       checkpoint.folder, with a folder step-N per saved step
 #pragma once
 
@@ -18,6 +20,8 @@ inline constexpr const char* kLockFile = ".run.lock";
 inline constexpr const char* kConfigFile = "config.toml";
 inline constexpr const char* kStepsFile = "metrics.jsonl";
 inline constexpr const char* kValidationsFile = "validation.jsonl";
+inline constexpr const char* kEventsFile = "events.jsonl";
+inline constexpr const char* kChecksumsFile = "checksums.jsonl";
 
 // Files of a step folder. A save writes the first of its format last: a folder that has it is complete.
 inline constexpr const char* kMetadataFile = ".metadata";                         // of the DCP format

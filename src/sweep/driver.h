@@ -11,8 +11,8 @@
 #include "sweep/plan/schedule.h"
 #include "sweep/process.h"
 #include "sweep/report/display.h"
-#include "sweep/results/curves.h"
 #include "sweep/results/store.h"
+#include "sweep/results/trial_metrics.h"
 
 namespace titan::sweep {
 

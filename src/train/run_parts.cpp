@@ -7,11 +7,13 @@
 #include "base/text.h"
 #include "train/first_step.h"
 #include "train/observers/checkpointing.h"
-#include "train/observers/divergence_watch.h"
+#include "train/observers/checksum_log.h"
 #include "train/observers/memory_snapshots.h"
 #include "train/observers/metrics_log.h"
+#include "train/observers/numerics/divergence_watch.h"
+#include "train/observers/numerics/spike_watch.h"
 #include "train/observers/profiling.h"
-#include "train/observers/spike_watch.h"
+#include "train/observers/run_events.h"
 #include "train/observers/validation.h"
 #include "train/setup.h"
 
@@ -103,10 +105,14 @@ void add_observers(RunParts& run) {
     return added;
   };
   add(std::make_unique<FirstStep>(config, run.world));
+  add(std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
   auto& log =
       add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
   add_guards(run, log);
-  add(std::make_unique<Checkpointing>(*run.checkpointer, config.training.steps));
+  auto& checksums = add(std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq, *run.model,
+                                                      run.world, run.state->step));
+  run.step->set_before_update([&checksums](std::int64_t step) { checksums.take_gradients(step); });
+  add(std::make_unique<Checkpointing>(*run.checkpointer, *run.events, config.training.steps));
   add(std::make_unique<Validation>(run.validator.get(), run.samples.get()));
   if (config.profiling.enable_memory_snapshot) add(std::make_unique<MemorySnapshots>(config, run.world));
   if (config.profiling.enable_profiling) add(std::make_unique<Profiling>(config, run.world, *run.model));
@@ -129,6 +135,7 @@ RunParts build_run(RunInputs inputs) {
   // First of all: the throughput of the first row counts from here.
   run.metrics = std::make_unique<metrics::MetricsProcessor>(metrics_options(config, inputs.spec, run.world.device()),
                                                             std::vector<std::unique_ptr<metrics::MetricsSink>>());
+  run.events = std::make_unique<metrics::EventLog>(config.job.dump_folder, run.world.rank() == 0);
   run.data = std::move(inputs.data);
   run.shape = dist::RunShape::of(config, run.world.size());
   build_model_and_optimizer(run, inputs.spec, inputs.tokenizer);

@@ -12,6 +12,7 @@
 #include "contract/tokenizer_facts.h"
 #include "contract/train_contract.h"
 #include "distributed/parallel_dims.h"
+#include "metrics/event_log.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/grad_scaler.h"
@@ -48,6 +49,7 @@ struct RunParts {
   dist::World& world;
   const dist::Meshes& meshes;
   std::unique_ptr<metrics::MetricsProcessor> metrics;
+  std::unique_ptr<metrics::EventLog> events;
   std::unique_ptr<BatchSource> data;
   dist::RunShape shape;
   std::uint64_t seed = 0;

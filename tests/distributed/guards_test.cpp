@@ -14,8 +14,8 @@
 #include "optim/clip_grad_norm.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "tests/support/run_ranks.h"
-#include "train/observers/divergence_watch.h"
-#include "train/observers/spike_watch.h"
+#include "train/observers/numerics/divergence_watch.h"
+#include "train/observers/numerics/spike_watch.h"
 
 namespace titan::train {
 namespace {

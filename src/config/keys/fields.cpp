@@ -86,8 +86,8 @@ class Table {
     add(KEY(metrics.disable_color_printing), "plain console output", kAny, kSupported);
     add(KEY(metrics.save_tb_folder), "where TensorBoard files go, under dump_folder", kNonEmpty, dormant("metrics.enable_tensorboard"));
     add(KEY(metrics.save_for_all_ranks), "TensorBoard files of every rank, not of one", kAny, dormant("metrics.enable_tensorboard"));
-    add(KEY(metrics.enable_csv), "also write metrics.csv and validation.csv (not a key of TorchTitan)", kAny, kSupported);
-    add(KEY(metrics.gradient_histograms), "also write histograms of the norms of the gradients, by layer, to the TensorBoard files (not a key of TorchTitan)", kAny, dormant("metrics.enable_tensorboard"));
+    add(KEY(metrics.enable_csv), "also write the rows of training and validation as CSV files (not a key of TorchTitan)", kAny, not_built("metrics are written as JSON lines"));
+    add(KEY(metrics.gradient_histograms), "also write histograms of the norms of the gradients, by layer, to the TensorBoard files (not a key of TorchTitan)", kAny, not_built("there are no TensorBoard files yet"));
     add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, no_effect("metrics go to files in job.dump_folder only, metrics.jsonl and validation.jsonl"));
   }
 

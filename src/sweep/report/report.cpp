@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/fs.h"
+#include "page/page.h"
 #include "sweep/report/report_template.h"
 #include "sweep/results/json.h"
 #include "sweep/results/results.h"
@@ -43,7 +44,7 @@ OrderedJson curves_json(const TrialMetrics& metrics, const std::vector<std::stri
     const Curve whole = metrics.curve(name);
     if (whole.steps.empty()) continue;
     any_thinned |= whole.steps.size() > kMaxPoints;
-    const Curve curve = thinned(whole, kMaxPoints);
+    const Curve curve = runs::thinned(whole, kMaxPoints);
     OrderedJson values = OrderedJson::array();
     for (const double value : curve.values) values.push_back(short_number(value));
     out[name] = {curve.steps, values};
@@ -78,33 +79,7 @@ OrderedJson influences_json(const Record& record) {
 
 }  // namespace
 
-Curve thinned(const Curve& curve, std::size_t max_points) {
-  const std::size_t size = curve.steps.size();
-  if (size <= max_points) return curve;
-  Curve out;
-  for (std::size_t i = 0; i < max_points; ++i) {
-    const std::size_t at = i * (size - 1) / (max_points - 1);
-    out.steps.push_back(curve.steps[at]);
-    out.values.push_back(curve.values[at]);
-  }
-  return out;
-}
-
-std::string report_page(const std::string& json) {
-  std::string safe;
-  for (const char c : json) {
-    if (c == '<' || c == '>' || c == '&') {
-      char escaped[8];
-      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(c));
-      safe += escaped;
-    } else {
-      safe += c;
-    }
-  }
-  constexpr std::string_view kPlace = "@DATA@";
-  std::string page = kReportTemplate;
-  return page.replace(page.find(kPlace), kPlace.size(), safe);
-}
+std::string report_page(const std::string& json) { return page::with_data(kReportTemplate, json); }
 
 void write_report(const std::filesystem::path& folder, const Record& record, const std::string& generated) {
   const auto order = ranking(record);

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "sweep/results/curves.h"
 #include "sweep/results/store.h"
+#include "sweep/results/trial_metrics.h"
 
 namespace titan::sweep {
 
@@ -15,8 +15,5 @@ void write_report(const std::filesystem::path& folder, const Record& record, con
 
 // The page with `json` in it. What would end the script element, or change how it is read, is escaped.
 std::string report_page(const std::string& json);
-
-// At most `max_points` of the curve, evenly spread, the first and the last among them.
-Curve thinned(const Curve& curve, std::size_t max_points);
 
 }  // namespace titan::sweep

@@ -2,8 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <string>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/process/phase.h"
 #include "base/process/signal.h"
@@ -12,10 +14,19 @@ namespace titan::train {
 
 std::optional<RunEnd> Checkpointing::after_step(const FinishedStep& step) {
   const PhaseScope phase(Phase::kCheckpoint);
-  const bool is_saved =
-      checkpointer_.save(static_cast<int>(step.number), static_cast<int>(last_step_), step.input.save_due);
+  const bool is_saved = save(step);
   if (step.input.stop && step.number < last_step_) return stop(step.number, is_saved);
   return std::nullopt;
+}
+
+// Training stood for as many seconds; with an async_mode files are written after that.
+bool Checkpointing::save(const FinishedStep& step) {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool is_saved =
+      checkpointer_.save(static_cast<int>(step.number), static_cast<int>(last_step_), step.input.save_due);
+  if (is_saved)
+    events_.append("save", step.number, {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
+  return is_saved;
 }
 
 void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) {
@@ -32,7 +43,10 @@ RunEnd Checkpointing::stop(std::int64_t step, bool is_saved) {
       spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", step, why);
     return RunEnd::kStoppedUnsaved;
   }
-  if (!is_saved) checkpointer_.save_full(static_cast<int>(step));
+  if (!is_saved) {
+    checkpointer_.save_full(static_cast<int>(step));
+    events_.append("save", step);
+  }
   checkpointer_.finish();  // its lines come before the one that ends the run
   spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", step, last_step_, why);
   return RunEnd::kStopped;

@@ -4,24 +4,27 @@
 #include <cstdint>
 
 #include "checkpoint/checkpointer.h"
+#include "metrics/event_log.h"
 #include "train/step/step_observer.h"
 
 namespace titan::train {
 
 class Checkpointing : public StepObserver {
  public:
-  // `checkpointer` must outlive this. `last_step`: training.steps.
-  Checkpointing(checkpoint::Checkpointer& checkpointer, std::int64_t last_step)
-      : checkpointer_(checkpointer), last_step_(last_step) {}
+  // `checkpointer` and `events`, which hears of every save, must outlive this. `last_step`: training.steps.
+  Checkpointing(checkpoint::Checkpointer& checkpointer, metrics::EventLog& events, std::int64_t last_step)
+      : checkpointer_(checkpointer), events_(events), last_step_(last_step) {}
 
   // Throws CheckpointError.
   std::optional<RunEnd> after_step(const FinishedStep& step) override;
   void finish(RunEnd end, std::int64_t finished_steps) override;
 
  private:
+  bool save(const FinishedStep& step);
   RunEnd stop(std::int64_t step, bool is_saved);
 
   checkpoint::Checkpointer& checkpointer_;
+  metrics::EventLog& events_;
   std::int64_t last_step_;
 };
 

@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpointer.h"
@@ -52,6 +54,9 @@ class TrainStep {
 
   // Asked at every step, in the order added; must outlive this.
   void add_guard(UpdateGuard& guard) { guards_.push_back(&guard); }
+  // What sees the gradients of every step, after their norm is known and before the update, which may scale some of them
+  // in place.
+  void set_before_update(std::function<void(std::int64_t step)> look) { before_update_ = std::move(look); }
 
   // The step that follows `finished_steps` finished ones. Collective.
   StepOutput run(const StepInput& input, std::int64_t finished_steps);
@@ -63,6 +68,7 @@ class TrainStep {
 
   Parts parts_;
   std::vector<UpdateGuard*> guards_;
+  std::function<void(std::int64_t step)> before_update_;
 };
 
 }  // namespace titan::train

@@ -231,7 +231,7 @@ def complete(context, *words):
     return [line for line in done.stdout.splitlines() if line]
 
 
-COMMANDS = ["init", "tokenizer", "tokenize", "sweep", "inspect", "convert", "doctor", "generate"]
+COMMANDS = ["init", "tokenizer", "tokenize", "sweep", "report", "plot", "compare", "inspect", "convert", "doctor", "generate"]
 FILES = "compopt -o filenames"  # readline adds the '/' of folders and quotes blanks
 NOTHING = "compopt +o default"
 

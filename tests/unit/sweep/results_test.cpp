@@ -97,16 +97,5 @@ TEST(Report, NoTextOfATrialCanEndTheScript) {
   EXPECT_THAT(page, Not(HasSubstr("@DATA@")));
 }
 
-TEST(Report, ThinsLongCurvesAndKeepsTheirEnds) {
-  Curve curve;
-  for (int i = 0; i < 1000; ++i) curve.steps.push_back(i), curve.values.push_back(i * 0.5);
-  const Curve thin = thinned(curve, 100);
-  EXPECT_EQ(thin.steps.size(), 100u);
-  EXPECT_EQ(thin.steps.front(), 0);
-  EXPECT_EQ(thin.steps.back(), 999);
-  EXPECT_EQ(thin.values[50], static_cast<double>(thin.steps[50]) * 0.5);
-  EXPECT_EQ(thinned(thin, 100).steps, thin.steps);
-}
-
 }  // namespace
 }  // namespace titan::sweep

@@ -1,7 +1,7 @@
 // The line that a report becomes.
 #include <gtest/gtest.h>
 
-#include "train/observers/nan_locator.h"
+#include "train/observers/numerics/nan_locator.h"
 
 namespace titan::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "sweep/results/curves.h"
+#include "runs/metrics_file.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 
 #include "support.h"
 
-namespace titan::sweep {
+namespace titan::runs {
 namespace {
 
 using ::testing::ElementsAre;
@@ -54,34 +54,35 @@ TEST(MetricsFile, ReadsWhatIsNoNumberAndPassesOverWhatIsNoRow) {
   EXPECT_TRUE(file.curve("mfu").steps.empty());
 }
 
-TEST(TrialMetrics, ReadsValidationUnderItsName) {
+TEST(RunMetrics, ReadsValidationUnderItsName) {
   const TemporaryFolder folder;
   folder.write("metrics.jsonl", "{\"step\":5,\"loss\":1}\n");
   folder.write("validation.jsonl", "{\"step\":4,\"loss\":2}\n");
-  TrialMetrics metrics(folder.path());
+  RunMetrics metrics(folder.path());
   metrics.refresh();
   EXPECT_THAT(metrics.curve("loss").values, ElementsAre(1));
   EXPECT_THAT(metrics.curve("validation.loss").values, ElementsAre(2));
   EXPECT_EQ(metrics.last_step(), 5);
 }
 
-TEST(Reduce, MakesOneNumberOfACurve) {
-  const Curve curve{{1, 2, 3, 4}, {5, 1, 3, 2}};
-  EXPECT_EQ(reduce(curve, {"loss", "last", 1, false}), 2);
-  EXPECT_EQ(reduce(curve, {"loss", "min", 1, false}), 1);
-  EXPECT_EQ(reduce(curve, {"loss", "max", 1, false}), 5);
-  EXPECT_EQ(reduce(curve, {"loss", "mean", 3, false}), 2);
-  EXPECT_EQ(reduce(curve, {"loss", "mean", 9, false}), 2.75);
-  EXPECT_EQ(reduce({}, {}), std::nullopt);
+TEST(Curve, ThinsLongCurvesAndKeepsTheirEnds) {
+  Curve curve;
+  for (int i = 0; i < 1000; ++i) curve.steps.push_back(i), curve.values.push_back(i * 0.5);
+  const Curve thin = thinned(curve, 100);
+  EXPECT_EQ(thin.steps.size(), 100u);
+  EXPECT_EQ(thin.steps.front(), 0);
+  EXPECT_EQ(thin.steps.back(), 999);
+  EXPECT_EQ(thin.values[50], static_cast<double>(thin.steps[50]) * 0.5);
+  EXPECT_EQ(thinned(thin, 100).steps, thin.steps);
 }
 
-TEST(Reduce, ValuesThatAreNoNumbersDoNotHideOthersButSpoilAMean) {
-  const Curve curve{{1, 2, 3}, {kNaN, 4, 3}};
-  EXPECT_EQ(reduce(curve, {"loss", "min", 1, false}), 3);
-  EXPECT_EQ(reduce(curve, {"loss", "max", 1, false}), 4);
-  EXPECT_TRUE(std::isnan(*reduce(curve, {"loss", "mean", 3, false})));
-  EXPECT_TRUE(std::isnan(*reduce({{1}, {kNaN}}, {"loss", "min", 1, false})));
+TEST(MetricsFile, NamesColumnsInTheirOrder) {
+  const TemporaryFolder folder;
+  MetricsFile file(folder.write("metrics.jsonl", "{\"step\":2,\"loss\":1,\"mfu\":null}\n{\"step\":4,\"lr\":2}\n"));
+  file.refresh();
+  EXPECT_THAT(file.columns(), ElementsAre("loss", "lr"));
+  EXPECT_THAT(file.steps(), ElementsAre(2, 4));
 }
 
 }  // namespace
-}  // namespace titan::sweep
+}  // namespace titan::runs

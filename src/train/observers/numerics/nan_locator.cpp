@@ -1,4 +1,4 @@
-#include "train/observers/nan_locator.h"
+#include "train/observers/numerics/nan_locator.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

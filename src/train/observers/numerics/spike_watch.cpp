@@ -1,4 +1,4 @@
-#include "train/observers/spike_watch.h"
+#include "train/observers/numerics/spike_watch.h"
 
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>

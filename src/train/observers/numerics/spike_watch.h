@@ -9,8 +9,8 @@
 
 #include "config/job_config.h"
 #include "distributed/parallel_dims.h"
+#include "train/observers/numerics/spike_window.h"
 #include "train/observers/read_steps.h"
-#include "train/observers/spike_window.h"
 #include "train/step/saved_value.h"
 #include "train/step/step_observer.h"
 #include "train/step/update_guard.h"

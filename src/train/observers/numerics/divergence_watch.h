@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/job_config.h"
-#include "train/observers/nan_locator.h"
+#include "train/observers/numerics/nan_locator.h"
 #include "train/observers/read_steps.h"
 #include "train/step/saved_value.h"
 #include "train/step/step_observer.h"

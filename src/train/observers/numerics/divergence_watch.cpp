@@ -1,4 +1,4 @@
-#include "train/observers/divergence_watch.h"
+#include "train/observers/numerics/divergence_watch.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -1,0 +1,36 @@
+#include "metrics/event_log.h"
+
+#include <chrono>
+#include <limits>
+#include <string>
+
+#include "base/run_layout.h"
+
+namespace titan::metrics {
+
+void EventLog::append(std::string_view event, std::int64_t step, const nlohmann::ordered_json& details) {
+  if (!is_writer_) return;
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  nlohmann::ordered_json row = {{"step", step}, {"unix_time", now.count()}, {"event", std::string(event)}};
+  if (details.is_object()) row.update(details);
+  const std::lock_guard lock(mutex_);
+  if (history_) {
+    history_->append(row);
+  } else {
+    waiting_.push_back(std::move(row));
+  }
+}
+
+void EventLog::begin(bool is_fresh) {
+  if (!is_writer_) return;
+  const std::lock_guard lock(mutex_);
+  if (history_) return;
+  const auto path = folder_ / layout::kEventsFile;
+  if (is_fresh) std::filesystem::remove(path);
+  // No row is past the largest number: what goes is the torn last line of a crash.
+  history_ = std::make_unique<JsonlHistory>(path, std::numeric_limits<std::int64_t>::max());
+  for (const auto& row : waiting_) history_->append(row);
+  waiting_.clear();
+}
+
+}  // namespace titan::metrics

@@ -1,0 +1,102 @@
+#include "train/observers/checksum_log.h"
+
+#include <ATen/ATen.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/process/phase.h"
+#include "base/run_layout.h"
+#include "train/observers/tensor_checksum.h"
+
+namespace titan::train {
+namespace {
+
+// Of several ranks that hold the same part, one counts: the first along every mesh axis that does not cut it.
+bool counts(const nn::NamedParameter& parameter, int rank) {
+  const auto& sharding = parameter.parameter->sharding;
+  if (!sharding) return rank == 0;
+  const auto& coordinate = sharding->mesh.coordinate();
+  for (std::size_t axis = 0; axis < coordinate.size(); ++axis)
+    if (!dist::shard_dim(sharding->placements[axis]) && coordinate[axis] != 0) return false;
+  return true;
+}
+
+at::Tensor sum_of(const nn::NamedParameter& parameter, const at::Tensor& local, int rank, at::Device device) {
+  return tensor_checksum(counts(parameter, rank) ? local : at::Tensor(), parameter.spec(), device);
+}
+
+nlohmann::ordered_json row_part(const std::vector<nn::NamedParameter>& parameters, const at::Tensor& sums) {
+  auto out = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    out[parameters[i].fqn] =
+        fmt::format("{:016x}", static_cast<std::uint64_t>(sums[static_cast<std::int64_t>(i)].item<std::int64_t>()));
+  return out;
+}
+
+}  // namespace
+
+ChecksumLog::ChecksumLog(std::filesystem::path folder, std::int64_t freq, LanguageModel& model, dist::World& world,
+                         const std::int64_t& finished_steps)
+    : folder_(std::move(folder)),
+      freq_(freq),
+      world_(world),
+      finished_steps_(finished_steps),
+      parameters_(model.named_parameters()) {}
+
+at::Tensor ChecksumLog::sums_of_weights() {
+  std::vector<at::Tensor> sums;
+  for (const auto& parameter : parameters_)
+    sums.push_back(sum_of(parameter, parameter.tensor(), world_.rank(), world_.device()));
+  return at::stack(sums);
+}
+
+void ChecksumLog::before_step() {
+  if (std::exchange(has_begun_, true)) return;
+  is_fresh_ = finished_steps_ == 0;
+  if (world_.rank() == 0)
+    history_ = std::make_unique<metrics::JsonlHistory>(folder_ / layout::kChecksumsFile, finished_steps_);
+  if (freq_ > 0 && is_fresh_) initial_weights_ = sums_of_weights();
+}
+
+void ChecksumLog::take_gradients(std::int64_t step) {
+  if (!is_due(step)) return;
+  const PhaseScope phase(Phase::kLog);
+  std::vector<at::Tensor> sums;
+  for (const auto& parameter : parameters_)
+    sums.push_back(sum_of(parameter, parameter.tensor().grad(), world_.rank(), world_.device()));
+  gradients_ = at::stack(sums);
+}
+
+std::optional<RunEnd> ChecksumLog::after_step(const FinishedStep& step) {
+  const PhaseScope phase(Phase::kLog);
+  begin_history(step.number);
+  if (initial_weights_.defined()) write(0, {}, std::exchange(initial_weights_, {}));
+  if (is_due(step.number)) write(step.number, std::exchange(gradients_, {}), sums_of_weights());
+  return std::nullopt;
+}
+
+// After the first step: a start that fails before leaves what an earlier one wrote.
+// And after a rollback: the rows of steps that run again go.
+void ChecksumLog::begin_history(std::int64_t step) {
+  if (!history_) return;
+  // Row 0 of an earlier start would stay, for it is of no step that runs again.
+  if (std::exchange(is_fresh_, false)) std::filesystem::remove(folder_ / layout::kChecksumsFile);
+  history_->begin();
+  if (step <= last_step_) history_->roll_back(step - 1);
+  last_step_ = step;
+}
+
+void ChecksumLog::write(std::int64_t step, const at::Tensor& gradients, const at::Tensor& weights) {
+  auto sums = gradients.defined() ? at::stack({weights, gradients}) : weights.unsqueeze(0);
+  world_.group().all_reduce(sums, dist::ReduceOp::kSum).wait();
+  if (!history_) return;
+  sums = sums.to(at::kCPU);
+  nlohmann::ordered_json row = {{"step", step}};
+  if (gradients.defined()) row["gradients"] = row_part(parameters_, sums[1]);
+  row["weights"] = row_part(parameters_, sums[0]);
+  history_->append(row);
+}
+
+}  // namespace titan::train

@@ -1,0 +1,49 @@
+// The start and the end of a run in events.jsonl. Others append what they know themselves.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/process/signal.h"
+#include "metrics/event_log.h"
+#include "train/step/step_observer.h"
+
+namespace titan::train {
+
+class RunEvents : public StepObserver {
+ public:
+  // `finished_steps`: of the run, live. It and `events` must outlive this.
+  RunEvents(metrics::EventLog& events, const std::int64_t& finished_steps, int world_size)
+      : events_(events), finished_steps_(finished_steps), world_size_(world_size) {}
+
+  void before_step() override {
+    if (first_step_) return;
+    first_step_ = finished_steps_;
+    events_.append(*first_step_ == 0 ? "start" : "resume", *first_step_, {{"ranks", world_size_}});
+  }
+
+  std::optional<RunEnd> after_step(const FinishedStep& /*step*/) override {
+    events_.begin(/*is_fresh=*/*first_step_ == 0);
+    return std::nullopt;
+  }
+
+  void finish(RunEnd end, std::int64_t finished_steps) override {
+    if (!first_step_) return;  // nothing was left to train
+    nlohmann::ordered_json details = nlohmann::ordered_json::object();
+    if (const auto signal = stop_requested()) details["signal"] = signal_name(*signal);
+    if (end == RunEnd::kStoppedUnsaved) details["saved"] = false;
+    events_.append(name_of(end), finished_steps, details);
+  }
+
+ private:
+  static const char* name_of(RunEnd end) {
+    return end == RunEnd::kCompleted ? "end" : end == RunEnd::kDiverged ? "diverged" : "stop";
+  }
+
+  metrics::EventLog& events_;
+  const std::int64_t& finished_steps_;
+  int world_size_;
+  std::optional<std::int64_t> first_step_;
+};
+
+}  // namespace titan::train

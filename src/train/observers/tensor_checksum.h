@@ -1,0 +1,19 @@
+// A number for the bits of a tensor that does not depend on how the tensor is cut into shards.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "distributed/tensor/shard.h"
+
+namespace titan::train {
+
+// The sum, modulo 2^64, of a hash of the bits and the place of each element: those of the local part `local` of shape
+// spec.local_shape, any dtype, at the places that it has in the whole tensor (the row-major index). The sums of all
+// parts of a tensor add up to that of the whole. int64, 0-d, on the device of `local`; nothing is read back. Undefined
+// and empty tensors give 0.
+//
+// The hash is the finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014)
+// without its first step, over bits and index, each times an odd constant.
+at::Tensor tensor_checksum(const at::Tensor& local, const dist::ShardSpec& spec, at::Device device);
+
+}  // namespace titan::train

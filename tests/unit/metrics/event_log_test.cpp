@@ -1,0 +1,69 @@
+#include "metrics/event_log.h"
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <fstream>
+
+#include "base/fs.h"
+#include "base/text.h"
+
+namespace titan::metrics {
+namespace {
+
+using ::testing::ElementsAre;
+
+class Events : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "titan_events_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  bool is_there() const { return std::filesystem::exists(folder_ / "events.jsonl"); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& line : split(read_file(folder_ / "events.jsonl"), '\n'))
+      if (!line.empty()) out.push_back(nlohmann::json::parse(line)["event"]);
+    return out;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Events, WaitForTheFirstStep) {
+  EventLog log(folder_, true);
+  log.append("start", 0, {{"ranks", 2}});
+  EXPECT_FALSE(is_there());
+  log.begin(/*is_fresh=*/true);
+  log.append("save", 5);
+  EXPECT_THAT(names(), ElementsAre("start", "save"));
+  const auto row = nlohmann::json::parse(split(read_file(folder_ / "events.jsonl"), '\n')[0]);
+  EXPECT_EQ(row["step"], 0);
+  EXPECT_EQ(row["ranks"], 2);
+  EXPECT_GT(row["unix_time"], 1e9);
+}
+
+TEST_F(Events, OfAnEarlierStartStayOnAResumeAndGoOnAFreshStart) {
+  std::ofstream(folder_ / "events.jsonl") << "{\"step\":9,\"event\":\"save\"}\n{\"step\":";  // torn by a crash
+  EventLog resumed(folder_, true);
+  resumed.append("resume", 4);
+  resumed.begin(/*is_fresh=*/false);
+  EXPECT_THAT(names(), ElementsAre("save", "resume"));
+  EventLog fresh(folder_, true);
+  fresh.append("start", 0);
+  fresh.begin(/*is_fresh=*/true);
+  EXPECT_THAT(names(), ElementsAre("start"));
+}
+
+TEST_F(Events, OnlyOneRankWritesThem) {
+  EventLog log(folder_, false);
+  log.append("start", 0);
+  log.begin(true);
+  EXPECT_FALSE(is_there());
+}
+
+}  // namespace
+}  // namespace titan::metrics
