@@ -1,8 +1,8 @@
 // events.jsonl: what happened to a run besides its steps, a JSON object a line:
 //   {"step": 20, "unix_time": 1763890000.1, "event": "save", "seconds": 0.2}
 // `step` is the number of finished steps at the time. Names in use: start and resume (of a process), save, stop (asked
-// for by a signal), diverged, end; and whatever others append. Unlike metrics.jsonl it keeps what a crash undid: a
-// resume adds rows, and only a start from step 0 begins the file anew.
+// for by a signal), nan, spike, rollback, diverged, end; and whatever others append. Unlike metrics.jsonl it keeps what
+// a crash undid: a resume adds rows, and only a start from step 0 begins the file anew.
 #pragma once
 
 #include <cstdint>

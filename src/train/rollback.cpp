@@ -23,6 +23,7 @@ bool Rollback::run(std::int64_t step) {
     return false;
   }
   parts_.metrics.roll_back(parts_.state.step);
+  parts_.events.append("rollback", parts_.state.step, {{"from", step}});
   if (parts_.validator && parts_.rank == 0)
     parts_.validator->restore(metrics::read_validation_losses(parts_.dump_folder, parts_.state.step));
   if (speaks_for_all())

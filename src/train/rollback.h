@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/checkpointer.h"
+#include "metrics/event_log.h"
 #include "metrics/metrics_processor.h"
 #include "train/observers/validator.h"
 #include "train/train_state.h"
@@ -22,6 +23,7 @@ class Rollback {
     checkpoint::Checkpointer& checkpointer;
     const TrainState& state;
     metrics::MetricsProcessor& metrics;
+    metrics::EventLog& events;
     Validator* validator;  // null without [validation]
     int rank;
   };

@@ -82,12 +82,13 @@ void add_guards(RunParts& run, MetricsLog& log) {
     const auto sum = [&group = run.meshes.loss.group()](at::Tensor& losses) {
       group.all_reduce(losses, dist::ReduceOp::kSum).wait();
     };
-    add_watch(run, std::make_unique<SpikeWatch>(config.training, run.world.device(), sum, read_steps));
+    add_watch(run, std::make_unique<SpikeWatch>(config.training, run.world.device(), sum, read_steps, *run.events));
   }
   add_watch(run, std::make_unique<DivergenceWatch>(DivergenceWatch::Parts{
                      .config = config,
                      .checkpointer = *run.checkpointer,
                      .log = log,
+                     .events = *run.events,
                      .read_steps = read_steps,
                      .locator = NanLocator(*run.model, *run.forward_backward, run.world.group()),
                      .roll_back = [rollback = run.rollback.get()](std::int64_t step) { return rollback->run(step); },
@@ -145,6 +146,7 @@ RunParts build_run(RunInputs inputs) {
                                                             .checkpointer = *run.checkpointer,
                                                             .state = *run.state,
                                                             .metrics = *run.metrics,
+                                                            .events = *run.events,
                                                             .validator = run.validator.get(),
                                                             .rank = run.world.rank()});
   run.step = std::make_unique<TrainStep>(TrainStep::Parts{.forward_backward = *run.forward_backward,

@@ -126,6 +126,7 @@ struct Guarded : checkpoint::CheckpointState {
   MetricsLog log{metrics, data, meshes, "float16"};
   checkpoint::GroupRanks ranks{world.group()};
   checkpoint::Checkpointer checkpointer{config.checkpoint, {}, ranks, *this};
+  metrics::EventLog no_events{"", /*is_writer=*/false};
   StepInput input;
 };
 
@@ -190,6 +191,7 @@ struct Watched {
     watch.emplace(DivergenceWatch::Parts{.config = run.config,
                                          .checkpointer = run.checkpointer,
                                          .log = run.log,
+                                         .events = run.no_events,
                                          .read_steps = run.read_steps(),
                                          .locator = run.locator(),
                                          .roll_back =
@@ -350,10 +352,10 @@ TEST(SpikeWatch, SkipAndWarnJudgeAlike) {
     const auto sum = [&](at::Tensor& losses) { world.group().all_reduce(losses, dist::ReduceOp::kSum).wait(); };
     run.config.training.spike_window = 16;
     run.config.training.on_spike = "skip";
-    SpikeWatch skip(run.config.training, at::kCPU, sum, run.read_steps());
+    SpikeWatch skip(run.config.training, at::kCPU, sum, run.read_steps(), run.no_events);
     auto options = run.config.training;
     options.on_spike = "warn";
-    SpikeWatch warn(options, at::kCPU, sum, run.read_steps());
+    SpikeWatch warn(options, at::kCPU, sum, run.read_steps(), run.no_events);
     std::vector<std::int64_t> skipped;
     for (std::int64_t step = 2; step <= 40; ++step) {
       StepOutput output;
@@ -370,7 +372,7 @@ TEST(SpikeWatch, SkipAndWarnJudgeAlike) {
     EXPECT_EQ(skipped, (std::vector<std::int64_t>{23, 31}));
     EXPECT_EQ(skip.value(), warn.value()) << "step 40 was read";
     warn.restore(nullptr);
-    EXPECT_EQ(warn.value(), SpikeWatch(options, at::kCPU, sum, run.read_steps()).value());
+    EXPECT_EQ(warn.value(), SpikeWatch(options, at::kCPU, sum, run.read_steps(), run.no_events).value());
   });
 }
 

@@ -154,6 +154,9 @@ def nan_rolls_back(context, mode, order):
     expect(went, text)
     good, bad = went[-1]
     expect(good == (bad - 1) // 3 * 3 and good > 0, f"{went}")
+    events = read_rows(context.dump("run") / "events.jsonl")
+    expect([(row["step"], row["from"]) for row in events if row["event"] == "rollback"] == went, f"{events}")
+    expect([row["step"] for row in events if row["event"] == "nan"] == [bad for _, bad in went], f"{events}")
     rows = read_rows(context.dump("run") / "metrics.jsonl")
     expect([row["step"] for row in rows] == list(range(1, 41)), f"rows {[row['step'] for row in rows]}")
     expect(bad_steps(rows) == [], f"{rows}")
@@ -238,6 +241,8 @@ def spike(context, policy):
     found = [int(step) for step in re.findall(r"step (\d+): a spike: the", text)]
     expect(found and min(found) in (peak - 1, peak), f"the loss is highest at {peak}, spikes are {found}\n{text}")
     expect(max(found) - min(found) <= 8, f"spikes at {found}")
+    events = read_rows(context.dump("run") / "events.jsonl")
+    expect([row["step"] for row in events if row["event"] == "spike"] == found, f"{found}, and events {events}")
     expect(("its update was left out" in text) == (policy == "skip"), text)
 
     again = spiky_job(context, "again", min(found) - 3, "--training.on_spike", policy)

@@ -100,6 +100,7 @@ void DivergenceWatch::locate_on_device(const FinishedStep& now) {
 }
 
 std::optional<RunEnd> DivergenceWatch::act(const FinishedStep& step) {
+  parts_.events.append("nan", trouble_.step, {{"what", trouble_.what}, {"where", trouble_.where}});
   if (is("warn")) {
     warn();
     return std::nullopt;

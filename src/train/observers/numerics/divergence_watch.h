@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/job_config.h"
+#include "metrics/event_log.h"
 #include "train/observers/numerics/nan_locator.h"
 #include "train/observers/read_steps.h"
 #include "train/step/saved_value.h"
@@ -33,6 +34,7 @@ class DivergenceWatch : public UpdateGuard, public StepObserver, public SavedVal
     const config::JobConfig& config;
     checkpoint::Checkpointer& checkpointer;
     MetricsLog& log;  // reports the step that ends the run, where it was not logged
+    metrics::EventLog& events;
     ReadSteps read_steps;
     NanLocator locator;
     RollBack roll_back;  // for "rollback"

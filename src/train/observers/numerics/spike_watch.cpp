@@ -25,11 +25,13 @@ std::optional<std::string> describe_row(const char* what, const at::Tensor& row,
 }  // namespace
 
 // What is judged on the host keeps its window there.
-SpikeWatch::SpikeWatch(const config::Training& options, at::Device device, SumOverRanks sum, ReadSteps read_steps)
+SpikeWatch::SpikeWatch(const config::Training& options, at::Device device, SumOverRanks sum, ReadSteps read_steps,
+                       metrics::EventLog& events)
     : options_(options),
       skips_(options.on_spike == "skip"),
       sum_(std::move(sum)),
       read_steps_(read_steps),
+      events_(events),
       window_(options.spike_window, options.spike_sigma, skips_ ? device : at::Device(at::kCPU)) {}
 
 at::Tensor SpikeWatch::leaves_out(std::int64_t step, const StepInput& /*input*/, const StepOutput& output) {
@@ -79,7 +81,7 @@ void SpikeWatch::report(const at::Tensor& judged) const {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < seen_.size(); ++i) {
     const auto row = judged[static_cast<std::int64_t>(i)];
-    if (row[0].item<double>() == 0 || ++count > kMostLines) continue;
+    if (row[0].item<double>() == 0) continue;
     const auto numbers = row.slice(0, 1).view({2, 3});
     std::vector<std::string> parts;
     const auto add = [&](const char* what, std::int64_t which) {
@@ -87,6 +89,8 @@ void SpikeWatch::report(const at::Tensor& judged) const {
     };
     add("loss", SpikeWindow::kLoss);
     add("norm of the gradients", SpikeWindow::kNorm);
+    events_.append("spike", seen_[i].step, {{"what", join(parts, ", and ")}});
+    if (++count > kMostLines) continue;
     spdlog::warn("step {}: a spike: {} of up to {} steps before (training.spike_sigma = {:g}){}", seen_[i].step,
                  join(parts, ", and "), options_.spike_window, options_.spike_sigma,
                  skips_ ? "; its update was left out, as training.on_spike = \"skip\" asks" : "");

@@ -9,6 +9,7 @@
 
 #include "config/job_config.h"
 #include "distributed/parallel_dims.h"
+#include "metrics/event_log.h"
 #include "train/observers/numerics/spike_window.h"
 #include "train/observers/read_steps.h"
 #include "train/step/saved_value.h"
@@ -26,8 +27,9 @@ class SpikeWatch : public UpdateGuard, public StepObserver, public SavedValue {
   // steps. Collective.
   using SumOverRanks = std::function<void(at::Tensor& losses)>;
 
-  // `device`: that of losses and norms.
-  SpikeWatch(const config::Training& options, at::Device device, SumOverRanks sum, ReadSteps read_steps);
+  // `device`: that of losses and norms. `events` must outlive this.
+  SpikeWatch(const config::Training& options, at::Device device, SumOverRanks sum, ReadSteps read_steps,
+             metrics::EventLog& events);
 
   at::Tensor leaves_out(std::int64_t step, const StepInput& input, const StepOutput& output) override;
   std::optional<RunEnd> after_step(const FinishedStep& step) override;
@@ -51,6 +53,7 @@ class SpikeWatch : public UpdateGuard, public StepObserver, public SavedValue {
   bool skips_;
   SumOverRanks sum_;
   ReadSteps read_steps_;
+  metrics::EventLog& events_;
   SpikeWindow window_;
   std::vector<Seen> seen_;
 };
