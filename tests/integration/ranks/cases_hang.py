@@ -53,7 +53,7 @@ def hang_in_data(context):
     check_hang(context, jobs, "data", AWAY.format(phase="data") + r", no\. \d+ of 'world'$")
     text = (context.dump("data") / "comm_traces/rank_1").read_text()
     check_reason(text, FILE_START + r"# step \d+, in data for ")
-    check_reason(text, r"\nworld \d+ all_gather \d+ \d+ float32 \[layers\.1\] step \d+ \(step\) finished ")
+    check_reason(text, r"\nworld \d+ all_gather \d+ \d+ bfloat16 \[layers\.1\] step \d+ \(step\) finished ")
     check_reason(text, r"titan::train::Trainer::fetch\(\) \+ 0x\w+ \(libtitan_engine\.so \+ 0x\w+\)")
     others = (context.dump("data") / "comm_traces/rank_0").read_text() + (context.dump("data") / "comm_traces/rank_2").read_text()
     check_reason(others, r"# Where the collective that failed was waited for")
