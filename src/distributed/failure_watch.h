@@ -66,8 +66,8 @@ bool report_failure(FailureBoard& board, int rank, const std::string& reason) no
 // The first failure that was written, by whichever rank; it counts as heard. Throws what the store throws.
 std::optional<WrittenFailure> read_failure(FailureBoard& board);
 
-// The reason that a rank wrote; else the rank whose process has ended or, on another machine, fallen silent, written for
-// the others. Never this rank. Nothing after `patience`, or as soon as `is_enough`, which is asked at every look, says
+// The reason that a rank wrote; else the rank whose process has ended or, on another machine, fallen silent, written
+// for the others. Never this rank. Nothing after `patience`, or as soon as `is_enough`, which is asked at every look, says
 // so. Throws what the store throws.
 std::optional<std::string> find_failure(FailureBoard& board, std::chrono::milliseconds patience,
                                         const std::function<bool()>& is_enough = nullptr);

@@ -77,8 +77,8 @@ class ProcessGroup {
 
   // Replaces the time limit of the collectives that follow.
   void set_timeout(std::chrono::milliseconds timeout);
-  // Its collectives run on a thread of their own, beside those of the other groups: for the record of collectives, which
-  // then does not take one that waits there for a wait of the thread that trains.
+  // Its collectives run on a thread of their own, beside those of the other groups: for the record of collectives,
+  // which then does not take one that waits there for a wait of the thread that trains.
   void set_runs_beside();
 
  private:

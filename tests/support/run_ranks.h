@@ -19,8 +19,8 @@ struct RankEnd {
   std::string said;  // on standard output and standard error
 };
 
-// The same for ranks that may end in any way. In a rank it gives nothing, if it returns at all: what follows it in a test
-// is for the process that ctest started.
+// The same for ranks that may end in any way. In a rank it gives nothing, if it returns at all: what follows it in a
+// test is for the process that ctest started.
 std::vector<RankEnd> ends_of_ranks(int num_ranks, const std::function<void(dist::World& world)>& body);
 
 // True in a rank, false in the process that ctest started.

@@ -154,7 +154,7 @@ bool is_default(int number) {
   return ::sigaction(number, nullptr, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL;
 }
 
-// A handler needs room where the thread's own stack has overflowed. Of the calling thread, which is the one that trains.
+// A handler needs room where the thread's own stack has overflowed. Of the calling thread, the one that trains.
 void use_alternate_stack() {
   static std::array<char, kAlternateStack> memory;
   stack_t stack{};

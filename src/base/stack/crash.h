@@ -14,8 +14,8 @@ void install_crash_handlers(int rank);
 // From here on there is a thread that tells the other ranks of a crash: a thread that crashes waits for it, for five
 // seconds at most, before the process ends. False: there is none any more.
 void expect_crash_teller(bool is_there);
-// The fatal signal that is about to end this process. Asked by that thread alone, which does not wait for itself where it
-// is the one that crashes.
+// The fatal signal that is about to end this process. Asked by that thread alone, which does not wait for itself where
+// it is the one that crashes.
 std::optional<int> crash_under_way();
 // The other ranks know.
 void crash_is_told();

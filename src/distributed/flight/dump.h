@@ -11,8 +11,8 @@ namespace titan::dist {
 void set_dump_file(std::filesystem::path file);
 std::filesystem::path dump_file();
 
-// Writes the file, replacing one that is there, on a thread of its own: the disk may be what the rank hangs on. `why` is
-// its first line. While a file is being written a second call does nothing. Safe from several threads.
+// Writes the file, replacing one that is there, on a thread of its own: the disk may be what the rank hangs on. `why`
+// is its first line. While a file is being written a second call does nothing. Safe from several threads.
 void start_dump(const std::string& why);
 // Whether no file is being written any more.
 bool wait_for_dump(std::chrono::milliseconds patience);

@@ -123,8 +123,8 @@ Versions versions_of(const Group& group, std::uint64_t number) {
   return versions;
 }
 
-// Whether `late`'s collectives from `number` on are those that `early` has `shift` numbers before: one at least, and all
-// that both records hold.
+// Whether `late`'s collectives from `number` on are those that `early` has `shift` numbers before: one at least, and
+// all that both records hold.
 bool follows(const GroupFact& late, const GroupFact& early, std::uint64_t number, std::uint64_t shift) {
   int same = 0;
   for (const auto& fact : late.recent) {
@@ -198,8 +198,8 @@ class Blame {
     return rank < static_cast<int>(states_.size()) ? states_[static_cast<std::size_t>(rank)] : kNone;
   }
 
-  // The thread that would come to a collective of `group` stands in another one. The one that trains may also wait for a
-  // save, which does.
+  // The thread that would come to a collective of `group` stands in another one. The one that trains may also wait for
+  // a save, which does.
   bool waits_itself(int rank, const Group& group) const {
     const auto& state = state_of(rank);
     return std::ranges::any_of(waits_, [&](const Wait& wait) {
@@ -262,7 +262,7 @@ class Blame {
   std::set<int> guilty_, victims_;
 };
 
-// ---------------------------------------------------------------------------------------------------- 4 and 5: all there
+// -------------------------------------------------------------------------------------------------- 4 and 5: all there
 
 std::optional<Finding> find_latecomer(const Wait& wait) {
   std::optional<std::pair<double, int>> first, last;  // age, rank

@@ -1,5 +1,5 @@
 // Says when this process has been in one phase for longer than a collective may take, while no collective holds it: it
-// waits for its data or a disk, say. That is no failure: the run goes on, unless others give up waiting for it.
+// waits for its data or a disk, say. The run goes on, unless others give up waiting for it.
 #pragma once
 
 #include <array>
