@@ -24,6 +24,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/process/signal.h"
+#include "base/stack/crash.h"
 #include "config/command_line/command_line.h"
 #include "kernels/memory/host_arena.h"
 
@@ -43,6 +44,7 @@ const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"to
 // What a configuration is for: to be printed, to be planned with, or to train.
 int run_mode(const config::CommandLine& command_line) {
   const LaunchEnv launch = detect_launch();
+  if (launch.launcher != Launcher::kAlone) install_crash_handlers(static_cast<int>(launch.rank));
   end_at_once_on_signal(speaks_for_job(launch) ? "titan-train: asked to stop before the first step; nothing was saved\n"
                                                : "");
   if (command_line.print_config) return run_print_config(command_line, launch);
@@ -73,6 +75,7 @@ int titan_run_engine(int argc, char** argv) {
     setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
     c10::initLogging();
     kernels::install_host_arena();
+    install_crash_handlers(/*rank=*/-1);
     install_signal_handlers();
     return run(Arguments(argv + 1, argv + argc));
   };

@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +20,9 @@
 #include "apps/train/training_end.h"
 #include "base/text.h"
 #include "distributed/device.h"
+#include "distributed/flight/dump.h"
+#include "distributed/flight/flight_recorder.h"
+#include "distributed/flight/slow_phase.h"
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"
 #include "kernels/memory/host_arena.h"
@@ -57,6 +62,37 @@ void log_start(const Start& start, const LaunchEnv& launch) {
     spdlog::info("training on CPU: {}", dist::load_accelerator_module());
 }
 
+// What this rank keeps and writes for whoever asks why the run stands still.
+void set_up_flight_recorder(const config::JobConfig& config, std::int64_t rank) {
+  const config::Comm& comm = config.comm;
+  dist::flight_recorder().resize(static_cast<std::size_t>(comm.trace_buf_size));
+  if (comm.trace_buf_size == 0) return;
+  dist::set_dump_file(std::filesystem::path(config.job.dump_folder) / comm.save_traces_folder /
+                      (comm.save_traces_file_prefix + std::to_string(rank)));
+}
+
+// c10d records what NCCL does by itself, when it is told to by its variables before it is first used; those that the
+// user has set stay. The files are binary, for torchfrtrace.
+void set_up_device_recorder(const config::JobConfig& config) {
+  const config::Comm& comm = config.comm;
+  setenv("TORCH_FR_BUFFER_SIZE", std::to_string(comm.trace_buf_size).c_str(), /*overwrite=*/0);
+  if (comm.trace_buf_size == 0) return;
+  const auto folder = std::filesystem::path(config.job.dump_folder) / comm.save_traces_folder;
+  std::error_code ignored;  // c10d says that it cannot write there
+  std::filesystem::create_directories(folder, ignored);
+  setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", /*overwrite=*/0);
+  const std::string start = (folder / ("nccl_" + comm.save_traces_file_prefix)).string();
+  for (const char* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"})
+    setenv(name, start.c_str(), /*overwrite=*/0);
+}
+
+void warn_of_slow_phase(const std::string& what) {
+  const auto file = dist::dump_file();
+  dist::start_dump("this rank " + what);
+  spdlog::warn("[dist] this rank {}{}", what,
+               file.empty() ? "" : "; where its threads stand is written to " + file.string());
+}
+
 void log_host_memory() {
   if (const auto arena = kernels::host_arena_stats(); arena.peak_in_use > 0)
     spdlog::info("tensors of this rank took at most {} on the host",
@@ -94,6 +130,11 @@ int run_train(const config::CommandLine& command_line, const LaunchEnv& launch) 
   choose_cpu_code(config.cpu);
   const Start start = check_machine(checked, command_line, launch);
   log_start(start, launch);
+  set_up_flight_recorder(config, launch.rank);
+  if (start.device_type != c10::DeviceType::CPU) set_up_device_recorder(config);
+  const dist::SlowPhaseWatch slow_phases(dist::SlowPhases(static_cast<double>(config.comm.init_timeout_seconds),
+                                                          static_cast<double>(config.comm.train_timeout_seconds)),
+                                         warn_of_slow_phase);
   auto world =
       std::make_unique<dist::World>(launch, start.device_type, std::chrono::seconds(config.comm.init_timeout_seconds));
   return run_or_report(std::move(world), [&](dist::World& ranks) { return train_together(start.input, ranks); });

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "base/error.h"
+#include "distributed/world.h"
 
 namespace titan::cuda {
 namespace {
@@ -27,6 +29,13 @@ class NcclBackend final : public c10d::ProcessGroupNCCL {
   }
 };
 
+// Where c10d has left what NCCL was at; its files end in the rank.
+std::string dump_of_c10d() {
+  const char* start = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
+  if (!start) start = std::getenv("TORCH_NCCL_DEBUG_INFO_TEMP_FILE");
+  return start ? "; c10d's own record, for torchfrtrace, is in " + std::string(start) + "RANK" : "";
+}
+
 std::terminate_handler previous_handler = nullptr;
 
 void end_with_reason() {
@@ -35,6 +44,8 @@ void end_with_reason() {
       std::rethrow_exception(failure);
     } catch (const c10::DistError& error) {
       const std::string reason = error.what_without_backtrace();
+      dist::stop_this_rank("NCCL: a peer rank ended or did not answer in time (" + reason.substr(0, reason.find('\n')) +
+                           ")" + dump_of_c10d());
       std::fprintf(stderr, "titan-train: NCCL: a peer rank ended or did not answer in time: %s\n",
                    reason.substr(0, reason.find('\n')).c_str());
       std::fflush(nullptr);

@@ -1,5 +1,6 @@
 #include "distributed/failure_watch.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <optional>
@@ -29,12 +30,19 @@ std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
 std::string beat_key(int rank) { return "titan/beat/" + std::to_string(rank); }
 std::string heard_key(int rank) { return "titan/heard/" + std::to_string(rank); }
 
-// The reason that some rank wrote; it counts as heard.
+// What stands in the store: the reason in one line, and who wrote it in the next.
+std::string to_text(const WrittenFailure& failure) { return failure.reason + "\n" + std::to_string(failure.writer); }
+WrittenFailure written_failure_from_text(const std::vector<std::uint8_t>& bytes) {
+  const std::string text(bytes.begin(), bytes.end());
+  const auto end = std::min(text.find('\n'), text.size());
+  WrittenFailure failure{text.substr(0, end), -1};
+  if (end < text.size()) std::from_chars(text.data() + end + 1, text.data() + text.size(), failure.writer);
+  return failure;
+}
+
 std::optional<std::string> read_reason(FailureBoard& board) {
-  if (!board.store->check({kKey})) return std::nullopt;
-  const auto bytes = board.store->get(kKey);
-  board.store->set(heard_key(board.rank), std::vector<std::uint8_t>{1});
-  return std::string(bytes.begin(), bytes.end());
+  const auto failure = read_failure(board);
+  return failure ? std::optional(failure->reason) : std::nullopt;
 }
 
 // Another rank of this machine in that state.
@@ -85,13 +93,6 @@ Life store_life(const FailureBoard& board) noexcept {
 
 std::string of_store_rank(const FailureBoard& board, const char* reason) { return name_of(board.store_rank) + reason; }
 
-// The store does not answer: where a rank of this machine serves it, the system says whether that one is gone.
-std::string why_store_is_gone(const FailureBoard& board) noexcept {
-  const auto deadline = steady_clock::now() + kFailurePatience;
-  while (store_life(board) == Life::kRuns && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
-  return store_life(board) == Life::kEnded ? of_store_rank(board, kEndedReason) : kStoreGone;
-}
-
 bool has_heard(FailureBoard& board, int rank) {
   return life_of(board.processes[rank]) == Life::kEnded || board.store->check({heard_key(rank)});
 }
@@ -107,8 +108,25 @@ std::optional<int> rank_to_blame(const std::string& reason) {
 
 }  // namespace
 
-FailureWatch::FailureWatch(FailureBoard board, std::function<void(const std::string&)> on_failure)
-    : board_(std::move(board)), on_failure_(std::move(on_failure)), thread_([this] { run(); }) {}
+std::string why_store_is_gone(const FailureBoard& board) noexcept {
+  const auto deadline = steady_clock::now() + kFailurePatience;
+  while (store_life(board) == Life::kRuns && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
+  return store_life(board) == Life::kEnded ? of_store_rank(board, kEndedReason) : kStoreGone;
+}
+
+std::optional<WrittenFailure> read_failure(FailureBoard& board) {
+  if (!board.store->check({kKey})) return std::nullopt;
+  const auto bytes = board.store->get(kKey);
+  board.store->set(heard_key(board.rank), std::vector<std::uint8_t>{1});
+  return written_failure_from_text(bytes);
+}
+
+FailureWatch::FailureWatch(FailureBoard board, std::function<void(const std::string&)> on_failure,
+                           std::function<void(FailureBoard&)> on_look)
+    : board_(std::move(board)),
+      on_failure_(std::move(on_failure)),
+      on_look_(std::move(on_look)),
+      thread_([this] { run(); }) {}
 
 FailureWatch::~FailureWatch() { stop(); }
 
@@ -118,34 +136,40 @@ void FailureWatch::stop() {
 }
 
 void FailureWatch::run() {
-  const std::string own = name_of(board_.rank);
   auto last_look = steady_clock::now();
   while (!stopping_) {
     std::this_thread::sleep_for(milliseconds(20));
     if (steady_clock::now() - last_look < kPeriod) continue;
     last_look = steady_clock::now();
-    std::optional<std::string> reason;
+    std::optional<WrittenFailure> failure;
     try {
       board_.store->add(beat_key(board_.rank), 1);
-      reason = read_reason(board_);
-      if (!reason) {
-        if (const auto lost = find_rank(board_, Life::kEnded)) reason = report_lost(board_, *lost, kEndedReason);
+      if (on_look_) on_look_(board_);
+      failure = read_failure(board_);
+      if (!failure) {
+        if (const auto lost = find_rank(board_, Life::kEnded)) {
+          const std::string reason = report_lost(board_, *lost, kEndedReason);
+          failure = read_failure(board_).value_or(WrittenFailure{reason, -1});
+        }
       }
-      if (!reason) continue;
+      if (!failure) continue;
     } catch (const std::exception&) {
-      if (!stopping_) reason = why_store_is_gone(board_);
+      if (!stopping_) failure = WrittenFailure{why_store_is_gone(board_), -1};
     }
-    // A rank that failed itself reports its own error on its main thread.
-    if (!stopping_ && !reason->starts_with(own)) on_failure_(*reason);
+    // A rank that wrote of itself says so on the thread that failed. One of which another has written may have no
+    // thread left that could.
+    const bool is_own = failure && failure->writer == board_.rank && rank_to_blame(failure->reason) == board_.rank;
+    if (!stopping_ && !is_own) on_failure_(failure->reason);
     return;
   }
 }
 
 bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept {
   try {
-    const std::string line = reason.substr(0, reason.find('\n')), whole = name_of(rank) + line;
+    const std::string line = reason.substr(0, reason.find('\n'));
+    const std::string whole = to_text({name_of(rank) + line, board.rank});
     const auto first = board.store->compareSet(kKey, {}, std::vector<std::uint8_t>(whole.begin(), whole.end()));
-    const std::string said(first.begin(), first.end());
+    const std::string said = written_failure_from_text(first).reason;
     const auto by = rank_to_blame(said);
     return by && *by != rank && said == name_of(*by) + line;
   } catch (...) {  // nobody left to tell
@@ -153,23 +177,34 @@ bool report_failure(FailureBoard& board, int rank, const std::string& reason) no
   }
 }
 
+std::optional<std::string> find_failure(FailureBoard& board, milliseconds patience,
+                                        const std::function<bool()>& is_enough) {
+  Beats beats(board);
+  const auto deadline = steady_clock::now() + patience;
+  do {
+    // A store whose host stands still does not answer, and asking it would take its whole time limit.
+    if (store_life(board) != Life::kStopped) {
+      if (auto reason = read_reason(board)) return reason;
+      if (const auto lost = find_rank(board, Life::kEnded)) return report_lost(board, *lost, kEndedReason);
+      if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kSilentReason);
+      if (is_enough && is_enough()) return std::nullopt;
+    }
+    std::this_thread::sleep_for(kLook);
+  } while (steady_clock::now() < deadline);
+  return std::nullopt;
+}
+
+std::optional<std::string> find_stopped_rank(FailureBoard& board) {
+  if (store_life(board) == Life::kStopped) return of_store_rank(board, kStoppedReason);
+  if (const auto stopped = find_rank(board, Life::kStopped)) return report_lost(board, *stopped, kStoppedReason);
+  return std::nullopt;
+}
+
 std::string diagnose_failure(FailureBoard& board, const std::string& symptom, milliseconds patience) noexcept {
   try {
-    Beats beats(board);
-    const auto deadline = steady_clock::now() + patience;
-    do {
-      // A store whose host stands still does not answer, and asking it would take its whole time limit.
-      if (store_life(board) != Life::kStopped) {
-        if (auto reason = read_reason(board)) return *reason;
-        if (const auto lost = find_rank(board, Life::kEnded)) return report_lost(board, *lost, kEndedReason);
-        if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kSilentReason);
-      }
-      std::this_thread::sleep_for(kLook);
-    } while (steady_clock::now() < deadline);
+    if (auto reason = find_failure(board, patience)) return *reason;
     // Only now: that a process was stopped for a moment is not a reason.
-    if (store_life(board) == Life::kStopped) return of_store_rank(board, kStoppedReason);
-    if (const auto stopped = find_rank(board, Life::kStopped)) return report_lost(board, *stopped, kStoppedReason);
-    return symptom;
+    return find_stopped_rank(board).value_or(symptom);
   } catch (...) {
     return why_store_is_gone(board);
   }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -28,11 +29,20 @@ struct FailureBoard {
   std::vector<RankProcess> processes;  // of all ranks
 };
 
+// A failure as it stands in the store.
+struct WrittenFailure {
+  std::string reason;  // "rank 3: ...", one line
+  int writer;          // the rank that wrote it, which need not be the one to blame
+};
+
 class FailureWatch {
  public:
   // `on_failure` runs on the watch's own thread, at most once, with the reason in one line; it is expected to end the
-  // process. `board.store` must be a connection of its own (clone_store).
-  FailureWatch(FailureBoard board, std::function<void(const std::string& reason)> on_failure);
+  // process. It is not called for what this rank wrote of itself. `board.store` must be a connection of its own
+  // (clone_store). `on_look` runs on the same thread at every look, before it, with that board; it may throw what the
+  // store throws.
+  FailureWatch(FailureBoard board, std::function<void(const std::string& reason)> on_failure,
+               std::function<void(FailureBoard& board)> on_look = nullptr);
   ~FailureWatch();
   FailureWatch(const FailureWatch&) = delete;
   FailureWatch& operator=(const FailureWatch&) = delete;
@@ -43,6 +53,7 @@ class FailureWatch {
   void run();
   FailureBoard board_;
   std::function<void(const std::string&)> on_failure_;
+  std::function<void(FailureBoard&)> on_look_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
@@ -51,6 +62,21 @@ class FailureWatch {
 // written the same words before: what all ranks find out alike is said once. Never throws: the store may be gone
 // already.
 bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
+
+// The first failure that was written, by whichever rank; it counts as heard. Throws what the store throws.
+std::optional<WrittenFailure> read_failure(FailureBoard& board);
+
+// The reason that a rank wrote; else the rank whose process has ended or, on another machine, fallen silent, written
+// for the others. Never this rank. Nothing after `patience`, or as soon as `is_enough`, which is asked at every look, says
+// so. Throws what the store throws.
+std::optional<std::string> find_failure(FailureBoard& board, std::chrono::milliseconds patience,
+                                        const std::function<bool()>& is_enough = nullptr);
+
+// Another rank of this machine that was stopped, written for the others. Throws what the store throws.
+std::optional<std::string> find_stopped_rank(FailureBoard& board);
+
+// The store does not answer: where a rank of this machine serves it, the system says whether that one is gone.
+std::string why_store_is_gone(const FailureBoard& board) noexcept;
 
 // Why a collective failed on this rank, in one line: "rank 3: <its reason>" when a rank wrote one; else the rank whose
 // process has ended or was stopped, or, on another machine, counts no further while this one does; never this rank.

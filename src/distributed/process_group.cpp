@@ -40,25 +40,31 @@ bool is_of_this_rank(const std::exception& error) {
 
 // What a collective throws when a peer is gone differs by backend and moment; to the user it is one event. Called in the
 // handler of `error`, which goes on as it is where this rank alone is the cause.
-[[noreturn]] void throw_peer_error(const std::string& what, const std::exception& error) {
+[[noreturn]] void throw_peer_error(const CollectiveTicket& ticket, const std::exception& error) {
+  flight_recorder().fail(ticket);
   if (is_of_this_rank(error)) throw;
   std::string reason = error.what();
   reason = reason.substr(0, reason.find('\n'));
-  throw PeerError(what + " failed: a peer rank ended or did not answer in time (" + reason + ")");
+  throw PeerError(flight_recorder().describe(ticket) + " failed: a peer rank ended or did not answer in time (" +
+                  reason + ")");
 }
 
 }  // namespace
 
 void Work::wait() {
   if (!work_) return;
-  const NamedRange range([this] { return "wait for " + what_; });
+  auto& recorder = flight_recorder();
+  const NamedRange range([&] { return "wait for " + recorder.describe(ticket_); });
+  recorder.set_state(ticket_, CollectiveState::kWaiting);
   try {
     work_->wait();
-  } catch (const DistError&) {
-    throw;  // the ranks disagree
+  } catch (const DistError& error) {  // the ranks disagree
+    recorder.fail(ticket_);
+    throw DistError(recorder.describe(ticket_) + ": " + error.what());
   } catch (const std::exception& error) {
-    throw_peer_error(what_, error);
+    throw_peer_error(ticket_, error);
   }
+  recorder.set_state(ticket_, CollectiveState::kFinished);
   work_.reset();
 }
 
@@ -78,6 +84,7 @@ ProcessGroup::ProcessGroup(std::string name, std::vector<int> ranks, int rank, c
       accelerator_(std::move(accelerator)) {
   TITAN_CHECK(rank_ >= 0 && rank_ < size(),
               "group " + name_ + ": rank " + std::to_string(rank_) + " of " + std::to_string(size()));
+  if (cpu_ || accelerator_) record_ = flight_recorder().add_group(name_, ranks_);
 }
 
 c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
@@ -91,14 +98,18 @@ Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_
                          std::int64_t output_numel, Start&& start) {
   if (is_fake() && tensor.is_meta()) return {};
   trace_collective(ranks_[rank_], what, name_, input_numel, output_numel, tensor.scalar_type());
-  const std::string label = std::string(what) + " over '" + name_ + "'";
-  const NamedRange range([&] { return label; });
+  const auto ticket = record_ < 0
+                          ? CollectiveTicket{.kind = what}
+                          : flight_recorder().start(record_, what, input_numel, output_numel, tensor.scalar_type());
+  const NamedRange range([&] { return flight_recorder().describe(ticket); });
   try {
-    return Work(start(), label);
+    Work work(start(), ticket);
+    flight_recorder().set_state(ticket, CollectiveState::kStarted);
+    return work;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw_peer_error(label, error);
+    throw_peer_error(ticket, error);
   }
 }
 
@@ -211,6 +222,10 @@ bool ProcessGroup::shares_memory(at::Device device) const {
 at::Tensor ProcessGroup::exchange_buffer(std::int64_t numel, const at::TensorOptions& options) const {
   if (shares_memory(options.device())) return cpu_->allocateTensor(static_cast<long>(numel), options);
   return at::empty({numel}, options);
+}
+
+void ProcessGroup::set_runs_beside() {
+  if (record_ >= 0) flight_recorder().set_runs_beside(record_);
 }
 
 void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) {

@@ -11,6 +11,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "distributed/flight/flight_recorder.h"
+
 namespace titan::dist {
 
 enum class ReduceOp { kSum, kMax, kMin };
@@ -20,8 +22,7 @@ enum class ReduceOp { kSum, kMax, kMin };
 class Work {
  public:
   Work() = default;  // already complete
-  explicit Work(c10::intrusive_ptr<c10d::Work> work, std::string what)
-      : work_(std::move(work)), what_(std::move(what)) {}
+  Work(c10::intrusive_ptr<c10d::Work> work, const CollectiveTicket& ticket) : work_(std::move(work)), ticket_(ticket) {}
   void wait();
   // Of all_gather_parts, in place of wait() and once: the inputs [n] of all ranks, in rank order, to be read only. They
   // keep the other ranks' memory: drop them soon.
@@ -29,7 +30,7 @@ class Work {
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
-  std::string what_;
+  CollectiveTicket ticket_;
 };
 
 // Every method below is collective: all ranks of the group must call it, in the same order, with the same sizes.
@@ -76,6 +77,9 @@ class ProcessGroup {
 
   // Replaces the time limit of the collectives that follow.
   void set_timeout(std::chrono::milliseconds timeout);
+  // Its collectives run on a thread of their own, beside those of the other groups: for the record of collectives,
+  // which then does not take one that waits there for a wait of the thread that trains.
+  void set_runs_beside();
 
  private:
   // `tensor` says on which device, and of what dtype.
@@ -87,6 +91,7 @@ class ProcessGroup {
   std::string name_;
   std::vector<int> ranks_;
   int rank_;
+  int record_ = -1;  // the group's number in flight_recorder(); -1: it sends nothing
   c10::intrusive_ptr<c10d::Backend> cpu_;
   c10::intrusive_ptr<c10d::Backend> accelerator_;
 };

@@ -3,13 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "base/error.h"
+#include "base/process/phase.h"
+#include "base/process/signal.h"
+#include "base/stack/crash.h"
 #include "distributed/device.h"
+#include "distributed/flight/dump.h"
+#include "distributed/hang_report.h"
 #include "distributed/host_staged_backend.h"
 #include "distributed/process_group_gloo.h"
 #include "distributed/rendezvous.h"
@@ -49,6 +55,9 @@ int index_of(int rank, const std::vector<int>& ranks) {
   return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
+// For those who cannot be given the world.
+std::atomic<World*> g_world = nullptr;
+
 // Who has it says why this process ends, and ends it: the watch, or the thread that trains. It is never given back.
 std::mutex g_last_word;
 
@@ -59,7 +68,23 @@ std::mutex g_last_word;
   std::fprintf(stderr, "titan-train: rank %d: stops: %s\n", board.rank, reason.c_str());
   std::fflush(nullptr);
   leave_in_order(board, reason);
+  if (!wait_for_dump(kFailurePatience)) {
+    std::fprintf(stderr, "titan-train: rank %d: %s is not complete\n", board.rank, dump_file().c_str());
+    std::fflush(nullptr);
+  }
   _exit(kExitPeerFailed);
+}
+
+// A crash of this process is told to the other ranks by its watch, on whose thread this runs.
+void tell_of_crash(FailureBoard& board) {
+  const auto signal = crash_under_way();
+  if (!signal) return;
+  const auto step = phase_log().step();
+  dist::report_failure(board, board.rank,
+                       "ended by " + signal_name(*signal) + (step > 0 ? " in step " + std::to_string(step) : "") +
+                           "; its standard error has the stack");
+  leave_in_order(board, "rank " + std::to_string(board.rank));
+  crash_is_told();
 }
 
 }  // namespace
@@ -89,8 +114,14 @@ void World::watch_failures() {
   group_->barrier();
   board_ = board;
   board.store = clone_store(store_);
-  watch_ =
-      std::make_unique<FailureWatch>(board, [board](const std::string& reason) mutable { end_process(board, reason); });
+  watch_ = std::make_unique<FailureWatch>(
+      board, [board](const std::string& reason) mutable { end_process(board, reason); },
+      [answer = HangAnswer()](FailureBoard& own) mutable {
+        tell_of_crash(own);
+        answer.look(own);
+      });
+  expect_crash_teller(true);
+  g_world = this;
 }
 
 World::World(int fake_world_size) : device_(c10::DeviceType::Meta), timeout_(0) {
@@ -102,7 +133,10 @@ World::World(int fake_world_size) : device_(c10::DeviceType::Meta), timeout_(0) 
 
 std::unique_ptr<World> World::fake(int world_size) { return std::unique_ptr<World>(new World(world_size)); }
 
-World::~World() = default;
+World::~World() {
+  World* self = this;
+  g_world.compare_exchange_strong(self, nullptr);
+}
 
 // The same on all ranks. Of a job on several machines, known once the ranks have told each other where they are.
 bool World::are_on_one_machine(const std::vector<int>& ranks) const {
@@ -158,6 +192,7 @@ ProcessGroup& World::own_group(const std::string& name) {
   c10::intrusive_ptr<c10d::Backend> cpu;
   if (size() > 1 && store_) cpu = make_cpu_backend("titan/own/" + name, group_->ranks());
   own_groups_.push_back(std::make_shared<ProcessGroup>(name, group_->ranks(), rank(), std::move(cpu), nullptr));
+  own_groups_.back()->set_runs_beside();
   return *own_groups_.back();
 }
 
@@ -177,14 +212,30 @@ bool World::report_failure(const std::string& reason) noexcept {
 void World::stop(const std::string& symptom) noexcept {
   FailureBoard alone{nullptr, rank(), -1, {}};
   FailureBoard& board = board_ ? *board_ : alone;
-  end_process(board, board_ ? diagnose_failure(board, symptom) : symptom);
+  end_process(board, board_ ? diagnose_hang(board, symptom) : symptom);
+}
+
+void World::stop_apart(const std::string& symptom) noexcept {
+  try {
+    FailureBoard board = *board_;
+    board.store = clone_store(store_);  // the thread that trains may be using the other one
+    end_process(board, diagnose_hang(board, symptom));
+  } catch (const std::exception&) {  // the store is gone: the symptom is all there is
+  }
 }
 
 void World::shutdown() {
   if (!store_) return;
+  g_world = nullptr;
   group_->barrier();
   watch_->stop();
+  expect_crash_teller(false);
   group_->barrier();
+}
+
+void stop_this_rank(const std::string& symptom) noexcept {
+  World* world = g_world.exchange(nullptr);
+  if (world) world->stop_apart(symptom);
 }
 
 }  // namespace titan::dist

@@ -56,7 +56,10 @@ class World {
   void shutdown();
 
  private:
+  friend void stop_this_rank(const std::string& symptom) noexcept;
   explicit World(int fake_world_size);
+  // stop() on another thread than the one that trains. Returns where the store is gone.
+  void stop_apart(const std::string& symptom) noexcept;
   void watch_failures();
   bool are_on_one_machine(const std::vector<int>& ranks) const;
   c10::intrusive_ptr<c10d::Backend> make_cpu_backend(const std::string& prefix, const std::vector<int>& ranks);
@@ -72,5 +75,9 @@ class World {
   std::optional<FailureBoard> board_;  // of the thread that trains; nothing in a job of one rank
   std::unique_ptr<FailureWatch> watch_;
 };
+
+// For a thread of a device's library, which has nobody to tell that a collective failed: what World::stop() does, where
+// this process has a world of several ranks; else it returns.
+void stop_this_rank(const std::string& symptom) noexcept;
 
 }  // namespace titan::dist

@@ -6,9 +6,10 @@
 // A rule counts the calls of this process that it fits, from 1. It fits by
 //   rank   RANK, or mpirun's or Slurm's variable of the same meaning, 0 where there is none (default: every rank)
 //   call   write (pwrite, writev, pwritev), fsync (fdatasync), rename (renameat2), unlink (unlinkat), mkdir, open (for
-//          writing); several are joined with '+' (default: each of these)
+//          writing); several are joined with '+' (default: each of these); and read (pread), where it is named
 //   path   a pattern as of fnmatch(3), whose * takes slashes, on the absolute path where that is known; of a rename the
 //          path before (default: every path)
+//   after  a file; calls before it is there do not count
 // and acts on the n-th call (default: the first) by
 //   do=kill        SIGKILL to this process, before the call
 //   do=gate:FILE   makes FILE.reached after the call, then waits until there is FILE.go; FILE.signalled says that a
@@ -37,12 +38,13 @@
 #include <deque>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace {
 
 struct Rule {
   int rank = -1;
-  std::string calls, path = "*", action, argument, once;
+  std::string calls, path = "*", action, argument, once, after;
   int n = 1;
   std::atomic<int> seen = 0;
 };
@@ -63,6 +65,8 @@ void read_word(Rule& rule, const std::string& word) {
     rule.path = value;
   } else if (key == "n") {
     rule.n = std::stoi(value);
+  } else if (key == "after") {
+    rule.after = value;
   } else if (key == "once") {
     rule.once = value;
   } else if (key == "do") {
@@ -158,8 +162,10 @@ class Call {
   Call(const char* name, const std::string& path) {
     if (rules().empty()) return;
     for (auto& rule : rules()) {
-      if (!rule.calls.empty() && rule.calls.find("+" + std::string(name) + "+") == std::string::npos) continue;
+      const bool is_any = rule.calls.empty() && std::string_view(name) != "read";
+      if (!is_any && rule.calls.find("+" + std::string(name) + "+") == std::string::npos) continue;
       if (::fnmatch(rule.path.c_str(), path.c_str(), 0) != 0) continue;
+      if (!rule.after.empty() && ::access(rule.after.c_str(), F_OK) != 0) continue;
       const int seen = ++rule.seen;
       const bool goes_on = rule.action == "errno" || rule.action == "log";
       if (goes_on ? seen < rule.n : seen != rule.n) continue;
@@ -218,6 +224,12 @@ ssize_t writev(int fd, const iovec* parts, int count) {
 }
 ssize_t pwritev(int fd, const iovec* parts, int count, off_t at) {
   TITAN_FAULT_PASS_ON(pwritev, "write", path_of(fd), fd, parts, count, at);
+}
+ssize_t pread(int fd, void* data, size_t size, off_t at) {
+  TITAN_FAULT_PASS_ON(pread, "read", path_of(fd), fd, data, size, at);
+}
+ssize_t pread64(int fd, void* data, size_t size, off64_t at) {
+  TITAN_FAULT_PASS_ON(pread64, "read", path_of(fd), fd, data, size, at);
 }
 int fsync(int fd) { TITAN_FAULT_PASS_ON(fsync, "fsync", path_of(fd), fd); }
 int fdatasync(int fd) { TITAN_FAULT_PASS_ON(fdatasync, "fsync", path_of(fd), fd); }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "base/error.h"
@@ -25,21 +26,21 @@ void run_as_rank(int num_ranks, const std::function<void(dist::World&)>& body) {
   env.rank = env.local_rank = std::stoi(std::getenv("TITAN_TEST_RANK"));
   env.world_size = env.local_world_size = num_ranks;
   env.rendezvous_key = "ranks";  // rank 0 takes a free port and tells it in TMPDIR, which is these ranks' own
-  dist::World world(env, c10::DeviceType::CPU, guard(30));
+  auto world = std::make_unique<dist::World>(env, c10::DeviceType::CPU, guard(30));
   try {
-    body(world);
+    body(*world);
   } catch (const std::exception& error) {
-    world.report_failure(error.what());
+    world.release()->report_failure(error.what());  // its watch may wait for the last word, which is never given back
     throw;
   }
-  world.shutdown();
+  world->shutdown();
 }
 
 std::string how_it_ended(int status) {
   return WIFSIGNALED(status) ? signal_name(WTERMSIG(status)) : "exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-void start_ranks(int num_ranks) {
+std::vector<RankEnd> start_ranks(int num_ranks) {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   const std::string test = std::string(info->test_suite_name()) + "." + info->name();
   std::string folder = fs::temp_directory_path() / "titan-ranks-XXXXXX";
@@ -50,12 +51,11 @@ void start_ranks(int num_ranks) {
   TITAN_CHECK(num_ranks <= kMostRanks, "too many ranks");
   const RankEnds ends = run_ranks(start);
   EXPECT_FALSE(ends.timed_out) << "ranks were ended after " << start.guard_ms << " ms";
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    EXPECT_EQ(how_it_ended(ends.status[rank]), "exit code 0")
-        << "rank " << rank << " of " << num_ranks << ":\n"
-        << read_file(fs::path(folder) / (std::to_string(rank) + ".log"));
-  }
+  std::vector<RankEnd> found;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    found.push_back({how_it_ended(ends.status[rank]), read_file(fs::path(folder) / (std::to_string(rank) + ".log"))});
   fs::remove_all(folder);
+  return found;
 }
 
 }  // namespace
@@ -63,7 +63,16 @@ void start_ranks(int num_ranks) {
 bool is_rank() { return std::getenv("TITAN_TEST_RANK") != nullptr; }
 
 void on_ranks(int num_ranks, const std::function<void(dist::World&)>& body) {
-  is_rank() ? run_as_rank(num_ranks, body) : start_ranks(num_ranks);
+  if (is_rank()) return run_as_rank(num_ranks, body);
+  const auto ends = start_ranks(num_ranks);
+  for (std::size_t rank = 0; rank < ends.size(); ++rank)
+    EXPECT_EQ(ends[rank].how, "exit code 0") << "rank " << rank << " of " << num_ranks << ":\n" << ends[rank].said;
+}
+
+std::vector<RankEnd> ends_of_ranks(int num_ranks, const std::function<void(dist::World&)>& body) {
+  if (!is_rank()) return start_ranks(num_ranks);
+  run_as_rank(num_ranks, body);
+  return {};
 }
 
 }  // namespace titan::test

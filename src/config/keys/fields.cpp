@@ -239,9 +239,9 @@ class Table {
   void add_comm() {
     add(KEY(comm.init_timeout_seconds), "timeout of communication up to the end of the first step", at_least(1), kSupported);
     add(KEY(comm.train_timeout_seconds), "timeout after it", at_least(1), kSupported);
-    add(KEY(comm.trace_buf_size), "entries of the flight recorder; 0: off", at_least(0), no_effect("there is no flight recorder; TITAN_TRACE_COLLECTIVES=FILE writes down what rank 0 starts"));
-    add(KEY(comm.save_traces_folder), "where its traces go, under job.dump_folder", kNonEmpty, dormant("comm.trace_buf_size"));
-    add(KEY(comm.save_traces_file_prefix), "start of their names", kAny, dormant("comm.trace_buf_size"));
+    add(KEY(comm.trace_buf_size), "last collectives in the file that each rank writes when one does not end; 0: no file", at_least(0), kSupported);
+    add(KEY(comm.save_traces_folder), "where these files go, under job.dump_folder", kNonEmpty, kSupported);
+    add(KEY(comm.save_traces_file_prefix), "start of their names, before the rank", kAny, kSupported);
     add(KEY(comm.mode), "kind of communication; for fake ranks use --dry-run", one_of({"default"}, {"fake_backend", "local_tensor"}), kSupported);
   }
 

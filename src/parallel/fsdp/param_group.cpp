@@ -96,6 +96,7 @@ void ParamGroup::unshard() {
   if (unsharded_ || all_gather_ || gathers_from_self()) return;
   const NamedRange range([this] { return "FSDP::all_gather (" + name_ + ")"; });
   const meta_run::UseScope use(meta_run::Use::kGathered);
+  const dist::CollectiveLabel label(name_);
   context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
 
@@ -218,6 +219,7 @@ void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at:
   rule.partial = &partial_reduction_;
   rule.reduce_dtype = policy_.reduce_dtype;
   rule.divide_factor = divide_factor_.value_or(mesh_.size());
+  rule.label = name_;
   context_->reduce(std::make_shared<Reduction>(std::move(params), std::move(grads), rule));
 }
 

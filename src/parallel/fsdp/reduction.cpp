@@ -48,6 +48,7 @@ bool Reduction::is_local() const { return rule_.shard_group->size() == 1 && !rul
 
 void Reduction::start_reduce_scatter() {
   const meta_run::UseScope use(meta_run::Use::kReduction);
+  const dist::CollectiveLabel label(rule_.label);
   if (!is_local()) fsdp::start_reduce_scatter(scatter_, *rule_.shard_group);
 }
 
@@ -63,6 +64,7 @@ bool Reduction::start_all_reduce() {
     is_partial_ = true;
     return false;
   }
+  const dist::CollectiveLabel label(rule_.label);
   all_reduce_ = rule_.replicate_group->all_reduce(reduced, dist::ReduceOp::kSum);
   return true;
 }

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "distributed/process_group.h"
@@ -21,6 +22,7 @@ struct ReductionRule {
   at::Tensor* partial = nullptr;
   std::optional<at::ScalarType> reduce_dtype;  // unset: the gradients' own
   double divide_factor = 1;                    // of the sum over all ranks
+  std::string_view label;                      // of its collectives (CollectiveLabel); must outlive the reduction
 };
 
 class Reduction {

@@ -1,0 +1,196 @@
+#include "base/stack/crash.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <string_view>
+
+#include "base/process/phase.h"
+#include "base/stack/stack.h"
+
+namespace titan {
+namespace {
+
+constexpr int kFatal[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
+constexpr std::size_t kAlternateStack = std::size_t{128} << 10;
+constexpr int kPatienceMs = 5000;
+
+std::atomic<int> g_crash_rank = -1;
+std::atomic<bool> g_crashes = false;  // some thread is in the handler
+std::atomic<int> g_crash_signal = 0;  // for the thread that tells the others
+std::atomic<bool> g_told = false;
+std::atomic<bool> g_has_teller = false;
+std::atomic<pid_t> g_teller = 0;  // 0: it has not looked yet
+
+pid_t this_thread_id() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
+
+// A line on standard error, made without memory of the heap.
+class Line {
+ public:
+  Line& operator<<(std::string_view text) {
+    const auto count = std::min(text.size(), text_.size() - size_ - 1);
+    ::memcpy(text_.data() + size_, text.data(), count);
+    size_ += count;
+    return *this;
+  }
+  Line& operator<<(std::int64_t number) {
+    return number < 0 ? *this << "-" : digits(static_cast<std::uint64_t>(number), 10);
+  }
+  Line& hex(std::uint64_t number) { return (*this << "0x").digits(number, 16); }
+  ~Line() {
+    text_[size_++] = '\n';
+    [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, text_.data(), size_);
+  }
+
+ private:
+  Line& digits(std::uint64_t number, std::uint64_t base) {
+    std::array<char, 24> digits;
+    std::size_t first = digits.size();
+    do {
+      digits[--first] = "0123456789abcdef"[number % base];
+      number /= base;
+    } while (number > 0);
+    return *this << std::string_view(digits.data() + first, digits.size() - first);
+  }
+  std::array<char, 512> text_;
+  std::size_t size_ = 0;
+};
+
+Line& start(Line& line) {
+  line << "titan-train: ";
+  if (const int rank = g_crash_rank; rank >= 0) line << "rank " << rank << ": ";
+  return line;
+}
+
+void say_signal(int number, const siginfo_t* info) {
+  const char* name = ::sigabbrev_np(number);  // a constant
+  Line line;
+  start(line) << "ended by SIG" << (name ? name : "?");
+  if (info && info->si_code > 0 && (number == SIGSEGV || number == SIGBUS))
+    (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(info->si_addr));
+  if (const auto step = phase_log().step(); step > 0)
+    line << " in step " << step << " (" << name_of(phase_log().current()) << ")";
+  line << "; the stack of its thread " << std::int64_t{this_thread_id()}
+       << ", innermost call first (c++filt reads the names, addr2line -Cfe FILE OFFSET the lines):";
+}
+
+void say_stack() {
+  const Stack stack = capture_stack();
+  for (int i = 0; i < stack.size; ++i) {
+    Dl_info info{};
+    const auto at = reinterpret_cast<std::uintptr_t>(stack.frames[i]);
+    Line line;
+    line << "  #" << std::int64_t{i} << " ";
+    if (::dladdr(stack.frames[i], &info) == 0 || !info.dli_fname) {
+      line.hex(at);
+      continue;
+    }
+    if (info.dli_sname) (line << std::string_view(info.dli_sname).substr(0, 300) << " ");
+    ((line << "(" << std::string_view(info.dli_fname) << " ")
+         .hex(at - reinterpret_cast<std::uintptr_t>(info.dli_fbase)))
+        << ")";
+  }
+}
+
+// The thread that talks to the other ranks may be the one that crashes, or need a lock that the crashed one holds.
+void let_it_be_told(int number) {
+  if (!g_has_teller || g_teller == this_thread_id()) return;
+  g_crash_signal = number;
+  const timespec pause{0, 1'000'000};
+  for (int i = 0; i < kPatienceMs && !g_told; ++i) ::nanosleep(&pause, nullptr);
+}
+
+void end_by(int number) {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(number, &action, nullptr);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::syscall(SYS_tgkill, ::getpid(), this_thread_id(), number);
+}
+
+void on_fatal_signal(int number, siginfo_t* info, void* /*context*/) {
+  if (g_crashes.exchange(true)) {
+    for (;;) ::pause();  // another thread was first, and ends the process
+  }
+  say_signal(number, info);
+  say_stack();
+  let_it_be_told(number);
+  end_by(number);
+}
+
+[[noreturn]] void on_terminate() {
+  if (const auto failure = std::current_exception()) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      const std::string_view what = error.what();
+      Line line;
+      start(line) << "an exception that nobody caught: " << what.substr(0, what.find('\n'));
+    } catch (...) {
+      Line line;
+      start(line) << "an exception that nobody caught";
+    }
+  }
+  ::abort();
+}
+
+bool is_default(int number) {
+  struct sigaction action {};
+  return ::sigaction(number, nullptr, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL;
+}
+
+// A handler needs room where the thread's own stack has overflowed. Of the calling thread, the one that trains.
+void use_alternate_stack() {
+  static std::array<char, kAlternateStack> memory;
+  stack_t stack{};
+  if (::sigaltstack(nullptr, &stack) != 0 || !(stack.ss_flags & SS_DISABLE)) return;  // there is one
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  stack.ss_flags = 0;
+  ::sigaltstack(&stack, nullptr);
+}
+
+}  // namespace
+
+void install_crash_handlers(int rank) {
+  g_crash_rank = rank;
+  capture_stack();  // what it needs is loaded now, and not in a handler
+  phase_log();
+  use_alternate_stack();
+  for (const int number : kFatal) {
+    if (!is_default(number)) continue;
+    struct sigaction action {};
+    action.sa_sigaction = on_fatal_signal;
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    ::sigaction(number, &action, nullptr);
+  }
+  if (std::get_terminate() != on_terminate) std::set_terminate(on_terminate);
+}
+
+void expect_crash_teller(bool is_there) { g_has_teller = is_there; }
+
+std::optional<int> crash_under_way() {
+  g_teller = this_thread_id();
+  const int number = g_crash_signal;
+  return number == 0 ? std::nullopt : std::optional(number);
+}
+
+void crash_is_told() { g_told = true; }
+
+}  // namespace titan

@@ -1,0 +1,346 @@
+#include "distributed/flight/find_culprit.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+
+namespace titan::dist {
+namespace {
+
+using States = std::vector<std::optional<RankState>>;
+
+// A group and its members' parts of the record.
+struct Group {
+  std::string name;
+  std::vector<int> ranks;
+  bool runs_beside = false;
+  std::map<int, const GroupFact*> members;  // by rank; none of those that did not answer
+};
+
+// A rank that stands in a collective.
+struct Wait {
+  int rank;
+  const Group* group;
+  const CollectiveFact* what;
+};
+
+std::vector<Group> groups_of(const States& states) {
+  std::map<std::pair<std::string, std::vector<int>>, Group> found;
+  for (const auto& state : states) {
+    if (!state) continue;
+    for (const auto& fact : state->groups) {
+      Group& group = found[{fact.name, fact.ranks}];
+      group.name = fact.name;
+      group.ranks = fact.ranks;
+      group.runs_beside |= fact.runs_beside;
+      group.members[state->rank] = &fact;
+    }
+  }
+  std::vector<Group> groups;
+  for (auto& [key, group] : found) groups.push_back(std::move(group));
+  // A background thread's wait says less: the one that trains goes on for long without it.
+  std::ranges::stable_sort(groups, {}, &Group::runs_beside);
+  return groups;
+}
+
+const CollectiveFact* find_number(const GroupFact& group, std::uint64_t number) {
+  const auto found = std::ranges::find(group.recent, number, &CollectiveFact::number);
+  return found == group.recent.end() ? nullptr : &*found;
+}
+
+std::vector<Wait> waits_of(const std::vector<Group>& groups) {
+  std::vector<Wait> waits;
+  for (const auto& group : groups) {
+    for (const auto& [rank, fact] : group.members) {
+      const auto held = std::ranges::find_if(fact->recent, [](const auto& c) { return holds_thread(c.state); });
+      if (held != fact->recent.end()) waits.push_back({rank, &group, &*held});
+    }
+  }
+  return waits;
+}
+
+// ---------------------------------------------------------------------------------------------------- words
+
+// "rank 3", "ranks 0, 2-5".
+std::string name_ranks(const std::set<int>& ranks) {
+  std::string text;
+  for (auto it = ranks.begin(); it != ranks.end();) {
+    const int first = *it;
+    int last = first;
+    while (++it != ranks.end() && *it == last + 1) last = *it;
+    text += (text.empty() ? "" : ", ") + std::to_string(first);
+    if (last > first) text += (last == first + 1 ? ", " : "-") + std::to_string(last);
+  }
+  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
+}
+
+std::string with_verb(const std::set<int>& ranks, const char* one, const char* several) {
+  return name_ranks(ranks) + " " + (ranks.size() == 1 ? one : several);
+}
+
+std::string in_seconds(double seconds) { return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0); }
+
+// "all_gather of 4 -> 8 elements of float32 for layers.2".
+std::string describe(const CollectiveFact& fact) {
+  std::string text = fact.kind;
+  if (fact.input_numel != 0 || fact.output_numel != 0) {
+    text += " of " + std::to_string(fact.input_numel);
+    if (fact.output_numel != fact.input_numel) text += " -> " + std::to_string(fact.output_numel);
+    text += " elements of " + fact.dtype;
+  }
+  return fact.label.empty() ? text : text + " for " + fact.label;
+}
+
+std::string place_of(const Group& group, std::uint64_t number) {
+  return "no. " + std::to_string(number) + " of '" + group.name + "'";
+}
+
+std::string at_step(const RankState& state) {
+  return state.step > 0 ? "at step " + std::to_string(state.step) : "before the first step";
+}
+
+// ---------------------------------------------------------------------------------------------------- 1: disagreement
+
+// Which ranks have which collective.
+using Versions = std::vector<std::pair<const CollectiveFact*, std::set<int>>>;
+
+Versions versions_of(const Group& group, std::uint64_t number) {
+  Versions versions;
+  for (const auto& [rank, fact] : group.members) {
+    const auto* mine = find_number(*fact, number);
+    if (!mine) continue;
+    auto same = std::ranges::find_if(versions, [&](const auto& version) { return version.first->matches(*mine); });
+    if (same == versions.end()) same = versions.insert(same, {mine, {}});
+    same->second.insert(rank);
+  }
+  // The version that most ranks have comes first; of equals the one of the lowest rank.
+  std::ranges::stable_sort(versions, std::greater(), [](const auto& version) { return version.second.size(); });
+  return versions;
+}
+
+// Whether `late`'s collectives from `number` on are those that `early` has `shift` numbers before: one at least, and
+// all that both records hold.
+bool follows(const GroupFact& late, const GroupFact& early, std::uint64_t number, std::uint64_t shift) {
+  int same = 0;
+  for (const auto& fact : late.recent) {
+    if (fact.number < number + shift) continue;
+    const auto* other = find_number(early, fact.number - shift);
+    if (!other) continue;
+    if (!fact.matches(*other)) return false;
+    ++same;
+  }
+  return same > 0;
+}
+
+// What one rank did that the others did not; empty where the records do not show it.
+std::string missing_or_extra(const GroupFact& one, const GroupFact& others, std::uint64_t number) {
+  for (std::uint64_t shift = 1; shift < FlightRecorder::kRecent; ++shift) {
+    if (follows(others, one, number, shift))
+      return counted(static_cast<std::int64_t>(shift), "collective") + " left out";
+    if (follows(one, others, number, shift))
+      return counted(static_cast<std::int64_t>(shift), "collective") + " too many";
+  }
+  return "";
+}
+
+std::optional<Finding> find_disagreement(const Group& group) {
+  std::set<std::uint64_t> numbers;
+  for (const auto& [rank, fact] : group.members)
+    for (const auto& collective : fact->recent) numbers.insert(collective.number);
+  for (const auto number : numbers) {
+    const auto versions = versions_of(group, number);
+    if (versions.size() < 2) continue;
+    const auto& [usual, many] = versions[0];
+    const auto& [other, few] = versions[1];
+    const int rank = *few.begin();
+    std::string reason = "disagrees on " + place_of(group, number) + ": " + describe(*other) + ", where " +
+                         with_verb(many, "has ", "have ") + describe(*usual);
+    if (few.size() > 1) reason += " (so do all of " + name_ranks(few) + ")";
+    const auto how = missing_or_extra(*group.members.at(rank), *group.members.at(*many.begin()), number);
+    return Finding{rank, how.empty() ? reason : reason + "; it has " + how};
+  }
+  return std::nullopt;
+}
+
+// ---------------------------------------------------------------------------------------------------- 2 and 3: absence
+
+class Blame {
+ public:
+  Blame(const States& states, const std::vector<Wait>& waits) : states_(states), waits_(waits) {
+    for (const auto& wait : waits)
+      for (const int rank : absent_from(wait)) (waits_itself(rank, *wait.group) ? victims_ : guilty_).insert(rank);
+  }
+
+  std::optional<Finding> find() const {
+    if (!guilty_.empty()) return of_guilty();
+    if (!victims_.empty()) return of_victims();
+    return std::nullopt;
+  }
+
+ private:
+  // The ranks that have not started what `wait` stands in.
+  static std::vector<int> absent_from(const Wait& wait) {
+    std::vector<int> absent;
+    for (const int rank : wait.group->ranks) {
+      const auto member = wait.group->members.find(rank);
+      if (member == wait.group->members.end() || member->second->started < wait.what->number) absent.push_back(rank);
+    }
+    return absent;
+  }
+
+  const std::optional<RankState>& state_of(int rank) const {
+    static const std::optional<RankState> kNone;
+    return rank < static_cast<int>(states_.size()) ? states_[static_cast<std::size_t>(rank)] : kNone;
+  }
+
+  // The thread that would come to a collective of `group` stands in another one. The one that trains may also wait for
+  // a save, which does.
+  bool waits_itself(int rank, const Group& group) const {
+    const auto& state = state_of(rank);
+    return std::ranges::any_of(waits_, [&](const Wait& wait) {
+      if (wait.rank != rank) return false;
+      return wait.group->runs_beside == group.runs_beside ||
+             (wait.group->runs_beside && state && state->phase == name_of(Phase::kCheckpoint));
+    });
+  }
+
+  double busy_seconds(int rank) const { return state_of(rank) ? state_of(rank)->seconds : 1e300; }
+
+  // The first wait for `rank`, in the order of the waits, and all ranks that stand in the same.
+  std::pair<const Wait*, std::set<int>> wait_for(int rank) const {
+    const Wait* first = nullptr;
+    std::set<int> ranks;
+    for (const auto& wait : waits_) {
+      const auto absent = absent_from(wait);
+      if (std::ranges::find(absent, rank) == absent.end()) continue;
+      if (!first) first = &wait;
+      if (wait.group == first->group && wait.what->number == first->what->number) ranks.insert(wait.rank);
+    }
+    return {first, ranks};
+  }
+
+  Finding of_guilty() const {
+    const int rank = *std::ranges::max_element(guilty_, {}, [&](int r) { return busy_seconds(r); });
+    const auto [wait, ranks] = wait_for(rank);
+    const std::string where = describe(*wait->what) + ", " + place_of(*wait->group, wait->what->number);
+    const auto waiting = ", while " + with_verb(ranks, "waits", "wait") + " for it in " + where;
+    std::string reason;
+    if (const auto& state = state_of(rank); !state) {
+      reason = "does not answer, though its process runs (a call of the system that does not end?)" + waiting;
+    } else if (wait->group->runs_beside) {
+      reason = "has not come to a collective in the background" + waiting + "; its own step is " +
+               std::to_string(state->step) + " (" + state->phase + " for " + in_seconds(state->seconds) + ")";
+    } else {
+      reason = "has been in " + state->phase + " for " + in_seconds(state->seconds) + " " + at_step(*state) + waiting;
+    }
+    std::set<int> rest = guilty_;
+    rest.erase(rank);
+    if (!rest.empty())
+      reason += std::string("; nor ") + (rest.size() == 1 ? "has " : "have ") + name_ranks(rest) +
+                " come to where others wait";
+    return {rank, reason};
+  }
+
+  // Nobody is busy with anything else: the chain of who waits for whom closes.
+  Finding of_victims() const {
+    const int rank = *victims_.begin();
+    const auto [wait, ranks] = wait_for(rank);
+    const auto own = std::ranges::find(waits_, rank, &Wait::rank);
+    return {rank, "waits in " + describe(*own->what) + ", " + place_of(*own->group, own->what->number) + ", while " +
+                      with_verb(ranks, "waits", "wait") + " for it in " + describe(*wait->what) + ", " +
+                      place_of(*wait->group, wait->what->number) +
+                      ": the ranks start the collectives of these groups in different orders"};
+  }
+
+  const States& states_;
+  const std::vector<Wait>& waits_;
+  std::set<int> guilty_, victims_;
+};
+
+// -------------------------------------------------------------------------------------------------- 4 and 5: all there
+
+std::optional<Finding> find_latecomer(const Wait& wait) {
+  std::optional<std::pair<double, int>> first, last;  // age, rank
+  for (const auto& [rank, fact] : wait.group->members) {
+    const auto* collective = find_number(*fact, wait.what->number);
+    if (!collective) return std::nullopt;  // long past it
+    const std::pair came(collective->age, rank);
+    if (!first || came > *first) first = came;
+    if (!last || came < *last) last = came;
+  }
+  if (last->first > first->first / 2) return std::nullopt;
+  return Finding{last->second, "came to " + describe(*wait.what) + ", " + place_of(*wait.group, wait.what->number) +
+                                   ", " + in_seconds(first->first - last->first) + " after rank " +
+                                   std::to_string(first->second)};
+}
+
+Finding all_there(const Wait& wait) {
+  return {-1, "all its ranks have started " + describe(*wait.what) + ", " + place_of(*wait.group, wait.what->number) +
+                  ", and it does not end: look at the network between them, or at their devices"};
+}
+
+// Where the ranks' devices wait for each other no thread does: the host of the one that hangs is behind.
+std::optional<Finding> find_behind(const States& states, const std::vector<Group>& groups) {
+  std::optional<std::pair<int, const Group*>> last;
+  std::uint64_t most = 0, fewest = 0;
+  for (const auto& group : groups) {
+    if (group.runs_beside || group.members.empty() || last) continue;
+    const auto started = [](const auto& member) { return member.second->started; };
+    const auto [low, high] = std::ranges::minmax_element(group.members, {}, started);
+    if (low->second->started == high->second->started) continue;
+    last = {low->first, &group};
+    fewest = low->second->started;
+    most = high->second->started;
+  }
+  if (!last) return std::nullopt;
+  const RankState& state = *states[static_cast<std::size_t>(last->first)];
+  return Finding{last->first, "has been in " + state.phase + " for " + in_seconds(state.seconds) + " " +
+                                  at_step(state) + ", with " + std::to_string(fewest) + " collectives of '" +
+                                  last->second->name + "' started, where others have " + std::to_string(most)};
+}
+
+std::string describe_rank(const RankState& state) {
+  const States only = {state};
+  const auto groups = groups_of(only);
+  const auto waits = waits_of(groups);
+  std::string text = at_step(state) + ", in " + (waits.empty() ? state.phase : waits.front().what->phase);
+  if (waits.empty()) text += " for " + in_seconds(state.seconds) + ", in no collective";
+  for (const auto& wait : waits)
+    text += "; waits in " + describe(*wait.what) + ", " + place_of(*wait.group, wait.what->number) + ", since " +
+            in_seconds(wait.what->age);
+  return text;
+}
+
+}  // namespace
+
+std::optional<Finding> find_culprit(const States& states) {
+  const auto groups = groups_of(states);
+  const auto waits = waits_of(groups);
+  for (const auto& group : groups)
+    if (auto found = find_disagreement(group)) return found;
+  if (waits.empty()) return find_behind(states, groups);
+  if (auto found = Blame(states, waits).find()) return found;
+  for (const auto& wait : waits)
+    if (auto found = find_latecomer(wait)) return found;
+  return all_there(waits.front());
+}
+
+std::vector<std::string> summarize(const States& states) {
+  std::vector<std::pair<std::string, std::set<int>>> lines;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    const std::string text = states[rank] ? describe_rank(*states[rank]) : "does not answer";
+    auto same = std::ranges::find(lines, text, &std::pair<std::string, std::set<int>>::first);
+    if (same == lines.end()) same = lines.insert(same, {text, {}});
+    same->second.insert(static_cast<int>(rank));
+  }
+  std::vector<std::string> out;
+  for (const auto& [text, ranks] : lines) out.push_back(name_ranks(ranks) + ": " + text);
+  return out;
+}
+
+}  // namespace titan::dist

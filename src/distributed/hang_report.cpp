@@ -1,0 +1,118 @@
+#include "distributed/hang_report.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "distributed/flight/dump.h"
+#include "distributed/flight/find_culprit.h"
+#include "distributed/flight/rank_state.h"
+
+namespace titan::dist {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr const char* kAskKey = "titan/hang";
+// A peer that has just been killed is seen to be gone before this: nobody is asked then.
+constexpr auto kBeforeAsking = milliseconds(300);
+// Ranks that run but do not answer get so much more patience than a reason that somebody may yet write.
+constexpr int kMorePatience = 9;
+constexpr std::size_t kMostLines = 16;
+
+std::string state_key(int rank) { return "titan/state/" + std::to_string(rank); }
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+// What the ranks say when one of them asks.
+class Answers {
+ public:
+  explicit Answers(FailureBoard& board) : board_(board), states_(board.processes.size()) {
+    for (std::size_t rank = 0; rank < states_.size(); ++rank) keys_.push_back(state_key(static_cast<int>(rank)));
+  }
+
+  // To be called again and again: asks, once it is time to, and whether all have answered.
+  bool look() {
+    if (steady_clock::now() < ask_at_) return false;
+    if (!std::exchange(is_asked_, true)) board_.store->compareSet(kAskKey, {}, bytes_of(std::to_string(board_.rank)));
+    return is_complete_ = is_complete_ || board_.store->check(keys_);
+  }
+
+  bool is_complete() const { return is_complete_; }
+
+  // Of those who have answered.
+  const std::vector<std::optional<RankState>>& read() {
+    for (std::size_t rank = 0; rank < states_.size(); ++rank) {
+      if (states_[rank] || !board_.store->check({keys_[rank]})) continue;
+      const auto bytes = board_.store->get(keys_[rank]);
+      states_[rank] = rank_state_from_json({bytes.begin(), bytes.end()});
+    }
+    return states_;
+  }
+
+ private:
+  FailureBoard& board_;
+  std::vector<std::string> keys_;
+  std::vector<std::optional<RankState>> states_;
+  steady_clock::time_point ask_at_ = steady_clock::now() + kBeforeAsking;
+  bool is_asked_ = false;
+  bool is_complete_ = false;
+};
+
+// In one write, so that what other ranks print does not come in between.
+void print_summary(int rank, const std::vector<std::optional<RankState>>& states) {
+  const std::string start = "titan-train: rank " + std::to_string(rank) + ": ";
+  std::string text = start + "a collective did not end. What the ranks do:\n";
+  const auto lines = summarize(states);
+  for (std::size_t i = 0; i < lines.size() && i < kMostLines; ++i) text += "  " + lines[i] + "\n";
+  if (lines.size() > kMostLines) text += "  ... and " + std::to_string(lines.size() - kMostLines) + " more\n";
+  if (const auto file = dump_file(); !file.empty())
+    text += start + "its collectives and the stacks of its threads are in " + file.string() +
+            ", those of the other ranks beside it\n";
+  std::fputs(text.c_str(), stderr);
+}
+
+// Of all ranks that find it out the first one writes it and prints the summary.
+std::string conclude(FailureBoard& board, const std::vector<std::optional<RankState>>& states,
+                     const std::string& symptom) {
+  const auto found = find_culprit(states);
+  if (!found) return symptom;
+  if (found->rank < 0) return symptom + "; " + found->reason;
+  report_failure(board, found->rank, found->reason);
+  const auto written = read_failure(board);
+  if (!written) return symptom;
+  if (written->writer == board.rank) print_summary(board.rank, states);
+  return written->reason;
+}
+
+}  // namespace
+
+void HangAnswer::look(FailureBoard& board) {
+  if (is_given_ || !board.store->check({kAskKey})) return;
+  is_given_ = true;
+  board.store->set(state_key(board.rank), bytes_of(to_json(current_state(board.rank))));
+  const auto by = board.store->get(kAskKey);
+  start_dump("rank " + std::to_string(board.rank) + ", asked by rank " + std::string(by.begin(), by.end()) +
+             ", for which a collective failed");
+}
+
+std::string diagnose_hang(FailureBoard& board, const std::string& symptom, milliseconds patience) noexcept {
+  try {
+    Answers answers(board);
+    const auto look = [&] { return answers.look(); };
+    if (auto reason = find_failure(board, patience, look)) return *reason;
+    if (!answers.is_complete()) {
+      // Only now: that a process was stopped for a moment is not a reason.
+      if (auto stopped = find_stopped_rank(board)) return *stopped;
+      if (auto reason = find_failure(board, kMorePatience * patience, look)) return *reason;
+    }
+    return conclude(board, answers.read(), symptom);
+  } catch (...) {
+    return why_store_is_gone(board);
+  }
+}
+
+}  // namespace titan::dist

@@ -1,0 +1,232 @@
+// Real ranks that hang, one kind after the other, and what they say of it. Nothing is a matter of speed: who hangs does
+// so until it is ended, and the rank whose time limit passes starts to wait when all others stand where they shall.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "base/process/phase.h"
+#include "base/stack/crash.h"
+#include "distributed/flight/flight_recorder.h"
+#include "distributed/world.h"
+#include "tests/support/guard.h"
+#include "tests/support/run_ranks.h"
+
+namespace titan {
+namespace {
+
+using dist::CollectiveLabel;
+using dist::ReduceOp;
+using test::RankEnd;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+constexpr auto kSoon = std::chrono::milliseconds(300);
+
+std::filesystem::path mark(int rank) {
+  return std::filesystem::temp_directory_path() / ("stands-" + std::to_string(rank));
+}
+void leave_mark(int rank) { std::ofstream(mark(rank)).flush(); }
+bool is_marked(int rank) { return std::filesystem::exists(mark(rank)); }
+
+[[noreturn]] void hang(dist::World& world) {
+  leave_mark(world.rank());
+  for (;;) ::pause();
+}
+
+// Runs `collective`, and says so as soon as its thread stands in it.
+void stand_in(dist::World& world, const std::function<void()>& collective) {
+  std::thread([rank = world.rank()] {
+    while (!dist::flight_recorder().holds_training_thread()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    leave_mark(rank);
+  }).detach();
+  collective();
+}
+
+void wait_for_others(dist::World& world) {
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (rank != world.rank()) test::wait_until([rank] { return is_marked(rank); }, "rank " + std::to_string(rank));
+}
+
+void reduce(dist::World& world, std::int64_t numel) {
+  world.group().all_reduce(at::ones({numel}), ReduceOp::kSum).wait();
+}
+
+// A step that all ranks take part in, and another that `body` spoils. Ends as the program does.
+std::vector<RankEnd> ends_after(int ranks, const std::function<void(dist::World&)>& body) {
+  return test::ends_of_ranks(ranks, [&](dist::World& world) {
+    phase_log().set_step(7);
+    reduce(world, 4);
+    world.group().barrier();
+    try {
+      body(world);
+    } catch (const PeerError& error) {
+      world.stop(error.what());
+    }
+  });
+}
+
+// Rank 0's time limit passes in an all-reduce, in which the ranks but `guilty` stand; that one does `instead`.
+std::vector<RankEnd> ends_where(int ranks, int guilty, const std::function<void(dist::World&)>& instead) {
+  return ends_after(ranks, [=](dist::World& world) {
+    if (world.rank() == guilty) instead(world);
+    const PhaseScope phase(Phase::kStep);
+    const CollectiveLabel label("layers.3");
+    if (world.rank() != 0) return stand_in(world, [&] { reduce(world, 8); });
+    wait_for_others(world);
+    world.set_timeout(kSoon);
+    reduce(world, 8);
+  });
+}
+
+std::string said_by_all(const std::vector<RankEnd>& ends) {
+  std::string said;
+  for (const auto& end : ends) said += end.said;
+  return said;
+}
+
+// Every rank ends by itself and says the same reason; one of them says what all do.
+void expect_reason(const std::vector<RankEnd>& ends, const std::string& pattern) {
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    EXPECT_EQ(ends[rank].how, "exit code 3") << ends[rank].said;
+    EXPECT_THAT(ends[rank].said, ContainsRegex("titan-train: rank " + std::to_string(rank) + ": stops: " + pattern));
+  }
+  EXPECT_THAT(said_by_all(ends), HasSubstr("a collective did not end. What the ranks do:"));
+}
+
+TEST(Hang, InDataOrASaveIsSaidOfTheRankThatHangs) {
+  const auto ends = ends_where(3, 2, [](dist::World& world) {
+    const PhaseScope phase(Phase::kData);
+    hang(world);
+  });
+  if (test::is_rank()) return;
+  expect_reason(ends,
+                "rank 2: has been in data for [0-9.]+ s at step 7, while ranks 0, 1 wait for it in all_reduce of 8 "
+                "elements of float32 for layers.3, no. [0-9]+ of 'world'\n");
+  EXPECT_THAT(said_by_all(ends), ContainsRegex("rank 2: at step 7, in data for [0-9.]+ s, in no collective"));
+}
+
+TEST(Hang, OfRankZeroIsSaidByTheOthers) {
+  const auto ends = ends_after(2, [](dist::World& world) {
+    if (world.rank() == 0) {
+      const PhaseScope phase(Phase::kCheckpoint);
+      hang(world);
+    }
+    wait_for_others(world);
+    world.set_timeout(kSoon);
+    reduce(world, 8);
+  });
+  if (test::is_rank()) return;
+  expect_reason(ends,
+                "rank 0: has been in checkpoint for [0-9.]+ s at step 7, while rank 1 waits for it in all_reduce");
+}
+
+// Rank 2 waits in a collective of its own that rank 1 never comes to: 1 is to blame, and not 2.
+TEST(Hang, IsNotTheVictims) {
+  const auto ends = ends_after(3, [](dist::World& world) {
+    const auto pair = world.rank() == 0 ? nullptr : world.make_group("pair", {1, 2});
+    if (world.rank() == 1) {
+      const PhaseScope phase(Phase::kValidation);
+      hang(world);
+    }
+    if (world.rank() == 2) stand_in(world, [&] { pair->all_reduce(at::ones({2}), ReduceOp::kSum).wait(); });
+    wait_for_others(world);
+    world.set_timeout(kSoon);
+    reduce(world, 8);
+  });
+  if (test::is_rank()) return;
+  expect_reason(ends, "rank 1: has been in validation for ");
+}
+
+// Of the same size as the next one, so that nothing else shows it.
+TEST(Hang, AfterACollectiveThatARankLeftOutIsThatRanks) {
+  const auto ends = ends_after(3, [](dist::World& world) {
+    if (world.rank() == 1) {
+      const CollectiveLabel label("layers.5");
+      reduce(world, 8);
+      hang(world);
+    }
+    {
+      const CollectiveLabel label("layers.4");
+      reduce(world, 8);
+    }
+    const CollectiveLabel label("layers.5");
+    if (world.rank() == 2) return stand_in(world, [&] { reduce(world, 8); });
+    wait_for_others(world);
+    world.set_timeout(kSoon);
+    reduce(world, 8);
+  });
+  if (test::is_rank()) return;
+  expect_reason(ends,
+                "rank 1: disagrees on no. [0-9]+ of 'world': all_reduce of 8 elements of float32 for layers.5, where "
+                "ranks 0, 2 have all_reduce of 8 elements of float32 for layers.4; it has 1 collective left out\n");
+}
+
+TEST(Hang, DisagreementIsSaidWithWhatTheRanksHave) {
+  const auto ends = ends_where(3, 2, [](dist::World& world) {
+    const CollectiveLabel label("layers.4");
+    stand_in(world, [&] { reduce(world, 9); });
+  });
+  if (test::is_rank()) return;
+  EXPECT_THAT(said_by_all(ends),
+              ContainsRegex("all_reduce over 'world' \\(layers.[34]\\): ranks disagree on their "
+                            "collective number [0-9]+: rank [0-2] has all_reduce \\(sum\\) of [89]"));
+}
+
+TEST(Hang, OfARankThatWasKilledIsItsEnd) {
+  const auto ends = ends_where(3, 2, [](dist::World& world) {
+    leave_mark(world.rank());
+    ::raise(SIGKILL);
+  });
+  if (test::is_rank()) return;
+  EXPECT_EQ(ends[2].how, "SIGKILL");
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(ends[rank].how, "exit code 3");
+    EXPECT_THAT(ends[rank].said, HasSubstr("stops: rank 2: ended without a word (killed, or out of memory?)\n"));
+  }
+}
+
+TEST(Hang, OfARankThatCrashedIsItsSignal) {
+  const auto ends = ends_where(3, 1, [](dist::World& world) {
+    install_crash_handlers(world.rank());
+    leave_mark(world.rank());
+    ::raise(SIGSEGV);
+  });
+  if (test::is_rank()) return;
+  EXPECT_EQ(ends[1].how, "SIGSEGV");
+  EXPECT_THAT(ends[1].said,
+              HasSubstr("titan-train: rank 1: ended by SIGSEGV in step 7 (start); the stack of its thread"));
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(ends[rank].how, "exit code 3");
+    EXPECT_THAT(ends[rank].said,
+                HasSubstr("stops: rank 1: ended by SIGSEGV in step 7; its standard error has the stack\n"));
+  }
+}
+
+// The rank that serves the store crashes: the others hear of it before the store goes.
+TEST(Hang, OfRankZeroThatCrashedIsItsSignal) {
+  const auto ends = ends_after(3, [](dist::World& world) {
+    if (world.rank() == 0) {
+      install_crash_handlers(0);
+      ::raise(SIGABRT);
+    }
+    reduce(world, 8);
+  });
+  if (test::is_rank()) return;
+  EXPECT_EQ(ends[0].how, "SIGABRT");
+  for (const int rank : {1, 2})
+    EXPECT_THAT(ends[rank].said,
+                HasSubstr("stops: rank 0: ended by SIGABRT in step 7; its standard error has the stack\n"));
+}
+
+}  // namespace
+}  // namespace titan

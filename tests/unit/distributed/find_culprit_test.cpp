@@ -1,0 +1,254 @@
+// Every kind of hang, as the ranks' answers show it, and who is named.
+#include "distributed/flight/find_culprit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace titan::dist {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using States = std::vector<std::optional<RankState>>;
+
+CollectiveFact collective(std::uint64_t number, CollectiveState state, const std::string& kind = "all_reduce",
+                          std::int64_t numel = 8, const std::string& label = "", double age = 100) {
+  return {number, kind, numel, numel, "float32", label, state, age, "data"};
+}
+
+// `numbers` collectives of which the last has `last`.
+GroupFact group(const std::string& name, const std::vector<int>& ranks, std::uint64_t started, CollectiveState last) {
+  GroupFact fact{name, ranks, false, started, {}};
+  for (std::uint64_t n = 1; n <= started; ++n)
+    fact.recent.push_back(collective(n, n == started ? last : CollectiveState::kFinished));
+  return fact;
+}
+
+RankState rank(int number, const std::string& phase, double seconds, std::vector<GroupFact> groups) {
+  return {number, 12, phase, seconds, std::move(groups)};
+}
+
+constexpr auto kFailed = CollectiveState::kFailed;
+constexpr auto kWaiting = CollectiveState::kWaiting;
+constexpr auto kStarted = CollectiveState::kStarted;
+constexpr auto kFinished = CollectiveState::kFinished;
+const std::vector<int> kAll = {0, 1, 2, 3};
+
+// Three of four ranks wait in number 3 of 'world', which rank 2 has not started.
+States without_rank_2(const std::string& phase) {
+  return {rank(0, "idle", 1, {group("world", kAll, 3, kFailed)}),
+          rank(1, "data", 99, {group("world", kAll, 3, kWaiting)}),
+          rank(2, phase, 131.4, {group("world", kAll, 2, kFinished)}),
+          rank(3, "data", 99, {group("world", kAll, 3, kWaiting)})};
+}
+
+TEST(FindCulprit, NamesNobodyWhereNobodyWaits) {
+  EXPECT_FALSE(find_culprit({rank(0, "data", 1, {group("world", {0, 1}, 3, kFinished)}),
+                             rank(1, "data", 1, {group("world", {0, 1}, 3, kStarted)})}));
+  EXPECT_FALSE(find_culprit({}));
+}
+
+TEST(FindCulprit, NamesTheRankWhoseHostIsBehindWhereDevicesWait) {
+  const auto found = find_culprit({rank(0, "log", 99, {group("world", {0, 1}, 7, kFinished)}),
+                                   rank(1, "data", 131, {group("world", {0, 1}, 5, kFinished)})});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 1);
+  EXPECT_EQ(found->reason,
+            "has been in data for 131 s at step 12, with 5 collectives of 'world' started, where others have 7");
+}
+
+TEST(FindCulprit, NamesTheRankThatIsBusyWithAnythingElse) {
+  for (const std::string phase : {"data", "checkpoint", "validation", "step", "load"}) {
+    const auto found = find_culprit(without_rank_2(phase));
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->rank, 2);
+    EXPECT_EQ(found->reason,
+              "has been in " + phase +
+                  " for 131 s at step 12, while ranks 0, 1, 3 wait for it in all_reduce of 8 elements of "
+                  "float32, no. 3 of 'world'");
+  }
+}
+
+TEST(FindCulprit, SaysWhatACollectiveIsFor) {
+  auto states = without_rank_2("step");
+  for (const int r : {0, 1, 3}) {
+    auto& waited = states[r]->groups[0].recent[2];
+    waited = {3, "all_gather", 4, 16, "bfloat16", "layers.3", waited.state, 100, "step"};
+  }
+  EXPECT_THAT(find_culprit(states)->reason,
+              HasSubstr("in all_gather of 4 -> 16 elements of bfloat16 for layers.3, no. 3 of 'world'"));
+}
+
+TEST(FindCulprit, NamesTheRankThatDoesNotAnswer) {
+  auto states = without_rank_2("data");
+  states[2].reset();
+  const auto found = find_culprit(states);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 2);
+  EXPECT_THAT(found->reason, HasSubstr("does not answer, though its process runs"));
+}
+
+TEST(FindCulprit, NamesOfSeveralTheOneThatIsBusyForTheLongest) {
+  const GroupFact behind = group("world", kAll, 2, kFinished);
+  const auto found =
+      find_culprit({rank(0, "idle", 1, {group("world", kAll, 3, kFailed)}), rank(1, "data", 30, {behind}),
+                    rank(2, "checkpoint", 40, {behind}), rank(3, "data", 20, {behind})});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 2);
+  EXPECT_THAT(found->reason, HasSubstr("has been in checkpoint for 40 s at step 12, while rank 0 waits for it"));
+  EXPECT_THAT(found->reason, HasSubstr("; nor have ranks 1, 3 come to where others wait"));
+}
+
+// 0 waits for 1 over 'rows', 1 for 3 over 'columns', 3 reads its data. 2 has nothing to do with it.
+TEST(FindCulprit, DoesNotBlameAVictim) {
+  const auto found =
+      find_culprit({rank(0, "step", 1, {group("rows", {0, 1}, 5, kFailed)}),
+                    rank(1, "step", 90, {group("rows", {0, 1}, 4, kFinished), group("columns", {1, 3}, 7, kWaiting)}),
+                    rank(2, "step", 95, {group("rows", {2, 3}, 5, kStarted)}),
+                    rank(3, "data", 80, {group("rows", {2, 3}, 5, kStarted), group("columns", {1, 3}, 6, kFinished)})});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 3);
+  EXPECT_THAT(found->reason, HasSubstr("has been in data for 80 s"));
+  EXPECT_THAT(found->reason, HasSubstr("while rank 1 waits for it in"));
+}
+
+TEST(FindCulprit, SeesRanksThatWaitForEachOther) {
+  const auto found =
+      find_culprit({rank(0, "step", 1, {group("a", {0, 1}, 5, kFailed), group("b", {0, 1}, 2, kFinished)}),
+                    rank(1, "step", 9, {group("a", {0, 1}, 4, kFinished), group("b", {0, 1}, 3, kWaiting)})});
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->reason,
+              HasSubstr("waits in all_reduce of 8 elements of float32, no. 5 of 'a', while rank 1 waits"));
+  EXPECT_THAT(found->reason, HasSubstr("no. 3 of 'b'"));
+  EXPECT_THAT(found->reason, HasSubstr("in different orders"));
+}
+
+// A save runs on a thread of its own: that rank 1's waits there says nothing of the thread that others wait for.
+TEST(FindCulprit, TellsABackgroundThreadFromTheOneThatTrains) {
+  GroupFact saves = group("checkpoint", {0, 1}, 2, kWaiting);
+  saves.runs_beside = true;
+  auto states = States{rank(0, "step", 1, {group("world", {0, 1}, 5, kFailed)}),
+                       rank(1, "data", 90, {group("world", {0, 1}, 4, kFinished), saves})};
+  EXPECT_THAT(find_culprit(states)->reason, HasSubstr("has been in data for 90 s"));
+  EXPECT_EQ(find_culprit(states)->rank, 1);
+
+  // It may be what that thread waits for, though: rank 0's save is the one that stands.
+  states[1]->phase = "checkpoint";
+  GroupFact behind = group("checkpoint", {0, 1}, 1, kFinished);
+  behind.runs_beside = true;
+  states[0]->groups.push_back(behind);
+  const auto found = find_culprit(states);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 0);
+  EXPECT_THAT(found->reason, HasSubstr("has not come to a collective in the background, while rank 1 waits for it in"));
+}
+
+TEST(FindCulprit, SeesAnotherKind) {
+  auto states = without_rank_2("step");
+  states[2] = rank(2, "step", 1, {group("world", kAll, 3, kWaiting)});
+  states[2]->groups[0].recent[2].kind = "all_gather";
+  const auto found = find_culprit(states);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 2);
+  EXPECT_EQ(
+      found->reason,
+      "disagrees on no. 3 of 'world': all_gather of 8 elements of float32, where ranks 0, 1, 3 have all_reduce of 8 "
+      "elements of float32");
+}
+
+TEST(FindCulprit, SeesAnotherSizeDtypeAndPurpose) {
+  for (const std::string what : {"input", "output", "dtype", "label"}) {
+    auto states = without_rank_2("step");
+    states[2] = rank(2, "step", 1, {group("world", kAll, 3, kWaiting)});
+    auto& odd = states[2]->groups[0].recent[2];
+    if (what == "input") odd.input_numel = 9;
+    if (what == "output") odd.output_numel = 9;
+    if (what == "dtype") odd.dtype = "bfloat16";
+    if (what == "label") odd.label = "layers.1";
+    const auto found = find_culprit(states);
+    ASSERT_TRUE(found) << what;
+    EXPECT_EQ(found->rank, 2);
+    EXPECT_THAT(found->reason, HasSubstr("disagrees on no. 3 of 'world'")) << what;
+  }
+}
+
+// The order of labels: what each rank has started, from number 1 on.
+GroupFact labelled(const std::vector<std::string>& labels) {
+  GroupFact fact{"fsdp", kAll, false, labels.size(), {}};
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    fact.recent.push_back(collective(i + 1, i + 1 == labels.size() ? kWaiting : kFinished, "all_gather", 8, labels[i]));
+  return fact;
+}
+
+TEST(FindCulprit, SeesThatACollectiveWasLeftOut) {
+  const auto usual = labelled({"a", "b", "c"});
+  const auto found = find_culprit({rank(0, "step", 1, {usual}), rank(1, "step", 1, {labelled({"a", "c", "d"})}),
+                                   rank(2, "step", 1, {usual}), rank(3, "step", 1, {usual})});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 1);
+  EXPECT_THAT(found->reason, HasSubstr("disagrees on no. 2 of 'fsdp'"));
+  EXPECT_THAT(found->reason, HasSubstr("; it has 1 collective left out"));
+}
+
+TEST(FindCulprit, SeesThatThereIsACollectiveTooMany) {
+  const auto usual = labelled({"a", "b", "c", "d"});
+  const auto found = find_culprit({rank(0, "step", 1, {usual}), rank(1, "step", 1, {usual}),
+                                   rank(2, "step", 1, {labelled({"a", "x", "y", "b"})}), rank(3, "step", 1, {usual})});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 2);
+  EXPECT_THAT(found->reason, HasSubstr("; it has 2 collectives too many"));
+}
+
+TEST(FindCulprit, NamesWhoCameLate) {
+  auto states = without_rank_2("step");
+  states[2] = rank(2, "step", 1, {group("world", kAll, 3, kWaiting)});
+  states[2]->groups[0].recent[2].age = 2;
+  const auto found = find_culprit(states);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 2);
+  EXPECT_THAT(found->reason,
+              HasSubstr("came to all_reduce of 8 elements of float32, no. 3 of 'world', 98 s after rank"));
+}
+
+TEST(FindCulprit, NamesNobodyWhereAllAreThere) {
+  auto states = without_rank_2("step");
+  states[2] = rank(2, "step", 1, {group("world", kAll, 3, kWaiting)});
+  const auto found = find_culprit(states);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, -1);
+  EXPECT_THAT(found->reason, HasSubstr("all its ranks have started all_reduce"));
+}
+
+TEST(Summary, HasALineForEachKindOfRank) {
+  auto states = without_rank_2("data");
+  states[3].reset();
+  states[0]->groups[0].recent[2].age = 101;
+  // Rank 0 has given up and is in no phase any more: that of the collective is what it was in.
+  EXPECT_THAT(
+      summarize(states),
+      ElementsAre("rank 0: at step 12, in data; waits in all_reduce of 8 elements of float32, no. 3 of 'world', "
+                  "since 101 s",
+                  "rank 1: at step 12, in data; waits in all_reduce of 8 elements of float32, no. 3 of 'world', "
+                  "since 100 s",
+                  "rank 2: at step 12, in data for 131 s, in no collective", "rank 3: does not answer"));
+  states[0]->groups[0].recent[2].age = 100;
+  EXPECT_THAT(summarize(states)[0], HasSubstr("ranks 0, 1: at step 12, in data; waits"));
+}
+
+TEST(RankState, IsTheSameAfterItsText) {
+  RankState state = rank(3, "data", 1.5, {group("world", kAll, 2, kWaiting)});
+  state.groups[0].recent[0].label = "layers.0";
+  state.groups[0].runs_beside = true;
+  const RankState again = rank_state_from_json(to_json(state));
+  EXPECT_EQ(to_json(again), to_json(state));
+  EXPECT_TRUE(again.groups.at(0).recent.at(1).matches(state.groups[0].recent[1]));
+  EXPECT_EQ(again.groups[0].recent[1].state, kWaiting);
+}
+
+}  // namespace
+}  // namespace titan::dist

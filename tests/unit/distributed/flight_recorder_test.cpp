@@ -1,0 +1,156 @@
+#include "distributed/flight/flight_recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "distributed/flight/dump.h"
+#include "tests/support/hand_clock.h"
+
+namespace titan::dist {
+namespace {
+
+using testing::HasSubstr;
+
+CollectiveTicket start(FlightRecorder& recorder, int group, const char* kind = "all_reduce") {
+  return recorder.start(group, kind, 4, 8, at::kBFloat16);
+}
+
+TEST(FlightRecorder, KeepsWhatWasStartedAndHowFarItIs) {
+  PhaseLog phases;
+  phases.set_step(12);
+  phases.enter(Phase::kData);
+  FlightRecorder recorder(phases);
+  const int world = recorder.add_group("world", {0, 1}), rows = recorder.add_group("rows", {0, 2});
+  const auto first = start(recorder, world);
+  start(recorder, rows, "all_gather");
+  const auto second = start(recorder, world, "broadcast");
+  recorder.set_state(first, CollectiveState::kFinished);
+  recorder.set_state(second, CollectiveState::kWaiting);
+  const auto history = recorder.history();
+  ASSERT_EQ(history.size(), 3u);
+  EXPECT_EQ(history[0].state, CollectiveState::kFinished);
+  EXPECT_EQ(history[1].state, CollectiveState::kStarting);
+  EXPECT_EQ(history[1].number, 1u);
+  EXPECT_EQ(history[1].group, rows);
+  EXPECT_STREQ(history[2].kind, "broadcast");
+  EXPECT_EQ(history[2].number, 2u);
+  EXPECT_EQ(history[2].input_numel, 4);
+  EXPECT_EQ(history[2].output_numel, 8);
+  EXPECT_EQ(history[2].dtype, at::kBFloat16);
+  EXPECT_EQ(history[2].step, 12);
+  EXPECT_EQ(history[2].phase, Phase::kData);
+  const auto groups = recorder.groups();
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].name, "world");
+  EXPECT_EQ(groups[0].started, 2u);
+  EXPECT_EQ(groups[0].recent.back().state, CollectiveState::kWaiting);
+  EXPECT_EQ(groups[1].ranks, (std::vector<int>{0, 2}));
+}
+
+TEST(FlightRecorder, KeepsTheLastOnesInOrder) {
+  PhaseLog phases;
+  FlightRecorder recorder(phases);
+  const int busy = recorder.add_group("busy", {0, 1}), quiet = recorder.add_group("quiet", {0, 1});
+  const auto held = start(recorder, quiet, "barrier");
+  const auto early = start(recorder, busy);
+  recorder.resize(100);
+  for (int i = 0; i < 250; ++i) start(recorder, busy);
+  const auto history = recorder.history();
+  ASSERT_EQ(history.size(), 100u);
+  for (std::size_t i = 0; i < history.size(); ++i) EXPECT_EQ(history[i].number, 152 + i);
+  // What a group stands in is not lost because others go on.
+  recorder.set_state(held, CollectiveState::kWaiting);
+  EXPECT_EQ(recorder.groups()[1].recent.back().state, CollectiveState::kWaiting);
+  EXPECT_EQ(recorder.groups()[0].recent.size(), FlightRecorder::kRecent);
+  // One that is not kept any more changes no other.
+  recorder.set_state(early, CollectiveState::kFailed);
+  for (const auto& record : recorder.history()) EXPECT_EQ(record.state, CollectiveState::kStarting);
+}
+
+TEST(FlightRecorder, KeepsAFewAtAnySetting) {
+  PhaseLog phases;
+  FlightRecorder recorder(phases);
+  recorder.resize(0);
+  const int group = recorder.add_group("world", {0, 1});
+  for (int i = 0; i < 1000; ++i) start(recorder, group);
+  EXPECT_EQ(recorder.history().size(), FlightRecorder::kFewest);
+}
+
+TEST(FlightRecorder, KnowsWhatACollectiveIsFor) {
+  PhaseLog phases;
+  FlightRecorder recorder(phases);
+  const int group = recorder.add_group("fsdp", {0, 1});
+  const auto bare = start(recorder, group);
+  CollectiveTicket labelled, inner;
+  std::string longer(100, 'x');
+  longer += ".layers.31";
+  {
+    const CollectiveLabel label("layers.3");
+    labelled = start(recorder, group);
+    {
+      const CollectiveLabel within(longer);
+      inner = start(recorder, group);
+    }
+    // Another thread's collectives are for something else.
+    std::thread([&] { EXPECT_EQ(recorder.describe(start(recorder, group)), "all_reduce over 'fsdp'"); }).join();
+    EXPECT_EQ(recorder.describe(start(recorder, group)), "all_reduce over 'fsdp' (layers.3)");
+  }
+  EXPECT_EQ(recorder.describe(bare), "all_reduce over 'fsdp'");
+  EXPECT_EQ(recorder.describe(labelled), "all_reduce over 'fsdp' (layers.3)");
+  EXPECT_THAT(recorder.describe(inner), HasSubstr("xxx.layers.31)"));
+  EXPECT_EQ(recorder.describe(start(recorder, group)), "all_reduce over 'fsdp'");
+  EXPECT_EQ(recorder.describe({.kind = "barrier"}), "barrier");
+}
+
+TEST(FlightRecorder, KnowsWhetherTheTrainingThreadStandsInOne) {
+  PhaseLog phases;
+  test::HandClock clock;
+  FlightRecorder recorder(phases, clock.clock());
+  const int world = recorder.add_group("world", {0, 1}), saves = recorder.add_group("checkpoint", {0, 1});
+  recorder.set_runs_beside(saves);
+  clock.advance(std::chrono::seconds(10));
+  recorder.set_state(start(recorder, saves), CollectiveState::kWaiting);
+  EXPECT_FALSE(recorder.holds_training_thread());
+  EXPECT_DOUBLE_EQ(recorder.seconds_since_progress(), 10);
+  const auto held = start(recorder, world);
+  clock.advance(std::chrono::seconds(3));
+  EXPECT_TRUE(recorder.holds_training_thread());
+  EXPECT_DOUBLE_EQ(recorder.seconds_since_progress(), 3);
+  recorder.set_state(held, CollectiveState::kFinished);
+  clock.advance(std::chrono::seconds(1));
+  EXPECT_FALSE(recorder.holds_training_thread());
+  EXPECT_DOUBLE_EQ(recorder.seconds_since_progress(), 1);
+}
+
+TEST(FlightRecorder, KeepsTheStackOfTheFirstFailure) {
+  PhaseLog phases;
+  FlightRecorder recorder(phases);
+  const int group = recorder.add_group("world", {0, 1});
+  EXPECT_EQ(recorder.failed_stack().size, 0);
+  recorder.fail(start(recorder, group));
+  EXPECT_GT(recorder.failed_stack().size, 0);
+  EXPECT_TRUE(recorder.holds_training_thread());
+}
+
+TEST(Dump, HasCollectivesAndStacks) {
+  const int group = flight_recorder().add_group("of_this_test", {0, 1});
+  CollectiveTicket ticket;
+  {
+    const CollectiveLabel label("layers.7");
+    ticket = start(flight_recorder(), group, "all_gather");
+  }
+  flight_recorder().set_state(ticket, CollectiveState::kWaiting);
+  const std::string text = dump_text("a test asks");
+  flight_recorder().set_state(ticket, CollectiveState::kFinished);
+  EXPECT_THAT(text, HasSubstr("# a test asks\n# step 0, in start for "));
+  EXPECT_THAT(text, HasSubstr("of_this_test: 1 collectives started; ranks 0 1\n"));
+  EXPECT_THAT(text, HasSubstr("of_this_test 1 all_gather 4 8 bfloat16 [layers.7] step 0 (start) waiting "));
+  EXPECT_THAT(text, HasSubstr("# Threads, innermost call first\n"));
+}
+
+}  // namespace
+}  // namespace titan::dist
