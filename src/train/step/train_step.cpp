@@ -30,6 +30,7 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   if (grad_scaler) grad_scaler->unscale(optimizer.grads(), parts_.world);
   const auto clip = optim::clip_factor(optimizer.sharded_grads(), parts_.max_norm);
   output.grad_norm = clip.norm;
+  output.grad_norms = clip.each;
 
   // 3. clip and update at this step's learning rate, once a save under way has copied what this changes
   wait_staged();
