@@ -3,6 +3,8 @@
 //   config.toml       the run's configuration
 //   metrics.jsonl     a row per logged step
 //   validation.jsonl  a row per validation
+//   metrics.csv, validation.csv  the same as tables, where metrics.enable_csv asks for them
+//   logs/rank_N.log   what each rank said
 //   checkpoint/       checkpoint.folder, with a folder step-N per saved step
 #pragma once
 
@@ -18,6 +20,9 @@ inline constexpr const char* kLockFile = ".run.lock";
 inline constexpr const char* kConfigFile = "config.toml";
 inline constexpr const char* kStepsFile = "metrics.jsonl";
 inline constexpr const char* kValidationsFile = "validation.jsonl";
+inline constexpr const char* kStepsTable = "metrics.csv";
+inline constexpr const char* kValidationsTable = "validation.csv";
+inline constexpr const char* kLogsFolder = "logs";
 
 // Files of a step folder. A save writes the first of its format last: a folder that has it is complete.
 inline constexpr const char* kMetadataFile = ".metadata";                         // of the DCP format

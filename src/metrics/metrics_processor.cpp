@@ -42,20 +42,21 @@ void MetricsProcessor::end_step(std::int64_t step) {
 void MetricsProcessor::log(StepMetrics m) {
   TITAN_CHECK(interval_steps_ > 0, "log() without a step since the last one");
   const auto now = options_.now();
-  const MemoryUsage memory = options_.memory();
   const auto num_steps = static_cast<double>(interval_steps_);
 
-  m.tokens_per_second = static_cast<double>(interval_tokens_) /
-                        (seconds_between(interval_begin_, now) * static_cast<double>(options_.non_data_parallel_size));
+  const double seconds = seconds_between(interval_begin_, now);
+  m.tokens_per_second =
+      static_cast<double>(interval_tokens_) / (seconds * static_cast<double>(options_.non_data_parallel_size));
   const double flops = static_cast<double>(options_.flops_per_token) * m.tokens_per_second;
   m.tflops = flops / 1e12;
   if (options_.peak_flops) m.mfu = 100.0 * flops / *options_.peak_flops;
-  m.memory_peak_bytes = memory.peak_bytes;
-  m.memory_capacity_bytes = memory.capacity_bytes;
+  m.memory = options_.memory();
   m.step_seconds = interval_step_seconds_ / num_steps;
   m.data_seconds = interval_data_seconds_ / num_steps;
+  m.data_percent = seconds > 0 ? 100.0 * interval_data_seconds_ / seconds : 0.0;
   m.unix_time = unix_now();
   m.time_to_first_step_seconds = std::exchange(first_step_seconds_, std::nullopt);
+  m.time_spent = time_spent();
   for (const auto& sink : sinks_) sink->log(m);
   last_ = m;
 
@@ -67,14 +68,21 @@ void MetricsProcessor::log(StepMetrics m) {
 }
 
 void MetricsProcessor::log_validation(ValidationMetrics m) {
-  const MemoryUsage memory = options_.memory();
   m.perplexity = std::exp(m.loss);
   m.tokens_per_second =
       static_cast<double>(m.rank_tokens) / (m.seconds * static_cast<double>(options_.non_data_parallel_size));
-  m.memory_peak_bytes = memory.peak_bytes;
-  m.memory_capacity_bytes = memory.capacity_bytes;
+  m.memory = options_.memory();
   m.unix_time = unix_now();
   for (const auto& sink : sinks_) sink->log_validation(m);
+}
+
+void MetricsProcessor::log_gradient_norms(std::int64_t step, std::span<const double> norms) {
+  for (const auto& sink : sinks_) sink->log_gradient_norms(step, norms);
+}
+
+TimeSpent MetricsProcessor::time_spent() const {
+  TimeSpent spent = earlier_;
+  return spent += time_spent_in(options_.phases(), options_.process_age());
 }
 
 }  // namespace titan::metrics

@@ -8,6 +8,7 @@
 #include "train/first_step.h"
 #include "train/observers/checkpointing.h"
 #include "train/observers/divergence_watch.h"
+#include "train/observers/gradient_norms.h"
 #include "train/observers/metrics_log.h"
 #include "train/observers/validation.h"
 #include "train/setup.h"
@@ -62,6 +63,12 @@ void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prom
       [validator = run.validator.get()](const std::vector<int>& steps) { return validator->best_of(steps); });
 }
 
+std::unique_ptr<GradientNorms> make_gradient_norms(const RunParts& run) {
+  std::vector<std::string> fqns;
+  for (const auto& parameter : run.model->named_parameters()) fqns.push_back(parameter.fqn);
+  return std::make_unique<GradientNorms>(*run.metrics, fqns);
+}
+
 // The order is part of the behaviour: rows come before what is said about them, a run that diverged saves nothing, and
 // one that was asked to stop is not validated first.
 void add_observers(RunParts& run) {
@@ -74,6 +81,7 @@ void add_observers(RunParts& run) {
   add(std::make_unique<FirstStep>(config, run.world));
   auto& log =
       add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
+  if (config.metrics.enable_tensorboard && config.metrics.gradient_histograms) add(make_gradient_norms(run));
   if (!run.grad_scaler) add(std::make_unique<DivergenceWatch>(config, run.world.device(), *run.checkpointer, log));
   add(std::make_unique<Checkpointing>(*run.checkpointer, config.training.steps));
   add(std::make_unique<Validation>(run.validator.get(), run.samples.get()));

@@ -74,8 +74,10 @@ bool Trainer::has_nothing_to_do(std::int64_t finished_steps) const {
 }
 
 void Trainer::attach_sinks() {
+  run_.metrics->set_sinks(metrics::make_sinks(run_.config, finished_steps(), {run_.world.rank(), run_.world.size()}));
   if (run_.world.rank() != 0) return;
-  run_.metrics->set_sinks(metrics::make_sinks(run_.config, finished_steps()));
+  run_.metrics->set_earlier_time(
+      metrics::read_earlier_time(run_.config.job.dump_folder, finished_steps(), metrics::unix_time_of_process_start()));
   if (run_.validator)
     run_.validator->restore(metrics::read_validation_losses(run_.config.job.dump_folder, finished_steps()));
 }
@@ -125,6 +127,7 @@ std::optional<Trainer::End> Trainer::show(const FinishedStep& step) {
 
 Trainer::End Trainer::finish(End end) {
   for (const auto& observer : run_.observers) observer->finish(end, finished_steps());
+  spdlog::info("{}", metrics::format_goodput(run_.metrics->time_spent()));
   if (end == End::kCompleted) announce_end();
   return end;
 }

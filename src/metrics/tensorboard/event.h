@@ -1,5 +1,6 @@
-// The events that TensorBoard reads, as bytes: the protocol buffer tensorflow.Event of tensorboard/compat/proto/event.proto,
-// encoded by hand, because five messages of it are all that is needed.
+// The events that TensorBoard reads, as bytes: the protocol buffer tensorflow.Event, whose definition is
+// tensorboard/compat/proto/event.proto. It is encoded by hand: five of its messages are all that is needed, and protobuf's
+// library would be one more to find at the version that its generated code asks for.
 #pragma once
 
 #include <cstdint>

@@ -55,9 +55,11 @@ std::string host_name() {
   return ::gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
-// How many bytes of `file`, the content of an event file, are whole events of steps up to `last_step`.
+// How many bytes of `file`, the content of an event file, are whole events of steps up to `last_step`; 0 where these are
+// no more than the version.
 std::size_t size_until(std::string_view file, std::int64_t last_step) {
   std::size_t at = 0;
+  int num_events = 0;
   while (file.size() - at >= kHeaderBytes + kFooterBytes) {
     const auto length = get_little_endian(file, at, 8);
     if (masked_crc32c(file.substr(at, 8)) != get_little_endian(file, at + 8, 4)) break;
@@ -67,8 +69,9 @@ std::size_t size_until(std::string_view file, std::int64_t last_step) {
     const auto step = step_of_event(event);
     if (!step || *step > last_step) break;
     at += kHeaderBytes + length + kFooterBytes;
+    ++num_events;
   }
-  return at;
+  return num_events > 1 ? at : 0;
 }
 
 }  // namespace
@@ -125,9 +128,13 @@ int cut_events_after(const fs::path& folder, std::int64_t last_step) {
   int cut = 0;
   for (const fs::path& file : files) {
     const std::string content = read_file(file);
-    const std::size_t kept = size_until(content, last_step);
-    if (kept == content.size()) continue;
-    fs::resize_file(file, kept);
+    const std::size_t kept = last_step > 0 ? size_until(content, last_step) : 0;
+    if (kept > 0 && kept == content.size()) continue;
+    if (kept > 0) {
+      fs::resize_file(file, kept);
+    } else {
+      fs::remove(file);
+    }
     ++cut;
   }
   return cut;

@@ -35,8 +35,9 @@ class EventFile {
 };
 
 // Cuts off, from every event file of `folder`, the first event of a step after `last_step` and all that follows it, or the
-// first damaged one: those steps run again. Returns the number of files that became shorter. A TensorBoard that looks at
-// them meanwhile sees no damage: a file only ends earlier. Throws std::system_error naming the path.
+// first damaged one: those steps run again. A file that nothing is left of but its version goes, and all go where
+// `last_step` is 0. Returns the number of files that were changed; 0 where there is no such folder. A TensorBoard that
+// looks at them meanwhile sees no damage: a file only ends earlier. Throws std::system_error naming the path.
 int cut_events_after(const std::filesystem::path& folder, std::int64_t last_step);
 
 }  // namespace titan::metrics::tensorboard
