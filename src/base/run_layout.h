@@ -22,7 +22,7 @@ inline constexpr const char* kStepsFile = "metrics.jsonl";
 inline constexpr const char* kValidationsFile = "validation.jsonl";
 inline constexpr const char* kStepsTable = "metrics.csv";
 inline constexpr const char* kValidationsTable = "validation.csv";
-inline constexpr const char* kLogsFolder = "logs";
+inline constexpr const char* kLogsFolder = "logs";  // rank_N.log
 
 // Files of a step folder. A save writes the first of its format last: a folder that has it is complete.
 inline constexpr const char* kMetadataFile = ".metadata";                         // of the DCP format

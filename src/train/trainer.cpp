@@ -4,10 +4,13 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/phase.h"
+#include "base/run_layout.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
@@ -74,6 +77,8 @@ bool Trainer::has_nothing_to_do(std::int64_t finished_steps) const {
 }
 
 void Trainer::attach_sinks() {
+  log_to_file(std::filesystem::path(run_.config.job.dump_folder) / layout::kLogsFolder /
+              ("rank_" + std::to_string(run_.world.rank()) + ".log"));
   run_.metrics->set_sinks(metrics::make_sinks(run_.config, finished_steps(), {run_.world.rank(), run_.world.size()}));
   if (run_.world.rank() != 0) return;
   run_.metrics->set_earlier_time(

@@ -125,3 +125,23 @@ def goodput(context):
     for key in ("productive_seconds", "lost_start_seconds", "lost_validation_seconds", "lost_checkpoint_seconds"):
         expect(rows[5][key] > rows[4][key] > 0 or key == "lost_validation_seconds", f"{key}: {rows[4][key]}, then {rows[5][key]}")
     expect("goodput " in job.text() and "; lost: " in job.text(), job.tail())
+
+
+@case(60)
+def rank_logs(context):
+    """Each rank keeps what it says from level info on in a file of its own, which restarts add to; what it prints is as before."""
+    config, logs = write_job(context, "run", steps=4), context.dump("run") / "logs"
+    words = ["--config", config, *SAVE]
+    refused = run(context, 2, [*words, "--training.dataset", "parquet"], name="refused", exit_code=2)
+    expect(not logs.exists(), f"a start that was refused has a log\n{refused.tail()}")
+    job = run(context, 2, [*words, "--training.steps", "2", "--lr_scheduler.total_steps", "4"], name="first")
+    first = {rank: (logs / f"rank_{rank}.log").read_text() for rank in (0, 1)}
+    printed = job.out_path.read_text().splitlines()
+    missing = [line for line in printed if line.startswith("[titan]") and line not in first[0] + first[1]]
+    expect(not missing, f"printed, and not in the logs: {missing}")
+    expect("step:  2  loss:" in first[0], f"rank 0's log is\n{first[0]}")
+    expect(" - rank 1 - INFO - " in first[1] and " - rank 1 - INFO - " not in job.text(), f"rank 1's log is\n{first[1]}")
+    run(context, 2, words, name="second")
+    for rank, before in first.items():
+        after = (logs / f"rank_{rank}.log").read_text()
+        expect(after.startswith(before) and len(after) > len(before), f"rank {rank}'s log was not added to")
