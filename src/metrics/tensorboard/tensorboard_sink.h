@@ -19,7 +19,7 @@ struct SinkOptions {
   std::filesystem::path folder;     // of this rank's event files
   std::int64_t finished_steps = 0;  // the step that training resumes after
   std::string configuration = {};   // TOML, shown in TensorBoard's tab for text
-  // Folders that this rank looks after beside its own: of ranks that an earlier start had and this one has not.
+  // Folders that this rank looks after beside its own: of ranks of an earlier start that this one does not have.
   std::vector<std::filesystem::path> abandoned = {};
 };
 
