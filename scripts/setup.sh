@@ -63,14 +63,17 @@ install_browser() {
 
 make_venv() {
   local stamp=.venv/requirements.stamp
-  cmp -s requirements.txt "$stamp" && return 0
+  local without_dependencies=tests/requirements-tensorboard.txt
+  cat requirements.txt "$without_dependencies" | cmp -s - "$stamp" && return 0
   echo "setup: making .venv (torch wheel and what it needs, about 5 GB)"
   # A half-made environment is made again from nothing: pip cannot repair one that was killed midway.
   [[ -f $stamp ]] || rm -rf .venv
   "${PYTHON:-python3}" -m venv .venv || die "python3 -m venv failed: is the package python3-venv installed?"
   twice .venv/bin/python -m pip install -q --disable-pip-version-check --retries 10 --timeout 60 -r requirements.txt ||
     die "pip could not install requirements.txt (needs a package index that has torch==2.11.0 for this Python)"
-  cp requirements.txt "$stamp"
+  twice .venv/bin/python -m pip install -q --disable-pip-version-check --retries 10 --timeout 60 --no-deps \
+    -r "$without_dependencies" || die "pip could not install $without_dependencies"
+  cat requirements.txt "$without_dependencies" >"$stamp"
 }
 
 # The default corpus and tokenizer: real code that every installation of the wheel has, see scripts/prepare_data.py.

@@ -1,12 +1,19 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <string_view>
+#include <system_error>
 
 namespace titan {
 namespace {
@@ -24,6 +31,68 @@ class LevelFlag : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelFlag>(); }
 };
 
+// Holds lines until it has a file: a start that is refused leaves none.
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  ~FileSink() override {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  void open(const std::filesystem::path& path) {
+    const std::lock_guard lock(mutex_);
+    std::filesystem::create_directories(path.parent_path());
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "open " + path.string());
+    write(held_);
+    held_ = {};
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    line_.clear();
+    formatter_->format(message, line_);
+    if (fd_ >= 0) {
+      write({line_.data(), line_.size()});
+    } else if (held_.size() < kMaxHeld) {
+      append_plain(held_, {line_.data(), line_.size()});
+    }
+  }
+  void flush_() override {}
+
+ private:
+  static constexpr std::size_t kMaxHeld = std::size_t{1} << 20;  // commands never open it
+
+  static void append_plain(std::string& out, std::string_view text) {
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      if (text.substr(at, 2) == "\033[") {
+        at = std::min(text.find('m', at), text.size());
+      } else {
+        out.push_back(text[at]);
+      }
+    }
+  }
+
+  // A log that cannot be written, on a disk that is full, does not end the run.
+  void write(std::string_view text) {
+    plain_.clear();
+    append_plain(plain_, text);
+    std::string_view rest = plain_;
+    while (!rest.empty()) {
+      const ssize_t written = ::write(fd_, rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return;
+      rest.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+  int fd_ = -1;
+  std::string held_;
+  spdlog::memory_buf_t line_;  // kept, as the next, for its memory
+  std::string plain_;
+};
+
+std::shared_ptr<FileSink> g_file_sink;
+
 }  // namespace
 
 bool stdout_is_terminal() {
@@ -40,14 +109,20 @@ void init_log(int rank, int world_size, bool colors) {
   const bool color = colors && stdout_is_terminal() && std::getenv("NO_COLOR") == nullptr;
   auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::always
                                                                           : spdlog::color_mode::never);
-  auto logger = std::make_shared<spdlog::logger>("titan", std::move(sink));
+  sink->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
+  g_file_sink = std::make_shared<FileSink>();
+  auto logger = std::make_shared<spdlog::logger>("titan", spdlog::sinks_init_list{std::move(sink), g_file_sink});
   const std::string who = world_size > 1 && rank != 0 ? "rank " + std::to_string(rank) : "root";
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<LevelFlag>('*').set_pattern("[titan] %Y-%m-%d %H:%M:%S,%e - " + who + " - %^%*%$ - %v");
   logger->set_formatter(std::move(formatter));
-  logger->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
+  logger->set_level(spdlog::level::info);
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
+}
+
+void log_to_file(const std::filesystem::path& path) {
+  if (g_file_sink) g_file_sink->open(path);
 }
 
 }  // namespace titan

@@ -4,6 +4,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
 #include <string>
 
 namespace titan {
@@ -12,6 +13,12 @@ namespace titan {
 // message that all ranks agree on is printed once. Colors only on a terminal, and never when NO_COLOR is set.
 // Calling it again replaces the setting. Not thread-safe against concurrent logging.
 void init_log(int rank, int world_size, bool colors);
+
+// From here on the rank's lines from level info on, and those since init_log(), go to `path`, too, without colors: on
+// ranks but 0 that is more than they print. The folder is made where it is missing, and lines are added to a file that is
+// there. A line is with the operating system when the call that logs it returns. Once, after init_log(), before a progress
+// bar takes the terminal; does nothing without init_log(). Throws std::system_error naming the path.
+void log_to_file(const std::filesystem::path& path);
 
 // True on rank 0, which says what all ranks agree on, and in a process that has no log.
 bool speaks_for_all();

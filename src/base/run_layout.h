@@ -5,6 +5,8 @@
 //   validation.jsonl  a row per validation
 //   events.jsonl      a row per start, save, stop and the like
 //   checksums.jsonl   a row per step with checksums of parameters and gradients, with debug.checksum_freq
+//   metrics.csv, validation.csv  the same as tables, where metrics.enable_csv asks for them
+//   logs/rank_N.log   what each rank said
 //   checkpoint/       checkpoint.folder, with a folder step-N per saved step
 #pragma once
 
@@ -22,6 +24,9 @@ inline constexpr const char* kStepsFile = "metrics.jsonl";
 inline constexpr const char* kValidationsFile = "validation.jsonl";
 inline constexpr const char* kEventsFile = "events.jsonl";
 inline constexpr const char* kChecksumsFile = "checksums.jsonl";
+inline constexpr const char* kStepsTable = "metrics.csv";
+inline constexpr const char* kValidationsTable = "validation.csv";
+inline constexpr const char* kLogsFolder = "logs";  // rank_N.log
 
 // Files of a step folder. A save writes the first of its format last: a folder that has it is complete.
 inline constexpr const char* kMetadataFile = ".metadata";                         // of the DCP format

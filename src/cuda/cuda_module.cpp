@@ -36,9 +36,14 @@ cudaDeviceProp properties(int index) {
   return found;
 }
 
+constexpr auto kAllPools = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
 std::int64_t peak_reserved_bytes(int index) {
-  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return allocator::getDeviceStats(device_index(index)).reserved_bytes[kAll].peak;
+  return allocator::getDeviceStats(device_index(index)).reserved_bytes[kAllPools].peak;
+}
+
+std::int64_t peak_active_bytes(int index) {
+  return allocator::getDeviceStats(device_index(index)).active_bytes[kAllPools].peak;
 }
 
 void fill_uniform(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std::int64_t first_index) {
@@ -77,8 +82,15 @@ extern "C" void titan_register_cuda() {
       .device_capacity_bytes =
           [](int index) { return static_cast<std::int64_t>(cuda::properties(index).totalGlobalMem); },
       .peak_reserved_bytes = cuda::peak_reserved_bytes,
+      .peak_active_bytes = cuda::peak_active_bytes,
       .reset_peak_memory =
           [](int index) { c10::cuda::CUDACachingAllocator::resetPeakStats(cuda::device_index(index)); },
+      .num_alloc_retries =
+          [](int index) {
+            return c10::cuda::CUDACachingAllocator::getDeviceStats(cuda::device_index(index)).num_alloc_retries;
+          },
+      .num_ooms =
+          [](int index) { return c10::cuda::CUDACachingAllocator::getDeviceStats(cuda::device_index(index)).num_ooms; },
       .fill_uniform = cuda::fill_uniform,
       .record_memory_history = cuda::record_memory_history,
       .memory_snapshot = torch::cuda::_memory_snapshot_pickled,

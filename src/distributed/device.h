@@ -24,9 +24,14 @@ struct AcceleratorModule {
   std::function<void(int index)> set_device;
   std::function<std::string(int index)> device_name;
   std::function<std::int64_t(int index)> device_capacity_bytes;
-  // Peak bytes that the caching allocator held since the last reset.
+  // Peak bytes that the caching allocator held since the last reset, and those of them that were in use.
   std::function<std::int64_t(int index)> peak_reserved_bytes;
+  std::function<std::int64_t(int index)> peak_active_bytes;
   std::function<void(int index)> reset_peak_memory;
+  // How often, since the process started, the caching allocator gave back what it held and asked again, and how often
+  // there was no memory all the same.
+  std::function<std::int64_t(int index)> num_alloc_retries;
+  std::function<std::int64_t(int index)> num_ooms;
   // Fills `out` (contiguous float32) with values that depend only on seed, stream and the global element index
   // first_index + i: uniform in [0, 1), from Philox-4x32-10 (nn/random/counter_rng.h is the plain reference).
   std::function<void(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std::int64_t first_index)> fill_uniform;

@@ -52,10 +52,9 @@ std::string two_decimals_with_thousands(double value) {
 
 template <typename Metrics>
 std::string memory_text(const Metrics& metrics) {
-  const auto peak = static_cast<double>(metrics.memory_peak_bytes);
-  const auto capacity = static_cast<double>(metrics.memory_capacity_bytes);
-  return fmt::format("memory: {:5.2f}GiB({:.2f}%)", peak / (1024.0 * 1024.0 * 1024.0),
-                     capacity > 0 ? 100.0 * peak / capacity : 0.0);
+  const MemoryUsage& memory = metrics.memory;
+  return fmt::format("memory: {:5.2f}GiB({:.2f}%)", static_cast<double>(memory.peak_bytes) * kGiBPerByte,
+                     memory.percent(memory.peak_bytes));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/run_layout.h"
+#include "metrics/history/json_lines.h"
 
 namespace titan::metrics {
 
@@ -15,7 +16,7 @@ void EventLog::append(std::string_view event, std::int64_t step, const nlohmann:
   if (details.is_object()) row.update(details);
   const std::lock_guard lock(mutex_);
   if (history_) {
-    history_->append(row);
+    history_->append(row.dump());
   } else {
     waiting_.push_back(std::move(row));
   }
@@ -28,8 +29,8 @@ void EventLog::begin(bool is_fresh) {
   const auto path = folder_ / layout::kEventsFile;
   if (is_fresh) std::filesystem::remove(path);
   // No row is past the largest number: what goes is the torn last line of a crash.
-  history_ = std::make_unique<JsonlHistory>(path, std::numeric_limits<std::int64_t>::max());
-  for (const auto& row : waiting_) history_->append(row);
+  history_ = std::make_unique<StepHistory>(path, std::numeric_limits<std::int64_t>::max(), json_lines());
+  for (const auto& row : waiting_) history_->append(row.dump());
   waiting_.clear();
 }
 

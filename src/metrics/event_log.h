@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/jsonl_sink.h"
+#include "metrics/history/step_history.h"
 
 namespace titan::metrics {
 
@@ -34,8 +34,8 @@ class EventLog {
  private:
   std::filesystem::path folder_;
   bool is_writer_;
-  std::mutex mutex_;                       // guards what follows
-  std::unique_ptr<JsonlHistory> history_;  // null before begin()
+  std::mutex mutex_;                      // guards what follows
+  std::unique_ptr<StepHistory> history_;  // null before begin()
   std::vector<nlohmann::ordered_json> waiting_;
 };
 

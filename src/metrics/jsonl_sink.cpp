@@ -1,11 +1,6 @@
 #include "metrics/jsonl_sink.h"
 
-#include <fcntl.h>
-#include <spdlog/spdlog.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -14,12 +9,12 @@
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 
 #include "base/fs.h"
 #include "base/run_layout.h"
+#include "metrics/history/json_lines.h"
 
 namespace titan::metrics {
 namespace {
@@ -67,100 +62,36 @@ Json row_of(const Metrics& metrics) {
   return row.take();
 }
 
-std::optional<std::int64_t> step_of(std::string_view line) {
-  const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
-  return row["step"].get<std::int64_t>();
-}
-
-// The lines of `content` with a step up to `finished_steps`.
-std::string kept_lines(std::string_view content, std::int64_t finished_steps, const std::filesystem::path& path) {
-  std::string kept;
-  std::int64_t line_number = 0, later = 0;
-  while (!content.empty()) {
-    ++line_number;
-    const auto end = content.find('\n');
-    const std::string_view line = content.substr(0, end);
-    content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
-    const auto step = step_of(line);
-    if (!step) {
-      spdlog::warn("{}:{} is not a row of metrics (cut short by a crash?); dropping it", path.string(), line_number);
-    } else if (*step > finished_steps) {
-      ++later;
-    } else {
-      kept.append(line).push_back('\n');
-    }
-  }
-  if (later > 0) {
-    spdlog::info("{}: dropped {} rows of an earlier run past step {}", path.string(), later, finished_steps);
-  }
-  return kept;
-}
-
 void for_each_line(const std::filesystem::path& path, const std::function<void(const std::string&)>& use) {
   if (!std::filesystem::exists(path)) return;
   std::istringstream lines(read_file(path));
   for (std::string line; std::getline(lines, line);) use(line);
 }
 
-[[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
-  throw std::system_error(errno, std::generic_category(), std::string(what) + " " + path.string());
+std::optional<TimeSpent> time_spent_of(const Json& row) {
+  TimeSpent spent;
+  for (const TimeUse& use : time_uses()) {
+    const auto found = row.find(std::string(use.name));
+    if (found == row.end() || !found->is_number()) return std::nullopt;
+    spent[use.cause] = found->get<double>();
+  }
+  return spent;
 }
 
 }  // namespace
 
-JsonlHistory::JsonlHistory(std::filesystem::path path, std::int64_t finished_steps)
-    : path_(std::move(path)), finished_steps_(finished_steps) {}
-
-void JsonlHistory::begin() {
-  if (begun_) return;
-  begun_ = true;
-  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path());
-  if (std::filesystem::exists(path_)) {
-    const std::string content = read_file(path_);
-    const std::string kept = kept_lines(content, finished_steps_, path_);
-    if (kept != content) write_file_atomically(path_, kept);
-  }
-}
-
-void JsonlHistory::roll_back(std::int64_t finished_steps) {
-  // The file is replaced: the next row opens the new one.
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  finished_steps_ = finished_steps;
-  begun_ = false;
-  begin();
-}
-
-JsonlHistory::~JsonlHistory() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-void JsonlHistory::append(const nlohmann::ordered_json& row) {
-  begin();
-  // Made with its first row: a run without validation leaves no empty validation.jsonl.
-  if (fd_ < 0) fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) fail("open", path_);
-  const std::string line = row.dump() + "\n";
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", path_);
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 JsonlSink::JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps)
-    : steps_(folder / kStepsFile, finished_steps), validations_(folder / kValidationsFile, finished_steps) {}
+    : steps_(folder / kStepsFile, finished_steps, json_lines()),
+      validations_(folder / kValidationsFile, finished_steps, json_lines()) {}
 
 void JsonlSink::on_step(std::int64_t /*step*/) {
   steps_.begin();
   validations_.begin();
 }
 
-void JsonlSink::log(const StepMetrics& metrics) { steps_.append(row_of(metrics)); }
+void JsonlSink::log(const StepMetrics& metrics) { steps_.append(row_of(metrics).dump()); }
 
-void JsonlSink::log_validation(const ValidationMetrics& metrics) { validations_.append(row_of(metrics)); }
+void JsonlSink::log_validation(const ValidationMetrics& metrics) { validations_.append(row_of(metrics).dump()); }
 
 void JsonlSink::roll_back(std::int64_t finished_steps) {
   steps_.roll_back(finished_steps);
@@ -171,7 +102,7 @@ std::map<std::int64_t, double> read_validation_losses(const std::filesystem::pat
                                                       std::int64_t finished_steps) {
   std::map<std::int64_t, double> losses;
   for_each_line(folder / kValidationsFile, [&](const std::string& line) {
-    const auto step = step_of(line);
+    const auto step = step_of_json(line);
     if (!step || *step > finished_steps) return;
     const Json row = Json::parse(line);
     // A loss that is a string was not a number.
@@ -183,7 +114,7 @@ std::map<std::int64_t, double> read_validation_losses(const std::filesystem::pat
 std::vector<StepMetrics> read_steps(const std::filesystem::path& folder) {
   std::vector<StepMetrics> rows;
   for_each_line(folder / kStepsFile, [&](const std::string& line) {
-    const auto step = step_of(line);
+    const auto step = step_of_json(line);
     if (!step) return;
     const Json json = Json::parse(line);
     const auto value = [&](const char* key, double otherwise) {
@@ -194,14 +125,26 @@ std::vector<StepMetrics> read_steps(const std::filesystem::path& folder) {
     row.loss = value("loss", std::numeric_limits<double>::quiet_NaN());
     row.tokens_seen = static_cast<std::int64_t>(value("tokens_seen", 0));
     row.unix_time = value("unix_time", 0);
+    row.time_spent = time_spent_of(json);
   });
   return rows;
+}
+
+TimeSpent read_earlier_time(const std::filesystem::path& folder, std::int64_t finished_steps, double start_unix_time) {
+  if (finished_steps == 0) return {};
+  const auto rows = read_steps(folder);
+  if (rows.empty()) return {};
+  EarlierRow kept{.unix_time = rows.front().unix_time};  // where no row is kept
+  for (const StepMetrics& row : rows)
+    if (row.step <= finished_steps) kept = {row.step, row.unix_time, row.time_spent.value_or(TimeSpent{})};
+  return earlier_time_spent(kept, {.step = rows.back().step, .unix_time = rows.back().unix_time}, finished_steps,
+                            start_unix_time);
 }
 
 std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder) {
   std::optional<std::int64_t> last;
   for (const char* name : {kStepsFile, kValidationsFile})
-    for_each_line(folder / name, [&](const std::string& line) { last = std::max(last, step_of(line)); });
+    for_each_line(folder / name, [&](const std::string& line) { last = std::max(last, step_of_json(line)); });
   return last;
 }
 

@@ -6,41 +6,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
 
+#include "metrics/history/step_history.h"
 #include "metrics/step_metrics.h"
 
 namespace titan::metrics {
-
-// A history of steps that goes on after a resume: rows of an earlier run past the step it resumed from are dropped
-// (their steps have run again), so every step has one row. One process writes a file at a time.
-class JsonlHistory {
- public:
-  // `finished_steps`: the step that training resumes after, 0 for a fresh start. Touches nothing: a start that fails
-  // before its first step leaves what an earlier one wrote.
-  JsonlHistory(std::filesystem::path path, std::int64_t finished_steps);
-  ~JsonlHistory();
-  JsonlHistory(const JsonlHistory&) = delete;
-  JsonlHistory& operator=(const JsonlHistory&) = delete;
-
-  // Drops those rows; once, later calls change nothing. What is dropped is said in the log, also a line that is not a
-  // JSON object with a "step", such as the torn last line of a crash. The file is replaced in one step. The folder is made
-  // where it is missing. Throws std::system_error naming the path.
-  void begin();
-  // Drops the rows past `finished_steps` now, those of this process too.
-  void roll_back(std::int64_t finished_steps);
-  // Begins where that has not happened. The line is with the operating system when this returns: it survives the end of
-  // the process, not of the machine.
-  void append(const nlohmann::ordered_json& row);
-
- private:
-  std::filesystem::path path_;
-  std::int64_t finished_steps_;
-  bool begun_ = false;
-  int fd_ = -1;
-};
 
 class JsonlSink : public MetricsSink {
  public:
@@ -53,17 +25,22 @@ class JsonlSink : public MetricsSink {
   void roll_back(std::int64_t finished_steps) override;
 
  private:
-  JsonlHistory steps_;
-  JsonlHistory validations_;
+  StepHistory steps_;
+  StepHistory validations_;
 };
 
 // step -> loss of the validation passes up to `finished_steps` in `folder`/validation.jsonl; of a step with several
 // rows the last. Passes whose loss was not finite are left out.
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder, std::int64_t finished_steps);
 
-// The rows of `folder`/metrics.jsonl in their order: step, loss (NaN for what is not a number there), tokens_seen and
-// unix_time alone are filled. Lines that are not rows are left out.
+// The rows of `folder`/metrics.jsonl in their order: step, loss (NaN for what is not a number there), tokens_seen,
+// unix_time and time_spent (where the row has it) alone are filled. Lines that are not rows are left out.
 std::vector<StepMetrics> read_steps(const std::filesystem::path& folder);
+
+// What the run in `folder` has spent before the process that began at `start_unix_time` (seconds since 1970) goes on
+// from `finished_steps`, by its metrics.jsonl: time_spent.h. Nothing spent for a fresh start. Before the first step ends,
+// while rows that run again are still there.
+TimeSpent read_earlier_time(const std::filesystem::path& folder, std::int64_t finished_steps, double start_unix_time);
 
 // The largest step in `folder`/metrics.jsonl or validation.jsonl; nothing without a row.
 std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder);

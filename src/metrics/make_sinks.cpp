@@ -1,20 +1,76 @@
 #include "metrics/make_sinks.h"
 
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "config/keys/print.h"
 #include "metrics/console_sink.h"
 #include "metrics/grad_scale_watch.h"
+#include "metrics/history/csv_sink.h"
 #include "metrics/jsonl_sink.h"
 #include "metrics/progress_bar.h"
+#include "metrics/tensorboard/tensorboard_sink.h"
 
 namespace titan::metrics {
+namespace {
 
-std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& config, std::int64_t finished_steps) {
+constexpr std::string_view kRankPrefix = "rank_";
+
+// N of a folder rank_N.
+std::optional<int> rank_of(const std::string& name) {
+  if (!name.starts_with(kRankPrefix)) return std::nullopt;
+  int rank = 0;
+  const char* const last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data() + kRankPrefix.size(), last, rank);
+  return error == std::errc() && end == last ? std::optional(rank) : std::nullopt;
+}
+
+// Folders under `folder` that earlier starts have filled, with other ranks or another metrics.save_for_all_ranks, and
+// this one does not.
+std::vector<std::filesystem::path> abandoned_folders(const std::filesystem::path& folder, int num_reporters) {
+  std::vector<std::filesystem::path> found;
+  if (num_reporters > 0) found.push_back(folder);
+  if (!std::filesystem::is_directory(folder)) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto rank = rank_of(entry.path().filename().string());
+    if (entry.is_directory() && rank && *rank >= num_reporters) found.push_back(entry.path());
+  }
+  return found;
+}
+
+std::unique_ptr<MetricsSink> make_tensorboard_sink(const config::JobConfig& config, std::int64_t finished_steps,
+                                                   Reporter reporter) {
+  const bool is_for_all = config.metrics.save_for_all_ranks;
+  if (!config.metrics.enable_tensorboard || (reporter.rank > 0 && !is_for_all)) return nullptr;
+  const auto folder = std::filesystem::path(config.job.dump_folder) / config.metrics.save_tb_folder;
+  tensorboard::SinkOptions options;
+  options.folder = is_for_all ? folder / (std::string(kRankPrefix) + std::to_string(reporter.rank)) : folder;
+  options.finished_steps = finished_steps;
+  options.configuration = config::to_toml(config);
+  if (reporter.rank == 0) options.abandoned = abandoned_folders(folder, is_for_all ? reporter.world_size : 0);
+  return std::make_unique<tensorboard::TensorBoardSink>(std::move(options));
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& config, std::int64_t finished_steps,
+                                                     Reporter reporter) {
   std::vector<std::unique_ptr<MetricsSink>> sinks;
-  sinks.push_back(std::make_unique<JsonlSink>(config.job.dump_folder, finished_steps));
-  sinks.push_back(std::make_unique<ConsoleSink>(!config.metrics.disable_color_printing));
-  if (auto bar = make_progress_bar(config.training.steps)) sinks.push_back(std::move(bar));
-  sinks.push_back(std::make_unique<GradScaleWatch>());
+  const auto add = [&](std::unique_ptr<MetricsSink> sink) {
+    if (sink) sinks.push_back(std::move(sink));
+  };
+  if (reporter.rank == 0) {
+    add(std::make_unique<JsonlSink>(config.job.dump_folder, finished_steps));
+    if (config.metrics.enable_csv) add(std::make_unique<CsvSink>(config.job.dump_folder, finished_steps));
+    add(std::make_unique<ConsoleSink>(!config.metrics.disable_color_printing));
+    add(make_progress_bar(config.training.steps));
+    add(std::make_unique<GradScaleWatch>());
+  }
+  add(make_tensorboard_sink(config, finished_steps, reporter));
   return sinks;
 }
 

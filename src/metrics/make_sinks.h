@@ -10,9 +10,16 @@
 
 namespace titan::metrics {
 
+struct Reporter {
+  int rank = 0;
+  int world_size = 1;
+};
+
 // In the order in which they hear of a step. `finished_steps`: the step that training resumes after, 0 for a fresh
-// start. For rank 0, which reports for all; once, since the progress bar takes the log's place. `config` may end before
-// the sinks. Not collective, and no file is touched before the first step ends.
-std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& config, std::int64_t finished_steps);
+// start. Rank 0 reports for all; others write TensorBoard files where metrics.save_for_all_ranks asks for them, and have
+// no sinks else. Once in a process, since the progress bar takes the log's place. `config` may end before the sinks. Not
+// collective, and no file is touched before the first step ends.
+std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& config, std::int64_t finished_steps,
+                                                     Reporter reporter);
 
 }  // namespace titan::metrics

@@ -36,26 +36,29 @@ void MetricsProcessor::end_step(std::int64_t step) {
   interval_step_seconds_ += seconds_between(step_begin_, options_.now());
   if (!first_step_ended_) first_step_seconds_ = options_.process_age();
   first_step_ended_ = true;
+  last_step_ = step;
+  ++num_steps_;
   for (const auto& sink : sinks_) sink->on_step(step);
 }
 
 void MetricsProcessor::log(StepMetrics m) {
   TITAN_CHECK(interval_steps_ > 0, "log() without a step since the last one");
   const auto now = options_.now();
-  const MemoryUsage memory = options_.memory();
   const auto num_steps = static_cast<double>(interval_steps_);
 
-  m.tokens_per_second = static_cast<double>(interval_tokens_) /
-                        (seconds_between(interval_begin_, now) * static_cast<double>(options_.non_data_parallel_size));
+  const double seconds = seconds_between(interval_begin_, now);
+  m.tokens_per_second =
+      static_cast<double>(interval_tokens_) / (seconds * static_cast<double>(options_.non_data_parallel_size));
   const double flops = static_cast<double>(options_.flops_per_token) * m.tokens_per_second;
   m.tflops = flops / 1e12;
   if (options_.peak_flops) m.mfu = 100.0 * flops / *options_.peak_flops;
-  m.memory_peak_bytes = memory.peak_bytes;
-  m.memory_capacity_bytes = memory.capacity_bytes;
+  m.memory = options_.memory();
   m.step_seconds = interval_step_seconds_ / num_steps;
   m.data_seconds = interval_data_seconds_ / num_steps;
+  m.data_percent = seconds > 0 ? 100.0 * interval_data_seconds_ / seconds : 0.0;
   m.unix_time = unix_now();
   m.time_to_first_step_seconds = std::exchange(first_step_seconds_, std::nullopt);
+  m.time_spent = time_spent();
   for (const auto& sink : sinks_) sink->log(m);
   last_ = m;
 
@@ -67,18 +70,32 @@ void MetricsProcessor::log(StepMetrics m) {
 }
 
 void MetricsProcessor::log_validation(ValidationMetrics m) {
-  const MemoryUsage memory = options_.memory();
   m.perplexity = std::exp(m.loss);
   m.tokens_per_second =
       static_cast<double>(m.rank_tokens) / (m.seconds * static_cast<double>(options_.non_data_parallel_size));
-  m.memory_peak_bytes = memory.peak_bytes;
-  m.memory_capacity_bytes = memory.capacity_bytes;
+  m.memory = options_.memory();
   m.unix_time = unix_now();
   for (const auto& sink : sinks_) sink->log_validation(m);
 }
 
 void MetricsProcessor::roll_back(std::int64_t finished_steps) {
+  if (num_steps_ > 0) {
+    const double productive = time_spent_in(options_.phases(), options_.process_age())[TimeCause::kProductive];
+    redone_seconds_ += productive * static_cast<double>(last_step_ - finished_steps) / static_cast<double>(num_steps_);
+  }
+  last_step_ = finished_steps;
   for (const auto& sink : sinks_) sink->roll_back(finished_steps);
+}
+
+void MetricsProcessor::log_gradient_norms(std::int64_t step, std::span<const double> norms) {
+  for (const auto& sink : sinks_) sink->log_gradient_norms(step, norms);
+}
+
+TimeSpent MetricsProcessor::time_spent() const {
+  TimeSpent spent = time_spent_in(options_.phases(), options_.process_age());
+  spent[TimeCause::kProductive] -= redone_seconds_;
+  spent[TimeCause::kRedone] += redone_seconds_;
+  return spent += earlier_;
 }
 
 }  // namespace titan::metrics

@@ -1,14 +1,17 @@
 // Owns the clock of the train loop: what a step cost, how many tokens it saw, and when to report it.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/process/phase.h"
 #include "metrics/process_stats.h"
 #include "metrics/step_metrics.h"
 
@@ -22,6 +25,7 @@ struct MetricsOptions {
   MemoryProbe memory = process_memory;
   Clock now = std::chrono::steady_clock::now;
   std::function<double()> process_age = seconds_since_process_start;
+  std::function<std::array<double, kNumPhases>()> phases = [] { return phase_log().seconds(); };
 };
 
 // One on each rank, made before the model is built (the first row's throughput includes the start-up); only the rank
@@ -43,14 +47,21 @@ class MetricsProcessor {
   void log(StepMetrics metrics);
   // After a validation pass: the same, but the training interval goes on.
   void log_validation(ValidationMetrics metrics);
-  // The run goes on after `finished_steps` again; tokens_seen is set by who brings the state back.
+  // The run goes on after `finished_steps` again; tokens_seen is set by who brings the state back. The steps past it
+  // count as redone in time_spent(), each with the mean of this process's steps.
   void roll_back(std::int64_t finished_steps);
+  // After log() of the same step, where norms were asked for.
+  void log_gradient_norms(std::int64_t step, std::span<const double> norms);
   // What log() was last given, with what it added.
   const std::optional<StepMetrics>& last() const { return last_; }
 
   // Of this rank since the first step of the training: part of the checkpoint, restored before the first step.
   std::int64_t tokens_seen() const { return tokens_seen_; }
   void set_tokens_seen(std::int64_t tokens) { tokens_seen_ = tokens; }
+
+  // Where the time of the run went, up to now: of this process, and of earlier ones where they are known.
+  TimeSpent time_spent() const;
+  void set_earlier_time(const TimeSpent& earlier) { earlier_ = earlier; }
 
   // For what is known later than the clock must start.
   void set_sinks(std::vector<std::unique_ptr<MetricsSink>> sinks) { sinks_ = std::move(sinks); }
@@ -61,6 +72,9 @@ class MetricsProcessor {
   MetricsOptions options_;
   std::vector<std::unique_ptr<MetricsSink>> sinks_;
   std::int64_t tokens_seen_ = 0;
+  TimeSpent earlier_;
+  std::int64_t last_step_ = 0, num_steps_ = 0;  // of this process, steps that were rolled back included
+  double redone_seconds_ = 0.0;                 // productive, had they not been rolled back
   std::optional<StepMetrics> last_;
   std::optional<double> first_step_seconds_;  // until it is reported
   bool first_step_ended_ = false;

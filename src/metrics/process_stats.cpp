@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -27,7 +28,10 @@ std::uint64_t peak_resident_bytes() {
 
 MemoryUsage process_memory() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  return {peak_resident_bytes(), pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))};
+  const std::uint64_t peak = peak_resident_bytes();
+  return {.peak_bytes = peak,
+          .capacity_bytes = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
+          .active_peak_bytes = peak};
 }
 
 double seconds_since_process_start() {
@@ -46,6 +50,11 @@ double seconds_since_process_start() {
   clock_gettime(CLOCK_BOOTTIME, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) -
          start_ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+double unix_time_of_process_start() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count() - seconds_since_process_start();
 }
 
 }  // namespace titan::metrics

@@ -5,7 +5,12 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +23,23 @@ namespace {
 constexpr const char* kWipe = "\r\033[K";
 constexpr int kBarCells = 20;
 constexpr std::chrono::milliseconds kRedrawEvery{100};
+constexpr std::size_t kSparklineCells = 24;
+constexpr const char* kHeights[] = {"\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+
+// As setlocale(3) looks for it.
+bool terminal_has_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view text = value;
+    return text.find("UTF-8") != text.npos || text.find("utf8") != text.npos;
+  }
+  return false;
+}
+
+std::size_t width_of(std::string_view utf8) {
+  return static_cast<std::size_t>(std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
+}
 
 int columns_of(std::FILE* terminal) {
   winsize size{};
@@ -74,7 +96,7 @@ class BarLogSink : public spdlog::sinks::base_sink<std::mutex> {
 }  // namespace detail
 
 std::string format_progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
-                            int columns) {
+                            int columns, const std::string& sparkline) {
   const double done =
       total_steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total_steps), 0.0, 1.0) : 1.0;
   const int cells = static_cast<int>(done * kBarCells);
@@ -86,7 +108,35 @@ std::string format_progress(std::int64_t step, std::int64_t total_steps, const S
   }
   if (seconds_left >= 0) text += "  " + format_duration(seconds_left) + " left";
   // The last column stays free: a full line wraps on some terminals, and then cannot be wiped.
-  return text.substr(0, static_cast<std::size_t>(std::max(0, columns - 1)));
+  const auto room = static_cast<std::size_t>(std::max(0, columns - 1));
+  if (text.size() >= room) return text.substr(0, room);
+  std::size_t width = text.size();
+  const auto add_if_it_fits = [&](const std::string& more) {
+    if (more.empty() || width + 2 + width_of(more) > room) return;
+    text += "  " + more;
+    width += 2 + width_of(more);
+  };
+  if (last && last->memory.peak_bytes > 0)
+    add_if_it_fits(fmt::format("{:.2f}GiB", static_cast<double>(last->memory.peak_bytes) * kGiBPerByte));
+  add_if_it_fits(sparkline);
+  return text;
+}
+
+std::string format_sparkline(std::span<const double> values) {
+  if (values.size() < 2) return "";
+  double least = std::numeric_limits<double>::infinity(), largest = -least;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    least = std::min(least, value);
+    largest = std::max(largest, value);
+  }
+  constexpr int kTop = static_cast<int>(std::size(kHeights)) - 1;
+  std::string text;
+  for (const double value : values) {
+    const double share = largest > least ? (value - least) / (largest - least) : 0.0;
+    text += std::isfinite(value) ? kHeights[static_cast<int>(std::lround(share * kTop))] : " ";
+  }
+  return text;
 }
 
 ProgressBar::ProgressBar(std::FILE* terminal, std::int64_t total_steps)
@@ -105,6 +155,8 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::log(const StepMetrics& metrics) {
   last_ = metrics;
   has_last_ = true;
+  if (losses_.size() == kSparklineCells) losses_.erase(losses_.begin());
+  losses_.push_back(metrics.loss);
   draw();
 }
 
@@ -125,8 +177,8 @@ void ProgressBar::draw() {
     const double elapsed = std::chrono::duration<double>(last_draw_ - first_step_end_).count();
     seconds_left = elapsed / static_cast<double>(step_ - first_step_) * static_cast<double>(total_steps_ - step_);
   }
-  log_sink_->show(
-      format_progress(step_, total_steps_, has_last_ ? &last_ : nullptr, seconds_left, columns_of(terminal_)));
+  log_sink_->show(format_progress(step_, total_steps_, has_last_ ? &last_ : nullptr, seconds_left,
+                                  columns_of(terminal_), terminal_has_utf8() ? format_sparkline(losses_) : ""));
 }
 
 std::unique_ptr<MetricsSink> make_progress_bar(std::int64_t total_steps) {

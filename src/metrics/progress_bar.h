@@ -5,15 +5,22 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "metrics/step_metrics.h"
 
 namespace titan::metrics {
 
-// " 42% |########            | 42/100  loss 3.1416  tps 2,650  0:12 left", cut to `columns`.
+// " 42% |########            | 42/100  loss 3.1416  tps 2,650  0:12 left", cut to `columns`. Where there is room, the
+// memory ("  1.02GiB") and then `sparkline` follow.
 std::string format_progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
-                            int columns);
+                            int columns, const std::string& sparkline = "");
+
+// A column of one of eight heights for each value, in UTF-8: the largest is the highest, one that is not finite a blank.
+// Empty for less than two values.
+std::string format_sparkline(std::span<const double> values);
 
 namespace detail {
 class BarLogSink;
@@ -38,6 +45,7 @@ class ProgressBar : public MetricsSink {
   std::shared_ptr<detail::BarLogSink> log_sink_;
   StepMetrics last_;
   bool has_last_ = false;
+  std::vector<double> losses_;   // of the last rows
   std::int64_t first_step_ = 0;  // 0 until a step ended
   std::int64_t step_ = 0;
   std::chrono::steady_clock::time_point first_step_end_;

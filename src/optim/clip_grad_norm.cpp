@@ -113,9 +113,11 @@ std::vector<dist::ProcessGroup*> groups_that_cut(const std::optional<dist::Shard
   return groups;
 }
 
-at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type, bool error_if_nonfinite) {
-  const at::NoGradGuard no_grad;
-  if (grads.empty()) return at::zeros({});
+namespace {
+
+// [grads], float32: the norm of each whole gradient.
+at::Tensor norms_of_wholes(const std::vector<ShardedGrad>& grads, double norm_type) {
+  if (grads.empty()) return at::zeros({0});
   at::Tensor norms = local_norms(grads, norm_type);
   const auto batches = batches_of(grads);
   if (batches.size() == 1 && batches[0].members.size() == grads.size()) {
@@ -130,15 +132,28 @@ at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type, b
     }
     norms = at::stack(each);
   }
+  return norms;
+}
+
+at::Tensor norm_of_norms(const at::Tensor& norms, double norm_type, bool error_if_nonfinite) {
+  if (norms.numel() == 0) return at::zeros({});
   const auto total = at::linalg_vector_norm(norms, norm_type);
   if (error_if_nonfinite) throw_if_nonfinite(total, norm_type);
   return total;
 }
 
+}  // namespace
+
+at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type, bool error_if_nonfinite) {
+  const at::NoGradGuard no_grad;
+  return norm_of_norms(norms_of_wholes(grads, norm_type), norm_type, error_if_nonfinite);
+}
+
 Clip clip_factor(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type, bool error_if_nonfinite) {
   const at::NoGradGuard no_grad;
-  const auto norm = total_norm(grads, norm_type, error_if_nonfinite);
-  return {norm, at::clamp_max(max_norm / (norm + 1e-6), 1.0)};
+  const auto each = norms_of_wholes(grads, norm_type);
+  const auto norm = norm_of_norms(each, norm_type, error_if_nonfinite);
+  return {norm, at::clamp_max(max_norm / (norm + 1e-6), 1.0), each};
 }
 
 void scale_grads(const std::vector<at::Tensor>& grads, const at::Tensor& factor) {
@@ -156,11 +171,11 @@ void scale_grads(const std::vector<at::Tensor>& grads, const at::Tensor& factor)
 
 at::Tensor clip_grad_norm(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type,
                           bool error_if_nonfinite) {
-  const auto [norm, factor] = clip_factor(grads, max_norm, norm_type, error_if_nonfinite);
+  const Clip clip = clip_factor(grads, max_norm, norm_type, error_if_nonfinite);
   std::vector<at::Tensor> parts;
   for (const auto& part : grads) parts.push_back(part.grad);
-  scale_grads(parts, factor);
-  return norm;
+  scale_grads(parts, clip.factor);
+  return clip.norm;
 }
 
 }  // namespace titan::optim

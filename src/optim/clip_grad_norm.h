@@ -30,10 +30,11 @@ std::vector<dist::ProcessGroup*> groups_that_cut(const std::optional<dist::Shard
 // the same order, with the same groups.
 at::Tensor total_norm(const std::vector<ShardedGrad>& grads, double norm_type = 2.0, bool error_if_nonfinite = false);
 
-// What clipping does to gradients, both float32 0-d on the device of the first one.
+// What clipping does to gradients, float32 on the device of the first one, and 0-d unless said otherwise.
 struct Clip {
   at::Tensor norm;    // total_norm
   at::Tensor factor;  // min(max_norm / (norm + 1e-6), 1): times it, their norm is at most max_norm. NaN where that is
+  at::Tensor each;    // [grads]: the norm of each whole gradient, of which `norm` is the norm
 };
 
 // Computes it and leaves the gradients as they are: AdamW::step() takes the factor. Collective as total_norm().

@@ -29,8 +29,7 @@ bool Rollback::run(std::int64_t step) {
   if (speaks_for_all())
     spdlog::warn(
         "back at step {} of {}, as training.on_nan = \"rollback\" asks (time {} of {} to that checkpoint); the data "
-        "goes "
-        "on behind step {}",
+        "goes on behind step {}",
         *good, step, time, kMostToOne, step);
   return true;
 }

@@ -8,6 +8,7 @@
 #include "train/first_step.h"
 #include "train/observers/checkpointing.h"
 #include "train/observers/checksum_log.h"
+#include "train/observers/gradient_norms.h"
 #include "train/observers/memory_snapshots.h"
 #include "train/observers/metrics_log.h"
 #include "train/observers/numerics/divergence_watch.h"
@@ -96,6 +97,12 @@ void add_guards(RunParts& run, MetricsLog& log) {
                      .norm_is_on_host = run.world.device().is_cpu()}));
 }
 
+std::unique_ptr<GradientNorms> make_gradient_norms(const RunParts& run) {
+  std::vector<std::string> fqns;
+  for (const auto& parameter : run.model->named_parameters()) fqns.push_back(parameter.fqn);
+  return std::make_unique<GradientNorms>(*run.metrics, fqns);
+}
+
 // The order is part of the behaviour: rows come before what is said about them, a run that diverged saves nothing, and
 // one that was asked to stop is not validated first.
 void add_observers(RunParts& run) {
@@ -109,6 +116,7 @@ void add_observers(RunParts& run) {
   add(std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
   auto& log =
       add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
+  if (config.metrics.enable_tensorboard && config.metrics.gradient_histograms) add(make_gradient_norms(run));
   add_guards(run, log);
   auto& checksums = add(std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq, *run.model,
                                                       run.world, run.state->step));

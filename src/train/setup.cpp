@@ -54,10 +54,13 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
   options.peak_flops =
       metrics::device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
   options.memory = [module, index = device.index()] {
-    const auto peak = module->peak_reserved_bytes(index);
+    metrics::MemoryUsage usage{.peak_bytes = static_cast<std::uint64_t>(module->peak_reserved_bytes(index)),
+                               .capacity_bytes = static_cast<std::uint64_t>(module->device_capacity_bytes(index)),
+                               .active_peak_bytes = static_cast<std::uint64_t>(module->peak_active_bytes(index)),
+                               .num_alloc_retries = module->num_alloc_retries(index),
+                               .num_ooms = module->num_ooms(index)};
     module->reset_peak_memory(index);
-    return metrics::MemoryUsage{static_cast<std::uint64_t>(peak),
-                                static_cast<std::uint64_t>(module->device_capacity_bytes(index))};
+    return usage;
   };
   return options;
 }

@@ -4,11 +4,14 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/process/phase.h"
 #include "base/process/signal.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "config/paths.h"
@@ -75,8 +78,12 @@ bool Trainer::has_nothing_to_do(std::int64_t finished_steps) const {
 }
 
 void Trainer::attach_sinks() {
+  log_to_file(std::filesystem::path(run_.config.job.dump_folder) / layout::kLogsFolder /
+              ("rank_" + std::to_string(run_.world.rank()) + ".log"));
+  run_.metrics->set_sinks(metrics::make_sinks(run_.config, finished_steps(), {run_.world.rank(), run_.world.size()}));
   if (run_.world.rank() != 0) return;
-  run_.metrics->set_sinks(metrics::make_sinks(run_.config, finished_steps()));
+  run_.metrics->set_earlier_time(
+      metrics::read_earlier_time(run_.config.job.dump_folder, finished_steps(), metrics::unix_time_of_process_start()));
   if (run_.validator)
     run_.validator->restore(metrics::read_validation_losses(run_.config.job.dump_folder, finished_steps()));
 }
@@ -126,6 +133,7 @@ std::optional<Trainer::End> Trainer::show(const FinishedStep& step) {
 
 Trainer::End Trainer::finish(End end) {
   for (const auto& observer : run_.observers) observer->finish(end, finished_steps());
+  spdlog::info("{}", metrics::format_goodput(run_.metrics->time_spent()));
   if (end == End::kCompleted) announce_end();
   return end;
 }

@@ -140,6 +140,22 @@ def make_debug_toml(context, output):
     write(output / "debug_toml.json", torchtitans(context, 1, "theirs", words, sizes={}))
 
 
+def make_tensorboard(context, output):
+    """The tags of the scalars that TorchTitan writes for TensorBoard, of steps and of validation."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    words = ["--job.config_file", golden.write_job(context, "tags", steps=2), "--metrics.enable_tensorboard"]
+    words += ["--validation.enable", "--validation.dataset", "c4_test", "--validation.dataset_path", golden.CORPUS]
+    words += ["--validation.freq", "2", "--validation.steps", "1", "--validation.seq_len", "64", "--checkpoint.no-enable"]
+    torchtitans(context, 1, "tags", words)
+    tags = []
+    for file in context.dump("tags").rglob("events.out.tfevents.*"):
+        events = EventAccumulator(str(file)).Reload()
+        tags += events.Tags()["scalars"]
+    expect(len(tags) == len(set(tags)) > 0, f"TorchTitan's tags are {tags}")
+    write(output / "tensorboard.json", {"scalars": sorted(tags)})
+
+
 def make_resume(context, output):
     """TorchTitan's figures of a whole job and of one that goes on from our checkpoint; and TorchTitan's checkpoint."""
     answers = {}
@@ -284,6 +300,7 @@ PARTS = {
     "config": make_config,
     "batches": make_batches,
     "debug_toml": make_debug_toml,
+    "tensorboard": make_tensorboard,
     "resume": make_resume,
     "transformers": make_transformers,
     "generate": make_generate,

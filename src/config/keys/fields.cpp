@@ -82,13 +82,13 @@ class Table {
     add(KEY(profiling.ranks), "which ranks write traces and snapshots: all, or some, as in 0,4-7 (not a key of TorchTitan)", kNonEmpty, kSupported);
 
     add(KEY(metrics.log_freq), "steps between two logged rows", at_least(1), kSupported);
-    add(KEY(metrics.enable_tensorboard), "also write TensorBoard files", kAny, no_effect("metrics go to <job.dump_folder>/metrics.jsonl; TensorBoard files are not written yet"));
+    add(KEY(metrics.enable_tensorboard), "also write TensorBoard files", kAny, kSupported);
     add(KEY(metrics.disable_color_printing), "plain console output", kAny, kSupported);
-    add(KEY(metrics.save_tb_folder), "where TensorBoard files go, under dump_folder", kNonEmpty, dormant("metrics.enable_tensorboard"));
-    add(KEY(metrics.save_for_all_ranks), "TensorBoard files of every rank, not of one", kAny, dormant("metrics.enable_tensorboard"));
-    add(KEY(metrics.enable_csv), "also write the rows of training and validation as CSV files (not a key of TorchTitan)", kAny, not_built("metrics are written as JSON lines"));
-    add(KEY(metrics.gradient_histograms), "also write histograms of the norms of the gradients, by layer, to the TensorBoard files (not a key of TorchTitan)", kAny, not_built("there are no TensorBoard files yet"));
-    add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, no_effect("metrics go to files in job.dump_folder only, metrics.jsonl and validation.jsonl"));
+    add(KEY(metrics.save_tb_folder), "where TensorBoard files go, under dump_folder", kNonEmpty, kSupported);
+    add(KEY(metrics.save_for_all_ranks), "TensorBoard files of every rank, in rank_N of that folder, not of one", kAny, kSupported);
+    add(KEY(metrics.enable_csv), "also write metrics.csv and validation.csv (not a key of TorchTitan)", kAny, kSupported);
+    add(KEY(metrics.gradient_histograms), "also write histograms of the norms of the gradients, by layer, to the TensorBoard files (not a key of TorchTitan)", kAny, kSupported);
+    add(KEY(metrics.enable_wandb), "also log to Weights & Biases", kAny, no_effect("its files have a format of their own that changes with its versions; docs/metrics.md says how metrics.jsonl gets there"));
   }
 
   void add_model_and_optimizer() {

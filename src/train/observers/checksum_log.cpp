@@ -8,6 +8,7 @@
 
 #include "base/process/phase.h"
 #include "base/run_layout.h"
+#include "metrics/history/json_lines.h"
 #include "train/observers/tensor_checksum.h"
 
 namespace titan::train {
@@ -56,7 +57,8 @@ void ChecksumLog::before_step() {
   if (std::exchange(has_begun_, true)) return;
   is_fresh_ = finished_steps_ == 0;
   if (world_.rank() == 0)
-    history_ = std::make_unique<metrics::JsonlHistory>(folder_ / layout::kChecksumsFile, finished_steps_);
+    history_ = std::make_unique<metrics::StepHistory>(folder_ / layout::kChecksumsFile, finished_steps_,
+                                                      metrics::json_lines());
   if (freq_ > 0 && is_fresh_) initial_weights_ = sums_of_weights();
 }
 
@@ -96,7 +98,7 @@ void ChecksumLog::write(std::int64_t step, const at::Tensor& gradients, const at
   nlohmann::ordered_json row = {{"step", step}};
   if (gradients.defined()) row["gradients"] = row_part(parameters_, sums[1]);
   row["weights"] = row_part(parameters_, sums[0]);
-  history_->append(row);
+  history_->append(row.dump());
 }
 
 }  // namespace titan::train

@@ -9,7 +9,7 @@
 
 #include "contract/train_contract.h"
 #include "distributed/world.h"
-#include "metrics/jsonl_sink.h"
+#include "metrics/history/step_history.h"
 #include "train/step/step_observer.h"
 
 namespace titan::train {
@@ -40,8 +40,8 @@ class ChecksumLog : public StepObserver {
   dist::World& world_;
   const std::int64_t& finished_steps_;
   std::vector<nn::NamedParameter> parameters_;
-  std::unique_ptr<metrics::JsonlHistory> history_;  // on rank 0, from the first step on
-  std::int64_t last_step_ = 0;                      // that after_step() saw
+  std::unique_ptr<metrics::StepHistory> history_;  // on rank 0, from the first step on
+  std::int64_t last_step_ = 0;                     // that after_step() saw
   bool has_begun_ = false, is_fresh_ = false;
   at::Tensor initial_weights_, gradients_;  // [parameters], this rank's part, until they are written
 };

@@ -30,6 +30,7 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   if (grad_scaler) grad_scaler->unscale(optimizer.grads(), parts_.world);
   const auto clip = optim::clip_factor(optimizer.sharded_grads(), parts_.max_norm);
   output.grad_norm = clip.norm;
+  output.grad_norms = clip.each;
   if (before_update_) before_update_(finished_steps + 1);
 
   // 3. whether these gradients may change the weights

@@ -32,6 +32,7 @@ struct StepInput {
 struct StepOutput {
   at::Tensor loss;        // 0-d: this rank's sum of losses over the global number of valid tokens
   at::Tensor grad_norm;   // 0-d, of the whole gradient, before clipping
+  at::Tensor grad_norms;  // [parameters], float32: of each whole gradient, before clipping, in the optimizer's order
   at::Tensor grad_scale;  // 0-d: what this step's loss was multiplied by; undefined without float16
   at::Tensor left_out;    // 0-d: 1 where a guard had this step's update left out; undefined where none wanted that
   double lr = 0;

@@ -15,8 +15,8 @@ TEST(ConsoleLine, Plain) {
   m.step = 1;
   m.loss = 8.0403;
   m.grad_norm = 1.347;
-  m.memory_peak_bytes = static_cast<std::uint64_t>(1.02 * kGiB);
-  m.memory_capacity_bytes = static_cast<std::uint64_t>(94.4 * kGiB);
+  m.memory.peak_bytes = static_cast<std::uint64_t>(1.02 * kGiB);
+  m.memory.capacity_bytes = static_cast<std::uint64_t>(94.4 * kGiB);
   m.tokens_per_second = 27483.4;
   m.tflops = 1.974;
   m.mfu = 0.2;
@@ -30,8 +30,8 @@ TEST(ConsoleLine, ColoredLargeAndRoundedToEven) {
   m.step = 12345;
   m.loss = 0.123456789;
   m.grad_norm = 123.45678;
-  m.memory_peak_bytes = 10 * kGiB;
-  m.memory_capacity_bytes = 24 * kGiB;
+  m.memory.peak_bytes = 10 * kGiB;
+  m.memory.capacity_bytes = 24 * kGiB;
   m.tokens_per_second = 2500000.5;
   m.tflops = 12345.678;
   m.mfu = 41.237;
@@ -45,8 +45,8 @@ TEST(ConsoleLine, NotFiniteLikePython) {
   StepMetrics m;
   m.step = 7;
   m.grad_norm = std::numeric_limits<double>::infinity();
-  m.memory_peak_bytes = 5 * kMiB;
-  m.memory_capacity_bytes = kGiB;
+  m.memory.peak_bytes = 5 * kMiB;
+  m.memory.capacity_bytes = kGiB;
   m.tokens_per_second = 2.5;
   m.tflops = 0.001;
   m.mfu = 0.0;
@@ -69,8 +69,8 @@ TEST(ConsoleLine, Validation) {
   m.loss = 7.12344;
   m.perplexity = 1240.71234;
   m.tokens_per_second = 27483.4;
-  m.memory_peak_bytes = static_cast<std::uint64_t>(1.02 * kGiB);
-  m.memory_capacity_bytes = 4 * kGiB;
+  m.memory.peak_bytes = static_cast<std::uint64_t>(1.02 * kGiB);
+  m.memory.capacity_bytes = 4 * kGiB;
   // TorchTitan's line, and what it lacks behind it.
   const std::string line =
       "validate step:  5  loss:  7.1234  memory:  1.02GiB(25.50%)  tps: 27,483  perplexity: 1240.7123";

@@ -71,7 +71,8 @@ TEST_F(Jsonl, WritesTheContractsFieldsInOrder) {
   for (const auto& [key, value] : first.items()) keys.push_back(key);
   EXPECT_THAT(keys, ElementsAre("step", "loss", "max_loss", "grad_norm", "lr", "tokens_seen", "tokens_per_second",
                                 "tflops", "mfu", "memory_peak_bytes", "step_seconds", "data_seconds", "unix_time",
-                                "time_to_first_step_seconds"));
+                                "time_to_first_step_seconds", "data_percent", "memory_peak_percent",
+                                "memory_active_bytes", "memory_active_percent", "num_alloc_retries", "num_ooms"));
   EXPECT_EQ(rows().at(0)["time_to_first_step_seconds"], 3.5);
   EXPECT_FALSE(rows().at(1).contains("time_to_first_step_seconds"));
 }
@@ -87,7 +88,12 @@ TEST_F(Jsonl, ARowOfEveryMetric) {
   m.tokens_seen = 40960;
   m.tokens_per_second = 2259.5;
   m.tflops = 0.5;
-  m.memory_peak_bytes = 330985472;
+  m.memory = {.peak_bytes = 330985472,
+              .capacity_bytes = std::uint64_t{4} * 330985472,
+              .active_peak_bytes = 165492736,
+              .num_alloc_retries = 2,
+              .num_ooms = 1};
+  m.data_percent = 12.5;
   m.step_seconds = 0.75;
   m.data_seconds = 0.25;
   m.unix_time = 1700000000.5;
@@ -97,15 +103,22 @@ TEST_F(Jsonl, ARowOfEveryMetric) {
                              R"("tokens_per_second":2259.5,"tflops":0.5,"mfu":)";
   const std::string rest =
       R"("memory_peak_bytes":330985472,"step_seconds":0.75,"data_seconds":0.25,"unix_time":1700000000.5)";
-  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), common + "null," + rest + "}\n");
+  const std::string last = R"(,"data_percent":12.5,"memory_peak_percent":25.0,"memory_active_bytes":165492736,)"
+                           R"("memory_active_percent":12.5,"num_alloc_retries":2,"num_ooms":1)";
+  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), common + "null," + rest + last + "}\n");
   m.mfu = 50.0;
   m.grad_scale = 65536.0;
   m.bad_records = 3;
   m.time_to_first_step_seconds = 1.5;
+  m.time_spent = TimeSpent{{9.0, 3.0}};
   JsonlSink(folder_, 0).log(m);
   EXPECT_EQ(
       read_file(folder_ / "metrics.jsonl"),
-      common + "50.0," + rest + R"(,"grad_scale":65536.0,"bad_records":3,"time_to_first_step_seconds":1.5})" + "\n");
+      common + "50.0," + rest + R"(,"grad_scale":65536.0,"bad_records":3,"time_to_first_step_seconds":1.5)" + last +
+          R"(,"goodput_percent":75.0,"productive_seconds":9.0,"lost_start_seconds":3.0,"lost_load_seconds":0.0,)"
+          R"("lost_data_seconds":0.0,"lost_checkpoint_seconds":0.0,"lost_validation_seconds":0.0,"lost_log_seconds":0.0,)"
+          R"("lost_other_seconds":0.0,"lost_redone_seconds":0.0,"lost_down_seconds":0.0})" +
+          "\n");
 }
 
 TEST_F(Jsonl, FloatsReadBackToTheLastBit) {
@@ -242,7 +255,8 @@ TEST_F(Jsonl, ValidationHasAFileOfItsOwn) {
   EXPECT_THAT(read_file(folder_ / "validation.jsonl"),
               ::testing::StartsWith(R"({"step":5,"loss":7.25,"perplexity":1408.1,"tokens":640,"seconds":0.5,)"
                                     R"("is_best":true,"best_step":5,"best_loss":0.0,"tokens_per_second":0.0,)"
-                                    R"("memory_peak_bytes":0,"unix_time":0.0})"
+                                    R"("memory_peak_bytes":0,"unix_time":0.0,"memory_peak_percent":0.0,)"
+                                    R"("memory_active_bytes":0,"memory_active_percent":0.0})"
                                     "\n"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "metrics.jsonl"));  // made with its first row
 }
@@ -257,6 +271,29 @@ TEST_F(Jsonl, ValidationLossesAreReadBack) {
   }
   EXPECT_EQ(read_validation_losses(folder_, 10), (std::map<std::int64_t, double>{{1, 1.0 / 3}, {4, 0.25}}));
   EXPECT_EQ(read_validation_losses(folder_, 3), (std::map<std::int64_t, double>{{1, 1.0 / 3}}));  // 4 runs again
+}
+
+TEST_F(Jsonl, EarlierTimeIsReadFromTheRows) {
+  EXPECT_EQ(read_earlier_time(folder_, 5, 2000).total(), 0.0) << "no rows";
+  {
+    JsonlSink sink(folder_, 0);
+    StepMetrics m;
+    for (const int step : {10, 20}) {
+      m.step = step;
+      m.unix_time = 1000 + step;
+      m.time_spent = TimeSpent{{step * 1.0, 5}};
+      sink.log(m);
+    }
+  }
+  EXPECT_EQ(read_earlier_time(folder_, 0, 2000).total(), 0.0) << "a run that begins anew";
+  const TimeSpent spent = read_earlier_time(folder_, 10, 1050);
+  EXPECT_EQ(spent[TimeCause::kProductive], 10.0);
+  EXPECT_EQ(spent[TimeCause::kStart], 5.0);
+  EXPECT_EQ(spent[TimeCause::kRedone], 10.0);
+  EXPECT_EQ(spent[TimeCause::kDown], 30.0);
+  EXPECT_EQ(read_earlier_time(folder_, 20, 1050)[TimeCause::kProductive], 20.0);
+  std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":10,\"unix_time\":1000}\n";  // of an older version
+  EXPECT_EQ(read_earlier_time(folder_, 10, 1050).total(), 50.0);
 }
 
 TEST_F(Jsonl, UnwritablePathIsNamed) {

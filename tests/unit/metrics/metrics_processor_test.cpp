@@ -75,6 +75,7 @@ TEST(MetricsProcessor, StepTimeLeavesOutWhatThroughputCounts) {
   EXPECT_EQ(m.tokens_seen, 6);
   EXPECT_EQ(m.step_seconds, 0.5);
   EXPECT_EQ(m.data_seconds, 0.25);
+  EXPECT_EQ(m.data_percent, 6.25);
   EXPECT_EQ(m.tokens_per_second, 125);  // of one of two ranks that share a batch, over 4 s
   EXPECT_DOUBLE_EQ(m.tflops, 125 * 2e6 / 1e12);
   EXPECT_FALSE(m.mfu);
@@ -138,12 +139,53 @@ TEST(MetricsProcessor, UtilizationOnceThePeakIsKnown) {
 
 TEST(MetricsProcessor, MemoryComesFromTheProbe) {
   std::vector<StepMetrics> rows;
-  MetricsProcessor processor(MetricsOptions{.memory = [] { return MemoryUsage{3, 4}; }}, recording(rows));
+  MetricsProcessor processor(MetricsOptions{.memory = [] { return MemoryUsage{.peak_bytes = 3, .capacity_bytes = 4}; }},
+                             recording(rows));
   processor.begin_step();
   processor.end_step(1);
   processor.log({.step = 1});
-  EXPECT_EQ(rows.at(0).memory_peak_bytes, 3u);
-  EXPECT_EQ(rows.at(0).memory_capacity_bytes, 4u);
+  EXPECT_EQ(rows.at(0).memory.peak_bytes, 3u);
+  EXPECT_EQ(rows.at(0).memory.capacity_bytes, 4u);
+}
+
+TEST(MetricsProcessor, TimeSpentAddsUpOverStarts) {
+  std::vector<StepMetrics> rows;
+  std::array<double, kNumPhases> phases{};
+  MetricsProcessor processor(MetricsOptions{.process_age = [] { return 10.0; }, .phases = [&] { return phases; }},
+                             recording(rows));
+  processor.set_earlier_time(TimeSpent{{100, 1}});
+  processor.begin_step();
+  phases[static_cast<std::size_t>(Phase::kStep)] = 4.0;
+  processor.end_step(1);
+  processor.log({.step = 1});
+  ASSERT_TRUE(rows.at(0).time_spent);
+  EXPECT_EQ((*rows[0].time_spent)[TimeCause::kProductive], 104.0);
+  EXPECT_EQ((*rows[0].time_spent)[TimeCause::kStart], 7.0);
+  EXPECT_EQ(processor.time_spent().total(), 111.0);
+}
+
+TEST(MetricsProcessor, StepsThatAreRolledBackCountAsRedone) {
+  std::vector<StepMetrics> rows;
+  std::array<double, kNumPhases> phases{};
+  MetricsProcessor processor(MetricsOptions{.process_age = [] { return 50.0; }, .phases = [&] { return phases; }},
+                             recording(rows));
+  const auto steps = [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t step = from; step <= to; ++step) {
+      processor.begin_step();
+      phases[static_cast<std::size_t>(Phase::kStep)] += 2.0;
+      processor.end_step(step);
+    }
+  };
+  processor.roll_back(0);  // without a step there is nothing to make again
+  steps(1, 10);
+  processor.roll_back(7);
+  EXPECT_EQ(processor.time_spent()[TimeCause::kRedone], 6.0);
+  EXPECT_EQ(processor.time_spent()[TimeCause::kProductive], 14.0);
+  steps(8, 9);
+  processor.roll_back(7);
+  EXPECT_EQ(processor.time_spent()[TimeCause::kRedone], 10.0);
+  EXPECT_EQ(processor.time_spent()[TimeCause::kProductive], 14.0);
+  EXPECT_EQ(processor.time_spent().total(), 50.0);
 }
 
 TEST(ProcessStats, PeakFollowsWhatIsTouchedAndStays) {

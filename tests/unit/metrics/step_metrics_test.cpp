@@ -30,7 +30,7 @@ TEST(StepMetrics, NamesAndTagsAreUnique) {
 // TorchTitan counts memory in GiB.
 TEST(StepMetrics, ATagNamesTheUnitOfItsValue) {
   StepMetrics metrics;
-  metrics.memory_peak_bytes = std::uint64_t{3} << 30;
+  metrics.memory.peak_bytes = std::uint64_t{3} << 30;
   for_each_metric(metrics, [](const Metric& metric, const auto& value) {
     if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
       if (metric.tag == "memory/max_reserved(GiB)") {

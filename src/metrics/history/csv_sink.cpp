@@ -1,0 +1,102 @@
+#include "metrics/history/csv_sink.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#include "base/run_layout.h"
+
+namespace titan::metrics {
+namespace {
+
+// Appends what for_each_metric() gives, a comma between two cells.
+class CellWriter {
+ public:
+  explicit CellWriter(std::string& row) : row_(row) { row_.clear(); }
+
+  template <typename Number>
+  void operator()(const Metric&, const Number& value) {
+    separate();
+    write(value);
+  }
+  template <typename Number>
+  void operator()(const Metric&, const std::optional<Number>& value) {
+    separate();
+    if (value) write(*value);
+  }
+
+ private:
+  void separate() {
+    if (!is_first_) row_.push_back(',');
+    is_first_ = false;
+  }
+  template <typename Number>
+  void write(Number value) {
+    if constexpr (std::is_floating_point_v<Number>) {
+      if (std::isnan(value)) {
+        row_.append("NaN");
+        return;
+      }
+      if (std::isinf(value)) {
+        row_.append(value > 0 ? "Infinity" : "-Infinity");
+        return;
+      }
+    }
+    fmt::format_to(std::back_inserter(row_), "{}", value);
+  }
+
+  std::string& row_;
+  bool is_first_ = true;
+};
+
+template <typename Metrics>
+StepHistory::Format csv_format() {
+  std::string header;
+  for_each_metric(Metrics{}, [&](const Metric& metric, const auto&) {
+    if (!header.empty()) header.push_back(',');
+    header.append(metric.name);
+  });
+  const auto num_commas = std::count(header.begin(), header.end(), ',');
+  const auto step_of = [num_commas](std::string_view line) -> std::optional<std::int64_t> {
+    std::int64_t step = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
+    if (error != std::errc() || end == line.data() + line.size() || *end != ',') return std::nullopt;
+    if (std::count(line.begin(), line.end(), ',') != num_commas) return std::nullopt;  // it was cut short
+    return step;
+  };
+  return {.step_of = step_of, .header = std::move(header), .needs_newline = true};
+}
+
+}  // namespace
+
+CsvSink::CsvSink(const std::filesystem::path& folder, std::int64_t finished_steps)
+    : steps_(folder / layout::kStepsTable, finished_steps, csv_format<StepMetrics>()),
+      validations_(folder / layout::kValidationsTable, finished_steps, csv_format<ValidationMetrics>()) {}
+
+void CsvSink::on_step(std::int64_t /*step*/) {
+  steps_.begin();
+  validations_.begin();
+}
+
+void CsvSink::log(const StepMetrics& metrics) {
+  for_each_metric(metrics, CellWriter(row_));
+  steps_.append(row_);
+}
+
+void CsvSink::log_validation(const ValidationMetrics& metrics) {
+  for_each_metric(metrics, CellWriter(row_));
+  validations_.append(row_);
+}
+
+void CsvSink::roll_back(std::int64_t finished_steps) {
+  steps_.roll_back(finished_steps);
+  validations_.roll_back(finished_steps);
+}
+
+}  // namespace titan::metrics

@@ -1,0 +1,30 @@
+// metrics.csv and validation.csv: what is in metrics.jsonl and validation.jsonl, as tables. The columns are always the
+// same; a number that a row does not have is an empty cell. Numbers read back exactly; those that are not finite are
+// NaN, Infinity and -Infinity.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "metrics/history/step_history.h"
+#include "metrics/step_metrics.h"
+
+namespace titan::metrics {
+
+class CsvSink : public MetricsSink {
+ public:
+  // Writes both into `folder`, with a row wherever JsonlSink writes one. `finished_steps` as StepHistory's.
+  CsvSink(const std::filesystem::path& folder, std::int64_t finished_steps);
+  void on_step(std::int64_t step) override;
+  void log(const StepMetrics& metrics) override;
+  void log_validation(const ValidationMetrics& metrics) override;
+  void roll_back(std::int64_t finished_steps) override;
+
+ private:
+  StepHistory steps_;
+  StepHistory validations_;
+  std::string row_;  // kept for its memory
+};
+
+}  // namespace titan::metrics

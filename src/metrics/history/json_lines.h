@@ -1,0 +1,18 @@
+// Histories of JSON objects, one per line, each with a "step".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "metrics/history/step_history.h"
+
+namespace titan::metrics {
+
+// Nothing for a line that is not such an object.
+std::optional<std::int64_t> step_of_json(std::string_view line);
+
+// Rows are given to StepHistory::append() as text, without a newline.
+StepHistory::Format json_lines();
+
+}  // namespace titan::metrics

@@ -1,0 +1,103 @@
+#include "metrics/tensorboard/tensorboard_sink.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <type_traits>
+
+namespace titan::metrics::tensorboard {
+namespace {
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Collects what for_each_metric() gives: what has a tag and is known.
+class ScalarMaker {
+ public:
+  explicit ScalarMaker(Scalars& scalars) : scalars_(scalars) { scalars_.clear(); }
+
+  template <typename Number>
+  void operator()(const Metric& metric, const Number& value) {
+    if (!metric.tag.empty())
+      scalars_.emplace_back(metric.tag, static_cast<float>(static_cast<double>(value) * metric.tag_scale));
+  }
+  template <typename Number>
+  void operator()(const Metric& metric, const std::optional<Number>& value) {
+    if (value) (*this)(metric, *value);
+  }
+
+ private:
+  Scalars& scalars_;
+};
+
+}  // namespace
+
+void TensorBoardSink::on_step(std::int64_t /*step*/) { begin(); }
+
+void TensorBoardSink::begin() {
+  if (file_) return;
+  int num_cut = cut_events_after(options_.folder, options_.finished_steps);
+  for (const auto& folder : options_.abandoned) num_cut += cut_events_after(folder, options_.finished_steps);
+  if (num_cut > 0)
+    spdlog::info("{}: cut off what {} event files of earlier starts have past step {}", options_.folder.string(),
+                 num_cut, options_.finished_steps);
+  const double now = seconds_since_1970();
+  file_ = std::make_unique<EventFile>(options_.folder, now);
+  file_->append(restart_event({now, options_.finished_steps + 1}));
+  if (options_.configuration.empty()) return;
+  file_->append(text_event({now, options_.finished_steps}, "config", "```toml\n" + options_.configuration + "```\n"));
+}
+
+template <typename Metrics>
+void TensorBoardSink::write_scalars(const Metrics& metrics) {
+  begin();
+  for_each_metric(metrics, ScalarMaker(scalars_));
+  last_unix_time_ = metrics.unix_time;
+  file_->append(scalars_event({metrics.unix_time, metrics.step}, scalars_));
+}
+
+void TensorBoardSink::log(const StepMetrics& metrics) { write_scalars(metrics); }
+
+void TensorBoardSink::log_validation(const ValidationMetrics& metrics) { write_scalars(metrics); }
+
+void TensorBoardSink::log_gradient_norms(std::int64_t step, std::span<const double> norms) {
+  begin();
+  std::vector<double> finite;
+  std::ranges::copy_if(norms, std::back_inserter(finite), [](double norm) { return std::isfinite(norm); });
+  if (finite.empty()) return;
+  file_->append(histogram_event({last_unix_time_, step}, "grad_norm_by_layer", histogram_of(finite)));
+}
+
+// The file is cut as one of an earlier start, and another one goes on.
+void TensorBoardSink::roll_back(std::int64_t finished_steps) {
+  file_.reset();
+  options_.finished_steps = finished_steps;
+  begin();
+}
+
+Histogram histogram_of(std::span<const double> values) {
+  constexpr int kBuckets = 30;
+  Histogram made;
+  made.min = *std::ranges::min_element(values);
+  made.max = *std::ranges::max_element(values);
+  made.count = static_cast<double>(values.size());
+  const double width = (made.max - made.min) / kBuckets;
+  const int num_buckets = width > 0 ? kBuckets : 1;
+  for (int i = 1; i <= num_buckets; ++i)
+    made.bucket_limits.push_back(i == num_buckets ? made.max : made.min + i * width);
+  made.counts.assign(static_cast<std::size_t>(num_buckets), 0.0);
+  for (const double value : values) {
+    made.sum += value;
+    made.sum_of_squares += value * value;
+    const auto bucket = std::ranges::lower_bound(made.bucket_limits, value) - made.bucket_limits.begin();
+    ++made.counts[static_cast<std::size_t>(bucket)];
+  }
+  return made;
+}
+
+}  // namespace titan::metrics::tensorboard

@@ -1,0 +1,42 @@
+#include "base/log.h"
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "base/fs.h"
+
+namespace titan {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(LogFile, HasWhatWasSaidBeforeItWasMade) {
+  std::string pattern = (fs::temp_directory_path() / "titan_log_XXXXXX").string();
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  const auto old = spdlog::default_logger();
+  const fs::path path = fs::path(pattern) / "logs/rank_1.log";
+  init_log(1, 2, false);
+  spdlog::info("before");
+  spdlog::debug("too small");
+  EXPECT_FALSE(fs::exists(path));
+  log_to_file(path);
+  spdlog::info("\033[31mred\033[39m words");
+  EXPECT_THAT(read_file(path), AllOf(HasSubstr(" - rank 1 - INFO - before\n"), HasSubstr(" - INFO - red words\n"),
+                                     Not(HasSubstr("too small"))));
+  const std::string first = read_file(path);
+  init_log(1, 2, false);
+  spdlog::warn("again");
+  log_to_file(path);
+  EXPECT_THAT(read_file(path), ::testing::StartsWith(first));
+  EXPECT_THAT(read_file(path), HasSubstr(" - WARNING - again\n"));
+  spdlog::set_default_logger(old);
+  fs::remove_all(pattern);
+}
+
+}  // namespace
+}  // namespace titan
