@@ -14,7 +14,8 @@
 namespace titan::checkpoint {
 
 inline constexpr const char* kStepKey = "train_state.step";
-inline constexpr const char* kRunKey = "titan.run";  // a dict: what the run that saved was
+inline constexpr const char* kTokensKey = "titan.tokens_seen";  // by all ranks, whatever their number was
+inline constexpr const char* kRunKey = "titan.run";             // a dict: what the run that saved was
 
 // {"optimizer", "state.X.step"} for "optimizer.state.X.step": split at the first dot, as TorchTitan nests its state.
 // For the keys of model parameters use {fqn}.

@@ -55,9 +55,13 @@ class MetricsProcessor {
   // What log() was last given, with what it added.
   const std::optional<StepMetrics>& last() const { return last_; }
 
-  // Of this rank since the first step of the training: part of the checkpoint, restored before the first step.
+  // Of this rank, since tokens_before() or, where that is not known, since the first step of the training. Restored
+  // before the first step.
   std::int64_t tokens_seen() const { return tokens_seen_; }
   void set_tokens_seen(std::int64_t tokens) { tokens_seen_ = tokens; }
+  // Of all ranks, in earlier starts, which may have had another number of them.
+  std::int64_t tokens_before() const { return tokens_before_; }
+  void set_tokens_before(std::int64_t tokens) { tokens_before_ = tokens; }
 
   // Where the time of the run went, up to now: of this process, and of earlier ones where they are known.
   TimeSpent time_spent() const;
@@ -72,6 +76,7 @@ class MetricsProcessor {
   MetricsOptions options_;
   std::vector<std::unique_ptr<MetricsSink>> sinks_;
   std::int64_t tokens_seen_ = 0;
+  std::int64_t tokens_before_ = 0;
   TimeSpent earlier_;
   std::int64_t last_step_ = 0, num_steps_ = 0;  // of this process, steps that were rolled back included
   double redone_seconds_ = 0.0;                 // productive, had they not been rolled back

@@ -46,7 +46,8 @@ void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFac
                                                              .metrics = run.metrics.get(),
                                                              .record = run.record.get(),
                                                              .rank = world.rank(),
-                                                             .world_size = world.size()});
+                                                             .world_size = world.size(),
+                                                             .data_parallel_size = run.meshes.batch.group().size()});
   const bool in_background = config.checkpoint.async_mode != "disabled";
   run.checkpoint_ranks = std::make_unique<checkpoint::GroupRanks>(world.group());
   run.background_ranks =

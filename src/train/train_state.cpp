@@ -36,7 +36,11 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   for (std::size_t i = 0; i < parameters.size(); ++i) append_optimizer(items, parameters[i], states[i]);
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
   checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
-  checkpoint::append_train_state(items, {step, parts_.metrics->tokens_seen()});
+  // TorchTitan's count is that of one rank, which says little once the number of ranks has changed.
+  const std::int64_t before = parts_.metrics->tokens_before(), own = parts_.metrics->tokens_seen();
+  checkpoint::append_train_state(items, {step, before / parts_.data_parallel_size + own});
+  items.push_back(checkpoint::value_item(checkpoint::kTokensKey, before + own * parts_.data_parallel_size,
+                                         /*optional=*/true));
   if (parts_.grad_scaler) {
     const auto scaler = parts_.grad_scaler->state();
     checkpoint::append_grad_scaler(items, {scaler.scale, scaler.growth_tracker});
@@ -86,11 +90,7 @@ void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn
 // What exclude_from_loading left out is not among the values.
 void TrainState::restored(const Values& values, bool model_only) {
   if (model_only) return;
-  if (values.contains(checkpoint::kStepKey)) {
-    const auto progress = checkpoint::parse_train_state(values);
-    step = progress.step;
-    parts_.metrics->set_tokens_seen(progress.ntokens_seen);
-  }
+  restore_progress(values);
   restore_data(values);
   restore_grad_scaler(values);
   checkpoint::restore_rng(values, parts_.rank, parts_.world_size);
@@ -99,6 +99,16 @@ void TrainState::restored(const Values& values, bool model_only) {
     const auto found = values.find(part->key());
     part->restore(found == values.end() ? nullptr : &found->second);
   }
+}
+
+void TrainState::restore_progress(const Values& values) {
+  if (!values.contains(checkpoint::kStepKey)) return;
+  const auto progress = checkpoint::parse_train_state(values);
+  step = progress.step;
+  const auto tokens = values.find(checkpoint::kTokensKey);
+  const bool is_known = tokens != values.end();
+  parts_.metrics->set_tokens_before(is_known ? tokens->second.as_int(checkpoint::kTokensKey) : 0);
+  parts_.metrics->set_tokens_seen(is_known ? 0 : progress.ntokens_seen);
 }
 
 void TrainState::append_data(std::vector<checkpoint::Item>& items) const {

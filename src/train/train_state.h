@@ -30,6 +30,7 @@ class TrainState : public checkpoint::CheckpointState {
     const RunRecord* record;
     int rank;
     int world_size;
+    int data_parallel_size;  // ranks that have batches of their own
   };
   explicit TrainState(Parts parts) : parts_(parts) {}
 
@@ -48,6 +49,7 @@ class TrainState : public checkpoint::CheckpointState {
                         const optim::AdamWState& state);
   void append_data(std::vector<checkpoint::Item>& items) const;
   void restore_data(const Values& values);
+  void restore_progress(const Values& values);
   void restore_grad_scaler(const Values& values);
   void restore_hyperparameters(const Values& values);
 

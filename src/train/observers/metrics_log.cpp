@@ -32,7 +32,7 @@ void MetricsLog::log(const FinishedStep& step) {
                 .max_loss = host(max_loss),
                 .grad_norm = host(output.grad_norm),
                 .lr = output.lr,
-                .tokens_seen = counts[0].item<std::int64_t>(),
+                .tokens_seen = metrics_.tokens_before() + counts[0].item<std::int64_t>(),
                 .grad_scale = output.grad_scale.defined() ? std::optional(host(output.grad_scale)) : std::nullopt,
                 .bad_records = bad_records ? std::optional(counts[1].item<std::int64_t>()) : std::nullopt});
   measure_peak_flops();

@@ -66,6 +66,8 @@ def elastic_resize(context):
     for step in range(1, steps + 1):
         distance = relative_distance(one[step]["loss"], other[step]["loss"])
         expect(distance < 1e-4, f"step {step}: loss {other[step]['loss']}, uninterrupted {one[step]['loss']}")
+        tokens = [rows[step]["tokens_seen"] for rows in (one, other)]
+        expect(tokens[0] == tokens[1], f"step {step}: {tokens[1]} tokens seen, uninterrupted {tokens[0]}")
 
 
 @case(60)
