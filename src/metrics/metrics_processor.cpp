@@ -23,7 +23,10 @@ MetricsProcessor::MetricsProcessor(MetricsOptions options, std::vector<std::uniq
   }
 }
 
-void MetricsProcessor::begin_step() { step_begin_ = options_.now(); }
+void MetricsProcessor::begin_step() {
+  step_begin_ = options_.now();
+  if (options_.communication) communication_at_begin_ = options_.communication();
+}
 
 void MetricsProcessor::add_data(std::int64_t num_tokens, double data_seconds) {
   tokens_seen_ += num_tokens;
@@ -34,6 +37,7 @@ void MetricsProcessor::add_data(std::int64_t num_tokens, double data_seconds) {
 void MetricsProcessor::end_step(std::int64_t step) {
   ++interval_steps_;
   interval_step_seconds_ += seconds_between(step_begin_, options_.now());
+  if (options_.communication) interval_comm_seconds_ += options_.communication() - communication_at_begin_;
   if (!first_step_ended_) first_step_seconds_ = options_.process_age();
   first_step_ended_ = true;
   last_step_ = step;
@@ -55,6 +59,7 @@ void MetricsProcessor::log(StepMetrics m) {
   m.memory = options_.memory();
   m.step_seconds = interval_step_seconds_ / num_steps;
   m.data_seconds = interval_data_seconds_ / num_steps;
+  if (options_.communication) m.comm_seconds = interval_comm_seconds_ / num_steps;
   m.data_percent = seconds > 0 ? 100.0 * interval_data_seconds_ / seconds : 0.0;
   m.unix_time = unix_now();
   m.time_to_first_step_seconds = std::exchange(first_step_seconds_, std::nullopt);
@@ -67,6 +72,7 @@ void MetricsProcessor::log(StepMetrics m) {
   interval_steps_ = 0;
   interval_step_seconds_ = 0.0;
   interval_data_seconds_ = 0.0;
+  interval_comm_seconds_ = 0.0;
 }
 
 void MetricsProcessor::log_validation(ValidationMetrics m) {

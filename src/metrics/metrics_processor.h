@@ -25,6 +25,8 @@ struct MetricsOptions {
   MemoryProbe memory = process_memory;
   Clock now = std::chrono::steady_clock::now;
   std::function<double()> process_age = seconds_since_process_start;
+  // Seconds in collectives since some moment; none where that is not known.
+  std::function<double()> communication = {};
   std::function<std::array<double, kNumPhases>()> phases = [] { return phase_log().seconds(); };
 };
 
@@ -84,12 +86,14 @@ class MetricsProcessor {
   std::optional<double> first_step_seconds_;  // until it is reported
   bool first_step_ended_ = false;
   TimePoint step_begin_;
+  double communication_at_begin_ = 0.0;
   // Since the last log():
   TimePoint interval_begin_;
   std::int64_t interval_tokens_ = 0;
   std::int64_t interval_steps_ = 0;
   double interval_step_seconds_ = 0.0;
   double interval_data_seconds_ = 0.0;
+  double interval_comm_seconds_ = 0.0;
 };
 
 }  // namespace titan::metrics

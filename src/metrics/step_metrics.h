@@ -48,6 +48,7 @@ struct StepMetrics {
   MemoryUsage memory = {};
   double step_seconds = 0.0;                              // mean of the steps since the last logged one
   double data_seconds = 0.0;                              // the part of step_seconds spent waiting for batches
+  std::optional<double> comm_seconds = {};                // the part of step_seconds in collectives; on CPU only
   double data_percent = 0.0;                              // waiting for batches, of all time since the last logged step
   double unix_time = 0.0;                                 // when the step ended
   std::optional<double> time_to_first_step_seconds = {};  // process start to the end of its first step; first row only
@@ -192,6 +193,13 @@ void for_each_metric(const StepMetrics& m, Use&& use) {
   for (const TimeUse& each : time_uses())
     use(Metric{.name = each.name, .unit = "s", .meaning = each.meaning},
         m.time_spent ? std::optional((*m.time_spent)[each.cause]) : std::nullopt);
+  use(Metric{.name = "comm_seconds",
+             .tag = "titan/communication(s)",
+             .unit = "s",
+             .meaning =
+                 "of one rank: the part of step_seconds in collectives, waiting for other ranks included; on CPU "
+                 "only, for a GPU's streams wait by themselves (a profile says how long)"},
+      m.comm_seconds);
 }
 
 // The same for a row of validation.jsonl.

@@ -13,6 +13,7 @@
 #include "config/paths.h"
 #include "distributed/device.h"
 #include "distributed/dtype.h"
+#include "distributed/flight/flight_recorder.h"
 #include "metrics/device_facts.h"
 #include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -49,7 +50,10 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
   metrics::MetricsOptions options;
   options.log_freq = config.metrics.log_freq;
   options.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
-  if (device.is_cpu()) return options;
+  if (device.is_cpu()) {
+    options.communication = [] { return dist::flight_recorder().seconds_spent(); };
+    return options;
+  }
   const auto* module = dist::accelerator();
   options.peak_flops =
       metrics::device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);

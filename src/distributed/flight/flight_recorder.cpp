@@ -88,8 +88,12 @@ void FlightRecorder::set_state(const CollectiveTicket& ticket, CollectiveState s
   if (ticket.group < 0) return;
   const TimePoint now = now_();
   const std::lock_guard lock(mutex_);
+  const Group& group = group_of(ticket);
+  const CollectiveRecord& before = group.recent[ticket.number % kRecent];
+  if (!group.runs_beside && before.number == ticket.number && holds_thread(before.state))
+    spent_ += now - before.changed;
   change(ticket, state, now);
-  if (state == CollectiveState::kFinished && !group_of(ticket).runs_beside) last_progress_ = now;
+  if (state == CollectiveState::kFinished && !group.runs_beside) last_progress_ = now;
 }
 
 void FlightRecorder::fail(const CollectiveTicket& ticket) {
@@ -135,6 +139,11 @@ std::vector<GroupHistory> FlightRecorder::groups() const {
 Stack FlightRecorder::failed_stack() const {
   const std::lock_guard lock(mutex_);
   return failed_stack_;
+}
+
+double FlightRecorder::seconds_spent() const {
+  const std::lock_guard lock(mutex_);
+  return std::chrono::duration<double>(spent_).count();
 }
 
 double FlightRecorder::seconds_since_progress() const {

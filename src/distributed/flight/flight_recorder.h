@@ -94,6 +94,9 @@ class FlightRecorder {
   // Seconds since a collective was started or ended that is not of a group that runs beside the others; since this
   // was made, where there was none.
   double seconds_since_progress() const;
+  // In such collectives, starting them and waiting for them, since this was made. Those of an accelerator are waited for
+  // by its streams, which is not counted.
+  double seconds_spent() const;
   // Whether a thread stands in such a collective.
   bool holds_training_thread() const;
 
@@ -116,6 +119,7 @@ class FlightRecorder {
   std::vector<CollectiveRecord> ring_;  // place p at p % size
   std::uint64_t started_ = 0;           // of all groups
   TimePoint last_progress_;
+  std::chrono::steady_clock::duration spent_{};
   Stack failed_stack_;
 };
 

@@ -136,6 +136,26 @@ TEST(FlightRecorder, KeepsTheStackOfTheFirstFailure) {
   EXPECT_TRUE(recorder.holds_training_thread());
 }
 
+TEST(FlightRecorder, CountsTheTimeInCollectives) {
+  PhaseLog phases;
+  test::HandClock time;
+  FlightRecorder recorder(phases, time.clock());
+  const int group = recorder.add_group("world", {0, 1}), beside = recorder.add_group("saves", {0, 1});
+  recorder.set_runs_beside(beside);
+  const auto seconds = [&](int n) { time.advance(std::chrono::seconds(n)); };
+  for (const int each : {group, beside}) {
+    const auto ticket = start(recorder, each);
+    seconds(1);
+    recorder.set_state(ticket, CollectiveState::kStarted);
+    seconds(10);  // something else is done meanwhile
+    recorder.set_state(ticket, CollectiveState::kWaiting);
+    seconds(2);
+    recorder.set_state(ticket, CollectiveState::kFinished);
+    seconds(10);
+  }
+  EXPECT_EQ(recorder.seconds_spent(), 3.0);
+}
+
 TEST(Dump, HasCollectivesAndStacks) {
   const int group = flight_recorder().add_group("of_this_test", {0, 1});
   CollectiveTicket ticket;

@@ -164,6 +164,24 @@ TEST(MetricsProcessor, TimeSpentAddsUpOverStarts) {
   EXPECT_EQ(processor.time_spent().total(), 111.0);
 }
 
+TEST(MetricsProcessor, CommunicationIsThatOfTheSteps) {
+  std::vector<StepMetrics> rows;
+  double spent = 100;
+  MetricsProcessor processor(MetricsOptions{.communication = [&] { return spent; }}, recording(rows));
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    processor.begin_step();
+    spent += 3;
+    processor.end_step(step);
+    spent += 50;  // a save, a validation
+  }
+  processor.log({.step = 2});
+  EXPECT_EQ(rows.at(0).comm_seconds, 3.0);
+  processor.begin_step();
+  processor.end_step(3);
+  processor.log({.step = 3});
+  EXPECT_EQ(rows.at(1).comm_seconds, 0.0);
+}
+
 TEST(MetricsProcessor, StepsThatAreRolledBackCountAsRedone) {
   std::vector<StepMetrics> rows;
   std::array<double, kNumPhases> phases{};
