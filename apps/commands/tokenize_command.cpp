@@ -109,7 +109,7 @@ int run_tokenize(const std::vector<std::string>& args) {
   if (options.output.filename().empty())
     throw ConfigError("titan-train tokenize: error: --output: expected a prefix of file names, found a folder");
   options.on_bad_record = data::parse_on_bad_record(arguments.on_bad_record);
-  init_log(0, 1, true);
+  init_log(0, 1, /*colors=*/true, /*is_shown=*/true);
   const auto tokenizer = data::make_tokenizer(arguments.tokenizer);
   const auto source = open_input(arguments);
   options.source = config::lower_case(arguments.dataset) + " " + fs::weakly_canonical(arguments.input).string();

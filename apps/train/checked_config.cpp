@@ -1,6 +1,7 @@
 #include "apps/train/checked_config.h"
 
 #include <cstdio>
+#include <string>
 #include <utility>
 
 #include "apps/commands/checkpoint_command.h"
@@ -28,6 +29,16 @@ CheckedConfig check_model(config::LoadedConfig loaded) {
   return checked;
 }
 
+// Of the ranks that --log-rank names, or of rank 0 alone.
+bool log_is_shown(const config::CommandLine& command_line, const LaunchEnv& launch) {
+  if (!command_line.log_ranks) return launch.rank == 0;
+  if (const auto highest = command_line.log_ranks->highest(); highest >= launch.world_size)
+    throw ConfigError(
+        "error: --log-rank names rank " + std::to_string(highest) + "; this run has " +
+        (launch.world_size == 1 ? "rank 0 alone" : "ranks 0 to " + std::to_string(launch.world_size - 1)));
+  return command_line.log_ranks->contains(launch.rank);
+}
+
 }  // namespace
 
 CheckedConfig check_to_train(const config::CommandLine& command_line, const LaunchEnv& launch) {
@@ -35,7 +46,7 @@ CheckedConfig check_to_train(const config::CommandLine& command_line, const Laun
     config::LoadedConfig loaded = load(command_line, launch);
     // Before the model is looked at, which may warn.
     init_log(static_cast<int>(launch.rank), static_cast<int>(launch.world_size),
-             !loaded.config.metrics.disable_color_printing);
+             !loaded.config.metrics.disable_color_printing, log_is_shown(command_line, launch));
     return check_model(std::move(loaded));
   });
 }

@@ -104,12 +104,12 @@ bool stdout_is_terminal() {
 
 bool speaks_for_all() { return g_rank == 0; }
 
-void init_log(int rank, int world_size, bool colors) {
+void init_log(int rank, int world_size, bool colors, bool is_shown) {
   g_rank = rank;
   const bool color = colors && stdout_is_terminal() && std::getenv("NO_COLOR") == nullptr;
   auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::always
                                                                           : spdlog::color_mode::never);
-  sink->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
+  sink->set_level(is_shown ? spdlog::level::info : spdlog::level::warn);
   g_file_sink = std::make_shared<FileSink>();
   auto logger = std::make_shared<spdlog::logger>("titan", spdlog::sinks_init_list{std::move(sink), g_file_sink});
   const std::string who = world_size > 1 && rank != 0 ? "rank " + std::to_string(rank) : "root";

@@ -9,13 +9,13 @@
 
 namespace titan {
 
-// Sets up the logger. Rank 0 logs from level info, other ranks from level warn with their rank in the line, so that a
-// message that all ranks agree on is printed once. Colors only on a terminal, and never when NO_COLOR is set.
-// Calling it again replaces the setting. Not thread-safe against concurrent logging.
-void init_log(int rank, int world_size, bool colors);
+// Sets up the logger. A rank that `is_shown` prints from level info, others from level warn; where that is rank 0 alone, a
+// message that all ranks agree on is printed once. Ranks but 0 have their number in the line. Colors only on a terminal,
+// and never when NO_COLOR is set. Calling it again replaces the setting. Not thread-safe against concurrent logging.
+void init_log(int rank, int world_size, bool colors, bool is_shown);
 
-// From here on the rank's lines from level info on, and those since init_log(), go to `path`, too, without colors: on
-// ranks but 0 that is more than they print. The folder is made where it is missing, and lines are added to a file that is
+// From here on the rank's lines from level info on, and those since init_log(), go to `path`, too, without colors: that
+// is more than a rank prints that is not shown. The folder is made where it is missing, and lines are added to a file that is
 // there. A line is with the operating system when the call that logs it returns. Once, after init_log(), before a progress
 // bar takes the terminal; does nothing without init_log(). Throws std::system_error naming the path.
 void log_to_file(const std::filesystem::path& path);

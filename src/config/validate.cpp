@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "config/keys/datasets.h"
 #include "config/keys/fields.h"
-#include "config/rank_list.h"
+#include "config/keys/rank_list.h"
 
 namespace titan::config {
 namespace {

@@ -66,7 +66,9 @@ std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& co
   if (reporter.rank == 0) {
     add(std::make_unique<JsonlSink>(config.job.dump_folder, finished_steps));
     if (config.metrics.enable_csv) add(std::make_unique<CsvSink>(config.job.dump_folder, finished_steps));
-    add(std::make_unique<ConsoleSink>(!config.metrics.disable_color_printing));
+  }
+  add(std::make_unique<ConsoleSink>(!config.metrics.disable_color_printing));
+  if (reporter.rank == 0) {
     add(make_progress_bar(config.training.steps));
     add(std::make_unique<GradScaleWatch>());
   }

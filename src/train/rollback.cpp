@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/process/phase.h"
-#include "metrics/jsonl_sink.h"
 
 namespace titan::train {
 
@@ -24,8 +23,7 @@ bool Rollback::run(std::int64_t step) {
   }
   parts_.metrics.roll_back(parts_.state.step);
   parts_.events.append("rollback", parts_.state.step, {{"from", step}});
-  if (parts_.validator && parts_.rank == 0)
-    parts_.validator->restore(metrics::read_validation_losses(parts_.dump_folder, parts_.state.step));
+  if (parts_.validator) parts_.validator->forget_after(parts_.state.step);
   if (speaks_for_all())
     spdlog::warn(
         "back at step {} of {}, as training.on_nan = \"rollback\" asks (time {} of {} to that checkpoint); the data "

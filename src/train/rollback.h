@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -19,13 +18,11 @@ class Rollback {
  public:
   // All must outlive this.
   struct Parts {
-    std::filesystem::path dump_folder;
     checkpoint::Checkpointer& checkpointer;
     const TrainState& state;
     metrics::MetricsProcessor& metrics;
     metrics::EventLog& events;
     Validator* validator;  // null without [validation]
-    int rank;
   };
   explicit Rollback(Parts parts) : parts_(std::move(parts)) {}
 

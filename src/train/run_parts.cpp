@@ -151,13 +151,11 @@ RunParts build_run(RunInputs inputs) {
   build_model_and_optimizer(run, inputs.spec, inputs.tokenizer);
   build_checkpointer(run, inputs.spec, inputs.tokenizer);
   build_validation(run, std::move(inputs.held_out), std::move(inputs.prompts));
-  run.rollback = std::make_unique<Rollback>(Rollback::Parts{.dump_folder = config.job.dump_folder,
-                                                            .checkpointer = *run.checkpointer,
+  run.rollback = std::make_unique<Rollback>(Rollback::Parts{.checkpointer = *run.checkpointer,
                                                             .state = *run.state,
                                                             .metrics = *run.metrics,
                                                             .events = *run.events,
-                                                            .validator = run.validator.get(),
-                                                            .rank = run.world.rank()});
+                                                            .validator = run.validator.get()});
   run.step = std::make_unique<TrainStep>(TrainStep::Parts{.forward_backward = *run.forward_backward,
                                                           .optimizer = *run.optimizer,
                                                           .schedule = *run.schedule,

@@ -81,11 +81,11 @@ void Trainer::attach_sinks() {
   log_to_file(std::filesystem::path(run_.config.job.dump_folder) / layout::kLogsFolder /
               ("rank_" + std::to_string(run_.world.rank()) + ".log"));
   run_.metrics->set_sinks(metrics::make_sinks(run_.config, finished_steps(), {run_.world.rank(), run_.world.size()}));
+  if (run_.validator)
+    run_.validator->restore(metrics::read_validation_losses(run_.config.job.dump_folder, finished_steps()));
   if (run_.world.rank() != 0) return;
   run_.metrics->set_earlier_time(
       metrics::read_earlier_time(run_.config.job.dump_folder, finished_steps(), metrics::unix_time_of_process_start()));
-  if (run_.validator)
-    run_.validator->restore(metrics::read_validation_losses(run_.config.job.dump_folder, finished_steps()));
 }
 
 void Trainer::announce_start() const {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "config/command_line/completion.h"
 #include "config/command_line/modes.h"
@@ -137,6 +138,7 @@ class Parser {
             " is for --dry-run and --print-config; ranks are started with --nproc N or by a launcher");
     if (line_.json && !line_.dry_run) error("--json is for --dry-run: it prints that as one JSON object");
     if (line_.overwrite && line_.dry_run) error("--overwrite is for a run; --dry-run writes nothing. Leave one out");
+    if (line_.log_ranks && line_.dry_run) error("--log-rank is for a run; --dry-run starts no ranks. Leave one out");
     return std::move(line_);
   }
 
@@ -172,6 +174,7 @@ class Parser {
       line_.help = true;
       line_.help_topic = value_of(at);
     };
+    add("--log_rank", "Modes", "", true).read = [this](std::size_t at) { read_log_ranks(at); };
     add("--device", "Modes", "", true).read = [this](std::size_t at) {
       line_.device = require_value(at, "a model or an amount of memory");
     };
@@ -287,6 +290,16 @@ class Parser {
       return;
     }
     line_.*item.member = std::get<std::int64_t>(*value);
+  }
+
+  void read_log_ranks(std::size_t at) {
+    const auto text = require_value(at, "ranks");
+    if (!text) return;
+    try {
+      line_.log_ranks = RankList(*text);
+    } catch (const ConfigError& wrong) {
+      error(flag_of(args_[at]) + ": " + wrong.what());
+    }
   }
 
   void read_field(const Field& field, std::size_t at) {

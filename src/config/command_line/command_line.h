@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/keys/fields.h"
+#include "config/keys/rank_list.h"
 
 namespace titan::config {
 
@@ -36,6 +37,7 @@ struct CommandLine {
   std::optional<std::string> completion;   // bash, zsh or fish
   std::optional<std::int64_t> nproc;       // ranks to start on this machine
   bool oversubscribe = false;              // with nproc: however many
+  std::optional<RankList> log_ranks;       // whose log the terminal shows; rank 0's without it
   bool overwrite = false;                  // a run may begin anew where another one left its results
   bool no_preflight = false;               // a run may start where memory or disk look too small for it
   std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run

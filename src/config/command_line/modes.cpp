@@ -20,6 +20,11 @@ constexpr Mode kModes[] = {
     {"nproc", "an integer, at least 1", false, "", "ranks to start on this machine without a launcher"},
     {"oversubscribe", "", false, "", "with --nproc: also more ranks than this machine's cores and memory are good for",
      true},
+    {"log_rank", "ranks", false, "",
+     "whose log the terminal shows, step by step: all, or some, as in 0,4-7; rank 0's without it. Warnings of all "
+     "ranks "
+     "are shown, and each rank's log is in its file under job.dump_folder",
+     true},
     {"overwrite", "", false, "",
      "begin anew where job.dump_folder holds a finished run or another one; what is there is written over"},
     {"no_preflight", "", false, "", "start also where free memory or disk space look too small for the run", true},

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/process/phase.h"
-#include "config/rank_list.h"
+#include "config/keys/rank_list.h"
 #include "distributed/device.h"
 
 namespace titan::train {

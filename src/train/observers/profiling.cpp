@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process/phase.h"
-#include "config/rank_list.h"
+#include "config/keys/rank_list.h"
 
 namespace titan::train {
 namespace {

@@ -125,6 +125,11 @@ void Validator::restore(std::map<std::int64_t, double> losses) {
   losses_ = std::move(losses);
 }
 
+void Validator::forget_after(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  losses_.erase(losses_.upper_bound(step), losses_.end());
+}
+
 std::optional<int> Validator::best_of(const std::vector<int>& steps) const {
   const std::lock_guard lock(mutex_);
   std::optional<int> best;

@@ -37,6 +37,8 @@ class Validator {
 
   // The losses of passes before a resume.
   void restore(std::map<std::int64_t, double> losses);
+  // The run goes on after `step` again.
+  void forget_after(std::int64_t step);
 
   // The one of `steps` with the lowest loss; nothing when none of them has a loss. Ranks that restored the same losses
   // answer the same. Callable on any thread.

@@ -200,6 +200,19 @@ def ranks_of_different_minds(context):
     expect(not rows.exists() or not read_rows(rows), "a step was trained")
 
 
+@case(30)
+def log_rank(context):
+    """The terminal shows the ranks that --log-rank names; their files have what they say in any case."""
+    job = run(context, 2, ["--config", write_job(context, "shown", steps=3), "--log-rank", "1"])
+    lines = [line for line in job.text().splitlines() if " step: " in line]
+    expect(len(lines) == 3 and all(line.startswith("[rank1] ") for line in lines), job.text())
+    for rank in (0, 1):
+        text = (context.dump("shown") / f"logs/rank_{rank}.log").read_text()
+        expect(text.count(" step: ") == 3, text)
+    job = start(context, 2, ["--config", write_job(context, "refused", steps=3), "--log-rank", "0-2"])
+    expect(job.wait() == 2 and "--log-rank names rank 2; this run has ranks 0 to 1" in job.errors(), job.tail())
+
+
 @case(60, quick=True)
 def nproc_output(context):
     """What ranks other than 0 say has their name before each line; whole lines, on the stream that they were written to.

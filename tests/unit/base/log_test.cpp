@@ -20,7 +20,7 @@ TEST(LogFile, HasWhatWasSaidBeforeItWasMade) {
   ASSERT_NE(mkdtemp(pattern.data()), nullptr);
   const auto old = spdlog::default_logger();
   const fs::path path = fs::path(pattern) / "logs/rank_1.log";
-  init_log(1, 2, false);
+  init_log(1, 2, /*colors=*/false, /*is_shown=*/false);
   spdlog::info("before");
   spdlog::debug("too small");
   EXPECT_FALSE(fs::exists(path));
@@ -29,7 +29,7 @@ TEST(LogFile, HasWhatWasSaidBeforeItWasMade) {
   EXPECT_THAT(read_file(path), AllOf(HasSubstr(" - rank 1 - INFO - before\n"), HasSubstr(" - INFO - red words\n"),
                                      Not(HasSubstr("too small"))));
   const std::string first = read_file(path);
-  init_log(1, 2, false);
+  init_log(1, 2, /*colors=*/false, /*is_shown=*/false);
   spdlog::warn("again");
   log_to_file(path);
   EXPECT_THAT(read_file(path), ::testing::StartsWith(first));

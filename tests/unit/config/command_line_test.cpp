@@ -128,6 +128,7 @@ TEST(CommandLine, Modes) {
   EXPECT_THAT(parse({"--overwrite"}).errors, IsEmpty());
   EXPECT_THAT(parse({"--world-size", "8"}).errors, ElementsAre(HasSubstr("--world-size 8 is for --dry-run")));
   EXPECT_THAT(parse({"--world-size", "8", "--print-config"}).errors, IsEmpty());
+  EXPECT_THAT(parse({"--log-rank", "4-1"}).errors, ElementsAre(HasSubstr("--log-rank: \"4-1\" names no ranks")));
   EXPECT_THAT(parse({"--nproc=0"}).errors,
               ElementsAre(HasSubstr("--nproc: expected an integer, at least 1; found \"0\"")));
   EXPECT_THAT(parse({"--dry-run=1"}).errors, ElementsAre(HasSubstr("--dry-run takes no value")));

@@ -1,4 +1,4 @@
-#include "config/rank_list.h"
+#include "config/keys/rank_list.h"
 
 #include <gtest/gtest.h>
 

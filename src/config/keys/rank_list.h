@@ -1,4 +1,4 @@
-// Which ranks a key names: "all", or numbers and ranges, "0,4-7".
+// Which ranks a key or a flag names: "all", or numbers and ranges, "0,4-7".
 #pragma once
 
 #include <cstdint>
