@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "distributed/flight/dump.h"
+#include "tests/support/count_allocations.h"
 #include "tests/support/hand_clock.h"
 
 namespace titan::dist {
@@ -134,6 +135,21 @@ TEST(FlightRecorder, KeepsTheStackOfTheFirstFailure) {
   recorder.fail(start(recorder, group));
   EXPECT_GT(recorder.failed_stack().size, 0);
   EXPECT_TRUE(recorder.holds_training_thread());
+}
+
+TEST(FlightRecorder, AllocatesNothingPerCollective) {
+  PhaseLog phases;
+  FlightRecorder recorder(phases);
+  const int group = recorder.add_group("world", {0, 1});
+  const CollectiveLabel label("layers.3");
+  const auto before = test::allocations();
+  for (int i = 0; i < 1000; ++i) {
+    const auto ticket = start(recorder, group);
+    recorder.set_state(ticket, CollectiveState::kStarted);
+    recorder.set_state(ticket, CollectiveState::kWaiting);
+    recorder.set_state(ticket, CollectiveState::kFinished);
+  }
+  EXPECT_EQ(test::allocations().since(before).made, 0);
 }
 
 TEST(FlightRecorder, CountsTheTimeInCollectives) {

@@ -103,8 +103,8 @@ TEST_F(TensorBoardFolder, GoesBackWithTheRun) {
   sink.log({.step = 2});
   EXPECT_EQ(fs::file_size(first), size) << "the next rows go to the new file";
   sink.roll_back(0);
-  EXPECT_EQ(files(folder_).size(), 1u);
-  EXPECT_FALSE(fs::exists(first));
+  ASSERT_EQ(files(folder_).size(), 1u);
+  EXPECT_LT(fs::file_size(files(folder_)[0]), size) << "no row is left";
 }
 
 TEST_F(TensorBoardFolder, NormsThatAreNotFiniteAreNotInTheHistogram) {

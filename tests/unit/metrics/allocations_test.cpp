@@ -1,0 +1,52 @@
+// What reporting asks of the allocator: nothing at a step without a row, and nothing that stays at one with a row.
+#include <gtest/gtest.h>
+#include <spdlog/sinks/null_sink.h>
+#include <stdlib.h>
+
+#include <array>
+#include <filesystem>
+
+#include "metrics/make_sinks.h"
+#include "metrics/metrics_processor.h"
+#include "tests/support/count_allocations.h"
+#include "tests/support/memory_folder.h"
+
+namespace titan::metrics {
+namespace {
+
+TEST(Allocations, NoneByStepsAndNoneThatStayByRows) {
+  std::string folder = (test::memory_folder() / "titan_allocations_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto old = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>()));
+  config::JobConfig config;
+  config.job.dump_folder = folder;
+  config.metrics.enable_csv = true;
+  config.metrics.enable_tensorboard = true;
+  {
+    MetricsProcessor processor({.log_freq = 10, .communication = [] { return 1.0; }}, make_sinks(config, 0, {0, 1}));
+    const std::array norms = {0.5, 0.25, 2.0};
+    for (std::int64_t step = 1; step <= 60; ++step) {
+      const auto before = test::allocations();
+      processor.begin_step();
+      processor.add_data(1024, 0.001);
+      processor.end_step(step);
+      const auto of_step = test::allocations().since(before);
+      if (step > 1) {
+        EXPECT_EQ(of_step.made, 0) << "step " << step;
+      }
+      if (!processor.should_log(step)) continue;
+      processor.log({.step = step, .loss = 1.0 / static_cast<double>(step)});
+      processor.log_gradient_norms(step, norms);
+      const auto of_row = test::allocations().since(before);
+      if (step >= 30) {
+        EXPECT_EQ(of_row.made, of_row.freed) << "buffers have their size after some rows; step " << step;
+      }
+    }
+  }
+  spdlog::set_default_logger(old);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace titan::metrics
