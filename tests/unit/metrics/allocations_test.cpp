@@ -1,6 +1,7 @@
 // What reporting asks of the allocator: nothing at a step without a row, and nothing that stays at one with a row.
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
 #include <stdlib.h>
 
 #include <array>
@@ -28,6 +29,7 @@ TEST(Allocations, NoneByStepsAndNoneThatStayByRows) {
     const std::array norms = {0.5, 0.25, 2.0};
     for (std::int64_t step = 1; step <= 60; ++step) {
       const auto before = test::allocations();
+      ASSERT_GT(before.made, 0) << "nobody counts";
       processor.begin_step();
       processor.add_data(1024, 0.001);
       processor.end_step(step);
