@@ -44,7 +44,7 @@ def tensorboard(context):
     run(context, 1, words, name="resumed")
     events = events_of(python, folder / "tb")
     ours = {tag for tag in events["scalars"] if tag.startswith("titan/")}
-    expect(ours == {"titan/goodput(%)", "titan/validation_perplexity"}, f"tags of ours are {sorted(ours)}")
+    expect(ours == {"titan/communication(s)", "titan/goodput(%)", "titan/validation_perplexity"}, f"tags of ours are {sorted(ours)}")
     theirs = set(golden.answers("tensorboard")["scalars"])
     expect(set(events["scalars"]) - ours == theirs, f"not TorchTitan's tags: {sorted(set(events['scalars']) - ours ^ theirs)}")
     rows = {row["step"]: row for row in read_rows(folder / "metrics.jsonl")}
