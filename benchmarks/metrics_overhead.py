@@ -5,9 +5,11 @@ against a row every 1000 steps.
 
 One rank of the debug model with one thread. Each round runs both sides, in turns; a side's figure is the difference of a
 run of all steps and one of a single step, over the steps between, so that the start does not count. Prints both sides'
-medians and the median of the rounds' ratios, which is promised to be below 1.01.
+medians and the median of the rounds' ratios, which is promised to be below 1.01; and, as a ratio of processor times
+spreads by some percent, the share of the run's time that its own rows say went to reading back and writing down.
 """
 import argparse
+import json
 import pathlib
 import statistics
 import tempfile
@@ -28,25 +30,37 @@ def seconds_of(context, side, steps):
     return spent.seconds
 
 
+def log_share(folder):
+    """Of the time between the second row and the last one."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    spent = [rows[at]["lost_log_seconds"] + rows[at]["lost_other_seconds"] for at in (1, -1)]
+    return (spent[1] - spent[0]) / (rows[-1]["unix_time"] - rows[1]["unix_time"])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--program", type=pathlib.Path, default=common.ROOT / "build/release/titan-train")
     options = parser.parse_args()
-    rounds = []
+    rounds, shares = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         context = harness.Context(options.program.resolve(), folder, fixtures.make_fixtures(folder / "assets"))
         fixtures.write_job(context, "job", fixtures.DEBUG_MODEL, steps=options.steps)
         for repeat in range(options.repeats):
             order = list(SIDES)[:: -1 if repeat % 2 else 1]
-            spent = {side: [seconds_of(context, side, steps) for steps in (1, options.steps)] for side in order}
+            spent = {}
+            for side in order:
+                spent[side] = [seconds_of(context, side, steps) for steps in (1, options.steps)]
+                if side == "everything":
+                    shares.append(log_share(context.dump("job")))
             rounds.append({side: (long - short) / (options.steps - 1) for side, (short, long) in spent.items()})
     for side in SIDES:
         print(f"{side:12} {common.median_and_range([1000 * each[side] for each in rounds], digits=2)} ms a step")
     ratios = [each["everything"] / each["nothing"] for each in rounds]
     print(f"ratio        {common.median_and_range(ratios, digits=4)}  (promised: {1.01})")
+    print(f"in the log   {common.median_and_range([100 * share for share in shares], digits=3)} % of the time of a run with everything")
 
 
 if __name__ == "__main__":
