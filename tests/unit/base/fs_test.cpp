@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan {
 namespace {
@@ -21,13 +22,6 @@ using ::testing::HasSubstr;
 
 class Fs : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (stdfs::temp_directory_path() / "titan_fs_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { stdfs::remove_all(folder_); }
-
   template <typename Exception, typename Call>
   static std::string message_of(Call call) {
     try {
@@ -39,7 +33,8 @@ class Fs : public ::testing::Test {
     return {};
   }
 
-  stdfs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(Fs, ReadsBackEveryByte) {

@@ -1,11 +1,11 @@
 #include "base/log.h"
 
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <filesystem>
 
 #include "base/fs.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan {
 namespace {
@@ -16,10 +16,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(LogFile, HasWhatWasSaidBeforeItWasMade) {
-  std::string pattern = (fs::temp_directory_path() / "titan_log_XXXXXX").string();
-  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  const test::TemporaryFolder folder;
   const auto old = spdlog::default_logger();
-  const fs::path path = fs::path(pattern) / "logs/rank_1.log";
+  const fs::path path = folder / "logs/rank_1.log";
   init_log(1, 2, /*colors=*/false, /*is_shown=*/false);
   spdlog::info("before");
   spdlog::debug("too small");
@@ -35,7 +34,6 @@ TEST(LogFile, HasWhatWasSaidBeforeItWasMade) {
   EXPECT_THAT(read_file(path), ::testing::StartsWith(first));
   EXPECT_THAT(read_file(path), HasSubstr(" - WARNING - again\n"));
   spdlog::set_default_logger(old);
-  fs::remove_all(pattern);
 }
 
 }  // namespace

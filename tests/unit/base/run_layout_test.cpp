@@ -1,7 +1,7 @@
 #include "base/run_layout.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 
@@ -12,13 +12,8 @@ namespace fs = std::filesystem;
 
 class RunLayout : public testing::Test {
  protected:
-  RunLayout() {
-    std::string pattern = fs::temp_directory_path() / "layout-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~RunLayout() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST(RunLayoutNames, StepsAndBack) {

@@ -10,6 +10,7 @@
 
 #include "checkpoint/dcp/ranks.h"
 #include "tests/support/memory_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::checkpoint {
 
@@ -58,19 +59,10 @@ inline std::vector<std::string> run_ranks(int size, const std::function<void(Ran
   return errors;
 }
 
-// A fresh folder, removed at the end.
-class TemporaryFolder {
+// Saves flush their files.
+class TemporaryFolder : public test::TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (test::memory_folder() / "titan_checkpoint_XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
+  TemporaryFolder() : test::TemporaryFolder(test::memory_folder()) {}
 };
 
 }  // namespace titan::checkpoint

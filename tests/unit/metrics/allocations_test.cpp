@@ -2,26 +2,24 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>
-#include <stdlib.h>
 
 #include <array>
-#include <filesystem>
 
 #include "metrics/make_sinks.h"
 #include "metrics/metrics_processor.h"
 #include "tests/support/count_allocations.h"
 #include "tests/support/memory_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::metrics {
 namespace {
 
 TEST(Allocations, NoneByStepsAndNoneThatStayByRows) {
-  std::string folder = (test::memory_folder() / "titan_allocations_XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const test::TemporaryFolder folder(test::memory_folder());
   const auto old = spdlog::default_logger();
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>()));
   config::JobConfig config;
-  config.job.dump_folder = folder;
+  config.job.dump_folder = folder.path();
   config.metrics.enable_csv = true;
   config.metrics.enable_tensorboard = true;
   {
@@ -47,7 +45,6 @@ TEST(Allocations, NoneByStepsAndNoneThatStayByRows) {
     }
   }
   spdlog::set_default_logger(old);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "metrics/history/csv_sink.h"
 
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <cmath>
 #include <filesystem>
@@ -11,6 +10,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::metrics {
 namespace {
@@ -21,13 +21,6 @@ using ::testing::StartsWith;
 
 class Csv : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "titan_csv_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::vector<std::string> lines(const char* name = "metrics.csv") const {
     auto found = split(read_file(folder_ / name), '\n');
     EXPECT_EQ(found.back(), "") << "the last row has no newline";
@@ -45,7 +38,8 @@ class Csv : public ::testing::Test {
     for (const int step : step_numbers) sink.log({.step = step});
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(Csv, ColumnsAreAlwaysTheSame) {

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include "base/fs.h"
 #include "metrics/tensorboard/event.h"
 #include "tests/support/memory_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::metrics::tensorboard {
 namespace {
@@ -51,14 +51,8 @@ TEST(EventFile, StepsAreRead) {
 
 class EventFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (test::memory_folder() / "titan_events_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  const test::TemporaryFolder temporary_{test::memory_folder()};
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(EventFolder, KeepsWhatIsNotRunAgain) {

@@ -1,12 +1,12 @@
 #include "metrics/event_log.h"
 
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <fstream>
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::metrics {
 namespace {
@@ -15,13 +15,6 @@ using ::testing::ElementsAre;
 
 class Events : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "titan_events_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   bool is_there() const { return std::filesystem::exists(folder_ / "events.jsonl"); }
   std::vector<std::string> names() const {
     std::vector<std::string> out;
@@ -30,7 +23,8 @@ class Events : public ::testing::Test {
     return out;
   }
 
-  std::filesystem::path folder_;
+  const test::TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(Events, WaitForTheFirstStep) {

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
 #include <cstring>
@@ -14,6 +13,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::metrics {
 namespace {
@@ -24,13 +24,6 @@ using ::testing::HasSubstr;
 
 class Jsonl : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "titan_jsonl_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::vector<Json> rows(const char* name = "metrics.jsonl") const {
     std::vector<Json> out;
     for (const auto& line : split(read_file(folder_ / name), '\n')) {
@@ -53,7 +46,8 @@ class Jsonl : public ::testing::Test {
     }
   }
 
-  std::filesystem::path folder_;
+  const test::TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(Jsonl, WritesTheContractsFieldsInOrder) {

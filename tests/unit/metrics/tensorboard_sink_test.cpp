@@ -2,12 +2,12 @@
 #include "metrics/tensorboard/tensorboard_sink.h"
 
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <filesystem>
 
 #include "base/fs.h"
 #include "tests/support/memory_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::metrics::tensorboard {
 namespace {
@@ -42,13 +42,6 @@ TEST(Histogram, OfOneValueIsOneBucket) {
 
 class TensorBoardFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (test::memory_folder() / "titan_tb_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::vector<fs::path> files(const fs::path& folder) const {
     std::vector<fs::path> found;
     if (fs::exists(folder))
@@ -56,7 +49,8 @@ class TensorBoardFolder : public ::testing::Test {
     return found;
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_{test::memory_folder()};
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(TensorBoardFolder, NothingBeforeTheFirstStepEnds) {

@@ -2,13 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::train {
 namespace {
@@ -19,13 +19,8 @@ using testing::HasSubstr;
 
 class RunFolder : public testing::Test {
  protected:
-  RunFolder() {
-    std::string pattern = fs::temp_directory_path() / "run-folder-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~RunFolder() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(RunFolder, HoldsOneRunAtATime) {
