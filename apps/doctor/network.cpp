@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/process/rank_process.h"
 #include "base/text.h"
 
 namespace titan::doctor {
@@ -31,11 +32,6 @@ std::string list_of(const std::vector<Interface>& present) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "";
-}
 
 std::vector<Interface> interfaces() {
   ifaddrs* first = nullptr;

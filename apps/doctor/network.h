@@ -9,9 +9,6 @@
 
 namespace titan::doctor {
 
-// Of this machine; empty where it has none.
-std::string host_name();
-
 struct Interface {
   std::string name;     // "eth0"
   std::string address;  // "10.0.0.7"

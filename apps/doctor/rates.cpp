@@ -13,8 +13,8 @@
 #include <functional>
 #include <system_error>
 
-#include "apps/doctor/network.h"
 #include "base/clock.h"
+#include "base/process/rank_process.h"
 #include "base/text.h"
 #include "metrics/cpu_peak.h"
 

@@ -9,21 +9,9 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/fs.h"
+
 namespace titan {
-namespace {
-
-// One write(2) for all of it, so that lines of several writers do not mix. A reader that is gone is nobody's fault.
-void write_all(int fd, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    done += static_cast<std::size_t>(count);
-  }
-}
-
-}  // namespace
 
 RankOutput::~RankOutput() {
   for (const Stream& stream : streams_) {
@@ -54,7 +42,8 @@ void RankOutput::read(Stream& stream) {
   for (std::size_t end; (end = stream.line.find('\n', begin)) != std::string::npos; begin = end + 1)
     out += stream.prefix + stream.line.substr(begin, end + 1 - begin);
   stream.line.erase(0, begin);
-  if (!out.empty()) write_all(stream.target, out);
+  // At once, so that lines of several writers do not mix. A reader that is gone is nobody's fault.
+  write_all(stream.target, out);
 }
 
 void RankOutput::forward(int timeout_ms) {

@@ -15,4 +15,9 @@ inline double seconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
+// Seconds since 1970, for what people read: it may jump.
+inline double unix_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace titan

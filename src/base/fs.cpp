@@ -25,13 +25,8 @@ class FileDescriptor {
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
 
-  void write_all(std::string_view content) const {
-    while (!content.empty()) {
-      const ssize_t written = ::write(fd_, content.data(), content.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("write");
-      content.remove_prefix(static_cast<std::size_t>(written));
-    }
+  void write(std::string_view content) const {
+    if (!write_all(fd_, content)) fail("write");
   }
   void sync() const {
     // Some file systems have no fsync for folders; that is not an error.
@@ -48,6 +43,16 @@ class FileDescriptor {
 
 }  // namespace
 
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
 std::string read_file(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) throw DataError(path.string() + " is a directory; expected a file");
@@ -60,7 +65,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   const std::filesystem::path temporary = path.string() + ".tmp";
   {
     const FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
-    file.write_all(content);
+    file.write(content);
     file.sync();
   }
   std::filesystem::rename(temporary, path);

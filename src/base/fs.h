@@ -14,6 +14,10 @@ std::string read_file(const std::filesystem::path& path);
 // holds either the old bytes or the new ones. Throws std::system_error with the path in its text.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// All of `bytes` to a descriptor, in one write(2) where the system takes them at once, again where a signal interrupts it.
+// False, with errno, where it does not go on.
+bool write_all(int fd, std::string_view bytes);
+
 // Where a library of this program lies: in ../lib where the program is installed, beside it in a build folder.
 std::filesystem::path library_of_program(const std::string& name);
 

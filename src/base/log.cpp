@@ -15,6 +15,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/fs.h"
+
 namespace titan {
 namespace {
 
@@ -76,13 +78,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
   void write(std::string_view text) {
     plain_.clear();
     append_plain(plain_, text);
-    std::string_view rest = plain_;
-    while (!rest.empty()) {
-      const ssize_t written = ::write(fd_, rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return;
-      rest.remove_prefix(static_cast<std::size_t>(written));
-    }
+    write_all(fd_, plain_);
   }
 
   int fd_ = -1;

@@ -1,9 +1,9 @@
 #include "metrics/event_log.h"
 
-#include <chrono>
 #include <limits>
 #include <string>
 
+#include "base/clock.h"
 #include "base/run_layout.h"
 #include "metrics/history/json_lines.h"
 
@@ -11,8 +11,7 @@ namespace titan::metrics {
 
 void EventLog::append(std::string_view event, std::int64_t step, const nlohmann::ordered_json& details) {
   if (!is_writer_) return;
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  nlohmann::ordered_json row = {{"step", step}, {"unix_time", now.count()}, {"event", std::string(event)}};
+  nlohmann::ordered_json row = {{"step", step}, {"unix_time", unix_now()}, {"event", std::string(event)}};
   if (details.is_object()) row.update(details);
   const std::lock_guard lock(mutex_);
   if (history_) {

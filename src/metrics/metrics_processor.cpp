@@ -7,11 +7,6 @@
 #include "base/error.h"
 
 namespace titan::metrics {
-namespace {
-
-double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 MetricsProcessor::MetricsProcessor(MetricsOptions options, std::vector<std::unique_ptr<MetricsSink>> sinks)
     : options_(std::move(options)),

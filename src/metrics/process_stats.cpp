@@ -4,11 +4,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+
+#include "base/clock.h"
 
 namespace titan::metrics {
 namespace {
@@ -52,9 +53,6 @@ double seconds_since_process_start() {
          start_ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-double unix_time_of_process_start() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count() - seconds_since_process_start();
-}
+double unix_time_of_process_start() { return unix_now() - seconds_since_process_start(); }
 
 }  // namespace titan::metrics

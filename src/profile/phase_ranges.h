@@ -1,4 +1,4 @@
-// The phases of the thread that trains (base/phase.h) as named ranges of a profile.
+// The phases of the thread that trains (base/process/phase.h) as named ranges of a profile.
 #pragma once
 
 #include <memory>

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "base/fs.h"
 #include "tests/unit/checkpoint/sharding.h"
 
 namespace titan::fuzz {
@@ -18,12 +19,8 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const char* action) { throw std::system_error(errno, std::generic_category(), action); }
 
-void write_all(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0) fail("writing a file of the fuzzer");
-    content.remove_prefix(static_cast<std::size_t>(written));
-  }
+void write(int fd, std::string_view content) {
+  if (!write_all(fd, content)) fail("writing a file of the fuzzer");
 }
 
 }  // namespace
@@ -56,7 +53,7 @@ MemoryFile::~MemoryFile() { ::close(fd_); }
 
 void MemoryFile::set(std::string_view content) {
   if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) fail("emptying a file of the fuzzer");
-  write_all(fd_, content);
+  write(fd_, content);
 }
 
 MemoryFolder::MemoryFolder() {
@@ -74,7 +71,7 @@ MemoryFolder::~MemoryFolder() {
 void write_over(const fs::path& file, std::string_view content) {
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) fail("creating a file of the fuzzer");
-  write_all(fd, content);
+  write(fd, content);
   ::close(fd);
 }
 

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <array>
+#include <climits>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -41,6 +43,11 @@ const std::string& this_machine() {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "";
+}
 
 RankProcess process_of(pid_t pid) {
   const auto stat = read_stat(pid);

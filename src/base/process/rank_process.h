@@ -9,6 +9,9 @@
 
 namespace titan {
 
+// The name of this machine in its network; empty where it has none.
+std::string host_name();
+
 struct RankProcess {
   std::string machine;  // differs between machines, boots, and containers that do not see each other's processes
   pid_t pid = 0;

@@ -33,8 +33,6 @@ std::atomic<bool> g_told = false;
 std::atomic<bool> g_has_teller = false;
 std::atomic<pid_t> g_teller = 0;  // 0: it has not looked yet
 
-pid_t this_thread_id() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
-
 // A line on standard error, made without memory of the heap.
 class Line {
  public:
@@ -81,7 +79,7 @@ void say_signal(int number, const siginfo_t* info) {
     (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(info->si_addr));
   if (const auto step = phase_log().step(); step > 0)
     line << " in step " << step << " (" << name_of(phase_log().current()) << ")";
-  line << "; the stack of its thread " << std::int64_t{this_thread_id()}
+  line << "; the stack of its thread " << std::int64_t{::gettid()}
        << ", innermost call first (c++filt reads the names, addr2line -Cfe FILE OFFSET the lines):";
 }
 
@@ -105,7 +103,7 @@ void say_stack() {
 
 // The thread that talks to the other ranks may be the one that crashes, or need a lock that the crashed one holds.
 void let_it_be_told(int number) {
-  if (!g_has_teller || g_teller == this_thread_id()) return;
+  if (!g_has_teller || g_teller == ::gettid()) return;
   g_crash_signal = number;
   const timespec pause{0, 1'000'000};
   for (int i = 0; i < kPatienceMs && !g_told; ++i) ::nanosleep(&pause, nullptr);
@@ -120,7 +118,7 @@ void end_by(int number) {
   sigemptyset(&set);
   sigaddset(&set, number);
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  ::syscall(SYS_tgkill, ::getpid(), this_thread_id(), number);
+  ::syscall(SYS_tgkill, ::getpid(), ::gettid(), number);
 }
 
 void on_fatal_signal(int number, siginfo_t* info, void* /*context*/) {
@@ -186,7 +184,7 @@ void install_crash_handlers(int rank) {
 void expect_crash_teller(bool is_there) { g_has_teller = is_there; }
 
 std::optional<int> crash_under_way() {
-  g_teller = this_thread_id();
+  g_teller = ::gettid();
   const int number = g_crash_signal;
   return number == 0 ? std::nullopt : std::optional(number);
 }

@@ -60,13 +60,11 @@ struct Request {
 };
 std::atomic<Request*> g_request = nullptr;
 
-pid_t own_tid() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
-
 void answer_request(int /*signal*/) {
   const int saved = errno;
   // Who takes the request answers it: one that nobody waits for any more has no thread's number.
   Request* request = g_request.load();
-  pid_t self = own_tid();
+  pid_t self = ::gettid();
   if (request && request->tid.compare_exchange_strong(self, 0)) {
     request->stack = capture_stack();
     request->is_done.store(true);
@@ -111,7 +109,7 @@ std::vector<pid_t> other_threads() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", error))
     tids.push_back(static_cast<pid_t>(std::atoi(entry.path().filename().c_str())));
-  std::erase(tids, own_tid());
+  std::erase(tids, ::gettid());
   std::ranges::sort(tids);
   if (tids.size() > kMostThreads) tids.resize(kMostThreads);
   return tids;

@@ -22,8 +22,7 @@ constexpr Mode kModes[] = {
      true},
     {"log_rank", "ranks", false, "",
      "whose log the terminal shows, step by step: all, or some, as in 0,4-7; rank 0's without it. Warnings of all "
-     "ranks "
-     "are shown, and each rank's log is in its file under job.dump_folder",
+     "ranks are shown, and each rank's log is in its file under job.dump_folder",
      true},
     {"overwrite", "", false, "",
      "begin anew where job.dump_folder holds a finished run or another one; what is there is written over"},

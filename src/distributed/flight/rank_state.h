@@ -35,7 +35,7 @@ struct GroupFact {
 struct RankState {
   int rank = 0;
   std::int64_t step = 0;  // under way; 0 before the first
-  std::string phase;      // base/phase.h
+  std::string phase;      // base/process/phase.h
   double seconds = 0;     // in this phase
   std::vector<GroupFact> groups;
 };

@@ -107,13 +107,7 @@ void StepHistory::append(std::string_view row) {
   line_.clear();
   if (fd_ < 0) open();
   line_.append(row).push_back('\n');
-  std::string_view rest = line_;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", path_);
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (!write_all(fd_, line_)) fail("write", path_);
 }
 
 }  // namespace titan::metrics

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fs.h"
+#include "base/process/rank_process.h"
 #include "metrics/tensorboard/event.h"
 
 namespace titan::metrics::tensorboard {
@@ -48,11 +49,6 @@ std::uint64_t get_little_endian(std::string_view bytes, std::size_t at, int size
 
 [[noreturn]] void throw_errno(const fs::path& path) {
   throw std::system_error(errno, std::generic_category(), path.string());
-}
-
-std::string host_name() {
-  char name[256] = "";
-  return ::gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
 // How many bytes of `file`, the content of an event file, are whole events of steps up to `last_step`; 0 where these are
@@ -97,7 +93,9 @@ EventFile::EventFile(const fs::path& folder, double unix_time) {
   fs::create_directories(folder);
   char seconds[32];
   std::snprintf(seconds, sizeof(seconds), "%010lld", static_cast<long long>(unix_time));
-  const std::string stem = std::string(kPrefix) + seconds + "." + host_name() + "." + std::to_string(::getpid()) + ".";
+  const std::string host = host_name();
+  const std::string stem = std::string(kPrefix) + seconds + "." + (host.empty() ? "localhost" : host) + "." +
+                           std::to_string(::getpid()) + ".";
   // A start within a second of another one takes the next number.
   for (int number = 0; fd_ < 0; ++number) {
     path_ = folder / (stem + std::to_string(number));
@@ -110,14 +108,7 @@ EventFile::EventFile(const fs::path& folder, double unix_time) {
 EventFile::~EventFile() { ::close(fd_); }
 
 void EventFile::append(std::string_view event) {
-  const std::string record = frame(event);
-  std::string_view rest = record;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_errno(path_);
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (!write_all(fd_, frame(event))) throw_errno(path_);
 }
 
 int cut_events_after(const fs::path& folder, std::int64_t last_step) {

@@ -3,18 +3,15 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <optional>
 #include <type_traits>
 
+#include "base/clock.h"
+
 namespace titan::metrics::tensorboard {
 namespace {
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // Collects what for_each_metric() gives: what has a tag and is known.
 class ScalarMaker {
@@ -46,7 +43,7 @@ void TensorBoardSink::begin() {
   if (num_cut > 0)
     spdlog::info("{}: cut off what {} event files of earlier starts have past step {}", options_.folder.string(),
                  num_cut, options_.finished_steps);
-  const double now = seconds_since_1970();
+  const double now = unix_now();
   file_ = std::make_unique<EventFile>(options_.folder, now);
   file_->append(restart_event({now, options_.finished_steps + 1}));
   if (options_.configuration.empty()) return;

@@ -79,8 +79,8 @@ std::optional<RunEnd> ChecksumLog::after_step(const FinishedStep& step) {
   return std::nullopt;
 }
 
-// After the first step: a start that fails before leaves what an earlier one wrote.
-// And after a rollback: the rows of steps that run again go.
+// After the first step, as a start that fails before leaves what an earlier one wrote. And after a rollback, when the rows
+// of steps that run again go.
 void ChecksumLog::begin_history(std::int64_t step) {
   if (!history_) return;
   // Row 0 of an earlier start would stay, for it is of no step that runs again.

@@ -1,9 +1,10 @@
 #include "base/run_layout.h"
-#include "tests/support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
+
+#include "tests/support/temporary_folder.h"
 
 namespace titan::layout {
 namespace {

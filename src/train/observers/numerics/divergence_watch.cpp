@@ -151,8 +151,7 @@ void DivergenceWatch::warn() {
   if (!speaks_for_all()) return;
   spdlog::warn(
       "{}. The weights are no use from here on; training goes on and saves them, as training.on_nan = \"warn\" asks, "
-      "and "
-      "the newest checkpoint from before is kept",
+      "and the newest checkpoint from before is kept",
       trouble_.text());
 }
 
@@ -171,8 +170,7 @@ RunEnd DivergenceWatch::stop(const FinishedStep& step, const std::string& advice
     if (!is("skip") && !is("rollback")) spdlog::error("{}", trouble_.text());
     spdlog::error(
         "training has diverged: at step {} {}, with optimizer.lr = {} and a learning rate of {:.3g}. It stops here, "
-        "and "
-        "checkpoints are of steps before. Try a smaller optimizer.lr, more lr_scheduler.warmup_steps or a smaller "
+        "and checkpoints are of steps before. Try a smaller optimizer.lr, more lr_scheduler.warmup_steps or a smaller "
         "training.max_norm; {}",
         trouble_.step, trouble_.what, parts_.config.optimizer.lr, step.output.lr, advice);
   }
