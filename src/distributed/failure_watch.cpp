@@ -200,16 +200,6 @@ std::optional<std::string> find_stopped_rank(FailureBoard& board) {
   return std::nullopt;
 }
 
-std::string diagnose_failure(FailureBoard& board, const std::string& symptom, milliseconds patience) noexcept {
-  try {
-    if (auto reason = find_failure(board, patience)) return *reason;
-    // Only now: that a process was stopped for a moment is not a reason.
-    return find_stopped_rank(board).value_or(symptom);
-  } catch (...) {
-    return why_store_is_gone(board);
-  }
-}
-
 void leave_in_order(FailureBoard& board, const std::string& reason, milliseconds patience) noexcept {
   try {
     const auto deadline = steady_clock::now() + patience;

@@ -78,13 +78,6 @@ std::optional<std::string> find_stopped_rank(FailureBoard& board);
 // The store does not answer: where a rank of this machine serves it, the system says whether that one is gone.
 std::string why_store_is_gone(const FailureBoard& board) noexcept;
 
-// Why a collective failed on this rank, in one line: "rank 3: <its reason>" when a rank wrote one; else the rank whose
-// process has ended or was stopped, or, on another machine, counts no further while this one does; never this rank.
-// Else that the store went, and the launcher with it; else `symptom`, after `patience`. What it finds is written for
-// the others. The watches must still run.
-std::string diagnose_failure(FailureBoard& board, const std::string& symptom,
-                             std::chrono::milliseconds patience = kFailurePatience) noexcept;
-
 // Before this process ends: the rank that serves the store stays until all others that live have read the reason; the
 // others stay until the rank that failed has ended, so that a launcher takes its exit code and not theirs. For
 // `patience` at most.

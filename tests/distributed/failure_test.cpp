@@ -12,6 +12,7 @@
 
 #include "base/process/rank_process.h"
 #include "distributed/failure_watch.h"
+#include "distributed/hang_report.h"
 
 namespace titan {
 namespace {
@@ -91,7 +92,7 @@ TEST(Diagnosis, NamesTheRankThatEndedAndNotOneThatStandsStill) {
   standing.stop();
   auto board = board_of(0, 0, {own_process(), standing.process(), ended.process()});
   ended.end();
-  EXPECT_EQ(diagnose_failure(board, "a symptom"), std::string("rank 2: ") + kLost);
+  EXPECT_EQ(diagnose_hang(board, "a symptom"), std::string("rank 2: ") + kLost);
 }
 
 TEST(Diagnosis, NeverNamesTheRankThatAsks) {
@@ -100,19 +101,19 @@ TEST(Diagnosis, NeverNamesTheRankThatAsks) {
   RankProcess wrong = own_process();
   wrong.start_time += 1;
   auto board = board_of(0, 0, {wrong, other.process()});
-  EXPECT_EQ(diagnose_failure(board, "a symptom", std::chrono::milliseconds(50)), "a symptom");
+  EXPECT_EQ(diagnose_hang(board, "a symptom", std::chrono::milliseconds(50)), "a symptom");
 }
 
 TEST(Diagnosis, NamesTheRankThatStandsStillWhenNoneEnded) {
   const Sleeper standing;
   standing.stop();
   auto board = board_of(0, 0, {own_process(), standing.process()});
-  const std::string found = diagnose_failure(board, "a symptom", std::chrono::milliseconds(50));
+  const std::string found = diagnose_hang(board, "a symptom", std::chrono::milliseconds(50));
   EXPECT_TRUE(found.starts_with("rank 1: stands still")) << found;
   // And when it is the one that serves the store, which then cannot be asked.
   auto other_board = board_of(1, 0, {standing.process(), own_process()});
   other_board.store = nullptr;
-  const std::string other = diagnose_failure(other_board, "a symptom", std::chrono::milliseconds(50));
+  const std::string other = diagnose_hang(other_board, "a symptom", std::chrono::milliseconds(50));
   EXPECT_TRUE(other.starts_with("rank 0: stands still")) << other;
 }
 
@@ -124,7 +125,7 @@ TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
   EXPECT_FALSE(report_failure(board, 0, "out of sugar"));
   EXPECT_TRUE(report_failure(board, 0, "out of milk\nand another second line"));
   ended.end();
-  EXPECT_EQ(diagnose_failure(board, "a symptom"), "rank 1: out of milk");
+  EXPECT_EQ(diagnose_hang(board, "a symptom"), "rank 1: out of milk");
   EXPECT_TRUE(board.store->check({"titan/heard/0"}));
 }
 
@@ -140,7 +141,7 @@ TEST(Diagnosis, CountsTheBeatsOfAnotherMachineByItsOwn) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  const std::string found = diagnose_failure(board, "a symptom", std::chrono::hours(1));
+  const std::string found = diagnose_hang(board, "a symptom", std::chrono::hours(1));
   EXPECT_TRUE(found.starts_with("rank 2: has fallen silent")) << found;
   done = true;
   beats.join();
