@@ -62,13 +62,16 @@ Json row_of(const Metrics& metrics) {
   return row.take();
 }
 
-void for_each_line(const std::filesystem::path& path, const std::function<void(const std::string&)>& use) {
+// Lines that are not rows are left out.
+void for_each_row(const std::filesystem::path& path,
+                  const std::function<void(std::int64_t step, const nlohmann::json& row)>& use) {
   if (!std::filesystem::exists(path)) return;
   std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) use(line);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto row = parse_row(line)) use((*row)["step"].get<std::int64_t>(), *row);
 }
 
-std::optional<TimeSpent> time_spent_of(const Json& row) {
+std::optional<TimeSpent> time_spent_of(const nlohmann::json& row) {
   TimeSpent spent;
   for (const TimeUse& use : time_uses()) {
     const auto found = row.find(std::string(use.name));
@@ -81,47 +84,30 @@ std::optional<TimeSpent> time_spent_of(const Json& row) {
 }  // namespace
 
 JsonlSink::JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps)
-    : steps_(folder / kStepsFile, finished_steps, json_lines()),
-      validations_(folder / kValidationsFile, finished_steps, json_lines()) {}
-
-void JsonlSink::on_step(std::int64_t /*step*/) {
-  steps_.begin();
-  validations_.begin();
-}
+    : HistorySink(folder / kStepsFile, json_lines(), folder / kValidationsFile, json_lines(), finished_steps) {}
 
 void JsonlSink::log(const StepMetrics& metrics) { steps_.append(row_of(metrics).dump()); }
 
 void JsonlSink::log_validation(const ValidationMetrics& metrics) { validations_.append(row_of(metrics).dump()); }
 
-void JsonlSink::roll_back(std::int64_t finished_steps) {
-  steps_.roll_back(finished_steps);
-  validations_.roll_back(finished_steps);
-}
-
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder,
                                                       std::int64_t finished_steps) {
   std::map<std::int64_t, double> losses;
-  for_each_line(folder / kValidationsFile, [&](const std::string& line) {
-    const auto step = step_of_json(line);
-    if (!step || *step > finished_steps) return;
-    const Json row = Json::parse(line);
+  for_each_row(folder / kValidationsFile, [&](std::int64_t step, const nlohmann::json& row) {
     // A loss that is a string was not a number.
-    if (row.contains("loss") && row["loss"].is_number()) losses[*step] = row["loss"];
+    if (step <= finished_steps && row.contains("loss") && row["loss"].is_number()) losses[step] = row["loss"];
   });
   return losses;
 }
 
 std::vector<StepMetrics> read_steps(const std::filesystem::path& folder) {
   std::vector<StepMetrics> rows;
-  for_each_line(folder / kStepsFile, [&](const std::string& line) {
-    const auto step = step_of_json(line);
-    if (!step) return;
-    const Json json = Json::parse(line);
+  for_each_row(folder / kStepsFile, [&](std::int64_t step, const nlohmann::json& json) {
     const auto value = [&](const char* key, double otherwise) {
       return json.contains(key) && json[key].is_number() ? json[key].get<double>() : otherwise;
     };
     StepMetrics& row = rows.emplace_back();
-    row.step = *step;
+    row.step = step;
     row.loss = value("loss", std::numeric_limits<double>::quiet_NaN());
     row.tokens_seen = static_cast<std::int64_t>(value("tokens_seen", 0));
     row.unix_time = value("unix_time", 0);
@@ -144,7 +130,8 @@ TimeSpent read_earlier_time(const std::filesystem::path& folder, std::int64_t fi
 std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder) {
   std::optional<std::int64_t> last;
   for (const char* name : {kStepsFile, kValidationsFile})
-    for_each_line(folder / name, [&](const std::string& line) { last = std::max(last, step_of_json(line)); });
+    for_each_row(folder / name,
+                 [&](std::int64_t step, const nlohmann::json&) { last = std::max(last, std::optional(step)); });
   return last;
 }
 

@@ -9,24 +9,17 @@
 #include <optional>
 #include <vector>
 
-#include "metrics/history/step_history.h"
-#include "metrics/step_metrics.h"
+#include "metrics/history/history_sink.h"
 
 namespace titan::metrics {
 
-class JsonlSink : public MetricsSink {
+class JsonlSink : public HistorySink {
  public:
   // Writes `folder`/metrics.jsonl, and `folder`/validation.jsonl with one object a validation pass, from the end of the
   // first step on.
   JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps);
-  void on_step(std::int64_t step) override;
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;
-  void roll_back(std::int64_t finished_steps) override;
-
- private:
-  StepHistory steps_;
-  StepHistory validations_;
 };
 
 // step -> loss of the validation passes up to `finished_steps` in `folder`/validation.jsonl; of a step with several

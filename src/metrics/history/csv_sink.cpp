@@ -76,13 +76,8 @@ StepHistory::Format csv_format() {
 }  // namespace
 
 CsvSink::CsvSink(const std::filesystem::path& folder, std::int64_t finished_steps)
-    : steps_(folder / layout::kStepsTable, finished_steps, csv_format<StepMetrics>()),
-      validations_(folder / layout::kValidationsTable, finished_steps, csv_format<ValidationMetrics>()) {}
-
-void CsvSink::on_step(std::int64_t /*step*/) {
-  steps_.begin();
-  validations_.begin();
-}
+    : HistorySink(folder / layout::kStepsTable, csv_format<StepMetrics>(), folder / layout::kValidationsTable,
+                  csv_format<ValidationMetrics>(), finished_steps) {}
 
 void CsvSink::log(const StepMetrics& metrics) {
   for_each_metric(metrics, CellWriter(row_));
@@ -92,11 +87,6 @@ void CsvSink::log(const StepMetrics& metrics) {
 void CsvSink::log_validation(const ValidationMetrics& metrics) {
   for_each_metric(metrics, CellWriter(row_));
   validations_.append(row_);
-}
-
-void CsvSink::roll_back(std::int64_t finished_steps) {
-  steps_.roll_back(finished_steps);
-  validations_.roll_back(finished_steps);
 }
 
 }  // namespace titan::metrics

@@ -7,23 +7,18 @@
 #include <filesystem>
 #include <string>
 
-#include "metrics/history/step_history.h"
-#include "metrics/step_metrics.h"
+#include "metrics/history/history_sink.h"
 
 namespace titan::metrics {
 
-class CsvSink : public MetricsSink {
+class CsvSink : public HistorySink {
  public:
   // Writes both into `folder`, with a row wherever JsonlSink writes one. `finished_steps` as StepHistory's.
   CsvSink(const std::filesystem::path& folder, std::int64_t finished_steps);
-  void on_step(std::int64_t step) override;
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;
-  void roll_back(std::int64_t finished_steps) override;
 
  private:
-  StepHistory steps_;
-  StepHistory validations_;
   std::string row_;  // kept for its memory
 };
 

@@ -1,15 +1,23 @@
 #include "metrics/history/json_lines.h"
 
-#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace titan::metrics {
+namespace {
 
-std::optional<std::int64_t> step_of_json(std::string_view line) {
-  const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
-  return row["step"].get<std::int64_t>();
+std::optional<std::int64_t> step_of(std::string_view line) {
+  const auto row = parse_row(line);
+  return row ? std::optional((*row)["step"].get<std::int64_t>()) : std::nullopt;
 }
 
-StepHistory::Format json_lines() { return {.step_of = step_of_json}; }
+}  // namespace
+
+std::optional<nlohmann::json> parse_row(std::string_view line) {
+  auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
+  return std::optional(std::move(row));
+}
+
+StepHistory::Format json_lines() { return {.step_of = step_of}; }
 
 }  // namespace titan::metrics

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
@@ -10,7 +11,7 @@
 namespace titan::metrics {
 
 // Nothing for a line that is not such an object.
-std::optional<std::int64_t> step_of_json(std::string_view line);
+std::optional<nlohmann::json> parse_row(std::string_view line);
 
 // Rows are given to StepHistory::append() as text, without a newline.
 StepHistory::Format json_lines();
