@@ -1,6 +1,9 @@
 #include "page/page.h"
 
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
 
 namespace titan::page {
 
@@ -18,6 +21,13 @@ std::string with_data(std::string_view page_template, std::string_view json) {
   constexpr std::string_view kPlace = "@DATA@";
   std::string page(page_template);
   return page.replace(page.find(kPlace), kPlace.size(), safe);
+}
+
+nlohmann::ordered_json short_number(double value, int digits) {
+  if (!std::isfinite(value)) return nullptr;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.*g", digits, value);
+  return std::strtod(text, nullptr);
 }
 
 }  // namespace titan::page

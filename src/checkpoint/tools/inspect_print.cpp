@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/text.h"
+#include "base/text_table.h"
 #include "checkpoint/tools/inspect_json.h"
-#include "checkpoint/tools/text_table.h"
 #include "distributed/tensor/shard.h"
 
 namespace titan::checkpoint {

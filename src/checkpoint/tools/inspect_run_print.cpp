@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "base/text_table.h"
 #include "checkpoint/tools/inspect_json.h"
 #include "checkpoint/tools/inspect_print.h"
-#include "checkpoint/tools/text_table.h"
 
 namespace titan::checkpoint {
 namespace {

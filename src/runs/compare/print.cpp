@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/text_table.h"
 
 namespace titan::runs {
 namespace {
@@ -49,22 +50,6 @@ std::string side_text(const char* letter, const RunFolder& run, const RunSteps& 
 
 using Row = std::vector<std::string>;
 
-// Columns as wide as their widest cell.
-std::string table(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string out;
-  for (const Row& row : rows) {
-    std::string line = " ";
-    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format(" {:<{}} ", row[i], widths[i]);
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return out;
-}
-
 std::string metrics_table(const Comparison& comparison) {
   const bool is_exact = comparison.tolerance == 0;
   const bool is_parted = std::ranges::any_of(comparison.metrics, [](const auto& m) { return m.parts_at.has_value(); });
@@ -84,7 +69,7 @@ std::string metrics_table(const Comparison& comparison) {
     if (m.largest > 0) row.push_back(fmt::format("{} at step {}", rounded(m.largest), m.largest_at));
     rows.push_back(std::move(row));
   }
-  return table(rows);
+  return text_table(rows, std::vector<bool>(rows.front().size()));
 }
 
 std::string parting_text(const ChecksumParting& p) {
@@ -121,7 +106,7 @@ std::string config_text(const Comparison& comparison) {
   if (comparison.config.empty()) return "configurations: equal\n";
   std::vector<Row> rows = {{"key", "a", "b"}};
   for (const auto& row : comparison.config) rows.push_back({row.key, row.values[0], row.values[1]});
-  return "configurations: they differ\n" + table(rows);
+  return "configurations: they differ\n" + text_table(rows, {false, false, false});
 }
 
 std::string verdict(const Comparison& comparison) {

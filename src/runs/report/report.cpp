@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -20,19 +18,14 @@ using Json = nlohmann::ordered_json;
 // Of one curve: more than a screen has columns, so that there is something to zoom into.
 constexpr std::size_t kMaxPoints = 4000;
 
-// 7 digits are more than a screen shows, and tell float32 values apart.
-Json short_number(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.7g", value);
-  return std::strtod(text, nullptr);
-}
+// More than a screen shows, and enough to tell float32 values apart.
+constexpr int kDigits = 7;
 
 // Seconds since 1970 need more digits.
 Json values_of(const std::string& field, const Curve& curve) {
   Json out = Json::array();
   for (const double value : curve.values)
-    out.push_back(field == "unix_time" ? Json(std::round(value * 10) / 10) : short_number(value));
+    out.push_back(field == "unix_time" ? Json(std::round(value * 10) / 10) : page::short_number(value, kDigits));
   return out;
 }
 

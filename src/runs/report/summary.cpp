@@ -70,9 +70,7 @@ Json summary_of(const RunMetrics& metrics, const std::vector<Event>& events,
   };
   if (const auto starts = count("start", "resume"); starts > 0) out["starts"] = starts;
   if (!events.empty()) out["saves"] = count("save");
-  for (const auto& field : metrics.fields())
-    if (field.starts_with("goodput") && !out.contains("goodput_percent"))
-      put_last(out, "goodput_percent", metrics.curve(field));
+  put_last(out, "goodput_percent", metrics.curve("goodput_percent"));
   return out;
 }
 

@@ -1,8 +1,6 @@
 #include "sweep/report/report.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 
 #include "base/fs.h"
 #include "page/page.h"
@@ -15,13 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxPoints = 240;
 
-// A page holds many of these: 6 digits are more than a screen shows.
-OrderedJson short_number(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", value);
-  return std::strtod(text, nullptr);
-}
+constexpr int kDigits = 6;  // more than a screen shows
 
 OrderedJson table_cell(const config::FieldValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
@@ -46,7 +38,7 @@ OrderedJson curves_json(const TrialMetrics& metrics, const std::vector<std::stri
     any_thinned |= whole.steps.size() > kMaxPoints;
     const Curve curve = runs::thinned(whole, kMaxPoints);
     OrderedJson values = OrderedJson::array();
-    for (const double value : curve.values) values.push_back(short_number(value));
+    for (const double value : curve.values) values.push_back(page::short_number(value, kDigits));
     out[name] = {curve.steps, values};
   }
   return out;

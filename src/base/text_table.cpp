@@ -1,10 +1,10 @@
-#include "checkpoint/tools/text_table.h"
+#include "base/text_table.h"
 
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 
-namespace titan::checkpoint {
+namespace titan {
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right) {
   std::vector<std::size_t> widths(right.size(), 0);
@@ -22,4 +22,4 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows, const 
   return text;
 }
 
-}  // namespace titan::checkpoint
+}  // namespace titan
