@@ -2,11 +2,13 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
+#include <utility>
 
 #include "base/log.h"
-#include "base/text.h"
 
 namespace titan::metrics {
 namespace {
@@ -37,52 +39,75 @@ constexpr Palette kColored = {.red = "\033[31m",
 // fmt prints the sign of a NaN (and left-aligns it unless told); TorchTitan's Python does not.
 double unsigned_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
-std::string rounded_with_thousands(double value) {
-  if (!std::isfinite(value)) return fmt::format("{}", unsigned_nan(value));
-  return with_thousands(static_cast<std::int64_t>(std::nearbyint(value)));
+// Appends to `line`.
+template <typename... Args>
+void add(std::string& line, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(line), format, std::forward<Args>(args)...);
 }
 
-// 1234.5 -> "1,234.50"
-std::string two_decimals_with_thousands(double value) {
-  std::string digits = fmt::format("{:.2f}", unsigned_nan(value));
-  if (!std::isfinite(value)) return digits;
-  const auto point = digits.find('.');
-  return with_thousands(std::stoll(digits.substr(0, point))) + digits.substr(point);
+// 1234.5 with two decimals: "1,234.50"; a half goes to the even number beside it, as in Python.
+void add_with_thousands(std::string& line, double value, int decimals) {
+  const std::size_t begin = line.size();
+  add(line, "{:.{}f}", unsigned_nan(value), decimals);
+  if (!std::isfinite(value)) return;
+  const std::size_t first_digit = begin + (line[begin] == '-' ? 1 : 0);
+  const std::size_t end = std::min(line.find('.', begin), line.size());
+  for (std::size_t at = end; at > first_digit + 3;) line.insert(at -= 3, 1, ',');
 }
 
 template <typename Metrics>
-std::string memory_text(const Metrics& metrics) {
+void add_memory(std::string& line, const Metrics& metrics) {
   const MemoryUsage& memory = metrics.memory;
-  return fmt::format("memory: {:5.2f}GiB({:.2f}%)", static_cast<double>(memory.peak_bytes) * kGiBPerByte,
-                     memory.percent(memory.peak_bytes));
+  add(line, "memory: {:5.2f}GiB({:.2f}%)", static_cast<double>(memory.peak_bytes) * kGiBPerByte,
+      memory.percent(memory.peak_bytes));
 }
 
 }  // namespace
 
-std::string format_console_line(const StepMetrics& m, bool colors) {
+void format_console_line(const StepMetrics& m, bool colors, std::string& line) {
   const Palette& c = colors ? kColored : kPlain;
-  return fmt::format(
-      "{}step: {:2}  {}loss: {:>8.5f}  {}grad_norm: {:>7.4f}  {}{}  {}tps: {}  {}tflops: {}  {}mfu: {}{}", c.red,
-      m.step, c.green, unsigned_nan(m.loss), c.orange, unsigned_nan(m.grad_norm), c.turquoise, memory_text(m), c.blue,
-      rounded_with_thousands(m.tokens_per_second), c.cyan, two_decimals_with_thousands(m.tflops), c.magenta,
-      m.mfu ? fmt::format("{:.2f}%", *m.mfu) : "N/A", c.reset);
+  line.clear();
+  add(line, "{}step: {:2}  {}loss: {:>8.5f}  {}grad_norm: {:>7.4f}  {}", c.red, m.step, c.green, unsigned_nan(m.loss),
+      c.orange, unsigned_nan(m.grad_norm), c.turquoise);
+  add_memory(line, m);
+  add(line, "  {}tps: ", c.blue);
+  add_with_thousands(line, m.tokens_per_second, 0);
+  add(line, "  {}tflops: ", c.cyan);
+  add_with_thousands(line, m.tflops, 2);
+  add(line, "  {}mfu: ", c.magenta);
+  if (m.mfu) {
+    add(line, "{:.2f}%", *m.mfu);
+  } else {
+    line.append("N/A");
+  }
+  line.append(c.reset);
 }
 
-std::string format_console_line(const ValidationMetrics& m, bool colors) {
+void format_console_line(const ValidationMetrics& m, bool colors, std::string& line) {
   const Palette& c = colors ? kColored : kPlain;
-  const std::string best =
-      m.best_step > 0 ? fmt::format("  best: {:.4f} at step {}", m.best_loss, m.best_step) : std::string();
-  return fmt::format("{}validate step: {:2}  {}loss: {:>7.4f}  {}{}  {}tps: {}  {}perplexity: {:.4f}{}{}", c.yellow,
-                     m.step, c.green, unsigned_nan(m.loss), c.turquoise, memory_text(m), c.blue,
-                     rounded_with_thousands(m.tokens_per_second), c.magenta, unsigned_nan(m.perplexity), best, c.reset);
+  line.clear();
+  add(line, "{}validate step: {:2}  {}loss: {:>7.4f}  {}", c.yellow, m.step, c.green, unsigned_nan(m.loss),
+      c.turquoise);
+  add_memory(line, m);
+  add(line, "  {}tps: ", c.blue);
+  add_with_thousands(line, m.tokens_per_second, 0);
+  add(line, "  {}perplexity: {:.4f}", c.magenta, unsigned_nan(m.perplexity));
+  if (m.best_step > 0) add(line, "  best: {:.4f} at step {}", m.best_loss, m.best_step);
+  line.append(c.reset);
 }
 
-ConsoleSink::ConsoleSink(bool colors) : colors_(colors && stdout_is_terminal() && std::getenv("NO_COLOR") == nullptr) {}
+ConsoleSink::ConsoleSink(bool colors) : colors_(colors && stdout_is_terminal() && std::getenv("NO_COLOR") == nullptr) {
+  line_.reserve(kMaxRowBytes);
+}
 
-void ConsoleSink::log(const StepMetrics& metrics) { spdlog::info("{}", format_console_line(metrics, colors_)); }
+void ConsoleSink::log(const StepMetrics& metrics) {
+  format_console_line(metrics, colors_, line_);
+  spdlog::info(line_);
+}
 
 void ConsoleSink::log_validation(const ValidationMetrics& metrics) {
-  spdlog::info("{}", format_console_line(metrics, colors_));
+  format_console_line(metrics, colors_, line_);
+  spdlog::info(line_);
 }
 
 }  // namespace titan::metrics

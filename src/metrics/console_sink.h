@@ -7,12 +7,13 @@
 
 namespace titan::metrics {
 
-// "step:  1  loss:  8.04030  grad_norm:  1.3470  memory:  1.02GiB(1.08%)  tps: 27,483  tflops: 1.97  mfu: 0.20%", equal
-// to TorchTitan's line with and without colors, except that an unknown mfu reads "N/A".
-std::string format_console_line(const StepMetrics& metrics, bool colors);
+// Puts into `line`
+// "step:  1  loss:  8.04030  grad_norm:  1.3470  memory:  1.02GiB(1.08%)  tps: 27,483  tflops: 1.97  mfu: 0.20%", equal to
+// TorchTitan's line with and without colors, except that an unknown mfu reads "N/A".
+void format_console_line(const StepMetrics& metrics, bool colors, std::string& line);
 
-// "validate step:  5  loss:  7.1234  memory:  1.02GiB(1.08%)  tps: 27,483"
-std::string format_console_line(const ValidationMetrics& metrics, bool colors);
+// Puts into `line` "validate step:  5  loss:  7.1234  memory:  1.02GiB(1.08%)  tps: 27,483"
+void format_console_line(const ValidationMetrics& metrics, bool colors, std::string& line);
 
 class ConsoleSink : public MetricsSink {
  public:
@@ -24,6 +25,7 @@ class ConsoleSink : public MetricsSink {
 
  private:
   bool colors_;
+  std::string line_;
 };
 
 }  // namespace titan::metrics

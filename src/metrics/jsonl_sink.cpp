@@ -1,16 +1,17 @@
 #include "metrics/jsonl_sink.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 
 #include "base/fs.h"
 #include "base/run_layout.h"
@@ -19,47 +20,55 @@
 namespace titan::metrics {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 using layout::kStepsFile, layout::kValidationsFile;
 
-Json number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
-}
-
-// Collects what for_each_metric() gives.
-class RowMaker {
+// Makes an object of what for_each_metric() gives, whose names need no escapes. By hand, for a tree of JSON would be made and
+// thrown away at every row.
+class ObjectWriter {
  public:
+  explicit ObjectWriter(std::string& row) : row_(row) { row_.clear(); }
+
   template <typename Number>
   void operator()(const Metric& metric, const Number& value) {
-    if constexpr (std::is_floating_point_v<Number>) {
-      row_[std::string(metric.name)] = number(value);
-    } else {
-      row_[std::string(metric.name)] = value;
-    }
+    write_key(metric);
+    write(value);
   }
   template <typename Number>
   void operator()(const Metric& metric, const std::optional<Number>& value) {
     if (value) {
       (*this)(metric, *value);
     } else if (metric.is_null_when_unknown) {
-      row_[std::string(metric.name)] = nullptr;
+      write_key(metric);
+      row_.append("null");
     }
   }
 
-  Json take() { return std::move(row_); }
-
  private:
-  Json row_;
+  void write_key(const Metric& metric) { row_.append(row_.empty() ? "{\"" : ",\"").append(metric.name).append("\":"); }
+  template <typename Number>
+  void write(Number value) {
+    fmt::format_to(std::back_inserter(row_), "{}", value);
+  }
+  void write(double value) {
+    if (std::isnan(value)) {
+      row_.append("\"NaN\"");
+    } else if (std::isinf(value)) {
+      row_.append(value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    } else {
+      const std::size_t begin = row_.size();
+      fmt::format_to(std::back_inserter(row_), "{}", value);
+      // A reader that tells integers from floats shall not see the kind of a value change from row to row.
+      if (row_.find_first_of(".e", begin) == std::string::npos) row_.append(".0");
+    }
+  }
+
+  std::string& row_;
 };
 
 template <typename Metrics>
-Json row_of(const Metrics& metrics) {
-  RowMaker row;
-  for_each_metric(metrics, row);
-  return row.take();
+void write_row(const Metrics& metrics, std::string& row) {
+  for_each_metric(metrics, ObjectWriter(row));
+  row.push_back('}');
 }
 
 // Lines that are not rows are left out.
@@ -86,9 +95,15 @@ std::optional<TimeSpent> time_spent_of(const nlohmann::json& row) {
 JsonlSink::JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps)
     : HistorySink(folder / kStepsFile, json_lines(), folder / kValidationsFile, json_lines(), finished_steps) {}
 
-void JsonlSink::log(const StepMetrics& metrics) { steps_.append(row_of(metrics).dump()); }
+void JsonlSink::log(const StepMetrics& metrics) {
+  write_row(metrics, row_);
+  steps_.append(row_);
+}
 
-void JsonlSink::log_validation(const ValidationMetrics& metrics) { validations_.append(row_of(metrics).dump()); }
+void JsonlSink::log_validation(const ValidationMetrics& metrics) {
+  write_row(metrics, row_);
+  validations_.append(row_);
+}
 
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder,
                                                       std::int64_t finished_steps) {

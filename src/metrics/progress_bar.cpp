@@ -21,7 +21,7 @@ namespace titan::metrics {
 namespace {
 
 constexpr const char* kWipe = "\r\033[K";
-constexpr int kBarCells = 20;
+constexpr std::size_t kBarCells = 20;
 constexpr std::chrono::milliseconds kRedrawEvery{100};
 constexpr std::size_t kSparklineCells = 24;
 constexpr const char* kHeights[] = {"\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
@@ -41,6 +41,12 @@ std::size_t width_of(std::string_view utf8) {
   return static_cast<std::size_t>(std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
+// Appends to `text`.
+template <typename... Args>
+void add(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
+}
+
 int columns_of(std::FILE* terminal) {
   winsize size{};
   return ::ioctl(fileno(terminal), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -56,9 +62,9 @@ class BarLogSink : public spdlog::sinks::base_sink<std::mutex> {
   BarLogSink(std::FILE* terminal, std::vector<spdlog::sink_ptr> inner)
       : terminal_(terminal), inner_(std::move(inner)) {}
 
-  void show(std::string bar) {
+  void show(std::string_view bar) {
     const std::lock_guard lock(mutex_);
-    bar_ = std::move(bar);
+    bar_ = bar;
     std::fputs(kWipe, terminal_);
     draw();
   }
@@ -95,35 +101,34 @@ class BarLogSink : public spdlog::sinks::base_sink<std::mutex> {
 
 }  // namespace detail
 
-std::string format_progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
-                            int columns, const std::string& sparkline) {
+void format_progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
+                     int columns, std::string_view sparkline, std::string& text) {
   const double done =
       total_steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total_steps), 0.0, 1.0) : 1.0;
-  const int cells = static_cast<int>(done * kBarCells);
-  std::string text = fmt::format("{:3d}% |{}{}| {}/{}", static_cast<int>(done * 100), std::string(cells, '#'),
-                                 std::string(kBarCells - cells, ' '), step, total_steps);
+  const auto cells = static_cast<std::size_t>(done * kBarCells);
+  text.clear();
+  add(text, "{:3d}% |", static_cast<int>(done * 100));
+  text.append(cells, '#').append(kBarCells - cells, ' ');
+  add(text, "| {}/{}", step, total_steps);
   if (last) {
-    text += fmt::format("  loss {:.4f}  tps {}", last->loss,
-                        with_thousands(static_cast<std::int64_t>(last->tokens_per_second)));
+    add(text, "  loss {:.4f}  tps ", last->loss);
+    text.append(with_thousands(static_cast<std::int64_t>(last->tokens_per_second)));
   }
-  if (seconds_left >= 0) text += "  " + format_duration(seconds_left) + " left";
+  if (seconds_left >= 0) text.append("  ").append(format_duration(seconds_left)).append(" left");
   // The last column stays free: a full line wraps on some terminals, and then cannot be wiped.
   const auto room = static_cast<std::size_t>(std::max(0, columns - 1));
-  if (text.size() >= room) return text.substr(0, room);
-  std::size_t width = text.size();
-  const auto add_if_it_fits = [&](const std::string& more) {
-    if (more.empty() || width + 2 + width_of(more) > room) return;
-    text += "  " + more;
-    width += 2 + width_of(more);
-  };
-  if (last && last->memory.peak_bytes > 0)
-    add_if_it_fits(fmt::format("{:.2f}GiB", static_cast<double>(last->memory.peak_bytes) * kGiBPerByte));
-  add_if_it_fits(sparkline);
-  return text;
+  if (text.size() >= room) return text.resize(room);
+  if (last && last->memory.peak_bytes > 0) {
+    const std::size_t before = text.size();
+    add(text, "  {:.2f}GiB", static_cast<double>(last->memory.peak_bytes) * kGiBPerByte);
+    if (text.size() > room) text.resize(before);
+  }
+  if (!sparkline.empty() && text.size() + 2 + width_of(sparkline) <= room) text.append("  ").append(sparkline);
 }
 
-std::string format_sparkline(std::span<const double> values) {
-  if (values.size() < 2) return "";
+void format_sparkline(std::span<const double> values, std::string& text) {
+  text.clear();
+  if (values.size() < 2) return;
   double least = std::numeric_limits<double>::infinity(), largest = -least;
   for (const double value : values) {
     if (!std::isfinite(value)) continue;
@@ -131,12 +136,10 @@ std::string format_sparkline(std::span<const double> values) {
     largest = std::max(largest, value);
   }
   constexpr int kTop = static_cast<int>(std::size(kHeights)) - 1;
-  std::string text;
   for (const double value : values) {
     const double share = largest > least ? (value - least) / (largest - least) : 0.0;
     text += std::isfinite(value) ? kHeights[static_cast<int>(std::lround(share * kTop))] : " ";
   }
-  return text;
 }
 
 ProgressBar::ProgressBar(std::FILE* terminal, std::int64_t total_steps)
@@ -177,8 +180,10 @@ void ProgressBar::draw() {
     const double elapsed = std::chrono::duration<double>(last_draw_ - first_step_end_).count();
     seconds_left = elapsed / static_cast<double>(step_ - first_step_) * static_cast<double>(total_steps_ - step_);
   }
-  log_sink_->show(format_progress(step_, total_steps_, has_last_ ? &last_ : nullptr, seconds_left,
-                                  columns_of(terminal_), terminal_has_utf8() ? format_sparkline(losses_) : ""));
+  if (terminal_has_utf8()) format_sparkline(losses_, sparkline_);
+  format_progress(step_, total_steps_, has_last_ ? &last_ : nullptr, seconds_left, columns_of(terminal_), sparkline_,
+                  text_);
+  log_sink_->show(text_);
 }
 
 std::unique_ptr<MetricsSink> make_progress_bar(std::int64_t total_steps) {

@@ -7,20 +7,21 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "metrics/step_metrics.h"
 
 namespace titan::metrics {
 
-// " 42% |########            | 42/100  loss 3.1416  tps 2,650  0:12 left", cut to `columns`. Where there is room, the
-// memory ("  1.02GiB") and then `sparkline` follow.
-std::string format_progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
-                            int columns, const std::string& sparkline = "");
+// Puts " 42% |########            | 42/100  loss 3.1416  tps 2,650  0:12 left" into `text`, cut to `columns`. Where there is
+// room, the memory ("  1.02GiB") and then `sparkline` follow.
+void format_progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
+                     int columns, std::string_view sparkline, std::string& text);
 
-// A column of one of eight heights for each value, in UTF-8: the largest is the highest, one that is not finite a blank.
-// Empty for less than two values.
-std::string format_sparkline(std::span<const double> values);
+// Puts into `text` a column of one of eight heights for each value, in UTF-8: the largest is the highest, one that is not
+// finite a blank. Empty for less than two values.
+void format_sparkline(std::span<const double> values, std::string& text);
 
 namespace detail {
 class BarLogSink;
@@ -50,6 +51,7 @@ class ProgressBar : public MetricsSink {
   std::int64_t step_ = 0;
   std::chrono::steady_clock::time_point first_step_end_;
   std::chrono::steady_clock::time_point last_draw_;
+  std::string sparkline_, text_;  // kept for their memory
 };
 
 // A bar on standard output, or null when that is not a terminal: the console sink's lines say it all there.

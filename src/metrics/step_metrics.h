@@ -4,6 +4,7 @@
 // sinks take its name and docs/metrics.md its table. Who has the number sets the field.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -82,6 +83,9 @@ struct Metric {
   bool is_null_when_unknown = false;  // a row has the key then, with null; else it leaves out what is not known
   std::string_view meaning = {};      // for docs/metrics.md: what it says, and of which ranks
 };
+
+// Longer than any row that a sink makes of all metrics. Sinks reserve it once: a row asks the allocator for nothing.
+inline constexpr std::size_t kMaxRowBytes = 4096;
 
 inline constexpr double kGiBPerByte = 1.0 / (1024.0 * 1024.0 * 1024.0);
 

@@ -17,9 +17,6 @@ class CsvSink : public HistorySink {
   CsvSink(const std::filesystem::path& folder, std::int64_t finished_steps);
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;
-
- private:
-  std::string row_;  // kept for its memory
 };
 
 }  // namespace titan::metrics

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "metrics/history/step_history.h"
@@ -26,10 +27,13 @@ class HistorySink : public MetricsSink {
   HistorySink(std::filesystem::path steps, StepHistory::Format format_of_steps, std::filesystem::path validations,
               StepHistory::Format format_of_validations, std::int64_t finished_steps)
       : steps_(std::move(steps), finished_steps, std::move(format_of_steps)),
-        validations_(std::move(validations), finished_steps, std::move(format_of_validations)) {}
+        validations_(std::move(validations), finished_steps, std::move(format_of_validations)) {
+    row_.reserve(kMaxRowBytes);
+  }
 
   StepHistory steps_;
   StepHistory validations_;
+  std::string row_;  // made here, one after another
 };
 
 }  // namespace titan::metrics

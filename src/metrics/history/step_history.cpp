@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "metrics/step_metrics.h"
 
 namespace titan::metrics {
 namespace {
@@ -58,7 +59,9 @@ std::string kept_lines(std::string_view content, std::int64_t finished_steps, co
 }  // namespace
 
 StepHistory::StepHistory(fs::path path, std::int64_t finished_steps, Format format)
-    : path_(std::move(path)), finished_steps_(finished_steps), format_(std::move(format)) {}
+    : path_(std::move(path)), finished_steps_(finished_steps), format_(std::move(format)) {
+  line_.reserve(kMaxRowBytes);
+}
 
 StepHistory::~StepHistory() {
   if (fd_ >= 0) ::close(fd_);

@@ -49,7 +49,7 @@ class StepHistory {
   Format format_;
   bool begun_ = false;
   int fd_ = -1;
-  std::string line_;  // kept for its memory
+  std::string line_;
 };
 
 }  // namespace titan::metrics

@@ -3,54 +3,67 @@
 #include <bit>
 #include <cstring>
 
+#include "metrics/step_metrics.h"
+
 namespace titan::metrics::tensorboard {
 namespace {
 
 // The wire format of protocol buffers: a field is its number and kind, then its value.
 enum class Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-class Message {
+// Appends the fields of a message to `out`.
+class Fields {
  public:
-  Message& integer(int field, std::int64_t value) {
+  explicit Fields(std::string& out) : out_(out) {}
+
+  void integer(int field, std::int64_t value) {
     key(field, Wire::kVarint);
-    varint(static_cast<std::uint64_t>(value));
-    return *this;
+    varint(static_cast<std::uint64_t>(value), out_.size());
   }
-  Message& real(int field, double value) {
+  void real(int field, double value) {
     key(field, Wire::kFixed64);
     little_endian(std::bit_cast<std::uint64_t>(value), 8);
-    return *this;
   }
-  Message& real32(int field, float value) {
+  void real32(int field, float value) {
     key(field, Wire::kFixed32);
     little_endian(std::bit_cast<std::uint32_t>(value), 4);
-    return *this;
   }
-  Message& bytes(int field, std::string_view value) {
+  void bytes(int field, std::string_view value) {
     key(field, Wire::kBytes);
-    varint(value.size());
-    text_.append(value);
-    return *this;
+    varint(value.size(), out_.size());
+    out_.append(value);
   }
-  Message& message(int field, const Message& value) { return bytes(field, value.text_); }
-  Message& reals(int field, std::span<const double> values) {
-    Message packed;
-    for (const double value : values) packed.little_endian(std::bit_cast<std::uint64_t>(value), 8);
-    return message(field, packed);
+  void reals(int field, std::span<const double> values) {
+    message(field, [&] {
+      for (const double value : values) little_endian(std::bit_cast<std::uint64_t>(value), 8);
+    });
   }
-  const std::string& text() const { return text_; }
+  // A message in this one; `write_fields` calls this object for its fields. Its length, which comes first, is put there
+  // when it is known.
+  template <typename WriteFields>
+  void message(int field, WriteFields write_fields) {
+    key(field, Wire::kBytes);
+    const std::size_t begin = out_.size();
+    write_fields();
+    varint(out_.size() - begin, begin);
+  }
 
  private:
-  void key(int field, Wire wire) { varint(static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire)); }
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) text_.push_back(static_cast<char>(value | 0x80));
-    text_.push_back(static_cast<char>(value));
+  void key(int field, Wire wire) {
+    varint(static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire), out_.size());
+  }
+  void varint(std::uint64_t value, std::size_t at) {
+    char digits[10];
+    std::size_t size = 0;
+    for (; value >= 0x80; value >>= 7) digits[size++] = static_cast<char>(value | 0x80);
+    digits[size++] = static_cast<char>(value);
+    out_.insert(at, digits, size);
   }
   void little_endian(std::uint64_t value, int size) {
-    for (int i = 0; i < size; ++i) text_.push_back(static_cast<char>(value >> 8 * i));
+    for (int i = 0; i < size; ++i) out_.push_back(static_cast<char>(value >> 8 * i));
   }
 
-  std::string text_;
+  std::string& out_;
 };
 
 // Numbers of the fields, named as in event.proto and summary.proto.
@@ -62,58 +75,82 @@ constexpr int kValue = 1;
 constexpr int kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;  // of a value
 }  // namespace summary
 
-Message begin_event(Moment moment) {
-  Message out;
-  out.real(event::kWallTime, moment.unix_time);
-  if (moment.step != 0) out.integer(event::kStep, moment.step);
-  return out;
+Fields begin_event(std::string& out, Moment moment) {
+  out.clear();
+  Fields fields(out);
+  fields.real(event::kWallTime, moment.unix_time);
+  if (moment.step != 0) fields.integer(event::kStep, moment.step);
+  return fields;
 }
 
-std::string summary_event(Moment moment, const Message& values) {
-  return begin_event(moment).message(event::kSummary, values).text();
+// An event with one value under `tag`, whose other fields `write_value` writes.
+template <typename WriteValue>
+void write_value_event(std::string& out, Moment moment, std::string_view tag, WriteValue write_value) {
+  Fields fields = begin_event(out, moment);
+  fields.message(event::kSummary, [&] {
+    fields.message(summary::kValue, [&] {
+      fields.bytes(summary::kTag, tag);
+      write_value(fields);
+    });
+  });
 }
 
 }  // namespace
 
-std::string version_event(double unix_time) {
-  return begin_event({unix_time, 0}).bytes(event::kFileVersion, "brain.Event:2").text();
+EventEncoder::EventEncoder() { out_.reserve(kMaxRowBytes); }
+
+std::string_view EventEncoder::version(double unix_time) {
+  begin_event(out_, {unix_time, 0}).bytes(event::kFileVersion, "brain.Event:2");
+  return out_;
 }
 
-std::string scalars_event(Moment moment, const Scalars& scalars) {
-  Message values;
-  for (const auto& [tag, value] : scalars)
-    values.message(summary::kValue, Message().bytes(summary::kTag, tag).real32(summary::kSimpleValue, value));
-  return summary_event(moment, values);
+std::string_view EventEncoder::scalars(Moment moment, const Scalars& scalars) {
+  Fields fields = begin_event(out_, moment);
+  fields.message(event::kSummary, [&] {
+    for (const auto& [tag, value] : scalars)
+      fields.message(summary::kValue, [&] {
+        fields.bytes(summary::kTag, tag);
+        fields.real32(summary::kSimpleValue, value);
+      });
+  });
+  return out_;
 }
 
-std::string text_event(Moment moment, std::string_view tag, std::string_view text) {
-  constexpr int kDtString = 7;                                        // of tensorflow.DataType
-  const Message one = Message().message(2, Message().integer(1, 1));  // TensorShapeProto: one dim of size 1
-  const Message tensor = Message().integer(1, kDtString).message(2, one).bytes(8, text);
-  const Message plugin = Message().message(1, Message().bytes(1, "text"));  // SummaryMetadata.plugin_data.plugin_name
-  const Message value = Message()
-                            .bytes(summary::kTag, std::string(tag) + "/text_summary")
-                            .message(summary::kTensor, tensor)
-                            .message(summary::kMetadata, plugin);
-  return summary_event(moment, Message().message(summary::kValue, value));
+std::string_view EventEncoder::text(Moment moment, std::string_view tag, std::string_view text) {
+  constexpr int kDtString = 7;  // of tensorflow.DataType
+  write_value_event(out_, moment, std::string(tag) + "/text_summary", [&](Fields& fields) {
+    fields.message(summary::kTensor, [&] {
+      fields.integer(1, kDtString);
+      fields.message(2,
+                     [&] { fields.message(2, [&] { fields.integer(1, 1); }); });  // TensorShapeProto: one dim of size 1
+      fields.bytes(8, text);
+    });
+    // SummaryMetadata.plugin_data.plugin_name
+    fields.message(summary::kMetadata, [&] { fields.message(1, [&] { fields.bytes(1, "text"); }); });
+  });
+  return out_;
 }
 
-std::string histogram_event(Moment moment, std::string_view tag, const Histogram& histogram) {
-  const Message proto = Message()
-                            .real(1, histogram.min)
-                            .real(2, histogram.max)
-                            .real(3, histogram.count)
-                            .real(4, histogram.sum)
-                            .real(5, histogram.sum_of_squares)
-                            .reals(6, histogram.bucket_limits)
-                            .reals(7, histogram.counts);
-  const Message value = Message().bytes(summary::kTag, tag).message(summary::kHistogram, proto);
-  return summary_event(moment, Message().message(summary::kValue, value));
+std::string_view EventEncoder::histogram(Moment moment, std::string_view tag, const Histogram& histogram) {
+  write_value_event(out_, moment, tag, [&](Fields& fields) {
+    fields.message(summary::kHistogram, [&] {
+      fields.real(1, histogram.min);
+      fields.real(2, histogram.max);
+      fields.real(3, histogram.count);
+      fields.real(4, histogram.sum);
+      fields.real(5, histogram.sum_of_squares);
+      fields.reals(6, histogram.bucket_limits);
+      fields.reals(7, histogram.counts);
+    });
+  });
+  return out_;
 }
 
-std::string restart_event(Moment moment) {
+std::string_view EventEncoder::restart(Moment moment) {
   constexpr int kStart = 1;  // of tensorflow.SessionLog.SessionStatus
-  return begin_event(moment).message(event::kSessionLog, Message().integer(1, kStart)).text();
+  Fields fields = begin_event(out_, moment);
+  fields.message(event::kSessionLog, [&] { fields.integer(1, kStart); });
+  return out_;
 }
 
 std::optional<std::int64_t> step_of_event(std::string_view bytes) {

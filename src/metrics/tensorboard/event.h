@@ -25,17 +25,25 @@ struct Moment {
   std::int64_t step = 0;
 };
 
-using Scalars = std::vector<std::pair<std::string, float>>;  // tag, value
+using Scalars = std::vector<std::pair<std::string_view, float>>;  // tag, value
 
-// The first event of a file: which version of the format it has.
-std::string version_event(double unix_time);
-// All scalars of a step in one event. A NaN or an infinity is shown as such by TensorBoard.
-std::string scalars_event(Moment moment, const Scalars& scalars);
-// `text` is Markdown, under the tag in the "Text" tab.
-std::string text_event(Moment moment, std::string_view tag, std::string_view text);
-std::string histogram_event(Moment moment, std::string_view tag, const Histogram& histogram);
-// Tells a TensorBoard that is looking that the run began again: what it has of this step and later ones is void.
-std::string restart_event(Moment moment);
+// Makes events one after another in the same memory: what a function returns holds until the next call.
+class EventEncoder {
+ public:
+  EventEncoder();
+  // The first event of a file: which version of the format it has.
+  std::string_view version(double unix_time);
+  // All scalars of a step in one event. A NaN or an infinity is shown as such by TensorBoard.
+  std::string_view scalars(Moment moment, const Scalars& scalars);
+  // `text` is Markdown, under the tag in the "Text" tab.
+  std::string_view text(Moment moment, std::string_view tag, std::string_view text);
+  std::string_view histogram(Moment moment, std::string_view tag, const Histogram& histogram);
+  // Tells a TensorBoard that is looking that the run began again: what it has of this step and later ones is void.
+  std::string_view restart(Moment moment);
+
+ private:
+  std::string out_;
+};
 
 // The step of an encoded event (0 where it has none); nothing for bytes that are not an event.
 std::optional<std::int64_t> step_of_event(std::string_view event);

@@ -12,6 +12,7 @@
 
 #include "base/fs.h"
 #include "base/process/rank_process.h"
+#include "metrics/step_metrics.h"
 #include "metrics/tensorboard/event.h"
 
 namespace titan::metrics::tensorboard {
@@ -79,17 +80,16 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-std::string frame(std::string_view event) {
-  std::string out;
-  out.reserve(kHeaderBytes + event.size() + kFooterBytes);
+void frame(std::string_view event, std::string& out) {
+  out.clear();
   put_little_endian(out, event.size(), 8);
   put_little_endian(out, masked_crc32c(out), 4);
   out.append(event);
   put_little_endian(out, masked_crc32c(event), 4);
-  return out;
 }
 
 EventFile::EventFile(const fs::path& folder, double unix_time) {
+  framed_.reserve(kMaxRowBytes);
   fs::create_directories(folder);
   char seconds[32];
   std::snprintf(seconds, sizeof(seconds), "%010lld", static_cast<long long>(unix_time));
@@ -102,13 +102,14 @@ EventFile::EventFile(const fs::path& folder, double unix_time) {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (fd_ < 0 && errno != EEXIST) throw_errno(path_);
   }
-  append(version_event(unix_time));
+  append(EventEncoder().version(unix_time));
 }
 
 EventFile::~EventFile() { ::close(fd_); }
 
 void EventFile::append(std::string_view event) {
-  if (!write_all(fd_, frame(event))) throw_errno(path_);
+  frame(event, framed_);
+  if (!write_all(fd_, framed_)) throw_errno(path_);
 }
 
 int cut_events_after(const fs::path& folder, std::int64_t last_step) {

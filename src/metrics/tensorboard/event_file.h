@@ -12,8 +12,8 @@ namespace titan::metrics::tensorboard {
 // CRC-32C (Castagnoli, reflected).
 std::uint32_t crc32c(std::string_view bytes);
 
-// `event` framed.
-std::string frame(std::string_view event);
+// Puts `event` framed in the place of what `out` holds.
+void frame(std::string_view event, std::string& out);
 
 // A file of its own in a folder of events, which other files of the run may share. One process writes to it.
 class EventFile {
@@ -32,6 +32,7 @@ class EventFile {
  private:
   std::filesystem::path path_;
   int fd_ = -1;
+  std::string framed_;
 };
 
 // Cuts off, from every event file of `folder`, the first event of a step after `last_step` and all that follows it, or the

@@ -45,9 +45,10 @@ void TensorBoardSink::begin() {
                  num_cut, options_.finished_steps);
   const double now = unix_now();
   file_ = std::make_unique<EventFile>(options_.folder, now);
-  file_->append(restart_event({now, options_.finished_steps + 1}));
+  file_->append(encoder_.restart({now, options_.finished_steps + 1}));
   if (options_.configuration.empty()) return;
-  file_->append(text_event({now, options_.finished_steps}, "config", "```toml\n" + options_.configuration + "```\n"));
+  file_->append(
+      encoder_.text({now, options_.finished_steps}, "config", "```toml\n" + options_.configuration + "```\n"));
 }
 
 template <typename Metrics>
@@ -55,7 +56,7 @@ void TensorBoardSink::write_scalars(const Metrics& metrics) {
   begin();
   for_each_metric(metrics, ScalarMaker(scalars_));
   last_unix_time_ = metrics.unix_time;
-  file_->append(scalars_event({metrics.unix_time, metrics.step}, scalars_));
+  file_->append(encoder_.scalars({metrics.unix_time, metrics.step}, scalars_));
 }
 
 void TensorBoardSink::log(const StepMetrics& metrics) { write_scalars(metrics); }
@@ -64,10 +65,11 @@ void TensorBoardSink::log_validation(const ValidationMetrics& metrics) { write_s
 
 void TensorBoardSink::log_gradient_norms(std::int64_t step, std::span<const double> norms) {
   begin();
-  std::vector<double> finite;
-  std::ranges::copy_if(norms, std::back_inserter(finite), [](double norm) { return std::isfinite(norm); });
-  if (finite.empty()) return;
-  file_->append(histogram_event({last_unix_time_, step}, "grad_norm_by_layer", histogram_of(finite)));
+  finite_.clear();
+  std::ranges::copy_if(norms, std::back_inserter(finite_), [](double norm) { return std::isfinite(norm); });
+  if (finite_.empty()) return;
+  fill_histogram(finite_, histogram_);
+  file_->append(encoder_.histogram({last_unix_time_, step}, "grad_norm_by_layer", histogram_));
 }
 
 // The file is cut as one of an earlier start, and another one goes on.
@@ -77,24 +79,24 @@ void TensorBoardSink::roll_back(std::int64_t finished_steps) {
   begin();
 }
 
-Histogram histogram_of(std::span<const double> values) {
+void fill_histogram(std::span<const double> values, Histogram& made) {
   constexpr int kBuckets = 30;
-  Histogram made;
   made.min = *std::ranges::min_element(values);
   made.max = *std::ranges::max_element(values);
   made.count = static_cast<double>(values.size());
   const double width = (made.max - made.min) / kBuckets;
   const int num_buckets = width > 0 ? kBuckets : 1;
+  made.bucket_limits.clear();
   for (int i = 1; i <= num_buckets; ++i)
     made.bucket_limits.push_back(i == num_buckets ? made.max : made.min + i * width);
   made.counts.assign(static_cast<std::size_t>(num_buckets), 0.0);
+  made.sum = made.sum_of_squares = 0;
   for (const double value : values) {
     made.sum += value;
     made.sum_of_squares += value * value;
     const auto bucket = std::ranges::lower_bound(made.bucket_limits, value) - made.bucket_limits.begin();
     ++made.counts[static_cast<std::size_t>(bucket)];
   }
-  return made;
 }
 
 }  // namespace titan::metrics::tensorboard

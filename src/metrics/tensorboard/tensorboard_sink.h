@@ -44,10 +44,15 @@ class TensorBoardSink : public MetricsSink {
   SinkOptions options_;
   std::unique_ptr<EventFile> file_;
   double last_unix_time_ = 0;  // of the last row
-  Scalars scalars_;            // kept for its memory
+  // Kept for their memory, so that a row asks for none.
+  EventEncoder encoder_;
+  Scalars scalars_;
+  std::vector<double> finite_;
+  Histogram histogram_;
 };
 
-// Of `values`, which are finite, at least one: up to 30 buckets of the same width from the least to the largest.
-Histogram histogram_of(std::span<const double> values);
+// Makes `made` the histogram of `values`, which are finite, at least one: up to 30 buckets of the same width from the
+// least to the largest.
+void fill_histogram(std::span<const double> values, Histogram& made);
 
 }  // namespace titan::metrics::tensorboard

@@ -28,22 +28,25 @@ TEST(EventFile, ChecksumsAreCastagnolis) {
 // The bytes that the protocol buffer's own library and TensorFlow's writer make of wall_time = 1.5, step = 300 and a scalar
 // "a" = 2.
 TEST(EventFile, EncodesAsProtocolBuffersDo) {
-  const std::string event = scalars_event({1.5, 300}, {{"a", 2.0F}});
+  EventEncoder encoder;
+  const std::string event(encoder.scalars({1.5, 300}, {{"a", 2.0F}}));
   const std::string expected(
       "\x09\x00\x00\x00\x00\x00\x00\xF8\x3F\x10\xAC\x02\x2A\x0A\x0A\x08\x0A\x01\x61\x15\x00\x00\x00\x40", 24);
   EXPECT_EQ(event, expected);
   EXPECT_EQ(step_of_event(event), 300);
-  const std::string framed = frame(event);
+  std::string framed;
+  frame(event, framed);
   EXPECT_EQ(framed.size(), event.size() + 16);
   EXPECT_EQ(framed.substr(0, 8), std::string("\x18\0\0\0\0\0\0\0", 8));
   EXPECT_EQ(framed.substr(12, event.size()), event);
 }
 
 TEST(EventFile, StepsAreRead) {
-  EXPECT_EQ(step_of_event(version_event(1)), 0);
-  EXPECT_EQ(step_of_event(text_event({1, 7}, "config", "text")), 7);
-  EXPECT_EQ(step_of_event(histogram_event({1, std::int64_t{1} << 40}, "h", {})), std::int64_t{1} << 40);
-  EXPECT_EQ(step_of_event(restart_event({1, 8})), 8);
+  EventEncoder encoder;
+  EXPECT_EQ(step_of_event(encoder.version(1)), 0);
+  EXPECT_EQ(step_of_event(encoder.text({1, 7}, "config", "text")), 7);
+  EXPECT_EQ(step_of_event(encoder.histogram({1, std::int64_t{1} << 40}, "h", {})), std::int64_t{1} << 40);
+  EXPECT_EQ(step_of_event(encoder.restart({1, 8})), 8);
   for (const char* bad :
        {"\x0A", "\x0A\x05zz", "\x09zz", "\xFF", "\x13", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"})
     EXPECT_EQ(step_of_event(bad), std::nullopt);
@@ -51,6 +54,12 @@ TEST(EventFile, StepsAreRead) {
 
 class EventFolder : public ::testing::Test {
  protected:
+  // The bytes of an event that has a loss alone.
+  std::string_view loss_at(std::int64_t step) {
+    return encoder_.scalars({1000.0 + static_cast<double>(step), step}, {{"loss", 1.0F}});
+  }
+
+  EventEncoder encoder_;
   const test::TemporaryFolder temporary_{test::memory_folder()};
   const std::filesystem::path& folder_ = temporary_.path();
 };
@@ -62,12 +71,12 @@ TEST_F(EventFolder, KeepsWhatIsNotRunAgain) {
   {
     EventFile file(folder, 1000);
     first = file.path();
-    for (int step = 1; step <= 3; ++step) file.append(scalars_event({1000.0 + step, step}, {{"loss", 1.0F}}));
+    for (int step = 1; step <= 3; ++step) file.append(loss_at(step));
     kept = read_file(first);
-    for (int step = 4; step <= 6; ++step) file.append(scalars_event({1000.0 + step, step}, {{"loss", 1.0F}}));
+    for (int step = 4; step <= 6; ++step) file.append(loss_at(step));
     EventFile other(folder, 1000);  // in the same second
     second = other.path();
-    other.append(scalars_event({1005, 5}, {{"loss", 1.0F}}));
+    other.append(loss_at(5));
   }
   EXPECT_NE(first, second);
   EXPECT_EQ(cut_events_after(folder, 6), 0);
@@ -84,10 +93,12 @@ TEST_F(EventFolder, CutsWhatACrashLeft) {
   {
     EventFile file(folder_, 1000);
     path = file.path();
-    for (int step = 1; step <= 2; ++step) file.append(scalars_event({1000.0 + step, step}, {{"loss", 1.0F}}));
+    for (int step = 1; step <= 2; ++step) file.append(loss_at(step));
   }
   const std::string whole = read_file(path);
-  const std::size_t last = whole.size() - frame(scalars_event({1002, 2}, {{"loss", 1.0F}})).size();
+  std::string framed;
+  frame(loss_at(2), framed);
+  const std::size_t last = whole.size() - framed.size();
   for (const std::size_t size : {whole.size() - 1, last + 1, last + 12, last + 13}) {
     write_file_atomically(path, whole.substr(0, size));
     EXPECT_EQ(cut_events_after(folder_, 10), 1) << size;

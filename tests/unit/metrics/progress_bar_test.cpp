@@ -126,29 +126,42 @@ TEST_F(Bar, StaysShorterThanTheTerminal) {
   EXPECT_THAT(terminal.screen().back(), SizeIs(29));
 }
 
+std::string progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
+                     int columns, std::string_view sparkline = {}) {
+  std::string text = "what it was";
+  format_progress(step, total_steps, last, seconds_left, columns, sparkline, text);
+  return text;
+}
+
+std::string sparkline_of(std::span<const double> values) {
+  std::string text = "what it was";
+  format_sparkline(values, text);
+  return text;
+}
+
 TEST(FormatProgress, TimeLeftAndLimits) {
-  EXPECT_EQ(format_progress(50, 100, nullptr, 65, 100), " 50% |##########          | 50/100  1:05 left");
-  EXPECT_EQ(format_progress(120, 100, nullptr, -1, 100), "100% |####################| 120/100");
-  EXPECT_EQ(format_progress(1, 100, nullptr, -1, 0), "");
+  EXPECT_EQ(progress(50, 100, nullptr, 65, 100), " 50% |##########          | 50/100  1:05 left");
+  EXPECT_EQ(progress(120, 100, nullptr, -1, 100), "100% |####################| 120/100");
+  EXPECT_EQ(progress(1, 100, nullptr, -1, 0), "");
 }
 
 TEST(FormatProgress, MemoryAndSparklineWhereThereIsRoom) {
   StepMetrics m;
   m.memory.peak_bytes = std::uint64_t{3} << 29;
   const std::string bar = "  0% |                    | 0/100  loss 0.0000  tps 0", memory = "  1.50GiB";
-  const std::string line = format_sparkline(std::array{1.0, 2.0, 3.0, 8.0, std::nan(""), 4.5});
+  const std::string line = sparkline_of(std::array{1.0, 2.0, 3.0, 8.0, std::nan(""), 4.5});
   EXPECT_EQ(line, "\u2581\u2582\u2583\u2588 \u2585");
   const int with_memory = static_cast<int>(bar.size() + memory.size()) + 1;
-  EXPECT_EQ(format_progress(0, 100, &m, -1, with_memory - 1, ""), bar);
-  EXPECT_EQ(format_progress(0, 100, &m, -1, with_memory, ""), bar + memory);
-  EXPECT_EQ(format_progress(0, 100, &m, -1, with_memory + 7, line), bar + memory) << "six columns and two blanks";
-  EXPECT_EQ(format_progress(0, 100, &m, -1, with_memory + 8, line), bar + memory + "  " + line);
+  EXPECT_EQ(progress(0, 100, &m, -1, with_memory - 1, ""), bar);
+  EXPECT_EQ(progress(0, 100, &m, -1, with_memory, ""), bar + memory);
+  EXPECT_EQ(progress(0, 100, &m, -1, with_memory + 7, line), bar + memory) << "six columns and two blanks";
+  EXPECT_EQ(progress(0, 100, &m, -1, with_memory + 8, line), bar + memory + "  " + line);
 }
 
 TEST(FormatSparkline, OfEqualOrFewValues) {
-  EXPECT_EQ(format_sparkline(std::array{1.0}), "");
-  EXPECT_EQ(format_sparkline(std::array{2.0, 2.0}), "\u2581\u2581");
-  EXPECT_EQ(format_sparkline(std::array{std::nan(""), std::nan("")}), "  ");
+  EXPECT_EQ(sparkline_of(std::array{1.0}), "");
+  EXPECT_EQ(sparkline_of(std::array{2.0, 2.0}), "\u2581\u2581");
+  EXPECT_EQ(sparkline_of(std::array{std::nan(""), std::nan("")}), "  ");
 }
 
 TEST(MakeProgressBar, NothingWithoutATerminal) {
