@@ -33,6 +33,14 @@ void make_fresh_folder(const fs::path& folder) {
   fs::create_directory(folder);
 }
 
+void wait_for_rank_0(Ranks& ranks) {
+  try {
+    ranks.broadcast("", 0);
+  } catch (const std::exception&) {
+    // It is gone, or another rank is: the error that led here is the first.
+  }
+}
+
 }  // namespace
 
 std::uint64_t collective_save(const fs::path& folder, const std::string& action, const std::vector<Item>& items,
@@ -59,9 +67,11 @@ std::uint64_t collective_save(const fs::path& folder, const std::string& action,
       return std::to_string(bytes);
     }));
   } catch (const CheckpointError&) {
-    // Gives a full disk its space back. The folder may be an old checkpoint by now, swapped out but not removed.
+    // Gives a full disk its space back. The folder may be an old checkpoint by now, swapped out but not removed. All ranks
+    // wait for it: one that ended its process with this error would end rank 0 within its work.
     std::error_code ignored;
     if (ranks.rank() == 0) fs::remove_all(temporary, ignored);
+    wait_for_rank_0(ranks);
     throw;
   }
 }

@@ -88,5 +88,26 @@ TEST(CollectiveSave, AFailureOfAnyStepLeavesTheOldFolder) {
   }
 }
 
+// A rank that has the error may end the run with it, and rank 0 with it.
+TEST(CollectiveSave, NoRankHasTheErrorBeforeTheSpaceIsFree) {
+  const TemporaryFolder root;
+  auto steps = [](int rank) {
+    auto made = counting_steps(rank, "commit");
+    made.prepare = [](const fs::path& folder) {
+      for (int i = 0; i < 2000; ++i) std::ofstream(folder / std::to_string(i)) << "takes a while to remove";
+    };
+    return made;
+  };
+  const auto errors = run_ranks(kSavers, [&](Ranks& ranks) {
+    try {
+      collective_save(root / "out", "saving", two_items(ranks.rank()), ranks, steps(ranks.rank()));
+    } catch (const CheckpointError&) {
+      EXPECT_FALSE(fs::exists(root / "out.tmp")) << "rank " << ranks.rank();
+      throw;
+    }
+  });
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("commit went wrong"));
+}
+
 }  // namespace
 }  // namespace titan::checkpoint

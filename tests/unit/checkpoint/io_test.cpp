@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/commit.h"
@@ -95,7 +97,7 @@ TEST(CheckpointIo, AFailingRankIsAnErrorOnAllAndKeepsTheOld) {
     std::vector<std::string> all_gather(const std::string& bytes) override { return ranks_.all_gather(bytes); }
     std::string broadcast(const std::string& bytes, int root) override {
       std::string result = ranks_.broadcast(bytes, root);
-      if (rank() == 1) fs::create_directories(path_);
+      if (rank() == 1 && !std::exchange(is_placed_, true)) fs::create_directories(path_);
       return result;
     }
 
@@ -103,6 +105,7 @@ TEST(CheckpointIo, AFailingRankIsAnErrorOnAllAndKeepsTheOld) {
     Shared dummy_{1};
     Ranks& ranks_;
     fs::path path_;
+    bool is_placed_ = false;
   };
   const auto errors = run_ranks(2, [&](Ranks& ranks) {
     Obstacle blocked(ranks, folder / "ck.tmp" / "__1_0.distcp");
