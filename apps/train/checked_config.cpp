@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/load.h"
+#include "models/common/check_mesh.h"
 #include "models/registry.h"
 
 namespace titan {
@@ -23,6 +24,7 @@ CheckedConfig check_model(config::LoadedConfig loaded) {
   CheckedConfig checked{std::move(loaded.config), std::move(loaded.warnings), std::move(loaded.origins), {}};
   try {
     checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
+    models::check_mesh(checked.spec.stats, checked.config.parallelism);
   } catch (const ConfigError& error) {
     throw ConfigError(config::at_its_place(error, checked.origins));
   }

@@ -18,8 +18,7 @@ Attention::Attention(const AttentionShape& shape) : head_dim_(shape.head_dim) {
 at::Tensor Attention::forward(const nn::Tensors& inputs) {
   const auto& x = inputs[0];  // [B, T, D]
   const auto& freqs_cis = inputs[1];
-  const auto B = x.size(0), T = x.size(1);
-  const auto heads = [&](const at::Tensor& projected) { return projected.view({B, T, -1, head_dim_}); };
+  const auto heads = [&](const at::Tensor& projected) { return projected.unflatten(-1, {-1, head_dim_}); };
   const auto q = nn::apply_rotary_emb(heads((*wq_)(x)), freqs_cis).transpose(1, 2);  // [B, H, T, E]
   const auto k = nn::apply_rotary_emb(heads((*wk_)(x)), freqs_cis).transpose(1, 2);  // [B, K, T, E]
   const auto v = heads((*wv_)(x)).transpose(1, 2);                                   // [B, K, T, E]
@@ -27,7 +26,7 @@ at::Tensor Attention::forward(const nn::Tensors& inputs) {
   const auto out = cache_ && cache_->size() > 0 ? cache_->attend(layer_, q)
                    : inputs.size() > 2          ? (*inner_attention_)(q, k, v, inputs[2])
                                                 : (*inner_attention_)(q, k, v);
-  return (*wo_)(out.transpose(1, 2).contiguous().view({B, T, -1}));
+  return (*wo_)(out.transpose(1, 2).contiguous().flatten(2));
 }
 
 void Attention::use_cache(nn::KvCache* cache, std::size_t layer) {

@@ -2,11 +2,14 @@
 
 #include "models/common/activation_checkpoint.h"
 #include "models/common/sharding.h"
+#include "models/llama3/tensor_parallel.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::models {
 
 void parallelize_llama(Llama& model, const ParallelContext& context) {
+  if (context.meshes.tp.size() > 1)
+    tp::parallelize_module(model, context.meshes.tp, llama_tensor_parallel_plan(context.parallelism));
   checkpoint_blocks(model.layers(), "layers", context.activation_checkpoint);
 
   auto options = fully_shard_options(context);

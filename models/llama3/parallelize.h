@@ -1,4 +1,5 @@
-// How a Llama is spread over ranks: activation checkpointing on the blocks, then fully_shard bottom-up.
+// How a Llama is spread over ranks: tensor parallelism, activation checkpointing on the blocks, then
+// fully_shard bottom-up.
 #pragma once
 
 #include "contract/train_contract.h"

@@ -90,6 +90,10 @@ std::string counted(std::int64_t count, std::string_view thing) {
   return with_thousands(count).append(" ").append(thing).append(count == 1 ? "" : "s");
 }
 
+std::string in_brackets(std::string_view text) {
+  return text.empty() ? std::string() : std::string(" (").append(text).append(")");
+}
+
 std::string format_bytes(double bytes) {
   constexpr std::array<const char*, 6> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   std::size_t unit = 0;

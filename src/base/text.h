@@ -27,6 +27,9 @@ std::string with_thousands(std::int64_t value);
 // 1 -> "1 rank", 2000 -> "2,000 ranks"; of a thing whose plural ends in s.
 std::string counted(std::int64_t count, std::string_view thing);
 
+// " (text)"; nothing for an empty one.
+std::string in_brackets(std::string_view text);
+
 // 1536 -> "1.5 KiB"
 std::string format_bytes(double bytes);
 

@@ -44,6 +44,18 @@ void check_schedule(const JobConfig& config, Faults& errors, Warnings& warnings)
   }
 }
 
+// Ranks along tp and cp share a sequence, in equal parts (TorchTitan's rule has the 2).
+void check_length(const std::string& key, std::int64_t length, const Parallelism& p, Faults& errors) {
+  const std::int64_t step = 2 * std::max<std::int64_t>(1, p.tensor_parallel_degree * p.context_parallel_degree);
+  if (length % step == 0) return;
+  const std::int64_t below = length / step * step;
+  const std::string nearest = below > 0 ? text(below) + " or " + text(below + step) : text(below + step);
+  errors.push_back({key + " (" + text(length) + ") must be a multiple of 2 * parallelism.tensor_parallel_degree (" +
+                        text(p.tensor_parallel_degree) + ") * parallelism.context_parallel_degree (" +
+                        text(p.context_parallel_degree) + ") = " + text(step) + "; use " + nearest,
+                    {key, "parallelism.tensor_parallel_degree", "parallelism.context_parallel_degree"}});
+}
+
 void check_sequence(const JobConfig& config, Faults& errors) {
   const auto longest = config.model.args.max_seq_len;  // of a flavor's own it is a warning, as in TorchTitan
   if (longest && config.training.seq_len > *longest)
@@ -52,16 +64,18 @@ void check_sequence(const JobConfig& config, Faults& errors) {
                           text(*longest),
                       {"training.seq_len", "model.args.max_seq_len"}});
   const Parallelism& p = config.parallelism;
-  const std::int64_t step = 2 * std::max<std::int64_t>(1, p.tensor_parallel_degree * p.context_parallel_degree);
-  const std::int64_t length = config.training.seq_len;
-  if (length % step == 0) return;
-  const std::int64_t below = length / step * step;
-  const std::string nearest = below > 0 ? text(below) + " or " + text(below + step) : text(below + step);
-  errors.push_back({"training.seq_len (" + text(length) +
-                        ") must be a multiple of 2 * parallelism.tensor_parallel_degree (" +
-                        text(p.tensor_parallel_degree) + ") * parallelism.context_parallel_degree (" +
-                        text(p.context_parallel_degree) + ") = " + text(step) + "; use " + nearest,
-                    {"training.seq_len", "parallelism.tensor_parallel_degree", "parallelism.context_parallel_degree"}});
+  check_length("training.seq_len", config.training.seq_len, p, errors);
+  const bool is_shared = p.tensor_parallel_degree > 1 || p.context_parallel_degree > 1;
+  if (config.validation.enable && is_shared) check_length("validation.seq_len", config.validation.seq_len, p, errors);
+}
+
+// Text grows by one token at a time, which has no parts for ranks to hold.
+void check_prompts(const JobConfig& config, Faults& errors) {
+  if (config.validation.prompts.empty() || config.parallelism.tensor_parallel_degree == 1) return;
+  errors.push_back(
+      {"validation.prompts needs parallelism.tensor_parallel_degree = 1; leave the prompts out, and ask the "
+       "checkpoints with titan-train generate",
+       {"validation.prompts", "parallelism.tensor_parallel_degree"}});
 }
 
 void check_data(const JobConfig& config, Faults& errors, Warnings& warnings) {
@@ -247,6 +261,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_schedule(config, found.errors, found.warnings);
   check_sequence(config, found.errors);
   check_data(config, found.errors, found.warnings);
+  check_prompts(config, found.errors);
   check_checkpoint_options(config, found.errors);
   check_on_nan(config, found.errors);
   warn_of_checkpoint_options(config, found.warnings);

@@ -1,5 +1,9 @@
 #include "distributed/parallel_dims.h"
 
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
 #include "config/validate.h"
 
 namespace titan::dist {
@@ -11,6 +15,14 @@ ParallelDims ParallelDims::from_config(const config::Parallelism& parallelism, i
           .cp = static_cast<int>(parallelism.context_parallel_degree),
           .tp = static_cast<int>(parallelism.tensor_parallel_degree),
           .world_size = world_size};
+}
+
+std::string ParallelDims::text() const {
+  std::vector<std::string> parts;
+  for (const auto& [name, degree] :
+       {std::pair{"pp", pp}, {"dp_replicate", dp_replicate}, {"dp_shard", dp_shard}, {"cp", cp}, {"tp", tp}})
+    if (degree > 1) parts.push_back(std::string(name) + " " + std::to_string(degree));
+  return join(parts, " x ");
 }
 
 Meshes Meshes::build(World& world, const ParallelDims& dims) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "config/job_config.h"
 #include "distributed/mesh.h"
@@ -22,6 +23,10 @@ struct ParallelDims {
   static ParallelDims from_config(const config::Parallelism& parallelism, int world_size);
 
   int batch() const { return dp_replicate * dp_shard; }  // ranks that read different data
+  int ranks_of_batch() const { return cp * tp * pp; }    // ranks that read the same
+
+  // "dp_shard 2 x tp 2": the degrees above 1, outermost first; empty where there is none.
+  std::string text() const;
 };
 
 // Views of one grid (pp, dp_replicate, dp_shard, cp, tp) over all ranks. A view of one rank, which is what an axis of

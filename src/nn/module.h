@@ -17,7 +17,8 @@
 
 namespace titan::dist {
 class DTensor;
-}
+class ProcessGroup;
+}  // namespace titan::dist
 
 namespace titan::nn {
 
@@ -35,6 +36,9 @@ struct Parameter {
   // Who from now on decides what `tensor` is, and moves it: "fsdp" once a fully_shard call took it. Empty: nobody, and
   // forward() sees the local part.
   std::string owner = {};
+  // The ranks of this group work with the same parameter on different tokens: backward leaves a term of the gradient on
+  // each, and whoever takes it sums them over the group, which outlives the module. Null: it is the gradient.
+  dist::ProcessGroup* gradient_terms = nullptr;
 };
 
 struct Buffer {

@@ -64,7 +64,7 @@ void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prom
                                                   config.training.seq_len, *run.model, run.meshes.batch);
   if (!held_out) return;
   run.validator = std::make_unique<Validator>(config.validation, std::move(held_out), *run.model, *run.forward_backward,
-                                              run.meshes, *run.metrics);
+                                              run.world.group(), run.meshes, *run.metrics);
   run.checkpointer->set_keep_rule(
       [validator = run.validator.get()](const std::vector<int>& steps) { return validator->best_of(steps); });
 }
@@ -143,11 +143,12 @@ RunParts build_run(RunInputs inputs) {
   const auto& config = inputs.config;
   RunParts run(config, inputs.world, inputs.meshes);
   // First of all: the throughput of the first row counts from here.
-  run.metrics = std::make_unique<metrics::MetricsProcessor>(metrics_options(config, inputs.spec, run.world.device()),
-                                                            std::vector<std::unique_ptr<metrics::MetricsSink>>());
+  run.shape = dist::RunShape::of(config, run.world.size());
+  run.metrics = std::make_unique<metrics::MetricsProcessor>(
+      metrics_options(config, inputs.spec, run.shape.dims, run.world.device()),
+      std::vector<std::unique_ptr<metrics::MetricsSink>>());
   run.events = std::make_unique<metrics::EventLog>(config.job.dump_folder, run.world.rank() == 0);
   run.data = std::move(inputs.data);
-  run.shape = dist::RunShape::of(config, run.world.size());
   build_model_and_optimizer(run, inputs.spec, inputs.tokenizer);
   build_checkpointer(run, inputs.spec, inputs.tokenizer);
   build_validation(run, std::move(inputs.held_out), std::move(inputs.prompts));

@@ -46,10 +46,12 @@ bool uses_float16(const config::Training& training) {
   return training.mixed_precision_param == "float16" || training.mixed_precision_reduce == "float16";
 }
 
-metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device) {
+metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec,
+                                        const dist::ParallelDims& dims, at::Device device) {
   metrics::MetricsOptions options;
   options.log_freq = config.metrics.log_freq;
   options.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
+  options.non_data_parallel_size = dims.ranks_of_batch();
   if (device.is_cpu()) {
     options.communication = [] { return dist::flight_recorder().seconds_spent(); };
     return options;

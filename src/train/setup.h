@@ -9,6 +9,7 @@
 #include "config/job_config.h"
 #include "contract/tokenizer_facts.h"
 #include "contract/train_contract.h"
+#include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/lr_schedule.h"
@@ -28,7 +29,8 @@ void set_num_threads(std::int64_t local_world_size);
 bool uses_float16(const config::Training& training);
 
 // For the metrics of a run on `device`, whose peak FLOP/s and memory are asked of it.
-metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec, at::Device device);
+metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec,
+                                        const dist::ParallelDims& dims, at::Device device);
 
 // Built on meta, sharded, materialized on the meshes' device. Its weights wait for draw_weights() or a checkpoint,
 // which makes a second of drawing needless for a model of 100 million. Throws InternalError naming a parameter that is

@@ -117,8 +117,9 @@ StepInput Trainer::fetch() {
   auto counts = at::tensor({input.local_valid_tokens, std::int64_t{stop_requested().has_value()},
                             std::int64_t{run_.checkpointer->is_time_due()}},
                            at::kLong);
-  run_.meshes.batch.group().all_reduce(counts, dist::ReduceOp::kSum).wait();
-  input.global_valid_tokens = counts[0].item<std::int64_t>();
+  run_.world.group().all_reduce(counts, dist::ReduceOp::kSum).wait();
+  // The ranks that share a batch have counted the same tokens.
+  input.global_valid_tokens = counts[0].item<std::int64_t>() / run_.shape.dims.ranks_of_batch();
   input.stop = counts[1].item<std::int64_t>() > 0;
   input.save_due = counts[2].item<std::int64_t>() > 0;
   return input;

@@ -4,7 +4,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "base/error.h"
+#include "base/process/signal.h"
 #include "nn/layers.h"
 #include "nn/ops/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -98,8 +101,9 @@ class Reports : public metrics::MetricsSink {
 };
 
 struct Harness {
-  Harness(dist::World& world, std::unique_ptr<Rows> rows, std::int64_t steps)
-      : meshes(dist::Meshes::build(world, {.dp_shard = world.size(), .world_size = world.size()})),
+  // `tp`: how many ranks read the same rows; the net knows nothing of it.
+  Harness(dist::World& world, std::unique_ptr<Rows> rows, std::int64_t steps, int tp = 1)
+      : meshes(dist::Meshes::build(world, {.dp_shard = world.size() / tp, .tp = tp, .world_size = world.size()})),
         net(make_net(&meshes.fsdp)),
         forward_backward(make_forward_backward(*net, meshes.fsdp.device(), cross_entropy_of_model)),
         metrics({.log_freq = 1}, {}),
@@ -111,7 +115,7 @@ struct Harness {
     options.steps = steps;
     options.local_batch_size = 2;
     options.seq_len = kT;
-    validator.emplace(options, std::move(rows), *net, *forward_backward, meshes, metrics);
+    validator.emplace(options, std::move(rows), *net, *forward_backward, world.group(), meshes, metrics);
   }
   dist::Meshes meshes;
   std::unique_ptr<Net> net;
@@ -197,6 +201,17 @@ TEST(Validator, RemembersTheBest) {
     setup.validator->run_if_due(8);  // untrained: above 0.25
     EXPECT_EQ(setup.reports.back().best_step, 4);
     EXPECT_EQ(setup.reports.back().best_loss, 0.25);
+  });
+}
+
+// Else the other one would wait for it in the next product that they share.
+TEST(Validator, AStopOfOneOfTheRanksThatShareABatchStopsBoth) {
+  test::on_ranks(2, [](dist::World& world) {
+    Harness setup(world, whole_set(world, 5), -1, /*tp=*/2);
+    EXPECT_TRUE(setup.validator->run_if_due(2));
+    install_signal_handlers();
+    if (world.rank() == 1) std::raise(SIGTERM);
+    EXPECT_FALSE(setup.validator->run_if_due(4));
   });
 }
 

@@ -35,6 +35,9 @@ const Status kSupported{};
 Status no_effect(std::string reason) { return {Support::kNoEffect, std::move(reason)}; }
 Status dormant(std::string switch_key) { return {Support::kDormant, "it belongs to " + std::move(switch_key)}; }
 Status not_built(std::string reason) { return {Support::kNotBuilt, std::move(reason)}; }
+Status not_built_but_planned(std::string reason) {
+  return {Support::kNotBuilt, std::move(reason), /*is_left_out_of_plans=*/true};
+}
 
 // [training.dataloader], [validation.dataloader]
 Status one_thread() { return no_effect("one thread of each rank always loads ahead"); }
@@ -96,7 +99,7 @@ class Table {
     add(KEY(model.flavor), "which size of it, for example debugmodel or 8B", kNonEmpty, kSupported);
     add(KEY(model.hf_assets_path), "folder with tokenizer.model or tokenizer.json", kNonEmpty, kSupported);
     add(KEY(model.tokenizer_path), "deprecated name of hf_assets_path; wins over it when set", kNonEmpty, kSupported);
-    add(KEY(model.converters), "conversions applied to the built model, for example float8", kAny, not_built("there are no model converters, so no float8; without them the model computes in training.mixed_precision_param"));
+    add(KEY(model.converters), "conversions applied to the built model, for example float8", kAny, not_built_but_planned("there are no model converters, so no float8; without them the model computes in training.mixed_precision_param"));
     add(KEY(model.print_after_conversion), "print the model after the conversions", kAny, dormant("model.converters"));
     add(KEY(model.args.dim), "width of the residual stream", at_least(1), kSupported);
     add(KEY(model.args.n_layers), "transformer blocks", at_least(1), kSupported);
@@ -163,9 +166,9 @@ class Table {
     add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (HSDP; DDP with a shard degree of 1)", at_least(1), kSupported);
     add(KEY(parallelism.data_parallel_shard_degree), "ranks that share one copy (FSDP); -1: all that are left", minus_one_or(at_least(1)), kSupported);
     add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass: always, never, default (always, but for the last group: norm and output), or a number of neighbours to re-shard over (not in TorchTitan)", {.choices = {"default", "always", "never"}, .number_in_string = true}, kSupported);
-    add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), not_built("there is no tensor parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
-    add(KEY(parallelism.disable_loss_parallel), "gather the logits before the loss", kAny, dormant("parallelism.tensor_parallel_degree"));
-    add(KEY(parallelism.enable_async_tensor_parallel), "overlap tensor-parallel collectives with products", kAny, not_built("there is no tensor parallelism yet"));
+    add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), kSupported);
+    add(KEY(parallelism.disable_loss_parallel), "with tensor parallelism: each rank gathers all logits before the loss", kAny, kSupported);
+    add(KEY(parallelism.enable_async_tensor_parallel), "with tensor parallelism: its collectives run beside the products, in parts", kAny, kSupported);
     add(KEY(parallelism.pipeline_parallel_degree), "ranks that share the stack of layers", at_least(1), not_built("there is no pipeline parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
     add(KEY(parallelism.module_fqns_per_model_part), "modules of each pipeline stage", kAny, dormant("parallelism.pipeline_parallel_degree"));
     add(KEY(parallelism.pipeline_parallel_first_stage_less_layers), "layers less in the first stage", at_least(0), dormant("parallelism.pipeline_parallel_degree"));
@@ -219,7 +222,7 @@ class Table {
     add(KEY(activation_checkpoint.determinism_check), "default: recomputed linear layers, attention and blocks must have the shapes, dtypes and devices of the forward pass", one_of({"default", "none"}), kSupported);
     add(KEY(activation_checkpoint.debug), "an error of determinism_check lists what ran in both passes", kAny, kSupported);
 
-    add(KEY(compile.enable), "torch.compile", kAny, not_built("there is no compiler in this program; it computes the same without one"));
+    add(KEY(compile.enable), "torch.compile", kAny, not_built_but_planned("there is no compiler in this program; it computes the same without one"));
     add(KEY(compile.components), "what to compile", one_of({"model", "loss"}), dormant("compile.enable"));
     add(KEY(compile.backend), "compiler backend", kNonEmpty, dormant("compile.enable"));
 

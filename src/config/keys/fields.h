@@ -26,6 +26,8 @@ enum class Support {
 struct Status {
   Support support = Support::kSupported;
   std::string reason;  // a sentence without a full stop; empty for kSupported
+  // Of kNotBuilt, for keys without a Rule that change no shape: --dry-run plans as if it had its default, and says so.
+  bool is_left_out_of_plans = false;
 };
 
 // What a value must be, beyond its type. Numbers: bounds. Strings and the entries of lists: choices.

@@ -35,6 +35,23 @@ void check_labels(const at::Tensor& labels, std::int64_t vocab, std::int64_t ign
                       " is out of bounds.");
 }
 
+// Fills `stats` too.
+std::vector<double> losses_of_rows(const CrossEntropyKernels& kernels, const at::Tensor& logits,
+                                   const at::Tensor& labels, const at::Tensor& stats) {
+  std::vector<double> losses(static_cast<std::size_t>(labels.numel()));
+  const auto run = [&](auto kernel) {
+    return [&, kernel](std::int64_t begin, const auto& rows) {
+      kernel(rows, stats_of(stats) + begin, losses.data() + begin);
+    };
+  };
+  if (logits.scalar_type() == at::kFloat) {
+    for_rows<float>(logits, labels, run(kernels.forward_float));
+  } else {
+    for_rows<BFloat16Bits>(logits, labels, run(kernels.forward_bfloat16));
+  }
+  return losses;
+}
+
 }  // namespace
 
 const CrossEntropyKernels& best_cross_entropy() { return TITAN_BEST_KERNELS(kCrossEntropy); }
@@ -53,20 +70,16 @@ CrossEntropy cross_entropy_forward(const CrossEntropyKernels& kernels, const at:
   CrossEntropy out{at::empty({}, options), at::empty({labels.numel(), 2}, options)};
   if (logits.is_meta()) return out;
   check_labels(labels, logits.size(-1), ignored);
-  std::vector<double> losses(static_cast<std::size_t>(labels.numel()));
-  const auto run = [&](auto kernel) {
-    return [&, kernel](std::int64_t begin, const auto& rows) {
-      kernel(rows, stats_of(out.stats) + begin, losses.data() + begin);
-    };
-  };
-  if (logits.scalar_type() == at::kFloat) {
-    for_rows<float>(logits, labels, run(kernels.forward_float));
-  } else {
-    for_rows<BFloat16Bits>(logits, labels, run(kernels.forward_bfloat16));
-  }
+  const auto losses = losses_of_rows(kernels, logits, labels, out.stats);
   // As a float: fill_() refuses a double beyond float32's largest, which is infinity here as in ATen's sum.
   *out.loss.mutable_data_ptr<float>() = static_cast<float>(std::accumulate(losses.begin(), losses.end(), 0.0));
   return out;
+}
+
+at::Tensor softmax_stats(const CrossEntropyKernels& kernels, const at::Tensor& logits, const at::Tensor& labels) {
+  auto stats = at::zeros({labels.numel(), 2}, logits.options().dtype(at::kFloat));
+  if (!logits.is_meta()) losses_of_rows(kernels, logits, labels, stats);
+  return stats;
 }
 
 void cross_entropy_backward(const CrossEntropyKernels& kernels, const at::Tensor& loss_grad, const at::Tensor& logits,

@@ -25,6 +25,10 @@ struct CrossEntropy {
 CrossEntropy cross_entropy_forward(const CrossEntropyKernels& kernels, const at::Tensor& logits,
                                    const at::Tensor& labels, std::int64_t ignored);
 
+// Of logits that are a part of the vocabulary, with labels that may be V as well: one that stands elsewhere in it. Gives
+// the stats, of this part; 0 for labels that do not count.
+at::Tensor softmax_stats(const CrossEntropyKernels& kernels, const at::Tensor& logits, const at::Tensor& labels);
+
 // Writes the gradient of the logits for `loss_grad`, float32 0-d, to `grad`: like the logits, which it may be itself.
 void cross_entropy_backward(const CrossEntropyKernels& kernels, const at::Tensor& loss_grad, const at::Tensor& logits,
                             const at::Tensor& labels, const at::Tensor& stats, const at::Tensor& grad);

@@ -68,7 +68,8 @@ void forward(const LossRows<T>& rows, SoftmaxStats* stats, double* losses) {
     const float largest = largest_of(row, rows.vocab);
     const float sum = sum_of_exponentials(row, rows.vocab, largest);
     stats[r] = {largest, sum};
-    losses[r] = std::log(static_cast<double>(sum)) + (static_cast<double>(largest) - to_float(row[rows.labels[r]]));
+    const double of_label = rows.labels[r] < rows.vocab ? to_float(row[rows.labels[r]]) : 0;
+    losses[r] = std::log(static_cast<double>(sum)) + (static_cast<double>(largest) - of_label);
   }
 }
 
@@ -83,7 +84,9 @@ void backward(const LossRows<T>& rows, const SoftmaxStats* stats, float loss_gra
       continue;
     }
     const auto [largest, sum] = stats[r];
-    const double of_label = std::exp(static_cast<double>(to_float(row[label])) - largest) / sum;  // `grad` may be `row`
+    const bool is_here = label < rows.vocab;
+    // Before the row is written, which `grad` may be.
+    const double of_label = is_here ? std::exp(static_cast<double>(to_float(row[label])) - largest) / sum : 0;
     const float scale = loss_grad / sum;
     Index j = 0;
     for (; j + kWidth <= rows.vocab; j += kWidth) store(grad + j, exponential(load(row + j) - largest) * scale);
@@ -91,7 +94,7 @@ void backward(const LossRows<T>& rows, const SoftmaxStats* stats, float loss_gra
       const Vector last = exponential(load_end(row + j, rows.vocab - j) - largest) * scale;
       for (Index i = 0; j + i < rows.vocab; ++i) assign(grad[j + i], last[i]);
     }
-    assign(grad[label], static_cast<float>((of_label - 1) * loss_grad));
+    if (is_here) assign(grad[label], static_cast<float>((of_label - 1) * loss_grad));
   }
 }
 

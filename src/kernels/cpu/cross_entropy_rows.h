@@ -17,8 +17,10 @@ struct SoftmaxStats {
 
 template <typename T>
 struct LossRows {
-  const T* logits;             // [rows, vocab]
-  const std::int64_t* labels;  // below 0: the row does not count
+  const T* logits;  // [rows, vocab]
+  // Below 0: the row does not count. From vocab on: the label is in another part of the vocabulary, and the loss and
+  // the gradient lack its term.
+  const std::int64_t* labels;
   std::int64_t rows, vocab;
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "kernels/choice.h"
 #include "kernels/cpu/cross_entropy.h"
@@ -27,14 +28,35 @@ std::int64_t bytes_of_row(const LossShape& shape) {
   return shape.vocab * static_cast<std::int64_t>(at::elementSize(shape.dtype));
 }
 
-kernels::CrossEntropy loss_of(const at::Tensor& logits, const at::Tensor& labels) {
-  return kernels::cross_entropy_forward(kernels::best_cross_entropy(), logits, labels, kIgnoreIndex);
+// Of rows that are whole, with this program's kernels.
+class WholeRows : public RowLosses {
+ public:
+  Result forward(const at::Tensor& logits, const at::Tensor& labels) const override {
+    auto out = kernels::cross_entropy_forward(kernels::best_cross_entropy(), logits, labels, kIgnoreIndex);
+    return {std::move(out.loss), std::move(out.stats)};
+  }
+  void backward(const at::Tensor& loss_grad, const at::Tensor& logits, const at::Tensor& labels,
+                const at::Tensor& stats, const at::Tensor& grad) const override {
+    kernels::cross_entropy_backward(kernels::best_cross_entropy(), loss_grad, logits, labels, stats, grad);
+  }
+};
+
+const WholeRows kWholeRows;
+
+// In a graph's node, which outlives neither.
+void keep(AutogradContext* context, const RowLosses& losses) {
+  context->saved_data["losses"] = reinterpret_cast<std::int64_t>(&losses);
+}
+const RowLosses& kept(AutogradContext* context) {
+  return *reinterpret_cast<const RowLosses*>(context->saved_data["losses"].toInt());
 }
 
 struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
-  static Variable forward(AutogradContext* context, const Variable& logits, const Variable& labels) {
-    const auto out = loss_of(logits, labels);
+  static Variable forward(AutogradContext* context, const Variable& logits, const Variable& labels,
+                          const RowLosses* losses) {
+    const auto out = losses->forward(logits, labels);
     context->save_for_backward({logits, labels, out.stats});
+    keep(context, *losses);
     return out.loss;
   }
 
@@ -43,8 +65,8 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
     const auto saved = context->get_saved_variables();
     const at::Tensor& logits = saved[0];
     const at::Tensor grad = is_last_holder(logits) ? logits.detach() : at::empty_like(logits);
-    kernels::cross_entropy_backward(kernels::best_cross_entropy(), grad_outputs[0], logits, saved[1], saved[2], grad);
-    return {grad, {}};
+    kept(context).backward(grad_outputs[0], logits, saved[1], saved[2], grad);
+    return {grad, {}, {}};
   }
 
  private:
@@ -84,7 +106,7 @@ class PartGradients {
 // `wants_grad`: autograd is off within a Function's forward, so that it cannot be asked there.
 struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> {
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight, const Variable& labels,
-                          std::int64_t rows, bool wants_grad) {
+                          std::int64_t rows, bool wants_grad, const RowLosses* losses) {
     const auto all_x = x.flatten(0, -2), all_labels = labels.flatten();
     std::optional<PartGradients> grads;
     if (wants_grad) grads.emplace(all_x, weight);
@@ -93,11 +115,10 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
       const auto count = std::min(rows, all_x.size(0) - begin);
       const auto part_x = all_x.narrow(0, begin, count), part_labels = all_labels.narrow(0, begin, count);
       const auto logits = at::linear(part_x, weight);
-      const auto part = loss_of(logits, part_labels);
+      const auto part = losses->forward(logits, part_labels);
       loss += part.loss;
       if (!grads) continue;
-      kernels::cross_entropy_backward(kernels::best_cross_entropy(), at::ones_like(part.loss), logits, part_labels,
-                                      part.stats, /*grad=*/logits);
+      losses->backward(at::ones_like(part.loss), logits, part_labels, part.stats, /*grad=*/logits);
       grads->add(begin, part_x, logits);
     }
     if (grads) {
@@ -112,7 +133,7 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
     check_once_differentiable("the cross entropy of a linear layer");
     const auto saved = context->get_saved_variables();
     const auto dtype = static_cast<at::ScalarType>(context->saved_data["dtype"].toInt());
-    return {scaled(saved[0], grad_outputs[0]), scaled(saved[1], grad_outputs[0]).to(dtype), {}, {}, {}};
+    return {scaled(saved[0], grad_outputs[0]), scaled(saved[1], grad_outputs[0]).to(dtype), {}, {}, {}, {}};
   }
 
  private:
@@ -138,21 +159,33 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels)
   const auto own_logits = logits.contiguous(), own_labels = labels.contiguous();
   if (!kernels::uses_own() || !kernels::takes(own_logits, own_labels))
     return composed::cross_entropy_sum(logits, labels);
-  return CrossEntropySum::apply(own_logits, own_labels);
+  return CrossEntropySum::apply(own_logits, own_labels, &kWholeRows);
 }
 
 at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
   if (!takes_in_parts(x, weight)) return cross_entropy_sum(at::linear(x, weight), labels);
+  return linear_cross_entropy_sum(x, weight, labels, kWholeRows);
+}
+
+at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                                    const RowLosses& losses) {
   const LossShape shape{labels.numel(), x.size(-1), weight.size(0), x.scalar_type()};
-  const auto rows = rows_of_logits(shape);
-  if (rows == shape.rows) return cross_entropy_sum(at::linear(x, weight), labels);
-  return detail::linear_cross_entropy_sum_in_parts(x.contiguous(), weight, labels.contiguous(), rows);
+  const auto rows = takes_in_parts(x, weight) ? rows_of_logits(shape) : shape.rows;
+  if (rows == shape.rows)
+    return CrossEntropySum::apply(at::linear(x, weight).contiguous(), labels.contiguous(), &losses);
+  return detail::linear_cross_entropy_sum_in_parts(x.contiguous(), weight, labels.contiguous(), rows, losses);
 }
 
 at::Tensor detail::linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight,
                                                      const at::Tensor& labels, std::int64_t rows) {
+  return linear_cross_entropy_sum_in_parts(x, weight, labels, rows, kWholeRows);
+}
+
+at::Tensor detail::linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight,
+                                                     const at::Tensor& labels, std::int64_t rows,
+                                                     const RowLosses& losses) {
   const bool wants_grad = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
-  return LinearCrossEntropySum::apply(x, weight, labels, rows, wants_grad);
+  return LinearCrossEntropySum::apply(x, weight, labels, rows, wants_grad, &losses);
 }
 
 std::int64_t rows_of_logits(const LossShape& shape) {

@@ -21,6 +21,26 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels)
 // gone: the gradient of bfloat16 weights is summed in float32, and rounded once more for each part.
 at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels);
 
+// How the losses of rows of logits and their gradient are computed: another way than this program's kernels for rows
+// that are whole, where the vocabulary is split over ranks.
+class RowLosses {
+ public:
+  struct Result {
+    at::Tensor loss;   // float32, 0-d: the sum over the labels that count
+    at::Tensor stats;  // what backward() wants to know of the rows
+  };
+  virtual ~RowLosses() = default;
+  // logits [..., V], labels int64 [...], both contiguous.
+  virtual Result forward(const at::Tensor& logits, const at::Tensor& labels) const = 0;
+  // Writes the gradient of the logits for `loss_grad`, float32 0-d, to `grad`: like the logits, which it may be itself.
+  virtual void backward(const at::Tensor& loss_grad, const at::Tensor& logits, const at::Tensor& labels,
+                        const at::Tensor& stats, const at::Tensor& grad) const = 0;
+};
+
+// linear_cross_entropy_sum() with the losses computed by `losses`, which must outlive the graph.
+at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                                    const RowLosses& losses);
+
 struct LossShape {
   std::int64_t rows, dim, vocab;
   at::ScalarType dtype;
@@ -36,6 +56,8 @@ namespace detail {
 // With so many rows of logits at a time. On CPU or on the meta device, float32 or bfloat16, contiguous.
 at::Tensor linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
                                              std::int64_t rows);
+at::Tensor linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                                             std::int64_t rows, const RowLosses& losses);
 }  // namespace detail
 
 // The same of ATen's operators, everywhere: the plain reference.

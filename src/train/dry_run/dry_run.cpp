@@ -22,10 +22,14 @@ std::int64_t size_of(const std::string& dtype) {
 
 double usable_part(const Device& device) { return device.is_gpu ? kUsablePartOfGpu : kUsablePartOfHost; }
 
-// All ranks are one group; copies make two more, of the ranks that share one and of those that hold the same part.
+// All ranks are one group. Where they split along several axes, each has one along every axis, and with tensor
+// parallelism one more of those that read different data.
 int num_communicators(const dist::ParallelDims& dims) {
   if (dims.world_size == 1) return 0;
-  return 1 + (dims.dp_replicate > 1 && dims.dp_shard > 1 ? 2 : 0);
+  int axes = 0;
+  for (const int degree : {dims.dp_replicate, dims.dp_shard, dims.tp}) axes += degree > 1 ? 1 : 0;
+  const bool batch_is_apart = dims.tp > 1 && dims.dp_replicate > 1 && dims.dp_shard > 1;
+  return 1 + (axes > 1 ? axes : 0) + (batch_is_apart ? 1 : 0);
 }
 
 // The parts of the peak, and what each is called in either form.
@@ -93,6 +97,7 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   run.world_size = world_size;
   run.replicas = shape.dims.dp_replicate;
   run.shards = shape.dims.dp_shard;
+  run.tensor_parallel = shape.dims.tp;
   run.parameters = spec.stats.num_parameters;
   run.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
   run.sequences_per_step = shape.sequences_per_step;
@@ -108,8 +113,10 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
 
 std::string to_table(const DryRun& run) {
   const Demand& demand = run.demand;
-  std::string out = fmt::format("{}: {} = {} x {}\n", run.model, counted(run.world_size, "rank"),
+  std::string out = fmt::format("{}: {} = {} x {}", run.model, counted(run.world_size, "rank"),
                                 counted(run.replicas, "replica"), counted(run.shards, "shard"));
+  if (run.tensor_parallel > 1) out += fmt::format(" x {} parts of each layer", run.tensor_parallel);
+  out += "\n";
   out += text_line("parameters", with_thousands(run.parameters));
   out += text_line("sequences a step", with_thousands(run.sequences_per_step));
   out += text_line("tokens a step", with_thousands(run.tokens_per_step));
@@ -151,6 +158,7 @@ std::string to_json(const DryRun& run) {
       {"world_size", run.world_size},
       {"replicas", run.replicas},
       {"shards", run.shards},
+      {"tensor_parallel", run.tensor_parallel},
       {"parameters", run.parameters},
       {"sequences_per_step", run.sequences_per_step},
       {"tokens_per_step", run.tokens_per_step},

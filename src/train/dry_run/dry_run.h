@@ -50,6 +50,7 @@ struct DryRun {
   int world_size = 1;
   int replicas = 1;
   int shards = 1;
+  int tensor_parallel = 1;  // ranks that share each layer
   std::int64_t parameters = 0;
   std::int64_t flops_per_token = 0;  // forward and backward
   std::int64_t sequences_per_step = 0;

@@ -22,11 +22,13 @@ constexpr std::int64_t kWholeSet = -1;  // of validation.steps
 }  // namespace
 
 Validator::Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
-                     ForwardBackward& forward_backward, const dist::Meshes& meshes, metrics::MetricsProcessor& metrics)
+                     ForwardBackward& forward_backward, dist::ProcessGroup& world, const dist::Meshes& meshes,
+                     metrics::MetricsProcessor& metrics)
     : options_(options),
       source_(std::move(source)),
       model_(model),
       forward_backward_(forward_backward),
+      world_(world),
       meshes_(meshes),
       metrics_(metrics) {
   if (options_.steps == kWholeSet && !source_->next()) throw_too_short();  // now, not after hours of training
@@ -93,10 +95,10 @@ Batch Validator::rows_of_this_rank(const Batch& all) const {
   return {row, at::full_like(row, nn::kIgnoreIndex)};
 }
 
-// Some rank was; all ranks learn it at the same batch.
+// Some rank was, maybe one of those that share a batch; all ranks learn it at the same batch.
 bool Validator::asked_to_stop() const {
   auto count = at::full({1}, std::int64_t{stop_requested().has_value()}, at::TensorOptions().dtype(at::kLong));
-  meshes_.loss.group().all_reduce(count, dist::ReduceOp::kSum).wait();
+  world_.all_reduce(count, dist::ReduceOp::kSum).wait();
   return count.item<std::int64_t>() > 0;
 }
 

@@ -25,9 +25,10 @@ class Validator {
   // rank, with an end. Of each, rank r takes its r-th part. So every window counts once, whatever the number of ranks,
   // and all ranks run the model equally often: one whose part is empty runs it on a row without labels.
   //
-  // `forward_backward` runs `model`. All but the source must outlive this.
+  // `forward_backward` runs `model`. `world`: all ranks. All but the source must outlive this.
   Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
-            ForwardBackward& forward_backward, const dist::Meshes& meshes, metrics::MetricsProcessor& metrics);
+            ForwardBackward& forward_backward, dist::ProcessGroup& world, const dist::Meshes& meshes,
+            metrics::MetricsProcessor& metrics);
 
   // After step 1 and every validation.freq steps: looks at the set and reports the mean loss over its tokens.
   // Gradients, random numbers and the training data are untouched, and every parameter is sharded again on return. A
@@ -61,6 +62,7 @@ class Validator {
   std::unique_ptr<BatchSource> source_;
   LanguageModel& model_;
   ForwardBackward& forward_backward_;
+  dist::ProcessGroup& world_;
   const dist::Meshes& meshes_;
   metrics::MetricsProcessor& metrics_;
   mutable std::mutex mutex_;               // guards losses_

@@ -145,7 +145,7 @@ TEST(Fields, RangesAndChoices) {
       {"lr_scheduler.decay_ratio", 0.0, -0.01},
       {"lr_scheduler.decay_type", s("cosine"), s("Cosine")},
       {"parallelism.data_parallel_shard_degree", i(-1), i(0)},
-      {"parallelism.tensor_parallel_degree", i(1), i(2)},
+      {"parallelism.tensor_parallel_degree", i(2), i(0)},
       {"parallelism.data_parallel_replicate_degree", i(2), i(0)},
       {"parallelism.fsdp_reshard_after_forward", s("never"), s("sometimes")},
       {"parallelism.fsdp_reshard_after_forward", s("2"), s("0")},

@@ -61,14 +61,14 @@ JobConfig wrong_in_all_ways() {
 // Where a fault is shown, and whether it is shown at all, is up to its keys.
 TEST(Validate, FaultsCarryTheKeysThatTheyName) {
   std::vector<Fault> faults = faults_of(wrong_in_all_ways(), 3);
-  EXPECT_EQ(faults.size(), 20u);
+  EXPECT_EQ(faults.size(), 21u);
   JobConfig batch;
   batch.training.global_batch_size = 9;
   JobConfig reshard;
   reshard.parallelism.fsdp_reshard_after_forward = "3";
   for (const JobConfig& config : {batch, reshard})
     for (const Fault& fault : faults_of(config, 2)) faults.push_back(fault);
-  EXPECT_EQ(faults.size(), 22u);
+  EXPECT_EQ(faults.size(), 23u);
   for (const Fault& fault : faults) {
     EXPECT_FALSE(fault.keys.empty()) << fault.message;
     for (const std::string& key : fault.keys) {
@@ -130,6 +130,16 @@ TEST(Validate, SequenceLength) {
   EXPECT_EQ(degrees(32), "no error");
   EXPECT_THAT(degrees(40), AllOf(HasSubstr("context_parallel_degree (2) = 16"), HasSubstr("use 32 or 48")));
   EXPECT_THAT(degrees(8), HasSubstr("use 16"));
+  const auto held_out = [](std::int64_t degree) {
+    return fault([=](JobConfig& c) {
+      c.validation.enable = true;
+      c.validation.seq_len = 38;
+      c.training.seq_len = 64;
+      c.parallelism.tensor_parallel_degree = degree;
+    });
+  };
+  EXPECT_THAT(held_out(1), ::testing::Not(HasSubstr("validation.seq_len (38)")));
+  EXPECT_THAT(held_out(2), AllOf(HasSubstr("validation.seq_len (38)"), HasSubstr("use 36 or 40")));
 }
 
 TEST(Validate, DegreesAndWorldSize) {

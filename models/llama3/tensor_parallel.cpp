@@ -1,0 +1,42 @@
+#include "models/llama3/tensor_parallel.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace titan::models {
+
+// Between blocks each rank has its part of the sequence. A block gathers it twice, before the products of attention and
+// of the feed-forward, and scatters the sums of the products that end them; with enable_async_tensor_parallel beside the
+// products.
+tp::Plan llama_tensor_parallel_plan(const config::Parallelism& parallelism) {
+  const auto colwise = std::make_shared<tp::ColwiseParallel>();
+  const bool overlaps = parallelism.enable_async_tensor_parallel;
+  const auto rowwise = std::make_shared<tp::RowwiseParallel>(overlaps);
+  const auto whole_sequence = [&](std::vector<std::string> first_layers) {
+    return overlaps ? std::make_shared<tp::PrepareModuleInput>(std::move(first_layers))
+                    : std::make_shared<tp::PrepareModuleInput>();
+  };
+  const auto own_tokens = std::make_shared<tp::SequenceParallel>();
+  // clang-format off
+  return {
+      {"tok_embeddings",              rowwise},
+      {"layers.*.attention_norm",     own_tokens},
+      {"layers.*.attention",          whole_sequence({"wq", "wk", "wv"})},
+      {"layers.*.attention.wq",       colwise},
+      {"layers.*.attention.wk",       colwise},
+      {"layers.*.attention.wv",       colwise},
+      {"layers.*.attention.wo",       rowwise},
+      {"layers.*.ffn_norm",           own_tokens},
+      {"layers.*.feed_forward",       whole_sequence({"w1", "w3"})},
+      {"layers.*.feed_forward.w1",    colwise},
+      {"layers.*.feed_forward.w3",    colwise},
+      {"layers.*.feed_forward.w2",    rowwise},
+      {"norm",                        own_tokens},
+      {"output",                      std::make_shared<tp::VocabParallelLoss>(parallelism.disable_loss_parallel)},
+  };
+  // clang-format on
+}
+
+}  // namespace titan::models

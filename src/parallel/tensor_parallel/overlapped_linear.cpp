@@ -1,0 +1,205 @@
+#include "parallel/tensor_parallel/overlapped_linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+#include <vector>
+
+#include "nn/ops/op_trace.h"
+
+namespace titan::tp {
+namespace {
+
+using nn::OpTrace;
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// How the sequence is cut: [B, R, num_parts, n] tokens, of which a part is [R, B, n].
+class Parts {
+ public:
+  // `own_tokens`: T / R.
+  Parts(std::int64_t own_tokens, const dist::ProcessGroup& group) : ranks_(group.size()) {
+    while (own_tokens % count_ != 0) count_ /= 2;
+    tokens_ = own_tokens / count_;
+  }
+  std::int64_t count() const { return count_; }
+  std::int64_t own_tokens() const { return tokens_ * count_; }
+
+  // Part `index` of this rank's x [B, T / R, D]: [B, n, D].
+  at::Tensor of_own(const at::Tensor& x, std::int64_t index) const { return x.narrow(1, index * tokens_, tokens_); }
+  // Part `index` of a whole x [B, T, D]: [R, B, n, D], a view.
+  at::Tensor of_whole(const at::Tensor& x, std::int64_t index) const {
+    return x.view({x.size(0), ranks_, count_, tokens_, x.size(2)}).select(2, index).transpose(0, 1);
+  }
+  std::vector<std::int64_t> shape_of_part(std::int64_t rows, std::int64_t features) const {
+    return {ranks_, rows, tokens_, features};
+  }
+  at::Tensor empty_whole(const at::Tensor& like, std::int64_t features) const {
+    return at::empty({like.size(0), ranks_ * own_tokens(), features}, like.options());
+  }
+
+ private:
+  std::int64_t ranks_;
+  std::int64_t count_ = 4;
+  std::int64_t tokens_ = 0;  // of each rank, in one part
+};
+
+at::Tensor as_matrix(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+// The parts of x [B, T / R, K] on their way to all ranks.
+class Gathering {
+ public:
+  Gathering(const at::Tensor& x, dist::ProcessGroup& group) : parts_(x.size(1), group), x_(x) {
+    for (std::int64_t i = 0; i < parts_.count(); ++i) {
+      const auto own = parts_.of_own(x, i);
+      sent_.push_back(group.exchange_buffer(own.numel(), own.options()));
+      sent_[i].view(own.sizes()).copy_(own);
+      gathered_.push_back(at::empty(parts_.shape_of_part(x.size(0), x.size(2)), x.options()));
+      works_.push_back(group.all_gather(gathered_[i], sent_[i]));
+    }
+  }
+
+  // The whole x [B, T, K]. As each part arrives, `use` is called with its number and [R, B, n, K].
+  template <typename Use>
+  at::Tensor wait(Use use) {
+    auto whole = parts_.empty_whole(x_, x_.size(2));
+    for (std::int64_t i = 0; i < parts_.count(); ++i) {
+      works_[i].wait();
+      use(i, gathered_[i]);
+      parts_.of_whole(whole, i).copy_(gathered_[i]);
+      gathered_[i].reset();
+    }
+    return whole;
+  }
+  // And the product with `matrix` [K, N]: [B, T, N].
+  std::pair<at::Tensor, at::Tensor> wait_and_multiply(const at::Tensor& matrix) {
+    auto product = parts_.empty_whole(x_, matrix.size(1));
+    auto whole = wait([&](std::int64_t i, const at::Tensor& part) {
+      auto target = parts_.of_whole(product, i);
+      target.copy_(as_matrix(part).mm(matrix).view(target.sizes()));
+    });
+    return {std::move(whole), std::move(product)};
+  }
+
+ private:
+  Parts parts_;
+  at::Tensor x_;
+  std::vector<at::Tensor> sent_, gathered_;
+  std::vector<dist::Work> works_;
+};
+
+// The sum of the ranks' x [B, T, K] times `matrix` [K, N], plus `term` [B, T, N] of each where it is defined, part by
+// part on its way to the rank whose tokens it is.
+class Scattering {
+ public:
+  Scattering(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& term, dist::ProcessGroup& group)
+      : parts_(x.size(1) / group.size(), group) {
+    const auto shape = parts_.shape_of_part(x.size(0), matrix.size(1));
+    for (std::int64_t i = 0; i < parts_.count(); ++i) {
+      sent_.push_back(group.exchange_buffer(c10::multiply_integers(shape), x.options()));
+      auto rows = sent_[i].view({-1, matrix.size(1)});
+      at::mm_out(rows, as_matrix(parts_.of_whole(x, i)), matrix);
+      if (term.defined()) sent_[i].view(shape).add_(parts_.of_whole(term, i));
+      own_.push_back(at::empty(at::IntArrayRef(shape).slice(1), x.options()));
+      works_.push_back(group.reduce_scatter(own_[i], sent_[i], dist::ReduceOp::kSum));
+    }
+  }
+
+  // [B, T / R, N]
+  at::Tensor wait() {
+    for (auto& work : works_) work.wait();
+    return at::cat(own_, 1);
+  }
+
+ private:
+  Parts parts_;
+  std::vector<at::Tensor> sent_, own_;
+  std::vector<dist::Work> works_;
+};
+
+// All groups live as long as the world, and with it the graph.
+void keep_group(AutogradContext* context, dist::ProcessGroup* group) {
+  context->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
+}
+dist::ProcessGroup& group_in(AutogradContext* context) {
+  return *reinterpret_cast<dist::ProcessGroup*>(context->saved_data["group"].toInt());
+}
+
+// `kept`: the output, where the forward of a recomputed module has kept it; else nothing.
+struct AllGatherLinear : torch::autograd::Function<AllGatherLinear> {
+  static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
+                               const nn::KeptTensors& kept, dist::ProcessGroup* group) {
+    context->set_materialize_grads(false);
+    keep_group(context, group);
+    Gathering gathering(x, *group);
+    at::Tensor whole, output;
+    if (!kept.tensors.empty()) {
+      whole = gathering.wait([](std::int64_t, const at::Tensor&) {});
+      output = kept.tensors[0].detach();
+    } else {
+      std::tie(whole, output) = gathering.wait_and_multiply(weight.t());
+    }
+    context->save_for_backward({whole, weight});
+    return {output, whole};
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const auto &whole = saved[0], &weight = saved[1];
+    auto& group = group_in(context);
+    // Nothing but the layer used the gathered input, or nothing used the layer.
+    const auto grad =
+        grads[0].defined() ? grads[0] : at::zeros({whole.size(0), whole.size(1), weight.size(0)}, whole.options());
+    Scattering scattering(grad.contiguous(), weight, grads[1].defined() ? grads[1].contiguous() : grads[1], group);
+    const auto weight_grad = as_matrix(grad).t().mm(as_matrix(whole));
+    return {scattering.wait(), weight_grad, {}, {}};
+  }
+};
+
+struct LinearReduceScatter : torch::autograd::Function<LinearReduceScatter> {
+  static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
+                          const nn::KeptTensors& kept, dist::ProcessGroup* group) {
+    keep_group(context, group);
+    context->save_for_backward({x, weight});
+    if (!kept.tensors.empty()) return kept.tensors[0].detach();
+    return Scattering(x.contiguous(), weight.t(), {}, *group).wait();
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const auto &x = saved[0], &weight = saved[1];
+    const auto [whole, x_grad] = Gathering(grads[0], group_in(context)).wait_and_multiply(weight);
+    return {x_grad, as_matrix(whole).t().mm(as_matrix(x)), {}, {}};
+  }
+};
+
+// What nn::apply_linear() does with its trace. `apply` gets the output that was kept, or nothing.
+template <typename Apply>
+at::Tensor traced(const at::Tensor& weight, Apply apply) {
+  auto* const trace = OpTrace::current();
+  if (!trace) return apply(nn::KeptTensors());
+  const auto action = trace->begin({nn::OpKind::kLinear, weight.sizes()}, /*keepable=*/true);
+  const at::Tensor output = apply(action == OpTrace::Action::kTake ? trace->take() : nn::KeptTensors());
+  if (action == OpTrace::Action::kComputeAndKeep) trace->keep({{output}});
+  trace->end(output);
+  return output;
+}
+
+}  // namespace
+
+GatheredLinear all_gather_linear(const at::Tensor& x, const at::Tensor& weight, dist::ProcessGroup& group) {
+  GatheredLinear made;
+  made.output = traced(weight, [&](const nn::KeptTensors& kept) {
+    auto both = AllGatherLinear::apply(x, weight, kept, &group);
+    made.whole = std::move(both[1]);
+    return std::move(both[0]);
+  });
+  return made;
+}
+
+at::Tensor linear_reduce_scatter(const at::Tensor& x, const at::Tensor& weight, dist::ProcessGroup& group) {
+  return traced(weight,
+                [&](const nn::KeptTensors& kept) { return LinearReduceScatter::apply(x, weight, kept, &group); });
+}
+
+}  // namespace titan::tp

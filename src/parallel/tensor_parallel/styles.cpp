@@ -1,0 +1,127 @@
+#include "parallel/tensor_parallel/styles.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "nn/layers.h"
+#include "nn/ops/cross_entropy.h"
+#include "parallel/autograd_collectives.h"
+#include "parallel/tensor_parallel/overlapped_linear.h"
+#include "parallel/tensor_parallel/vocab_parallel_loss.h"
+
+namespace titan::tp {
+namespace {
+
+constexpr std::int64_t kTokens = 1;  // the dim T of [B, T, D]
+
+template <typename Layer>
+Layer& layer_of(const nn::NamedModule& module, const char* style) {
+  auto* const layer = dynamic_cast<Layer*>(module.module);
+  if (!layer) throw InternalError(module.fqn + " is not a layer that " + style + " can split");
+  return *layer;
+}
+
+void split(const nn::NamedModule& module, const dist::DeviceMesh& mesh, dist::Placement placement) {
+  for (auto& parameter : module.module->own_parameters())
+    nn::distribute({module.fqn + "." + parameter.name, module.module, &parameter}, mesh, {placement});
+}
+
+void gather_first_input(nn::Module& module, dist::ProcessGroup& group) {
+  module.add_pre_hook(
+      [&group](nn::Module&, nn::Tensors& inputs) { inputs[0] = parallel::all_gather(inputs[0], kTokens, group); });
+}
+
+void scatter_output(nn::Module& module, dist::ProcessGroup& group) {
+  module.add_post_hook([&group](nn::Module&, const nn::Tensors&, at::Tensor& output) {
+    output = parallel::reduce_scatter(output, kTokens, group);
+  });
+}
+
+// Of this rank's rows only: a token of another rank's has a zero row here, and the sum over the ranks has all. The logical
+// operators have no kernels for the meta device.
+void look_up_own_rows(nn::Embedding& embedding, std::int64_t first) {
+  embedding.add_forward_wrapper([&embedding, first](const nn::Module::Forward& forward, const nn::Tensors& inputs) {
+    const auto local = inputs[0] - first;
+    const auto is_elsewhere = at::bitwise_or(local < 0, local >= embedding.weight.size(0));
+    return forward({local.masked_fill(is_elsewhere, 0)}).masked_fill(is_elsewhere.unsqueeze(-1), 0);
+  });
+}
+
+nn::Linear& child_of(const nn::NamedModule& module, const std::string& name) {
+  for (const auto& [child_name, child] : module.module->children())
+    if (child_name == name) return layer_of<nn::Linear>({module.fqn + "." + name, child.get()}, "PrepareModuleInput");
+  throw InternalError(module.fqn + " has no child " + name + " to overlap the gather of its input with");
+}
+
+const dist::ShardSpec& spec_of_weight(const nn::Module& module) {
+  return const_cast<nn::Module&>(module).own_parameters().front().sharding.value().spec;
+}
+
+}  // namespace
+
+void ColwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
+  auto& linear = layer_of<nn::Linear>(module, "ColwiseParallel");
+  const std::int64_t features = linear.weight.size(0);
+  split(module, mesh, dist::Shard{0});
+  auto& group = mesh.group();
+  if (input_ == Layout::kSequence) gather_first_input(linear, group);
+  if (output_ == Layout::kFeatures) return;
+  TITAN_CHECK(output_ == Layout::kWhole, module.fqn + ": a ColwiseParallel layer has no part of the sequence");
+  linear.add_post_hook([&group, features](nn::Module&, const nn::Tensors&, at::Tensor& output) {
+    output = parallel::all_gather_replicated(output, output.dim() - 1, features, group);
+  });
+}
+
+void RowwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
+  if (auto* const embedding = dynamic_cast<nn::Embedding*>(module.module)) {
+    split(module, mesh, dist::Shard{0});
+    look_up_own_rows(*embedding, spec_of_weight(*embedding).offset[0]);
+    scatter_output(*embedding, mesh.group());
+    return;
+  }
+  auto& linear = layer_of<nn::Linear>(module, "RowwiseParallel");
+  split(module, mesh, dist::Shard{1});
+  if (!overlaps_) return scatter_output(linear, mesh.group());
+  linear.add_forward_wrapper([&linear, &group = mesh.group()](const nn::Module::Forward&, const nn::Tensors& inputs) {
+    return linear_reduce_scatter(inputs[0], linear.weight, group);
+  });
+}
+
+void SequenceParallel::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
+  split(module, mesh, dist::Replicate{});
+  for (auto& parameter : module.module->own_parameters()) parameter.gradient_terms = &mesh.group();
+}
+
+void PrepareModuleInput::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
+  if (overlapped_with_.empty()) return gather_first_input(*module.module, mesh.group());
+  // What the first layer has gathered, until the last one has used it.
+  const auto whole = std::make_shared<at::Tensor>();
+  for (const auto& name : overlapped_with_) {
+    auto& linear = child_of(module, name);
+    const bool is_first = name == overlapped_with_.front(), is_last = name == overlapped_with_.back();
+    linear.add_forward_wrapper(
+        [=, &linear, &group = mesh.group()](const nn::Module::Forward& forward, const nn::Tensors& inputs) {
+          if (!is_first) return forward({is_last ? std::exchange(*whole, at::Tensor()) : *whole});
+          auto made = all_gather_linear(inputs[0], linear.weight, group);
+          *whole = std::move(made.whole);
+          return std::move(made.output);
+        });
+  }
+}
+
+void VocabParallelLoss::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
+  auto& linear = layer_of<nn::Linear>(module, "VocabParallelLoss");
+  const std::int64_t vocab = linear.weight.size(0);
+  split(module, mesh, dist::Shard{0});
+  auto& group = mesh.group();
+  const std::int64_t first = spec_of_weight(linear).offset[0];
+  gather_first_input(linear, group);
+  const auto losses = gathers_logits_ ? nullptr : std::make_shared<VocabParallelLosses>(first, vocab, group);
+  linear.add_forward_wrapper([=, &linear, &group](const nn::Module::Forward& forward, const nn::Tensors& inputs) {
+    if (inputs.size() == 2 && losses) return nn::linear_cross_entropy_sum(inputs[0], linear.weight, inputs[1], *losses);
+    const auto logits = parallel::all_gather_replicated(forward({inputs[0]}), inputs[0].dim() - 1, vocab, group);
+    return inputs.size() == 2 ? nn::cross_entropy_sum(logits, inputs[1]) : logits;
+  });
+}
+
+}  // namespace titan::tp
