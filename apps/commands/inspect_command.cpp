@@ -92,20 +92,23 @@ int inspect_run(const InspectArguments& arguments, checkpoint::RunInfo run) {
   return exit_code(run.steps);
 }
 
-// The model's name as the run that saved it had it; a file that cannot be read says nothing.
-std::string model_name(const fs::path& checkpoint) {
+// Of the run that saved it; a file that cannot be read says nothing.
+std::optional<config::JobConfig> recorded_config(const fs::path& checkpoint) {
   const fs::path file = checkpoint / checkpoint::kRunConfigFile;
   try {
-    if (!fs::is_regular_file(file)) return "";
-    const auto model = config::load_job_config_text(read_file(file), file.string()).config.model;
-    return model.name + " " + model.flavor;
+    if (!fs::is_regular_file(file)) return std::nullopt;
+    return config::load_job_config_text(read_file(file), file.string()).config;
   } catch (const std::exception&) {
-    return "";
+    return std::nullopt;
   }
 }
 
 checkpoint::Surroundings surroundings(const checkpoint::Inspection& inspection) {
-  checkpoint::Surroundings around{.model = model_name(inspection.path), .loss = ""};
+  checkpoint::Surroundings around;
+  if (const auto config = recorded_config(inspection.path)) {
+    around.model = config->model.name + " " + config->model.flavor;
+    around.mesh = mesh_text(config->parallelism, inspection.ranks);
+  }
   const fs::path folder = fs::weakly_canonical(inspection.path);
   const auto step = layout::step_of(folder.filename().string());
   if (step) around.loss = checkpoint::loss_text(rows_of_run(folder.parent_path().parent_path()), *step);

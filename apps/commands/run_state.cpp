@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/load.h"
 #include "config/paths.h"
+#include "distributed/parallel_dims.h"
 #include "metrics/jsonl_sink.h"
 #include "train/run_folder.h"
 
@@ -93,6 +94,15 @@ State state_of(const RunInfo& run, const config::JobConfig& config) {
 
 }  // namespace
 
+std::string mesh_text(const config::Parallelism& parallelism, std::optional<std::int64_t> ranks) {
+  if (!ranks) return "";
+  try {
+    return dist::ParallelDims::from_config(parallelism, static_cast<int>(*ranks)).text();
+  } catch (const ConfigError&) {
+    return "";  // saved on another mesh than the configuration's
+  }
+}
+
 std::vector<LoggedStep> rows_of_run(const fs::path& folder) {
   std::vector<LoggedStep> rows;
   for (const auto& row : metrics::read_steps(folder))
@@ -116,7 +126,10 @@ std::optional<RunInfo> find_run(const fs::path& folder) {
     return std::nullopt;
   }
   if (!run.rows.empty()) run.step = run.rows.back().step;
-  if (const StepInfo* newest = newest_complete(run.steps)) run.step = std::max(run.step, newest->step);
+  if (const StepInfo* newest = newest_complete(run.steps)) {
+    run.step = std::max(run.step, newest->step);
+    run.mesh = mesh_text(config.parallelism, newest->ranks);
+  }
   run.state = state_of(run, config);
   run.next = next_of(run, config);
   return run;

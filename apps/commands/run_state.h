@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/tools/inspect_run.h"
+#include "config/job_config.h"
 
 namespace titan {
 
@@ -16,6 +17,9 @@ std::optional<checkpoint::RunInfo> find_run(const std::filesystem::path& folder)
 
 // Of the run that a step folder, or the folder of its steps, belongs to; nothing where there are none.
 std::vector<checkpoint::LoggedStep> rows_of_run(const std::filesystem::path& folder);
+
+// "dp_shard 2 x tp 2", on `ranks` ranks; "" where `ranks` is not known or does not fit.
+std::string mesh_text(const config::Parallelism& parallelism, std::optional<std::int64_t> ranks);
 
 // `path`, or of a folder of steps or a run the newest complete one. Throws CheckpointError where all steps are
 // incomplete or damaged.

@@ -132,8 +132,8 @@ std::string model_line(const Inspection& in, const std::string& name) {
   return (name.empty() ? "" : name + ", ") + counted(parameters, "parameter") + (types.empty() ? "" : ", " + types);
 }
 
-std::string saved_line(const Inspection& in) {
-  return date_text(in.saved_at) + (in.ranks ? ", by " + counted(*in.ranks, "rank") : "");
+std::string saved_line(const Inspection& in, const std::string& mesh) {
+  return date_text(in.saved_at) + (in.ranks ? ", by " + counted(*in.ranks, "rank") + in_brackets(mesh) : "");
 }
 
 std::string head(const Inspection& in, const Surroundings& around) {
@@ -141,7 +141,7 @@ std::string head(const Inspection& in, const Surroundings& around) {
   if (in.kind == CheckpointKind::kDcp)
     rows.push_back({"step", in.step ? std::to_string(*in.step) : "none: it holds the model only"});
   if (!around.loss.empty()) rows.push_back({"loss", around.loss});
-  rows.push_back({"saved", saved_line(in)});
+  rows.push_back({"saved", saved_line(in, around.mesh)});
   rows.push_back({"size", size_text(size_of_files(in)) + " in " + counted(std::ssize(in.files), "file")});
   rows.push_back({"model", model_line(in, around.model)});
   if (in.tokens_seen) rows.push_back({"tokens seen", with_thousands(*in.tokens_seen) + " by rank 0"});

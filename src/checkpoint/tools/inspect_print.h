@@ -22,6 +22,7 @@ struct PrintOptions {
 // What the folder around a checkpoint says of it; "" where it says nothing.
 struct Surroundings {
   std::string model;  // "llama3 debugmodel"
+  std::string mesh;   // "dp_shard 2 x tp 2"
   std::string loss;   // see loss_text()
 };
 

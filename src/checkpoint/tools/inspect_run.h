@@ -43,6 +43,7 @@ std::string loss_text(const std::vector<LoggedStep>& rows, std::int64_t step);
 struct RunInfo {
   std::filesystem::path path;
   std::string model;  // "llama3 debugmodel"; "" without a config.toml
+  std::string mesh;   // "dp_shard 2 x tp 2", of the newest checkpoint; "" where it is not known, or of one rank
   enum class State { kNotBegun, kRunning, kStopped, kFinished } state = State::kNotBegun;
   std::int64_t step = 0;         // the last one that is known to be done
   std::int64_t total_steps = 0;  // training.steps; 0: not known

@@ -82,7 +82,7 @@ std::string run_text(const RunInfo& run) {
     rows.push_back({"tokens seen", with_thousands(last.tokens_seen)});
     rows.push_back({"last logged", date_text(std::llround(last.unix_time))});
   }
-  if (newest && newest->ranks) rows.push_back({"ranks", std::to_string(*newest->ranks)});
+  if (newest && newest->ranks) rows.push_back({"ranks", std::to_string(*newest->ranks) + in_brackets(run.mesh)});
   if (!run.model.empty()) rows.push_back({"model", run.model});
   rows.push_back({"checkpoints", (run.steps.empty() ? "none in " : "") + run.checkpoints.string()});
   rows.push_back({"to go on", run.next});
@@ -101,7 +101,8 @@ std::string run_json(const RunInfo& run, const std::vector<Fault>* faults) {
   Json json = steps_value(run.checkpoints, run.steps);
   Json state = {{"path", run.path.string()}, {"state", state_text(run.state)},
                 {"step", run.step},          {"total_steps", run.total_steps},
-                {"model", run.model},        {"next", run.next}};
+                {"model", run.model},        {"mesh", run.mesh},
+                {"next", run.next}};
   if (!run.rows.empty()) {
     state["loss"] = or_null(run.rows.back().loss);
     state["tokens_seen"] = run.rows.back().tokens_seen;

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "base/env.h"
 #include "distributed/dtype.h"
+#include "distributed/tensor/sharding.h"
 #include "kernels/choice.h"
 #include "nn/init.h"
 #include "nn/ops/cross_entropy.h"
@@ -52,13 +54,16 @@ class StandsFor {
   bool used_own_;
 };
 
-// While it lives, notes the allocations of tensors that operators of this thread make with one element per word of the
-// vocabulary and row: logits, and what is computed from them one by one.
+// While it lives, notes the allocations of tensors that operators of this thread make with one element per word and row:
+// logits, and what is computed from them one by one. `shapes`: of the losses that are computed, of the whole vocabulary
+// or of this rank's part.
 class LogitsWatch {
  public:
-  LogitsWatch(const MemoryLog& log, const nn::LossShape& shape)
-      : log_(log), vocab_(shape.vocab), rows_{shape.rows, nn::rows_of_logits(shape)} {
-    rows_.insert(shape.rows % nn::rows_of_logits(shape));  // the last part
+  LogitsWatch(const MemoryLog& log, const std::vector<nn::LossShape>& shapes) : log_(log) {
+    for (const auto& shape : shapes) {
+      const auto rows_at_once = nn::rows_of_logits(shape);
+      rows_of_vocab_[shape.vocab].insert({shape.rows, rows_at_once, shape.rows % rows_at_once});  // the last part
+    }
     current_ = this;
     handle_ = at::addThreadLocalCallback(
         at::RecordFunctionCallback(&begin, &end).needsOutputs(true).scopes({at::RecordScope::FUNCTION}));
@@ -82,14 +87,15 @@ class LogitsWatch {
       if (output.isTensor()) current_->see(output.toTensor());
   }
   void see(const at::Tensor& tensor) {
-    if (!tensor.defined() || tensor.dim() < 2 || tensor.size(-1) != vocab_ || !tensor.is_floating_point()) return;
-    if (rows_.contains(tensor.numel() / vocab_)) add(found_, log_.find(tensor));
+    if (!tensor.defined() || tensor.dim() < 2 || !tensor.is_floating_point()) return;
+    const auto rows = rows_of_vocab_.find(tensor.size(-1));
+    if (rows == rows_of_vocab_.end() || rows->first == 0) return;
+    if (rows->second.contains(tensor.numel() / rows->first)) add(found_, log_.find(tensor));
   }
 
   static thread_local LogitsWatch* current_;
   const MemoryLog& log_;
-  std::int64_t vocab_;
-  std::set<std::int64_t> rows_;  // that are made at once
+  std::map<std::int64_t, std::set<std::int64_t>> rows_of_vocab_;  // that are made at once
   at::CallbackHandle handle_;
   Ids found_;
 };
@@ -122,9 +128,9 @@ class MetaRun {
     microbatches_ = std::min<std::int64_t>(shape.accumulation_steps, 2);
     // Where documents end is in the tokens, which are not there: a row of the batch is one document.
     model_ = spec.build_model(spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt);
-    log_.start();
-    log_.enter("the start");
     spec.parallelize(*model_, {meshes, config.training, config.parallelism, config.activation_checkpoint});
+    log_.start();  // what was made so far stays on the meta device in a run, too
+    log_.enter("the start");
     fsdp::to_empty(*model_, at::kMeta, dist::dtype_of(config.training.dtype));
     {
       const at::NoGradGuard no_grad;
@@ -147,8 +153,7 @@ class MetaRun {
   void step() {
     for (const auto& parameter : model_->named_parameters()) parameter.tensor().mutable_grad().reset();
     const auto& training = config_.training;
-    const LogitsWatch logits(log_, {training.local_batch_size * training.seq_len, spec_.stats.dim,
-                                    spec_.stats.vocab_size, dist::dtype_of(training.mixed_precision_param)});
+    const LogitsWatch logits(log_, loss_shapes());
     for (std::int64_t i = 0; i < microbatches_; ++i) run_microbatch();
     logits_.insert(logits.found().begin(), logits.found().end());
     for (const auto& parameter : model_->named_parameters()) add(gradients_, log_.find(parameter.tensor().grad()));
@@ -194,6 +199,16 @@ class MetaRun {
     const auto int64 = at::TensorOptions(at::kLong).device(at::kMeta);
     const auto tokens = at::empty({config_.training.local_batch_size, config_.training.seq_len}, int64);
     forward_backward_->forward_backward({tokens, at::empty_like(tokens)}, [](const at::Tensor& loss) { return loss; });
+  }
+
+  // Of the whole vocabulary, and of the part that this rank has of it.
+  std::vector<nn::LossShape> loss_shapes() const {
+    const auto& training = config_.training;
+    const nn::LossShape whole{training.local_batch_size * training.seq_len, spec_.stats.dim, spec_.stats.vocab_size,
+                              dist::dtype_of(training.mixed_precision_param)};
+    auto part = whole;
+    part.vocab = dist::chunk_of(whole.vocab, config_.parallelism.tensor_parallel_degree, /*rank=*/0).count;
+    return {whole, part};
   }
 
   // The spec's, which ends where the backward begins.

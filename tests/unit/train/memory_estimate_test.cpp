@@ -64,6 +64,30 @@ TEST(MemoryEstimate, CountsLogitsOnce) {
   EXPECT_EQ(found.logits, std::int64_t{3} * 4 * 8192 * 128256);
 }
 
+// Two ranks have half of the vocabulary, of the heads and of the hidden features each, and half of the sequence between
+// the products; what each of them gathers is whole.
+TEST(MemoryEstimate, TensorParallelRanksShareLogitsAndActivations) {
+  auto config = config_of_8b();
+  const auto whole = estimate(config, 32);
+  config.parallelism.tensor_parallel_degree = 2;
+  const auto shared = estimate(config, 32);
+  EXPECT_EQ(whole.moment, shared.moment);
+  EXPECT_GT(shared.logits, 0);
+  EXPECT_LE(shared.logits, whole.logits / 2 + kMiB);
+  EXPECT_LT(shared.activations, whole.activations * 3 / 4);
+  EXPECT_GT(shared.activations, whole.activations / 2 - kMiB);
+  config.parallelism.disable_loss_parallel = true;
+  EXPECT_GE(estimate(config, 32).logits, whole.logits);
+}
+
+// Tensor parallelism cuts parameters on the meta device, where they take nothing: 131 GiB of a 70B at a degree of two.
+TEST(MemoryEstimate, WhatIsOnTheMetaDeviceIsNoMemory) {
+  auto config = config_of_8b();
+  config.model.flavor = "70B";
+  config.parallelism.tensor_parallel_degree = 2;
+  EXPECT_LT(estimate(config, 64).pooled, 20 * kGiB);
+}
+
 TEST(MemoryEstimate, IsTheSameTwice) {
   const auto config = config_of_8b();
   EXPECT_EQ(estimate(config, 8).peak(), estimate(config, 8).peak());
