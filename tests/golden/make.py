@@ -108,8 +108,9 @@ def peer_batches(ranks, rank, count):
 # ------------------------------------------------------------------------------------------------------------- jobs
 
 
-def ours(context, ranks, name):
-    words = ["--config", golden.write_job(context, name), *golden.size_words(golden.SIZES)]
+def ours(context, ranks, name, *more, sizes=None):
+    sizes = golden.SIZES if sizes is None else sizes
+    words = ["--config", golden.write_job(context, name), *golden.size_words(sizes), *more]
     train(context, ranks, words, name)
     return figures(rows_by_step(context.dump(name) / "metrics.jsonl"))
 
@@ -131,6 +132,27 @@ def figures(rows):
     """The columns of a step -> row table."""
     steps = sorted(rows)
     return {"step": steps} | {key: [rows[step][key] for step in steps] for key in golden.FIGURES}
+
+
+def make_tensor(context, output):
+    """TorchTitan's figures with tensor parallelism: going on from our checkpoint of a 2-D mesh on another one, alone on that
+    mesh, and going on with tensor parallelism alone from our checkpoint of one rank. And its checkpoint of the 2-D mesh."""
+    sizes = golden.TENSOR_SIZES
+
+    def theirs(ranks, name, *more):
+        return torchtitans(context, ranks, name, ["--job.config_file", golden.write_job(context, name), *more], sizes)
+
+    ours(context, 4, "we_mesh", *golden.TENSOR, sizes=sizes)
+    golden.hand_over(context, "we_mesh", "they_sharded")
+    ours(context, 1, "we_single", sizes=sizes)
+    golden.hand_over(context, "we_single", "they_tensor")
+    answers = {
+        "sharded_after_us": theirs(2, "they_sharded"),
+        "tensor_after_us": theirs(2, "they_tensor", *golden.TENSOR, *golden.NEVER_CLIPPED),
+        "alone": theirs(4, "they_mesh", *golden.TENSOR),
+    }
+    golden.pack_checkpoint(context.dump("they_mesh") / f"checkpoint/step-{golden.HALF}", output / "resume_tensor.zip")
+    write(output / "tensor.json", answers)
 
 
 def make_debug_toml(context, output):
@@ -302,6 +324,7 @@ PARTS = {
     "debug_toml": make_debug_toml,
     "tensorboard": make_tensorboard,
     "resume": make_resume,
+    "tensor": make_tensor,
     "transformers": make_transformers,
     "generate": make_generate,
 }

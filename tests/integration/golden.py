@@ -28,6 +28,11 @@ STEPS, HALF = 10, 5
 # As small as a model with grouped heads and two layers goes: two of its checkpoints are committed.
 SIZES = {"dim": 8, "n_layers": 2, "n_heads": 2, "n_kv_heads": 1, "vocab_size": 64, "multiple_of": 8}
 FIGURES = ("loss", "grad_norm")
+# With tensor parallelism: heads that two ranks can share. TorchTitan does not clip the gradients of norms where there is
+# no fully_shard besides, so that mesh is compared with a bound that nothing comes near.
+TENSOR_SIZES = SIZES | {"n_kv_heads": 2}
+TENSOR = ["--parallelism.tensor_parallel_degree", "2"]
+NEVER_CLIPPED = ["--training.max_norm", "1000"]
 
 JOB = """\
 [job]
@@ -87,9 +92,9 @@ def hand_over(context, giver, taker):
     (context.dump(giver) / f"checkpoint/step-{HALF}").rename(target)
 
 
-def unpack_checkpoint(ranks, folder, golden=GOLDEN):
-    """TorchTitan's checkpoint of step HALF, into `folder`."""
-    with zipfile.ZipFile(golden / f"resume_{ranks}.zip") as archive:
+def unpack_checkpoint(name, folder, golden=GOLDEN):
+    """TorchTitan's checkpoint of step HALF, into `folder`; `name`: the number of its ranks, or "tensor"."""
+    with zipfile.ZipFile(golden / f"resume_{name}.zip") as archive:
         archive.extractall(folder)
     return folder
 

@@ -140,12 +140,8 @@ def write_published(folder, name):
 
 # What keeps a published configuration from running here; everything else runs as it is.
 REFUSED = {
-    "llama3_70b": ["parallelism.tensor_parallel_degree"],
-    "llama3_405b": [
-        "model.converters", "parallelism.tensor_parallel_degree", "parallelism.enable_async_tensor_parallel",
-        "compile.enable",
-    ],
-}  # fmt: skip
+    "llama3_405b": ["model.converters", "compile.enable"],
+}
 RUN_HERE = [name for name in PUBLISHED if name not in REFUSED]
 
 # Command lines that follow a file.

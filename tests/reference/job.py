@@ -44,6 +44,7 @@ DEFAULTS = {
         "data_parallel_shard_degree": -1,
         "fsdp_reshard_after_forward": "default",
         "tensor_parallel_degree": 1,
+        "disable_loss_parallel": False,
         "context_parallel_degree": 1,
         "pipeline_parallel_degree": 1,
     },
@@ -52,6 +53,7 @@ DEFAULTS = {
 # Tables that do not change what is computed. Activation checkpointing recomputes the same values.
 IGNORED = {"metrics", "checkpoint", "activation_checkpoint", "profiling", "comm", "compile", "validation"}
 IGNORED_KEYS = {
+    ("parallelism", "enable_async_tensor_parallel"),  # which PyTorch has on CUDA alone
     ("job", "description"),
     ("job", "print_config"),
     ("training", "data_order"),  # the reference knows torchtitan alone
@@ -59,7 +61,7 @@ IGNORED_KEYS = {
     ("debug", "deterministic"),
 }
 
-DEGREES_OF_ONE = ("tensor_parallel_degree", "context_parallel_degree", "pipeline_parallel_degree")
+DEGREES_OF_ONE = ("context_parallel_degree", "pipeline_parallel_degree")
 
 
 def parse_value(text, default):

@@ -8,6 +8,7 @@ many, so the same mixed precision holds for every world size.
 """
 import argparse
 import contextlib
+import dataclasses
 import json
 import math
 import os
@@ -17,27 +18,46 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.nn.functional as F
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 import job as job_file
 import llama
+import tensor_parallel
 import text_data
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+@dataclasses.dataclass
+class Meshes:
+    fsdp: DeviceMesh  # of one dimension, or (replicate, shard)
+    tp: DeviceMesh | None  # None: every rank reads data of its own
+    batch_rank: int
+    batch_size: int  # ranks that read different data
+
+    def sum_over_batch(self, value, dtype):
+        """Of what each rank counts of its data; the ranks of `tp` read the same."""
+        return all_reduce(value, dist.ReduceOp.SUM, dtype) / (self.tp.size() if self.tp else 1)
+
+
 def make_mesh(device, parallelism, world):
     replicas, shards = (parallelism[f"data_parallel_{kind}_degree"] for kind in ("replicate", "shard"))
-    shards = world // replicas if shards == -1 else shards
-    if replicas * shards != world:
-        raise SystemExit(f"reference: replicate {replicas} * shard {shards} is not the world size {world}")
-    if replicas == 1:
-        return init_device_mesh(device.type, (shards,), mesh_dim_names=("shard",))
-    return init_device_mesh(device.type, (replicas, shards), mesh_dim_names=("replicate", "shard"))
+    tensor = parallelism["tensor_parallel_degree"]
+    shards = world // (replicas * tensor) if shards == -1 else shards
+    if replicas * shards * tensor != world:
+        raise SystemExit(f"reference: {replicas} replicas * {shards} shards * {tensor} is not the world size {world}")
+    names = ("shard",) if replicas == 1 else ("replicate", "shard")
+    shape = (shards,) if replicas == 1 else (replicas, shards)
+    batch = {"batch_rank": dist.get_rank() // tensor, "batch_size": replicas * shards}
+    if tensor == 1:
+        return Meshes(init_device_mesh(device.type, shape, mesh_dim_names=names), None, **batch)
+    mesh = init_device_mesh(device.type, (*shape, tensor), mesh_dim_names=(*names, "tp"))
+    return Meshes(mesh[names], mesh["tp"], **batch)
 
 
 def reshard_policies(mode):
@@ -47,8 +67,14 @@ def reshard_policies(mode):
     return mode != "never", mode == "always"
 
 
-def shard_model(model, job, mesh):
-    training = job["training"]
+def keeps_logits_split(job, meshes):
+    return meshes.tp is not None and not job["parallelism"]["disable_loss_parallel"]
+
+
+def shard_model(model, job, meshes):
+    training, mesh = job["training"], meshes.fsdp
+    if meshes.tp:
+        tensor_parallel.parallelize(model, meshes.tp, keeps_logits_split(job, meshes))
     policy = MixedPrecisionPolicy(
         param_dtype=DTYPES[training["mixed_precision_param"]], reduce_dtype=DTYPES[training["mixed_precision_reduce"]]
     )
@@ -85,7 +111,7 @@ def named_weights(model):
     return {name: parameter.detach() for name, parameter in whole.named_parameters()}
 
 
-def build_model(job, device, mesh, init_from=None, ddp=False):
+def build_model(job, device, meshes, init_from=None, ddp=False):
     """The sharded (ddp: replicated) model with the weights of a DCP folder, or of debug.seed."""
     args, dtype = llama.ModelArgs.from_job(job), DTYPES[job["training"]["dtype"]]
     if init_from is None:
@@ -93,13 +119,13 @@ def build_model(job, device, mesh, init_from=None, ddp=False):
         model = llama.build_initialized(args, job["debug"]["seed"], dtype)
         if ddp:
             return replicate_model(model)
-        shard_model(model, job, mesh)
+        shard_model(model, job, meshes)
         return model
     # A rank never holds more than its shards, so that its peak is that of training.
     with torch.device("meta"):
         model = llama.Llama(args).to(dtype)
     if not ddp:
-        shard_model(model, job, mesh)
+        shard_model(model, job, meshes)
     model.to_empty(device="cpu" if job["training"]["enable_cpu_offload"] else device)
     model.freqs_cis = llama.rotation_table(args).to(device)
     dcp.load(named_weights(model), checkpoint_id=init_from)
@@ -198,12 +224,12 @@ def forward_backward(model, microbatches, valid_tokens):
         loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum") / valid_tokens
         del logits
         loss.backward()
-        losses.append(loss.detach())
+        losses.append(loss.detach().full_tensor() if isinstance(loss, DTensor) else loss.detach())
     return torch.stack(losses).sum()
 
 
-def train(model, job, device, source, rows):
-    training, world = job["training"], dist.get_world_size()
+def train(model, job, device, meshes, source, rows):
+    training, world = job["training"], meshes.batch_size
     global_batch = training["global_batch_size"]
     accumulate, rest = divmod(global_batch, training["local_batch_size"] * world) if global_batch > 0 else (1, 0)
     if rest:
@@ -216,16 +242,17 @@ def train(model, job, device, source, rows):
         lr = scheduler.get_last_lr()[0]
         microbatches = [next(source) for _ in range(accumulate)]
         local_valid = sum((labels != -100).sum().item() for _, labels in microbatches)
-        valid = all_reduce(local_valid, dist.ReduceOp.SUM, torch.int64)
+        valid = int(meshes.sum_over_batch(local_valid, torch.int64))
         on_device = [(tokens.to(device), labels.to(device)) for tokens, labels in microbatches]
-        loss = forward_backward(model, on_device, valid)
+        with loss_parallel() if keeps_logits_split(job, meshes) else contextlib.nullcontext():
+            loss = forward_backward(model, on_device, valid)
         grad_norm = clip(model, training["max_norm"])
         optimizer.step()
         scheduler.step()
-        tokens_seen += all_reduce(sum(t.numel() for t, _ in microbatches), dist.ReduceOp.SUM, torch.int64)
+        tokens_seen += int(meshes.sum_over_batch(sum(t.numel() for t, _ in microbatches), torch.int64))
         rows(
             step=step,
-            loss=all_reduce(loss, dist.ReduceOp.SUM, torch.float32),
+            loss=meshes.sum_over_batch(loss, torch.float32),
             max_loss=all_reduce(loss * valid / local_valid, dist.ReduceOp.MAX, torch.float32),
             grad_norm=grad_norm,
             lr=lr,
@@ -299,15 +326,15 @@ def main():
     options, words = parse_arguments()
     job = job_file.load_job(options.config, words)
     device = start_ranks(options.device)
-    rank, world = dist.get_rank(), dist.get_world_size()
-    model = build_model(job, device, make_mesh(device, job["parallelism"], world), options.init_from)
+    rank, meshes = dist.get_rank(), make_mesh(device, job["parallelism"], dist.get_world_size())
+    model = build_model(job, device, meshes, options.init_from)
     rows = open_rows(options.output or os.path.join(job["job"]["dump_folder"], "metrics.jsonl"), rank)
     if options.random_tokens:
-        source = random_batches(job, rank, llama.ModelArgs.from_job(job).vocab_size)
+        source = random_batches(job, meshes.batch_rank, llama.ModelArgs.from_job(job).vocab_size)
     else:
-        source = text_data.rank_batches(job, rank, world)
+        source = text_data.rank_batches(job, meshes.batch_rank, meshes.batch_size)
     with arithmetic(options.sdpa, options.gemm, options.swiglu):
-        optimizer = train(model, job, device, source, rows)
+        optimizer = train(model, job, device, meshes, source, rows)
     if options.held and rank == 0:
         with open(options.held, "w") as file:
             json.dump(held_bytes(model, optimizer), file)

@@ -36,16 +36,19 @@ def save_weights(model, path):
         torch.save(whole, path)
 
 
-def run_row(row, meshes):
+def run_row(row, made):
     job = job_file.load_job(row["config"], row["words"])
     rank, world = dist.get_rank(), dist.get_world_size()
-    replicas = job["parallelism"]["data_parallel_replicate_degree"]
-    if replicas not in meshes:  # a mesh makes process groups: one for all rows that are alike
-        meshes[replicas] = reference.make_mesh(CPU, job["parallelism"], world)
-    model = reference.build_model(job, CPU, meshes[replicas], row.get("init_from"), row.get("ddp", False))
+    # A mesh makes process groups: one for all rows that are alike.
+    degrees = tuple(job["parallelism"][f"{kind}_degree"] for kind in ("data_parallel_replicate", "tensor_parallel"))
+    if degrees not in made:
+        made[degrees] = reference.make_mesh(CPU, job["parallelism"], world)
+    meshes = made[degrees]
+    model = reference.build_model(job, CPU, meshes, row.get("init_from"), row.get("ddp", False))
     rows = reference.open_rows(row["output"], rank)
+    source = text_data.rank_batches(job, meshes.batch_rank, meshes.batch_size)
     with reference.arithmetic(**row.get("arithmetic", {})), collectives_recorded(row.get("trace")):
-        optimizer = reference.train(model, job, CPU, text_data.rank_batches(job, rank, world), rows)
+        optimizer = reference.train(model, job, CPU, meshes, source, rows)
     if "weights" in row:
         save_weights(model, row["weights"])
     if "state" in row:
@@ -58,9 +61,9 @@ def run_plan(plan):
             weights = init_weights.initial_weights(job_file.load_job(seed["config"], seed["words"]))
             dcp.save(weights, checkpoint_id=seed["folder"], no_dist=True)
     dist.barrier()
-    meshes = {}
+    made = {}
     for row in plan["rows"]:
-        run_row(row, meshes)
+        run_row(row, made)
 
 
 def main():

@@ -157,11 +157,12 @@ def inspect_run(context):
     dump = context.dump("run")
     last = read_rows(dump / "metrics.jsonl")[-1]
     state = json.loads(command(context, "inspect", dump, "--json")[0])
-    found = {key: state["run"][key] for key in ("state", "step", "total_steps", "loss", "tokens_seen")}
+    found = {key: state["run"][key] for key in ("state", "step", "total_steps", "loss", "tokens_seen", "mesh")}
     wanted = {"state": "finished", "step": 4, "total_steps": 4, "loss": last["loss"], "tokens_seen": last["tokens_seen"]}
+    wanted["mesh"] = "dp_shard 2"
     expect(found == wanted and state["newest"] == 4, f"{state}")
     text, _ = command(context, "inspect", dump)
-    for part in ("finished", "4 of 4", f"{last['loss']:.5f}", "llama3 debugmodel", "step-2", "the newest"):
+    for part in ("finished", "4 of 4", f"{last['loss']:.5f}", "llama3 debugmodel", "step-2", "the newest", "2 (dp_shard 2)"):
         expect(part in text, f"no {part!r}: {text}")
     expect(f"--nproc 2 --config {dump / 'config.toml'} --training.steps N" in text, text)
 

@@ -13,6 +13,8 @@ PREDICTED = {
     "float32": (2, ["--activation_checkpoint.mode", "none", "--training.mixed_precision_param", "float32"]),
     "kept": (2, ["--activation_checkpoint.mode", "none", "--parallelism.fsdp_reshard_after_forward", "never"]),
     "copies": (2, ["--parallelism.data_parallel_replicate_degree", 2, "--parallelism.data_parallel_shard_degree", 1]),
+    "tensor": (2, ["--parallelism.tensor_parallel_degree", 2, "--activation_checkpoint.mode", "none", "--validation.prompts="]),
+    "tensor_full": (2, ["--parallelism.tensor_parallel_degree", 2, "--activation_checkpoint.mode", "full", "--validation.prompts="]),
     "accumulated": (2, ["--activation_checkpoint.mode", "none", "--training.global_batch_size", 8]),
 }
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -36,12 +38,12 @@ def dry_run_predicts_memory(context):
 
 @case(120, processors=1)
 def dry_run(context):
-    """Every job file of configs/ passes --dry-run, at the degrees that it configures, with nothing written."""
+    """Every job file of configs/ passes --dry-run for 8 ranks, at the degrees that it configures, with nothing written."""
     files = sorted((ROOT / "configs").glob("*.toml"))
     expect(files, "configs/ holds no job file")
     for path in files:
         dump = context.dump(path.stem)
-        job = start(context, 1, ["--config", path, "--dry-run", "--job.dump_folder", dump], name=path.stem)
+        job = start(context, 1, ["--config", path, "--dry-run", "--world-size", 8, "--job.dump_folder", dump], name=path.stem)
         code = job.wait(60)
         expect(code == 0, f"{path.name}: --dry-run exited with {code}\n{job.tail()}")
         expect(not dump.exists(), f"{path.name}: --dry-run wrote {dump}")

@@ -13,8 +13,9 @@ from torchtitan_configs import write_published
 TOLERANCE = {"loss": 2e-5, "grad_norm": 1e-4}
 
 
-def ours(context, ranks, name):
-    train(context, ranks, ["--config", write_job(context, name), *size_words(golden.SIZES)], name)
+def ours(context, ranks, name, *more, sizes=None):
+    sizes = golden.SIZES if sizes is None else sizes
+    train(context, ranks, ["--config", write_job(context, name), *size_words(sizes), *more], name)
     return rows_by_step(context.dump(name) / "metrics.jsonl")
 
 
@@ -44,6 +45,23 @@ def torchtitan_resume(context, ranks):
     # On two ranks TorchTitan draws every shard from the same numbers, and goes another way from the start.
     apart = abs(we_alone[HALF + 1]["loss"] - we_after_them[HALF + 1]["loss"])
     expect(apart > 1e-3 or ranks == 1, "both began alike")
+
+
+@case(60)
+def torchtitan_resume_tensor(context):
+    """The same between meshes with tensor parallelism and without."""
+    theirs, sizes = golden.answers("tensor"), golden.TENSOR_SIZES
+    we_mesh = ours(context, 4, "we_mesh", *golden.TENSOR, sizes=sizes)
+    rest = {step: row for step, row in we_mesh.items() if step > HALF}
+    check_figures(rest, theirs["sharded_after_us"], "TorchTitan without tensor parallelism, after us with it", HALF + 1)
+    for name, ranks, words in (("we_mesh_again", 4, golden.TENSOR), ("we_sharded", 2, [])):
+        their_half = unpack_checkpoint("tensor", context.dump(name) / f"checkpoint/step-{HALF}")
+        check_alike(read_state(context.dump("we_mesh") / f"checkpoint/step-{HALF}"), read_state(their_half), 4)
+        check_figures(ours(context, ranks, name, *words, sizes=sizes), theirs["alone"], f"{name}, after TorchTitan", HALF + 1)
+    ours(context, 1, "we_single", sizes=sizes)
+    golden.hand_over(context, "we_single", "we_tensor")
+    we_tensor = ours(context, 2, "we_tensor", *golden.TENSOR, *golden.NEVER_CLIPPED, sizes=sizes)
+    check_figures(we_tensor, theirs["tensor_after_us"], "tensor parallelism alone", HALF + 1)
 
 
 def check_alike(mine, theirs, ranks):

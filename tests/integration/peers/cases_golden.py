@@ -21,7 +21,7 @@ def check_same(found, committed, where, tolerance=0.0):
         expect(repr(found) == repr(committed), f"{where}: {found!r}, committed {committed!r}")
 
 
-@case(400, tier="long", part=["config", "batches", "debug_toml", "tensorboard", "resume", "transformers", "generate"])
+@case(400, tier="long", part=["config", "batches", "debug_toml", "tensorboard", "resume", "tensor", "transformers", "generate"])
 def golden_is_current(context, part):
     """make.py gives the committed answers again."""
     python = peer_python("torchtitan")
@@ -36,17 +36,19 @@ def golden_is_current(context, part):
     if part == "resume":
         for ranks in (1, 2):
             check_same_checkpoint(context, made, ranks)
+    if part == "tensor":
+        check_same_checkpoint(context, made, "tensor")
 
 
-def check_same_checkpoint(context, made, ranks):
+def check_same_checkpoint(context, made, kind):
     """Tensors as close as two machines are, the rest equal."""
     import torch
 
     found, committed = (
-        read_state(golden.unpack_checkpoint(ranks, context.dump(f"{name}{ranks}"), folder))
+        read_state(golden.unpack_checkpoint(kind, context.dump(f"{name}{kind}"), folder))
         for name, folder in (("made", made), ("committed", golden.GOLDEN))
     )
-    expect(set(found) == set(committed), f"resume_{ranks}: other keys: {sorted(set(found) ^ set(committed))}")
+    expect(set(found) == set(committed), f"resume_{kind}: other keys: {sorted(set(found) ^ set(committed))}")
     for key, value in committed.items():
         same = golden.near(found[key], value) if torch.is_tensor(value) else found[key] == value
-        expect(same, f"resume_{ranks}: {key} is {found[key]}, committed {value}")
+        expect(same, f"resume_{kind}: {key} is {found[key]}, committed {value}")

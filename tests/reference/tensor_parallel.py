@@ -1,0 +1,45 @@
+"""Tensor parallelism of the reference model by PyTorch's own parallelize_module, as TorchTitan applies it to Llama."""
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+# Between blocks each rank has its part of the sequence.
+SEQUENCE = Shard(1)
+
+
+def block_plan():
+    # The rotary table, the second input, and the mask stay as they are.
+    whole_sequence = dict(input_layouts=(SEQUENCE, None, None), desired_input_layouts=(Replicate(), None, None))
+    return {
+        "attention_norm": SequenceParallel(),
+        "attention": PrepareModuleInput(**whole_sequence),
+        "attention.wq": ColwiseParallel(),
+        "attention.wk": ColwiseParallel(),
+        "attention.wv": ColwiseParallel(),
+        "attention.wo": RowwiseParallel(output_layouts=SEQUENCE),
+        "ffn_norm": SequenceParallel(),
+        "feed_forward": PrepareModuleInput(input_layouts=(SEQUENCE,), desired_input_layouts=(Replicate(),)),
+        "feed_forward.w1": ColwiseParallel(),
+        "feed_forward.w2": RowwiseParallel(output_layouts=SEQUENCE),
+        "feed_forward.w3": ColwiseParallel(),
+    }
+
+
+def parallelize(model, mesh, keeps_logits_split):
+    """`mesh`: one dimension. `keeps_logits_split`: for a loss within torch's loss_parallel()."""
+    logits = Shard(-1) if keeps_logits_split else Replicate()
+    plan = {
+        "tok_embeddings": RowwiseParallel(input_layouts=Replicate(), output_layouts=SEQUENCE),
+        "norm": SequenceParallel(),
+        "output": ColwiseParallel(
+            input_layouts=SEQUENCE, output_layouts=logits, use_local_output=not keeps_logits_split
+        ),
+    }
+    parallelize_module(model, mesh, plan)
+    for block in model.layers.values():
+        parallelize_module(block, mesh, block_plan())
