@@ -1,12 +1,13 @@
 """titan-train beside TorchTitan 0.2.2, eager and compiled: speed, start, memory and losses, on CPU and Gloo, in turns.
 
     .venv/bin/python benchmarks/compare_torchtitan.py [--rows debug,125m] [--ranks 1,2] [--dtypes fp32,bf16] [--compiled]
-                                                      [--repeats 5] [--steps N] [--json FILE]
+                                                      [--tensor-parallel 2] [--repeats 5] [--steps N] [--json FILE]
 
 Needs a built program. The first run makes a virtual environment with TorchTitan (--venv; $TITAN_PEER_PYTHON names another
 Python that has it); --setup does only that. Both train the same steps from TorchTitan's own seed checkpoint on the same
 TOML file and tokens, in rounds of one run each, whose order turns; a ratio is of one round. No ratio is printed where the
-losses disagree, and the exit code is 1.
+losses disagree, and the exit code is 1. TorchTitan trains in float32 where there is tensor parallelism and nothing else,
+whatever the TOML file says: compare --dtypes fp32 there.
 """
 import argparse
 import json
@@ -64,6 +65,7 @@ def title(cell):
     shape = cell.shape
     model = f"dim {shape.dim}, {shape.layers} layers, {shape.heads} heads, vocabulary {shape.vocabulary}"
     ranks = f"{cell.ranks} rank{'s' if cell.ranks > 1 else ''} of {cell.threads} thread{'s' if cell.threads > 1 else ''}"
+    ranks += f", tensor parallel {cell.tensor_parallel}" if cell.tensor_parallel > 1 else ""
     return f"{cell.name} ({model}), batch {shape.batch} x {shape.sequence} a rank, {ranks}, {cell.dtype}, {cell.steps} steps"
 
 
@@ -100,6 +102,7 @@ def summarize(cell, cold, rounds, peaks):
     return {
         "row": cell.name,
         "ranks": cell.ranks,
+        "tensor_parallel": cell.tensor_parallel,
         "threads": cell.threads,
         "dtype": cell.dtype,
         "steps": cell.steps,
@@ -203,6 +206,7 @@ def parse_arguments():
     parser.add_argument("--rows", type=words_of(ROWS), default=["debug", "125m"], help=f"some of {','.join(ROWS)}")
     parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")], default=[1, 2])
     parser.add_argument("--dtypes", type=words_of(DTYPES), default=list(DTYPES), help="some of fp32,bf16")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="ranks that share each layer")
     parser.add_argument("--compiled", action="store_true", help="also against TorchTitan with --compile.enable (needs g++)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, help=f"default: {STEPS}; the first {UNCOUNTED_STEPS} count for no speed")
@@ -214,6 +218,8 @@ def parse_arguments():
     options = parser.parse_args()
     if options.steps is not None and options.steps <= UNCOUNTED_STEPS:
         parser.error(f"--steps must be above {UNCOUNTED_STEPS}")
+    if any(ranks % options.tensor_parallel for ranks in options.ranks):
+        parser.error("--tensor-parallel must divide all of --ranks")
     if options.repeats < 1 or min(options.ranks) < 1:
         parser.error("--repeats and --ranks must be at least 1")
     return options
@@ -230,7 +236,7 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     sides = [OURS, EAGER, *([COMPILED] if options.compiled else [])]
     cells = [
-        titan_pair.Cell(name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name])
+        titan_pair.Cell(name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name], options.tensor_parallel)
         for name in options.rows
         for ranks in options.ranks
         for dtype in options.dtypes

@@ -182,6 +182,14 @@ class Cell:
     ranks: int
     dtype: str
     steps: int
+    tensor_parallel: int = 1  # ranks that share each layer
+
+    @property
+    def mesh_words(self):
+        """Without fully_shard besides TorchTitan clips the gradients of norms less than it means to: nothing is clipped."""
+        if self.tensor_parallel == 1:
+            return []
+        return ["--parallelism.tensor_parallel_degree", self.tensor_parallel, "--training.max_norm", 1000]
 
     @property
     def threads(self):
@@ -242,12 +250,12 @@ class Pair:
 
     def run(self, side, cell, steps):
         """Trains `steps` steps from the seed."""
-        folder = self.folder / f"{cell.name}-{cell.ranks}-{cell.dtype}"
+        folder = self.folder / f"{cell.name}-{cell.ranks}-{cell.tensor_parallel}-{cell.dtype}"
         folder.mkdir(exist_ok=True)
         config, dump = folder / "job.toml", folder / "dump"
         config.write_text(cell.toml(self.data, steps) + START.format(seed=self.seed(cell)))
         shutil.rmtree(dump, ignore_errors=True)
-        words = ["--job.config_file", config, "--job.dump_folder", dump]
+        words = ["--job.config_file", config, "--job.dump_folder", dump, *cell.mesh_words]
         ticks, own, begin = cpu_ticks(), own_seconds(), time.clock_gettime(time.CLOCK_BOOTTIME)
         job = harness.Job(self.command(side, cell, words), folder / "logs", side.replace(" ", "-"), self.environment(cell))
         watch = StepWatch(job, steps, single=side == OURS and cell.ranks == 1)
