@@ -81,9 +81,13 @@ std::string with_thousands(std::int64_t value) {
   const auto magnitude =
       static_cast<std::uint64_t>(value);  // negating as unsigned is defined for the smallest value too
   std::string digits = std::to_string(value < 0 ? 0 - magnitude : magnitude);
-  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3)
-    digits.insert(static_cast<std::size_t>(i), ",");
+  group_thousands(digits, 0);
   return value < 0 ? "-" + digits : digits;
+}
+
+void group_thousands(std::string& text, std::size_t begin) {
+  for (std::size_t at = std::min(text.find_first_not_of("0123456789", begin), text.size()); at > begin + 3;)
+    text.insert(at -= 3, 1, ',');
 }
 
 std::string counted(std::int64_t count, std::string_view thing) {

@@ -1,6 +1,7 @@
 // Small helpers on text.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,6 +24,9 @@ std::string_view trim(std::string_view text);
 
 // 1234567 -> "1,234,567"
 std::string with_thousands(std::int64_t value);
+
+// Puts the commas of "1,234,567" into the digits of `text` that begin at `begin` and end at another character.
+void group_thousands(std::string& text, std::size_t begin);
 
 // 1 -> "1 rank", 2000 -> "2,000 ranks"; of a thing whose plural ends in s.
 std::string counted(std::int64_t count, std::string_view thing);

@@ -2,13 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <iterator>
-#include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
+#include "metrics/history/append.h"
 
 namespace titan::metrics {
 namespace {
@@ -39,27 +38,19 @@ constexpr Palette kColored = {.red = "\033[31m",
 // fmt prints the sign of a NaN (and left-aligns it unless told); TorchTitan's Python does not.
 double unsigned_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
-// Appends to `line`.
-template <typename... Args>
-void add(std::string& line, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::format_to(std::back_inserter(line), format, std::forward<Args>(args)...);
-}
-
 // 1234.5 with two decimals: "1,234.50"; a half goes to the even number beside it, as in Python.
 void add_with_thousands(std::string& line, double value, int decimals) {
   const std::size_t begin = line.size();
-  add(line, "{:.{}f}", unsigned_nan(value), decimals);
+  append(line, "{:.{}f}", unsigned_nan(value), decimals);
   if (!std::isfinite(value)) return;
-  const std::size_t first_digit = begin + (line[begin] == '-' ? 1 : 0);
-  const std::size_t end = std::min(line.find('.', begin), line.size());
-  for (std::size_t at = end; at > first_digit + 3;) line.insert(at -= 3, 1, ',');
+  group_thousands(line, begin + (line[begin] == '-' ? 1 : 0));
 }
 
 template <typename Metrics>
 void add_memory(std::string& line, const Metrics& metrics) {
   const MemoryUsage& memory = metrics.memory;
-  add(line, "memory: {:5.2f}GiB({:.2f}%)", static_cast<double>(memory.peak_bytes) * kGiBPerByte,
-      memory.percent(memory.peak_bytes));
+  append(line, "memory: {:5.2f}GiB({:.2f}%)", static_cast<double>(memory.peak_bytes) * kGiBPerByte,
+         memory.percent(memory.peak_bytes));
 }
 
 }  // namespace
@@ -67,16 +58,16 @@ void add_memory(std::string& line, const Metrics& metrics) {
 void format_console_line(const StepMetrics& m, bool colors, std::string& line) {
   const Palette& c = colors ? kColored : kPlain;
   line.clear();
-  add(line, "{}step: {:2}  {}loss: {:>8.5f}  {}grad_norm: {:>7.4f}  {}", c.red, m.step, c.green, unsigned_nan(m.loss),
-      c.orange, unsigned_nan(m.grad_norm), c.turquoise);
+  append(line, "{}step: {:2}  {}loss: {:>8.5f}  {}grad_norm: {:>7.4f}  {}", c.red, m.step, c.green,
+         unsigned_nan(m.loss), c.orange, unsigned_nan(m.grad_norm), c.turquoise);
   add_memory(line, m);
-  add(line, "  {}tps: ", c.blue);
+  append(line, "  {}tps: ", c.blue);
   add_with_thousands(line, m.tokens_per_second, 0);
-  add(line, "  {}tflops: ", c.cyan);
+  append(line, "  {}tflops: ", c.cyan);
   add_with_thousands(line, m.tflops, 2);
-  add(line, "  {}mfu: ", c.magenta);
+  append(line, "  {}mfu: ", c.magenta);
   if (m.mfu) {
-    add(line, "{:.2f}%", *m.mfu);
+    append(line, "{:.2f}%", *m.mfu);
   } else {
     line.append("N/A");
   }
@@ -86,13 +77,13 @@ void format_console_line(const StepMetrics& m, bool colors, std::string& line) {
 void format_console_line(const ValidationMetrics& m, bool colors, std::string& line) {
   const Palette& c = colors ? kColored : kPlain;
   line.clear();
-  add(line, "{}validate step: {:2}  {}loss: {:>7.4f}  {}", c.yellow, m.step, c.green, unsigned_nan(m.loss),
-      c.turquoise);
+  append(line, "{}validate step: {:2}  {}loss: {:>7.4f}  {}", c.yellow, m.step, c.green, unsigned_nan(m.loss),
+         c.turquoise);
   add_memory(line, m);
-  add(line, "  {}tps: ", c.blue);
+  append(line, "  {}tps: ", c.blue);
   add_with_thousands(line, m.tokens_per_second, 0);
-  add(line, "  {}perplexity: {:.4f}", c.magenta, unsigned_nan(m.perplexity));
-  if (m.best_step > 0) add(line, "  best: {:.4f} at step {}", m.best_loss, m.best_step);
+  append(line, "  {}perplexity: {:.4f}", c.magenta, unsigned_nan(m.perplexity));
+  if (m.best_step > 0) append(line, "  best: {:.4f} at step {}", m.best_loss, m.best_step);
   line.append(c.reset);
 }
 

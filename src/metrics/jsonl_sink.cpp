@@ -1,11 +1,8 @@
 #include "metrics/jsonl_sink.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +12,7 @@
 
 #include "base/fs.h"
 #include "base/run_layout.h"
+#include "metrics/history/append.h"
 #include "metrics/history/json_lines.h"
 
 namespace titan::metrics {
@@ -47,19 +45,17 @@ class ObjectWriter {
   void write_key(const Metric& metric) { row_.append(row_.empty() ? "{\"" : ",\"").append(metric.name).append("\":"); }
   template <typename Number>
   void write(Number value) {
-    fmt::format_to(std::back_inserter(row_), "{}", value);
+    append(row_, "{}", value);
   }
   void write(double value) {
-    if (std::isnan(value)) {
-      row_.append("\"NaN\"");
-    } else if (std::isinf(value)) {
-      row_.append(value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
-    } else {
-      const std::size_t begin = row_.size();
-      fmt::format_to(std::back_inserter(row_), "{}", value);
-      // A reader that tells integers from floats shall not see the kind of a value change from row to row.
-      if (row_.find_first_of(".e", begin) == std::string::npos) row_.append(".0");
+    if (const auto name = name_of_not_finite(value); !name.empty()) {
+      append(row_, "\"{}\"", name);
+      return;
     }
+    const std::size_t begin = row_.size();
+    append(row_, "{}", value);
+    // A reader that tells integers from floats shall not see the kind of a value change from row to row.
+    if (row_.find_first_of(".e", begin) == std::string::npos) row_.append(".0");
   }
 
   std::string& row_;

@@ -5,50 +5,36 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "base/clock.h"
+#include "base/process/rank_process.h"
 
 namespace titan::metrics {
 namespace {
 
-// A file of /proc, on the stack: a row is made of these, and asks the allocator for nothing.
-class ProcFile {
- public:
-  explicit ProcFile(const char* path) {
-    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    for (ssize_t n; size_ < bytes_.size() && (n = ::read(fd, bytes_.data() + size_, bytes_.size() - size_)) > 0;)
-      size_ += static_cast<std::size_t>(n);
-    ::close(fd);
-  }
-  std::string_view text() const { return {bytes_.data(), size_}; }
-
- private:
-  std::array<char, 8192> bytes_;
-  std::size_t size_ = 0;
-};
-
-// The number that `text` begins with, behind blanks; nothing where it does not.
-std::optional<std::uint64_t> leading_number(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() ? std::optional(value) : std::nullopt;
-}
-
-// VmHWM, because ru_maxrss of a process started by a larger one begins at the size of its parent.
+// VmHWM, because ru_maxrss of a process started by a larger one begins at the size of its parent. Read on the stack: a row
+// is made of it, and asks the allocator for nothing.
 std::uint64_t peak_resident_bytes() {
   constexpr std::string_view kName = "\nVmHWM:";
-  const ProcFile status("/proc/self/status");
-  if (const auto at = status.text().find(kName); at != std::string_view::npos)
-    if (const auto kib = leading_number(status.text().substr(at + kName.size()))) return *kib * 1024;
+  std::array<char, 8192> bytes;
+  std::size_t size = 0;
+  if (const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC); fd >= 0) {
+    for (ssize_t n; size < bytes.size() && (n = ::read(fd, bytes.data() + size, bytes.size() - size)) > 0;)
+      size += static_cast<std::size_t>(n);
+    ::close(fd);
+  }
+  const std::string_view status(bytes.data(), size);
+  const auto name = status.find(kName);
+  const auto digits = name == std::string_view::npos ? name : status.find_first_of("0123456789", name + kName.size());
+  std::uint64_t kib = 0;
+  if (digits != std::string_view::npos &&
+      std::from_chars(status.data() + digits, status.data() + size, kib).ec == std::errc())
+    return kib * 1024;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
@@ -65,19 +51,14 @@ MemoryUsage process_memory() {
 }
 
 double seconds_since_process_start() {
-  constexpr int kFieldAfterName = 3, kStartTimeField = 22;  // proc(5)
-  const ProcFile stat("/proc/self/stat");
-  const auto name_end = stat.text().rfind(')');  // the name may hold spaces and parentheses
-  if (name_end == std::string_view::npos) throw std::runtime_error("cannot read /proc/self/stat; is /proc mounted?");
-  std::size_t at = name_end + 1;  // of the blank before a field
-  for (int field = kFieldAfterName; field < kStartTimeField && at != std::string_view::npos; ++field)
-    at = stat.text().find(' ', at + 1);
-  const auto start_ticks = at == std::string_view::npos ? std::nullopt : leading_number(stat.text().substr(at));
-  if (!start_ticks) throw std::runtime_error("/proc/self/stat has no start time: " + std::string(stat.text()));
+  static thread_local RankProcess self;  // a process forked from this one has a start of its own
+  if (self.pid != ::getpid()) self = own_process();
+  if (self.start_time == 0)
+    throw std::runtime_error("/proc/self/stat does not say when the process began; is /proc mounted?");
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) -
-         static_cast<double>(*start_ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+         static_cast<double>(self.start_time) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 double unix_time_of_process_start() { return unix_now() - seconds_since_process_start(); }

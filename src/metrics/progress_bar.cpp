@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "metrics/history/append.h"
 
 namespace titan::metrics {
 namespace {
@@ -39,12 +40,6 @@ bool terminal_has_utf8() {
 
 std::size_t width_of(std::string_view utf8) {
   return static_cast<std::size_t>(std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-// Appends to `text`.
-template <typename... Args>
-void add(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
 int columns_of(std::FILE* terminal) {
@@ -107,11 +102,11 @@ void format_progress(std::int64_t step, std::int64_t total_steps, const StepMetr
       total_steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total_steps), 0.0, 1.0) : 1.0;
   const auto cells = static_cast<std::size_t>(done * kBarCells);
   text.clear();
-  add(text, "{:3d}% |", static_cast<int>(done * 100));
+  append(text, "{:3d}% |", static_cast<int>(done * 100));
   text.append(cells, '#').append(kBarCells - cells, ' ');
-  add(text, "| {}/{}", step, total_steps);
+  append(text, "| {}/{}", step, total_steps);
   if (last) {
-    add(text, "  loss {:.4f}  tps ", last->loss);
+    append(text, "  loss {:.4f}  tps ", last->loss);
     text.append(with_thousands(static_cast<std::int64_t>(last->tokens_per_second)));
   }
   if (seconds_left >= 0) text.append("  ").append(format_duration(seconds_left)).append(" left");
@@ -120,7 +115,7 @@ void format_progress(std::int64_t step, std::int64_t total_steps, const StepMetr
   if (text.size() >= room) return text.resize(room);
   if (last && last->memory.peak_bytes > 0) {
     const std::size_t before = text.size();
-    add(text, "  {:.2f}GiB", static_cast<double>(last->memory.peak_bytes) * kGiBPerByte);
+    append(text, "  {:.2f}GiB", static_cast<double>(last->memory.peak_bytes) * kGiBPerByte);
     if (text.size() > room) text.resize(before);
   }
   if (!sparkline.empty() && text.size() + 2 + width_of(sparkline) <= room) text.append("  ").append(sparkline);

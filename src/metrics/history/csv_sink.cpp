@@ -1,16 +1,13 @@
 #include "metrics/history/csv_sink.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <iterator>
 #include <optional>
 #include <string_view>
 #include <type_traits>
 
 #include "base/run_layout.h"
+#include "metrics/history/append.h"
 
 namespace titan::metrics {
 namespace {
@@ -39,16 +36,12 @@ class CellWriter {
   template <typename Number>
   void write(Number value) {
     if constexpr (std::is_floating_point_v<Number>) {
-      if (std::isnan(value)) {
-        row_.append("NaN");
-        return;
-      }
-      if (std::isinf(value)) {
-        row_.append(value > 0 ? "Infinity" : "-Infinity");
+      if (const auto name = name_of_not_finite(value); !name.empty()) {
+        row_.append(name);
         return;
       }
     }
-    fmt::format_to(std::back_inserter(row_), "{}", value);
+    append(row_, "{}", value);
   }
 
   std::string& row_;
