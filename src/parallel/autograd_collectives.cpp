@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "distributed/tensor/sharding.h"
+#include "parallel/group_in_graph.h"
 
 namespace titan::parallel {
 namespace {
@@ -17,14 +18,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// All groups live as long as the world, and with it the graph.
-dist::ProcessGroup* group_in(AutogradContext* context) {
-  return reinterpret_cast<dist::ProcessGroup*>(context->saved_data["group"].toInt());
-}
-
 void keep(AutogradContext* context, std::int64_t dim, dist::ProcessGroup* group) {
   context->saved_data["dim"] = dim;
-  context->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
+  keep_group(context, group);
 }
 
 // The parts of all ranks, one after the other along `dim`.
@@ -78,7 +74,7 @@ struct AllGather : torch::autograd::Function<AllGather> {
     return gather_values(x, dim, *group);
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    auto& group = *group_in(context);
+    auto& group = group_in(context);
     return {reduce_scatter(grads[0], context->saved_data["dim"].toInt(), group), {}, {}};
   }
 };
@@ -89,7 +85,7 @@ struct ReduceScatter : torch::autograd::Function<ReduceScatter> {
     return scatter_sum(x, dim, *group);
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    auto& group = *group_in(context);
+    auto& group = group_in(context);
     return {all_gather(grads[0], context->saved_data["dim"].toInt(), group), {}, {}};
   }
 };
@@ -108,7 +104,7 @@ struct AllGatherReplicated : torch::autograd::Function<AllGatherReplicated> {
     return gather_values(padded, dim, *group).narrow(dim, 0, size);
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    auto& group = *group_in(context);
+    auto& group = group_in(context);
     const auto dim = context->saved_data["dim"].toInt();
     const auto [first, count] = dist::chunk_of(grads[0].size(dim), group.size(), group.rank());
     return {grads[0].narrow(dim, first, count), {}, {}, {}};

@@ -28,13 +28,6 @@ void for_rows(const at::Tensor& logits, const at::Tensor& labels, const Body& bo
 
 SoftmaxStats* stats_of(const at::Tensor& stats) { return static_cast<SoftmaxStats*>(stats.data_ptr()); }
 
-void check_labels(const at::Tensor& labels, std::int64_t vocab, std::int64_t ignored) {
-  const auto* const data = labels.const_data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < labels.numel(); ++i)
-    TORCH_CHECK_INDEX(data[i] == ignored || (data[i] >= 0 && data[i] < vocab), "Target ", data[i],
-                      " is out of bounds.");
-}
-
 // Fills `stats` too.
 std::vector<double> losses_of_rows(const CrossEntropyKernels& kernels, const at::Tensor& logits,
                                    const at::Tensor& labels, const at::Tensor& stats) {
@@ -53,6 +46,13 @@ std::vector<double> losses_of_rows(const CrossEntropyKernels& kernels, const at:
 }
 
 }  // namespace
+
+void check_labels(const at::Tensor& labels, std::int64_t vocab, std::int64_t ignored) {
+  const auto* const data = labels.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < labels.numel(); ++i)
+    TORCH_CHECK_INDEX(data[i] == ignored || (data[i] >= 0 && data[i] < vocab), "Target ", data[i],
+                      " is out of bounds.");
+}
 
 const CrossEntropyKernels& best_cross_entropy() { return TITAN_BEST_KERNELS(kCrossEntropy); }
 

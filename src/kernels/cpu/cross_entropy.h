@@ -25,6 +25,9 @@ struct CrossEntropy {
 CrossEntropy cross_entropy_forward(const CrossEntropyKernels& kernels, const at::Tensor& logits,
                                    const at::Tensor& labels, std::int64_t ignored);
 
+// Throws c10::IndexError, as ATen does, for a label on the host that is neither `ignored` nor below `vocab`.
+void check_labels(const at::Tensor& labels, std::int64_t vocab, std::int64_t ignored);
+
 // Of logits that are a part of the vocabulary, with labels that may be V as well: one that stands elsewhere in it. Gives
 // the stats, of this part; 0 for labels that do not count.
 at::Tensor softmax_stats(const CrossEntropyKernels& kernels, const at::Tensor& logits, const at::Tensor& labels);

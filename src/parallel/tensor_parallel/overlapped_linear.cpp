@@ -3,15 +3,18 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "nn/ops/op_trace.h"
+#include "parallel/group_in_graph.h"
 
 namespace titan::tp {
 namespace {
 
 using nn::OpTrace;
+using parallel::group_in, parallel::keep_group;
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
@@ -119,14 +122,6 @@ class Scattering {
   std::vector<dist::Work> works_;
 };
 
-// All groups live as long as the world, and with it the graph.
-void keep_group(AutogradContext* context, dist::ProcessGroup* group) {
-  context->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
-}
-dist::ProcessGroup& group_in(AutogradContext* context) {
-  return *reinterpret_cast<dist::ProcessGroup*>(context->saved_data["group"].toInt());
-}
-
 // `kept`: the output, where the forward of a recomputed module has kept it; else nothing.
 struct AllGatherLinear : torch::autograd::Function<AllGatherLinear> {
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
@@ -149,9 +144,9 @@ struct AllGatherLinear : torch::autograd::Function<AllGatherLinear> {
     const auto &whole = saved[0], &weight = saved[1];
     auto& group = group_in(context);
     // Nothing but the layer used the gathered input, or nothing used the layer.
-    const auto grad =
-        grads[0].defined() ? grads[0] : at::zeros({whole.size(0), whole.size(1), weight.size(0)}, whole.options());
-    Scattering scattering(grad.contiguous(), weight, grads[1].defined() ? grads[1].contiguous() : grads[1], group);
+    const auto grad = grads[0].defined() ? grads[0].contiguous()
+                                         : at::zeros({whole.size(0), whole.size(1), weight.size(0)}, whole.options());
+    Scattering scattering(grad, weight, grads[1].defined() ? grads[1].contiguous() : grads[1], group);
     const auto weight_grad = as_matrix(grad).t().mm(as_matrix(whole));
     return {scattering.wait(), weight_grad, {}, {}};
   }

@@ -53,8 +53,8 @@ nn::Linear& child_of(const nn::NamedModule& module, const std::string& name) {
   throw InternalError(module.fqn + " has no child " + name + " to overlap the gather of its input with");
 }
 
-const dist::ShardSpec& spec_of_weight(const nn::Module& module) {
-  return const_cast<nn::Module&>(module).own_parameters().front().sharding.value().spec;
+const dist::ShardSpec& spec_of_weight(nn::Module& module) {
+  return module.own_parameters().front().sharding.value().spec;
 }
 
 }  // namespace

@@ -10,14 +10,6 @@
 namespace titan::tp {
 namespace {
 
-void check_labels(const at::Tensor& labels, std::int64_t vocab) {
-  if (!labels.is_cpu()) return;
-  const auto* const data = labels.const_data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < labels.numel(); ++i)
-    TORCH_CHECK_INDEX(data[i] == nn::kIgnoreIndex || (data[i] >= 0 && data[i] < vocab), "Target ", data[i],
-                      " is out of bounds.");
-}
-
 bool has_kernels(const at::Tensor& logits, const at::Tensor& labels) {
   return kernels::uses_own() && kernels::takes(logits, labels);
 }
@@ -40,7 +32,7 @@ at::Tensor VocabParallelLosses::own_labels(const at::Tensor& labels, std::int64_
 }
 
 nn::RowLosses::Result VocabParallelLosses::forward(const at::Tensor& logits, const at::Tensor& labels) const {
-  if (!labels.is_meta()) check_labels(labels, vocab_);
+  if (labels.is_cpu()) kernels::check_labels(labels, vocab_, nn::kIgnoreIndex);
   const auto own_vocab = logits.size(-1);
   const auto own = own_labels(labels, own_vocab);
   auto stats = stats_of_part(logits, own);
