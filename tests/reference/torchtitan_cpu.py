@@ -40,9 +40,8 @@ def stand_in_for_nccl():
     dist._make_nccl_premul_sum, dist.barrier = scaled_sum, barrier
 
 
-def main():
-    stand_in_for_device()
-    stand_in_for_nccl()
+def train():
+    """Also what torchtitan_gpu.py does."""
     from torchtitan import train
     from torchtitan.models import llama3
 
@@ -52,4 +51,6 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    stand_in_for_device()
+    stand_in_for_nccl()
+    train()
