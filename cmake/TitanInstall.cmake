@@ -49,7 +49,7 @@ foreach(file ${titan_stripped})
 endforeach()
 
 install(DIRECTORY configs DESTINATION .)
-install(PROGRAMS scripts/gpu_check.sh scripts/gpu_check_rows.py DESTINATION scripts)
+install(PROGRAMS scripts/gpu_check.sh scripts/gpu_check_runs.sh scripts/gpu_check_rows.py DESTINATION scripts)
 install(
   DIRECTORY tests/reference
   DESTINATION tests

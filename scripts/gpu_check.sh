@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Checks on a machine with at least one GPU (written for H100 and H200) what needs one. Prints "N passed, N failed" last.
+# Checks on a machine with at least one GPU (written for H100 and H200) what needs one, in at most ten minutes after the
+# build. Prints a table of what was found at the end, and "N passed, N failed" last.
 #
 #   scripts/gpu_check.sh            in an installed folder: checks it; in the repository: builds build/cuda and checks that
 #   scripts/gpu_check.sh FOLDER     checks an installed folder (cmake --install), or a build folder
 #   --json FILE                     also writes what was measured, with date and hardware
 #
+# TITAN_PEER_PYTHON, an interpreter that has torchtitan 0.2.2, adds TorchTitan's speed and memory on the same GPU.
 # Exit code: 0 all passed, 1 some failed, 2 nothing could be checked (no GPU, no build, no assets).
 #
 # One GPU shows the kernel, the memory statistics, NCCL with one rank, FSDP's streams on one rank, and sharding over ranks
@@ -42,153 +44,88 @@ fi
 for file in "$program" "$device_test"; do
   [[ -e $file ]] || refuse "$file is not there; build with scripts/build.sh cuda, or install with cmake --install"
 done
-[[ -d $root/assets/tokenizer && -d $root/assets/corpus/train ]] ||
+[[ -d $root/assets/tokenizer && -d $root/assets/corpus/train && -d $root/assets/corpus/validation ]] ||
   refuse "$root/assets has no tokenizer and corpus; scripts/setup.sh makes them"
+peer=${TITAN_PEER_PYTHON:-}
+# The path is made absolute, but a link stays one: a virtual environment is where its link is.
+[[ $peer != */* ]] || peer=$(realpath -s -m -- "$peer")
+[[ -z $peer ]] || "$peer" -c 'import importlib.util as i; raise SystemExit(i.find_spec("torchtitan") is None)' 2>/dev/null ||
+  refuse "TITAN_PEER_PYTHON=$peer has no torchtitan; unset it, or install benchmarks/requirements-torchtitan.txt there"
 cd "$root" || exit 2
 
 work=$(mktemp -d) || exit 2
+running=''
 trap 'rm -rf "$work"' EXIT
+trap '[[ -z $running ]] || kill "$running" 2>/dev/null; exit 130' INT TERM
 results=$work/results
 mkdir -p "$results/runs"
 touch "$results/checks" "$results/left_out"
 echo "$gpus" >"$results/gpus"
 "$program" --version >"$results/version" || refuse "$program does not start"
-passed=0 failed=0
-
-# check NAME COMMAND...: one line, and the end of the output of what failed.
-check() {
-  local name=$1 word=ok started=$SECONDS
-  shift
-  if "$@" >"$work/log" 2>&1; then
-    passed=$((passed + 1))
-    echo "ok     $name"
-  else
-    failed=$((failed + 1)) word=FAILED
-    echo "FAILED $name: $*"
-    tail -n 40 "$work/log" | sed 's/^/  | /'
-  fi
-  echo "$word $((SECONDS - started)) $name" >>"$results/checks"
-}
-
-leave_out() {
-  echo "left out: $1"
-  echo "$1" >>"$results/left_out"
-}
-
-rows() { "$python" "$here/scripts/gpu_check_rows.py" "$@"; }
-
-# A case that was skipped checked nothing.
-device_case() {
-  "$device_test" --gtest_filter="CudaDevice.$1" | tee "$work/gtest"
-  [[ ${PIPESTATUS[0]} == 0 ]] && grep -q '\[  PASSED  \] 1 test' "$work/gtest"
-}
-
-base=(--config configs/debug.toml --lr_scheduler.warmup_steps 5 --metrics.log_freq 1 --debug.seed 1 --checkpoint.enable=false
-  --training.data_order torchtitan) # the order that the reference knows
-
-# words RANKS NAME [words]: the command line of a run of the debug model, in the array `words`.
-make_words() {
-  local ranks=$1 name=$2
-  shift 2
-  words=("${base[@]}" --job.dump_folder "$work/$name" "$@")
-  ((ranks == 1)) || words=(--nproc "$ranks" "${words[@]}")
-}
-
-# train RANKS NAME [words]: on CUDA; what was measured goes into the report.
-train() {
-  local words
-  make_words "$1" "$2" --training.device cuda "${@:3}"
-  "$program" "${words[@]}" && rows measured "$work/$2" >"$results/runs/$2.json"
-}
-
-train_and_fall() { train "$1" "$2" --training.steps 60 "${@:3}" && rows falls 60 "$work/$2"; }
-share_gpu() { TITAN_DEVICE_COMM=gloo "$@"; }
-
-few=(--training.steps 10 --training.local_batch_size 2)
-fp32=(--training.mixed_precision_param float32)
-
-# Deterministic runs: the same bits again, and with every launch blocking, where no order of streams can go wrong.
-deterministic() {
-  CUBLAS_WORKSPACE_CONFIG=:4096:8 train 1 "$1" "${few[@]}" --debug.deterministic=true
-}
-same_bits() { rows same "$work/$1" "$work/$2"; }
-repeat() { deterministic again-a && deterministic again-b && same_bits again-a again-b; }
-blocking() { CUDA_LAUNCH_BLOCKING=1 deterministic blocking && same_bits blocking again-a; }
-
-# In fp32 a device and a CPU differ in the order of sums, some 1e-7 relative an operation; AdamW divides by the root of
-# a squared gradient and carries that on over ten steps. A missing shard or factor moves a loss by 1e-2 and more.
-device_tolerance=1e-3
-as_on_cpu() {
-  local ranks=$1 name=$2 words
-  shift 2
-  make_words "$ranks" "$name-cpu" --training.device cpu "${few[@]}" "${fp32[@]}" "$@"
-  "$program" "${words[@]}" || return 1
-  share_gpu train "$ranks" "$name" "${few[@]}" "${fp32[@]}" "$@" && rows close $device_tolerance "$work/$name" "$work/$name-cpu"
-}
-
-offload() {
-  train 1 kept "${few[@]}" "${fp32[@]}" && train 1 offload "${few[@]}" "${fp32[@]}" --training.enable_cpu_offload=true &&
-    rows close $device_tolerance "$work/offload" "$work/kept" && rows at_most 0.999 "$work/offload" "$work/kept"
-}
-
-# A trace with what the device did, and a snapshot of its memory; the training is that without.
-profile() {
-  local profiling=(--profiling.enable_profiling=true --profiling.profile_freq 4 --profiling.enable_memory_snapshot=true)
-  deterministic plain && CUBLAS_WORKSPACE_CONFIG=:4096:8 train 1 profiled "${few[@]}" --debug.deterministic=true "${profiling[@]}" &&
-    same_bits profiled plain && rows profiled 4 "$work/profiled"
-}
-
-# The 125M shape; peak reserved memory of one rank. The reference takes random tokens: it needs no tokenizer then, and
-# memory does not depend on them.
-shape=(--model.args.dim 768 --model.args.n_layers 12 --model.args.n_heads 12 --model.args.vocab_size 32000
-  --training.local_batch_size 2 --training.seq_len 512 --training.steps 5)
-memory() {
-  train 1 memory-ours "${shape[@]}" || return 1
-  "$python" -m torch.distributed.run --standalone --nproc-per-node 1 tests/reference/llama_fsdp2.py --device cuda --random-tokens \
-    "${base[@]}" "${shape[@]}" --output "$work/memory-fsdp2/metrics.jsonl" || return 1
-  rows measured "$work/memory-fsdp2" >"$results/runs/memory-fsdp2.json"
-  rows at_most 1.0 "$work/memory-ours" "$work/memory-fsdp2"
-}
-
-tiny=(--training.steps 2 --training.local_batch_size 1 --training.seq_len 64 --model.args.dim 64 --model.args.n_layers 2
-  --model.args.n_heads 4)
-sanitizer=(compute-sanitizer --error-exitcode 1 --target-processes all)
-# CUDA's own stream-ordered allocator instead of torch's: the sanitizer knows which stream allocated and freed a block, and
-# reports a use on another stream that no event orders behind the allocation or before the free.
-stream_order() {
-  local words
-  make_words "$1" "sanitized-$1" --training.device cuda "${tiny[@]}"
-  PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync "${sanitizer[@]}" --tool memcheck --track-stream-ordered-races all \
-    "$program" "${words[@]}"
-}
-
 mapfile -t cases < <("$device_test" --gtest_list_tests | sed -n 's/^  \([A-Za-z0-9_]*\).*/\1/p')
 ((${#cases[@]})) || refuse "$device_test lists no cases"
-for name in "${cases[@]}"; do check "device: $name" device_case "$name"; done
-check "one rank: the loss falls" train_and_fall 1 one
-check "one rank: deterministic runs are equal" repeat
-check "one rank: the same bits with every launch blocking" blocking
-check "one rank: parameters, gradients and optimizer state on the host" offload
-check "two ranks on one GPU over Gloo: the loss falls" share_gpu train_and_fall 2 two-shared
-check "two ranks on one GPU over Gloo: the CPU's losses" as_on_cpu 2 zero3
-check "two ranks on one GPU over Gloo, ZeRO-2: the CPU's losses" as_on_cpu 2 zero2 --parallelism.fsdp_reshard_after_forward never
-check "four ranks on one GPU over Gloo, HSDP 2 x 2: the CPU's losses" as_on_cpu 4 hsdp \
+
+# shellcheck source=scripts/gpu_check_runs.sh
+. "$here/scripts/gpu_check_runs.sh"
+make_inputs || refuse "$python cannot prepare the data"
+
+# What is quick and says most comes first: what the ten minutes have no time for is left out at the end.
+for name in "${cases[@]}"; do check 30 "device: $name" device_case "$name"; done
+check 60 "one rank: the loss falls" train_and_fall 1 one
+check 60 "one rank: deterministic runs are equal" repeat
+check 60 "one rank: the same bits with every launch blocking" blocking
+check 60 "one rank: parameters, gradients and optimizer state on the host" offload
+check 60 "one rank: validation, the CPU's losses" as_on_cpu 1 validated "${validation[@]}"
+check 60 "one rank, attention within documents: the CPU's losses" as_on_cpu 1 documents "${documents[@]}"
+check 60 "two ranks on one GPU over Gloo: the loss falls" share_gpu train_and_fall 2 two-shared
+check 60 "two ranks on one GPU over Gloo: the CPU's losses" as_on_cpu 2 zero3
+check 60 "two ranks on one GPU over Gloo, ZeRO-2: the CPU's losses" as_on_cpu 2 zero2 \
+  --parallelism.fsdp_reshard_after_forward never
+check 60 "two ranks on one GPU over Gloo, attention within documents and validation: the CPU's losses" \
+  as_on_cpu 2 two-documents "${documents[@]}" "${validation[@]}"
+check 60 "two ranks on one GPU over Gloo, tensor parallel: the CPU's losses" as_on_cpu 2 tensor "${tensor_parallel[@]}"
+check 60 "four ranks on one GPU over Gloo, HSDP 2 x 2: the CPU's losses" as_on_cpu 4 hsdp \
   --parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 2
-check "one rank: a profile, and a memory snapshot" profile
-check "one rank: no more memory than PyTorch's FSDP2" memory
+check 60 "four ranks on one GPU over Gloo, resharded over two neighbours: the CPU's losses" as_on_cpu 4 neighbours \
+  --parallelism.fsdp_reshard_after_forward 2
+check 60 "four ranks on one GPU over Gloo, tensor parallel 2 x FSDP 2, overlapped: the CPU's losses" as_on_cpu 4 two-axes \
+  "${tensor_parallel[@]}" --parallelism.enable_async_tensor_parallel=true
+check 60 "one rank: a save and a resume leave the losses as they are" resume disabled
+check 60 "one rank: an asynchronous save and a resume leave the losses as they are" resume async
+check 60 "one rank: a profile, and a memory snapshot" profile
+check 90 "one rank: no more memory than PyTorch's FSDP2" memory
+check 60 "1B: the same bits with every launch blocking" bits plain
+check 60 "1B, accumulation over 2 microbatches: the same bits with every launch blocking" bits accumulated \
+  --training.global_batch_size 8
+check 60 "1B, full recomputation: the same bits with every launch blocking" bits full --activation_checkpoint.mode full
+check 60 "1B, recomputation by operator: the same bits with every launch blocking" bits by-operator \
+  --activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op
+check 10 "1B: recomputation changes no bit" recomputation
+check 60 "1B, float16: the same bits with every launch blocking" bits float16 --training.mixed_precision_param float16
+check 90 "1B, four of its layers, state on the host: the same bits with every launch blocking" bits offloaded \
+  --training.enable_cpu_offload=true --model.args.n_layers 4
+check 60 "1B: speed" speed
+check 60 "1B: no more memory than the dry run says" predictions
+if [[ -n $peer ]]; then
+  check 90 "1B: beside TorchTitan, eager" beside_torchtitan eager
+  check 150 "1B: beside TorchTitan, compiled" beside_torchtitan compiled --compile.enable
+else
+  leave_out "speed and memory beside TorchTitan (TITAN_PEER_PYTHON names no Python that has it)"
+fi
 if ((num_gpus >= 2)); then
-  check "two GPUs over NCCL: the loss falls" train_and_fall 2 two
+  check 60 "two GPUs over NCCL: the loss falls" train_and_fall 2 two
 else
   leave_out "training on two GPUs over NCCL (this machine has one)"
 fi
 if command -v compute-sanitizer >/dev/null; then
-  # No racecheck: it looks at shared memory, and our kernel uses none.
-  check "compute-sanitizer: the kernel's accesses" "${sanitizer[@]}" "$device_test" --gtest_filter='CudaDevice.Fills*'
-  check "compute-sanitizer: stream order of one rank" stream_order 1
-  check "compute-sanitizer: stream order of two ranks on one GPU" share_gpu stream_order 2
+  check 60 "compute-sanitizer: the kernel's accesses" sanitized memcheck "$device_test" --gtest_filter='CudaDevice.Fills*'
+  check 90 "compute-sanitizer: stream order of one rank" stream_order 1
+  check 90 "compute-sanitizer: stream order of two ranks on one GPU" share_gpu stream_order 2
+  check 60 "compute-sanitizer: races in shared memory of one rank" races
 else
-  leave_out "compute-sanitizer is not in PATH"
+  leave_out "compute-sanitizer (it is not in PATH)"
 fi
 if [[ -n $json ]]; then rows report "$json" "$results" || refuse "cannot write $json"; fi
+rows table "$results"
 echo "$passed passed, $failed failed"
 ((failed == 0 && passed > 0))
