@@ -221,7 +221,7 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   out.model = description.spec.build_model(document_end);
   fsdp::to_empty(*out.model, out.device, out.dtype);
   nn::BuffersOnly buffers;
-  out.model->init_weights(buffers);
+  out.model->init_weights(buffers, out.device);
   load_weights(*out.model, description.spec, folder, kind, *source);
   out.model->train(false);
   return out;

@@ -28,7 +28,7 @@ Llama::Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int
 at::Tensor Llama::forward(const nn::Tensors& inputs) {
   const auto& tokens = inputs[0];
   if (cache_) return continue_cached(tokens);
-  nn::Tensors state = {(*tok_embeddings_)(tokens), freqs_cis_};
+  nn::Tensors state = {(*tok_embeddings_)(tokens.to(freqs_cis_.device(), /*non_blocking=*/true)), freqs_cis_};
   if (args_.block_causal) state.push_back(nn::document_lengths(tokens, document_end_.value()));
   for (const auto& [name, layer] : layers_->children()) state[0] = (*layer)(state);
   nn::Tensors output_inputs = {(*norm_)(state[0])};
@@ -63,13 +63,12 @@ at::Tensor Llama::continue_cached(const at::Tensor& tokens) {
 }
 
 // The order of the draws is part of the result: it is TorchTitan's, which is the order of the parameters.
-void Llama::init_weights(nn::Initializer& initializer) {
+void Llama::init_weights(nn::Initializer& initializer, at::Device buffer_device) {
   constexpr double kStd = 0.02;
-  const auto parameters = named_parameters();
-  freqs_cis_ = nn::precompute_freqs_cis(args_.head_dim(), seq_len_, args_.rope_theta, args_.rope_scaling,
-                                        parameters[0].tensor().device());
+  freqs_cis_ =
+      nn::precompute_freqs_cis(args_.head_dim(), seq_len_, args_.rope_theta, args_.rope_scaling, buffer_device);
   std::int64_t layer = 0;
-  for (const auto& parameter : parameters) {
+  for (const auto& parameter : named_parameters()) {
     const std::string& fqn = parameter.fqn;
     const auto ends_with = [&](std::string_view suffix) { return fqn.ends_with(suffix); };
     if (fqn.starts_with("layers.")) layer = std::stoll(fqn.substr(7));

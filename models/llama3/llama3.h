@@ -27,7 +27,7 @@ class Llama : public LanguageModel {
   // `seq_len`: rows of the rotary table. `document_end`: the token that ends a document, for block-causal attention.
   Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int64_t> document_end = std::nullopt);
   at::Tensor forward(const nn::Tensors& inputs) override;
-  void init_weights(nn::Initializer& initializer) override;
+  void init_weights(nn::Initializer& initializer, at::Device buffer_device) override;
   void use_cache(nn::KvCache* cache) override;
 
   nn::Module& tok_embeddings() { return *tok_embeddings_; }

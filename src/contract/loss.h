@@ -10,8 +10,8 @@
 
 namespace titan {
 
-// The sum of the losses of `labels` int64 [B, T], which follow `tokens` int64 [B, T], both on the model's device:
-// float32 0-d there, with a graph where autograd is on. Labels of nn::kIgnoreIndex count as nothing; the caller divides
+// The sum of the losses of `labels` int64 [B, T] on the model's device, which follow `tokens` int64 [B, T] (on the host or
+// there): float32 0-d on the device, with a graph where autograd is on. Labels of nn::kIgnoreIndex count as nothing; the caller divides
 // by the number of the others. Collective where the model is sharded.
 using LossFunction =
     std::function<at::Tensor(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels)>;

@@ -6,7 +6,7 @@
 namespace titan::nn {
 
 // The lengths of the documents in tokens int64 [B, T], row after row: int64 [documents] on the host, their sum is B *
-// T. A document ends with the token `end`, which belongs to it, and with its row. Waits for the device.
+// T. A document ends with the token `end`, which belongs to it, and with its row. Waits for tokens of a device.
 at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end);
 
 // As causal_attention (nn/ops/kept_ops.h), but a token attends to its own document alone: [B, H, T, E]. One attention a

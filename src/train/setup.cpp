@@ -78,7 +78,7 @@ std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, std::optional<
   fsdp::to_empty(*model, context.meshes.fsdp.device(), dist::dtype_of(context.training.dtype));
   const at::NoGradGuard no_grad;
   nn::BuffersOnly buffers;
-  model->init_weights(buffers);
+  model->init_weights(buffers, context.meshes.fsdp.device());
   for (const auto& parameter : model->named_parameters()) {
     TITAN_CHECK(!parameter.tensor().is_meta(), parameter.fqn + " is still on the meta device after initialization");
   }
@@ -93,7 +93,7 @@ void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed) {
   } else {
     initializer = std::make_unique<nn::CounterInitializer>(seed);
   }
-  model.init_weights(*initializer);
+  model.init_weights(*initializer, device);
 }
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options) {

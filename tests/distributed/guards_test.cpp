@@ -46,7 +46,7 @@ class GuardedNet : public LanguageModel {
     for (const auto& [name, layer] : layers->children()) state = (*layer)(state);
     return nn::cross_entropy_sum((*output)(state), inputs[1]);
   }
-  void init_weights(nn::Initializer& initializer) override {
+  void init_weights(nn::Initializer& initializer, at::Device /*buffer_device*/) override {
     for (const auto& parameter : named_parameters()) initializer.normal(parameter, 0.0, 0.5);
   }
   std::shared_ptr<nn::Embedding> embedding;
@@ -78,7 +78,7 @@ struct Guarded : checkpoint::CheckpointState {
     fsdp::to_empty(net, at::kCPU);
     const at::NoGradGuard no_grad;
     nn::SequentialInitializer initializer(7);
-    net.init_weights(initializer);
+    net.init_weights(initializer, at::kCPU);
     forward_backward = make_forward_backward(net, at::kCPU, cross_entropy_of_model);
     std::vector<optim::TrainedParameter> parameters;
     for (const auto& parameter : net.named_parameters())

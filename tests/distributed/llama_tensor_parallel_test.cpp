@@ -58,7 +58,7 @@ std::unique_ptr<Llama> make_llama(const Case& which, const dist::Meshes* meshes)
   fsdp::to_empty(*model, at::kCPU);
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);
-  model->init_weights(initializer);
+  model->init_weights(initializer, at::kCPU);
   return model;
 }
 

@@ -29,7 +29,7 @@ class Net : public LanguageModel {
     const auto logits = (*output)((*embedding)(inputs[0]));
     return inputs.size() > 1 ? nn::cross_entropy_sum(logits, inputs[1]) : logits;
   }
-  void init_weights(nn::Initializer& initializer) override {
+  void init_weights(nn::Initializer& initializer, at::Device /*buffer_device*/) override {
     for (const auto& parameter : named_parameters()) initializer.normal(parameter, 0.0, 1.0);
   }
   std::shared_ptr<nn::Embedding> embedding;
@@ -51,7 +51,7 @@ std::unique_ptr<Net> make_net(const dist::DeviceMesh* mesh) {
   fsdp::to_empty(*net, at::kCPU);
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);
-  net->init_weights(initializer);
+  net->init_weights(initializer, at::kCPU);
   return net;
 }
 

@@ -135,7 +135,7 @@ class MetaRun {
     {
       const at::NoGradGuard no_grad;
       nn::BuffersOnly initializer;
-      model_->init_weights(initializer);
+      model_->init_weights(initializer, at::kMeta);
     }
     for (const auto& parameter : model_->named_parameters()) add(parameters_, log_.find(parameter.tensor()));
     announce_modules(*model_, log_);

@@ -18,9 +18,7 @@ class WholeModel : public ForwardBackward {
 
   at::Tensor forward(const Batch& batch) override {
     const NamedRange range([] { return "forward"; });
-    const auto tokens = batch.tokens.to(device_, /*non_blocking=*/true);
-    const auto labels = batch.labels.to(device_, /*non_blocking=*/true);
-    return loss_(model_, tokens, labels);
+    return loss_(model_, batch.tokens, batch.labels.to(device_, /*non_blocking=*/true));
   }
 
   at::Tensor forward_backward(const Batch& batch, const Objective& objective) override {

@@ -33,7 +33,7 @@ std::unique_ptr<models::Llama> make_model(const Shape& shape) {
   fsdp::to_empty(*model, at::kCPU);
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);
-  model->init_weights(initializer);
+  model->init_weights(initializer, at::kCPU);
   // As drawn, a layer adds little to its input: a wrong key would hardly be seen.
   for (const auto& parameter : model->named_parameters()) {
     if (parameter.fqn.find("attention.w") != std::string::npos) parameter.tensor().mul_(10);

@@ -92,7 +92,7 @@ Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "
   {
     const at::NoGradGuard no_grad;
     nn::SequentialInitializer initializer(7);
-    model.init_weights(initializer);
+    model.init_weights(initializer, at::kCPU);
   }
   auto tokens = at::randint(40, {2, kT}, at::detail::createCPUGenerator(5), at::kLong);
   tokens.masked_fill_(tokens.lt(8), 3);  // every fifth one ends a document

@@ -20,7 +20,7 @@ class Product : public LanguageModel {
     weight.fill_(2.0);
   }
   at::Tensor forward(const nn::Tensors& inputs) override { return (weight * inputs[0] * inputs[1]).sum(); }
-  void init_weights(nn::Initializer&) override {}
+  void init_weights(nn::Initializer&, at::Device) override {}
 
   at::Tensor weight;
 };
