@@ -65,10 +65,15 @@ at::Tensor Module::operator()(Tensors inputs) {
 }
 
 at::Tensor Module::call(Tensors& inputs) {
-  run_pre_hooks(inputs);
-  at::Tensor output = wrapped_forward(inputs, forward_wrappers_.size());
-  for (const auto& hook : post_hooks_) hook(*this, inputs, output);
-  return output;
+  try {
+    run_pre_hooks(inputs);
+    at::Tensor output = wrapped_forward(inputs, forward_wrappers_.size());
+    for (const auto& hook : post_hooks_) hook(*this, inputs, output);
+    return output;
+  } catch (...) {
+    for (const auto& hook : failure_hooks_) hook();
+    throw;
+  }
 }
 
 void Module::replace_child(const std::string& name, std::shared_ptr<Module> module) {

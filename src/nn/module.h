@@ -97,6 +97,8 @@ class Module {
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
   // Takes away the post-hook that was added last: for one that looks at a single call.
   void pop_post_hook() { post_hooks_.pop_back(); }
+  // Runs when a call of the module throws, in place of the post-hooks. It must not throw.
+  void add_failure_hook(std::function<void()> hook) { failure_hooks_.push_back(std::move(hook)); }
   // A wrapper added later runs around those added before; hooks stay outside all of them.
   void add_forward_wrapper(ForwardWrapper wrapper) { forward_wrappers_.push_back(std::move(wrapper)); }
 
@@ -168,6 +170,7 @@ class Module {
   std::vector<TakeChild> take_child_;  // one per child
   std::vector<PreHook> pre_hooks_;
   std::vector<PostHook> post_hooks_;
+  std::vector<std::function<void()>> failure_hooks_;
   std::vector<ForwardWrapper> forward_wrappers_;
   std::map<std::string, std::shared_ptr<void>> attachments_;
   std::string name_in_profiles_;

@@ -2,6 +2,7 @@
 
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <utility>
 
@@ -63,6 +64,8 @@ void SideStream::host_waits_for(const StreamEvent& event) {
 
 void SideStream::current_waits() const { current_waits_for(record()); }
 
+bool in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
+
 void CommContext::init(at::Device device) {
   all_gather_stream = SideStream(device, true);
   reduce_scatter_stream = SideStream(device, true);
@@ -70,38 +73,72 @@ void CommContext::init(at::Device device) {
 }
 
 void CommContext::retire(at::Tensor all_gather_output) {
-  all_gather_stream.waits_for(retired_when_);
+  if (!all_gather_stream.exists()) return;  // nothing to wait for
   retired_output_ = std::move(all_gather_output);
   retired_when_ = all_gather_stream.record_current();
-  if (!all_gather_stream.exists()) retired_output_.reset();  // no stream, nothing to wait for
 }
 
-void CommContext::reduce(std::shared_ptr<Reduction> reduction) {
-  if (reduce_scatter_stream.exists()) return reduce_on_streams(std::move(reduction));
+void CommContext::release(at::Tensor all_gather_output) {
+  all_gather_stream.waits_for_current();
+  all_gather_output.reset();
+}
+
+void CommContext::release_retired() {
+  all_gather_stream.waits_for(std::exchange(retired_when_, nullptr));
+  retired_output_.reset();
+}
+
+void CommContext::reduce(const std::function<std::shared_ptr<Reduction>()>& make) {
+  if (reduce_scatter_stream.exists()) {
+    // Torch's order: the compute stream waits for the reduce-scatter before this one, whose input is its memory, and
+    // only then copies in what takes its place.
+    advance_reductions();
+    auto reduction = make();
+    return reduction->is_local() ? reduce_here(reduction) : reduce_on_streams(std::move(reduction));
+  }
+  auto reduction = make();
   advance_reductions();
   reduction->start_reduce_scatter();
   scattering_ = std::move(reduction);
 }
 
-// The host does not wait: each stream does. Torch's order: the compute stream waits for the reduce-scatter before this
-// one, because its input is memory of the compute stream.
+// Nothing is exchanged, and the gradients are memory of this stream: on another they would be free too early.
+void CommContext::reduce_here(const std::shared_ptr<Reduction>& reduction) {
+  if (reduction->finish()) to_host_.push_back(reduce_scatter_stream.record_current());
+}
+
+// The host does not wait: each stream does.
 void CommContext::reduce_on_streams(std::shared_ptr<Reduction> reduction) {
-  advance_reductions();
   reduce_scatter_stream.waits_for_current();
+  bool to_host = false;
   reduce_scatter_stream.run([&] {
     reduction->start_reduce_scatter();
     reduction->wait_reduce_scatter();
+    reduction->add_partial();
+    if (!reduction->all_reduces()) to_host = reduction->finish();
   });
   scattered_ = reduce_scatter_stream.record();
+  if (to_host) to_host_.push_back(scattered_);
+  if (reduction->all_reduces()) all_reduce_on_stream(reduction);
+  scattering_ = std::move(reduction);
+}
+
+// Of those whose output is the reduce-scatter stream's memory two are under way at most: what the one before them read may
+// be written again once it is over. Memory of the compute stream is kept to the end, so that this stream need not wait.
+void CommContext::all_reduce_on_stream(std::shared_ptr<Reduction> reduction) {
+  if (all_reduced_.size() >= 2 && !reduction->scatters_in_place()) {
+    reduce_scatter_stream.waits_for(all_reduced_.front().end);
+    all_reduced_.pop_front();
+  }
   all_reduce_stream.waits_for(scattered_);
   bool to_host = false;
   all_reduce_stream.run([&] {
     reduction->start_all_reduce();
     to_host = reduction->finish();
   });
-  if (to_host) to_host_.push_back(all_reduce_stream.record());
-  on_side_.push_back(reduction);
-  scattering_ = std::move(reduction);
+  const auto end = all_reduce_stream.record();
+  if (to_host) to_host_.push_back(end);
+  all_reduced_.push_back({std::move(reduction), end});
 }
 
 void CommContext::advance_reductions() {
@@ -115,7 +152,9 @@ void CommContext::advance_reductions() {
   }
   scattered->wait_reduce_scatter();
   scattered->release_input();
-  if (scattered->start_all_reduce()) {
+  scattered->add_partial();
+  if (scattered->all_reduces()) {
+    scattered->start_all_reduce();
     all_reducing_ = std::move(scattered);
   } else {
     scattered->finish();
@@ -128,10 +167,8 @@ void CommContext::end_backward() {
   reduce_scatter_stream.current_waits();
   all_reduce_stream.current_waits();
   for (const auto& event : std::exchange(to_host_, {})) SideStream::host_waits_for(event);
-  on_side_.clear();
-  all_gather_stream.waits_for(retired_when_);
-  retired_output_.reset();
-  retired_when_.reset();
+  all_reduced_.clear();
+  release_retired();
   post_forward_order.clear();
 }
 

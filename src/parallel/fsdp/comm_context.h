@@ -6,6 +6,7 @@
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -46,6 +47,9 @@ class SideStream {
   int meta_stream_ = 0;
 };
 
+// A forward in a backward is the recomputation of a checkpointed module.
+bool in_backward();
+
 struct CommContext {
   void init(at::Device device);
 
@@ -53,13 +57,26 @@ struct CommContext {
   SideStream reduce_scatter_stream;
   SideStream all_reduce_stream;
 
-  // The buffer of the last all-gather belongs to the all-gather stream, but is read on the compute stream. It is kept
-  // until the next one is read, when that stream can be made to wait for the first reading without waiting for later
-  // computation.
+  // The buffer of an all-gather belongs to the all-gather stream, but is read on the compute stream, where the caller has
+  // just queued the copy out of it. In forward it is kept until the next one is read, when that stream can be made to wait
+  // for the first reading without waiting for later computation; in backward the next gather waits for the copy.
   void retire(at::Tensor all_gather_output);
+  void release(at::Tensor all_gather_output);
+  // Lets the buffer go that retire() was given: before the next one is read, and at the end of the root's forward, after
+  // which nothing is gathered for a while.
+  void release_retired();
+
+  // The sharded module whose forward is under way and encloses those of the others (torch's name): the root, or a module
+  // below it that is called by itself. Null between forwards, and in the recomputations of a backward.
+  const void* iter_forward_root = nullptr;
+  bool is_root_forward = false;  // it is the root's, whose order of groups is the same each time
 
   // Groups in the order of their forwards in this iteration; backward prefetches in reverse.
   std::vector<ParamGroup*> post_forward_order;
+
+  // The last group that a forward of the root gathers, as far as is known: that of the iteration before, at first that of
+  // the last module.
+  const ParamGroup* last_of_forward = nullptr;
 
   // The groups in the order of their forwards in this iteration and in the one before, by which forward prefetches
   // where the host cannot run ahead of the device (CPU).
@@ -67,20 +84,29 @@ struct CommContext {
   std::vector<ParamGroup*> last_forward_order;
 
   // Starts a reduction beside the computation that follows. At most one reduce-scatter is in flight, and on a CPU mesh
-  // the all-reduce of the group before it: the next reduction, or end_backward(), moves them on. Collective.
-  void reduce(std::shared_ptr<Reduction> reduction);
+  // the all-reduce of the group before it: the next reduction, or end_backward(), moves them on. With streams `make` is
+  // called, which copies the gradients in, when the input of the one before is free. Collective.
+  void reduce(const std::function<std::shared_ptr<Reduction>()>& make);
   // Waits for every reduction; the caller's current stream, or the host for shards on it, sees the gradients.
   void end_backward();
 
  private:
+  // Streams: a reduction whose output, memory of the reduce-scatter stream, the all-reduce stream uses until `end`.
+  struct AllReduced {
+    std::shared_ptr<Reduction> reduction;
+    StreamEvent end;
+  };
+
+  void reduce_here(const std::shared_ptr<Reduction>& reduction);
   void reduce_on_streams(std::shared_ptr<Reduction> reduction);
+  void all_reduce_on_stream(std::shared_ptr<Reduction> reduction);
   void advance_reductions();
 
   std::shared_ptr<Reduction> scattering_;
-  std::shared_ptr<Reduction> all_reducing_;          // CPU
-  StreamEvent scattered_;                            // streams: the end of `scattering_`'s reduce-scatter
-  std::vector<std::shared_ptr<Reduction>> on_side_;  // whose buffers a side stream still uses
-  std::vector<StreamEvent> to_host_;                 // gradients on their way to the host
+  std::shared_ptr<Reduction> all_reducing_;  // CPU
+  StreamEvent scattered_;                    // streams: the end of `scattering_`'s reduce-scatter
+  std::deque<AllReduced> all_reduced_;
+  std::vector<StreamEvent> to_host_;  // gradients on their way to the host
   at::Tensor retired_output_;
   StreamEvent retired_when_;
 };

@@ -47,7 +47,6 @@ FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::in
   if (shard_dim_ < 0) shard_dim_ += whole.dim();
   if (shard_dim_ < 0 || shard_dim_ >= whole.dim())
     throw InternalError(name + " has no dim " + std::to_string(shard_dim) + " to shard");
-  requires_grad_ = slots_.front()->tensor->requires_grad();
   shape_ = whole.sizes().vec();
   const std::int64_t rows = shape_[shard_dim_];
   if (shard_dim_ != 0 && rows % shard_size_ != 0) {
@@ -62,7 +61,7 @@ FsdpParam::FsdpParam(std::string fqn, std::vector<nn::Parameter*> slots, std::in
   padded_shape[shard_dim_] = chunk;
   auto padded = whole.is_meta() ? at::zeros(padded_shape, whole.options()) : zeros(padded_shape, whole.scalar_type());
   if (!whole.is_meta() && count > 0) padded.narrow(shard_dim_, 0, count).copy_(whole.narrow(shard_dim_, first, count));
-  set_sharded_param(std::move(padded));
+  set_sharded_param(std::move(padded), slots_.front()->tensor->requires_grad());
 }
 
 void FsdpParam::init_sharding(const dist::DeviceMesh& mesh) {
@@ -92,11 +91,11 @@ at::Tensor FsdpParam::zeros(at::IntArrayRef shape, at::ScalarType dtype) const {
   return at::zeros(shape, at::TensorOptions().dtype(dtype).device(devices_.shards).pinned_memory(devices_.pin_memory));
 }
 
-void FsdpParam::set_sharded_param(at::Tensor padded) {
+void FsdpParam::set_sharded_param(at::Tensor padded, bool requires_grad) {
   sharded_padded_ = std::move(padded);
   sharded_param_ = sharded_padded_.narrow(shard_dim_, 0, sharding_.spec.local_shape[shard_dim_])
                        .variable_data()
-                       .set_requires_grad(requires_grad_);
+                       .set_requires_grad(requires_grad);
   param_dtype_ = sharded_padded_.scalar_type();
   for (auto* slot : slots_) {
     slot->sharding = sharding_;
@@ -114,7 +113,8 @@ void FsdpParam::init_dtypes(const MixedPrecisionPolicy& policy) {
 }
 
 void FsdpParam::materialize(at::ScalarType dtype) {
-  if (sharded_padded_.is_meta()) set_sharded_param(zeros(sharded_padded_.sizes(), dtype));
+  if (sharded_padded_.is_meta())
+    set_sharded_param(zeros(sharded_padded_.sizes(), dtype), sharded_param_.requires_grad());
 }
 
 bool FsdpParam::is_alias() const { return shard_size_ == 1 && param_dtype_ == stored_dtype() && !devices_.offloads(); }
@@ -126,7 +126,6 @@ void FsdpParam::alloc_gathered() {
                            : at::empty({numel}, at::TensorOptions().dtype(param_dtype_).device(devices_.compute));
     const at::AutoDispatchBelowADInplaceOrView below;
     unsharded_param_ = gathered_.as_strided(shape_, c10::contiguous_strides(shape_)).variable_data();
-    unsharded_param_.set_requires_grad(requires_grad_);
   } else if (!is_alias()) {
     resize_storage(gathered_, numel * static_cast<std::int64_t>(gathered_.element_size()));
   }
@@ -176,6 +175,9 @@ void FsdpParam::copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::T
 }
 
 void FsdpParam::to_unsharded() {
+  // It may have been frozen since, or thawed. (Not again where it is the same: it is part of a graph by then.)
+  if (unsharded_param_.requires_grad() != sharded_param_.requires_grad())
+    unsharded_param_.set_requires_grad(sharded_param_.requires_grad());
   point_slots_at(unsharded_param_);
   unsharded_ = true;
 }

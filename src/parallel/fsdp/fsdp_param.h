@@ -97,7 +97,7 @@ class FsdpParam {
   void alloc_gathered();
   at::Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype) const;  // where shards live
   void init_sharding(const dist::DeviceMesh& mesh);
-  void set_sharded_param(at::Tensor padded);
+  void set_sharded_param(at::Tensor padded, bool requires_grad);
   void point_slots_at(const at::Tensor& tensor);
 
   std::string fqn_;
@@ -107,7 +107,6 @@ class FsdpParam {
   Devices devices_;
   std::vector<std::int64_t> shape_;  // of what is gathered: with tensor parallelism this rank's part
   dist::Sharding sharding_;
-  bool requires_grad_ = true;
   at::ScalarType param_dtype_ = at::kFloat;
 
   at::Tensor sharded_padded_;

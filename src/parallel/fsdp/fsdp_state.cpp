@@ -1,6 +1,7 @@
 #include "parallel/fsdp/fsdp_state.h"
 
 #include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 
@@ -46,6 +47,7 @@ void FsdpState::install_hooks() {
   for (auto* module : modules_) {
     module->add_pre_hook([this](nn::Module& m, nn::Tensors& inputs) { pre_forward(m, inputs); });
     module->add_post_hook([this](nn::Module& m, const nn::Tensors&, at::Tensor& output) { post_forward(m, output); });
+    module->add_failure_hook([this] { fail_forward(); });
   }
   if (!group_) return;
   // The modules in which the parameters are used: after pre_forward above, where both are the same.
@@ -95,7 +97,9 @@ void FsdpState::become_root(nn::Module& module) {
     }
     state->context_ = context_;
     state->root_ = this;
+    is_last_backward_ &= state->is_last_backward_;
     if (!state->group_) continue;
+    context_->last_of_forward = state->group_.get();
     for (auto* param : state->group_->params()) param->set_fqn(names.at(param->slots().front()));
     state->group_->lazy_init(*context_, state->name_below(modules), state == this);
   }
@@ -143,22 +147,23 @@ void FsdpState::unshard() {
     init_context();
     group_->lazy_init(*context_, "a module gathered before its root ran", /*is_root=*/false);
   }
+  context_->all_gather_stream.waits_for_current();  // the writes to the shards
   group_->unshard();
 }
 
 void FsdpState::pre_forward(nn::Module& module, nn::Tensors& inputs) {
   if (!root_) become_root(module);
-  if (root_ == this) {
-    context_->post_forward_order.clear();
-    context_->last_forward_order = std::exchange(context_->forward_order, {});
-    context_->all_gather_stream.waits_for_current();  // the optimizer's writes to the shards
+  const bool is_first = to_run_.empty();
+  if (is_first) {
+    to_run_ = modules_;
+    begin_forward();
   }
   if (options_.mp_policy.cast_forward_inputs && options_.mp_policy.param_dtype) {
     for (auto& input : inputs) {
       if (input.defined() && input.is_floating_point()) input = input.to(*options_.mp_policy.param_dtype);
     }
   }
-  if (modules_run_++ > 0) return;
+  if (!is_first) return;
   if (group_) group_->pre_forward();
   register_post_backward(inputs);
 }
@@ -178,10 +183,61 @@ void FsdpState::register_post_backward(nn::Tensors& inputs) {
   }
 }
 
-void FsdpState::post_forward(nn::Module&, at::Tensor& output) {
-  if (modules_run_ < modules_.size()) return;
-  modules_run_ = 0;
+// Of the module that encloses all others of this forward: the optimizer may have written the shards before it.
+void FsdpState::begin_forward() {
+  if (in_backward()) return;  // a recomputation
+  // A module does not run within itself or the root: one that seems to has thrown.
+  if (context_->iter_forward_root && context_->iter_forward_root != this && root_ != this) return;
+  if (root_->callback_queued_) root_->recover(/*after_backward=*/true);
+  context_->iter_forward_root = this;
+  context_->is_root_forward = root_ == this;
+  context_->all_gather_stream.waits_for_current();
+  if (root_ != this) return;
+  for (auto* state : states_) {
+    if (state != this && !state->to_run_.empty()) {  // it ran apart, and not to its end
+      state->to_run_.clear();
+      if (state->group_) state->group_->reshard();
+    }
+    if (state->group_) state->group_->forget_forwards();
+  }
+  context_->post_forward_order.clear();
+  context_->last_forward_order = std::exchange(context_->forward_order, {});
+  if (!context_->last_forward_order.empty()) context_->last_of_forward = context_->last_forward_order.back();
+}
+
+void FsdpState::end_forward() {
+  if (context_->iter_forward_root != this) return;
+  context_->iter_forward_root = nullptr;
+  context_->release_retired();
+}
+
+// What was gathered is let go, so that the next forward gathers again.
+void FsdpState::fail_forward() noexcept {
+  if (!root_ || context_->iter_forward_root != this) return;
+  try {
+    root_->recover(/*after_backward=*/false);
+  } catch (const std::exception& error) {
+    spdlog::error("[fsdp] cannot free what a forward that failed has gathered: {}", error.what());
+  }
+}
+
+// After a forward or a backward that threw: as before it, without the gradients of that backward.
+void FsdpState::recover(bool after_backward) {
+  context_->iter_forward_root = nullptr;
+  callback_queued_ = false;
+  for (auto* state : states_) {
+    state->to_run_.clear();
+    if (state->group_) state->group_->recover(after_backward);
+  }
+  context_->release_retired();
+  if (after_backward) context_->end_backward();
+}
+
+void FsdpState::post_forward(nn::Module& module, at::Tensor& output) {
+  std::erase(to_run_, &module);
+  if (!to_run_.empty()) return;
   if (group_) group_->post_forward();
+  end_forward();
   if (output.requires_grad()) {
     output.register_hook([this](const at::Tensor& grad) {
       pre_backward();
@@ -190,6 +246,16 @@ void FsdpState::post_forward(nn::Module&, at::Tensor& output) {
   }
   if (options_.mp_policy.output_dtype && output.is_floating_point())
     output = output.to(*options_.mp_policy.output_dtype);
+}
+
+// Of a list given to fully_shard, one that is in no forward: the group was not freed after the last of them.
+void FsdpState::warn_of_modules_not_run() {
+  if (to_run_.empty()) return;
+  spdlog::warn(
+      "[fsdp] {} of the {} modules of one fully_shard call did not run in this forward; their group ({}) stays "
+      "gathered between forward and backward. Give such a module a call of its own",
+      to_run_.size(), modules_.size(), group_ ? group_->name() : "no parameters");
+  to_run_.clear();
 }
 
 void FsdpState::pre_backward() {
@@ -202,6 +268,7 @@ void FsdpState::pre_backward() {
 
 void FsdpState::root_post_backward() {
   for (auto* state : states_) {
+    state->warn_of_modules_not_run();
     if (state->group_) state->group_->end_backward(is_last_backward_);
   }
   if (is_last_backward_) context_->end_backward();

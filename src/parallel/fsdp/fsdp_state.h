@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "nn/module.h"
@@ -29,7 +30,8 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   ParamGroup* group() const { return group_.get(); }
   // Starts to gather the group outside forward, also before the root's first; wait_for_unshard() ends it. Collective.
   void unshard();
-  void set_is_last_backward(bool is_last) { is_last_backward_ = is_last; }
+  // Of the whole model, also where it is called on a module below the root.
+  void set_is_last_backward(bool is_last) { (root_ ? root_ : this)->is_last_backward_ = is_last; }
 
   // All states at and below `module`, in module order, each once.
   static std::vector<FsdpState*> all_below(nn::Module& module);
@@ -37,6 +39,11 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
  private:
   void pre_forward(nn::Module& module, nn::Tensors& inputs);
   void post_forward(nn::Module& module, at::Tensor& output);
+  void fail_forward() noexcept;
+  void begin_forward();
+  void end_forward();
+  void recover(bool after_backward);
+  void warn_of_modules_not_run();
   void become_root(nn::Module& module);
   void init_context();
   std::string name_below(const std::vector<nn::NamedModule>& root_modules) const;
@@ -52,10 +59,10 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   // Set by the root's first forward.
   std::shared_ptr<CommContext> context_;
   FsdpState* root_ = nullptr;
-  std::vector<FsdpState*> states_;  // of the root: every state below it
-  bool is_last_backward_ = true;    // of the root: wait for reductions at the end of this backward
-  bool callback_queued_ = false;    // of the root: the end of this backward is announced to autograd
-  std::size_t modules_run_ = 0;     // of this forward: a group acts before its first and after its last module
+  std::vector<FsdpState*> states_;   // of the root: every state below it
+  bool is_last_backward_ = true;     // of the root: wait for reductions at the end of this backward
+  bool callback_queued_ = false;     // of the root: the end of this backward is announced to autograd
+  std::vector<nn::Module*> to_run_;  // in this forward: a group acts before its first and after its last module
 };
 
 }  // namespace titan::fsdp

@@ -166,7 +166,8 @@ void set_modules_to_backward_prefetch(nn::Module& module, const std::vector<nn::
 }
 
 void UnshardHandle::wait() {
-  if (auto* group = std::exchange(group_, nullptr)) group->wait_for_unshard();
+  auto* const group = std::exchange(group_, nullptr);
+  if (group && group->has_to_be_waited_for()) group->wait_for_unshard();  // else a forward has done it
 }
 
 UnshardHandle unshard(nn::Module& module, bool async) {

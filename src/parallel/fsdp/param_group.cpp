@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <utility>
 
@@ -40,9 +39,6 @@ void sum_gradient_terms(const std::vector<FsdpParam*>& params, std::vector<at::T
     offset += grads[i].numel();
   }
 }
-
-// A forward within backward is the recomputation of a checkpointed module above.
-bool in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
 }  // namespace
 
@@ -125,6 +121,7 @@ void ParamGroup::unshard() {
   const NamedRange range([this] { return "FSDP::all_gather (" + name_ + ")"; });
   const meta_run::UseScope use(meta_run::Use::kGathered);
   const dist::CollectiveLabel label(name_);
+  context_->all_gather_stream.waits_for(parts_are_there_);
   context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
 
@@ -138,13 +135,20 @@ void ParamGroup::wait_for_unshard() {
   } else {
     TITAN_CHECK(all_gather_, where() + "wait without unshard");
     context_->all_gather_stream.current_waits();
+    context_->release_retired();  // before the copy out of this one takes memory
     finish_all_gather(*all_gather_, view_, gather_group().size());
-    context_->retire(std::move(all_gather_->output));
+    auto output = std::move(all_gather_->output);
     all_gather_.reset();
+    if (phase_ == Phase::kForward && context_->last_of_forward != this) {
+      context_->retire(std::move(output));
+    } else {
+      context_->release(std::move(output));
+    }
   }
   for (auto* param : view_) param->to_unsharded();
   unsharded_ = true;
   sharded_post_forward_ = false;
+  parts_are_there_.reset();
 }
 
 void ParamGroup::reshard() {
@@ -154,6 +158,11 @@ void ParamGroup::reshard() {
   unsharded_ = sharded_post_forward_ = false;
 }
 
+void ParamGroup::set_reshard_after_forward(bool reshard) {
+  reshard_after_forward_ = reshard;
+  if (!sharded_post_forward_) post_forward_group_.reset();
+}
+
 // Only a backward to come is worth keeping parts for; they would be stale after an optimizer step.
 void ParamGroup::reshard_after_forward() {
   if (!post_forward_group_ || !at::GradMode::is_enabled()) return reshard();
@@ -161,13 +170,15 @@ void ParamGroup::reshard_after_forward() {
   for (auto* param : view_) param->to_sharded_post_forward(post_forward_group_->rank(), post_forward_group_->size());
   unsharded_ = false;
   sharded_post_forward_ = true;
+  parts_are_there_ = context_->all_gather_stream.record_current();
 }
 
 // Prefetched and never used. The buffer belongs to the all-gather stream, which must not reuse it while it is being
-// written.
+// written; and what comes next on the compute stream may write the shards.
 void ParamGroup::drop_unused_all_gather() {
   if (!all_gather_) return;
   context_->all_gather_stream.run([this] { all_gather_->work.wait(); });
+  context_->all_gather_stream.current_waits();
   all_gather_.reset();
 }
 
@@ -183,6 +194,7 @@ void ParamGroup::pre_forward() {
 void ParamGroup::prefetch_for_forward() {
   for (auto* group : forward_prefetch_) group->unshard();
   if (in_backward()) return;
+  if (!context_->is_root_forward) return;
   auto& order = context_->forward_order;
   const auto& last = context_->last_forward_order;
   const std::size_t position = order.size();
@@ -249,7 +261,15 @@ void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at:
   rule.reduce_dtype = policy_.reduce_dtype;
   rule.divide_factor = divide_factor_.value_or(mesh_.size());
   rule.label = name_;
-  context_->reduce(std::make_shared<Reduction>(std::move(params), std::move(grads), rule));
+  context_->reduce([&] { return std::make_shared<Reduction>(std::move(params), std::move(grads), rule); });
+}
+
+void ParamGroup::recover(bool after_backward) {
+  reshard();
+  forward_uses_.clear();
+  phase_ = Phase::kIdle;
+  if (!after_backward) return;
+  for (auto* param : view_) param->take_unsharded_grad();
 }
 
 void ParamGroup::end_backward(bool is_last) {

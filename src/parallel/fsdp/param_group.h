@@ -40,15 +40,24 @@ class ParamGroup {
   // At the end of backward: post_backward() if nothing called it, and ready for the next forward when this was the last
   // backward.
   void end_backward(bool is_last);
+  // A forward of the root begins: none before it is waiting for its backward.
+  void forget_forwards() { forward_uses_.clear(); }
+  // After a forward or backward that threw: sharded, as before it, and without the gradients of that backward.
+  void recover(bool after_backward);
 
   const std::vector<FsdpParam*>& params() const { return view_; }
+  // Of its modules, below the root: "layers.3".
+  const std::string& name() const { return name_; }
+  // unshard() was called, and nobody has waited for it.
+  bool has_to_be_waited_for() const { return !unsharded_ && (all_gather_ || gathers_from_self()); }
   // Memory for the gathered parameters is in use: they are there, or on their way.
   bool holds_gathered() const { return unsharded_ || all_gather_.has_value(); }
   // Throws InternalError when a module that uses these parameters is about to compute with shards.
   void check_gathered() const;
   // The sum of gradients over the shard group is divided by it: 1 sums, unset averages.
   void set_gradient_divide_factor(double factor) { divide_factor_ = factor; }
-  void set_reshard_after_forward(bool reshard) { reshard_after_forward_ = reshard; }
+  // True: over all shard ranks, also where a group of neighbours was asked for before.
+  void set_reshard_after_forward(bool reshard);
   void set_reshard_after_backward(bool reshard) { reshard_after_backward_ = reshard; }
   void set_requires_gradient_sync(bool sync) { reduce_grads_ = sync; }
   void set_requires_all_reduce(bool all_reduce) { all_reduce_grads_ = all_reduce; }
@@ -91,6 +100,7 @@ class ParamGroup {
   Phase phase_ = Phase::kIdle;
   bool unsharded_ = false;
   bool sharded_post_forward_ = false;  // the parameters are parts over post_forward_group_
+  StreamEvent parts_are_there_;        // those parts, copied on the compute stream
   std::optional<AllGatherResult> all_gather_;
   // Where this group's forwards stand in the context's order, not yet used by a backward.
   std::vector<std::size_t> forward_uses_;

@@ -54,19 +54,24 @@ void Reduction::start_reduce_scatter() {
 
 void Reduction::wait_reduce_scatter() { scatter_.work.wait(); }
 
-bool Reduction::start_all_reduce() {
-  if (!rule_.replicate_group) return false;
+void Reduction::add_partial() {
+  if (!rule_.replicate_group) return;
   const at::NoGradGuard no_grad;
-  auto& reduced = scatter_.output;
-  if (rule_.partial->defined()) reduced.add_(std::exchange(*rule_.partial, at::Tensor()));
-  if (!rule_.all_reduce) {
-    *rule_.partial = reduced;
-    is_partial_ = true;
-    return false;
-  }
+  added_partial_ = std::exchange(*rule_.partial, at::Tensor());
+  if (added_partial_.defined()) scatter_.output.add_(added_partial_);
+  if (rule_.all_reduce) return;
+  *rule_.partial = scatter_.output;
+  is_partial_ = true;
+}
+
+void Reduction::start_all_reduce() {
   const dist::CollectiveLabel label(rule_.label);
-  all_reduce_ = rule_.replicate_group->all_reduce(reduced, dist::ReduceOp::kSum);
-  return true;
+  all_reduce_ = rule_.replicate_group->all_reduce(scatter_.output, dist::ReduceOp::kSum);
+}
+
+void Reduction::release_input() {
+  scatter_.input.reset();
+  added_partial_.reset();
 }
 
 bool Reduction::finish() {

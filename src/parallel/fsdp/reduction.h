@@ -30,20 +30,25 @@ class Reduction {
   // Copies `grads` (one per parameter, unsharded) in, on the caller's current stream; they are free then.
   Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads, const ReductionRule& rule);
 
-  // In this order; each is collective and waits for the one before. finish() is true when gradients are still on their
-  // way to the host.
+  // One rank: finish() is all there is to do.
+  bool is_local() const;
+  bool all_reduces() const { return rule_.replicate_group && rule_.all_reduce; }
+  // One shard: the output is the memory of the input.
+  bool scatters_in_place() const { return scatter_.output.is_same(scatter_.input); }
+
+  // In this order; each that starts something is collective. add_partial() is for the stream of the reduce-scatter, to
+  // which the partial sums' memory belongs; start_all_reduce() only where all_reduces(). finish() is true when gradients
+  // are still on their way to the host.
   void start_reduce_scatter();
   void wait_reduce_scatter();
-  // False: there is nothing to wait for before finish().
-  bool start_all_reduce();
+  void add_partial();
+  void start_all_reduce();
   bool finish();
 
-  // Memory of the caller's stream until the reduce-scatter is over.
-  void release_input() { scatter_.input.reset(); }
-  const at::Tensor& output() const { return scatter_.output; }
+  // Memory of the caller's stream, until that has waited for add_partial().
+  void release_input();
 
  private:
-  bool is_local() const;
   bool finish_local();
 
   std::vector<FsdpParam*> params_;
@@ -51,6 +56,7 @@ class Reduction {
   ReductionRule rule_;
   double divide_after_ = 1;
   ReduceScatterResult scatter_;
+  at::Tensor added_partial_;
   dist::Work all_reduce_;
   bool is_partial_ = false;
 };
