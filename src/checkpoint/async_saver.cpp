@@ -20,6 +20,14 @@ class StallTimer {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+at::Device device_of(const std::vector<Item>& items) {
+  for (const Item& item : items) {
+    const auto* tensor = std::get_if<TensorItem>(&item);
+    if (tensor && !tensor->local.is_cpu()) return tensor->local.device();
+  }
+  return at::kCPU;
+}
+
 }  // namespace
 
 AsyncSaver::~AsyncSaver() {
@@ -37,13 +45,16 @@ void AsyncSaver::start(std::vector<Item> items, Write write) {
   std::promise<void> staged, written;
   staged_ = staged.get_future();
   written_ = written.get_future();
+  copies_.begin(device_of(items));
   thread_ = std::thread([this, items = std::move(items), write = std::move(write), staged = std::move(staged),
                          written = std::move(written)]() mutable {
     bool is_staged = false;
     try {
-      const std::vector<Item> copies = stage(std::move(items));
+      const std::vector<Item> copies = stage(items);
       is_staged = true;
       staged.set_value();
+      copies_.host_waits();
+      items.clear();
       write(copies);
       written.set_value();
     } catch (...) {
@@ -53,10 +64,11 @@ void AsyncSaver::start(std::vector<Item> items, Write write) {
   });
 }
 
-std::vector<Item> AsyncSaver::stage(std::vector<Item> items) {
+std::vector<Item> AsyncSaver::stage(const std::vector<Item>& items) {
   const at::NoGradGuard no_grad;
+  std::vector<Item> copies = items;
   std::size_t next = 0;
-  for (Item& item : items) {
+  for (Item& item : copies) {
     auto* tensor = std::get_if<TensorItem>(&item);
     if (!tensor) continue;
     if (next == staging_.size()) staging_.emplace_back();
@@ -65,17 +77,19 @@ std::vector<Item> AsyncSaver::stage(std::vector<Item> items) {
     const bool fits = copy.defined() && copy.sizes() == live.sizes() && copy.scalar_type() == live.scalar_type();
     // Page-locked for tensors of a device: the copy runs at the link's speed.
     if (!fits) copy = at::empty(live.sizes(), live.options().device(at::kCPU).pinned_memory(!live.is_cpu()));
-    copy.copy_(live);
+    copies_.copy(copy, live);
     tensor->local = copy;
   }
   staging_.resize(next);
-  return items;
+  copies_.end();
+  return copies;
 }
 
 void AsyncSaver::wait_staged() {
   if (!staged_.valid()) return;
   const StallTimer timer(stall_seconds_);
   staged_.get();
+  copies_.current_stream_waits();
 }
 
 void AsyncSaver::wait() {

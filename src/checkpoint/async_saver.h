@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/dcp/item.h"
+#include "checkpoint/device_copies.h"
 
 namespace titan::checkpoint {
 
@@ -27,7 +28,8 @@ class AsyncSaver {
 
   // Waits for the save before this one, and starts. Throws what that one threw.
   void start(std::vector<Item> items, Write write);
-  // Until the tensors given to start() may change: before the optimizer's step.
+  // Until the tensors given to start() may change: before the optimizer's step. Those of a device may be changed by what
+  // the caller queues on its stream from here on.
   void wait_staged();
   // Until the save under way is on the disk. Throws what it threw, once.
   void wait();
@@ -40,12 +42,13 @@ class AsyncSaver {
   double stall_seconds() const { return stall_seconds_; }
 
  private:
-  std::vector<Item> stage(std::vector<Item> items);
+  std::vector<Item> stage(const std::vector<Item>& items);
 
   std::thread thread_;
   std::future<void> staged_;
   std::future<void> written_;
   std::vector<at::Tensor> staging_;  // of the last save, to be used again
+  DeviceCopies copies_;
   std::atomic<double> stall_seconds_ = 0;
 };
 
