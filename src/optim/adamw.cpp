@@ -77,14 +77,23 @@ void AdamW::step(const StepOptions& given) {
 
 // Of the parameters with a gradient; an empty shard has nothing here, but its step counts.
 void AdamW::count_steps(const at::Tensor& found_inf) {
-  const auto increment = found_inf.defined() ? 1 - found_inf : at::Tensor();
+  std::vector<at::Tensor> on_device;
   for (auto& state : states_) {
     if (!state.param.grad().defined()) continue;
-    if (increment.defined()) {
-      state.step.add_(increment.to(state.step.device()));
+    if (!state.step.is_cpu()) {
+      on_device.push_back(state.step);
+    } else if (found_inf.defined()) {
+      state.step.add_((1 - found_inf).to(at::kCPU));
     } else {
       state.step.add_(1);
     }
+  }
+  if (on_device.empty()) return;
+  // One kernel for all of them.
+  if (found_inf.defined()) {
+    at::_foreach_add_(on_device, 1 - found_inf);
+  } else {
+    at::_foreach_add_(on_device, 1);
   }
 }
 
