@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -27,6 +28,12 @@ std::string why_no_driver() {
   return devices > 0 ? "" : "the CUDA driver finds no device";
 }
 
+// Before CUDA starts, which reads it.
+void configure_allocator() {
+  if (!std::getenv("PYTORCH_CUDA_ALLOC_CONF"))
+    setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
+}
+
 }  // namespace
 
 void register_accelerator(AcceleratorModule module) { slot() = std::move(module); }
@@ -38,6 +45,7 @@ std::string load_accelerator_module() {
   if (std::string reason = why_no_driver(); !reason.empty()) return reason;
   const auto library = library_of_program("libtitan_cuda.so");
   if (!std::filesystem::exists(library)) return library.string() + " is not there: this build has no CUDA module";
+  configure_allocator();
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!handle) return std::string("cannot load the CUDA module: ") + dlerror();
   auto* entry = reinterpret_cast<void (*)()>(dlsym(handle, "titan_register_cuda"));

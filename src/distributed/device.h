@@ -48,7 +48,8 @@ void register_accelerator(AcceleratorModule module);
 const AcceleratorModule* accelerator();
 
 // Loads libtitan_cuda.so from beside the program, or from ../lib of an installed one, when a CUDA driver with at least
-// one device is found. Returns why there is no accelerator, or an empty string when there is one. `accelerator()` is
+// one device is found. The caching allocator gets expandable segments, without which the pools of the side streams
+// fragment, unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set. Returns why there is no accelerator, or an empty string when there is one. `accelerator()` is
 // set afterwards. Idempotent.
 std::string load_accelerator_module();
 

@@ -152,7 +152,6 @@ class MetaRun {
   // takes beside them is nothing to speak of.
   void step() {
     for (const auto& parameter : model_->named_parameters()) parameter.tensor().mutable_grad().reset();
-    const auto& training = config_.training;
     const LogitsWatch logits(log_, loss_shapes());
     for (std::int64_t i = 0; i < microbatches_; ++i) run_microbatch();
     logits_.insert(logits.found().begin(), logits.found().end());
@@ -268,11 +267,11 @@ std::int64_t& kind_of(std::size_t id, const MetaRun& run, MemoryEstimate& out) {
   return run.is_kept_for_backward(allocation) ? out.activations : out.temporaries;
 }
 
-// As the process's caching allocator of CUDA would read it.
+// As the process's caching allocator of CUDA would read it, and on where the user says nothing (dist/device.h).
 bool uses_expandable_segments() {
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
     if (const auto text = get_env(name)) return text->find("expandable_segments:True") != std::string::npos;
-  return false;
+  return true;
 }
 
 std::int64_t reserved_bytes(const MemoryLog& log, const Ids& elsewhere) {

@@ -134,9 +134,9 @@ TEST(MemoryEstimate, ReadsTheAllocatorsSetting) {
   const auto config = config_of_8b();
   unsetenv("PYTORCH_CUDA_ALLOC_CONF");
   unsetenv("PYTORCH_ALLOC_CONF");
+  const auto expandable = estimate(config, 8).pooled;  // what a run sets
+  setenv("PYTORCH_ALLOC_CONF", "expandable_segments:False", 1);
   const auto segments = estimate(config, 8).pooled;
-  setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 1);
-  const auto expandable = estimate(config, 8).pooled;
   unsetenv("PYTORCH_ALLOC_CONF");
   EXPECT_LT(expandable, segments);
 }
