@@ -56,9 +56,9 @@ at::Tensor index_within_row(const dist::ShardSpec& spec, const at::TensorOptions
 
 at::Tensor tensor_checksum(const at::Tensor& local, const dist::ShardSpec& spec, at::Device device) {
   const at::NoGradGuard no_grad;
-  const auto options = at::TensorOptions().dtype(at::kLong).device(device);
+  if (!local.defined() || local.numel() == 0) return at::zeros({}, at::TensorOptions().dtype(at::kLong).device(device));
+  const auto options = at::TensorOptions().dtype(at::kLong).device(local.device());
   at::Tensor sum = at::zeros({}, options);
-  if (!local.defined() || local.numel() == 0) return sum;
   const bool is_scalar = spec.global_shape.empty();
   const std::int64_t num_rows = is_scalar ? 1 : spec.local_shape[0];
   const std::int64_t row_size = local.numel() / num_rows;
@@ -73,7 +73,7 @@ at::Tensor tensor_checksum(const at::Tensor& local, const dist::ShardSpec& spec,
     const auto rows = at::arange(first_row + begin, first_row + end, options).mul_(row_stride).unsqueeze(1);
     sum += hash_sum(bits.narrow(0, begin, end - begin).to(at::kLong), rows + within);
   }
-  return sum;
+  return sum.to(device, /*non_blocking=*/true);
 }
 
 }  // namespace titan::train
