@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -132,7 +133,14 @@ std::optional<Trainer::End> Trainer::show(const FinishedStep& step) {
   return std::nullopt;
 }
 
+// What a device has not done yet may fail, and who ends well must have seen it.
+void Trainer::wait_for_device() const {
+  const auto device = run_.world.device();
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
 Trainer::End Trainer::finish(End end) {
+  wait_for_device();
   for (const auto& observer : run_.observers) observer->finish(end, finished_steps());
   spdlog::info("{}", metrics::format_goodput(run_.metrics->time_spent()));
   if (end == End::kCompleted) announce_end();

@@ -31,6 +31,7 @@ class Trainer {
   std::optional<End> show(const FinishedStep& step);
   End finish(End end);
   void announce_end() const;
+  void wait_for_device() const;
 
   RunParts run_;
 };
