@@ -140,7 +140,7 @@ at::Device pick_device(const TrainedModelOptions& options) {
   const std::string missing = dist::load_accelerator_module();
   if (missing.empty()) {
     dist::accelerator()->set_device(0);
-    return {at::kCUDA, 0};
+    return {dist::accelerator()->type, 0};
   }
   if (options.device == "cuda") throw ConfigError(options.command + ": error: --device cuda, but " + missing);
   return at::kCPU;

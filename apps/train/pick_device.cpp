@@ -39,7 +39,7 @@ c10::DeviceType find_device_type(const config::JobConfig& config, const LaunchEn
   if (missing.empty()) {
     check_num_devices(static_cast<std::size_t>(dist::accelerator()->device_count()), "this machine", launch);
     train::check_dtypes(config, device_of_a_rank(config, 1));
-    return c10::DeviceType::CUDA;
+    return dist::accelerator()->type;
   }
   if (wanted == "cuda") throw ConfigError("training.device = \"cuda\", but " + missing);
   return c10::DeviceType::CPU;

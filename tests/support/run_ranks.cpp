@@ -20,13 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void run_as_rank(int num_ranks, const std::function<void(dist::World&)>& body) {
+void run_as_rank(int num_ranks, const std::function<void(dist::World&)>& body, c10::DeviceType device) {
   at::set_num_threads(1);
   LaunchEnv env;
   env.rank = env.local_rank = std::stoi(std::getenv("TITAN_TEST_RANK"));
   env.world_size = env.local_world_size = num_ranks;
   env.rendezvous_key = "ranks";  // rank 0 takes a free port and tells it in TMPDIR, which is these ranks' own
-  auto world = std::make_unique<dist::World>(env, c10::DeviceType::CPU, guard(30));
+  auto world = std::make_unique<dist::World>(env, device, guard(30));
   try {
     body(*world);
   } catch (const std::exception& error) {
@@ -62,8 +62,8 @@ std::vector<RankEnd> start_ranks(int num_ranks) {
 
 bool is_rank() { return std::getenv("TITAN_TEST_RANK") != nullptr; }
 
-void on_ranks(int num_ranks, const std::function<void(dist::World&)>& body) {
-  if (is_rank()) return run_as_rank(num_ranks, body);
+void on_ranks(int num_ranks, const std::function<void(dist::World&)>& body, c10::DeviceType device) {
+  if (is_rank()) return run_as_rank(num_ranks, body, device);
   const auto ends = start_ranks(num_ranks);
   for (std::size_t rank = 0; rank < ends.size(); ++rank)
     EXPECT_EQ(ends[rank].how, "exit code 0") << "rank " << rank << " of " << num_ranks << ":\n" << ends[rank].said;
@@ -71,7 +71,7 @@ void on_ranks(int num_ranks, const std::function<void(dist::World&)>& body) {
 
 std::vector<RankEnd> ends_of_ranks(int num_ranks, const std::function<void(dist::World&)>& body) {
   if (!is_rank()) return start_ranks(num_ranks);
-  run_as_rank(num_ranks, body);
+  run_as_rank(num_ranks, body, c10::DeviceType::CPU);
   return {};
 }
 

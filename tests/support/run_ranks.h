@@ -11,8 +11,10 @@
 namespace titan::test {
 
 // Call it as the whole body of a TEST. The test fails when any rank fails, with that rank's output; ranks that take
-// longer than guard(60) are ended. A rank's TMPDIR is a folder of this call's ranks, removed after it.
-void on_ranks(int num_ranks, const std::function<void(dist::World& world)>& body);
+// longer than guard(60) are ended. A rank's TMPDIR is a folder of this call's ranks, removed after it. With another
+// `device` than the CPU its accelerator must be registered in the rank before the call.
+void on_ranks(int num_ranks, const std::function<void(dist::World& world)>& body,
+              c10::DeviceType device = c10::DeviceType::CPU);
 
 struct RankEnd {
   std::string how;   // "exit code 3", "SIGKILL"

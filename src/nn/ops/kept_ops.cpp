@@ -51,7 +51,7 @@ bool runs_on_host(const at::Tensor& q) { return q.is_cpu() || q.is_meta(); }
 bool is_keepable(at::SDPBackend backend, const at::Tensor& q) {
   switch (backend) {
     case at::SDPBackend::flash_attention:
-      return runs_on_host(q) || (q.is_cuda() && q.size(-1) % 8 == 0);  // ATen pads other head dims around the kernel
+      return runs_on_host(q) || q.size(-1) % 8 == 0;  // ATen pads other head dims around the kernel
     case at::SDPBackend::efficient_attention:
     case at::SDPBackend::cudnn_attention:
       return true;

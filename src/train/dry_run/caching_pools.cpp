@@ -24,12 +24,14 @@ std::int64_t segment_size(std::int64_t bytes, bool is_small) {
 
 }  // namespace
 
-void CachingPools::allocate(std::size_t id, std::int64_t bytes, int stream) {
+CachingPools::Block CachingPools::allocate(std::size_t id, std::int64_t bytes, int stream) {
   bytes = round_up(std::max<std::int64_t>(bytes, 1), kBlock);
   const bool is_small = bytes <= kMost;
   Pool& pool = pools_[{stream, is_small}];
   pool.is_small = is_small;
-  places_[id] = {&pool, take(pool, bytes)};
+  const Address begin = take(pool, bytes);
+  places_[id] = {&pool, begin};
+  return {stream, is_small, begin, bytes};
 }
 
 void CachingPools::free(std::size_t id) {

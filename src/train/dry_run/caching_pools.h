@@ -18,8 +18,15 @@ class CachingPools {
   // segments, which never join.
   explicit CachingPools(bool expandable_segments) : expandable_(expandable_segments) {}
 
+  // Where a block lies: addresses of one pool, from 0 on.
+  struct Block {
+    int stream;
+    bool is_small;
+    std::int64_t begin, bytes;
+  };
+
   // `id` names the block when it is freed.
-  void allocate(std::size_t id, std::int64_t bytes, int stream);
+  Block allocate(std::size_t id, std::int64_t bytes, int stream);
   void free(std::size_t id);
 
   // Bytes taken of the device, which only grow.

@@ -1,0 +1,114 @@
+"""The whole program on the simulated device (tests/support/simulated_device/): streams, events and an allocator as CUDA's,
+which tell what relied on an order that nobody had asked for, and where the host stood still."""
+import dataclasses
+import json
+
+from cases_validation import validation, write_held_out
+from fixtures import write_job
+from harness import case, expect, read_rows, start_plain
+
+SAVES = ["--checkpoint.enable", "--checkpoint.interval", 2]
+RECOMPUTED = {
+    "recomputed": ["--activation_checkpoint.mode", "full"],
+    "recomputed by layer": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "2"],
+    "recomputed by op": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "op"],
+}
+# What these compute is what the plain run computes, to the bit.
+EQUAL = {
+    "ZeRO-2": ["--parallelism.fsdp_reshard_after_forward", "never"],
+    "offloaded": ["--training.enable_cpu_offload"],
+    "saved beside training": [*SAVES, "--checkpoint.async_mode", "async"],
+    "saved from page-locked memory": [*SAVES, "--checkpoint.async_mode", "async_with_pinned_mem"],
+    **RECOMPUTED,
+}
+OTHERS = {
+    "float32": ["--training.mixed_precision_param", "float32"],
+    "float16": ["--training.mixed_precision_param", "float16"],
+    "documents apart": ["--model.flavor", "debugmodel_flex_attn"],
+}
+CHECKSUMS = {"checksums of an offloaded state": [*EQUAL["offloaded"], "--debug.checksum_freq", 1]}  # which are read each step
+TENSOR_PARALLEL = {
+    "tensor parallel": ["--parallelism.tensor_parallel_degree", 2],
+    "tensor parallel, overlapped": ["--parallelism.tensor_parallel_degree", 2, "--parallelism.enable_async_tensor_parallel"],
+    "tensor parallel, recomputed by op": ["--parallelism.tensor_parallel_degree", 2, *RECOMPUTED["recomputed by op"]],
+}
+OF_FOUR = {
+    "replicas": ["--parallelism.data_parallel_replicate_degree", 2],
+    "data parallel": ["--parallelism.data_parallel_replicate_degree", 4, "--parallelism.data_parallel_shard_degree", 1],
+    "integer reshard": ["--parallelism.fsdp_reshard_after_forward", 2],
+}
+STEPS, QUIET = 5, 3  # rows are written at 1, 2, 4 and 5, saves at 2 and 4
+
+
+def modes(context, ranks):
+    """name -> words; the plain one first."""
+    found = {"plain": [], **EQUAL, **OTHERS, **CHECKSUMS}
+    found["accumulated"] = ["--training.global_batch_size", 4 * ranks]
+    found["validated"] = validation(write_held_out(context), steps=1)
+    found |= TENSOR_PARALLEL if ranks > 1 else {}
+    return found | (OF_FOUR if ranks == 4 else {})
+
+
+def run(context, ranks, name, words):
+    """The rows, and what the device found in each rank."""
+    label = name.replace(" ", "_").replace(",", "")
+    job_file = write_job(context, label, steps=STEPS)
+    simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")
+    variables = {rank: {"FINDINGS": str(context.folder / f"{label}.found")} for rank in range(ranks)}
+    words = ["--config", job_file, "--training.device", "cuda", "--metrics.log_freq", 2, *words]
+    jobs = start_plain(simulated, ranks, words, variables=variables)
+    for rank, job in enumerate(jobs):
+        code = job.wait(60)
+        expect(code == 0, f"{name}: exit code {code} of rank {rank}\n{job.tail()}")
+    found = [json.loads((context.folder / f"{label}.found.{rank}.json").read_text()) for rank in range(ranks)]
+    return read_rows(context.dump(label) / "metrics.jsonl", exact=True), found
+
+
+def stood_still(found, name):
+    """Where the host waited for the device although no number was wanted: within a step but the first, or after a step
+    without a row."""
+    return [
+        f"step {at['step']}, {at['during']}: {at['what']}\n{at['stack']}"
+        for at in found["synchronizations"]
+        if at["thread"] != "background"
+        and (at["step"] == QUIET or (1 < at["step"] and at["during"] in ("data", "step", "optimizer")))
+        and name not in CHECKSUMS
+        and not (name == "offloaded" and at["what"] == "an event")  # the gradients that come to the host
+    ]
+
+
+# Parameters of the small model: of all, and of its largest group, [norm, output].
+NUM_PARAMETERS, LARGEST_GROUP = 360_768, 64 + 2048 * 64
+ROUNDING = 512 * 64  # the allocator's 512 bytes for each tensor of the groups that are there together
+
+
+def check_memory(found, ranks, name):
+    """What FSDP2 holds of weights and gradients at most (docs/fully_shard.md): two gathered groups, in bfloat16, and the
+    input of one reduce-scatter beside what has been reduced, in float32."""
+    on_the_way = 4 * LARGEST_GROUP // ranks if name == "offloaded" else 0  # a shard that comes from the host
+    for step in range(1, STEPS + 1):
+        most = found["steps"][str(step)]["most_by_use"]
+        bounds = {
+            "gathered": 2 * 2 * LARGEST_GROUP + on_the_way + ROUNDING,
+            "reduction": 4 * LARGEST_GROUP + 4 * (NUM_PARAMETERS + LARGEST_GROUP) // ranks + ROUNDING,
+        }
+        for use, bound in bounds.items():
+            expect(most.get(use, 0) <= bound, f"{name}, step {step}: {use} takes {most[use]} bytes, FSDP2 at most {bound}")
+
+
+@case(240, ranks=[1, 2, 4])
+def simulated_device_finds_nothing(context, ranks):
+    """In each mode of training: no race, no memory used again too early, no wait of the host within a step."""
+    plain = None
+    for name, words in modes(context, ranks).items():
+        rows, found = run(context, ranks, name, words)
+        losses = [row["loss"] for row in rows if "loss" in row]
+        plain = plain or losses
+        expect(name not in EQUAL or losses == plain, f"{name}: losses {losses}, without it {plain}")
+        for rank, of_rank in enumerate(found):
+            waits = {at["what"] for at in of_rank["synchronizations"]}
+            expect("the device" in waits, f"{name}, rank {rank}: ended while the device may still have been at work")
+            expect(not of_rank["races"], f"{name}, rank {rank}: " + "\n".join(of_rank["races"]))
+            if ranks > 1 and name in ("plain", "offloaded", *RECOMPUTED):
+                check_memory(of_rank, ranks, name)
+            expect(not stood_still(of_rank, name), f"{name}, rank {rank}: " + "\n".join(stood_still(of_rank, name)))

@@ -1,0 +1,56 @@
+// titan-train on the simulated device: the whole program, with training.device = "cuda". Where FINDINGS is set in its
+// environment, what the device found is written to $FINDINGS.RANK.json.
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "apps/engine.h"
+#include "tests/support/simulated_device/device.h"
+
+namespace titan::sim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string name_of(meta_run::Use use) {
+  switch (use) {
+    case meta_run::Use::kGathered:
+      return "gathered";
+    case meta_run::Use::kReduction:
+      return "reduction";
+    default:
+      return "other";
+  }
+}
+
+Json to_json(const StepFindings& step) {
+  Json by_use;
+  for (const auto& [use, bytes] : step.most_by_use) by_use[name_of(use)] = bytes;
+  return {{"kernels", step.kernels}, {"peak_live_bytes", step.peak_live_bytes}, {"most_by_use", by_use}};
+}
+
+Json to_json(const Findings& found) {
+  Json out = {{"races", found.races}, {"synchronizations", Json::array()}, {"steps", Json::object()}};
+  for (const auto& [what, thread, during, step, stack] : found.synchronizations)
+    out["synchronizations"].push_back(
+        {{"what", what}, {"thread", thread}, {"during", during}, {"step", step}, {"stack", stack}});
+  for (const auto& [number, step] : found.steps) out["steps"][std::to_string(number)] = to_json(step);
+  out["peak_live_bytes"] = found.peak_live_bytes;
+  out["peak_reserved_bytes"] = found.peak_reserved_bytes;
+  return out;
+}
+
+}  // namespace
+}  // namespace titan::sim
+
+int main(int argc, char** argv) {
+  titan::sim::install();
+  const int code = titan_run_engine(argc, argv);
+  if (const char* const path = std::getenv("FINDINGS")) {
+    const char* const rank = std::getenv("RANK");
+    std::ofstream(std::string(path) + "." + (rank ? rank : "0") + ".json")
+        << titan::sim::to_json(titan::sim::findings()).dump(1);
+  }
+  return code;
+}

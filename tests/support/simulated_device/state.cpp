@@ -1,0 +1,203 @@
+#include "tests/support/simulated_device/state.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "base/error.h"
+#include "base/process/phase.h"
+#include "base/stack/stack.h"
+
+namespace titan::sim {
+namespace {
+
+thread_local StreamId g_current_stream = 0;
+
+// Of one pool, in addresses that take memory when they are written.
+constexpr std::size_t kPoolBytes = std::size_t{8} << 30;
+
+std::string this_thread() {
+  if (::gettid() == ::getpid()) return "train";
+  char name[16] = {};
+  pthread_getname_np(pthread_self(), name, sizeof(name));
+  return std::string(name).starts_with("pt_autograd") ? "autograd" : "background";
+}
+
+}  // namespace
+
+StreamId current_stream() { return g_current_stream; }
+
+StreamId exchange_current_stream(StreamId stream) { return std::exchange(g_current_stream, stream); }
+
+State& State::get() {
+  static State* const state = [] {
+    auto* made = new State();  // tensors of statics may outlive it else
+    made->new_stream("compute");
+    return made;
+  }();
+  return *state;
+}
+
+StreamId State::new_stream(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return order_.new_stream(name);
+}
+
+Clock State::record(StreamId stream) {
+  const std::lock_guard lock(mutex_);
+  return order_.record(stream);
+}
+
+Clock State::record_all() {
+  const std::lock_guard lock(mutex_);
+  Clock all;
+  for (StreamId stream = 0; stream < order_.num_streams(); ++stream) all.join(order_.record(stream));
+  return all;
+}
+
+void State::stream_waits(StreamId stream, const Clock& event) {
+  const std::lock_guard lock(mutex_);
+  order_.stream_waits(stream, event);
+}
+
+void State::synchronize(const Clock& event, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  order_.host_waits(event);
+  found_.synchronizations.push_back(
+      {why, this_thread(), std::string(name_of(phase_log().current())), phase_log().step(), to_text(capture_stack())});
+}
+
+void State::queue(StreamId stream, const std::string& name, const std::vector<Use>& uses) {
+  const std::lock_guard lock(mutex_);
+  ++current_step().kernels[name];
+  note_all(order_.queue(stream), stream, name, uses);
+}
+
+void State::touch_by_host(const std::string& name, const std::vector<Use>& uses) {
+  const std::lock_guard lock(mutex_);
+  note_all({}, kHost, name, uses);
+}
+
+void State::note_all(const Moment& moment, StreamId stream, const std::string& name, const std::vector<Use>& uses) {
+  for (const Use& use : uses) {
+    if (use.bytes.begin == use.bytes.end) continue;
+    Access access{.bytes = use.bytes,
+                  .writes = use.writes,
+                  .moment = moment,
+                  .stream = stream,
+                  .block = block_at(use.bytes.begin),
+                  .what = name + ", " + use.role};
+    for (const Race& race : accesses_.add(order_, std::move(access))) {
+      auto text = race.text(order_);
+      if (told_.insert(text).second) found_.races.push_back(std::move(text));
+    }
+  }
+}
+
+// 0 for memory of the host.
+std::size_t State::block_at(Address address) const {
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return 0;
+  const auto& [begin, block] = *std::prev(after);
+  return address < begin + static_cast<Address>(block.bytes) ? block.id : 0;
+}
+
+Address State::base_of(const train::CachingPools::Block& block) {
+  Address& base = bases_[{block.stream, block.is_small}];
+  if (base == 0) {
+    void* const memory =
+        ::mmap(nullptr, kPoolBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    base = reinterpret_cast<Address>(memory);
+  }
+  TITAN_CHECK(static_cast<std::size_t>(block.begin + block.bytes) <= kPoolBytes, "the simulated device is full");
+  return base;
+}
+
+void* State::allocate(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const std::size_t id = next_id_++;
+  const auto block = pools_.allocate(id, static_cast<std::int64_t>(bytes), current_stream());
+  const Address address = base_of(block) + static_cast<Address>(block.begin);
+  blocks_[address] = {id, block.bytes, meta_run::current_use()};
+  live_by_use_[meta_run::current_use()] += block.bytes;
+  found_.live_bytes += block.bytes;
+  note_peak();
+  return reinterpret_cast<void*>(address);
+}
+
+void State::free(void* pointer) {
+  if (!pointer) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(reinterpret_cast<Address>(pointer));
+  const Block block = found->second;
+  blocks_.erase(found);
+  live_by_use_[block.use] -= block.bytes;
+  found_.live_bytes -= block.bytes;
+  pools_.free(block.id);
+}
+
+void State::note_peak() {
+  found_.peak_reserved_bytes = pools_.reserved();
+  found_.peak_live_bytes = std::max(found_.peak_live_bytes, found_.live_bytes);
+  StepFindings& step = current_step();
+  step.peak_live_bytes = std::max(step.peak_live_bytes, found_.live_bytes);
+  for (const auto& [use, bytes] : live_by_use_) step.most_by_use[use] = std::max(step.most_by_use[use], bytes);
+}
+
+StepFindings& State::current_step() {
+  const auto phase = phase_log().current();
+  const bool is_within = phase == Phase::kStep || phase == Phase::kOptimizer;
+  return found_.steps[is_within ? phase_log().step() : 0];
+}
+
+void* State::allocate_pinned(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* const memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (!memory) throw std::bad_alloc();
+  const std::lock_guard lock(mutex_);
+  pinned_[reinterpret_cast<Address>(memory)] = bytes;
+  return memory;
+}
+
+// The caching host allocator waits for copies of the memory before it gives it out again, and so needs no check.
+void State::free_pinned(void* pointer) {
+  if (!pointer) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = pinned_.find(reinterpret_cast<Address>(pointer));
+  accesses_.forget({found->first, found->first + found->second});
+  pinned_.erase(found);
+  std::free(pointer);
+}
+
+bool State::is_pinned(const void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto address = reinterpret_cast<Address>(pointer);
+  const auto after = pinned_.upper_bound(address);
+  return after != pinned_.begin() && address < std::prev(after)->first + std::prev(after)->second;
+}
+
+Findings State::findings() {
+  const std::lock_guard lock(mutex_);
+  return found_;
+}
+
+void State::reset() {
+  const std::lock_guard lock(mutex_);
+  const auto live = found_.live_bytes;
+  found_ = {};
+  found_.live_bytes = found_.peak_live_bytes = live;
+  found_.steps[0] = {.kernels = {}, .peak_live_bytes = live, .most_by_use = live_by_use_};
+  found_.peak_reserved_bytes = pools_.reserved();
+  told_.clear();
+}
+
+Findings findings() { return State::get().findings(); }
+void reset() { State::get().reset(); }
+
+}  // namespace titan::sim
