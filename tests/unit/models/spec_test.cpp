@@ -16,7 +16,8 @@ TEST(Spec, CountsTheParametersOfEveryFlavor) {
       model.flavor = flavor;
       const auto spec = make_train_spec(model, 8);
       std::int64_t all = 0, embedding = 0;
-      for (const auto& parameter : spec.build_model(std::nullopt)->named_parameters()) {
+      const auto built = spec.build_model(std::nullopt);
+      for (const auto& parameter : built->named_parameters()) {
         all += parameter.tensor().numel();
         if (parameter.fqn == "tok_embeddings.weight") embedding = parameter.tensor().numel();
       }
