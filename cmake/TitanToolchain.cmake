@@ -37,6 +37,15 @@ endif()
 set(TITAN_ENGINE_INCLUDE ${CMAKE_SOURCE_DIR}/src)
 set(TITAN_PLUGIN_INCLUDE ${CMAKE_SOURCE_DIR})
 
+# For targets in which a run spends no time to speak of: -O1 compiles in two thirds of the time of -O3.
+function(titan_compile_quickly)
+  foreach(name ${ARGN})
+    if(CMAKE_BUILD_TYPE STREQUAL "Release")
+      target_compile_options(${name} PRIVATE -O1)
+    endif()
+  endforeach()
+endfunction()
+
 # titan_library(NAME [TORCH] [PLUGIN] SOURCES ... DEPS ...)
 #   TORCH   compiles against torch through the shared precompiled header
 #   PLUGIN  may also include from the repository root (models/, data/)
