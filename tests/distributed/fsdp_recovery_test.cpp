@@ -39,9 +39,7 @@ std::unique_ptr<Net> make_net(const dist::DeviceMesh& mesh, const Fault& fault,
   });
   fsdp::FullyShardOptions options{.mesh = mesh};
   options.reshard_after_forward = rule;
-  fsdp::fully_shard(*net->embedding, options);
-  for (std::size_t i = 0; i < net->blocks->size(); ++i) fsdp::fully_shard((*net->blocks)[i], options);
-  fsdp::fully_shard(*net, options);
+  test::shard_by_block(*net, options, /*checkpoint=*/false);
   fsdp::to_empty(*net, at::kCPU);
   net->init_weights();
   return net;

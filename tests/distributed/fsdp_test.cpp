@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.h"
-#include "nn/checkpointed.h"
 #include "optim/clip_grad_norm.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "tests/support/tiny_net.h"
@@ -70,13 +69,7 @@ Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Set
   Net net;
   fsdp::FullyShardOptions options{.mesh = mesh, .reshard_after_forward = setting.reshard_after_forward};
   options.shard_placement_fn = setting.placement;
-  fsdp::fully_shard(*net.embedding, options);
-  for (std::size_t i = 0; i < net.blocks->size(); ++i) {
-    if (setting.checkpoint) nn::checkpoint_activations((*net.blocks)[i]);
-    fsdp::fully_shard((*net.blocks)[i], options);
-  }
-  fsdp::fully_shard(net, options);  // the output layer stays with the root
-  fsdp::set_gradient_divide_factor(net, 1.0);
+  test::shard_by_block(net, options, setting.checkpoint);
   fsdp::to_empty(net, at::kCPU);
   net.init_weights();
   if (setting.prepare) setting.prepare(net);

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "nn/checkpointed.h"
 #include "optim/clip_grad_norm.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "tests/support/simulated_device/device.h"
@@ -87,13 +86,7 @@ Result train_plain(int num_batches) {
 void shard(Net& net, const Mode& mode, const dist::DeviceMesh& mesh) {
   auto options = mode.options;
   options.mesh = mesh;
-  fsdp::fully_shard(*net.embedding, options);
-  for (std::size_t i = 0; i < net.blocks->size(); ++i) {
-    if (mode.checkpoint) nn::checkpoint_activations((*net.blocks)[i]);
-    fsdp::fully_shard((*net.blocks)[i], options);
-  }
-  fsdp::fully_shard(net, options);  // the output layer stays with the root
-  fsdp::set_gradient_divide_factor(net, 1.0);
+  test::shard_by_block(net, options, mode.checkpoint);
 }
 
 Trace train_steps(Net& net, const Mode& mode, dist::World& world, dist::ProcessGroup& shards) {

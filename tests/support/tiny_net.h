@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/checkpointed.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "optim/adamw.h"
@@ -74,6 +75,17 @@ inline optim::AdamW optimizer_of(TinyNet& net) {
 }
 
 inline dist::DeviceMesh one_dim(dist::World& world) { return dist::DeviceMesh::init(world, {world.size()}, {"fsdp"}); }
+
+// Embedding and blocks in groups of their own, the output layer with the root. Gradients are sums.
+inline void shard_by_block(TinyNet& net, const fsdp::FullyShardOptions& options, bool checkpoint) {
+  fsdp::fully_shard(*net.embedding, options);
+  for (std::size_t i = 0; i < net.blocks->size(); ++i) {
+    if (checkpoint) nn::checkpoint_activations((*net.blocks)[i]);
+    fsdp::fully_shard((*net.blocks)[i], options);
+  }
+  fsdp::fully_shard(net, options);
+  fsdp::set_gradient_divide_factor(net, 1.0);
+}
 
 // Initialized on the CPU, the embedding in a group of its own.
 inline std::shared_ptr<TinyNet> sharded_net(const dist::DeviceMesh& mesh) {
