@@ -77,5 +77,6 @@ def count_a_step():
 if __name__ == "__main__":
     fused = fuse_rms_norm()
     torchtitan_cpu.stand_in_for_device()
+    torchtitan_cpu.stand_in_for_nccl()
     count_a_step()
-    torchtitan_cpu.main()
+    torchtitan_cpu.train()
