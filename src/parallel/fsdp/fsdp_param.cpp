@@ -158,9 +158,9 @@ void FsdpParam::copy_out(const at::Tensor& parts) {
   gathered_.view(by_part).copy_(parts.reshape(by_rank).movedim(0, shard_dim_));
 }
 
-void FsdpParam::gather_from_self() {
+at::Tensor FsdpParam::gather_target_of_self() {
   alloc_gathered();
-  if (!is_alias()) gathered_.copy_(sharded_padded_.view(-1), /*non_blocking=*/devices_.pin_memory);
+  return is_alias() ? at::Tensor() : gathered_;
 }
 
 void FsdpParam::copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const {

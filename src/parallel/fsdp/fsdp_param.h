@@ -74,8 +74,8 @@ class FsdpParam {
   // after the other; undefined when they do not (another shard dim than 0): then copy_out() has to place them.
   at::Tensor gather_target(int num_ranks);
   void copy_out(const at::Tensor& parts);  // [ranks, send_numel] in param_dtype
-  // With one shard: the whole parameter is the shard itself, or its cast. No communication.
-  void gather_from_self();
+  // With one shard the whole parameter is the shard itself (undefined), or its cast, which is to be written here, flat.
+  at::Tensor gather_target_of_self();
   // Writes `rank`'s padded chunk of a whole gradient to `out` [chunk_numel], casting.
   void copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const;
   void to_unsharded();  // slots point at the whole parameter

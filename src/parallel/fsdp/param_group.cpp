@@ -125,13 +125,25 @@ void ParamGroup::unshard() {
   context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
 
+// In another dtype the shards are copied, in one kernel on a device; else they are the parameters.
+void ParamGroup::gather_from_self() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> targets, sources;
+  for (auto* param : view_) {
+    const auto target = param->gather_target_of_self();
+    if (!target.defined()) continue;
+    targets.push_back(target);
+    sources.push_back(param->sharded_padded().view(-1));
+  }
+  if (!targets.empty()) at::_foreach_copy_(targets, sources);
+}
+
 void ParamGroup::wait_for_unshard() {
   if (unsharded_) return;
   const NamedRange range([this] { return "FSDP::all_gather_copy_out (" + name_ + ")"; });
   const meta_run::UseScope use(meta_run::Use::kGathered);
   if (gathers_from_self()) {
-    const at::NoGradGuard no_grad;
-    for (auto* param : view_) param->gather_from_self();
+    gather_from_self();
   } else {
     TITAN_CHECK(all_gather_, where() + "wait without unshard");
     context_->all_gather_stream.current_waits();

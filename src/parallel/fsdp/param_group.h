@@ -76,6 +76,7 @@ class ParamGroup {
   void prefetch_for_backward();
   void start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads);
   bool gathers_from_self() const;
+  void gather_from_self();
   std::string names() const;
   std::string where() const;  // the start of a message
 

@@ -91,13 +91,28 @@ bool Reduction::finish() {
   return on_the_way;
 }
 
-// One rank: the gradient itself, in the dtype that a reduction would have given it.
+// In the dtype that a reduction would have given them, in one buffer: one kernel on a device.
+void Reduction::cast_grads() {
+  std::int64_t total = 0;
+  for (const auto& grad : grads_) total += grad.numel();
+  const auto flat = at::empty({total}, grads_.front().options().dtype(*rule_.reduce_dtype));
+  std::vector<at::Tensor> casts;
+  std::int64_t offset = 0;
+  for (const auto& grad : grads_) {
+    casts.push_back(flat.narrow(0, offset, grad.numel()).view(grad.sizes()));
+    offset += grad.numel();
+  }
+  at::_foreach_copy_(casts, grads_);
+  grads_ = std::move(casts);
+}
+
+// One rank: the gradients themselves.
 bool Reduction::finish_local() {
+  if (grads_.front().scalar_type() != *rule_.reduce_dtype) cast_grads();
   bool on_the_way = false;
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    auto grad = grads_[i].to(*rule_.reduce_dtype);
+    auto grad = std::exchange(grads_[i], at::Tensor());
     if (divide_after_ != 1) grad = grad.div(divide_after_);
-    grads_[i].reset();
     on_the_way |= params_[i]->accumulate_sharded_grad(grad.to(params_[i]->stored_dtype()).contiguous().view(-1));
   }
   return on_the_way;

@@ -49,6 +49,7 @@ class Reduction {
   void release_input();
 
  private:
+  void cast_grads();
   bool finish_local();
 
   std::vector<FsdpParam*> params_;
