@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cuda/fused_launches.h"
 #include "cuda/nccl_backend.h"
 #include "distributed/device.h"
 #include "kernels/cuda/fill_uniform.h"
@@ -73,6 +74,8 @@ extern "C" void titan_register_cuda() {
   // without.
   TITAN_CHECK(at::Context::hasCUDART(), "torch was asked about CUDA before the CUDA module was loaded");
   cuda::end_on_nccl_failure();
+  static const device::DeviceFusedOps fused_ops(c10::DeviceType::CUDA, cuda::fused_launches());
+  kernels::register_fused_ops(fused_ops);
   dist::register_accelerator({
       .type = c10::DeviceType::CUDA,
       .make_backend = cuda::make_nccl_backend,

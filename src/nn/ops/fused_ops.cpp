@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kernels/choice.h"
-#include "kernels/cpu/fused_ops.h"
+#include "base/error.h"
+#include "kernels/fused.h"
 #include "nn/ops/meta_run.h"
 #include "nn/ops/once_differentiable.h"
 
@@ -15,9 +15,17 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
+// Those that a forward on this device has taken.
+const kernels::FusedOps& ops_of(const at::Tensor& x) {
+  if (x.is_cpu() || x.is_meta()) return kernels::cpu_fused_ops();
+  const auto* const ops = kernels::fused_ops_for(x);
+  TITAN_CHECK(ops, "the kernels of a forward are gone in its backward");
+  return *ops;
+}
+
 struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
   static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, double eps) {
-    const auto [out, rrms] = kernels::rms_norm_forward(kernels::best_fused_kernels(), x, weight, eps);
+    const auto [out, rrms] = ops_of(x).rms_norm_forward(x, weight, eps);
     context->save_for_backward({x, weight, rrms});
     return out;
   }
@@ -26,7 +34,7 @@ struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
     check_once_differentiable("RMSNorm");
     const auto saved = context->get_saved_variables();
     const auto [x, weight] =
-        kernels::rms_norm_backward(kernels::best_fused_kernels(), grad_outputs[0], saved[0], saved[1], saved[2]);
+        ops_of(saved[0]).rms_norm_backward(grad_outputs[0], saved[0], saved[1], saved[2], /*more=*/{});
     return {x, weight, at::Tensor()};
   }
 };
@@ -34,8 +42,7 @@ struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
 struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& delta,
                                const at::Tensor& weight, double eps) {
-    const auto [sum, normed, rrms] =
-        kernels::add_rms_norm_forward(kernels::best_fused_kernels(), x, delta, weight, eps);
+    const auto [sum, normed, rrms] = ops_of(x).add_rms_norm_forward(x, delta, weight, eps);
     context->save_for_backward({sum, weight, rrms});
     context->set_materialize_grads(false);  // an output that nothing depends on gives no gradient, which costs nothing
     return {sum, normed};
@@ -46,8 +53,7 @@ struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
     const auto &sum_grad = grad_outputs[0], &normed_grad = grad_outputs[1];
     if (!normed_grad.defined()) return {sum_grad, sum_grad, at::Tensor(), at::Tensor()};
     const auto saved = context->get_saved_variables();
-    const auto [x, weight] =
-        kernels::rms_norm_backward(kernels::best_fused_kernels(), normed_grad, saved[0], saved[1], saved[2], sum_grad);
+    const auto [x, weight] = ops_of(saved[0]).rms_norm_backward(normed_grad, saved[0], saved[1], saved[2], sum_grad);
     return {x, x, weight, at::Tensor()};
   }
 };
@@ -55,45 +61,47 @@ struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
 struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding> {
   static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& freqs_cis) {
     context->save_for_backward({freqs_cis});
-    return kernels::rotate(kernels::best_fused_kernels(), x, freqs_cis, /*conjugate=*/false);
+    return ops_of(x).rotate(x, freqs_cis, /*conjugate=*/false);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     check_once_differentiable("the rotary embedding");
     const auto saved = context->get_saved_variables();
-    return {kernels::rotate(kernels::best_fused_kernels(), grad_outputs[0], saved[0], /*conjugate=*/true),
-            at::Tensor()};
+    return {ops_of(saved[0]).rotate(grad_outputs[0], saved[0], /*conjugate=*/true), at::Tensor()};
   }
 };
 
 struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
   static Variable forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
     context->save_for_backward({gate, up});
-    return kernels::swiglu_forward(kernels::best_fused_kernels(), gate, up);
+    return ops_of(gate).swiglu_forward(gate, up);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     check_once_differentiable("SwiGLU");
     const auto saved = context->get_saved_variables();
-    const auto [gate, up] =
-        kernels::swiglu_backward(kernels::best_fused_kernels(), grad_outputs[0], saved[0], saved[1]);
+    const auto [gate, up] = ops_of(saved[0]).swiglu_backward(grad_outputs[0], saved[0], saved[1]);
     return {gate, up};
   }
 };
 
 // ATen's kernel on a GPU keeps for backward what this program's own on CPU keeps. On the meta device ATen has only the
 // composed operators, which keep float32 copies.
-bool is_fused(const at::Tensor& x) { return kernels::uses_own() || (x.is_meta() && meta_run::stands_for_gpu()); }
+const kernels::FusedOps* rms_norm_ops_for(const at::Tensor& x) {
+  return x.is_meta() && meta_run::stands_for_gpu() ? &kernels::cpu_fused_ops() : kernels::fused_ops_for(x);
+}
 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  if (!is_fused(x) || !kernels::takes_rms_norm(x, weight)) return composed::rms_norm(x, weight, eps);
+  const auto* const ops = rms_norm_ops_for(x);
+  if (!ops || !ops->takes_rms_norm(x, weight)) return composed::rms_norm(x, weight, eps);
   return FusedRmsNorm::apply(x, weight, eps);
 }
 
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps) {
-  if (!kernels::uses_own() || !kernels::takes_add_rms_norm(x, delta, weight)) {
+  const auto* const ops = kernels::fused_ops_for(x);
+  if (!ops || !ops->takes_add_rms_norm(x, delta, weight)) {
     const auto sum = x + delta;
     return {sum, rms_norm(sum, weight, eps)};  // which may be taken where an addend's strides are not
   }
@@ -102,13 +110,15 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::T
 }
 
 at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
-  if (!kernels::uses_own() || !kernels::takes_rotation(x, freqs_cis) || freqs_cis.requires_grad())
+  const auto* const ops = kernels::fused_ops_for(x);
+  if (!ops || !ops->takes_rotation(x, freqs_cis) || freqs_cis.requires_grad())
     return composed::apply_rotary_emb(x, freqs_cis);
   return FusedRotaryEmbedding::apply(x, freqs_cis);
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  if (!kernels::uses_own() || !kernels::takes_swiglu(gate, up)) return composed::swiglu(gate, up);
+  const auto* const ops = kernels::fused_ops_for(gate);
+  if (!ops || !ops->takes_swiglu(gate, up)) return composed::swiglu(gate, up);
   return FusedSwiglu::apply(gate, up);
 }
 

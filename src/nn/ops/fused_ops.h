@@ -1,7 +1,6 @@
-// RMSNorm (also of a sum), rotary embedding and SwiGLU. On CPU, and on the meta device as there, in float32 and
-// bfloat16 each is one operator of this program's own (kernels/cpu/fused_ops.h), which keeps its inputs for backward (the
-// sum in place of its addends) and little more; no second derivatives (InternalError). Elsewhere, and without
-// kernels::uses_own(), they are ATen's operators.
+// RMSNorm (also of a sum), rotary embedding and SwiGLU. In float32 and bfloat16 each is one operator of this program's own
+// where the device has them and they are asked for (kernels/fused.h), which keeps its inputs for backward (the sum in
+// place of its addends) and little more; no second derivatives (InternalError). Elsewhere they are ATen's operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>

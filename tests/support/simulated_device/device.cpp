@@ -27,6 +27,7 @@ void install() {
     install_hooks();
     install_allocator();
     install_host_watch();
+    install_fused_ops();
     dist::register_accelerator({
         .type = c10::DeviceType::PrivateUse1,
         .make_backend = make_backend,

@@ -14,6 +14,7 @@ namespace titan::sim {
 void install_hooks();
 void install_allocator();
 void install_host_watch();
+void install_fused_ops();
 
 // A tensor of the CPU in the same memory as one of the device.
 at::Tensor on_host(const at::Tensor& tensor);

@@ -1,0 +1,10 @@
+// The calls of kernels/device/fused_ops.h as launches on the current stream of the current CUDA device.
+#pragma once
+
+#include "kernels/device/fused_ops.h"
+
+namespace titan::cuda {
+
+device::Launches fused_launches();
+
+}  // namespace titan::cuda

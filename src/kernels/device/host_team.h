@@ -1,0 +1,36 @@
+// A team of fused_lanes.h on the host: its lanes one after the other.
+#pragma once
+
+#include "kernels/device/fused_lanes.h"
+
+namespace titan::device {
+
+class HostTeam {
+ public:
+  template <typename Body>
+  void each(const Body& body) const {
+    for (int lane = 0; lane < kLanes; ++lane) body(lane);
+  }
+
+  template <typename Body>
+  float sum(const Body& body) const {
+    float of_lane[kLanes], of_warp[kLanes / kWarp];
+    for (int lane = 0; lane < kLanes; ++lane) of_lane[lane] = body(lane);
+    for (int warp = 0; warp < kLanes / kWarp; ++warp) of_warp[warp] = folded<kWarp>(of_lane + warp * kWarp);
+    return folded<kLanes / kWarp>(of_warp);
+  }
+
+ private:
+  static constexpr int kWarp = 32;
+
+  // What each of `kCount` lanes has after it added, in turn, what those half, a quarter, ... of them away have: pairs add
+  // the same two numbers.
+  template <int kCount>
+  static float folded(float* values) {
+    for (int apart = kCount / 2; apart > 0; apart /= 2)
+      for (int i = 0; i < apart; ++i) values[i] += values[i + apart];
+    return values[0];
+  }
+};
+
+}  // namespace titan::device
