@@ -11,6 +11,7 @@
 
 #include "kernels/choice.h"
 #include "kernels/cpu/cross_entropy.h"
+#include "nn/ops/meta_run.h"
 #include "nn/ops/once_differentiable.h"
 
 namespace titan::nn {
@@ -23,9 +24,12 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kFewestRows = 256;  // products of fewer are slow
 // Each part reads and writes the gradient of the weight once more, so that they should be few.
 constexpr std::int64_t kLogitsBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kLogitsBytesOfGpu = std::int64_t{1} << 30;
+// ATen's operators hold two float32 copies beside the logits: the logarithms of the probabilities, and a gradient.
+constexpr std::int64_t kCopiesBytes = 8;
 
 std::int64_t bytes_of_row(const LossShape& shape) {
-  return shape.vocab * static_cast<std::int64_t>(at::elementSize(shape.dtype));
+  return shape.vocab * (static_cast<std::int64_t>(at::elementSize(shape.dtype)) + (shape.on_gpu ? kCopiesBytes : 0));
 }
 
 // Of rows that are whole, with this program's kernels.
@@ -42,6 +46,28 @@ class WholeRows : public RowLosses {
 };
 
 const WholeRows kWholeRows;
+
+// The same with ATen's operators: the numbers of composed::cross_entropy_sum(), row for row. `stats` are the logarithms of
+// the probabilities.
+class AtenRows : public RowLosses {
+ public:
+  Result forward(const at::Tensor& logits, const at::Tensor& labels) const override {
+    auto log_probs = at::_log_softmax(logits.to(at::kFloat), -1, /*half_to_float=*/false);
+    auto loss = std::get<0>(at::nll_loss_forward(log_probs, labels, /*weight=*/{}, at::Reduction::Sum, kIgnoreIndex));
+    return {std::move(loss), std::move(log_probs)};
+  }
+  void backward(const at::Tensor& loss_grad, const at::Tensor& /*logits*/, const at::Tensor& labels,
+                const at::Tensor& stats, const at::Tensor& grad) const override {
+    // The total weight is not looked at where losses are summed.
+    const auto of_log_probs = at::nll_loss_backward(loss_grad, stats, labels, /*weight=*/{}, at::Reduction::Sum,
+                                                    kIgnoreIndex, /*total_weight=*/loss_grad);
+    grad.copy_(at::_log_softmax_backward_data(of_log_probs, stats, -1, at::kFloat));
+  }
+};
+
+const AtenRows kAtenRows;
+
+bool is_on_gpu(const at::Tensor& x) { return x.is_meta() ? meta_run::stands_for_gpu() : !x.is_cpu(); }
 
 // In a graph's node, which outlives neither.
 void keep(AutogradContext* context, const RowLosses& losses) {
@@ -149,27 +175,35 @@ bool is_for_own_kernels(at::ScalarType dtype) {
 }
 
 bool takes_in_parts(const at::Tensor& x, const at::Tensor& weight) {
-  return is_for_own_kernels(x.scalar_type()) && weight.scalar_type() == x.scalar_type() &&
-         (x.is_cpu() || x.is_meta()) && x.dim() > 1 && x.numel() > 0;
+  const bool is_asked_for = x.is_cpu() || x.is_meta() ? kernels::uses_own() : kernels::uses_own_on_device();
+  return is_asked_for && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16) &&
+         weight.scalar_type() == x.scalar_type() && x.dim() > 1 && x.numel() > 0;
+}
+
+LossShape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
+  return {labels.numel(), x.size(-1), weight.size(0), x.scalar_type(), is_on_gpu(x)};
 }
 
 }  // namespace
 
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels) {
   const auto own_logits = logits.contiguous(), own_labels = labels.contiguous();
-  if (!kernels::uses_own() || !kernels::takes(own_logits, own_labels))
+  if (!kernels::uses_own() || is_on_gpu(logits) || !kernels::takes(own_logits, own_labels))
     return composed::cross_entropy_sum(logits, labels);
   return CrossEntropySum::apply(own_logits, own_labels, &kWholeRows);
 }
 
 at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
   if (!takes_in_parts(x, weight)) return cross_entropy_sum(at::linear(x, weight), labels);
-  return linear_cross_entropy_sum(x, weight, labels, kWholeRows);
+  if (!is_on_gpu(x)) return linear_cross_entropy_sum(x, weight, labels, kWholeRows);
+  if (rows_of_logits(shape_of(x, weight, labels)) == labels.numel())
+    return composed::cross_entropy_sum(at::linear(x, weight), labels);
+  return linear_cross_entropy_sum(x, weight, labels, kAtenRows);
 }
 
 at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
                                     const RowLosses& losses) {
-  const LossShape shape{labels.numel(), x.size(-1), weight.size(0), x.scalar_type()};
+  const auto shape = shape_of(x, weight, labels);
   const auto rows = takes_in_parts(x, weight) ? rows_of_logits(shape) : shape.rows;
   if (rows == shape.rows)
     return CrossEntropySum::apply(at::linear(x, weight).contiguous(), labels.contiguous(), &losses);
@@ -188,9 +222,11 @@ at::Tensor detail::linear_cross_entropy_sum_in_parts(const at::Tensor& x, const 
   return LinearCrossEntropySum::apply(x, weight, labels, rows, wants_grad, &losses);
 }
 
+const RowLosses& detail::aten_rows() { return kAtenRows; }
+
 std::int64_t rows_of_logits(const LossShape& shape) {
   const auto row_bytes = bytes_of_row(shape);
-  const auto most = std::max(kFewestRows, kLogitsBytes / row_bytes);
+  const auto most = std::max(kFewestRows, (shape.on_gpu ? kLogitsBytesOfGpu : kLogitsBytes) / row_bytes);
   if (most >= shape.rows) return shape.rows;
   const auto parts = (shape.rows + most - 1) / most;
   const auto rows = (shape.rows + parts - 1) / parts;
@@ -201,7 +237,7 @@ std::int64_t rows_of_logits(const LossShape& shape) {
 
 std::int64_t bytes_of_logits(const LossShape& shape) {
   if (is_for_own_kernels(shape.dtype)) return rows_of_logits(shape) * bytes_of_row(shape);
-  return shape.rows * (bytes_of_row(shape) + 4 * shape.vocab);
+  return shape.rows * shape.vocab * (static_cast<std::int64_t>(at::elementSize(shape.dtype)) + 4);
 }
 
 at::Tensor composed::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels) {

@@ -1,8 +1,9 @@
 // The loss of a language model. A row is a token's place in the batch, V the vocabulary, D the model's width.
 //
 // On CPU, and on the meta device as there, logits in float32 or bfloat16 are read as they are
-// (kernels/cpu/cross_entropy.h), and the losses can be differentiated once (InternalError else). Elsewhere, and without
-// kernels::uses_own(), the operators are ATen's, on a float32 copy of the logits.
+// (kernels/cpu/cross_entropy.h), and the losses can be differentiated once (InternalError else). On a GPU, and on the meta
+// device where it stands for one, the operators are ATen's, on a float32 copy of the logits, of some rows at a time where
+// this program's own way is asked for (kernels/choice.h); without that they are ATen's everywhere, on all rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,9 +17,9 @@ constexpr std::int64_t kIgnoreIndex = -100;  // a label that does not count
 // drop them before. Throws c10::IndexError for a label outside the vocabulary.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels);
 
-// The same of the logits x [..., D] times weight [V, D] transposed. On CPU they are made and used rows_of_logits() at a
-// time. Where these are not all, gradients are computed along with the loss, and the logits of the rows before are
-// gone: the gradient of bfloat16 weights is summed in float32, and rounded once more for each part.
+// The same of the logits x [..., D] times weight [V, D] transposed. They are made and used rows_of_logits() at a time.
+// Where these are not all, gradients are computed along with the loss, and the logits of the rows before are gone: the
+// gradient of bfloat16 weights is summed in float32, and rounded once more for each part.
 at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels);
 
 // How the losses of rows of logits and their gradient are computed: another way than this program's kernels for rows
@@ -44,20 +45,23 @@ at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weigh
 struct LossShape {
   std::int64_t rows, dim, vocab;
   at::ScalarType dtype;
+  bool on_gpu = false;
 };
 
-// How many rows of logits linear_cross_entropy_sum() has in memory at once with this program's kernels: those of 64
-// MiB, but some 256 at least, and all where parts would take no less memory.
+// How many rows of logits linear_cross_entropy_sum() has in memory at once in this program's own way: those of 64 MiB on
+// CPU, on a GPU those of 1 GiB with their copies, but some 256 at least, and all where parts would take no less memory.
 std::int64_t rows_of_logits(const LossShape& shape);
 // What these take, with their float32 copy where the operators are ATen's.
 std::int64_t bytes_of_logits(const LossShape& shape);
 
 namespace detail {
-// With so many rows of logits at a time. On CPU or on the meta device, float32 or bfloat16, contiguous.
+// With so many rows of logits at a time; float32 or bfloat16, contiguous. The first on CPU or the meta device.
 at::Tensor linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
                                              std::int64_t rows);
 at::Tensor linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
                                              std::int64_t rows, const RowLosses& losses);
+// Of rows that are whole, by ATen's operators: those of a GPU.
+const RowLosses& aten_rows();
 }  // namespace detail
 
 // The same of ATen's operators, everywhere: the plain reference.

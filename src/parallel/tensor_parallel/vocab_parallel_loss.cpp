@@ -4,6 +4,7 @@
 
 #include "kernels/choice.h"
 #include "kernels/cpu/cross_entropy.h"
+#include "nn/ops/meta_run.h"
 
 // The meta device, on which memory is planned, has no kernels of at::where and of the logical operators: masks take their
 // place here.
@@ -11,7 +12,7 @@ namespace titan::tp {
 namespace {
 
 bool has_kernels(const at::Tensor& logits, const at::Tensor& labels) {
-  return kernels::uses_own() && kernels::takes(logits, labels);
+  return kernels::uses_own() && !meta_run::stands_for_gpu() && kernels::takes(logits, labels);
 }
 
 // [rows, 2]: the largest logit of this rank's part, and the sum of e^(logit - largest).
