@@ -27,6 +27,7 @@ MODES = {
     "ZeRO-3, recompute by op": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "op"],
     "ZeRO-3, recompute all": ["--activation_checkpoint.mode", "full"],
     "ZeRO-3, accumulate 2": ["--training.global_batch_size", "{twice}"],
+    "ZeRO-3, own kernels": ["--cuda.kernels", "own"],
     "ZeRO-3, offload": ["--training.enable_cpu_offload"],
 }
 STEP = 3

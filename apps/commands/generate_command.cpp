@@ -10,9 +10,9 @@
 #include <iostream>
 #include <random>
 
+#include "apps/code_choice.h"
 #include "apps/commands/checkpoint_command.h"
 #include "apps/commands/trained_model.h"
-#include "apps/cpu_code.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"

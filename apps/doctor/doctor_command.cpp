@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
+#include "apps/code_choice.h"
 #include "apps/commands/checkpoint_command.h"
-#include "apps/cpu_code.h"
 #include "apps/doctor/machine.h"
 #include "apps/doctor/network.h"
 #include "apps/doctor/rates.h"

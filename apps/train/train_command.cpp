@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/cpu_code.h"
+#include "apps/code_choice.h"
 #include "apps/speaks.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/open_data.h"
@@ -131,7 +131,10 @@ int run_train(const config::CommandLine& command_line, const LaunchEnv& launch) 
   const Start start = check_machine(checked, command_line, launch);
   log_start(start, launch);
   set_up_flight_recorder(config, launch.rank);
-  if (start.device_type != c10::DeviceType::CPU) set_up_device_recorder(config);
+  if (start.device_type != c10::DeviceType::CPU) {
+    set_up_device_recorder(config);
+    choose_cuda_code(config.cuda);
+  }
   const dist::SlowPhaseWatch slow_phases(dist::SlowPhases(static_cast<double>(config.comm.init_timeout_seconds),
                                                           static_cast<double>(config.comm.train_timeout_seconds)),
                                          warn_of_slow_phase);

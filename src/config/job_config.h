@@ -353,6 +353,13 @@ struct Cpu {
   bool operator==(const Cpu&) const = default;
 };
 
+struct Cuda {
+  std::string kernels = "aten";
+  std::string attention = "auto";
+
+  bool operator==(const Cuda&) const = default;
+};
+
 struct JobConfig {
   Job job;
   Profiling profiling;
@@ -373,6 +380,7 @@ struct JobConfig {
   Validation validation;
   Debug debug;
   Cpu cpu;
+  Cuda cuda;
 
   bool operator==(const JobConfig&) const = default;
 };

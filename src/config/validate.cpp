@@ -140,6 +140,15 @@ void check_on_nan(const JobConfig& config, Faults& errors) {
                       {"training.on_nan", "training.mixed_precision_param"}});
 }
 
+void check_attention(const JobConfig& config, Faults& errors) {
+  const std::string& attention = config.cuda.attention;
+  if (config.training.mixed_precision_param != "float32" || (attention != "cudnn" && attention != "flash")) return;
+  errors.push_back({"cuda.attention = \"" + attention +
+                        "\" takes bfloat16 and float16, and training.mixed_precision_param is float32; use \"auto\", "
+                        "\"efficient\" or \"math\", or train in bfloat16",
+                    {"cuda.attention", "training.mixed_precision_param"}});
+}
+
 void warn_of_checkpoint_options(const JobConfig& config, Warnings& warnings) {
   const Checkpoint& c = config.checkpoint;
   const auto left_out = [&](const char* part) { return std::ranges::count(c.exclude_from_loading, part) > 0; };
@@ -264,6 +273,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_prompts(config, found.errors);
   check_checkpoint_options(config, found.errors);
   check_on_nan(config, found.errors);
+  check_attention(config, found.errors);
   warn_of_checkpoint_options(config, found.warnings);
   check_shape(config, found.errors);
   check_validation(config, found.errors, found.warnings);

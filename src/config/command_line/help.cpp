@@ -187,10 +187,10 @@ std::string help_text() {
   for (const TableDoc& table : table_docs())
     if (is_in_index(table)) out += index_line("[" + table.name + "]", table.doc);
   return out +
-         "\nEach key is also a flag and a variable: --training.steps 100, TITAN_TRAINING__STEPS=100. -c, -h and -V "
-         "are\n"
-         "short for --config, --help and --version. --help training lists a table, --help training.steps a key,\n"
-         "--help lr whatever is about a word, --help all everything.\n";
+         "\nEach key is also a flag and a variable: --training.steps 100, TITAN_TRAINING__STEPS=100. --help training "
+         "lists\n"
+         "a table, --help training.steps a key, --help lr keys about a word, --help all everything. Short: -c, -h, "
+         "-V.\n";
 }
 
 std::string help_text(const std::string& topic) {

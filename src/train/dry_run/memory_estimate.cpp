@@ -39,9 +39,10 @@ bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -
 // While it lives, the meta device stands for `device`.
 class StandsFor {
  public:
-  StandsFor(EstimatedDevice device, const config::Cpu& cpu) : used_own_(kernels::uses_own()) {
-    meta_run::stand_for_gpu(device == EstimatedDevice::kGpu);
-    kernels::use_own(device == EstimatedDevice::kCpu && cpu.kernels == "own");
+  StandsFor(EstimatedDevice device, const config::JobConfig& config) : used_own_(kernels::uses_own()) {
+    const bool is_gpu = device == EstimatedDevice::kGpu;
+    meta_run::stand_for_gpu(is_gpu);
+    kernels::use_own((is_gpu ? config.cuda.kernels : config.cpu.kernels) == "own");
   }
   ~StandsFor() {
     meta_run::stand_for_gpu(false);
@@ -204,7 +205,7 @@ class MetaRun {
   std::vector<nn::LossShape> loss_shapes() const {
     const auto& training = config_.training;
     const nn::LossShape whole{training.local_batch_size * training.seq_len, spec_.stats.dim, spec_.stats.vocab_size,
-                              dist::dtype_of(training.mixed_precision_param)};
+                              dist::dtype_of(training.mixed_precision_param), meta_run::stands_for_gpu()};
     auto part = whole;
     part.vocab = dist::chunk_of(whole.vocab, config_.parallelism.tensor_parallel_degree, /*rank=*/0).count;
     return {whole, part};
@@ -295,7 +296,7 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
                                EstimatedDevice device) {
   const bool is_gpu = device == EstimatedDevice::kGpu;
   nn::register_meta_kernels();
-  const StandsFor stands_for(device, config.cpu);
+  const StandsFor stands_for(device, config);
   MetaRun run(config, spec, world_size);
   run.step();
   const auto second_step = run.log().now();

@@ -39,10 +39,10 @@ struct MemoryEstimate {
 
 enum class EstimatedDevice { kCpu, kGpu };
 
-// For rank 0 of `world_size`, which has the largest shards. On kGpu with ATen's operators, side streams, and the
-// caching allocator as PYTORCH_ALLOC_CONF sets it; on kCpu with the operators that cpu.kernels says. Memory that
-// operators and communication libraries take on their own is not in it. Uses the process's allocator of meta tensors:
-// one call at a time. Throws ConfigError where degrees do not fit.
+// For rank 0 of `world_size`, which has the largest shards. On kGpu with side streams, and the caching allocator as
+// PYTORCH_ALLOC_CONF sets it; with the operators that cpu.kernels or cuda.kernels says. Memory that operators and
+// communication libraries take on their own is not in it. Uses the process's allocator of meta tensors: one call at a time.
+// Throws ConfigError where degrees do not fit.
 MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec& spec, int world_size,
                                EstimatedDevice device);
 

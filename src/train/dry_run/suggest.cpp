@@ -27,6 +27,9 @@ std::vector<Candidate> candidates(const config::JobConfig& config, int world_siz
   };
   const auto full = [](config::JobConfig& c) { c.activation_checkpoint.mode = "full"; };
   const auto& ac = config.activation_checkpoint;
+  if (is_gpu && config.cuda.kernels == "aten")
+    add(
+        "cuda.kernels = \"own\"", [](config::JobConfig& c) { c.cuda.kernels = "own"; }, world_size);
   if (ac.mode == "none" || (ac.mode == "selective" && ac.selective_ac_option != "op")) {
     add(
         "activation_checkpoint.mode = \"selective\" with selective_ac_option = \"op\"",

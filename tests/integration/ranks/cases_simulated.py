@@ -24,6 +24,8 @@ EQUAL = {
 OTHERS = {
     "float32": ["--training.mixed_precision_param", "float32"],
     "float16": ["--training.mixed_precision_param", "float16"],
+    "own kernels": ["--cuda.kernels", "own"],
+    "own kernels, recomputed": ["--cuda.kernels", "own", *RECOMPUTED["recomputed by op"]],
     "documents apart": ["--model.flavor", "debugmodel_flex_attn"],
 }
 CHECKSUMS = {"checksums of an offloaded state": [*EQUAL["offloaded"], "--debug.checksum_freq", 1]}  # which are read each step

@@ -192,6 +192,19 @@ TEST(Validate, Schedule) {
   EXPECT_EQ(fault([](JobConfig& c) { c.lr_scheduler.total_steps = 20000; }), "no error");
 }
 
+TEST(Validate, FusedAttentionIsNotForFloat32) {
+  const auto with = [](const char* attention, const char* dtype) {
+    return fault([&](JobConfig& c) {
+      c.cuda.attention = attention;
+      c.training.mixed_precision_param = dtype;
+    });
+  };
+  EXPECT_THAT(with("cudnn", "float32"), HasSubstr("cuda.attention = \"cudnn\" takes bfloat16 and float16"));
+  EXPECT_THAT(with("flash", "float32"), HasSubstr("use \"auto\""));
+  EXPECT_EQ(with("efficient", "float32"), "no error");
+  EXPECT_EQ(with("flash", "bfloat16"), "no error");
+}
+
 TEST(Validate, RollingBackNeedsCheckpoints) {
   const auto rollback = [](JobConfig& c) { c.training.on_nan = "rollback"; };
   EXPECT_THAT(fault(rollback), HasSubstr("set checkpoint.enable = true"));

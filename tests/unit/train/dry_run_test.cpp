@@ -66,6 +66,11 @@ TEST(DryRun, SuggestsChangesThatItTried) {
   const auto of_batch_1 = std::ranges::find(run.suggestions, "training.local_batch_size = 1", &Suggestion::change);
   ASSERT_NE(of_batch_1, run.suggestions.end());
   EXPECT_EQ(of_batch_1->total, run_on(with_batch(1), 64, "A100").demand.total());
+  auto with_own_kernels = config;  // whose logits are never whole
+  with_own_kernels.cuda.kernels = "own";
+  EXPECT_EQ(run.suggestions.front().change, "cuda.kernels = \"own\"");
+  EXPECT_EQ(run.suggestions.front().total, run_on(with_own_kernels, 64, "A100").demand.total());
+  EXPECT_LT(run.suggestions.front().total, run.demand.total() - 30 * kGiB);
   EXPECT_THAT(to_table(run), HasSubstr("A100: does not fit ("));
   EXPECT_THAT(to_table(run), HasSubstr("\n  training.local_batch_size = 1: "));
 }

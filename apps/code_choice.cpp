@@ -1,0 +1,28 @@
+#include "apps/code_choice.h"
+
+#include <ATen/Context.h>
+
+#include "kernels/choice.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/mkl_path.h"
+
+namespace titan {
+
+void choose_cpu_code(const config::Cpu& cpu) {
+  kernels::choose_mkl_path(cpu.mkl_path == "by_vendor" ? kernels::MklPath::kByVendor
+                                                       : kernels::MklPath::kByInstructions);
+  kernels::use_own(cpu.kernels == "own");
+  if (kernels::uses_own()) kernels::install_attention();
+}
+
+void choose_cuda_code(const config::Cuda& cuda) {
+  kernels::use_own_on_device(cuda.kernels == "own");
+  if (cuda.attention == "auto") return;  // as PyTorch chooses
+  auto& context = at::globalContext();
+  context.setSDPUseCuDNN(cuda.attention == "cudnn");
+  context.setSDPUseFlash(cuda.attention == "flash");
+  context.setSDPUseMemEfficient(cuda.attention == "efficient");
+  context.setSDPUseMath(cuda.attention == "math");
+}
+
+}  // namespace titan
