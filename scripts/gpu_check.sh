@@ -77,6 +77,7 @@ check 60 "one rank: the same bits with every launch blocking" blocking
 check 60 "one rank: parameters, gradients and optimizer state on the host" offload
 check 60 "one rank: validation, the CPU's losses" as_on_cpu 1 validated "${validation[@]}"
 check 60 "one rank, attention within documents: the CPU's losses" as_on_cpu 1 documents "${documents[@]}"
+check 60 "one rank, own kernels: the CPU's losses" as_on_cpu 1 own "${own_kernels[@]}"
 check 60 "two ranks on one GPU over Gloo: the loss falls" share_gpu train_and_fall 2 two-shared
 check 60 "two ranks on one GPU over Gloo: the CPU's losses" as_on_cpu 2 zero3
 check 60 "two ranks on one GPU over Gloo, ZeRO-2: the CPU's losses" as_on_cpu 2 zero2 \
@@ -104,7 +105,9 @@ check 10 "1B: recomputation changes no bit" recomputation
 check 60 "1B, float16: the same bits with every launch blocking" bits float16 --training.mixed_precision_param float16
 check 90 "1B, four of its layers, state on the host: the same bits with every launch blocking" bits offloaded \
   --training.enable_cpu_offload=true --model.args.n_layers 4
+check 60 "1B, own kernels: the same bits with every launch blocking" bits own "${own_kernels[@]}"
 check 60 "1B: speed" speed
+check 60 "1B, own kernels: speed and memory" speed_of_own
 check 60 "1B: no more memory than the dry run says" predictions
 if [[ -n $peer ]]; then
   check 90 "1B: beside TorchTitan, eager" beside_torchtitan eager
@@ -118,7 +121,7 @@ else
   leave_out "training on two GPUs over NCCL (this machine has one)"
 fi
 if command -v compute-sanitizer >/dev/null; then
-  check 60 "compute-sanitizer: the kernel's accesses" sanitized memcheck "$device_test" --gtest_filter='CudaDevice.Fills*'
+  check 60 "compute-sanitizer: the accesses of our kernels" sanitized memcheck "$device_test" --gtest_filter='CudaDevice.F*'
   check 90 "compute-sanitizer: stream order of one rank" stream_order 1
   check 90 "compute-sanitizer: stream order of two ranks on one GPU" share_gpu stream_order 2
   check 60 "compute-sanitizer: races in shared memory of one rank" races

@@ -136,6 +136,7 @@ inputs=(--training.dataset c4_test --training.dataset_path "$work/inputs/corpus"
 documents=(--model.flavor debugmodel_varlen_attn "${inputs[@]}")
 validation=(--validation.enable=true --validation.dataset text --validation.dataset_path assets/corpus/validation
   --validation.freq 5 --validation.steps 4 --validation.local_batch_size 2 --validation.seq_len 256)
+own_kernels=(--cuda.kernels own)
 tensor_parallel=(--parallelism.tensor_parallel_degree 2 --validation.prompts=) # prompts need a model on one rank
 
 offload() {
@@ -207,6 +208,11 @@ recomputation() { same_bits 1b-full 1b-plain && same_bits 1b-by-operator 1b-plai
 # TorchTitan's start script sets the allocator like this, so both programs get it.
 expandable() { PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "$@"; }
 speed() { expandable train 1 1b-speed "${large[@]}" "${ours[@]}" && rows speed "$results/runs/1b-speed.json"; }
+# What the own kernels save is said, and that they take no more memory is asked.
+speed_of_own() {
+  expandable train 1 1b-own-speed "${large[@]}" "${ours[@]}" "${own_kernels[@]}" &&
+    rows speed "$results/runs/1b-own-speed.json" && rows at_most 1.0 "$work/1b-own-speed" "$work/1b-speed"
+}
 
 # A configuration fits if the prediction is at most 95 % of the device's memory (docs/memory.md), so one that is lower
 # than the run by more than 1 / 0.95 may promise what does not fit. Both numbers are of the caching allocator: neither
@@ -221,8 +227,8 @@ predict() {
 }
 predictions() {
   local name status=0
-  for name in plain accumulated full by-operator float16 offloaded; do predict "1b-$name" || status=1; done
-  expandable predict 1b-speed || status=1
+  for name in plain accumulated full by-operator float16 offloaded own; do predict "1b-$name" || status=1; done
+  for name in speed own-speed; do expandable predict "1b-$name" || status=1; done
   return $status
 }
 
@@ -253,11 +259,10 @@ stream_order() {
   make_words "$1" "sanitized-$1" --training.device cuda "${tiny[@]}"
   PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync sanitized memcheck --track-stream-ordered-races all "$program" "${words[@]}"
 }
-# Only this program's kernels are looked at: those of libraries are not ours to judge, and take minutes. Today's kernel
-# uses no shared memory, so this guards the kernels to come.
+# Only this program's kernels are looked at: those of libraries are not ours to judge, and take minutes.
 races() {
   local words
-  make_words 1 raced --training.device cuda "${tiny[@]}"
+  make_words 1 raced --training.device cuda "${tiny[@]}" "${own_kernels[@]}"
   sanitized racecheck --kernel-name kernel_substring=titan "$program" "${words[@]}" | tee "$work/races"
   local status=${PIPESTATUS[0]}
   sed -n 's/^=* *RACECHECK SUMMARY: /found: /p' "$work/races"

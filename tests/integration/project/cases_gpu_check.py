@@ -55,7 +55,7 @@ done
 DEVICE_TEST = """#!/bin/sh
 case $1 in
   --gtest_list_tests) printf 'CudaDevice.\\n  Works\\n  IsSkipped\\n' ;;
-  *Works | *'Fills*') echo '[  PASSED  ] 1 test.' ;;
+  *Works | *'F*') echo '[  PASSED  ] 1 test.' ;;
   *IsSkipped) printf '[  PASSED  ] 0 tests.\\n[  SKIPPED ] 1 test\\n' ;;
   *) exit 1 ;;
 esac
@@ -97,8 +97,8 @@ MUST_FAIL = {
     # Of so small a run the peak is the process.
     "1B: no more memory than the dry run says",
 }
-# It compares the memory of two runs that are the same on a CPU.
-MAY_FAIL = {"one rank: parameters, gradients and optimizer state on the host"}
+# They compare the memory of two runs that are the same on a CPU.
+MAY_FAIL = {"one rank: parameters, gradients and optimizer state on the host", "1B, own kernels: speed and memory"}
 
 
 @case(240)
@@ -114,7 +114,7 @@ def gpu_check_counts_and_reports(context):
     results = {row["name"]: row["passed"] for row in content["checks"]}
     for name, passed in results.items():
         expect(passed == (name not in MUST_FAIL) or name in MAY_FAIL, f"'{name}': passed is {passed}\n{job.tail(200)}")
-    for part, number in (("the CPU's losses", 9), ("1B", 11), ("resume", 2), ("compute-sanitizer", 4), ("device: Works", 1)):
+    for part, number in (("the CPU's losses", 10), ("1B", 13), ("resume", 2), ("compute-sanitizer", 4), ("device: Works", 1)):
         names = [name for name in results if part in name]
         expect(len(names) == number, f"the checks with '{part}' are {names}, expected {number}")
     passed, failed = map(int, re.fullmatch(r"(\d+) passed, (\d+) failed", job.text().splitlines()[-1]).groups())

@@ -7,8 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
 
 #include "distributed/process_group.h"
+#include "kernels/choice.h"
+#include "kernels/device/fused_ops.h"
 #include "nn/random/counter_rng.h"
 
 namespace titan {
@@ -73,6 +76,60 @@ TEST_F(CudaDevice, TellsNameCapacityAndPeakMemory) {
   const auto held = at::empty({before + kBytes}, at::TensorOptions().device(device_).dtype(at::kByte));
   EXPECT_GE(module_->peak_reserved_bytes(0), before + kBytes);
   EXPECT_LE(module_->peak_reserved_bytes(0), module_->device_capacity_bytes(0));
+}
+
+// Results of the fused operators, on the device of `x`: of RMSNorm alone and of a sum, of rotation both ways, of SwiGLU, and
+// the gradients.
+std::vector<at::Tensor> fused_results(const kernels::FusedOps& ops, const at::Tensor& x, const at::Tensor& y,
+                                      const at::Tensor& grad, const at::Tensor& weight, const at::Tensor& factors) {
+  const auto [normed, rrms] = ops.rms_norm_forward(x, weight, 1e-5);
+  const auto [sum, normed_sum, rrms_of_sum] = ops.add_rms_norm_forward(x, y, weight, 1e-5);
+  const auto [x_grad, weight_grad] = ops.rms_norm_backward(grad, x, weight, rrms, {});
+  const auto [sum_grad, sum_weight_grad] = ops.rms_norm_backward(grad, sum, weight, rrms_of_sum, y);
+  const auto heads = x.view({1, x.size(0), -1, 2 * factors.size(1)});
+  const auto [gate_grad, up_grad] = ops.swiglu_backward(grad, x, y);
+  return {normed,
+          rrms,
+          sum,
+          normed_sum,
+          x_grad,
+          weight_grad,
+          sum_grad,
+          sum_weight_grad,
+          gate_grad,
+          up_grad,
+          ops.rotate(heads, factors, false),
+          ops.rotate(heads, factors, true),
+          ops.swiglu_forward(x, y)};
+}
+
+// The same arithmetic in the same order (kernels/device/fused_lanes.h), so that a result may differ by what a product and a
+// sum in one rounding make of it, and by the exponential function: some units of float32 of the largest term, and one of
+// bfloat16 where that crosses a border.
+TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
+  kernels::use_own_on_device(true);
+  const device::DeviceFusedOps host(c10::DeviceType::CPU, device::host_launches());
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const std::int64_t dim : {64, 2048, 4096 + 64, 16384})
+      for (const std::int64_t rows : {1, 37, 1100}) {
+        const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(dtype); };
+        const auto x = make({rows, dim}), y = make({rows, dim}), grad = make({rows, dim}), weight = make({dim});
+        const auto angles = at::randn({rows, 32});
+        const auto factors = at::polar(at::ones_like(angles), angles);
+        const auto expected = fused_results(host, x, y, grad, weight, factors);
+        const auto there = [&](const at::Tensor& tensor) { return tensor.to(device_); };
+        const auto* const ops = kernels::fused_ops_for(there(x));
+        ASSERT_TRUE(ops && ops->takes_add_rms_norm(there(x), there(y), there(weight)));
+        const auto found = fused_results(*ops, there(x), there(y), there(grad), there(weight), there(factors));
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          const auto a = found[i].cpu().to(at::kDouble), b = expected[i].to(at::kDouble);
+          const double relative = expected[i].scalar_type() == at::kFloat ? 1e-5 : 1.0 / 128;
+          EXPECT_TRUE(at::allclose(a, b, relative, 1e-5 * b.abs().max().item<double>()))
+              << dtype << " " << rows << " x " << dim << ", result " << i << ": off by "
+              << (a - b).abs().max().item<double>();
+        }
+      }
+  kernels::use_own_on_device(false);
 }
 
 // One rank: NCCL starts, its collectives run and keep order with the current stream. Two ranks need two devices.
