@@ -59,6 +59,16 @@ void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<Fsdp
 
 }  // namespace
 
+std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> parts;
+  std::int64_t offset = 0;
+  for (const auto& tensor : tensors) {
+    parts.push_back(flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    offset += tensor.numel();
+  }
+  return parts;
+}
+
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   std::int64_t total = 0;

@@ -18,6 +18,9 @@
 
 namespace titan::fsdp {
 
+// A flat buffer as tensors of these shapes, one after the other.
+std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::Tensor>& tensors);
+
 struct AllGatherResult {
   at::Tensor output;  // [world * total] in the compute dtype; undefined where ranks read each other's memory
   dist::Work work;

@@ -32,12 +32,9 @@ void sum_gradient_terms(const std::vector<FsdpParam*>& params, std::vector<at::T
     return parts;
   }());
   group->all_reduce(flat, dist::ReduceOp::kSum).wait();
-  std::int64_t offset = 0;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    if (!params[i]->slots().front()->gradient_terms) continue;
-    grads[i] = flat.narrow(0, offset, grads[i].numel()).view(grads[i].sizes());
-    offset += grads[i].numel();
-  }
+  auto sums = split_as(flat, terms);
+  for (std::size_t i = 0, next = 0; i < params.size(); ++i)
+    if (params[i]->slots().front()->gradient_terms) grads[i] = std::move(sums[next++]);
 }
 
 }  // namespace

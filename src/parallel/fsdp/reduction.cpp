@@ -96,12 +96,7 @@ void Reduction::cast_grads() {
   std::int64_t total = 0;
   for (const auto& grad : grads_) total += grad.numel();
   const auto flat = at::empty({total}, grads_.front().options().dtype(*rule_.reduce_dtype));
-  std::vector<at::Tensor> casts;
-  std::int64_t offset = 0;
-  for (const auto& grad : grads_) {
-    casts.push_back(flat.narrow(0, offset, grad.numel()).view(grad.sizes()));
-    offset += grad.numel();
-  }
+  auto casts = split_as(flat, grads_);
   at::_foreach_copy_(casts, grads_);
   grads_ = std::move(casts);
 }
