@@ -170,14 +170,12 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
   }
 };
 
-bool is_for_own_kernels(at::ScalarType dtype) {
-  return kernels::uses_own() && (dtype == at::kFloat || dtype == at::kBFloat16);
-}
+bool is_for_own_way(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
 
 bool takes_in_parts(const at::Tensor& x, const at::Tensor& weight) {
   const bool is_asked_for = x.is_cpu() || x.is_meta() ? kernels::uses_own() : kernels::uses_own_on_device();
-  return is_asked_for && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16) &&
-         weight.scalar_type() == x.scalar_type() && x.dim() > 1 && x.numel() > 0;
+  return is_asked_for && is_for_own_way(x.scalar_type()) && weight.scalar_type() == x.scalar_type() && x.dim() > 1 &&
+         x.numel() > 0;
 }
 
 LossShape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
@@ -236,7 +234,7 @@ std::int64_t rows_of_logits(const LossShape& shape) {
 }
 
 std::int64_t bytes_of_logits(const LossShape& shape) {
-  if (is_for_own_kernels(shape.dtype)) return rows_of_logits(shape) * bytes_of_row(shape);
+  if (kernels::uses_own() && is_for_own_way(shape.dtype)) return rows_of_logits(shape) * bytes_of_row(shape);
   return shape.rows * shape.vocab * (static_cast<std::int64_t>(at::elementSize(shape.dtype)) + 4);
 }
 

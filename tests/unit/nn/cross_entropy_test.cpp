@@ -170,38 +170,37 @@ struct LinearProblem {
 // Against the largest element, since sums cancel. float32: both round sums of up to 515 products. bfloat16: the logits'
 // gradients are the same numbers up to their last bit, 2^-8, and the factor 1/8 is exact; a sum of them is rounded once
 // by ATen, and here once for each of up to 42 parts, of which a few are large, and at the end.
+void expect_that_of_the_whole(const LinearProblem& problem, const at::Tensor& in_parts, std::int64_t rows) {
+  const auto whole = problem.whole();
+  EXPECT_NEAR(in_parts.item<double>(), whole.item<double>(), 1e-6 * whole.item<double>()) << rows;
+  const double bound = problem.x.scalar_type() == at::kFloat ? 1e-5 : 1.0 / 64;
+  const auto expected = problem.gradients(whole), found = problem.gradients(in_parts);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double largest = expected[i].abs().max().item<double>();
+    const double off = (found[i] - expected[i]).abs().max().item<double>();
+    EXPECT_LE(off, bound * largest) << rows << " rows, gradient " << i;
+  }
+}
+
 TEST(LinearCrossEntropySum, InPartsIsThatOfTheWhole) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const std::int64_t rows : {1, 5, 41, 42, 100}) {
       const LinearProblem problem(dtype);
-      const auto whole = problem.whole(), in_parts = problem.in_parts(rows);
+      const auto in_parts = problem.in_parts(rows);
       EXPECT_EQ(in_parts.scalar_type(), at::kFloat);
       EXPECT_EQ(in_parts.dim(), 0);
-      EXPECT_NEAR(in_parts.item<double>(), whole.item<double>(), 1e-6 * whole.item<double>()) << rows;
-      const auto expected = problem.gradients(whole), found = problem.gradients(in_parts);
-      for (std::size_t i = 0; i < 2; ++i) {
-        const double largest = expected[i].abs().max().item<double>();
-        const double off = (found[i] - expected[i]).abs().max().item<double>();
-        EXPECT_LE(off, (dtype == at::kFloat ? 1e-5 : 1.0 / 64) * largest) << rows << " rows, gradient " << i;
-      }
+      expect_that_of_the_whole(problem, in_parts, rows);
     }
 }
 
-// What a GPU does. The bounds are those above.
+// What a GPU does.
 TEST(LinearCrossEntropySum, InPartsByAtensOperatorsIsThatOfTheWhole) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const std::int64_t rows : {5, 41, 42}) {
       const LinearProblem problem(dtype);
-      const auto whole = problem.whole();
       const auto in_parts = detail::linear_cross_entropy_sum_in_parts(problem.x, problem.weight, problem.labels, rows,
                                                                       detail::aten_rows());
-      EXPECT_NEAR(in_parts.item<double>(), whole.item<double>(), 1e-6 * whole.item<double>()) << rows;
-      const auto expected = problem.gradients(whole), found = problem.gradients(in_parts);
-      for (std::size_t i = 0; i < 2; ++i) {
-        const double largest = expected[i].abs().max().item<double>();
-        const double off = (found[i] - expected[i]).abs().max().item<double>();
-        EXPECT_LE(off, (dtype == at::kFloat ? 1e-5 : 1.0 / 64) * largest) << rows << " rows, gradient " << i;
-      }
+      expect_that_of_the_whole(problem, in_parts, rows);
     }
 }
 
