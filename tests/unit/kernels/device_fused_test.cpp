@@ -3,26 +3,16 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "kernels/device/fused_ops.h"
-#include "tests/unit/kernels/by_formula.h"
+#include "tests/unit/kernels/fused_formulas.h"
 
 namespace titan::device {
 namespace {
 
-using kernels::expect_near;
-using kernels::expect_same_bfloat16;
-using kernels::in_float64;
-using kernels::Results;
-using kernels::rounding;
-using kernels::Tensors;
-
-constexpr double kEps = 1e-5;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+using namespace kernels;
 
 const DeviceFusedOps& ops() {
   static const DeviceFusedOps made(c10::DeviceType::CPU, host_launches());
@@ -34,16 +24,9 @@ at::Tensor randn(at::IntArrayRef sizes, at::ScalarType dtype, double scale = 1) 
 }
 
 // Fewer packs than a team has lanes, as many, more, and no multiple; fewer rows than teams, and more.
-struct Matrix {
-  std::int64_t rows, dim;
-};
 const Matrix kMatrices[] = {{1, 8}, {7, 24}, {3, 2048}, {5, 4096 + 64}, {513, 64}, {1100, 256}};
 
 std::string name_of(Matrix matrix) { return std::to_string(matrix.rows) + " x " + std::to_string(matrix.dim); }
-
-at::Tensor rms_norm_formula(const Tensors& inputs) {
-  return inputs[0] * at::rsqrt(inputs[0].square().mean(-1, true) + kEps) * inputs[1];
-}
 
 // As for the kernels of processors (fused_ops_test.cpp), whose sums are as long. The weight's gradient is a sum of at most
 // 512 teams one after the other: half a unit each, as likely up as down, which is 11.
@@ -58,13 +41,12 @@ TEST(DeviceRmsNorm, EqualsTheFormula) {
       const auto [x_grad, weight_grad] = ops().rms_norm_backward(out_grad, x, weight, rrms, {});
       const Results expected = in_float64(rms_norm_formula, {x, weight}, out_grad);
       const double unit = rounding(at::kFloat), last = dtype == at::kFloat ? 0 : rounding(dtype) * 1.001;
-      const auto wide = x.to(at::kDouble), scale = at::rsqrt(wide.square().mean(-1, true) + kEps);
-      const auto pushes = (out_grad.to(at::kDouble) * weight.to(at::kDouble)).abs();
-      const auto terms = pushes * scale + (pushes * wide.abs()).mean(-1, true) * scale.pow(3) * wide.abs();
-      expect_near(out, expected.out, last + 8 * unit, 0, at::zeros_like(wide), name_of(matrix) + " out");
-      expect_near(x_grad, expected.grads[0], last, 16 * unit, terms, name_of(matrix) + " x");
-      expect_near(weight_grad, expected.grads[1], last, 16 * unit,
-                  (out_grad.to(at::kDouble) * wide * scale).abs().sum(0), name_of(matrix) + " weight");
+      const auto none = at::zeros_like(expected.out);
+      expect_near(out, expected.out, last + 8 * unit, 0, none, name_of(matrix) + " out");
+      expect_near(x_grad, expected.grads[0], last, 16 * unit, x_grad_terms({x, weight}, out_grad),
+                  name_of(matrix) + " x");
+      expect_near(weight_grad, expected.grads[1], last, 16 * unit, weight_grad_terms({x, weight}, out_grad),
+                  name_of(matrix) + " weight");
     }
 }
 
@@ -103,16 +85,6 @@ TEST(DeviceRmsNorm, WhatIsNoNumberStaysInItsRow) {
     }
 }
 
-at::Tensor make_factors(std::int64_t length, std::int64_t head_dim) {
-  const auto angles = at::randn({length, head_dim / 2}, at::kFloat) * 10;
-  return at::polar(at::ones_like(angles), angles);
-}
-
-at::Tensor rotated(const at::Tensor& x, const at::Tensor& factors) {
-  const auto pairs = at::view_as_complex(x.reshape({x.size(0), x.size(1), x.size(2), -1, 2}));
-  return at::view_as_real(pairs * factors.slice(0, 0, x.size(1)).unsqueeze(1)).flatten(3);
-}
-
 // Two products and a sum: 3 roundings of half a unit, of terms that may cancel.
 TEST(DeviceRotation, EqualsTheFormulaAtAnyStrides) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
@@ -136,9 +108,6 @@ TEST(DeviceRotation, EqualsTheFormulaAtAnyStrides) {
     }
 }
 
-at::Tensor aten_swiglu(const Tensors& inputs) { return at::silu(inputs[0]) * inputs[1]; }
-
-// See FusedSwiglu.EqualsTheFormula for the bounds.
 TEST(DeviceSwiglu, EqualsTheFormula) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const Matrix matrix : kMatrices) {
@@ -148,28 +117,17 @@ TEST(DeviceSwiglu, EqualsTheFormula) {
       ASSERT_TRUE(ops().takes_swiglu(gate, up));
       const auto out = ops().swiglu_forward(gate, up);
       const auto [gate_grad, up_grad] = ops().swiglu_backward(out_grad, gate, up);
-      const Results expected = in_float64(aten_swiglu, {gate, up}, out_grad);
-      const double unit = rounding(at::kFloat), relative = dtype == at::kFloat ? 9 * unit : 2.01 * rounding(dtype);
-      const auto x = gate.to(at::kDouble), s = at::sigmoid(x), none = at::zeros_like(x);
-      const auto terms = (out_grad.to(at::kDouble) * up.to(at::kDouble)).abs() * s * (1 + x.abs() * (1 + s));
-      expect_near(out, expected.out, relative, 0, none, name_of(matrix) + " out");
-      expect_near(gate_grad, expected.grads[0], relative, 9 * unit, terms, name_of(matrix) + " gate");
-      expect_near(up_grad, expected.grads[1], relative, 0, none, name_of(matrix) + " up");
-      if (dtype != at::kBFloat16) continue;
-      const Results aten = kernels::by_autograd(aten_swiglu, {gate, up}, out_grad);
-      expect_same_bfloat16(out, aten.out, name_of(matrix) + " out");
-      expect_same_bfloat16(gate_grad, aten.grads[0], name_of(matrix) + " gate");
-      expect_same_bfloat16(up_grad, aten.grads[1], name_of(matrix) + " up");
+      const Results found = {out, {gate_grad, up_grad}};
+      expect_swiglu_of_formula(found, {gate, up}, out_grad, name_of(matrix));
+      if (dtype == at::kBFloat16) expect_swiglu_of_aten(found, {gate, up}, out_grad, name_of(matrix));
     }
 }
 
 TEST(DeviceSwiglu, AgreesAtTheEnds) {
-  const std::vector<float> ends = {-kInfinity, -3e38F, -200, -89, -88, -87,   -20,       -0.0F,
-                                   0,          20,     87,   88,  200, 3e38F, kInfinity, kNan};
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    const auto gate = at::tensor(ends).to(dtype), ones = at::ones_like(gate);
+    const auto gate = at::tensor(kEndsOfSwiglu).to(dtype), ones = at::ones_like(gate);
     const auto [gate_grad, up_grad] = ops().swiglu_backward(ones, gate, ones);
-    const Results aten = kernels::by_autograd(aten_swiglu, {gate, ones}, ones);
+    const Results aten = by_autograd(aten_swiglu, {gate, ones}, ones);
     const auto same = [&](const at::Tensor& a, const at::Tensor& b) {
       return at::allclose(a, b, rounding(dtype) * 8, 1e-34, /*equal_nan=*/true);
     };

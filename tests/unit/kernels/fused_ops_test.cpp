@@ -10,28 +10,20 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/unit/kernels/by_formula.h"
+#include "tests/unit/kernels/fused_formulas.h"
 #include "tests/unit/kernels/of_this_machine.h"
 
 namespace titan::kernels {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
-
 std::vector<const FusedKernels*> kernels_of_this_machine() { return TITAN_KERNELS_OF_THIS_MACHINE(kFused); }
 
 // RMSNorm
 
-constexpr double kEps = 1e-5;
-
-at::Tensor rms_norm_formula(const Tensors& inputs) {
-  return inputs[0] * at::rsqrt(inputs[0].square().mean(-1, true) + kEps) * inputs[1];
-}
 at::Tensor aten_rms_norm(const Tensors& inputs) { return at::rms_norm(inputs[0], inputs[1].sizes(), inputs[1], kEps); }
 Results run_rms_norm(const FusedKernels& kernels, const Tensors& inputs, const at::Tensor& out_grad) {
   const auto [out, rrms] = rms_norm_forward(kernels, inputs[0], inputs[1], kEps);
@@ -39,9 +31,6 @@ Results run_rms_norm(const FusedKernels& kernels, const Tensors& inputs, const a
   return {out, {x, weight}};
 }
 
-struct Matrix {
-  std::int64_t rows, dim;
-};
 // One row, rows that are no multiple of what is done at once, more than one block; dims around vectors.
 const Matrix kMatrices[] = {{1, 256}, {7, 1}, {7, 13}, {64, 48}, {65, 100}, {300, 257}, {1024, 256}};
 
@@ -54,13 +43,6 @@ NormInputs norm_inputs(Matrix matrix, at::ScalarType dtype) {
   const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, at::kFloat); };
   return {{(make({matrix.rows, matrix.dim}) * 3).to(dtype), (make({matrix.dim}) * 0.3 + 1).to(dtype)},
           make({matrix.rows, matrix.dim}).to(dtype)};
-}
-
-// The sizes of the two terms that a gradient of x is the difference of, together.
-at::Tensor x_grad_terms(const Tensors& inputs, const at::Tensor& out_grad) {
-  const at::Tensor x = inputs[0].to(at::kDouble), pushes = (out_grad.to(at::kDouble) * inputs[1].to(at::kDouble)).abs();
-  const at::Tensor rrms = at::rsqrt(x.square().mean(-1, true) + kEps);
-  return pushes * rrms + (pushes * x.abs()).mean(-1, true) * rrms.pow(3) * x.abs();
 }
 
 // out: a sum of squares has no cancellation; its error is that of some dim / 16 additions, each half a unit, but they
@@ -79,12 +61,11 @@ TEST(FusedRmsNorm, EqualsTheFormula) {
         const std::string what =
             std::string(kernels->name) + " rows " + std::to_string(matrix.rows) + " dim " + std::to_string(matrix.dim);
         const double unit = rounding(at::kFloat), last = dtype == at::kFloat ? 0 : rounding(dtype);
-        const at::Tensor x = inputs[0].to(at::kDouble), rrms = at::rsqrt(x.square().mean(-1, true) + kEps);
-        expect_near(found.out, expected.out, last * 1.001 + 8 * unit, 0, at::zeros_like(x), what + " out");
+        expect_near(found.out, expected.out, last * 1.001 + 8 * unit, 0, at::zeros_like(expected.out), what + " out");
         expect_near(found.grads[0], expected.grads[0], last * 1.001, 16 * unit, x_grad_terms(inputs, out_grad),
                     what + " x");
-        expect_near(found.grads[1], expected.grads[1], last * 1.001, 16 * unit,
-                    (out_grad.to(at::kDouble) * x * rrms).abs().sum(0), what + " weight");
+        expect_near(found.grads[1], expected.grads[1], last * 1.001, 16 * unit, weight_grad_terms(inputs, out_grad),
+                    what + " weight");
       }
 }
 
@@ -197,17 +178,8 @@ TEST(FusedAddRmsNorm, WhatIsNoNumberStaysInItsRow) {
 
 // Rotary embedding
 
-at::Tensor rotated(const at::Tensor& x, const at::Tensor& factors) {
-  const auto pairs = at::view_as_complex(x.reshape({x.size(0), x.size(1), x.size(2), -1, 2}));
-  return at::view_as_real(pairs * factors.slice(0, 0, x.size(1)).unsqueeze(1)).flatten(3);
-}
 at::Tensor aten_rotation(const at::Tensor& x, const at::Tensor& factors) {
   return rotated(x.to(at::kFloat), factors).to(x.scalar_type());
-}
-
-at::Tensor make_factors(std::int64_t length, std::int64_t head_dim) {
-  const auto angles = at::randn({length, head_dim / 2}, at::kFloat) * 10;
-  return at::polar(at::ones_like(angles), angles);
 }
 
 // Two products and a sum: 3 roundings of half a unit, of terms that may cancel.
@@ -267,7 +239,6 @@ TEST(FusedRotation, WhatIsNoNumberStaysInItsPair) {
 
 // SwiGLU
 
-at::Tensor aten_swiglu(const Tensors& inputs) { return at::silu(inputs[0]) * inputs[1]; }
 Results run_swiglu(const FusedKernels& kernels, const Tensors& inputs, const at::Tensor& out_grad) {
   const auto [gate, up] = swiglu_backward(kernels, out_grad, inputs[0], inputs[1]);
   return {swiglu_forward(kernels, inputs[0], inputs[1]), {gate, up}};
@@ -278,25 +249,14 @@ NormInputs swiglu_inputs(Matrix matrix, at::ScalarType dtype) {
   return {{make(6), make(1)}, make(1)};
 }
 
-// The exponential is right to 2 units, 4 of `rounding`; the sum, the quotient and three products add half a unit each:
-// 9. Where sigmoid * (1 + x * (1 - sigmoid)) cancels, that holds of its terms. In bfloat16 the factor that is rounded
-// first adds half a unit of that.
 TEST(FusedSwiglu, EqualsTheFormula) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto* kernels : kernels_of_this_machine())
       for (const Matrix matrix : kMatrices) {
         const auto [inputs, out_grad] = swiglu_inputs(matrix, dtype);
         ASSERT_TRUE(takes_swiglu(inputs[0], inputs[1]));
-        const Results found = run_swiglu(*kernels, inputs, out_grad);
-        const Results expected = in_float64(aten_swiglu, inputs, out_grad);
-        const std::string what = std::string(kernels->name) + " size " + std::to_string(inputs[0].numel());
-        const double unit = rounding(at::kFloat), relative = dtype == at::kFloat ? 9 * unit : 2.01 * rounding(dtype);
-        const at::Tensor x = inputs[0].to(at::kDouble), s = at::sigmoid(x), none = at::zeros_like(x);
-        const at::Tensor terms =
-            (out_grad.to(at::kDouble) * inputs[1].to(at::kDouble)).abs() * s * (1 + x.abs() * (1 + s));
-        expect_near(found.out, expected.out, relative, 0, none, what + " out");
-        expect_near(found.grads[0], expected.grads[0], relative, 9 * unit, terms, what + " gate");
-        expect_near(found.grads[1], expected.grads[1], relative, 0, none, what + " up");
+        expect_swiglu_of_formula(run_swiglu(*kernels, inputs, out_grad), inputs, out_grad,
+                                 std::string(kernels->name) + " size " + std::to_string(inputs[0].numel()));
       }
 }
 
@@ -304,23 +264,15 @@ TEST(FusedSwiglu, IsATensInBFloat16) {
   for (const auto* kernels : kernels_of_this_machine())
     for (const Matrix matrix : kMatrices) {
       const auto [inputs, out_grad] = swiglu_inputs(matrix, at::kBFloat16);
-      const Results found = run_swiglu(*kernels, inputs, out_grad);
-      const Results aten = by_autograd(aten_swiglu, inputs, out_grad);
-      const std::string what = std::string(kernels->name) + " size " + std::to_string(inputs[0].numel());
-      expect_same_bfloat16(found.out, aten.out, what + " out");
-      expect_same_bfloat16(found.grads[0], aten.grads[0], what + " gate");
-      expect_same_bfloat16(found.grads[1], aten.grads[1], what + " up");
+      expect_swiglu_of_aten(run_swiglu(*kernels, inputs, out_grad), inputs, out_grad,
+                            std::string(kernels->name) + " size " + std::to_string(inputs[0].numel()));
     }
 }
 
-// All that the dtype has at its ends: ATen's results there are -0 or below the smallest normal number, infinite or no
-// number.
 TEST(FusedSwiglu, AgreesAtTheEnds) {
-  const std::vector<float> ends = {-kInfinity, -3e38F, -200, -89, -88, -87,   -20,       -0.0F,
-                                   0,          20,     87,   88,  200, 3e38F, kInfinity, kNan};
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto* kernels : kernels_of_this_machine()) {
-      const auto gate = at::tensor(ends).to(dtype), ones = at::ones_like(gate);
+      const auto gate = at::tensor(kEndsOfSwiglu).to(dtype), ones = at::ones_like(gate);
       const Results found = run_swiglu(*kernels, {gate, ones}, ones);
       const Results aten = by_autograd(aten_swiglu, {gate, ones}, ones);
       const auto same = [&](const at::Tensor& a, const at::Tensor& b) {

@@ -1,0 +1,79 @@
+// RMSNorm, rotary embedding and SwiGLU in ATen's operators, for the tests of all that fuses them.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <limits>
+#include <vector>
+
+#include "tests/unit/kernels/by_formula.h"
+
+namespace titan::kernels {
+
+constexpr double kEps = 1e-5;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+
+struct Matrix {
+  std::int64_t rows, dim;
+};
+
+// Of x and the weight.
+inline at::Tensor rms_norm_formula(const Tensors& inputs) {
+  return inputs[0] * at::rsqrt(inputs[0].square().mean(-1, true) + kEps) * inputs[1];
+}
+
+// The sizes of the two terms that a gradient of x is the difference of, together.
+inline at::Tensor x_grad_terms(const Tensors& inputs, const at::Tensor& out_grad) {
+  const at::Tensor x = inputs[0].to(at::kDouble), pushes = (out_grad.to(at::kDouble) * inputs[1].to(at::kDouble)).abs();
+  const at::Tensor rrms = at::rsqrt(x.square().mean(-1, true) + kEps);
+  return pushes * rrms + (pushes * x.abs()).mean(-1, true) * rrms.pow(3) * x.abs();
+}
+
+// And of the terms that the weight's is the sum of.
+inline at::Tensor weight_grad_terms(const Tensors& inputs, const at::Tensor& out_grad) {
+  const at::Tensor x = inputs[0].to(at::kDouble);
+  return (out_grad.to(at::kDouble) * x * at::rsqrt(x.square().mean(-1, true) + kEps)).abs().sum(0);
+}
+
+// Random angles, as the complex numbers that rotate by them.
+inline at::Tensor make_factors(std::int64_t length, std::int64_t head_dim) {
+  const auto angles = at::randn({length, head_dim / 2}, at::kFloat) * 10;
+  return at::polar(at::ones_like(angles), angles);
+}
+
+inline at::Tensor rotated(const at::Tensor& x, const at::Tensor& factors) {
+  const auto pairs = at::view_as_complex(x.reshape({x.size(0), x.size(1), x.size(2), -1, 2}));
+  return at::view_as_real(pairs * factors.slice(0, 0, x.size(1)).unsqueeze(1)).flatten(3);
+}
+
+// Of gate and up.
+inline at::Tensor aten_swiglu(const Tensors& inputs) { return at::silu(inputs[0]) * inputs[1]; }
+
+// All that a dtype has at its ends: ATen's results there are -0 or below the smallest normal number, infinite or no number.
+inline const std::vector<float> kEndsOfSwiglu = {-kInfinity, -3e38F, -200, -89, -88, -87,   -20,       -0.0F,
+                                                 0,          20,     87,   88,  200, 3e38F, kInfinity, kNan};
+
+// The exponential is right to 2 units, 4 of `rounding`; the sum, the quotient and three products add half a unit each:
+// 9. Where sigmoid * (1 + x * (1 - sigmoid)) cancels, that holds of its terms. In bfloat16 the factor that is rounded
+// first adds half a unit of that.
+inline void expect_swiglu_of_formula(const Results& found, const Tensors& inputs, const at::Tensor& out_grad,
+                                     const std::string& what) {
+  const auto dtype = inputs[0].scalar_type();
+  const Results expected = in_float64(aten_swiglu, inputs, out_grad);
+  const double unit = rounding(at::kFloat), relative = dtype == at::kFloat ? 9 * unit : 2.01 * rounding(dtype);
+  const at::Tensor x = inputs[0].to(at::kDouble), s = at::sigmoid(x), none = at::zeros_like(x);
+  const at::Tensor terms = (out_grad.to(at::kDouble) * inputs[1].to(at::kDouble)).abs() * s * (1 + x.abs() * (1 + s));
+  expect_near(found.out, expected.out, relative, 0, none, what + " out");
+  expect_near(found.grads[0], expected.grads[0], relative, 9 * unit, terms, what + " gate");
+  expect_near(found.grads[1], expected.grads[1], relative, 0, none, what + " up");
+}
+
+inline void expect_swiglu_of_aten(const Results& found, const Tensors& inputs, const at::Tensor& out_grad,
+                                  const std::string& what) {
+  const Results aten = by_autograd(aten_swiglu, inputs, out_grad);
+  expect_same_bfloat16(found.out, aten.out, what + " out");
+  expect_same_bfloat16(found.grads[0], aten.grads[0], what + " gate");
+  expect_same_bfloat16(found.grads[1], aten.grads[1], what + " up");
+}
+
+}  // namespace titan::kernels
