@@ -3,12 +3,16 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/cpu/parallel.h"
 
 namespace titan::optim {
 namespace {
@@ -46,6 +50,27 @@ at::Device device_of(const std::vector<ShardedGrad>& grads) {
   return at::kCPU;
 }
 
+// ATen takes a tensor of float32 on the host on one thread, for the order 2.
+bool is_on_one_thread(const at::Tensor& part) {
+  return part.is_cpu() && part.scalar_type() == at::kFloat && part.is_contiguous();
+}
+
+// at::_foreach_norm, to the bit, with as many tensors at once as there are threads, the largest first.
+std::vector<at::Tensor> foreach_norm(const std::vector<at::Tensor>& parts, double norm_type) {
+  if (norm_type != 2 || !std::ranges::all_of(parts, is_on_one_thread)) return at::_foreach_norm(parts, norm_type);
+  std::vector<std::size_t> by_size(parts.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
+  std::ranges::stable_sort(by_size, std::greater<>(), [&](std::size_t i) { return parts[i].numel(); });
+  std::vector<at::Tensor> norms(parts.size());
+  std::atomic<std::size_t> next = 0;
+  kernels::parallel_for(0, static_cast<std::int64_t>(parts.size()), /*grain=*/1, [&](std::int64_t, std::int64_t) {
+    const at::NoGradGuard no_grad;  // of each thread
+    for (std::size_t taken = next++; taken < parts.size(); taken = next++)
+      norms[by_size[taken]] = at::linalg_vector_norm(parts[by_size[taken]], norm_type);
+  });
+  return norms;
+}
+
 // [grads], float32: the norm of each part, computed in the part's dtype. No elements have the norm that adds nothing.
 at::Tensor local_norms(const std::vector<ShardedGrad>& grads, double norm_type) {
   const auto device = device_of(grads);
@@ -54,7 +79,7 @@ at::Tensor local_norms(const std::vector<ShardedGrad>& grads, double norm_type) 
     if (has_elements(part.grad)) parts.push_back(part.grad);
   }
   std::vector<at::Tensor> computed;
-  if (!parts.empty()) computed = at::_foreach_norm(parts, norm_type);
+  if (!parts.empty()) computed = foreach_norm(parts, norm_type);
   const auto neutral = at::full({}, norm_type < 0 ? std::numeric_limits<double>::infinity() : 0.0,
                                 at::TensorOptions().dtype(at::kFloat).device(device));
   std::vector<at::Tensor> norms;
