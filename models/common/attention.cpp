@@ -23,9 +23,9 @@ at::Tensor Attention::forward(const nn::Tensors& inputs) {
   const auto k = nn::apply_rotary_emb(heads((*wk_)(x)), freqs_cis).transpose(1, 2);  // [B, K, T, E]
   const auto v = heads((*wv_)(x)).transpose(1, 2);                                   // [B, K, T, E]
   if (cache_) cache_->store(layer_, k, v);
-  const auto out = cache_ && cache_->size() > 0 ? cache_->attend(layer_, q)
-                   : inputs.size() > 2          ? (*inner_attention_)(q, k, v, inputs[2])
-                                                : (*inner_attention_)(q, k, v);
+  nn::Tensors attended = {q, k, v};
+  attended.insert(attended.end(), inputs.begin() + 2, inputs.end());
+  const auto out = cache_ && cache_->size() > 0 ? cache_->attend(layer_, q) : (*inner_attention_)(std::move(attended));
   return (*wo_)(out.transpose(1, 2).contiguous().flatten(2));
 }
 

@@ -25,7 +25,7 @@ struct AttentionShape {
 class Attention : public nn::Module {
  public:
   explicit Attention(const AttentionShape& shape);
-  // x [B, T, D], freqs_cis [T, E / 2], and with block-causal attention the documents' lengths -> [B, T, D]
+  // x [B, T, D], freqs_cis [T, E / 2], and with block-causal attention what AttentionCore takes of documents -> [B, T, D]
   at::Tensor forward(const nn::Tensors& inputs) override;
   // See LanguageModel::use_cache. `layer`: its number in the cache.
   void use_cache(nn::KvCache* cache, std::size_t layer);

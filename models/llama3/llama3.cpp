@@ -29,7 +29,11 @@ at::Tensor Llama::forward(const nn::Tensors& inputs) {
   const auto& tokens = inputs[0];
   if (cache_) return continue_cached(tokens);
   nn::Tensors state = {(*tok_embeddings_)(tokens.to(freqs_cis_.device(), /*non_blocking=*/true)), freqs_cis_};
-  if (args_.block_causal) state.push_back(nn::document_lengths(tokens, document_end_.value()));
+  if (args_.block_causal) {
+    state.push_back(nn::document_lengths(tokens, document_end_.value()));
+    const auto device = freqs_cis_.device();
+    if (!device.is_cpu() && !device.is_meta()) state.push_back(nn::document_bounds(state.back(), device));
+  }
   for (const auto& [name, layer] : layers_->children()) state[0] = (*layer)(state);
   nn::Tensors output_inputs = {(*norm_)(state[0])};
   if (inputs.size() > 1) output_inputs.push_back(inputs[1]);

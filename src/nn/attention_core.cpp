@@ -7,7 +7,8 @@ namespace titan::nn {
 
 at::Tensor AttentionCore::forward(const Tensors& inputs) {
   const auto &q = inputs[0], &k = inputs[1], &v = inputs[2];
-  return inputs.size() > 3 ? document_attention(q, k, v, inputs[3]) : causal_attention(q, k, v);
+  if (inputs.size() == 3) return causal_attention(q, k, v);
+  return document_attention(q, k, v, inputs[3], inputs.size() > 4 ? inputs[4] : at::Tensor());
 }
 
 }  // namespace titan::nn

@@ -7,7 +7,8 @@
 namespace titan::nn {
 
 // q [B, H, T, E], k and v [B, K, T, E], H a multiple of K -> [B, H, T, E]: causal_attention (nn/ops/kept_ops.h). With
-// the documents' lengths as a fourth input, document_attention (nn/documents.h). No parameters.
+// the documents' lengths as a fourth input, and perhaps their bounds as a fifth, document_attention (nn/documents.h). No
+// parameters.
 class AttentionCore : public Module {
  public:
   at::Tensor forward(const Tensors& inputs) override;

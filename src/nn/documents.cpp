@@ -2,9 +2,30 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "nn/ops/kept_ops.h"
 
 namespace titan::nn {
+namespace {
+
+at::IntArrayRef sizes_of(const at::Tensor& lengths) {
+  return {lengths.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(lengths.size(0))};
+}
+
+// One split, whose gradient is one concatenation: slices would each have a gradient as large as the batch.
+at::Tensor one_after_the_other(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::IntArrayRef sizes) {
+  const auto as_batch = [](const at::Tensor& document) { return document.transpose(0, 1).unsqueeze(0); };
+  const auto queries = q.split_with_sizes(sizes), keys = k.split_with_sizes(sizes), values = v.split_with_sizes(sizes);
+  std::vector<at::Tensor> outs;
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto out = causal_attention(as_batch(queries[i]), as_batch(keys[i]), as_batch(values[i]));
+    outs.push_back(out.squeeze(0).transpose(0, 1));
+  }
+  return at::cat(outs);
+}
+
+}  // namespace
 
 at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end) {
   // Without numbers no ends are found: a row is one document.
@@ -15,23 +36,25 @@ at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end) {
   return at::diff(last, /*n=*/1, /*dim=*/-1, /*prepend=*/at::full({1}, -1, last.options()));
 }
 
-at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              const at::Tensor& lengths) {
+at::Tensor document_bounds(const at::Tensor& lengths, at::Device device) {
+  auto bounds = at::zeros({lengths.size(0) + 1}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
+  bounds.slice(0, 1).copy_(lengths.cumsum(0));
+  return bounds.to(device, /*non_blocking=*/true);
+}
+
+at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& lengths,
+                              const at::Tensor& bounds) {
   const auto B = q.size(0), T = q.size(2);
   if (lengths.size(0) == B) return causal_attention(q, k, v);
-  const at::IntArrayRef sizes(lengths.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(lengths.size(0)));
-  // One split, whose gradient is one concatenation: slices would each have a gradient as large as the batch.
-  const auto split = [&](const at::Tensor& heads) {  // [B, heads, T, E] -> per document [length, heads, E]
-    return heads.transpose(1, 2).flatten(0, 1).split_with_sizes(sizes);
-  };
-  const auto as_batch = [](const at::Tensor& document) { return document.transpose(0, 1).unsqueeze(0); };
-  const auto queries = split(q), keys = split(k), values = split(v);
-  std::vector<at::Tensor> outs;
-  for (std::size_t i = 0; i < queries.size(); ++i) {
-    const auto out = causal_attention(as_batch(queries[i]), as_batch(keys[i]), as_batch(values[i]));
-    outs.push_back(out.squeeze(0).transpose(0, 1));
-  }
-  return at::cat(outs).unflatten(0, {B, T}).transpose(1, 2);
+  const auto in_a_line = [](const at::Tensor& heads) {
+    return heads.transpose(1, 2).flatten(0, 1);
+  };  // [B * T, heads, E]
+  const auto queries = in_a_line(q), keys = in_a_line(k), values = in_a_line(v);
+  const auto sizes = sizes_of(lengths);
+  const auto out = bounds.defined() && attends_within_documents(queries, keys, values)
+                       ? causal_attention(queries, keys, values, {bounds, *std::ranges::max_element(sizes)})
+                       : one_after_the_other(queries, keys, values, sizes);
+  return out.unflatten(0, {B, T}).transpose(1, 2);
 }
 
 }  // namespace titan::nn

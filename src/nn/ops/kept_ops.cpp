@@ -1,6 +1,7 @@
 #include "nn/ops/kept_ops.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -118,25 +119,67 @@ struct KeptAttention : torch::autograd::Function<KeptAttention> {
   }
 };
 
+// Kept: output, log of the softmax's sums, and seed and offset of the (unused) dropout.
+variable_list attend_within(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Documents& documents) {
+  const auto& [bounds, longest] = documents;
+  const auto result = at::_flash_attention_forward(q, k, v, bounds, bounds, longest, longest, /*dropout_p=*/0.0,
+                                                   /*is_causal=*/true, /*return_debug_mask=*/false, scale_of(q));
+  return {std::get<0>(result), std::get<1>(result), std::get<2>(result), std::get<3>(result)};
+}
+
+struct KeptDocumentAttention : torch::autograd::Function<KeptDocumentAttention> {
+  static Variable forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const Documents& documents, const KeptTensors& kept) {
+    variable_list saved = {q, k, v, documents.bounds};
+    saved.insert(saved.end(), kept.tensors.begin(), kept.tensors.end());
+    context->save_for_backward(std::move(saved));
+    context->saved_data["longest"] = documents.longest;
+    return without_graph(kept.tensors[0]);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const auto saved = context->get_saved_variables();
+    const auto &q = saved[0], &k = saved[1], &v = saved[2], &bounds = saved[3];
+    const auto longest = context->saved_data["longest"].toInt();
+    auto [of_q, of_k, of_v] =
+        at::_flash_attention_backward(grad_outputs[0], q, k, v, /*out=*/saved[4], /*logsumexp=*/saved[5], bounds,
+                                      bounds, longest, longest, /*dropout_p=*/0.0, /*is_causal=*/true,
+                                      /*rng_state=*/saved[6], /*unused=*/saved[7], scale_of(q));
+    return {of_q, of_k, of_v, at::Tensor(), at::Tensor()};
+  }
+};
+
+// An operator under a trace. `compute` returns its output; `keep` what its gradient needs, the output first; `restore`
+// the output of that, with its node.
+template <typename Compute, typename Keep, typename Restore>
+at::Tensor run_traced(OpTrace& trace, const Op& op, bool keepable, Compute compute, Keep keep, Restore restore) {
+  at::Tensor out;
+  switch (trace.begin(op, keepable)) {
+    case OpTrace::Action::kTake:
+      out = restore(trace.take());
+      break;
+    case OpTrace::Action::kComputeAndKeep: {
+      KeptTensors kept = keep();
+      out = kept.tensors[0];
+      trace.keep(std::move(kept));
+      break;
+    }
+    case OpTrace::Action::kCompute:
+      out = compute();
+  }
+  trace.end(out);
+  return out;
+}
+
 }  // namespace
 
 at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight) {
+  const auto compute = [&] { return at::linear(x, weight); };
   auto* trace = OpTrace::current();
-  if (!trace) return at::linear(x, weight);
-  at::Tensor y;
-  switch (trace->begin({OpKind::kLinear, weight.sizes()}, /*keepable=*/true)) {
-    case OpTrace::Action::kTake:
-      y = KeptLinear::apply(x, weight, trace->take());
-      break;
-    case OpTrace::Action::kComputeAndKeep:
-      y = at::linear(x, weight);
-      trace->keep({{y}});
-      break;
-    case OpTrace::Action::kCompute:
-      y = at::linear(x, weight);
-  }
-  trace->end(y);
-  return y;
+  if (!trace) return compute();
+  return run_traced(
+      *trace, {OpKind::kLinear, weight.sizes()}, /*keepable=*/true, compute, [&] { return KeptTensors{{compute()}}; },
+      [&](const KeptTensors& kept) { return KeptLinear::apply(x, weight, kept); });
 }
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -148,23 +191,33 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   };
   auto* trace = OpTrace::current();
   if (!trace) return compute();
-  at::Tensor out;
   const auto backend = backend_of(q, k, v);
-  switch (trace->begin({OpKind::kAttention}, is_keepable(backend, q))) {
-    case OpTrace::Action::kTake:
-      out = KeptAttention::apply(q, k, v, trace->take());
-      break;
-    case OpTrace::Action::kComputeAndKeep: {
-      auto kept = attend(backend, q, k, v);
-      out = kept[0];
-      trace->keep({std::move(kept), static_cast<std::int64_t>(backend)});
-      break;
-    }
-    case OpTrace::Action::kCompute:
-      out = compute();
-  }
-  trace->end(out);
-  return out;
+  return run_traced(
+      *trace, {OpKind::kAttention}, is_keepable(backend, q), compute,
+      [&] {
+        return KeptTensors{attend(backend, q, k, v), static_cast<std::int64_t>(backend)};
+      },
+      [&](const KeptTensors& kept) { return KeptAttention::apply(q, k, v, kept); });
+}
+
+bool attends_within_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto dtype = q.scalar_type();
+  if (runs_on_host(q) || (dtype != at::kHalf && dtype != at::kBFloat16) || q.size(-1) % 8 != 0) return false;
+  if (!at::globalContext().userEnabledFlashSDP()) return false;
+  // What is there for a row of all tokens is there for documents; cuDNN's kernel needs what flash attention needs.
+  const auto as_batch = [](const at::Tensor& heads) { return heads.transpose(0, 1).unsqueeze(0); };
+  const auto backend = backend_of(as_batch(q), as_batch(k), as_batch(v));
+  return backend == at::SDPBackend::flash_attention || backend == at::SDPBackend::cudnn_attention;
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Documents& documents) {
+  const auto attend = [&] { return attend_within(q, k, v, documents); };
+  auto* trace = OpTrace::current();
+  if (!trace) return attend().front();
+  return run_traced(
+      *trace, {OpKind::kAttention}, /*keepable=*/true, [&] { return attend().front(); },
+      [&] { return KeptTensors{attend()}; },
+      [&](const KeptTensors& kept) { return KeptDocumentAttention::apply(q, k, v, documents, kept); });
 }
 
 }  // namespace titan::nn

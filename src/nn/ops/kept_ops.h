@@ -13,4 +13,16 @@ at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight);
 // [B, H, T, E]. It can be kept where ATen runs it as one fused kernel.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
+// Documents that lie one after the other, for one kernel: where they begin and the last one ends, int32 [documents + 1] on
+// their device, and the length of the longest.
+struct Documents {
+  at::Tensor bounds;
+  std::int64_t longest;
+};
+
+// The same within documents: q [N, H, E], k and v [N, K, E] -> [N, H, E], by ATen's flash attention. For what
+// attends_within_documents() says: a GPU that has it, where nothing forbids it, float16 or bfloat16.
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Documents& documents);
+bool attends_within_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
 }  // namespace titan::nn

@@ -13,7 +13,7 @@ RECOMPUTED = {
     "recomputed by layer": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "2"],
     "recomputed by op": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "op"],
 }
-# What these compute is what the plain run computes, to the bit.
+# What these compute is what the plain run computes, to the bit; and what ends with ", recomputed ..." what it begins with.
 EQUAL = {
     "ZeRO-2": ["--parallelism.fsdp_reshard_after_forward", "never"],
     "offloaded": ["--training.enable_cpu_offload"],
@@ -21,12 +21,14 @@ EQUAL = {
     "saved from page-locked memory": [*SAVES, "--checkpoint.async_mode", "async_with_pinned_mem"],
     **RECOMPUTED,
 }
+DOCUMENTS = ["--model.flavor", "debugmodel_flex_attn"]
 OTHERS = {
     "float32": ["--training.mixed_precision_param", "float32"],
     "float16": ["--training.mixed_precision_param", "float16"],
     "own kernels": ["--cuda.kernels", "own"],
-    "own kernels, recomputed": ["--cuda.kernels", "own", *RECOMPUTED["recomputed by op"]],
-    "documents apart": ["--model.flavor", "debugmodel_flex_attn"],
+    "own kernels, recomputed by op": ["--cuda.kernels", "own", *RECOMPUTED["recomputed by op"]],
+    "documents apart": DOCUMENTS,
+    "documents apart, recomputed by op": [*DOCUMENTS, *RECOMPUTED["recomputed by op"]],
 }
 CHECKSUMS = {"checksums of an offloaded state": [*EQUAL["offloaded"], "--debug.checksum_freq", 1]}  # which are read each step
 TENSOR_PARALLEL = {
@@ -98,15 +100,30 @@ def check_memory(found, ranks, name):
             expect(most.get(use, 0) <= bound, f"{name}, step {step}: {use} takes {most[use]} bytes, FSDP2 at most {bound}")
 
 
+NUM_LAYERS = 2
+ATTENTION_OF_ROWS, ATTENTION_OF_DOCUMENTS = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_flash_attention_forward"
+
+
+def check_documents(of_ranks):
+    """One attention a layer, however many documents a batch holds, of which some batch holds several."""
+    found = [of_rank["steps"][str(step)]["kernels"] for of_rank in of_ranks for step in range(1, STEPS + 1)]
+    for kernels in found:
+        calls = [kernels.get(name, 0) for name in (ATTENTION_OF_ROWS, ATTENTION_OF_DOCUMENTS)]
+        expect(sorted(calls) == [0, NUM_LAYERS], f"of rows and of documents there are {calls} attentions in a step")
+    expect(any(ATTENTION_OF_DOCUMENTS in kernels for kernels in found), "no batch held several documents")
+
+
 @case(240, ranks=[1, 2, 4])
 def simulated_device_finds_nothing(context, ranks):
     """In each mode of training: no race, no memory used again too early, no wait of the host within a step."""
-    plain = None
+    losses = {}
     for name, words in modes(context, ranks).items():
         rows, found = run(context, ranks, name, words)
-        losses = [row["loss"] for row in rows if "loss" in row]
-        plain = plain or losses
-        expect(name not in EQUAL or losses == plain, f"{name}: losses {losses}, without it {plain}")
+        losses[name] = [row["loss"] for row in rows if "loss" in row]
+        if name == "documents apart":
+            check_documents(found)
+        like = "plain" if name in EQUAL else name.partition(", recomputed")[0]
+        expect(losses[name] == losses[like], f"{name}: losses {losses[name]}, without it {losses[like]}")
         for rank, of_rank in enumerate(found):
             waits = {at["what"] for at in of_rank["synchronizations"]}
             expect("the device" in waits, f"{name}, rank {rank}: ended while the device may still have been at work")

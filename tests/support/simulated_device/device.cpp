@@ -28,6 +28,7 @@ void install() {
     install_allocator();
     install_host_watch();
     install_fused_ops();
+    install_attention();
     dist::register_accelerator({
         .type = c10::DeviceType::PrivateUse1,
         .make_backend = make_backend,

@@ -1,8 +1,6 @@
 // The operators: each runs the CPU's kernel in the device's memory, and says what it touched.
 #include <ATen/ATen.h>
-#include <ATen/SDPBackend.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/view_native.h>
 #include <ATen/record_function.h>
@@ -92,7 +90,8 @@ at::Tensor empty(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType 
   return tensor;
 }
 
-// A copy of a result of the CPU, which the operator has written.
+}  // namespace
+
 at::Tensor to_device(const at::Tensor& result) {
   auto made = empty(result.sizes(), result.strides(), result.scalar_type());
   const auto bytes = bytes_of(made);
@@ -100,6 +99,8 @@ at::Tensor to_device(const at::Tensor& result) {
     std::memcpy(reinterpret_cast<void*>(bytes.begin), result.const_data_ptr(), bytes.end - bytes.begin);
   return made;
 }
+
+namespace {
 
 // What an operator gave another shape: an output that was empty until then.
 void take_shape(const at::Tensor& here, const at::Tensor& host) {
@@ -268,29 +269,6 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   return self;
 }
 
-// Flash attention where a GPU would choose it. The CPU has it under another name and with fewer results.
-std::int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
-                              double, bool, std::optional<double>, bool) {
-  return static_cast<std::int64_t>(at::SDPBackend::flash_attention);
-}
-
-using FlashResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
-                               at::Tensor, at::Tensor>;
-
-FlashResult flash_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout,
-                            bool is_causal, bool, std::optional<double> scale) {
-  auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, is_causal, {}, scale);
-  return {out, sums, {}, {}, q.sym_size(2), k.sym_size(2), {}, {}, {}};
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_attention_backward(
-    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
-    const at::Tensor& sums, const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double dropout,
-    bool is_causal, const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
-  return at::_scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, out, sums, dropout, is_causal, {},
-                                                                  scale);
-}
-
 std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& grad, const at::Tensor& input,
                                                      at::IntArrayRef shape, const at::Tensor& rstd,
                                                      const std::optional<at::Tensor>& weight,
@@ -338,12 +316,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
                            "_foreach_mul_.Scalar", "_foreach_mul_.Tensor", "_foreach_norm.Scalar", "_fused_rms_norm",
                            "silu_backward", "split_with_sizes_copy.out"})
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
-  library.impl("_scaled_dot_product_flash_attention", flash_attention);
-  library.impl("_scaled_dot_product_flash_attention_backward", flash_attention_backward);
 }
 
 }  // namespace titan::sim
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &titan::sim::choose_attention)
-}

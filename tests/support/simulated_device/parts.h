@@ -15,9 +15,12 @@ void install_hooks();
 void install_allocator();
 void install_host_watch();
 void install_fused_ops();
+void install_attention();
 
 // A tensor of the CPU in the same memory as one of the device.
 at::Tensor on_host(const at::Tensor& tensor);
+// A copy in the device's memory, of which nothing is noted.
+at::Tensor to_device(const at::Tensor& result);
 // The bytes from a tensor's first to behind its last element.
 Bytes bytes_of(const at::Tensor& tensor);
 

@@ -5,6 +5,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "distributed/process_group.h"
 #include "kernels/choice.h"
 #include "kernels/device/fused_ops.h"
+#include "nn/documents.h"
 #include "nn/random/counter_rng.h"
 
 namespace titan {
@@ -130,6 +132,32 @@ TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
         }
       }
   kernels::use_own_on_device(false);
+}
+
+// Output and gradients of attention within documents, 8 heads of queries over 4 of keys and values.
+std::vector<at::Tensor> attend_within_documents(const at::Tensor& drawn, const at::Tensor& lengths,
+                                                const at::Tensor& bounds) {
+  const auto leaf = [&](std::int64_t from, std::int64_t heads) {
+    return drawn.narrow(2, from, heads).transpose(1, 2).detach().requires_grad_(true);
+  };
+  const auto q = leaf(0, 8), k = leaf(8, 4), v = leaf(12, 4);
+  const auto out = nn::document_attention(q, k, v, lengths, bounds);
+  auto results = torch::autograd::grad({(out * at::arange(64, drawn.options()).sin()).sum()}, {q, k, v});
+  results.push_back(out.detach());
+  return results;
+}
+
+// Both are flash attention in bfloat16, which may cut a document in other blocks: 2 units of the largest element.
+TEST_F(CudaDevice, AttendsWithinDocumentsInOneKernelAsInOneEach) {
+  const auto drawn = at::randn({2, 1024, 16, 64}, at::TensorOptions().device(device_).dtype(at::kBFloat16));
+  const auto lengths = at::tensor(std::vector<std::int64_t>{700, 1, 323, 17, 1007}, at::kLong);
+  const auto bounds = nn::document_bounds(lengths, device_);
+  const auto apart = attend_within_documents(drawn, lengths, {});
+  const auto together = attend_within_documents(drawn, lengths, bounds);
+  for (std::size_t i = 0; i < apart.size(); ++i) {
+    const auto expected = apart[i].to(at::kFloat), found = together[i].to(at::kFloat);
+    EXPECT_LE((found - expected).abs().max().item<float>(), expected.abs().max().item<float>() / 128) << i;
+  }
 }
 
 // One rank: NCCL starts, its collectives run and keep order with the current stream. Two ranks need two devices.
