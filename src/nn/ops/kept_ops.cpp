@@ -19,6 +19,12 @@ using torch::autograd::variable_list;
 // An output that takes no part in the graph of the node that made it.
 at::Tensor without_graph(const at::Tensor& tensor) { return tensor.detach(); }
 
+// For backward: `inputs`, and after them what the operator left.
+void save_with_kept(AutogradContext* context, variable_list inputs, const KeptTensors& kept) {
+  inputs.insert(inputs.end(), kept.tensors.begin(), kept.tensors.end());
+  context->save_for_backward(std::move(inputs));
+}
+
 // The node of y = x W^T for a y that is there already. The products of its backward are those of ATen's.
 struct KeptLinear : torch::autograd::Function<KeptLinear> {
   static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
@@ -83,9 +89,7 @@ variable_list attend(at::SDPBackend backend, const at::Tensor& q, const at::Tens
 struct KeptAttention : torch::autograd::Function<KeptAttention> {
   static Variable forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const KeptTensors& kept) {
-    variable_list saved = {q, k, v};
-    saved.insert(saved.end(), kept.tensors.begin(), kept.tensors.end());
-    context->save_for_backward(std::move(saved));
+    save_with_kept(context, {q, k, v}, kept);
     context->saved_data["backend"] = kept.kernel;
     return without_graph(kept.tensors[0]);
   }
@@ -130,9 +134,7 @@ variable_list attend_within(const at::Tensor& q, const at::Tensor& k, const at::
 struct KeptDocumentAttention : torch::autograd::Function<KeptDocumentAttention> {
   static Variable forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const Documents& documents, const KeptTensors& kept) {
-    variable_list saved = {q, k, v, documents.bounds};
-    saved.insert(saved.end(), kept.tensors.begin(), kept.tensors.end());
-    context->save_for_backward(std::move(saved));
+    save_with_kept(context, {q, k, v, documents.bounds}, kept);
     context->saved_data["longest"] = documents.longest;
     return without_graph(kept.tensors[0]);
   }
