@@ -5,7 +5,8 @@
     ctest_report.py interrupted OUTPUT                           of a run that left no report: "PASSED"
     ctest_report.py rounds REPORT ...                            of tests that ran several times: "PASSED FAILED"
 
-What there is to say in words goes to standard error: what was skipped and why, what passed at its second try, what failed how often.
+What there is to say in words goes to standard error: what was skipped and why, what passed at its second try (also within a test,
+which says so in a line that begins with FLAKY, and in lines that begin with "    | "), what failed how often.
 NAMEs are the tests whose verdict is a comparison of times (label `timing`).
 """
 
@@ -19,6 +20,7 @@ import xml.etree.ElementTree
 
 # A failure with one of these is no matter of time.
 CRASH = re.compile(r"terminate called|Segmentation|AddressSanitizer|core dumped|Traceback")
+SAID_FLAKY = re.compile(r"^(FLAKY .*)((?:\n    \| .*)*)", re.MULTILINE)
 STARTED = re.compile(r"^ *Start +\d+: (\S+)", re.MULTILINE)
 ENDED = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) \.* *(?:\*\*\*)?(Passed|Failed|Exception|Timeout|Skipped|Not Run)", re.MULTILINE)
 
@@ -62,10 +64,17 @@ def retryable(results, ended, timing, at_most):
     return names if len(names) <= at_most else []
 
 
+def said_flaky(results):
+    """What tests did again themselves, whatever became of them."""
+    return [f"{said} (in {name}){output}" for name in results for said, output in SAID_FLAKY.findall(results[name].output)]
+
+
 def count(results, again, expected):
     """(passed, failed, skipped, flaky, lines that say more). `again`: the second results of what was retryable."""
     flaky = [name for name in again if results[name].outcome == "failed" and again[name].outcome == "passed"]
     lines = [f"FLAKY {name}: failed, then passed alone" for name in flaky]
+    lines += said_flaky(results)
+    times_flaky = len(lines)
     outcomes = [result.outcome for result in results.values()]
     passed, failed = outcomes.count("passed") + len(flaky), outcomes.count("failed") - len(flaky)
     skipped = 0
@@ -76,7 +85,7 @@ def count(results, again, expected):
         else:
             lines.append(f"FAILED {name}: tests/expected_skips.txt does not expect that it is skipped")
             failed += 1
-    return passed, failed, skipped, len(flaky), lines
+    return passed, failed, skipped, times_flaky, lines
 
 
 def read_expected(path):
@@ -93,7 +102,9 @@ def print_rounds(reports):
     """Each test that failed, how often, and the first output to look at, which lies beside its report."""
     all_names, first, times = set(), {}, {}
     for report in reports:
-        for name, result in read(report).items():
+        results = read(report)
+        say(*said_flaky(results))
+        for name, result in results.items():
             all_names.add(name)
             if result.outcome == "failed":
                 first.setdefault(name, report.with_suffix(".log"))

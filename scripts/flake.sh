@@ -76,7 +76,7 @@ found=()
 for ((round = 1; round <= rounds; round++)); do
   echo "flake.sh: round $round of $rounds"
   run_marked "$mark" ctest --test-dir "$tests" "${chosen[@]}" -j 2 --output-on-failure --no-tests=error \
-    --output-junit "$reports/$round.xml" >"$reports/$round.log" 2>&1
+    --test-output-size-passed 1000000 --output-junit "$reports/$round.xml" >"$reports/$round.log" 2>&1
   [[ -f $reports/$round.xml ]] && found+=("$reports/$round.xml")
   grep -E 'tests passed|tests failed|No tests' "$reports/$round.log"
 done

@@ -11,7 +11,8 @@
 # fuzz, sanitize and flake are the scripts of these names, which may be asked for as labels are.
 #
 # A test that is skipped must be in tests/expected_skips.txt; else that is a failure. A failed test with the label `timing`
-# runs once more, alone, and counts as passed with a line FLAKY then; at most three do. No other failure is tried again.
+# runs once more, alone, and counts as passed with a line FLAKY then; at most three do. No other failure is tried again; but
+# where PyTorch, as the oracle, dies of its own code, its answers are computed once more, with such a line too.
 #
 # For the test of this script: TITAN_TEST_DIR and TITAN_EXPECTED_SKIPS, in place of build/release and the list.
 set -uo pipefail
@@ -98,7 +99,7 @@ run_labels() {
   read -r good bad left_out flaky < <(report count "$reports/tests.xml" "${again[@]}" \
     --skips "${TITAN_EXPECTED_SKIPS:-tests/expected_skips.txt}") || good=0 bad=1 left_out=0 flaky=0
   passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left_out))
-  ((flaky == 0)) || echo "test.sh: $flaky FLAKY; first outputs in $reports/tests.log"
+  ((flaky == 0)) || echo "test.sh: $flaky FLAKY; first outputs in $reports, tests.log and tests.xml"
 }
 
 # run_step NAME COMMAND...: one that counts for itself.

@@ -1,7 +1,9 @@
 """Ranks as forks of one Python that has loaded torch already: loading it takes longer than most of what they do."""
+import faulthandler
 import os
 import pathlib
 import signal
+import sys
 import tempfile
 import traceback
 
@@ -10,6 +12,7 @@ import torch.distributed as dist
 
 def rank_main(rank, ranks, meeting, function, arguments):
     """The life of one fork: it never returns."""
+    faulthandler.enable()  # a signal that PyTorch's own code dies of says what Python was doing
     try:
         # Through a file: no port that another process could take.
         dist.init_process_group("gloo", store=dist.FileStore(meeting, ranks), rank=rank, world_size=ranks)
@@ -23,7 +26,8 @@ def rank_main(rank, ranks, meeting, function, arguments):
 
 
 def run_ranks(ranks, function, *arguments):
-    """Calls function(*arguments) in each of `ranks` processes of a Gloo group and waits for them.
+    """Calls function(*arguments) in each of `ranks` processes of a Gloo group and waits for them. When one fails the
+    others are ended and so is the caller, with 1, or with 128 + the signal that the rank died of.
 
     Nothing that starts threads may have run before: no backward pass, no process group.
     """
@@ -49,4 +53,6 @@ def wait_for(pids):
             os.kill(other, signal.SIGKILL)
         for other in left:
             os.waitpid(other, 0)
-        raise SystemExit(f"reference: rank {pids.index(pid)} ended with {os.waitstatus_to_exitcode(status)}")
+        code = os.waitstatus_to_exitcode(status)
+        print(f"reference: rank {pids.index(pid)} ended with {code}", file=sys.stderr)
+        sys.exit(128 - code if code < 0 else 1)

@@ -1,13 +1,34 @@
 """The runner's own parts: a check that cannot fail or a child that outlives its case makes every case worthless."""
+import contextlib
+import io
 import sys
 
 import cases_parity as parity
 import harness
 from fixtures import once
 from harness import Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked
-from oracle import VARIANTS, answer, ask
+from oracle import VARIANTS, answer, ask, run_reference
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(100000)"]
+# A reference whose rank 1 ends badly, as its first argument says, until it has done so as often as its second says.
+BAD_REFERENCE = f"""\
+import os, pathlib, signal, sys
+sys.path.insert(0, {str(harness.REFERENCE)!r})
+import torch.distributed as dist
+from forked import run_ranks
+
+def end_badly(how, times):
+    ends = pathlib.Path(__file__ + ".ends")
+    before = len(ends.read_text()) if ends.exists() else 0
+    if dist.get_rank() == 0 or before == times:
+        return dist.barrier()
+    ends.write_text("x" * (before + 1))
+    if how == "raises":
+        raise ValueError("an answer")
+    os.kill(os.getpid(), signal.Signals[how])
+
+run_ranks(2, end_badly, sys.argv[1], int(sys.argv[2]))
+"""
 
 
 def fails(function, *arguments):
@@ -104,6 +125,29 @@ def harness_once(context):
     expect(made == [("small", "1"), ("small-wide", "1"), ("small", "2")], f"made were {made}")
     left = sorted(path.name for path in context.folder.glob("small*"))
     expect(left == ["small-2", "small-wide-1"], f"left are {left}")
+
+
+@case(60)
+def harness_reference_crashes(context):
+    """PyTorch's own crash is no answer and said, the second time a failure; a rank that raises or is killed is one at once."""
+    script = context.folder / "bad_reference.py"
+    ends = context.folder / "bad_reference.py.ends"
+    script.write_text(BAD_REFERENCE)
+
+    def run(how, times):
+        ends.unlink(missing_ok=True)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            failed = fails(run_reference, context, "oracle", [script, how, times])
+        return failed, len(ends.read_text()), said.getvalue()
+
+    failed, times, said = run("SIGABRT", 1)
+    expect(not failed and times == 1, f"one crash: failed {failed}, {times} crashes")
+    expect(said.startswith("FLAKY oracle: PyTorch itself died of SIGABRT, computed again"), f"one crash says: {said}")
+    expect("bad_reference.py" in said and "rank 1 ended with -6" in said, f"where it crashed is not said: {said}")
+    for how, tries in (("SIGSEGV", 2), ("SIGKILL", 1), ("raises", 1)):
+        failed, times, said = run(how, 5)
+        expect(failed and times == tries, f"{how}: failed {failed}, tried {times} times: {said}")
 
 
 ask(2, "fp32, plain attention", parity.FP32, parity.STEPS, arithmetic=VARIANTS["plain attention"])

@@ -139,6 +139,12 @@ class TestSh(Base):
         self.assertTrue(any(line.startswith("test.sh: 1 FLAKY") for line in found[2]))
         self.assertEqual((self.toy.runs("toy.once"), self.toy.runs("always")), (2, 2))
 
+    def test_says_what_a_test_had_to_do_again(self):
+        self.toy.add("asks", "echo 'FLAKY oracle: computed again'; echo '    | a stack'; echo 'not FLAKY'")
+        found = self.toy.run("test.sh", "unit")
+        self.check(found, 0, "1 passed, 0 failed", "FLAKY oracle: computed again (in asks)", "    | a stack")
+        self.assertTrue(any(line.startswith("test.sh: 1 FLAKY") for line in found[2]))
+
     def test_tries_nothing_else_again(self):
         self.toy.add("no_label", FAILS_ONCE)
         for name, command in (("crashes", CRASHES), ("throws", THROWS), ("hangs", HANGS)):
@@ -179,6 +185,10 @@ class FlakeSh(Base):
                    f"FAILED toy.once: 1 of 2 rounds; first in {self.toy.folder}/flake/1.log")
         self.check(self.toy.run("flake.sh", "2", "^passes$"), 0, "1 passed, 0 failed")
         self.check(self.toy.run("flake.sh", "1", "nothing"), 1, "0 passed, 0 failed")
+
+    def test_says_what_a_test_had_to_do_again(self):
+        self.toy.add("asks", "echo 'FLAKY oracle: computed again'", "dist")
+        self.check(self.toy.run("flake.sh", "1"), 0, "1 passed, 0 failed", "FLAKY oracle: computed again (in asks)")
 
     def test_leaves_no_process(self):
         started = self.toy.folder / "started"
