@@ -50,9 +50,10 @@ def wait_for(pids):
         if status == 0:
             continue
         for other in left:
-            os.kill(other, signal.SIGKILL)
-        for other in left:
-            os.waitpid(other, 0)
-        code = os.waitstatus_to_exitcode(status)
-        print(f"reference: rank {pids.index(pid)} ended with {code}", file=sys.stderr)
+            os.kill(other, signal.SIGKILL)  # changes nothing for one that is dying already
+        ends = [(pid, status), *(os.waitpid(other, 0) for other in left)]
+        codes = [(pids.index(pid), os.waitstatus_to_exitcode(status)) for pid, status in ends]
+        # A crash makes the other ranks raise, and may be seen after them.
+        rank, code = next((end for end in codes if end[1] < 0 and end[1] != -signal.SIGKILL), codes[0])
+        print(f"reference: rank {rank} ended with {code}", file=sys.stderr)
         sys.exit(128 - code if code < 0 else 1)

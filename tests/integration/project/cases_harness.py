@@ -1,21 +1,23 @@
 """The runner's own parts: a check that cannot fail or a child that outlives its case makes every case worthless."""
 import contextlib
 import io
+import signal
 import sys
 
 import cases_parity as parity
 import harness
 from fixtures import once
-from harness import Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked
+from harness import VENV, Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked
 from oracle import VARIANTS, answer, ask, run_reference
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(100000)"]
-# A reference whose rank 1 ends badly, as its first argument says, until it has done so as often as its second says.
+# A reference whose rank 1 ends badly, as its first argument says, until it has done so as often as its second says. "late":
+# it crashes, and is seen to end after rank 0, which raised.
 BAD_REFERENCE = f"""\
 import os, pathlib, signal, sys
 sys.path.insert(0, {str(harness.REFERENCE)!r})
 import torch.distributed as dist
-from forked import run_ranks
+from forked import run_ranks, wait_for
 
 def end_badly(how, times):
     ends = pathlib.Path(__file__ + ".ends")
@@ -27,6 +29,11 @@ def end_badly(how, times):
         raise ValueError("an answer")
     os.kill(os.getpid(), signal.Signals[how])
 
+if sys.argv[1] == "late":
+    pids = [os.fork() or os._exit(1), os.fork() or os.abort()]
+    for pid in pids:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    wait_for(pids)
 run_ranks(2, end_badly, sys.argv[1], int(sys.argv[2]))
 """
 
@@ -145,6 +152,9 @@ def harness_reference_crashes(context):
     expect(not failed and times == 1, f"one crash: failed {failed}, {times} crashes")
     expect(said.startswith("FLAKY oracle: PyTorch itself died of SIGABRT, computed again"), f"one crash says: {said}")
     expect("bad_reference.py" in said and "rank 1 ended with -6" in said, f"where it crashed is not said: {said}")
+    job = Job([VENV / "python", script, "late"], context.folder, "late")
+    expect(job.wait() == 128 + signal.SIGABRT, f"a crash that was seen late: {job.tail()}")
+    expect("rank 1 ended with -6" in job.text(), f"the rank that crashed is not named: {job.tail()}")
     for how, tries in (("SIGSEGV", 2), ("SIGKILL", 1), ("raises", 1)):
         failed, times, said = run(how, 5)
         expect(failed and times == tries, f"{how}: failed {failed}, tried {times} times: {said}")
