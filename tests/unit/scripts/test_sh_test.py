@@ -208,6 +208,23 @@ class FlakeSh(Base):
         self.toy.add("is_stopped", f"exec {sys.executable} {self.toy.folder}/watch.py {self.toy.folder}/program", "dist")
         self.check(self.toy.run("flake.sh", "1"), 0, "1 passed, 0 failed")
 
+    def test_stops_the_cases_in_place_of_the_programs(self):
+        runner = self.toy.folder / "integration" / "run.py"
+        runner.parent.mkdir()
+        runner.write_text(IS_STOPPED)
+        self.toy.add("case", f"exec {sys.executable} {runner}", "integration")
+        self.toy.environment["TITAN_FLAKE_STOPS"] = "tests"
+        self.check(self.toy.run("flake.sh", "1"), 0, "1 passed, 0 failed")
+        self.toy.environment["TITAN_FLAKE_STOPS"] = "nobody"
+        self.assertEqual(self.toy.run("flake.sh", "1")[0], 2)
+
+
+# Ends when what it started has seen it stopped twice.
+IS_STOPPED = """\
+import os, subprocess
+state = f"grep -q '^State:.T' /proc/{os.getpid()}/status"
+subprocess.run(f"for i in 1 2; do until {state}; do sleep 0.01; done; while {state}; do sleep 0.01; done; done", shell=True)
+"""
 
 # Ends when its program was stopped and goes on.
 WATCH = """\
