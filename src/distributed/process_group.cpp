@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "distributed/collective_trace.h"
+#include "distributed/shared_memory/shared_memory_backend.h"
 #include "profile/named_range.h"
 
 namespace titan::dist {
@@ -132,6 +133,25 @@ Work ProcessGroup::all_gather_parts(at::Tensor input) {
     std::vector<at::Tensor> inputs = {input};
     return backend(input).allgather(none, inputs);
   });
+}
+
+bool ProcessGroup::gathers_in_place(std::int64_t numel, const at::TensorOptions& options) const {
+  const auto* const backend = options.device().is_cpu() ? dynamic_cast<const GathersInPlace*>(cpu_.get()) : nullptr;
+  return backend && size() > 2 && backend->has_place_for(options.dtype().toScalarType(), numel);
+}
+
+GatheredInPlace ProcessGroup::all_gather_in_place(std::int64_t numel, const at::TensorOptions& options,
+                                                  std::int64_t input_numel,
+                                                  std::function<void(const at::Tensor&)> write) {
+  auto* const backend = options.device().is_cpu() ? dynamic_cast<GathersInPlace*>(cpu_.get()) : nullptr;
+  TITAN_CHECK(backend, "all_gather_in_place over '" + name_ + "', whose ranks share no memory");
+  at::Tensor output;
+  auto work = start("all_gather", at::empty({0}, options), input_numel, input_numel * size(), [&] {
+    auto started = backend->all_gather_in_place(options.dtype().toScalarType(), numel, std::move(write));
+    output = std::move(started.output);
+    return started.work;
+  });
+  return {std::move(output), std::move(work)};
 }
 
 Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op) {

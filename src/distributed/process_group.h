@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -33,6 +34,12 @@ class Work {
   CollectiveTicket ticket_;
 };
 
+// The output of an all-gather that exists once for the ranks of a host.
+struct GatheredInPlace {
+  at::Tensor output;  // there after wait(), to be read only; its memory is kept for the life of all that shares it
+  Work work;
+};
+
 // Every method below is collective: all ranks of the group must call it, in the same order, with the same sizes.
 // Tensors are contiguous; they must stay alive until wait(). A group of one rank copies, and communicates nothing.
 class ProcessGroup {
@@ -54,6 +61,12 @@ class ProcessGroup {
   [[nodiscard]] Work all_gather(at::Tensor output, at::Tensor input);
   // The same for tensors whose memory the ranks share: nothing is copied, and Work::wait_for_parts() has the result.
   [[nodiscard]] Work all_gather_parts(at::Tensor input);
+  // The same where ranks share memory, into one output [numel] of all of them. `write` gets it, and writes this rank's
+  // parts (`input_numel` elements, wherever all ranks agree that they belong): at once where no rank needs what lay there
+  // before, else in wait(). All ranks must wait for these, and let go of their outputs, in one order.
+  [[nodiscard]] GatheredInPlace all_gather_in_place(std::int64_t numel, const at::TensorOptions& options,
+                                                    std::int64_t input_numel,
+                                                    std::function<void(const at::Tensor& output)> write);
   // output [n] = this rank's n elements of the reduction of all inputs [size * n].
   [[nodiscard]] Work reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op);
   // The same sum for ranks that share memory, without showing them what they do not need: `output` holds this rank's
@@ -71,6 +84,11 @@ class ProcessGroup {
 
   // Whether ranks read each other's tensors on `device` where they lie. The same on all ranks.
   bool shares_memory(at::Device device) const;
+  // Whether all_gather_in_place() has memory for such an output, and pays: it saves each rank the copies of the others'
+  // parts, most of the whole where ranks are many. But shared memory has small pages where the system is not told
+  // otherwise (shmem_enabled), and computing with these costs two ranks what the copy of a half does. The same on all
+  // ranks.
+  bool gathers_in_place(std::int64_t numel, const at::TensorOptions& options) const;
   // A flat tensor [numel], which all_gather, all_gather_parts and reduce_scatter_parts need not copy to send where
   // ranks share memory: it must not be written once it was their input. An ordinary tensor elsewhere. Not collective.
   at::Tensor exchange_buffer(std::int64_t numel, const at::TensorOptions& options) const;

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "tests/support/message_of.h"
+#include "tests/support/shared_channels.h"
 
 namespace titan {
 namespace {
@@ -25,22 +26,12 @@ using dist::SharedChannel;
 using dist::SharedKind;
 using dist::SharedOperation;
 using dist::SharedSignature;
+using test::channels;
+using test::kRanks;
+using test::kTimeout;
 using test::message_of;
+using test::on_rank_threads;
 using testing::HasSubstr;
-
-constexpr auto kTimeout = std::chrono::seconds(30);
-
-// The channels of `size` ranks, connected, in this one thread.
-std::vector<std::shared_ptr<SharedChannel>> channels(int size) {
-  std::vector<std::shared_ptr<SharedChannel>> all;
-  std::vector<dist::SegmentAddress> addresses;
-  for (int r = 0; r < size; ++r) {
-    all.push_back(std::make_shared<SharedChannel>(r, r));
-    addresses.push_back(all.back()->address());
-  }
-  for (const auto& channel : all) channel->connect(addresses);
-  return all;
-}
 
 constexpr SharedSignature kGather{SharedKind::kAllGather, at::kFloat, 1000};
 
@@ -120,9 +111,9 @@ TEST(SharedChannel, SaysThatTooMuchIsInFlight) {
 
 TEST(SharedChannel, SaysThatItsMemoryIsSpent) {
   const auto channel = std::make_shared<SharedChannel>(0, 7, std::size_t{1} << 20);
-  const auto half = channel->buffer(1 << 19, at::kByte);
-  const auto message = message_of<DistError>([&] { (void)channel->buffer(1 << 19, at::kByte); });
-  EXPECT_THAT(message, HasSubstr("rank 7 has no 524288 bytes left for a collective in the 1048576"));
+  const auto most = channel->buffer(1 << 18, at::kByte);
+  const auto message = message_of<DistError>([&] { (void)channel->buffer(1 << 18, at::kByte); });
+  EXPECT_THAT(message, HasSubstr("rank 7 has no 262144 bytes left for a collective in the 1048576"));
 }
 
 TEST(SharedChannel, NamesBothOperationsOfRanksThatDisagree) {
@@ -272,35 +263,9 @@ class RandomRank {
   std::vector<Kept> kept_;
 };
 
-// Ranks read the segments through one mapping of each. With one of their own, as processes have, ThreadSanitizer would
-// take a reader's addresses for other memory than the writer's, and see no race between them.
 TEST(SharedChannel, OrdersReadsAndWritesOfRanksAtRandomPaces) {
-  constexpr int kRanks = 3;
   const auto steps = random_steps(4 * static_cast<int>(SharedChannel::kMaxInFlight), kRanks);
-  std::vector<std::shared_ptr<SharedChannel>> all;
-  std::vector<dist::SegmentAddress> addresses;
-  std::vector<std::shared_ptr<const dist::SharedSegment>> segments;
-  for (int r = 0; r < kRanks; ++r) {
-    all.push_back(std::make_shared<SharedChannel>(r, r, std::size_t{1} << 24));
-    addresses.push_back(all.back()->address());
-    segments.push_back(all.back()->segment());
-  }
-  for (const auto& channel : all) channel->connect(addresses, segments);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < kRanks; ++r) {
-    threads.emplace_back([&, r] {
-      try {
-        RandomRank(*all[static_cast<std::size_t>(r)], r, steps).run();
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << r << ": " << error.what();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  for (const auto& channel : all) {
-    (void)channel->buffer(1, at::kByte);  // frees what it can
-    EXPECT_EQ(channel->stats().in_use, 0);
-  }
+  on_rank_threads([&](SharedChannel& channel, int rank) { RandomRank(channel, rank, steps).run(); });
 }
 
 }  // namespace

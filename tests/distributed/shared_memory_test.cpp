@@ -235,6 +235,40 @@ TEST(SharedMemory, IsWhatTheRanksOfOneHostUse) {
   });
 }
 
+// The rank that is ahead neither writes over what the other still has, nor waits before its own wait().
+TEST(SharedMemory, GathersIntoOneOutputForAllRanks) {
+  test::on_ranks(3, [](dist::World& world) {
+    auto& group = world.group();
+    std::vector<at::Tensor> kept;
+    for (int round = 0; round < 20; ++round) {
+      int writes = 0;
+      const auto write = [&](const at::Tensor& output) {
+        ++writes;
+        output.narrow(0, 2 * group.rank(), 2).fill_(10 * round + group.rank());
+      };
+      auto [output, work] = group.all_gather_in_place(6, at::kFloat, 2, write);
+      if (round % 3 == group.rank()) group.barrier();
+      work.wait();
+      if (round % 3 != group.rank()) group.barrier();
+      EXPECT_EQ(writes, 1);
+      const auto expected = at::tensor({0.f, 0.f, 1.f, 1.f, 2.f, 2.f}) + 10 * round;
+      EXPECT_TRUE(output.equal(expected)) << output;
+      for (int r = 0; r < static_cast<int>(kept.size()); ++r)
+        EXPECT_EQ(kept[r][0].item<float>(), 10 * (round - static_cast<int>(kept.size()) + r));
+      kept.push_back(output);
+      if (kept.size() > 2) kept.erase(kept.begin());
+      // What one rank writes all see: it is one memory.
+      group.barrier();
+      if (group.rank() == 1) output[0].add_(5);
+      group.barrier();
+      EXPECT_EQ(output[0].item<float>(), 10 * round + 5);
+      group.barrier();
+      if (group.rank() == 2) output[0].sub_(5);
+      group.barrier();
+    }
+  });
+}
+
 // A job of several machines, as its ranks are told; where they really are they tell each other.
 TEST(SharedMemory, IsUsedWithinAGroupOfOneHostInALargerJob) {
   test::on_ranks(3, [](dist::World& world) {
@@ -273,6 +307,7 @@ TEST(SharedMemory, IsNotUsedWhenOneRankHasNone) {
     group.all_reduce(one, dist::ReduceOp::kSum).wait();
     EXPECT_TRUE(one.equal(at::full({3}, 2, at::kFloat)));
     EXPECT_THROW((void)group.all_gather_parts(one), InternalError);
+    EXPECT_THROW((void)group.all_gather_in_place(6, at::kFloat, 3, [](const at::Tensor&) {}), InternalError);
     EXPECT_EQ(group.exchange_buffer(3, at::kFloat).numel(), 3);
     setrlimit(RLIMIT_FSIZE, &limit);
     spdlog::default_logger()->sinks().pop_back();

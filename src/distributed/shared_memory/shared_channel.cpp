@@ -49,6 +49,8 @@ const char* name_of(SharedKind kind) {
   switch (kind) {
     case SharedKind::kAllGather:
       return "all_gather";
+    case SharedKind::kAllGatherInPlace:
+      return "all_gather in place";
     case SharedKind::kReduceScatter:
       return "reduce_scatter";
     case SharedKind::kSum:
@@ -98,6 +100,11 @@ struct SharedChannel::Header {
   std::atomic<std::uint32_t> bell;                   // changes after `published` did
   alignas(64) std::atomic<std::uint64_t> done;       // this rank is done with all operations before
   alignas(64) Operation operations[kMaxInFlight];    // operation n at n % kMaxInFlight
+  // By number. Of which generation this rank has written its part, and let go of the whole.
+  struct Place {
+    std::atomic<std::uint64_t> written, let_go;
+  };
+  alignas(64) Place places[kMostPlaces];
 };
 
 struct SharedChannel::Peer {
@@ -108,13 +115,16 @@ struct SharedChannel::Peer {
   const Header& header() const { return *reinterpret_cast<const Header*>(segment->data()); }
 };
 
+// Places are the second half of a segment, which other ranks may write.
+std::size_t start_of_places(std::size_t capacity) { return capacity / 2 / PlaceBook::kPage * PlaceBook::kPage; }
+
 SharedOperation::~SharedOperation() { channel_->done(number_); }
 
 SharedChannel::SharedChannel(int rank, int global_rank, std::size_t capacity)
     : rank_(rank),
       global_rank_(global_rank),
       segment_(std::make_shared<SharedSegment>(SharedSegment::create(capacity))),
-      pool_(sizeof(Header), segment_->capacity()) {
+      pool_(sizeof(Header), start_of_places(segment_->capacity())) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
   std::random_device random;
   auto* header = new (segment_->data()) Header{};
@@ -136,7 +146,8 @@ void SharedChannel::connect(const std::vector<SegmentAddress>& addresses) {
     segments.push_back(static_cast<int>(r) == rank_
                            ? segment_
                            : std::make_shared<SharedSegment>(SharedSegment::open(
-                                 address.pid, address.descriptor, static_cast<std::size_t>(address.capacity))));
+                                 address.pid, address.descriptor, static_cast<std::size_t>(address.capacity),
+                                 start_of_places(static_cast<std::size_t>(address.capacity)))));
   }
   connect(addresses, segments);
 }
@@ -152,15 +163,19 @@ void SharedChannel::connect(const std::vector<SegmentAddress>& addresses,
     }
     peers_.push_back(std::move(peer));
   }
+  const auto capacity = static_cast<std::size_t>(addresses.front().capacity);
+  places_.emplace(start_of_places(capacity), capacity, kMostPlaces);
+}
+
+void SharedChannel::throw_no_memory(std::size_t bytes) const {
+  throw DistError("rank " + std::to_string(global_rank_) + " has no " + std::to_string(bytes) +
+                  " bytes left for a collective in the " + std::to_string(segment_->capacity()) +
+                  " that ranks of one host share. TITAN_SHARED_MEMORY=0 goes without");
 }
 
 std::size_t SharedChannel::take(std::size_t bytes) {
   const auto offset = pool_.take(bytes);
-  if (!offset) {
-    throw DistError("rank " + std::to_string(global_rank_) + " has no " + std::to_string(bytes) +
-                    " bytes left for a collective in the " + std::to_string(segment_->capacity()) +
-                    " that ranks of one host share. TITAN_SHARED_MEMORY=0 goes without");
-  }
+  if (!offset) throw_no_memory(bytes);
   return *offset;
 }
 
@@ -192,24 +207,30 @@ std::size_t SharedChannel::place(const at::Tensor& input, bool may_share) {
   return offset;
 }
 
-std::shared_ptr<SharedOperation> SharedChannel::publish(const SharedSignature& signature, const at::Tensor& input) {
-  const std::lock_guard lock(mutex_);
+void SharedChannel::check_may_start(const SharedSignature& signature) {
   reclaim();
-  if (next_ - done_by_all() >= kMaxInFlight) {
-    throw InternalError("rank " + std::to_string(global_rank_) + " started " + to_string(signature) + " while " +
-                        std::to_string(kMaxInFlight) +
-                        " collectives of the group are not over on every rank; wait for some of them");
-  }
-  const auto number = next_;
-  const auto offset =
-      place(input, signature.kind == SharedKind::kAllGather || signature.kind == SharedKind::kReduceScatter);
-  ++next_;
-  in_flight_.push_back({number, offset});
+  if (next_ - done_by_all() < kMaxInFlight) return;
+  throw InternalError("rank " + std::to_string(global_rank_) + " started " + to_string(signature) + " while " +
+                      std::to_string(kMaxInFlight) +
+                      " collectives of the group are not over on every rank; wait for some of them");
+}
+
+std::shared_ptr<SharedOperation> SharedChannel::announce(const SharedSignature& signature, std::size_t offset) {
+  const auto number = next_++;
   auto& header = own_header();
   header.operations[number % kMaxInFlight] = {signature, offset};
   header.published.store(next_, std::memory_order_release);
   ring(header.bell);
   return std::make_shared<SharedOperation>(shared_from_this(), number, signature);
+}
+
+std::shared_ptr<SharedOperation> SharedChannel::publish(const SharedSignature& signature, const at::Tensor& input) {
+  const std::lock_guard lock(mutex_);
+  check_may_start(signature);
+  const auto offset =
+      place(input, signature.kind == SharedKind::kAllGather || signature.kind == SharedKind::kReduceScatter);
+  in_flight_.push_back({next_, offset});
+  return announce(signature, offset);
 }
 
 std::uint64_t SharedChannel::done_by_all() const {
@@ -233,19 +254,23 @@ std::vector<at::Tensor> SharedOperation::inputs(std::chrono::milliseconds timeou
 }
 
 at::Tensor SharedOperation::input(int rank, std::chrono::milliseconds timeout) {
-  const auto& peer = channel_->peers_.at(static_cast<std::size_t>(rank));
-  channel_->await(peer, number_, signature_, timeout);
-  channel_->check_same(peer, number_, signature_);
-  const auto offset = peer.header().operations[number_ % SharedChannel::kMaxInFlight].offset;
-  auto* data = peer.segment->data() + offset;
+  const auto where = offset(rank, timeout);
+  auto* data = channel_->peers_.at(static_cast<std::size_t>(rank)).segment->data() + where;
   return at::from_blob(
       data, {signature_.numel}, [self = shared_from_this()](void*) {}, signature_.dtype);
 }
 
-void SharedChannel::await(const Peer& peer, std::uint64_t number, const SharedSignature& signature,
-                          std::chrono::milliseconds timeout) const {
+std::size_t SharedOperation::offset(int rank, std::chrono::milliseconds timeout) {
+  const auto& peer = channel_->peers_.at(static_cast<std::size_t>(rank));
+  const auto& published = peer.header().published;
+  channel_->await(peer, signature_, timeout, [&] { return published.load(std::memory_order_acquire) > number_; });
+  channel_->check_same(peer, number_, signature_);
+  return peer.header().operations[number_ % SharedChannel::kMaxInFlight].offset;
+}
+
+void SharedChannel::await(const Peer& peer, const SharedSignature& signature, std::chrono::milliseconds timeout,
+                          const std::function<bool()>& is_there) const {
   const auto& header = peer.header();
-  const auto is_there = [&] { return header.published.load(std::memory_order_acquire) > number; };
   const auto start = steady_clock::now();
   while (!is_there() && steady_clock::now() - start < kSpin) {
     for (int i = 0; i < kPausesBetweenLooks && !is_there(); ++i) pause_core();
@@ -292,6 +317,77 @@ void SharedChannel::done(std::uint64_t number) {
 BlockPool::Stats SharedChannel::stats() const {
   const std::lock_guard lock(mutex_);
   return pool_.stats();
+}
+
+std::size_t SharedChannel::bytes_of_places() const {
+  const std::lock_guard lock(mutex_);
+  return places_->bytes();
+}
+
+bool SharedChannel::has_place_for(at::ScalarType dtype, std::int64_t numel) const {
+  const std::lock_guard lock(mutex_);
+  return places_->has_place_for(static_cast<std::size_t>(numel) * c10::elementSize(dtype));
+}
+
+std::shared_ptr<SharedGather> SharedChannel::gather(at::ScalarType dtype, std::int64_t numel) {
+  const SharedSignature signature{SharedKind::kAllGatherInPlace, dtype, numel};
+  const auto bytes = static_cast<std::size_t>(numel) * c10::elementSize(dtype);
+  const std::lock_guard lock(mutex_);
+  check_may_start(signature);
+  const auto place = places_->take(bytes);
+  if (!place) throw_no_memory(bytes);
+  in_flight_.push_back({next_, kNoBlock});
+  return std::make_shared<SharedGather>(shared_from_this(), announce(signature, place->offset), signature, *place);
+}
+
+void SharedChannel::give_back(const PlaceBook::Place& place) {
+  const std::lock_guard lock(mutex_);
+  places_->give_back(place.number);
+  auto& header = own_header();
+  header.places[place.number].let_go.store(place.generation, std::memory_order_release);
+  ring(header.bell);
+}
+
+SharedGather::~SharedGather() { channel_->give_back(place_); }
+
+at::Tensor SharedGather::output() {
+  auto* data = channel_->peers_.front().segment->data() + place_.offset;
+  return at::from_blob(
+      data, {signature_.numel}, [self = shared_from_this()](void*) {}, signature_.dtype);
+}
+
+bool SharedGather::is_free() const {
+  return std::ranges::all_of(channel_->peers_, [&](const auto& peer) { return has_let_go(peer); });
+}
+
+void SharedGather::wait_until_free(std::chrono::milliseconds timeout) const {
+  for (const auto& peer : channel_->peers_)
+    channel_->await(peer, signature_, timeout, [&] { return has_let_go(peer); });
+}
+
+bool SharedGather::has_let_go(const SharedChannel::Peer& peer) const {
+  return peer.header().places[place_.number].let_go.load(std::memory_order_acquire) + 1 >= place_.generation;
+}
+
+void SharedGather::set_written() {
+  auto& header = channel_->own_header();
+  header.places[place_.number].written.store(place_.generation, std::memory_order_release);
+  ring(header.bell);
+}
+
+void SharedGather::wait_until_whole(std::chrono::milliseconds timeout) {
+  for (int r = 0; r < static_cast<int>(channel_->peers_.size()); ++r) {
+    if (operation_->offset(r, timeout) == place_.offset) continue;
+    throw DistError("ranks disagree where the output of " + to_string(signature_) + " lies: rank " +
+                    std::to_string(channel_->peers_[static_cast<std::size_t>(r)].global_rank) + " and rank " +
+                    std::to_string(channel_->global_rank_) + " have let go of gathered outputs in different orders");
+  }
+  for (const auto& peer : channel_->peers_) {
+    const auto& written = peer.header().places[place_.number].written;
+    channel_->await(peer, signature_, timeout,
+                    [&] { return written.load(std::memory_order_acquire) >= place_.generation; });
+  }
+  operation_.reset();
 }
 
 }  // namespace titan::dist

@@ -78,7 +78,45 @@ class SharedWork final : public c10d::Work {
   std::vector<at::Tensor> result_;
 };
 
-class SharedMemoryBackend final : public c10d::Backend {
+class GatherWork final : public c10d::Work {
+ public:
+  using Write = std::function<void(const at::Tensor& output)>;
+
+  GatherWork(std::shared_ptr<SharedGather> gather, at::Tensor output, std::chrono::milliseconds timeout, Write write)
+      : gather_(std::move(gather)), output_(std::move(output)), timeout_(timeout), write_(std::move(write)) {
+    if (gather_->is_free()) write_part();
+  }
+
+  bool isCompleted() override { return !gather_; }
+  bool isSuccess() const override { return !gather_; }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (!gather_) return true;
+    if (timeout == kNoTimeout) timeout = timeout_;
+    if (write_) {
+      gather_->wait_until_free(timeout);
+      write_part();
+    }
+    gather_->wait_until_whole(timeout);
+    gather_.reset();
+    output_.reset();
+    return true;
+  }
+
+ private:
+  void write_part() {
+    const at::NoGradGuard no_grad;
+    std::exchange(write_, nullptr)(output_);
+    gather_->set_written();
+  }
+
+  std::shared_ptr<SharedGather> gather_;  // null when it is over
+  at::Tensor output_;
+  std::chrono::milliseconds timeout_;
+  Write write_;  // empty when this rank has written
+};
+
+class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
  public:
   SharedMemoryBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedChannel> channel,
                       std::chrono::milliseconds timeout)
@@ -97,6 +135,16 @@ class SharedMemoryBackend final : public c10d::Backend {
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override {
     return channel_->buffer(size, options.dtype().toScalarType());
+  }
+
+  bool has_place_for(at::ScalarType dtype, std::int64_t numel) const override {
+    return channel_->has_place_for(dtype, numel);
+  }
+
+  Started all_gather_in_place(at::ScalarType dtype, std::int64_t numel, GatherWork::Write write) override {
+    auto gather = channel_->gather(dtype, numel);
+    auto output = gather->output();
+    return {output, c10::make_intrusive<GatherWork>(std::move(gather), output, timeout_, std::move(write))};
   }
 
   c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,

@@ -1,13 +1,34 @@
 // Collectives of CPU tensors between ranks of one host, through memory instead of a socket.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "distributed/shared_memory/shared_segment.h"
 
 namespace titan::dist {
+
+// An all-gather whose output exists once for all ranks: what the backend below does beside c10d's collectives.
+class GathersInPlace {
+ public:
+  struct Started {
+    at::Tensor output;  // [numel], this rank's until it and all that shares its memory are gone
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  virtual ~GathersInPlace() = default;
+  // Whether there is memory for such an output beside those that exist; the same on all ranks.
+  virtual bool has_place_for(at::ScalarType dtype, std::int64_t numel) const = 0;
+  // `write` puts this rank's parts where they belong in the output: now where no rank needs what lay there before, else
+  // in the work's wait(). From that on the output is there, to be read only. Ranks must wait for these works, and let go
+  // of the outputs, in one order.
+  virtual Started all_gather_in_place(at::ScalarType dtype, std::int64_t numel,
+                                      std::function<void(const at::Tensor& output)> write) = 0;
+};
 
 // A backend in which collectives read the other ranks' inputs in their memory; what it does not do itself (sums of
 // other dtypes than floating point and 32- or 64-bit integers, large all-reduces of more than 8 ranks) is `gloo`'s.
@@ -23,7 +44,8 @@ namespace titan::dist {
 // or of reduce_scatter() does not write it again. allgather() without outputs copies nothing at all: the work's
 // result() is then each rank's input where it lies, to be read only, and kept for the tensors' life. reduce_scatter()
 // is that of ProcessGroup::reduce_scatter_parts: one output, which holds this rank's part, and one input, the others'
-// parts.
+// parts. It is a GathersInPlace, too; its outputs lie in the memory of the group's first rank, each page where it was
+// written first.
 c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
                                                              int global_rank, std::chrono::milliseconds timeout,
                                                              std::size_t capacity = SharedSegment::kDefaultCapacity);

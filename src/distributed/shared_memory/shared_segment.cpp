@@ -118,9 +118,9 @@ SharedSegment SharedSegment::create(std::size_t capacity) {
   throw_failed("reserve addresses for memory between ranks", error);
 }
 
-SharedSegment SharedSegment::open(pid_t creator, int descriptor, std::size_t capacity) {
+SharedSegment SharedSegment::open(pid_t creator, int descriptor, std::size_t capacity, std::size_t writable_from) {
   const std::string path = "/proc/" + std::to_string(creator) + "/fd/" + std::to_string(descriptor);
-  const int opened = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const int opened = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (opened < 0) throw_failed("open " + path, errno);
   // Another file under this number, when the process id is another container's, may end before what would be read.
   struct stat status {};
@@ -132,8 +132,12 @@ SharedSegment SharedSegment::open(pid_t creator, int descriptor, std::size_t cap
   const int error = errno;
   close(opened);
   if (!data) throw_failed("map " + path, error);
+  SharedSegment segment(-1, data, capacity);
+  if (mprotect(data + writable_from, capacity - writable_from, PROT_READ | PROT_WRITE) != 0)
+    throw_failed("make " + path + " writable", errno);
   madvise(data, capacity, MADV_DONTDUMP);
-  return {-1, data, capacity};
+  madvise(data + writable_from, capacity - writable_from, MADV_HUGEPAGE);
+  return segment;
 }
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept

@@ -45,16 +45,17 @@ class BlockPool {
 };
 
 // A file without a name that lives in memory, mapped whole: a large range of addresses, of which only the pages that
-// were written take memory. Its creator writes; who opens it by the creator's process id and descriptor reads.
+// were written take memory. Its creator writes; who opens it by the creator's process id and descriptor reads, and may
+// write from an offset on.
 class SharedSegment {
  public:
   static constexpr std::size_t kDefaultCapacity = std::size_t{64} << 30;
 
   // Of `capacity` bytes, or as much less, down to 16 GiB, as the system allows. Throws DistError when it allows less.
   static SharedSegment create(std::size_t capacity);
-  // The creator must be alive and keep its object until this returns. Throws DistError: no such process or descriptor
-  // here (another container), or no right to look into it.
-  static SharedSegment open(pid_t creator, int descriptor, std::size_t capacity);
+  // The creator must be alive and keep its object until this returns. `writable_from`: of a page. Throws DistError: no
+  // such process or descriptor here (another container), or no right to look into it.
+  static SharedSegment open(pid_t creator, int descriptor, std::size_t capacity, std::size_t writable_from);
 
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment(const SharedSegment&) = delete;
