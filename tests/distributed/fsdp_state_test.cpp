@@ -141,6 +141,26 @@ TEST_P(FullyShardMemory, HoldsItsShareAndAtMostTwoGroupsWhole) {
   });
 }
 
+// What one rank does to them, against the rules, tells whether the others have the same memory.
+TEST_P(FullyShardMemory, HasGatheredParametersOnceOfThreeRanksOfAHost) {
+  test::on_ranks(GetParam(), [](dist::World& world) {
+    const auto shared = test::sharded_net(one_dim(world));
+    const at::NoGradGuard no_grad;
+    for (int round = 0; round < 5; ++round) {
+      fsdp::unshard(*shared->embedding);
+      const auto& whole = shared->embedding->weight;
+      const auto before = whole.clone();
+      world.group().barrier();
+      if (world.rank() == 1) whole.add_(1);
+      world.group().barrier();
+      const bool sees_it = world.rank() == 1 || world.size() > 2;
+      EXPECT_TRUE(whole.equal(sees_it ? before + 1 : before)) << "round " << round;
+      world.group().barrier();
+      fsdp::reshard(*shared->embedding);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, FullyShardMemory, testing::Values(1, 2, 4));
 
 TEST(FullyShardErrors, NameRankModuleAndParameter) {

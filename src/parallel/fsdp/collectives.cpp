@@ -57,6 +57,48 @@ void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<Fsdp
   }
 }
 
+// What this rank sends of all parameters, cast into `targets`; one kernel on CUDA.
+void copy_in_shards(const std::vector<FsdpParam*>& params, std::vector<at::Tensor> targets) {
+  std::vector<at::Tensor> sources;
+  for (const auto* param : params) sources.push_back(param->send_buffer());
+  at::_foreach_copy_(targets, sources);
+}
+
+// Of an output that exists once: the parts of all ranks, parameter by parameter, each at a multiple of 64 bytes.
+std::vector<std::int64_t> offsets_in_place(const std::vector<FsdpParam*>& params, int world_size) {
+  const auto step = 64 / static_cast<std::int64_t>(c10::elementSize(params.front()->param_dtype()));
+  std::vector<std::int64_t> offsets = {0};
+  for (const auto* param : params)
+    offsets.push_back((offsets.back() + world_size * param->send_numel() + step - 1) / step * step);
+  return offsets;
+}
+
+AllGatherResult start_in_place(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group,
+                               const at::TensorOptions& options, const std::vector<std::int64_t>& offsets) {
+  std::int64_t total = 0;
+  for (const auto* param : params) total += param->send_numel();
+  const auto write = [params, offsets, rank = group.rank()](const at::Tensor& output) {
+    std::vector<at::Tensor> targets;
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      const auto numel = params[i]->send_numel();
+      targets.push_back(output.narrow(0, offsets[i] + rank * numel, numel));
+    }
+    copy_in_shards(params, std::move(targets));
+  };
+  auto [output, work] = group.all_gather_in_place(offsets.back(), options, total, write);
+  return {std::move(output), std::move(work), /*is_in_place=*/true};
+}
+
+void take_in_place(const at::Tensor& output, const std::vector<FsdpParam*>& params, int world_size) {
+  const auto offsets = offsets_in_place(params, world_size);
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const auto parts = output.narrow(0, offsets[i], world_size * params[i]->send_numel());
+    if (params[i]->take_gathered(parts)) continue;
+    params[i]->gather_target(world_size);
+    params[i]->copy_out(parts.view({world_size, -1}));
+  }
+}
+
 }  // namespace
 
 std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
@@ -71,24 +113,28 @@ std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::T
 
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  std::int64_t total = 0;
-  for (const auto* param : params) total += param->send_numel();
   const auto dtype = params.front()->param_dtype();
-  const auto options = at::TensorOptions().dtype(dtype).device(params.front()->devices().compute);
-  AllGatherResult result;
-  const bool in_place = group.shares_memory(options.device());
-  if (!in_place) result.output = at::empty({total * group.size()}, options);
-  auto input = in_place ? group.exchange_buffer(total, options) : result.output.narrow(0, group.rank() * total, total);
-  std::vector<at::Tensor> sources, targets;
-  std::int64_t offset = 0;
+  std::int64_t total = 0;
   for (const auto* param : params) {
     TITAN_CHECK(param->param_dtype() == dtype, param->fqn() + " has another compute dtype than the rest of its group");
-    sources.push_back(param->send_buffer());
+    total += param->send_numel();
+  }
+  const auto options = at::TensorOptions().dtype(dtype).device(params.front()->devices().compute);
+  const auto offsets = offsets_in_place(params, group.size());
+  if (group.gathers_in_place(offsets.back(), options)) return start_in_place(params, group, options, offsets);
+  AllGatherResult result;
+  const bool shows_part = group.shares_memory(options.device());
+  if (!shows_part) result.output = at::empty({total * group.size()}, options);
+  const auto input =
+      shows_part ? group.exchange_buffer(total, options) : result.output.narrow(0, group.rank() * total, total);
+  std::vector<at::Tensor> targets;
+  std::int64_t offset = 0;
+  for (const auto* param : params) {
     targets.push_back(input.narrow(0, offset, param->send_numel()));
     offset += param->send_numel();
   }
-  at::_foreach_copy_(targets, sources);  // casts; one kernel on CUDA
-  result.work = in_place ? group.all_gather_parts(input) : group.all_gather(result.output, input);
+  copy_in_shards(params, std::move(targets));
+  result.work = shows_part ? group.all_gather_parts(input) : group.all_gather(result.output, input);
   return result;
 }
 
@@ -96,6 +142,7 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
   const at::NoGradGuard no_grad;
   if (!result.output.defined()) return copy_out_parts(result.work.wait_for_parts(), params);
   result.work.wait();
+  if (result.is_in_place) return take_in_place(result.output, params, world_size);
   const auto by_rank = result.output.view({world_size, -1});
   std::vector<std::int64_t> sizes;
   std::vector<at::Tensor> targets;

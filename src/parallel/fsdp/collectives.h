@@ -2,7 +2,8 @@
 //
 // All-gather: rank r's part is the padded chunks of all parameters one after the other, cast to the compute dtype while
 // they are copied in; copy-out writes every parameter's chunks, in rank order, into its gathered storage. Where ranks
-// share memory, it takes them from where the ranks have them.
+// share memory, it takes them from where the ranks have them; three and more have that storage once for all of them, and
+// copy-in writes there already.
 // Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of every gradient's r-th chunk of its
 // shard dim, padded with zeros, cast to the reduce dtype while it is copied in. Where ranks share memory, a rank's own
 // row is the start of its output, and the others' are shown in the gradients' dtype if the reduce dtype holds it
@@ -24,13 +25,14 @@ std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::T
 struct AllGatherResult {
   at::Tensor output;  // [world * total] in the compute dtype; undefined where ranks read each other's memory
   dist::Work work;
+  bool is_in_place = false;  // `output` exists once for all ranks, and has the parts of all by parameter
 };
 
 // Starts the exchange. Collective over `group` (of two ranks at least); all parameters must have one compute dtype.
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group);
 
-// Waits, and writes every parameter's gathered storage, which it allocates; the buffer `result.output` is done with
-// then.
+// Waits, and writes every parameter's gathered storage, which it allocates, or which is a part of what exists once; the
+// buffer `result.output` is done with then.
 void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& params, int world_size);
 
 struct ReduceScatterResult {

@@ -14,14 +14,26 @@ namespace {
 
 // Storage is replaced behind the tensors that share it: autograd's saved references stay valid, and no version changes.
 // The old content is not kept: it is dead, or not written yet.
+void replace_storage(const at::Tensor& tensor, at::DataPtr data, std::int64_t bytes) {
+  auto* impl = tensor.storage().unsafeGetStorageImpl();
+  impl->set_data_ptr_noswap(std::move(data));
+  impl->set_nbytes(static_cast<std::size_t>(bytes));
+}
+
 void resize_storage(const at::Tensor& tensor, std::int64_t bytes) {
   const auto& storage = tensor.storage();
   if (static_cast<std::int64_t>(storage.nbytes()) == bytes) return;
-  auto* impl = storage.unsafeGetStorageImpl();
   const c10::OptionalDeviceGuard guard(tensor.is_cpu() ? std::nullopt : std::make_optional(tensor.device()));
-  impl->set_data_ptr_noswap(bytes == 0 ? at::DataPtr(nullptr, tensor.device())
-                                       : impl->allocator()->allocate(static_cast<std::size_t>(bytes)));
-  impl->set_nbytes(static_cast<std::size_t>(bytes));
+  replace_storage(tensor,
+                  bytes == 0 ? at::DataPtr(nullptr, tensor.device())
+                             : storage.allocator()->allocate(static_cast<std::size_t>(bytes)),
+                  bytes);
+}
+
+// The memory of `tensor`, which is kept with it.
+at::DataPtr share_memory_of(const at::Tensor& tensor) {
+  auto* kept = new at::Tensor(tensor);
+  return {tensor.data_ptr(), kept, [](void* context) { delete static_cast<at::Tensor*>(context); }, tensor.device()};
 }
 
 }  // namespace
@@ -124,11 +136,28 @@ void FsdpParam::alloc_gathered() {
   if (!gathered_.defined()) {
     gathered_ = is_alias() ? sharded_padded_.view(-1)
                            : at::empty({numel}, at::TensorOptions().dtype(param_dtype_).device(devices_.compute));
-    const at::AutoDispatchBelowADInplaceOrView below;
-    unsharded_param_ = gathered_.as_strided(shape_, c10::contiguous_strides(shape_)).variable_data();
+    make_unsharded_param();
   } else if (!is_alias()) {
     resize_storage(gathered_, numel * static_cast<std::int64_t>(gathered_.element_size()));
   }
+}
+
+void FsdpParam::make_unsharded_param() {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  unsharded_param_ = gathered_.as_strided(shape_, c10::contiguous_strides(shape_)).variable_data();
+}
+
+bool FsdpParam::take_gathered(const at::Tensor& memory) {
+  if (!is_in_rank_order()) return false;
+  post_forward_part_.reset();
+  const bool is_first = !gathered_.defined();
+  if (is_first) gathered_ = at::empty({0}, memory.options());  // for a storage of its own, as all others have
+  replace_storage(gathered_, share_memory_of(memory), static_cast<std::int64_t>(memory.nbytes()));
+  if (is_first) {
+    gathered_.unsafeGetTensorImpl()->set_sizes_contiguous(memory.sizes());
+    make_unsharded_param();
+  }
+  return true;
 }
 
 std::int64_t FsdpParam::send_numel() const {
@@ -142,7 +171,7 @@ at::Tensor FsdpParam::send_buffer() const {
 }
 
 at::Tensor FsdpParam::gather_target(int num_ranks) {
-  const bool in_order = shard_dim_ == 0 || post_forward_part_.defined();
+  const bool in_order = is_in_rank_order();
   alloc_gathered();
   if (!in_order) return {};
   post_forward_part_.reset();

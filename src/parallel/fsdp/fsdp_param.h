@@ -73,6 +73,10 @@ class FsdpParam {
   // Allocates the gathered storage and returns it as [ranks, send_numel] where the parts of all ranks stand in it one
   // after the other; undefined when they do not (another shard dim than 0): then copy_out() has to place them.
   at::Tensor gather_target(int num_ranks);
+  // The same where the ranks' parts, one after the other, exist already, in memory that is to be read only: the gathered
+  // storage is that memory then, which is kept until it is freed. False, and nothing done, when the parts do not stand in
+  // the parameter one after the other.
+  bool take_gathered(const at::Tensor& memory);
   void copy_out(const at::Tensor& parts);  // [ranks, send_numel] in param_dtype
   // With one shard the whole parameter is the shard itself (undefined), or its cast, which is to be written here, flat.
   at::Tensor gather_target_of_self();
@@ -94,7 +98,9 @@ class FsdpParam {
  private:
   // One shard in the compute dtype: the whole parameter shares the shard's memory.
   bool is_alias() const;
+  bool is_in_rank_order() const { return shard_dim_ == 0 || post_forward_part_.defined(); }
   void alloc_gathered();
+  void make_unsharded_param();
   at::Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype) const;  // where shards live
   void init_sharding(const dist::DeviceMesh& mesh);
   void set_sharded_param(at::Tensor padded, bool requires_grad);

@@ -62,7 +62,8 @@ class UnshardHandle {
 };
 
 // Gathers the parameters of `module` itself until reshard(), for use outside forward. With `async` the caller waits for
-// the handle; else they are there on return. Collective over the mesh.
+// the handle; else they are there on return. They are to be read only: other ranks may have the same memory. Collective
+// over the mesh.
 UnshardHandle unshard(nn::Module& module, bool async = false);
 // With `recurse` also every group below: after forwards without gradients, which leave the groups gathered that are not
 // to be resharded after forward.
