@@ -34,6 +34,7 @@ constexpr Variable kVariables[] = {
     {"TITAN_FAULT", "rules", "", "which system calls tests/support/fault.cpp lets fail", true},
     {"TITAN_TEST_RANK", "a number", "", "set by tests for the ranks that they start", true},
     {"TITAN_TEST_RUN", "a mark", "", "set by scripts/test.sh, to find what its tests leave running", true},
+    {"TITAN_FLAKE_STOPS", "programs, tests", "", "what scripts/flake.sh stops at random; else programs", true},
     {"TITAN_FLAKE_RUN", "a mark", "", "the same of scripts/flake.sh", true},
     {"TITAN_INTEGRATION_JOB", "a mark", "", "the same of the integration tests, for each job", true},
 };
