@@ -63,7 +63,8 @@ class ProcessGroup {
   [[nodiscard]] Work all_gather_parts(at::Tensor input);
   // The same where ranks share memory, into one output [numel] of all of them. `write` gets it, and writes this rank's
   // parts (`input_numel` elements, wherever all ranks agree that they belong): at once where no rank needs what lay there
-  // before, else in wait(). All ranks must wait for these, and let go of their outputs, in one order.
+  // before, else in wait(). All ranks must wait for these, and let go of their outputs, in one order with all that they
+  // wait for: a rank that has not written yet keeps the others waiting.
   [[nodiscard]] GatheredInPlace all_gather_in_place(std::int64_t numel, const at::TensorOptions& options,
                                                     std::int64_t input_numel,
                                                     std::function<void(const at::Tensor& output)> write);
