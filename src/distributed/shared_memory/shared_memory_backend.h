@@ -25,7 +25,7 @@ class GathersInPlace {
   virtual bool has_place_for(at::ScalarType dtype, std::int64_t numel) const = 0;
   // `write` puts this rank's parts where they belong in the output: now where no rank needs what lay there before, else
   // in the work's wait(). From that on the output is there, to be read only. Ranks must wait for these works, and let go
-  // of the outputs, in one order.
+  // of the outputs, in one order with all that they wait for: a rank that has not written yet keeps the others waiting.
   virtual Started all_gather_in_place(at::ScalarType dtype, std::int64_t numel,
                                       std::function<void(const at::Tensor& output)> write) = 0;
 };

@@ -74,7 +74,7 @@ std::vector<std::int64_t> offsets_in_place(const std::vector<FsdpParam*>& params
 }
 
 AllGatherResult start_in_place(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group,
-                               const at::TensorOptions& options, const std::vector<std::int64_t>& offsets) {
+                               const at::TensorOptions& options, std::vector<std::int64_t> offsets) {
   std::int64_t total = 0;
   for (const auto* param : params) total += param->send_numel();
   const auto write = [params, offsets, rank = group.rank()](const at::Tensor& output) {
@@ -86,13 +86,12 @@ AllGatherResult start_in_place(const std::vector<FsdpParam*>& params, dist::Proc
     copy_in_shards(params, std::move(targets));
   };
   auto [output, work] = group.all_gather_in_place(offsets.back(), options, total, write);
-  return {std::move(output), std::move(work), /*is_in_place=*/true};
+  return {std::move(output), std::move(work), std::move(offsets)};
 }
 
-void take_in_place(const at::Tensor& output, const std::vector<FsdpParam*>& params, int world_size) {
-  const auto offsets = offsets_in_place(params, world_size);
+void take_in_place(const AllGatherResult& result, const std::vector<FsdpParam*>& params, int world_size) {
   for (std::size_t i = 0; i < params.size(); ++i) {
-    const auto parts = output.narrow(0, offsets[i], world_size * params[i]->send_numel());
+    const auto parts = result.output.narrow(0, result.offsets[i], world_size * params[i]->send_numel());
     if (params[i]->take_gathered(parts)) continue;
     params[i]->gather_target(world_size);
     params[i]->copy_out(parts.view({world_size, -1}));
@@ -120,10 +119,14 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
     total += param->send_numel();
   }
   const auto options = at::TensorOptions().dtype(dtype).device(params.front()->devices().compute);
-  const auto offsets = offsets_in_place(params, group.size());
-  if (group.gathers_in_place(offsets.back(), options)) return start_in_place(params, group, options, offsets);
-  AllGatherResult result;
   const bool shows_part = group.shares_memory(options.device());
+  if (shows_part) {
+    auto offsets = offsets_in_place(params, group.size());
+    if (group.gathers_in_place(offsets.back(), options)) {
+      return start_in_place(params, group, options, std::move(offsets));
+    }
+  }
+  AllGatherResult result;
   if (!shows_part) result.output = at::empty({total * group.size()}, options);
   const auto input =
       shows_part ? group.exchange_buffer(total, options) : result.output.narrow(0, group.rank() * total, total);
@@ -142,7 +145,7 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
   const at::NoGradGuard no_grad;
   if (!result.output.defined()) return copy_out_parts(result.work.wait_for_parts(), params);
   result.work.wait();
-  if (result.is_in_place) return take_in_place(result.output, params, world_size);
+  if (!result.offsets.empty()) return take_in_place(result, params, world_size);
   const auto by_rank = result.output.view({world_size, -1});
   std::vector<std::int64_t> sizes;
   std::vector<at::Tensor> targets;

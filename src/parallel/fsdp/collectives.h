@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "distributed/process_group.h"
@@ -25,7 +26,8 @@ std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::T
 struct AllGatherResult {
   at::Tensor output;  // [world * total] in the compute dtype; undefined where ranks read each other's memory
   dist::Work work;
-  bool is_in_place = false;  // `output` exists once for all ranks, and has the parts of all by parameter
+  // Where `output` exists once for all ranks: where in it each parameter's parts begin, and its end. Empty elsewhere.
+  std::vector<std::int64_t> offsets;
 };
 
 // Starts the exchange. Collective over `group` (of two ranks at least); all parameters must have one compute dtype.
