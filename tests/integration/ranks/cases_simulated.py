@@ -113,7 +113,8 @@ def check_documents(of_ranks):
     expect(any(ATTENTION_OF_DOCUMENTS in kernels for kernels in found), "no batch held several documents")
 
 
-@case(240, ranks=[1, 2, 4])
+@case(240, tier="long", ranks=[2])
+@case(240, ranks=[1, 4])
 def simulated_device_finds_nothing(context, ranks):
     """In each mode of training: no race, no memory used again too early, no wait of the host within a step."""
     losses = {}
