@@ -122,8 +122,10 @@ Work ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
     if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
     return {};
   }
-  return start("all_gather", input, input.numel(), output.numel(),
-               [&] { return backend(input)._allgather_base(output, input); });
+  return start("all_gather", input, input.numel(), output.numel(), [&] {
+    at::Tensor all = output.view(-1), own = input.view(-1);  // Gloo compares shapes
+    return backend(input)._allgather_base(all, own);
+  });
 }
 
 Work ProcessGroup::all_gather_parts(at::Tensor input) {
@@ -164,7 +166,8 @@ Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp 
   return start("reduce_scatter", input, input.numel(), output.numel(), [&] {
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(op);
-    return backend(input)._reduce_scatter_base(output, input, options);
+    at::Tensor own = output.view(-1), all = input.view(-1);
+    return backend(input)._reduce_scatter_base(own, all, options);
   });
 }
 

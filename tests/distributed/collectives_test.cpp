@@ -43,6 +43,32 @@ TEST(Collectives, GiveTheSumsAndOrdersThatTheySay) {
   });
 }
 
+// Over sockets as in shared memory, where shapes are not looked at: the elements count. Two ranks in two threads.
+TEST(Collectives, TakeTensorsOfAnyShape) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto as_rank = [&](int rank) {
+    const auto gloo = dist::make_gloo_backend(store, rank, 2, test::guard(30), /*local_only=*/true);
+    dist::ProcessGroup group("gloo", {0, 1}, rank, gloo, {});
+    const auto terms = at::arange(12, at::kFloat).view({2, 3, 2});
+    const auto sum = (terms[rank] * 2).flatten();
+    auto part = at::empty({3, 2});
+    group.reduce_scatter(part, terms, dist::ReduceOp::kSum).wait();
+    EXPECT_TRUE(part.flatten().equal(sum)) << part;
+    auto of_flat = at::empty({1, 2, 3});
+    group.reduce_scatter(of_flat, terms.flatten(), dist::ReduceOp::kSum).wait();
+    EXPECT_TRUE(of_flat.flatten().equal(sum)) << of_flat;
+    auto whole = at::empty({2, 3, 2});
+    group.all_gather(whole, terms[rank]).wait();
+    EXPECT_TRUE(whole.equal(terms)) << whole;
+    auto from_flat = at::empty({3, 4});
+    group.all_gather(from_flat, terms[rank].flatten()).wait();
+    EXPECT_TRUE(from_flat.flatten().equal(terms.flatten())) << from_flat;
+  };
+  std::thread other([&] { as_rank(1); });
+  as_rank(0);
+  other.join();
+}
+
 // On CPU tensors, where only the copies differ from Gloo's own. Two ranks in two threads.
 TEST(HostStagedBackend, GivesWhatGlooGives) {
   const auto store = c10::make_intrusive<c10d::HashStore>();

@@ -112,6 +112,19 @@ def check_rows(context, ranks, kernels):
 
 
 @case(120)
+def tensor_over_sockets(context):
+    """Ranks that share no memory, as those of two hosts, have the same numbers as those that do."""
+    words = ["--config", write_job(context, "job", steps=STEPS), "--parallelism.tensor_parallel_degree", 2]
+    for name, more in {"plain": [], "overlapped": ["--parallelism.enable_async_tensor_parallel"]}.items():
+        found = []
+        for shares in "01":
+            dump = context.dump(f"{name}-{shares}")
+            run(context, 2, [*words, *more, "--job.dump_folder", dump], name=dump.name, env={"TITAN_SHARED_MEMORY": shares})
+            found.append([{key: row[key] for key in ("step", "loss", "grad_norm")} for row in read_rows(dump / "metrics.jsonl")])
+        expect(found[0] and found[0] == found[1], f"{name}: over sockets {found[0]}, in shared memory {found[1]}")
+
+
+@case(120)
 def any_mesh_has_the_same_curve(context):
     """A run that goes on from one mesh to the next, with and without tensor parallelism, starts with the bits of a run on
     one rank, and has its losses, gradient norms, counts of tokens and validation losses."""
