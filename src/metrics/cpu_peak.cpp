@@ -4,54 +4,78 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
+
+#include "kernels/memory/host_arena.h"
 
 namespace titan::metrics {
 namespace {
 
+using Product = std::function<at::Tensor()>;
+
 constexpr std::int64_t kSize = 1024, kSmallSize = 256;
 constexpr double kBudget = 0.05;
+constexpr int kTries = 3;
 
-double seconds_of(const std::function<at::Tensor()>& product) {
-  const auto start = std::chrono::steady_clock::now();
-  product();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+double flops_of_product(std::int64_t size) { return 2.0 * static_cast<double>(size * size * size); }
 
-double best_flops(std::int64_t size, const std::function<at::Tensor()>& product, double budget_s) {
-  product();  // the first call compiles the kernel
-  double best_s = seconds_of(product), spent_s = best_s;
-  do {
-    const double seconds = seconds_of(product);
-    best_s = std::min(best_s, seconds);
-    spent_s += seconds;
-  } while (spent_s < budget_s);
-  return 2.0 * static_cast<double>(size * size * size) / best_s;
-}
+class Stopwatch {
+ public:
+  explicit Stopwatch(const Clock& clock) : clock_(clock) {}
+
+  double seconds_of(const Product& product) const {
+    const auto start = clock_();
+    product();
+    return seconds_between(start, clock_());
+  }
+
+  double best_flops(std::int64_t size, const Product& product, double budget_s) const {
+    product();  // the first call compiles the kernel
+    double best_s = seconds_of(product), spent_s = best_s;
+    while (spent_s < budget_s) {
+      const double seconds = seconds_of(product);
+      best_s = std::min(best_s, seconds);
+      spent_s += seconds;
+    }
+    return flops_of_product(size) / best_s;
+  }
+
+  // Whether this product of the small size says that one of the large size would take too long. A rank that did not run
+  // for a moment is not slow: every try must say so.
+  bool is_slow(const Product& small) const {
+    const double more_work = flops_of_product(kSize) / flops_of_product(kSmallSize);
+    for (int i = 0; i < kTries; ++i)
+      if (seconds_of(small) * more_work <= 10 * kBudget) return false;
+    return true;
+  }
+
+ private:
+  const Clock& clock_;
+};
 
 // Large products come nearer to the peak, but take seconds in a type that this processor has no instructions for.
-at::Tensor factor(c10::ScalarType dtype) {
+at::Tensor factor(c10::ScalarType dtype, const Stopwatch& watch) {
   const at::Tensor small = at::ones({kSmallSize, kSmallSize}, at::TensorOptions().dtype(dtype));
-  at::mm(small, small);
-  constexpr double kMoreWork = static_cast<double>(kSize * kSize * kSize) / (kSmallSize * kSmallSize * kSmallSize);
-  if (seconds_of([&] { return at::mm(small, small); }) * kMoreWork > 10 * kBudget) return small;
-  return at::ones({kSize, kSize}, small.options());
+  const auto product = [&] { return at::mm(small, small); };
+  product();
+  return watch.is_slow(product) ? small : at::ones({kSize, kSize}, small.options());
 }
 
 }  // namespace
 
-double measure_cpu_peak_flops(c10::ScalarType dtype) {
+double measure_cpu_peak_flops(c10::ScalarType dtype, const Clock& clock) {
   const c10::InferenceMode no_autograd;
-  const at::Tensor a = factor(dtype);
+  const kernels::OutsideHostArena no_part_of_training;
+  const Stopwatch watch(clock);
+  const at::Tensor a = factor(dtype, watch);
   // What the processor has no instructions for, libraries may compute in float32, in some operators but not in others.
-  if (dtype != c10::kFloat && a.size(0) == kSmallSize) return measure_cpu_peak_flops(c10::kFloat);
+  if (dtype != c10::kFloat && a.size(0) == kSmallSize) return measure_cpu_peak_flops(c10::kFloat, clock);
   const auto plain = [&] { return at::mm(a, a); };
-  if (dtype != c10::kFloat || !at::globalContext().hasMKLDNN()) return best_flops(a.size(0), plain, kBudget);
+  if (dtype != c10::kFloat || !at::globalContext().hasMKLDNN()) return watch.best_flops(a.size(0), plain, kBudget);
   const at::Tensor packed = a.to_mkldnn();
-  return std::max(best_flops(a.size(0), plain, kBudget / 2),
-                  best_flops(
-                      a.size(0), [&] { return at::mkldnn_linear(packed, packed); }, kBudget / 2));
+  const auto with_onednn = [&] { return at::mkldnn_linear(packed, packed); };
+  return std::max(watch.best_flops(a.size(0), plain, kBudget / 2),
+                  watch.best_flops(a.size(0), with_onednn, kBudget / 2));
 }
 
 }  // namespace titan::metrics

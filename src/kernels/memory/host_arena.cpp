@@ -116,12 +116,14 @@ void release_any(void* address) {
   }
 }
 
+thread_local int outside = 0;  // scopes
+
 class ArenaAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, cpu};
-    void* address = bytes >= kSmallest ? arena().allocate(bytes) : nullptr;
+    void* address = bytes >= kSmallest && outside == 0 ? arena().allocate(bytes) : nullptr;
     if (!address) address = c10::alloc_cpu(bytes);  // throws with a message when there is no memory
     return {address, address, &release_any, cpu};
   }
@@ -139,6 +141,10 @@ bool install_host_arena() {
   c10::SetCPUAllocator(allocator, /*priority=*/1);
   return installed = true;
 }
+
+OutsideHostArena::OutsideHostArena() { ++outside; }
+
+OutsideHostArena::~OutsideHostArena() { --outside; }
 
 HostArena::Stats host_arena_stats() { return installed ? arena().stats() : HostArena::Stats{}; }
 

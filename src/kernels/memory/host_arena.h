@@ -67,6 +67,16 @@ class HostArena {
 // sanitizer or heap profiler wants it. Returns whether it is in use.
 bool install_host_arena();
 
+// While one exists, this thread's tensors come from the C library all the same: for what is not a part of training,
+// whose memory would count as what training needs and stay with the arena afterwards.
+class OutsideHostArena {
+ public:
+  OutsideHostArena();
+  ~OutsideHostArena();
+  OutsideHostArena(const OutsideHostArena&) = delete;
+  OutsideHostArena& operator=(const OutsideHostArena&) = delete;
+};
+
 // Of the installed arena; zeros without one.
 HostArena::Stats host_arena_stats();
 

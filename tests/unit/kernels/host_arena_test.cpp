@@ -114,6 +114,16 @@ TEST(HostArena, TensorsComeFromIt) {
     const auto small = at::ones({16});
     EXPECT_EQ(host_arena_stats().in_use, before + 4 * kMiB);
     EXPECT_EQ(at::mm(large, large)[0][0].item<float>(), 1024.0f);
+    at::Tensor elsewhere;
+    {
+      const OutsideHostArena outside;
+      elsewhere = at::ones({1024, 1024});
+      std::thread([&] { EXPECT_EQ(at::ones({1024, 1024}).sum().item<float>(), 1024.0f * 1024.0f); }).join();
+    }
+    EXPECT_EQ(host_arena_stats().in_use, before + 4 * kMiB);
+    EXPECT_EQ(host_arena_stats().peak_in_use, before + 8 * kMiB);  // the other thread's, and the product's
+    const auto inside = elsewhere.clone();
+    EXPECT_EQ(host_arena_stats().in_use, before + 8 * kMiB);
   }
   EXPECT_EQ(host_arena_stats().in_use, before);
 }

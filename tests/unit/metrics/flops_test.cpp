@@ -4,6 +4,12 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "kernels/memory/host_arena.h"
 #include "metrics/cpu_peak.h"
 
 namespace titan::metrics {
@@ -24,6 +30,33 @@ TEST(Flops, PerTokenOfTheLlama3Flavors) {
   EXPECT_EQ(flops(8'030'261'248, 128256LL * 4096, 32, 32, 128), 48'250'773'504);
   EXPECT_EQ(flops(70'553'706'496, 128256LL * 8192, 80, 64, 128), 433'124'327'424);
   EXPECT_EQ(flops(405'853'388'800, 128256LL * 16384, 126, 128, 128), 2'473'246'556'160);
+}
+
+// A clock that is read before and after each product: they take these times, in ms, and the last one again and again.
+Clock taking(std::vector<int> products_ms) {
+  return [products_ms = std::move(products_ms), now = TimePoint(), reads = std::size_t{0}]() mutable {
+    const auto last = products_ms.size() - 1;
+    if (reads % 2 == 1) now += std::chrono::milliseconds(products_ms[std::min(reads / 2, last)]);
+    ++reads;
+    return now;
+  };
+}
+
+constexpr double flops_of(double size) { return 2 * size * size * size; }
+
+// 1024 x 1024 where a product of 256 x 256 is quick once in three times; these are then the figure where it is not.
+TEST(Flops, ARankThatStoodStillForAMomentIsNotSlow) {
+  EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({2, 20})), flops_of(1024) / 0.02);
+  EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({1000, 1000, 2, 20})), flops_of(1024) / 0.02);
+  EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({1000, 1000, 1000, 20})), flops_of(256) / 0.02);
+}
+
+// What a run needs is known by the most that its tensors took, which has nothing to do with this.
+TEST(Flops, MeasuringTheCpuLeavesTheArenaAlone) {
+  ASSERT_TRUE(kernels::install_host_arena());
+  const auto before = kernels::host_arena_stats().peak_in_use;
+  for (const auto dtype : {c10::kFloat, c10::kBFloat16}) measure_cpu_peak_flops(dtype);
+  EXPECT_EQ(kernels::host_arena_stats().peak_in_use, before);
 }
 
 // A run that measures and one that does not draw the same random numbers afterwards.
