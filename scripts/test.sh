@@ -84,9 +84,9 @@ run_labels() {
     echo "test.sh: no test has the label $label" >&2
     failed=$((failed + 1))
   done
-  # Three times the cores, since a test that starts ranks counts for two: ranks wait for each other, and no verdict depends on
+  # Four times the cores, since a test that starts ranks counts for two: ranks wait for each other, and no verdict depends on
   # how long.
-  if ! run_ctest tests -j $((3 * $(nproc))) -L "^($(IFS='|'; echo "${labels[*]}"))\$"; then
+  if ! run_ctest tests -j $((4 * $(nproc))) -L "^($(IFS='|'; echo "${labels[*]}"))\$"; then
     [[ -f $reports/tests.xml ]] || { count_interrupted; return; }
     mapfile -t timing < <(ctest --test-dir "$tests" -N -L '^timing$' | sed -n 's/^ *Test *#[0-9]*: //p')
     pattern=$(report retryable "$reports/tests.xml" "$reports/tests.log" "$most_flaky" "${timing[@]}")
