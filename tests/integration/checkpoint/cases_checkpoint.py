@@ -24,7 +24,8 @@ LAYOUTS = {
     "ddp_2": (2, ["--parallelism.data_parallel_replicate_degree", 2, "--parallelism.data_parallel_shard_degree", 1]),
     "tensor_zero3_4": (4, [*SHARED_HEADS, *TENSOR]),
 }
-LOADING = (1, 2, 3)
+LOADING = (1, 3)
+EXPORTED = ("zero3_3", "hsdp_4", "tensor_zero3_4")
 # (mesh that saved, mesh that loads): every number of ranks on both sides, and all of them change.
 ANOTHER_MESH = [("1", "2"), ("2", "3"), ("3", "1"), ("4", "2"), ("4t", "2"), ("2", "4t")]
 
@@ -65,9 +66,9 @@ def is_parameter(key):
 
 @case(240)
 def dcp_reads_ours(context):
-    """torch.distributed.checkpoint reads at 1, 2 and 3 ranks what any of our meshes saved, to the last bit.
+    """torch.distributed.checkpoint reads at 1 and 3 ranks what any of our meshes saved, to the last bit.
 
-    Held against the pieces on disk, read one by one, and the weights against a safetensors export of the same run.
+    Held against the pieces on disk, read one by one, and the weights of some against a safetensors export of the same run.
     """
     import torch
 
@@ -76,6 +77,8 @@ def dcp_reads_ours(context):
         common = ["--config", write_job(context, name, steps=2), *FP32, *UNEVEN, *words]
         train(context, saving, [*common, *SAVE], name)
         folders[name] = context.dump(name) / "checkpoint/step-2"
+        if name not in EXPORTED:
+            continue
         export = ["--checkpoint.enable", "--checkpoint.last_save_in_hf", "--job.dump_folder", context.dump(f"{name}_hf")]
         train(context, saving, [*common, *export], f"{name}_hf")
     words = ["--ranks", *LOADING, "--output", context.folder, "--checkpoints", *folders.values()]
@@ -89,6 +92,8 @@ def dcp_reads_ours(context):
         check_counts(expected, 2, name)
         for ranks, loaded in loads.items():
             check_load(loaded[str(folder)], expected, f"{name} at {ranks} ranks")
+        if name not in EXPORTED:
+            continue
         parameters = {key: tensor for key, tensor in expected.items() if is_parameter(key)}
         check_same_tensors(parameters, exported_weights(context.dump(f"{name}_hf") / "checkpoint/step-2"), f"{name}, exported")
 

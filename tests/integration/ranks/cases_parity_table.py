@@ -13,7 +13,7 @@ from cases_parity import BF16_CEILING, BF16_FLOOR, FP32_TOLERANCE, bf16_bound
 from harness import Failure, case, expect, import_reference, read_rows, relative_distance, start_plain
 from oracle import KERNELS, answer, ask, ask_variants, variants_of
 
-STEPS = 10
+STEPS = 6
 KEYS = ("loss", "grad_norm")
 LOCAL_BATCH = 1
 JOB = fixtures.SMALL_MODEL.replace("local_batch_size = 2", f"local_batch_size = {LOCAL_BATCH}")
@@ -22,7 +22,7 @@ JOB = fixtures.SMALL_MODEL.replace("local_batch_size = 2", f"local_batch_size = 
 # by the root of the second moment, so a single element whose gradient is near zero turns a rounding into a whole step
 # of lr, and no useful bound holds for each element alone.
 WEIGHTS = "weights"
-# In fp32, another attention kernel of PyTorch moves weights of these sizes by 2e-6 in ten steps; a wrong sum, a shard
+# In fp32, another attention kernel of PyTorch moves weights of these sizes by 2e-6 to 3e-6 in six steps; a wrong sum, a shard
 # that misses a step or a parameter in the wrong place moves one by 0.1 and more. With PyTorch's operators the program
 # gives PyTorch's bits where the processor's products do. Its own kernels round five operators of a layer in another
 # way, where that attention kernel rounds one: 1e-5, if all five pull the same way. How they round depends on the
@@ -100,26 +100,26 @@ def shape_words(shape):
 TABLE = [
     Row("zero3", "none", "bf16 reduce", 1, True, 4, "uneven"),
     Row("zero3", "full", "bf16", 1, False, 2, "narrow"),
-    Row("zero3", "every 2", "fp32", 4, True, 4, "narrow"),
+    Row("zero3", "every 2", "fp32", 2, True, 4, "narrow"),
     Row("zero3", "by op", "bf16 reduce", 1, False, 2, "even"),
     Row("zero2", "none", "bf16", 1, True, 2, "uneven"),
     Row("zero2", "full", "bf16 reduce", 1, False, 4, "even"),
-    Row("zero2", "every 2", "bf16", 4, True, 2, "even"),
-    Row("zero2", "by op", "fp32", 4, False, 4, "uneven"),
-    Row("hpz", "none", "bf16", 4, False, 4, "even"),
+    Row("zero2", "every 2", "bf16", 2, True, 2, "even"),
+    Row("zero2", "by op", "fp32", 2, False, 4, "uneven"),
+    Row("hpz", "none", "bf16", 2, False, 4, "even"),
     Row("hpz", "full", "fp32", 1, False, 4, "uneven"),
-    Row("hpz", "every 2", "bf16 reduce", 4, False, 4, "even"),
+    Row("hpz", "every 2", "bf16 reduce", 2, False, 4, "even"),
     Row("hpz", "by op", "bf16", 1, True, 4, "narrow"),
-    Row("hsdp", "none", "fp32", 4, False, 4, "uneven"),
-    Row("hsdp", "full", "bf16 reduce", 4, True, 4, "uneven"),
+    Row("hsdp", "none", "fp32", 2, False, 4, "uneven"),
+    Row("hsdp", "full", "bf16 reduce", 2, True, 4, "uneven"),
     Row("hsdp", "every 2", "bf16", 1, True, 4, "even"),
     Row("hsdp", "by op", "fp32", 1, True, 4, "narrow"),
     Row("ddp", "none", "bf16 reduce", 1, True, 2, "even"),
     Row("ddp", "full", "bf16 reduce", 1, True, 2, "uneven"),
-    Row("ddp", "every 2", "bf16", 4, True, 2, "narrow"),
+    Row("ddp", "every 2", "bf16", 2, True, 2, "narrow"),
     Row("ddp", "by op", "fp32", 1, False, 2, "uneven"),
     Row("zero3", "none", "fp32", 1, False, 3, "uneven"),
-    Row("zero2", "full", "fp32", 4, False, 3, "narrow"),
+    Row("zero2", "full", "fp32", 2, False, 3, "narrow"),
 ]
 
 
@@ -132,7 +132,7 @@ for row in TABLE:
     if is_yardstick(row):
         ask_variants(row.ranks, row.name, VARIANTS)
 
-VALUES = [list(STRATEGIES), list(CHECKPOINTING), list(DTYPES), [1, 4], [False, True]]
+VALUES = [list(STRATEGIES), list(CHECKPOINTING), list(DTYPES), [1, 2], [False, True]]
 
 
 def check_covering():
@@ -213,7 +213,9 @@ def check_row(context, index, row, kernels, bounds):
     return f"{row.name}: {', '.join(wrong)} beyond the bound: {cells}; worst weight {worst}" if wrong else None
 
 
-@case(300, ranks=[2, 3, 4], kernels=list(KERNELS))
+@case(300, tier="long", ranks=[3, 4], kernels=["aten"])
+@case(300, ranks=[3, 4], kernels=["own"])
+@case(300, ranks=[2], kernels=list(KERNELS))
 def parity_table(context, ranks, kernels):
     """Losses, gradient norms and updated weights of the table's rows are PyTorch's."""
     check_covering()

@@ -61,7 +61,7 @@ TABLE = [
     Row("tp x fsdp", "full", "fp32", 2, True, "odd vocabulary", "zero2"),
     Row("tp x fsdp", "none", "bf16", 2, False, "odd vocabulary", "zero2"),
     Row("tp x fsdp", "full", "fp32", 1, True, "deep", overlaps=True),
-    Row("tp x hsdp", "full", "fp32", 2, True, "odd vocabulary"),
+    Row("tp x hsdp", "full", "fp32", 1, True, "odd vocabulary"),
 ]
 def is_yardstick(row):
     """Of the deepest model, which rounds most often on the way."""

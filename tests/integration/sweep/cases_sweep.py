@@ -8,8 +8,6 @@ import struct
 import subprocess
 import zlib
 
-import numpy
-
 from fixtures import write_job
 from harness import (
     ROOT, TIME_SCALE, Gate, Job, at_row, case, expect, faults, kill, processes_marked, read_rows, skip, wait_until,
@@ -68,6 +66,8 @@ def find_browser():
 
 def read_png(path):
     """An 8-bit RGB or RGBA picture as [height, width, channels]."""
+    import numpy
+
     data = path.read_bytes()
     width, height, depth, kind = struct.unpack(">IIBB", data[16:26])
     expect(depth == 8 and kind in (2, 6), f"{path}: bit depth {depth}, color type {kind}")
@@ -96,6 +96,8 @@ def read_png(path):
 
 
 def unfilter_row(kind, line, above, out):
+    import numpy
+
     for x in range(len(line)):
         left, up, corner = out[x].astype(int), above[x + 1].astype(int), above[x].astype(int)
         if kind == 3:
