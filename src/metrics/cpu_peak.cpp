@@ -32,11 +32,11 @@ class Stopwatch {
   double best_flops(std::int64_t size, const Product& product, double budget_s) const {
     product();  // the first call compiles the kernel
     double best_s = seconds_of(product), spent_s = best_s;
-    while (spent_s < budget_s) {
+    do {
       const double seconds = seconds_of(product);
       best_s = std::min(best_s, seconds);
       spent_s += seconds;
-    }
+    } while (spent_s < budget_s);
     return flops_of_product(size) / best_s;
   }
 

@@ -49,6 +49,8 @@ TEST(Flops, ARankThatStoodStillForAMomentIsNotSlow) {
   EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({2, 20})), flops_of(1024) / 0.02);
   EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({1000, 1000, 2, 20})), flops_of(1024) / 0.02);
   EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({1000, 1000, 1000, 20})), flops_of(256) / 0.02);
+  // Nor is the figure that of a moment in which it did: there are two products at least.
+  EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kDouble, taking({2, 1000, 20})), flops_of(1024) / 0.02);
 }
 
 // What a run needs is known by the most that its tensors took, which has nothing to do with this.
