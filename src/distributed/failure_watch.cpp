@@ -108,17 +108,32 @@ std::optional<int> rank_to_blame(const std::string& reason) {
 
 }  // namespace
 
+void HeardFailure::keep(const WrittenFailure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = failure;
+}
+
+std::optional<WrittenFailure> HeardFailure::get() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 std::string why_store_is_gone(const FailureBoard& board) noexcept {
   const auto deadline = steady_clock::now() + kFailurePatience;
-  while (store_life(board) == Life::kRuns && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
-  return store_life(board) == Life::kEnded ? of_store_rank(board, kEndedReason) : kStoreGone;
+  const auto may_say_more = [&] { return store_life(board) == Life::kRuns && !board.heard->get(); };
+  while (may_say_more() && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
+  const bool has_ended = store_life(board) == Life::kEnded;
+  if (const auto failure = board.heard->get()) return failure->reason;
+  return has_ended ? of_store_rank(board, kEndedReason) : kStoreGone;
 }
 
 std::optional<WrittenFailure> read_failure(FailureBoard& board) {
+  if (auto failure = board.heard->get()) return failure;
   if (!board.store->check({kKey})) return std::nullopt;
-  const auto bytes = board.store->get(kKey);
+  const WrittenFailure failure = written_failure_from_text(board.store->get(kKey));
+  board.heard->keep(failure);  // before the others learn of it, who may then leave
   board.store->set(heard_key(board.rank), std::vector<std::uint8_t>{1});
-  return written_failure_from_text(bytes);
+  return failure;
 }
 
 FailureWatch::FailureWatch(FailureBoard board, std::function<void(const std::string&)> on_failure,
@@ -182,6 +197,7 @@ std::optional<std::string> find_failure(FailureBoard& board, milliseconds patien
   Beats beats(board);
   const auto deadline = steady_clock::now() + patience;
   do {
+    if (const auto failure = board.heard->get()) return failure->reason;
     // A store whose host stands still does not answer, and asking it would take its whole time limit.
     if (store_life(board) != Life::kStopped) {
       if (auto reason = read_reason(board)) return reason;

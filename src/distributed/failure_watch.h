@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,18 +23,32 @@ namespace titan::dist {
 // How long a rank that ends waits for what others may still have to say or to hear.
 constexpr auto kFailurePatience = std::chrono::milliseconds(3000);
 
-// A job's store as one rank sees it, with what it knows of the others. Not for two threads at once.
+// A failure as it stands in the store.
+struct WrittenFailure {
+  std::string reason;  // "rank 3: ...", one line
+  int writer;          // the rank that wrote it, which need not be the one to blame
+};
+
+// The first failure that this process has heard of, for all of its threads. The rank that serves the store leaves once all
+// others have heard why: whoever then finds it gone, and asks here, does not take it for the one to blame.
+class HeardFailure {
+ public:
+  void keep(const WrittenFailure& failure);
+  std::optional<WrittenFailure> get() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<WrittenFailure> failure_;
+};
+
+// A job's store as one rank sees it, with what it knows of the others. Not for two threads at once: each has a copy, and
+// they have in common what was heard.
 struct FailureBoard {
   c10::intrusive_ptr<c10d::Store> store;
   int rank;
   int store_rank;                      // whose process takes the store away with it; -1: a launcher serves it
   std::vector<RankProcess> processes;  // of all ranks
-};
-
-// A failure as it stands in the store.
-struct WrittenFailure {
-  std::string reason;  // "rank 3: ...", one line
-  int writer;          // the rank that wrote it, which need not be the one to blame
+  std::shared_ptr<HeardFailure> heard = std::make_shared<HeardFailure>();
 };
 
 class FailureWatch {
@@ -63,7 +79,8 @@ class FailureWatch {
 // already.
 bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
 
-// The first failure that was written, by whichever rank; it counts as heard. Throws what the store throws.
+// The first failure that was written, by whichever rank; it counts as heard, and is given again without asking the store.
+// Throws what the store throws.
 std::optional<WrittenFailure> read_failure(FailureBoard& board);
 
 // The reason that a rank wrote; else the rank whose process has ended or, on another machine, fallen silent, written
@@ -75,7 +92,8 @@ std::optional<std::string> find_failure(FailureBoard& board, std::chrono::millis
 // Another rank of this machine that was stopped, written for the others. Throws what the store throws.
 std::optional<std::string> find_stopped_rank(FailureBoard& board);
 
-// The store does not answer: where a rank of this machine serves it, the system says whether that one is gone.
+// The store does not answer. What this process had heard before is the reason; else, where a rank of this machine serves
+// it, the system says whether that one is gone.
 std::string why_store_is_gone(const FailureBoard& board) noexcept;
 
 // Before this process ends: the rank that serves the store stays until all others that live have read the reason; the

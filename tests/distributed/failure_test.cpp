@@ -9,6 +9,7 @@
 #include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/process/rank_process.h"
 #include "distributed/failure_watch.h"
@@ -127,6 +128,34 @@ TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
   ended.end();
   EXPECT_EQ(diagnose_hang(board, "a symptom"), "rank 1: out of milk");
   EXPECT_TRUE(board.store->check({"titan/heard/0"}));
+}
+
+// Rank 0 serves the store, and leaves once one thread of this rank has heard why. Its end is all that the others see.
+TEST(Diagnosis, KeepsWhatThisProcessHasHeardWhenTheStoreGoes) {
+  const Sleeper server, ended;
+  auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", c10d::TCPStoreOptions{.port = 0, .isServer = true});
+  FailureBoard board{c10::make_intrusive<c10d::TCPStore>("127.0.0.1", c10d::TCPStoreOptions{.port = store->getPort()}),
+                     2,
+                     0,
+                     {server.process(), ended.process(), own_process()}};
+  auto of_watch = board;
+  ended.end();
+  report_failure(of_watch, 1, kLost);
+  ASSERT_TRUE(read_failure(of_watch));
+  store.reset();
+  server.end();
+  EXPECT_EQ(diagnose_hang(board, "a symptom"), std::string("rank 1: ") + kLost);
+  EXPECT_EQ(why_store_is_gone(board), std::string("rank 1: ") + kLost);
+}
+
+TEST(Diagnosis, KeepsWhatThisProcessHasHeardWhenTheStoreStandsStill) {
+  const Sleeper server, ended;
+  auto board = board_of(2, 0, {server.process(), ended.process(), own_process()});
+  auto of_watch = board;
+  report_failure(of_watch, 1, "out of milk");
+  ASSERT_TRUE(read_failure(of_watch));
+  server.stop();
+  EXPECT_EQ(diagnose_hang(board, "a symptom", std::chrono::milliseconds(50)), "rank 1: out of milk");
 }
 
 TEST(Diagnosis, CountsTheBeatsOfAnotherMachineByItsOwn) {
