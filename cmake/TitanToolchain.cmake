@@ -8,16 +8,12 @@ if(TITAN_CCACHE)
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
                       "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
-find_program(TITAN_MOLD mold)
-if(TITAN_MOLD)
-  add_link_options(-fuse-ld=mold)
-  execute_process(COMMAND ${TITAN_MOLD} --version OUTPUT_VARIABLE titan_mold_version)
-  string(REGEX MATCH "[0-9]+[.][0-9.]+" titan_mold_version "${titan_mold_version}")
-  if(titan_mold_version VERSION_LESS 2.4)
-    # It counts thread-local zeros among what the loader makes read-only, though nothing loads them. Where they end at the
-    # end of a page, the program does not start: "cannot apply additional memory protection after relocation" (mold 1151).
-    add_link_options(-Wl,-z,norelro)
-  endif()
+# Without it GNU's linker takes its place, and more time. mold does not: before 2.4 (Debian 12 has 1.10) it can place what the
+# loader makes read-only where nothing is loaded, so that the program does not start (its issue 1151), and with -z norelro
+# it can fail to end.
+find_program(TITAN_LLD ld.lld)
+if(TITAN_LLD)
+  add_link_options(-fuse-ld=lld)
 endif()
 
 # Most of a file's compile time is the headers that it shares with its neighbours, so from nothing the files of a target in

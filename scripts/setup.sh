@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-packages=(g++ cmake ninja-build mold ccache pkg-config git python3 python3-venv
+packages=(g++ cmake ninja-build lld ccache pkg-config git python3 python3-venv
   libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
   libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
   libgloo-dev libgtest-dev libgmock-dev openmpi-bin clang libclang-rt-dev)
@@ -28,7 +28,7 @@ install_packages() {
   for package in "${packages[@]}"; do
     # A compiler or cmake that did not come from a Debian package counts as well.
     case $package in
-      g++|cmake|git|python3|clang) command -v "$package" >/dev/null && continue ;;
+      g++|cmake|git|python3|clang|lld) command -v "$package" >/dev/null && continue ;;
     esac
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' && continue
     # The name of the package with clang's runtime libraries varies with the distribution and the version.
