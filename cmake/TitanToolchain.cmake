@@ -8,9 +8,9 @@ if(TITAN_CCACHE)
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
                       "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
-# Without it GNU's linker takes its place, and more time. mold does not: before 2.4 (Debian 12 has 1.10) it can place what the
-# loader makes read-only where nothing is loaded, so that the program does not start (its issue 1151), and with -z norelro
-# it can fail to end.
+# lld, or GNU's linker, which takes longer. Not mold: before 2.4 (Debian 12 has 1.10) it can place what the loader makes
+# read-only where nothing is loaded, so that the program does not start (its issue 1151), and with -z norelro it may never
+# come to an end.
 find_program(TITAN_LLD ld.lld)
 if(TITAN_LLD)
   add_link_options(-fuse-ld=lld)
