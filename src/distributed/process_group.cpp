@@ -23,6 +23,8 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
       return c10d::ReduceOp::MAX;
     case ReduceOp::kMin:
       return c10d::ReduceOp::MIN;
+    case ReduceOp::kAvg:
+      return c10d::ReduceOp::AVG;
   }
   throw InternalError("unknown reduce operation");
 }
@@ -171,7 +173,7 @@ Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp 
   });
 }
 
-Work ProcessGroup::reduce_scatter_parts(at::Tensor output, at::Tensor others) {
+Work ProcessGroup::reduce_scatter_parts(at::Tensor output, at::Tensor others, ReduceOp op) {
   TITAN_CHECK(shares_memory(output.device()), "reduce_scatter_parts over '" + name_ + "', whose ranks share no memory");
   TITAN_CHECK(others.numel() == output.numel() * (size() - 1),
               "reduce_scatter_parts: the others' parts have " + std::to_string(others.numel()) + " elements, output " +
@@ -179,7 +181,9 @@ Work ProcessGroup::reduce_scatter_parts(at::Tensor output, at::Tensor others) {
   return start("reduce_scatter", output, output.numel() * size(), output.numel(), [&] {
     std::vector<at::Tensor> outputs = {output};
     std::vector<std::vector<at::Tensor>> inputs = {{others}};
-    return backend(output).reduce_scatter(outputs, inputs);
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend(output).reduce_scatter(outputs, inputs, options);
   });
 }
 

@@ -16,7 +16,7 @@
 
 namespace titan::dist {
 
-enum class ReduceOp { kSum, kMax, kMin };
+enum class ReduceOp { kSum, kMax, kMin, kAvg };  // kAvg: of reduce_scatter_parts() alone
 
 // A started collective. wait() blocks the host on CPU; on CUDA it makes the current stream wait. Waiting twice is fine.
 // Throws PeerError when a peer vanished or the group's timeout passed.
@@ -72,8 +72,9 @@ class ProcessGroup {
   [[nodiscard]] Work reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op);
   // The same sum for ranks that share memory, without showing them what they do not need: `output` holds this rank's
   // own n elements already, `others` [(size - 1) * n] those of the other ranks, in rank order; best an exchange_buffer.
-  // `others` may have a narrower dtype, whose values `output`'s holds exactly: the sum is made in `output`'s.
-  [[nodiscard]] Work reduce_scatter_parts(at::Tensor output, at::Tensor others);
+  // `others` may have a narrower dtype, whose values `output`'s holds exactly: the sum is made in `output`'s. kSum, or
+  // kAvg: the same sum, divided by size() while it is in the cache.
+  [[nodiscard]] Work reduce_scatter_parts(at::Tensor output, at::Tensor others, ReduceOp op);
   // In place.
   [[nodiscard]] Work all_reduce(at::Tensor tensor, ReduceOp op);
   [[nodiscard]] Work broadcast(at::Tensor tensor, int root);

@@ -89,8 +89,12 @@ void expect_parts_give(Groups& groups, const at::Tensor& narrow, const at::Tenso
   auto others = groups.shared.exchange_buffer((size - 1) * numel, narrow.options());
   const auto after = (rank + 1) * numel;
   at::cat_out(others, {narrow.narrow(0, 0, rank * numel), narrow.narrow(0, after, narrow.numel() - after)});
-  groups.shared.reduce_scatter_parts(found, others).wait();
+  auto mean = found.clone();
+  groups.shared.reduce_scatter_parts(found, others, dist::ReduceOp::kSum).wait();
   EXPECT_TRUE(found.equal(expected)) << narrow.scalar_type() << " x " << numel;
+  if (!at::isFloatingType(wide.scalar_type())) return;
+  groups.shared.reduce_scatter_parts(mean, others, dist::ReduceOp::kAvg).wait();
+  EXPECT_TRUE(mean.equal(expected.div_(size))) << "the mean of " << narrow.scalar_type() << " x " << numel;
 }
 
 class SharedMemoryRanks : public testing::TestWithParam<int> {};

@@ -64,7 +64,7 @@ std::vector<Block> blocks_of(std::int64_t numel, std::int64_t first, std::int64_
 }  // namespace
 
 void add_as_ring(const at::Tensor& output, const std::vector<at::Tensor>& parts, std::int64_t first,
-                 std::int64_t input_numel) {
+                 std::int64_t input_numel, double divisor) {
   const auto ranks = static_cast<std::int64_t>(parts.size());
   const auto blocks = blocks_of(output.numel(), first, ring_chunk_numel(input_numel, output.element_size(), ranks));
   const auto add = [&](std::int64_t begin, std::int64_t end) {
@@ -75,7 +75,9 @@ void add_as_ring(const at::Tensor& output, const std::vector<at::Tensor>& parts,
       std::vector<at::Tensor> in_order;
       for (std::int64_t hop = 1; hop <= ranks; ++hop)
         in_order.push_back(parts[static_cast<std::size_t>((chunk + ranks - hop) % ranks)].slice(0, from, to));
-      block_sum.add(output.slice(0, from, to), in_order);
+      auto sum = output.slice(0, from, to);
+      block_sum.add(sum, in_order);
+      if (divisor != 1) sum.div_(divisor);
     }
   };
   kernels::parallel_for(0, static_cast<std::int64_t>(blocks.size()), /*grain=*/1, add);

@@ -175,15 +175,16 @@ class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
     auto others = channel_->buffer((size_ - 1) * output.numel(), input.scalar_type());
     const auto rows = others.view({size_ - 1, output.numel()});
     for (int r = 0; r < size_; ++r) (r == rank_ ? output.view(-1) : rows[row_of(r, rank_)]).copy_(by_rank[r]);
-    return start_reduce_scatter(output, others);
+    return start_reduce_scatter(output, others, /*divisor=*/1);
   }
 
   c10::intrusive_ptr<c10d::Work> reduce_scatter(std::vector<at::Tensor>& outputs,
                                                 std::vector<std::vector<at::Tensor>>& inputs,
                                                 const c10d::ReduceScatterOptions& options) override {
-    TITAN_CHECK(can_reduce(outputs.at(0).scalar_type()) && options.reduceOp == c10d::ReduceOp::SUM,
-                "reduce_scatter of parts: only sums of numbers");
-    return start_reduce_scatter(outputs[0], inputs.at(0).at(0));
+    const bool is_mean = options.reduceOp == c10d::ReduceOp::AVG;
+    TITAN_CHECK(can_reduce(outputs.at(0).scalar_type()) && (is_mean || options.reduceOp == c10d::ReduceOp::SUM),
+                "reduce_scatter of parts: only sums and means of numbers");
+    return start_reduce_scatter(outputs[0], inputs.at(0).at(0), is_mean ? size_ : 1);
   }
 
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
@@ -222,14 +223,14 @@ class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
   // Where rank `reader`'s part lies among those that `owner` shows, which are all but its own.
   static std::int64_t row_of(int reader, int owner) { return reader < owner ? reader : reader - 1; }
 
-  // `output` [n] holds this rank's part, `others` those of the others.
-  c10::intrusive_ptr<c10d::Work> start_reduce_scatter(const at::Tensor& output, const at::Tensor& others) {
+  // `output` [n] holds this rank's part, `others` those of the others. The sum is divided by `divisor`.
+  c10::intrusive_ptr<c10d::Work> start_reduce_scatter(const at::Tensor& output, const at::Tensor& others, int divisor) {
     const auto mine = output.view(-1);
-    return start(SharedKind::kReduceScatter, others, [mine, rank = rank_](const std::vector<at::Tensor>& inputs) {
+    return start(SharedKind::kReduceScatter, others, [mine, divisor, rank = rank_](const auto& inputs) {
       std::vector<at::Tensor> parts;
       for (int r = 0; r < static_cast<int>(inputs.size()); ++r)
         parts.push_back(r == rank ? mine : inputs[r].narrow(0, row_of(rank, r) * mine.numel(), mine.numel()));
-      add_as_ring(mine, parts, rank * mine.numel(), static_cast<std::int64_t>(inputs.size()) * mine.numel());
+      add_as_ring(mine, parts, rank * mine.numel(), static_cast<std::int64_t>(inputs.size()) * mine.numel(), divisor);
     });
   }
 

@@ -201,9 +201,9 @@ ReduceScatterResult copy_in_gradients(const std::vector<FsdpParam*>& params, con
   return result;
 }
 
-void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group) {
+void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group, dist::ReduceOp op) {
   if (result.output.defined()) {
-    result.work = group.reduce_scatter_parts(result.output, result.input);
+    result.work = group.reduce_scatter_parts(result.output, result.input, op);
     return;
   }
   if (group.size() == 1) {
@@ -211,7 +211,7 @@ void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group
     return;
   }
   result.output = at::empty({result.input.numel() / group.size()}, result.input.options());
-  result.work = group.reduce_scatter(result.output, result.input, dist::ReduceOp::kSum);
+  result.work = group.reduce_scatter(result.output, result.input, op);
 }
 
 }  // namespace titan::fsdp

@@ -39,7 +39,7 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
 
 struct ReduceScatterResult {
   at::Tensor input;   // alive until the exchange is over: [world * total], without this rank's row in shared memory
-  at::Tensor output;  // [total]: this rank's padded chunks of all parameters, summed over the group
+  at::Tensor output;  // [total]: this rank's padded chunks of all parameters, reduced over the group
   dist::Work work;
 };
 
@@ -48,7 +48,8 @@ struct ReduceScatterResult {
 ReduceScatterResult copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
                                       at::ScalarType reduce_dtype, double divisor, const dist::ProcessGroup& group);
 
-// Starts the exchange of what was copied in; fills the other fields. Collective over `group`.
-void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group);
+// Starts the exchange of what was copied in; fills the other fields. kSum, or kAvg where copy_in_gradients() gave an
+// output. Collective over `group`.
+void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group, dist::ReduceOp op);
 
 }  // namespace titan::fsdp

@@ -42,6 +42,9 @@ Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> gra
   const double before = factor_before_sum(rule_.divide_factor, dtype);
   scatter_ = copy_in_gradients(params_, grads, dtype, before, *rule_.shard_group);
   divide_after_ = rule_.divide_factor / before;
+  // In the same pass over memory.
+  is_mean_ = scatter_.output.defined() && !rule_.replicate_group && divide_after_ == rule_.shard_group->size();
+  if (is_mean_) divide_after_ = 1;
 }
 
 bool Reduction::is_local() const { return rule_.shard_group->size() == 1 && !rule_.replicate_group; }
@@ -49,7 +52,8 @@ bool Reduction::is_local() const { return rule_.shard_group->size() == 1 && !rul
 void Reduction::start_reduce_scatter() {
   const meta_run::UseScope use(meta_run::Use::kReduction);
   const dist::CollectiveLabel label(rule_.label);
-  if (!is_local()) fsdp::start_reduce_scatter(scatter_, *rule_.shard_group);
+  if (is_local()) return;
+  fsdp::start_reduce_scatter(scatter_, *rule_.shard_group, is_mean_ ? dist::ReduceOp::kAvg : dist::ReduceOp::kSum);
 }
 
 void Reduction::wait_reduce_scatter() { scatter_.work.wait(); }

@@ -55,6 +55,7 @@ class Reduction {
   std::vector<FsdpParam*> params_;
   std::vector<at::Tensor> grads_;  // of a reduction that needs no exchange
   ReductionRule rule_;
+  bool is_mean_ = false;  // the exchange divides
   double divide_after_ = 1;
   ReduceScatterResult scatter_;
   at::Tensor added_partial_;
