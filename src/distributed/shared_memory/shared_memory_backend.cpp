@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "distributed/shared_memory/ring_sum.h"
 #include "distributed/shared_memory/shared_channel.h"
+#include "kernels/memory/stream_copy.h"
 
 namespace titan::dist {
 namespace {
@@ -160,7 +161,8 @@ class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
     return start(SharedKind::kAllGather, input, [by_rank, input, rank = rank_](const std::vector<at::Tensor>& inputs) {
       for (std::size_t r = 0; r < inputs.size(); ++r) {
         auto part = by_rank[static_cast<std::int64_t>(r)];
-        if (static_cast<int>(r) != rank || part.const_data_ptr() != input.const_data_ptr()) part.copy_(inputs[r]);
+        if (static_cast<int>(r) != rank || part.const_data_ptr() != input.const_data_ptr())
+          kernels::copy_past_caches(part, inputs[r]);
       }
     });
   }

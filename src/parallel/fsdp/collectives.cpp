@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/memory/stream_copy.h"
 
 namespace titan::fsdp {
 namespace {
@@ -49,7 +50,7 @@ void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<Fsdp
     std::vector<at::Tensor> chunks;
     for (const auto& part : parts) chunks.push_back(part.narrow(0, offset, numel));
     if (target.defined()) {
-      for (std::int64_t rank = 0; rank < ranks; ++rank) target[rank].copy_(chunks[rank]);
+      for (std::int64_t rank = 0; rank < ranks; ++rank) kernels::copy_past_caches(target[rank], chunks[rank]);
     } else {
       param->copy_out(at::stack(chunks));
     }
@@ -58,10 +59,10 @@ void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<Fsdp
 }
 
 // What this rank sends of all parameters, cast into `targets`; one kernel on CUDA.
-void copy_in_shards(const std::vector<FsdpParam*>& params, std::vector<at::Tensor> targets) {
+void copy_in_shards(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& targets) {
   std::vector<at::Tensor> sources;
   for (const auto* param : params) sources.push_back(param->send_buffer());
-  at::_foreach_copy_(targets, sources);
+  kernels::copy_past_caches(targets, sources);
 }
 
 // Of an output that exists once: the parts of all ranks, parameter by parameter, each at a multiple of 64 bytes.
@@ -83,7 +84,7 @@ AllGatherResult start_in_place(const std::vector<FsdpParam*>& params, dist::Proc
       const auto numel = params[i]->send_numel();
       targets.push_back(output.narrow(0, offsets[i] + rank * numel, numel));
     }
-    copy_in_shards(params, std::move(targets));
+    copy_in_shards(params, targets);
   };
   auto [output, work] = group.all_gather_in_place(offsets.back(), options, total, write);
   return {std::move(output), std::move(work), std::move(offsets)};
@@ -136,7 +137,7 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
     targets.push_back(input.narrow(0, offset, param->send_numel()));
     offset += param->send_numel();
   }
-  copy_in_shards(params, std::move(targets));
+  copy_in_shards(params, targets);
   result.work = shows_part ? group.all_gather_parts(input) : group.all_gather(result.output, input);
   return result;
 }

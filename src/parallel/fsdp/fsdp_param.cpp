@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/memory/stream_copy.h"
 
 namespace titan::fsdp {
 namespace {
@@ -199,7 +200,7 @@ void FsdpParam::copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::T
   const std::int64_t count = std::min(rows - first, chunk);
   const auto part = grad.narrow(shard_dim_, first, count);
   const std::int64_t numel = part.numel();
-  if (numel > 0) out.narrow(0, 0, numel).view(part.sizes()).copy_(part);
+  if (numel > 0) kernels::copy_past_caches(out.narrow(0, 0, numel).view(part.sizes()), part);
   if (numel < out.numel()) out.narrow(0, numel, out.numel() - numel).zero_();
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/memory/stream_copy.h"
 #include "nn/ops/meta_run.h"
 #include "profile/named_range.h"
 
@@ -132,7 +133,7 @@ void ParamGroup::gather_from_self() {
     targets.push_back(target);
     sources.push_back(param->sharded_padded().view(-1));
   }
-  if (!targets.empty()) at::_foreach_copy_(targets, sources);
+  kernels::copy_past_caches(targets, sources);
 }
 
 void ParamGroup::wait_for_unshard() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/memory/stream_copy.h"
 #include "nn/ops/meta_run.h"
 
 namespace titan::fsdp {
@@ -101,7 +102,7 @@ void Reduction::cast_grads() {
   for (const auto& grad : grads_) total += grad.numel();
   const auto flat = at::empty({total}, grads_.front().options().dtype(*rule_.reduce_dtype));
   auto casts = split_as(flat, grads_);
-  at::_foreach_copy_(casts, grads_);
+  kernels::copy_past_caches(casts, grads_);
   grads_ = std::move(casts);
 }
 

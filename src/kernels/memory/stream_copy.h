@@ -1,0 +1,32 @@
+// Copies of what is larger than the caches keep: the shards, gradients and gathered parameters of a training step on
+// CPU. An ordinary store first reads the line that it writes, a third of such a copy's traffic, and what it leaves in
+// the cache is gone before anybody reads it; streaming stores do neither.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "kernels/memory/stream_copy_rows.h"
+
+namespace titan::kernels {
+
+// The fastest of stream_copy_rows.h that this processor runs.
+const StreamCopies& best_stream_copies();
+
+// Whether stream_copy() takes these: on CPU, contiguous, of one shape, at least kSmallestStreamed bytes of target, and of
+// one dtype or float32 and bfloat16.
+bool takes_stream_copy(const at::Tensor& target, const at::Tensor& source);
+inline constexpr std::int64_t kSmallestStreamed = std::int64_t{1} << 20;  // smaller ones are read from a cache
+
+// target = source, cast to its dtype; the bits of at::Tensor::copy_() but for the payload of a not-a-number. On ATen's
+// threads. Not recorded by autograd.
+void stream_copy(const StreamCopies& kernels, const at::Tensor& target, const at::Tensor& source);
+
+// target.copy_(source) for tensors that do not overlap, past the caches where stream_copy() takes them.
+void copy_past_caches(const at::Tensor& target, const at::Tensor& source);
+
+// The same for pairs of as many targets as sources; on a device in as few kernels as at::_foreach_copy_ makes.
+void copy_past_caches(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources);
+
+}  // namespace titan::kernels

@@ -1,0 +1,78 @@
+// Compiled with TITAN_ISA (the namespace) and TITAN_VECTOR_BYTES, see CMakeLists.txt.
+#include "kernels/memory/stream_copy_rows.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/vector.h"
+
+namespace titan::kernels::TITAN_ISA {
+namespace {
+
+// A store that bypasses the caches: the processor does not read the line first, and throws nothing else out. `to` must
+// be aligned to the size of `value`.
+#if TITAN_VECTOR_BYTES == 64
+void stream(void* to, Vector value) { _mm512_stream_ps(static_cast<float*>(to), value); }
+void stream(void* to, Halves value) {
+  _mm256_stream_si256(static_cast<__m256i*>(to), reinterpret_cast<__m256i>(value));
+}
+void finish_streams() { _mm_sfence(); }
+#elif TITAN_VECTOR_BYTES == 32
+void stream(void* to, Vector value) { _mm256_stream_ps(static_cast<float*>(to), value); }
+void stream(void* to, Halves value) { _mm_stream_si128(static_cast<__m128i*>(to), reinterpret_cast<__m128i>(value)); }
+void finish_streams() { _mm_sfence(); }
+#else
+template <typename Value>
+void stream(void* to, Value value) {
+  std::memcpy(to, &value, sizeof value);
+}
+void finish_streams() {}
+#endif
+
+Vector load_bytes(const std::byte* from) { return load(reinterpret_cast<const float*>(from)); }
+
+// Elements before the first that lies at a multiple of a vector's size.
+template <typename T>
+Index before_aligned(const T* target, Index count) {
+  const auto past = static_cast<Index>(reinterpret_cast<std::uintptr_t>(target) % TITAN_VECTOR_BYTES);
+  return std::min(count, past == 0 ? 0 : (TITAN_VECTOR_BYTES - past) / static_cast<Index>(sizeof(T)));
+}
+
+void copy(Index bytes, const std::byte* source, std::byte* target) {
+  Index i = before_aligned(target, bytes);
+  std::memcpy(target, source, static_cast<std::size_t>(i));
+  for (; i + TITAN_VECTOR_BYTES <= bytes; i += TITAN_VECTOR_BYTES) stream(target + i, load_bytes(source + i));
+  std::memcpy(target + i, source + i, static_cast<std::size_t>(bytes - i));
+  finish_streams();
+}
+
+template <typename From, typename To>
+void cast_each(Index begin, Index end, const From* source, To* target) {
+  for (Index i = begin; i < end; ++i) assign(target[i], to_float(source[i]));
+}
+
+void narrow_all(Index count, const float* source, BFloat16Bits* target) {
+  const auto halves_at = [source](Index i) { return narrow(bfloat16_of(load(source + i)) >> 16); };
+  Index i = before_aligned(target, count);
+  cast_each(0, i, source, target);
+  for (; i + 2 * kWidth <= count; i += 2 * kWidth) {  // one line of the cache after the other, each whole
+    stream(target + i, halves_at(i));
+    stream(target + i + kWidth, halves_at(i + kWidth));
+  }
+  cast_each(i, count, source, target);
+  finish_streams();
+}
+
+void widen_all(Index count, const BFloat16Bits* source, float* target) {
+  Index i = before_aligned(target, count);
+  cast_each(0, i, source, target);
+  for (; i + kWidth <= count; i += kWidth) stream(target + i, load(source + i));
+  cast_each(i, count, source, target);
+  finish_streams();
+}
+
+}  // namespace
+
+const StreamCopies kStreamCopies = {
+    .name = TITAN_STRING(TITAN_ISA), .copy = copy, .narrow = narrow_all, .widen = widen_all};
+
+}  // namespace titan::kernels::TITAN_ISA
