@@ -1,6 +1,6 @@
 // One AdamW step over a part of one parameter, on one thread: parameter, moments and gradient are read once, and the
 // gradient is clipped in a register. adamw_rows.cpp is compiled once for each set of instructions, into a namespace of
-// its own (see attention_heads.h, also for why there is no torch here).
+// its own (see attention/heads.h, also for why there is no torch here).
 #pragma once
 
 #include <cstdint>

@@ -6,11 +6,11 @@
 
 #include <tuple>
 
-#include "kernels/cpu/attention_heads.h"
+#include "kernels/cpu/attention/heads.h"
 
 namespace titan::kernels {
 
-// The fastest of attention_heads.h that this processor runs.
+// The fastest of attention/heads.h that this processor runs.
 const AttentionKernels& best_attention();
 
 // Whether attention_forward() and attention_backward() take these: float32 or bfloat16 on CPU, q [B, H, T, E], k and v
@@ -18,7 +18,7 @@ const AttentionKernels& best_attention();
 bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 // Output like q, of which [B, T, H, E] is contiguous, and the logarithms of the softmax's sums, float32 [B, H, T].
-// Sums are float32's; what bfloat16 kernels may round before, attention_heads.h says. The result does not depend on the
+// Sums are float32's; what bfloat16 kernels may round before, attention/heads.h says. The result does not depend on the
 // number of threads.
 std::tuple<at::Tensor, at::Tensor> attention_forward(const AttentionKernels& kernels, const at::Tensor& q,
                                                      const at::Tensor& k, const at::Tensor& v, double scale);

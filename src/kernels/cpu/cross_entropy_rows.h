@@ -1,5 +1,5 @@
 // The cross entropy of rows of logits, on one thread, in float32 inside. cross_entropy_rows.cpp is compiled once for
-// each set of instructions, into a namespace of its own (see attention_heads.h, also for why there is no torch here).
+// each set of instructions, into a namespace of its own (see attention/heads.h, also for why there is no torch here).
 #pragma once
 
 #include <cstdint>

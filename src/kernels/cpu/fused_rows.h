@@ -1,6 +1,6 @@
 // RMSNorm (also of a sum), rotary embedding and SwiGLU on one thread, in float32 inside: one pass over memory forward,
 // one backward. fused_rows.cpp is compiled once for each set of instructions, into a namespace of its own;
-// best_fused_kernels() picks when the program runs. No torch here, for the reason that attention_heads.h gives.
+// best_fused_kernels() picks when the program runs. No torch here, for the reason that attention/heads.h gives.
 #pragma once
 
 #include <cstdint>

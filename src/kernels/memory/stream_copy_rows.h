@@ -1,6 +1,6 @@
 // Copies on one thread whose target goes to memory past the caches. stream_copy_rows.cpp is compiled once for each set
 // of instructions, into a namespace of its own; stream_copy.cpp picks when the program runs. No torch here, for the
-// reason that attention_heads.h gives.
+// reason that attention/heads.h gives.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Causal attention of the query heads that share one pair of key and value heads, on one thread, in float32 inside.
-// attention_heads.cpp is compiled once for each set of instructions, into a namespace of its own; best_attention()
+// heads.cpp is compiled once for each set of instructions, into a namespace of its own; best_attention()
 // picks when the program runs. No torch here: what is compiled for newer processors must not share inline functions
 // with the rest of the program.
 //
@@ -60,9 +60,9 @@ struct AttentionKernels {
                             Rows<BFloat16Bits> v_grad, float* workspace);
 };
 
-// For any processor, for AVX2 with FMA, for AVX-512, and that with products of bfloat16, which rounds weights and score
-// gradients to it and takes numbers below its normal ones for 0 (attention_bfloat16_heads.cpp). Only those that this
-// machine has may be called.
+// For any processor, for AVX2 with FMA, for AVX-512, and that with products of bfloat16, which
+// rounds weights and score gradients to it and takes numbers below its normal ones for 0 (bfloat16_heads.cpp). Only
+// those that this machine has may be called.
 namespace plain {
 extern const AttentionKernels kAttention;
 }

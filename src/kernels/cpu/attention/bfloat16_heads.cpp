@@ -1,47 +1,18 @@
 // Attention in bfloat16 for processors that multiply and add two pairs of it for each float32 (AVX512-BF16, twice what
-// they do in float32). Compiled once, with TITAN_ISA and TITAN_VECTOR_BYTES for that set, see CMakeLists.txt; tensors
-// in float32 go to AVX-512's kernel.
+// they do in float32). Compiled with TITAN_ISA and TITAN_VECTOR_BYTES, see CMakeLists.txt. Tensors in float32 go to AVX-512's kernel.
 //
-// An operand of such a product is 16 words of two neighbours along the dim that is summed over. Queries and output
-// gradients lie so in memory, and so do rows of weights once they are rounded to bfloat16. The other operands are
-// packed for each group of heads: pairs of dims of keys and values for scores, pairs of rows for sums over rows.
 // Weights and score gradients are rounded before they are multiplied, as FlashAttention's are; the softmax and sums are
 // float32's.
-#include <immintrin.h>
-
 #include <cmath>
 #include <initializer_list>
 
-#include "kernels/cpu/attention_heads.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/attention/products_vector.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-using Word = std::uint32_t;  // two bfloat16, the first in the low half
-
-constexpr Index kTile = 8;    // rows of scores at a time
-constexpr Index kGroup = 16;  // rows that have the same columns of scores: all that any of them sees, in whole vectors
-constexpr Index kBlock = 32;  // rows whose part of k's and v's gradients is summed in registers
 constexpr float kLog2E = 1.44269504088896341F;
 constexpr float kLn2 = 0.693147180559945309F;
-
-__m512i load_words(const void* from) { return _mm512_loadu_si512(from); }
-void store_words(void* to, __m512i words) { _mm512_storeu_si512(to, words); }
-__m512i spread_word(const Word* from) { return _mm512_set1_epi32(static_cast<int>(*from)); }
-__m512 multiply_add(__m512 sum, __m512i a, __m512i b) {
-  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
-}
-// `low` rounded, then `high`
-__m512i round_both(__m512 low, __m512 high) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)); }
-__m256i round_to_halves(__m512 values) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)); }
-
-// The pairs (halves[i], halves[16 + i]).
-__m512i interleave(__m512i halves) {
-  const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(halves));
-  const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(halves, 1));
-  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
-}
 
 // 2^x to 2e-7 of it for x up to 1/2 or so, 0 far below. The polynomial is the best of its degree on [-1/2, 1/2].
 __m512 power_of_2(__m512 x) {
@@ -70,18 +41,6 @@ void copy_rows(Rows<const BFloat16Bits> from, Index rows, Index padded_rows, Ind
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * dim + e), _mm256_loadu_si256(halves));
     }
   std::memset(to + rows * dim, 0, static_cast<std::size_t>((padded_rows - rows) * dim) * sizeof *to);
-}
-
-// to[i / 2][e] = from[i][e] and from[i + 1][e]
-void pair_rows(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
-  for (Index i = 0; i < rows; i += 2)
-    for (Index e = 0; e < dim; e += kWidth) {
-      const auto* const row = reinterpret_cast<const __m256i*>(from + i * dim + e);
-      const auto* const next = reinterpret_cast<const __m256i*>(from + (i + 1) * dim + e);
-      const __m512i halves =
-          _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(row)), _mm256_loadu_si256(next), 1);
-      store_words(to + i / 2 * dim + e, interleave(halves));
-    }
 }
 
 // Words [8 rows | 8 more rows][8] -> [8][8 rows | 8 more rows].
@@ -118,98 +77,6 @@ void pair_dims(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
     }
 }
 
-// products[r][j] = sum over dims of rows[r] and columns[j], for kTile rows and kColumns vectors of columns
-template <Index kColumns>
-void multiply_columns(const Word* rows, Index pairs, const Word* columns, float* products, Index stride) {
-  __m512 sums[kTile][kColumns] = {};
-  for (Index p = 0; p < pairs; ++p) {
-    __m512i right[kColumns];
-    for (Index c = 0; c < kColumns; ++c) right[c] = load_words(columns + (c * pairs + p) * kWidth);
-    for (Index r = 0; r < kTile; ++r) {
-      const __m512i left = spread_word(rows + r * pairs + p);
-      for (Index c = 0; c < kColumns; ++c) sums[r][c] = multiply_add(sums[r][c], left, right[c]);
-    }
-  }
-  for (Index r = 0; r < kTile; ++r)
-    for (Index c = 0; c < kColumns; ++c) _mm512_storeu_ps(products + r * stride + c * kWidth, sums[r][c]);
-}
-void multiply(const Word* rows, Index pairs, const Word* columns, Index count, float* products, Index stride) {
-  Index j = 0;
-  for (; j + 3 * kWidth <= count; j += 3 * kWidth)
-    multiply_columns<3>(rows, pairs, columns + j * pairs, products + j, stride);
-  if (count - j == 2 * kWidth) multiply_columns<2>(rows, pairs, columns + j * pairs, products + j, stride);
-  if (count - j == kWidth) multiply_columns<1>(rows, pairs, columns + j * pairs, products + j, stride);
-}
-
-struct Weights {
-  const BFloat16Bits* data;
-  Index stride;  // even
-};
-
-// to[r] = factors[r] * the sum over j < count (even) of weights[r][j] * values[j], for kRows rows, of which the first
-// `rows` are there, and kVectors vectors of the dim
-template <Index kRows, Index kVectors>
-void combine_columns(Weights weights, const Word* values, Index dim, Index count, const float* factors, Index rows,
-                     Rows<BFloat16Bits> to) {
-  __m512 sums[kRows][kVectors] = {};
-  for (Index j = 0; j < count; j += 2) {
-    __m512i value[kVectors];
-    for (Index c = 0; c < kVectors; ++c) value[c] = load_words(values + j / 2 * dim + c * kWidth);
-    for (Index r = 0; r < kRows; ++r) {
-      Word word;
-      std::memcpy(&word, weights.data + r * weights.stride + j, sizeof word);
-      const __m512i weight = spread_word(&word);
-      for (Index c = 0; c < kVectors; ++c) sums[r][c] = multiply_add(sums[r][c], weight, value[c]);
-    }
-  }
-  for (Index r = 0; r < kRows && r < rows; ++r)
-    for (Index c = 0; c < kVectors; ++c) {
-      const __m256i halves = round_to_halves(_mm512_mul_ps(sums[r][c], _mm512_set1_ps(factors[r])));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.data + r * to.stride + c * kWidth), halves);
-    }
-}
-// Of a group's rows: the first `rows`, or all.
-void combine(Weights weights, const Word* values, Index dim, Index count, const float* factors, Index rows,
-             Rows<BFloat16Bits> to) {
-  Index e = 0;
-  for (; e + 2 * kWidth <= dim; e += 2 * kWidth)
-    for (Index r = 0; r < kGroup && r < rows; r += kTile)
-      combine_columns<kTile, 2>({weights.data + r * weights.stride, weights.stride}, values + e, dim, count,
-                                factors + r, rows - r, {to.data + r * to.stride + e, to.stride});
-  if (e < dim) combine_columns<kGroup, 1>(weights, values + e, dim, count, factors, rows, {to.data + e, to.stride});
-}
-
-// sums[j] += the sum over a block's pairs of rows of weights[pair][j] * rows[pair], for j < count; `weights` of a row
-// are 0 from what it does not see, and not read where its whole group sees nothing.
-template <Index kVectors, Index kKeys>
-void scatter_columns(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin,
-                     Index count, float* sums) {
-  for (Index j = 0; j < count; j += kKeys) {
-    __m512 parts[kKeys][kVectors];
-    for (Index i = 0; i < kKeys; ++i)
-      for (Index c = 0; c < kVectors; ++c) parts[i][c] = _mm512_loadu_ps(sums + (j + i) * dim + c * kWidth);
-    for (Index p = j > begin ? (j - begin) / 2 : 0; p < pairs; ++p) {
-      __m512i row[kVectors];
-      for (Index c = 0; c < kVectors; ++c) row[c] = load_words(rows + p * dim + c * kWidth);
-      for (Index i = 0; i < kKeys; ++i) {
-        const __m512i weight = spread_word(weights + p * stride + j + i);
-        for (Index c = 0; c < kVectors; ++c) parts[i][c] = multiply_add(parts[i][c], weight, row[c]);
-      }
-    }
-    for (Index i = 0; i < kKeys; ++i)
-      for (Index c = 0; c < kVectors; ++c) _mm512_storeu_ps(sums + (j + i) * dim + c * kWidth, parts[i][c]);
-  }
-}
-void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin, Index count,
-             float* sums) {
-  Index e = 0;
-  for (; e + 4 * kWidth <= dim; e += 4 * kWidth)
-    scatter_columns<4, 4>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
-  for (; e + 2 * kWidth <= dim; e += 2 * kWidth)
-    scatter_columns<2, 8>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
-  if (e < dim) scatter_columns<1, 16>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
-}
-
 // The largest of factor * scores[j], j < count.
 float largest(const float* scores, Index count, __m512 factor) {
   __m512 out = _mm512_set1_ps(-HUGE_VALF);
@@ -239,9 +106,6 @@ float dot(const BFloat16Bits* a, const BFloat16Bits* b, Index dim) {
   return _mm512_reduce_add_ps(sum);
 }
 
-Index padded(Index length) { return round_up(length, kGroup); }
-Index row_stride(Index length) { return padded(length) + kWidth; }  // rows do not all fall into one place of the cache
-
 template <typename T>
 T* take(float*& memory, Index floats) {
   float* const part = memory;
@@ -254,31 +118,32 @@ struct Workspace {
   BFloat16Bits* rows;                     // [padded length, dim]
   Word *k_dims, *v_dims;                  // as pair_dims() makes them
   Word *k_rows, *v_rows;                  // as pair_rows() does
-  float *k_grad, *v_grad;                 // [padded length, dim]
+  float *k_grad, *v_grad;                 // sums as scatter() adds to them
   float *scores, *weight_grads;           // [kTile, row_stride]
   BFloat16Bits* weights;                  // [kBlock, row_stride], in backward the gradients of scores
   Word *weight_pairs, *score_grad_pairs;  // [kBlock / 2, row_stride]
   BFloat16Bits *q, *out_grad;             // [kBlock, dim]
-  Word *q_pairs, *out_grad_pairs;         // [kBlock / 2, dim]
+  Word *q_block, *out_grad_block;         // as pack_block() makes them
 
   Workspace(float* memory, const HeadsShape& shape) {
     memory += -(reinterpret_cast<std::uintptr_t>(memory) / sizeof(float)) % kWidth;  // to the start of a cache line
     const Index matrix = padded(shape.length) * shape.head_dim, stride = row_stride(shape.length);
     rows = take<BFloat16Bits>(memory, matrix / 2);
     for (Word** const part : {&k_dims, &v_dims, &k_rows, &v_rows}) *part = take<Word>(memory, matrix / 2);
-    for (float** const part : {&k_grad, &v_grad}) *part = take<float>(memory, matrix);
+    const Index sums = sums_numel(shape.length, shape.head_dim);
+    for (float** const part : {&k_grad, &v_grad}) *part = take<float>(memory, sums);
     for (float** const part : {&scores, &weight_grads}) *part = take<float>(memory, kTile * stride);
     weights = take<BFloat16Bits>(memory, kBlock * stride / 2);
     for (Word** const part : {&weight_pairs, &score_grad_pairs}) *part = take<Word>(memory, kBlock / 2 * stride);
     for (BFloat16Bits** const part : {&q, &out_grad}) *part = take<BFloat16Bits>(memory, kBlock / 2 * shape.head_dim);
-    for (Word** const part : {&q_pairs, &out_grad_pairs}) *part = take<Word>(memory, kBlock / 2 * shape.head_dim);
+    for (Word** const part : {&q_block, &out_grad_block}) *part = take<Word>(memory, kBlock / 2 * shape.head_dim);
   }
 };
 
 Index workspace_floats(const HeadsShape& shape) {
   const Index matrix = padded(shape.length) * shape.head_dim;
-  const Index own =
-      kWidth + 9 * matrix / 2 + (2 * kTile + kBlock * 3 / 2) * row_stride(shape.length) + 2 * kBlock * shape.head_dim;
+  const Index own = kWidth + 5 * matrix / 2 + 2 * sums_numel(shape.length, shape.head_dim) +
+                    (2 * kTile + kBlock * 3 / 2) * row_stride(shape.length) + 2 * kBlock * shape.head_dim;
   const Index in_float32 = avx512::kAttention.workspace(shape);
   return own > in_float32 ? own : in_float32;
 }
@@ -291,6 +156,7 @@ Rows<T> from_row(Rows<T> rows, Index row) {
 const Word* words_of(const BFloat16Bits* halves) { return reinterpret_cast<const Word*>(halves); }
 
 void forward(const HeadsShape& shape, const HeadTensors<BFloat16Bits>* heads, Index num_heads, float* memory) {
+  [[maybe_unused]] const ProductsScope scope;
   const Workspace work(memory, shape);
   const Index length = shape.length, dim = shape.head_dim, stride = row_stride(length);
   const __m512 factor = _mm512_set1_ps(shape.scale * kLog2E);
@@ -358,8 +224,8 @@ void backward_block(const HeadsShape& shape, const HeadTensors<BFloat16Bits>& te
   const __m512 factor = _mm512_set1_ps(shape.scale * kLog2E);
   copy_rows(from_row(tensors.q, begin), rows, padded_rows, dim, work.q);
   copy_rows(from_row(grads.out, begin), rows, padded_rows, dim, work.out_grad);
-  pair_rows(work.q, padded_rows, dim, work.q_pairs);
-  pair_rows(work.out_grad, padded_rows, dim, work.out_grad_pairs);
+  pack_block(work.q, padded_rows, dim, work.q_block);
+  pack_block(work.out_grad, padded_rows, dim, work.out_grad_block);
   for (Index r = 0; r < padded_rows; r += 2) {
     const Index columns = begin + round_up(r + 1, kGroup);
     if (r % kTile == 0) {
@@ -380,20 +246,13 @@ void backward_block(const HeadsShape& shape, const HeadTensors<BFloat16Bits>& te
     combine({work.weights + r * stride, stride}, work.k_rows, dim, begin + r + kGroup, scales, rows - r,
             from_row(grads.q, begin + r));
   const Index pairs = padded_rows / 2, count = begin + padded_rows;
-  scatter(work.score_grad_pairs, stride, work.q_pairs, pairs, dim, begin, count, work.k_grad);
-  scatter(work.weight_pairs, stride, work.out_grad_pairs, pairs, dim, begin, count, work.v_grad);
-}
-
-void pack(const float* from, Index rows, Index dim, float scale, Rows<BFloat16Bits> to) {
-  for (Index i = 0; i < rows; ++i)
-    for (Index e = 0; e < dim; e += kWidth) {
-      const __m256i halves = round_to_halves(load(from + i * dim + e) * scale);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.data + i * to.stride + e), halves);
-    }
+  scatter(work.score_grad_pairs, stride, work.q_block, pairs, dim, begin, count, work.k_grad);
+  scatter(work.weight_pairs, stride, work.out_grad_block, pairs, dim, begin, count, work.v_grad);
 }
 
 void backward(const HeadsShape& shape, const HeadTensors<BFloat16Bits>* heads, const HeadGradients<BFloat16Bits>* grads,
               Index num_heads, Rows<BFloat16Bits> k_grad, Rows<BFloat16Bits> v_grad, float* memory) {
+  [[maybe_unused]] const ProductsScope scope;
   const Workspace work(memory, shape);
   const Index length = shape.length, dim = shape.head_dim;
   copy_rows(heads[0].k, length, padded(length), dim, work.rows);
@@ -401,13 +260,13 @@ void backward(const HeadsShape& shape, const HeadTensors<BFloat16Bits>* heads, c
   pair_rows(work.rows, padded(length), dim, work.k_rows);
   copy_rows(heads[0].v, length, padded(length), dim, work.rows);
   pair_dims(work.rows, padded(length), dim, work.v_dims);
-  const auto bytes = static_cast<std::size_t>(padded(length) * dim) * sizeof(float);
+  const auto bytes = static_cast<std::size_t>(sums_numel(length, dim)) * sizeof(float);
   std::memset(work.k_grad, 0, bytes);
   std::memset(work.v_grad, 0, bytes);
   for (Index head = 0; head < num_heads; ++head)
     for (Index begin = 0; begin < length; begin += kBlock) backward_block(shape, heads[head], grads[head], begin, work);
-  pack(work.k_grad, length, dim, shape.scale, k_grad);
-  pack(work.v_grad, length, dim, 1.0F, v_grad);
+  take_sums(work.k_grad, length, dim, shape.scale, k_grad);
+  take_sums(work.v_grad, length, dim, 1.0F, v_grad);
 }
 
 void forward_float(const HeadsShape& shape, const HeadTensors<float>* heads, Index num_heads, float* workspace) {
@@ -420,7 +279,7 @@ void backward_float(const HeadsShape& shape, const HeadTensors<float>* heads, co
 
 }  // namespace
 
-extern const AttentionKernels kAttention = {"avx512bf16", kWidth,         workspace_floats, forward_float,
-                                            forward,      backward_float, backward};
+extern const AttentionKernels kAttention = {TITAN_STRING(TITAN_ISA), kWidth,  workspace_floats, forward_float, forward,
+                                            backward_float,          backward};
 
 }  // namespace titan::kernels::TITAN_ISA

@@ -1,5 +1,5 @@
 // Compiled with TITAN_ISA (the namespace) and TITAN_VECTOR_BYTES, see CMakeLists.txt.
-#include "kernels/cpu/attention_heads.h"
+#include "kernels/cpu/attention/heads.h"
 
 #include <cmath>
 

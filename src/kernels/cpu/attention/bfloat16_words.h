@@ -1,0 +1,60 @@
+// What the products of bfloat16 attention share: its operands and how they lie. For bfloat16_heads.cpp alone.
+//
+// An operand of such a product is 16 words of two neighbours along the dim that is summed over. Queries and output
+// gradients lie so in memory, and so do rows of weights once they are rounded to bfloat16. The other operands are
+// packed for each group of heads: pairs of dims of keys and values for scores, pairs of rows for sums over rows.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/cpu/attention/heads.h"
+#include "kernels/cpu/vector.h"
+
+namespace titan::kernels::TITAN_ISA {
+namespace {
+
+using Word = std::uint32_t;  // two bfloat16, the first in the low half
+
+constexpr Index kGroup = 16;  // rows that have the same columns of scores: all that any of them sees, in whole vectors
+constexpr Index kBlock = 32;  // rows whose part of k's and v's gradients is summed in registers
+
+Index padded(Index length) { return round_up(length, kGroup); }
+Index row_stride(Index length) { return padded(length) + kWidth; }  // rows do not all fall into one place of the cache
+
+// Of a group's rows: after the softmax, or gradients of scores.
+struct Weights {
+  const BFloat16Bits* data;
+  Index stride;  // even
+};
+
+__m512i load_words(const void* from) { return _mm512_loadu_si512(from); }
+void store_words(void* to, __m512i words) { _mm512_storeu_si512(to, words); }
+// `low` rounded, then `high`
+__m512i round_both(__m512 low, __m512 high) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)); }
+__m256i round_to_halves(__m512 values) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)); }
+void store_rounded(BFloat16Bits* to, __m512 values) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), round_to_halves(values));
+}
+
+// The pairs (halves[i], halves[16 + i]).
+__m512i interleave(__m512i halves) {
+  const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(halves));
+  const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(halves, 1));
+  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+
+// Of rows `row` and the next, [dim]: the pairs at 16 places.
+__m512i pair_of_rows(const BFloat16Bits* row, Index dim) {
+  const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row));
+  const __m256i second = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + dim));
+  return interleave(_mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1));
+}
+
+// to[i / 2][e] = from[i][e] and from[i + 1][e]
+void pair_rows(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
+  for (Index i = 0; i < rows; i += 2)
+    for (Index e = 0; e < dim; e += kWidth) store_words(to + i / 2 * dim + e, pair_of_rows(from + i * dim + e, dim));
+}
+
+}  // namespace
+}  // namespace titan::kernels::TITAN_ISA
