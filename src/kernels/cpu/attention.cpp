@@ -119,6 +119,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dispatched_backward(
 
 const AttentionKernels& best_attention() {
 #if defined(__x86_64__)
+  if (has_bfloat16_tiles()) return amx::kAttention;
   if (has_bfloat16_products()) return avx512bf16::kAttention;
 #endif
   return TITAN_BEST_KERNELS(kAttention);

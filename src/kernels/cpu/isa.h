@@ -10,6 +10,10 @@ Isa best_isa();
 // Whether it is kAvx512, and multiplies in bfloat16 as well (AVX512-BF16).
 bool has_bfloat16_products();
 
+// Whether has_bfloat16_products(), it has tiles of them (AMX), and the system lets this process use those. The first call
+// asks it to, for all threads, for good.
+bool has_bfloat16_tiles();
+
 template <typename Kernels>
 const Kernels& best_of(const Kernels& plain, const Kernels& avx2, const Kernels& avx512) {
   switch (best_isa()) {

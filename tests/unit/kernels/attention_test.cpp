@@ -10,6 +10,7 @@
 #include <iostream>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/kernels/of_this_machine.h"
@@ -77,10 +78,13 @@ void expect_near(const Results& found, const Results& expected, double tolerance
 std::vector<const AttentionKernels*> kernels_of_this_machine() {
 #if defined(__x86_64__)
   auto kernels = TITAN_KERNELS_OF_THIS_MACHINE(kAttention);
-  if (has_bfloat16_products()) {
-    kernels.push_back(&avx512bf16::kAttention);
-  } else {
-    std::cout << "not run, this processor has no such instructions: " << avx512bf16::kAttention.name << "\n";
+  for (const auto& [has, more] :
+       {std::pair(has_bfloat16_products(), &avx512bf16::kAttention), {has_bfloat16_tiles(), &amx::kAttention}}) {
+    if (has) {
+      kernels.push_back(more);
+    } else {
+      std::cout << "not run, this processor has no such instructions: " << more->name << "\n";
+    }
   }
   return kernels;
 #else
@@ -112,7 +116,8 @@ TEST(Attention, EqualsTheFormulaInFloat32) {
 // of bfloat16 weights and score gradients are rounded as well, by up to 2^-8 each: a sum of them is off by that part of
 // its terms' sizes at most.
 double bfloat16_tolerance(const AttentionKernels& kernels) {
-  return 3 * std::pow(2.0, -9) + (kernels.name == std::string("avx512bf16") ? std::pow(2.0, -8) : 0);
+  const std::string name = kernels.name;
+  return 3 * std::pow(2.0, -9) + (name == "avx512bf16" || name == "amx" ? std::pow(2.0, -8) : 0);
 }
 TEST(Attention, EqualsTheFormulaInBFloat16) {
   for (const auto* kernels : kernels_of_this_machine())

@@ -1,12 +1,17 @@
-// Attention in bfloat16 for processors that multiply and add two pairs of it for each float32 (AVX512-BF16, twice what
-// they do in float32). Compiled with TITAN_ISA and TITAN_VECTOR_BYTES, see CMakeLists.txt. Tensors in float32 go to AVX-512's kernel.
+// Attention in bfloat16 for processors that multiply and add pairs of it. Compiled with TITAN_ISA and
+// TITAN_VECTOR_BYTES, see CMakeLists.txt: for those that have vectors of such products (AVX512-BF16, twice what they do
+// in float32), and for those that have tiles as well (AMX). Tensors in float32 go to AVX-512's kernel.
 //
 // Weights and score gradients are rounded before they are multiplied, as FlashAttention's are; the softmax and sums are
 // float32's.
 #include <cmath>
 #include <initializer_list>
 
+#ifdef __AMX_BF16__
+#include "kernels/cpu/attention/products_tile.h"
+#else
 #include "kernels/cpu/attention/products_vector.h"
+#endif
 
 namespace titan::kernels::TITAN_ISA {
 namespace {

@@ -60,7 +60,7 @@ struct AttentionKernels {
                             Rows<BFloat16Bits> v_grad, float* workspace);
 };
 
-// For any processor, for AVX2 with FMA, for AVX-512, and that with products of bfloat16, which
+// For any processor, for AVX2 with FMA, for AVX-512, and that with products of bfloat16 in vectors or in tiles, which
 // rounds weights and score gradients to it and takes numbers below its normal ones for 0 (bfloat16_heads.cpp). Only
 // those that this machine has may be called.
 namespace plain {
@@ -73,6 +73,9 @@ namespace avx512 {
 extern const AttentionKernels kAttention;
 }
 namespace avx512bf16 {
+extern const AttentionKernels kAttention;
+}
+namespace amx {
 extern const AttentionKernels kAttention;
 }
 

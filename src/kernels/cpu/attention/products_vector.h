@@ -1,4 +1,4 @@
-// The products of bfloat16 attention in vectors of 16 words (AVX512-BF16).
+// The products of bfloat16 attention in vectors of 16 words (AVX512-BF16). products_tile.h has the same functions.
 #pragma once
 
 #include "kernels/cpu/attention/bfloat16_words.h"

@@ -1,0 +1,190 @@
+// The products of bfloat16 attention in tiles of 16 rows of 16 words (AMX), for processors that have them: sixteen times
+// the products of a vector instruction in the time of 16. products_vector.h has the same functions, and says what each
+// computes.
+//
+// A product of tiles adds [16, pairs] times [pairs, 16] to 16 x 16 sums, with 16 pairs, or 8 where only those are left.
+// Scores, and sums over keys, find both operands as the vectors do. For sums over rows the left operand would be the
+// weights by columns; what is summed here is the transposed, so that it is the few dims of the block's rows.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/cpu/attention/bfloat16_words.h"
+
+namespace titan::kernels::TITAN_ISA {
+namespace {
+
+constexpr Index kTile = 16;
+
+// The eight tiles: four of sums, and the operands for 16 pairs and for 8.
+constexpr int kSums = 4, kLeft = 4, kRight = 5, kHalfLeft = 6, kHalfRight = 7;
+
+// While one exists, this thread's tiles have these shapes. oneDNN does the same around its own.
+class ProductsScope {
+ public:
+  ProductsScope() {
+    struct alignas(64) {  // as the instruction reads it (Intel's manual, LDTILECFG)
+      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 32, 64};
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 8};
+    } shapes;
+    asm volatile("ldtilecfg %0" ::"m"(shapes));
+  }
+  ~ProductsScope() { asm volatile("tilerelease" ::); }
+  ProductsScope(const ProductsScope&) = delete;
+  ProductsScope& operator=(const ProductsScope&) = delete;
+};
+
+// In assembly, since GCC's intrinsics do not tell the compiler that they read memory. Strides in words or floats.
+template <int kTo>
+void zero_tile() {
+  asm volatile("tilezero %%tmm%c0" ::"i"(kTo));
+}
+template <int kTo>
+void load_tile(const void* from, Index stride) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride * 4), "i"(kTo) : "memory");
+}
+template <int kFrom>
+void store_tile(float* to, Index stride) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride * 4), "i"(kFrom) : "memory");
+}
+template <int kSum, int kA, int kB>
+void add_product() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
+}
+
+// body(0), body(1), ... for the first `count` sums; their number is a constant in each.
+template <typename Body>
+void for_sums(Index count, const Body& body) {
+  body(std::integral_constant<int, 0>{});
+  if (count > 1) body(std::integral_constant<int, 1>{});
+  if (count > 2) body(std::integral_constant<int, 2>{});
+  if (count > 3) body(std::integral_constant<int, 3>{});
+}
+
+// Adds to `count` sums the products of one left operand, `pairs` (a multiple of 8) words wide, with as many right ones:
+// left(p) and right(p, sum) are where their pairs from p on begin.
+template <typename Left, typename Right>
+void add_products(Index count, Index pairs, const Left& left, Index left_stride, const Right& right,
+                  Index right_stride) {
+  Index p = 0;
+  for (; p + 16 <= pairs; p += 16) {
+    load_tile<kLeft>(left(p), left_stride);
+    for_sums(count, [&](auto sum) {
+      load_tile<kRight>(right(p, sum), right_stride);
+      add_product<sum, kLeft, kRight>();
+    });
+  }
+  if (p == pairs) return;
+  load_tile<kHalfLeft>(left(p), left_stride);
+  for_sums(count, [&](auto sum) {
+    load_tile<kHalfRight>(right(p, sum), right_stride);
+    add_product<sum, kHalfLeft, kHalfRight>();
+  });
+}
+
+void multiply(const Word* rows, Index pairs, const Word* columns, Index count, float* products, Index stride) {
+  for (Index j = 0; j < count; j += kSums * kWidth) {
+    const Index tiles = std::min<Index>(kSums, (count - j) / kWidth);
+    for_sums(tiles, [](auto sum) { zero_tile<sum>(); });
+    add_products(
+        tiles, pairs, [&](Index p) { return rows + p; }, pairs,
+        [&](Index p, Index sum) { return columns + (j + sum * kWidth) * pairs + p * kWidth; }, kWidth);
+    for_sums(tiles, [&](auto sum) { store_tile<sum>(products + j + sum * kWidth, stride); });
+  }
+}
+
+void combine(Weights weights, const Word* values, Index dim, Index count, const float* factors, Index rows,
+             Rows<BFloat16Bits> to) {
+  alignas(64) float sums[kGroup][kSums * kWidth];
+  for (Index e = 0; e < dim; e += kSums * kWidth) {
+    const Index tiles = std::min<Index>(kSums, (dim - e) / kWidth);
+    for_sums(tiles, [](auto sum) { zero_tile<sum>(); });
+    add_products(
+        tiles, count / 2, [&](Index p) { return weights.data + 2 * p; }, weights.stride / 2,
+        [&](Index p, Index sum) { return values + p * dim + e + sum * kWidth; }, dim);
+    for_sums(tiles, [&](auto sum) { store_tile<sum>(&sums[0][sum * kWidth], kSums * kWidth); });
+    for (Index r = 0; r < rows && r < kGroup; ++r)
+      for (Index c = 0; c < tiles; ++c)
+        store_rounded(to.data + r * to.stride + e + c * kWidth,
+                      _mm512_mul_ps(_mm512_load_ps(&sums[r][c * kWidth]), _mm512_set1_ps(factors[r])));
+  }
+}
+
+// rows[i][j] = what rows[j][i] was
+void transpose(__m512i (&rows)[16]) {
+  __m512i by_2[16], by_4[16];
+  for (Index i = 0; i < 16; i += 2) {
+    by_2[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    by_2[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  for (Index i = 0; i < 16; i += 4)
+    for (Index k = 0; k < 2; ++k) {
+      by_4[i + 2 * k] = _mm512_unpacklo_epi64(by_2[i + k], by_2[i + 2 + k]);
+      by_4[i + 2 * k + 1] = _mm512_unpackhi_epi64(by_2[i + k], by_2[i + 2 + k]);
+    }
+  for (Index i = 0; i < 4; ++i) {  // lane l of by_4[4 k + i] has column 4 l + i of the rows 4 k to 4 k + 3
+    const __m512i even_low = _mm512_shuffle_i32x4(by_4[i], by_4[4 + i], 0x88);
+    const __m512i odd_low = _mm512_shuffle_i32x4(by_4[i], by_4[4 + i], 0xDD);
+    const __m512i even_high = _mm512_shuffle_i32x4(by_4[8 + i], by_4[12 + i], 0x88);
+    const __m512i odd_high = _mm512_shuffle_i32x4(by_4[8 + i], by_4[12 + i], 0xDD);
+    rows[i] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
+    rows[4 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
+    rows[8 + i] = _mm512_shuffle_i32x4(even_low, even_high, 0xDD);
+    rows[12 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xDD);
+  }
+}
+
+// to[e][i / 2] = from[i][e] and from[i + 1][e]
+void pack_block(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
+  for (Index e = 0; e < dim; e += kWidth) {
+    __m512i words[16] = {};
+    for (Index i = 0; i < rows; i += 2) words[i / 2] = pair_of_rows(from + i * dim + e, dim);
+    transpose(words);
+    for (Index i = 0; i < 16; ++i) store_words(to + (e + i) * (kBlock / 2), words[i]);
+  }
+}
+
+// [dim, row_stride]
+Index sums_numel(Index length, Index dim) { return dim * row_stride(length); }
+
+void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin, Index count,
+             float* sums) {
+  for (Index j = 0; j < count; j += kWidth) {
+    const Index unseen = j > begin ? (j - begin) / 2 : 0;  // pairs of rows
+    for (Index e = 0; e < dim; e += kSums * kWidth) {
+      const Index tiles = std::min<Index>(kSums, (dim - e) / kWidth);
+      float* const to = sums + e * stride + j;
+      for_sums(tiles, [&](auto sum) { load_tile<sum>(to + sum * kWidth * stride, stride); });
+      const auto add = [&](auto left, auto right) {
+        load_tile<right>(weights + unseen * stride + j, stride);
+        for_sums(tiles, [&](auto sum) {
+          load_tile<left>(rows + (e + sum * kWidth) * (kBlock / 2) + unseen, kBlock / 2);
+          add_product<sum, left, right>();
+        });
+      };
+      if (pairs - unseen == 16) {
+        add(std::integral_constant<int, kLeft>{}, std::integral_constant<int, kRight>{});
+      } else {
+        add(std::integral_constant<int, kHalfLeft>{}, std::integral_constant<int, kHalfRight>{});
+      }
+      for_sums(tiles, [&](auto sum) { store_tile<sum>(to + sum * kWidth * stride, stride); });
+    }
+  }
+}
+
+void take_sums(const float* sums, Index length, Index dim, float scale, Rows<BFloat16Bits> to) {
+  const Index stride = row_stride(length);
+  for (Index i = 0; i < length; i += kWidth)
+    for (Index e = 0; e < dim; e += kWidth) {
+      __m512i values[16];
+      for (Index d = 0; d < 16; ++d) values[d] = load_words(sums + (e + d) * stride + i);
+      transpose(values);
+      for (Index r = 0; r < 16 && i + r < length; ++r)
+        store_rounded(to.data + (i + r) * to.stride + e, _mm512_castsi512_ps(values[r]) * scale);
+    }
+}
+
+}  // namespace
+}  // namespace titan::kernels::TITAN_ISA
