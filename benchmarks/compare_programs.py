@@ -2,9 +2,11 @@
 
     .venv/bin/python benchmarks/compare_programs.py --against OTHER/titan-train [--program build/release/titan-train]
                              [--rows debug,125m,wide] [--ranks 2] [--dtypes bf16,fp32] [--repeats 4] [--steps N]
+                             [--tolerance 0]
 
 Each round runs both once, on the models of compare_torchtitan.py, and the next round begins with the other; a ratio is of one
-round. Where a loss differs in a bit there is no ratio, and the exit code is 1. Ranks have one thread each.
+round. Where a loss differs in a bit, or by more than that part of it which --tolerance says, there is no ratio, and the exit
+code is 1. Ranks have one thread each.
 """
 import argparse
 import pathlib
@@ -26,6 +28,10 @@ def run(program, row, ranks, dtype, steps, folder, assets):
     return statistics.median(seconds), max(result.peaks), [each["loss"] for each in result.rows]
 
 
+def are_equal(ours, other, tolerance):
+    return len(ours) == len(other) and all(abs(a - b) <= tolerance * abs(b) for a, b in zip(ours, other))
+
+
 def compare(options, row, ranks, dtype, folder, assets):
     """Prints a line of the table; whether the losses are equal."""
     steps = options.steps or STEPS[row]
@@ -34,7 +40,7 @@ def compare(options, row, ranks, dtype, folder, assets):
         sides = ["program", "against"][:: 1 if number % 2 == 0 else -1]
         runs = {side: run(getattr(options, side), row, ranks, dtype, steps, folder / side, assets) for side in sides}
         rounds.append((runs["program"], runs["against"]))
-    is_equal = all(ours[2] == other[2] for ours, other in rounds)
+    is_equal = all(are_equal(ours[2], other[2], options.tolerance) for ours, other in rounds)
     ratios = [[ours[i] / other[i] for ours, other in rounds] for i in range(2)]
     texts = [common.median_and_range(each, digits=3) if is_equal else "losses differ" for each in ratios]
     seconds = [statistics.median(side[0] for side in sides) for sides in zip(*rounds)]
@@ -53,6 +59,7 @@ def main():
     parser.add_argument("--dtypes", type=words_of(DTYPES), default=["bf16"], help="some of fp32,bf16")
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--steps", type=int, help=f"default: {STEPS}; the first {UNCOUNTED_STEPS} are not counted")
+    parser.add_argument("--tolerance", type=float, default=0, help="of a loss, as a part of it; for what rounds elsewhere")
     parser.add_argument("--work", type=pathlib.Path, default=common.ROOT / "build/benchmarks")
     options = parser.parse_args()
     if options.repeats < 1 or (options.steps is not None and options.steps <= UNCOUNTED_STEPS):
