@@ -96,6 +96,10 @@ c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
   return *backend;
 }
 
+CollectivesInMemory* ProcessGroup::memory_backend(at::Device device) const {
+  return device.is_cpu() ? dynamic_cast<CollectivesInMemory*>(cpu_.get()) : nullptr;
+}
+
 template <typename Start>
 Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_t input_numel,
                          std::int64_t output_numel, Start&& start) {
@@ -140,14 +144,14 @@ Work ProcessGroup::all_gather_parts(at::Tensor input) {
 }
 
 bool ProcessGroup::gathers_in_place(std::int64_t numel, const at::TensorOptions& options) const {
-  const auto* const backend = options.device().is_cpu() ? dynamic_cast<const GathersInPlace*>(cpu_.get()) : nullptr;
+  const auto* const backend = memory_backend(options.device());
   return backend && size() > 2 && backend->has_place_for(options.dtype().toScalarType(), numel);
 }
 
 GatheredInPlace ProcessGroup::all_gather_in_place(std::int64_t numel, const at::TensorOptions& options,
                                                   std::int64_t input_numel,
                                                   std::function<void(const at::Tensor&)> write) {
-  auto* const backend = options.device().is_cpu() ? dynamic_cast<GathersInPlace*>(cpu_.get()) : nullptr;
+  auto* const backend = memory_backend(options.device());
   TITAN_CHECK(backend, "all_gather_in_place over '" + name_ + "', whose ranks share no memory");
   at::Tensor output;
   auto work = start("all_gather", at::empty({0}, options), input_numel, input_numel * size(), [&] {
@@ -173,18 +177,14 @@ Work ProcessGroup::reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp 
   });
 }
 
-Work ProcessGroup::reduce_scatter_parts(at::Tensor output, at::Tensor others, ReduceOp op) {
-  TITAN_CHECK(shares_memory(output.device()), "reduce_scatter_parts over '" + name_ + "', whose ranks share no memory");
-  TITAN_CHECK(others.numel() == output.numel() * (size() - 1),
-              "reduce_scatter_parts: the others' parts have " + std::to_string(others.numel()) + " elements, output " +
-                  std::to_string(output.numel()));
-  return start("reduce_scatter", output, output.numel() * size(), output.numel(), [&] {
-    std::vector<at::Tensor> outputs = {output};
-    std::vector<std::vector<at::Tensor>> inputs = {{others}};
-    c10d::ReduceScatterOptions options;
-    options.reduceOp = to_c10d(op);
-    return backend(output).reduce_scatter(outputs, inputs, options);
-  });
+Work ProcessGroup::reduce_scatter_parts(at::Tensor own, at::Tensor others, at::ScalarType dtype, ReduceOp op) {
+  auto* const backend = memory_backend(own.device());
+  TITAN_CHECK(backend, "reduce_scatter_parts over '" + name_ + "', whose ranks share no memory");
+  TITAN_CHECK(others.numel() == own.numel() * (size() - 1), "reduce_scatter_parts: the others' parts have " +
+                                                                std::to_string(others.numel()) + " elements, own " +
+                                                                std::to_string(own.numel()));
+  return start("reduce_scatter", at::empty({0}, own.options().dtype(dtype)), own.numel() * size(), own.numel(),
+               [&] { return backend->reduce_scatter_parts(own, others, dtype, to_c10d(op)); });
 }
 
 Work ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) {

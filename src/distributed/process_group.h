@@ -16,6 +16,8 @@
 
 namespace titan::dist {
 
+class CollectivesInMemory;
+
 enum class ReduceOp { kSum, kMax, kMin, kAvg };  // kAvg: of reduce_scatter_parts() alone
 
 // A started collective. wait() blocks the host on CPU; on CUDA it makes the current stream wait. Waiting twice is fine.
@@ -26,7 +28,7 @@ class Work {
   Work(c10::intrusive_ptr<c10d::Work> work, const CollectiveTicket& ticket) : work_(std::move(work)), ticket_(ticket) {}
   void wait();
   // Of all_gather_parts, in place of wait() and once: the inputs [n] of all ranks, in rank order, to be read only. They
-  // keep the other ranks' memory: drop them soon.
+  // keep the other ranks' memory: drop them soon. Of reduce_scatter_parts: the sum [n] alone.
   std::vector<at::Tensor> wait_for_parts();
 
  private:
@@ -70,11 +72,12 @@ class ProcessGroup {
                                                     std::function<void(const at::Tensor& output)> write);
   // output [n] = this rank's n elements of the reduction of all inputs [size * n].
   [[nodiscard]] Work reduce_scatter(at::Tensor output, at::Tensor input, ReduceOp op);
-  // The same sum for ranks that share memory, without showing them what they do not need: `output` holds this rank's
-  // own n elements already, `others` [(size - 1) * n] those of the other ranks, in rank order; best an exchange_buffer.
-  // `others` may have a narrower dtype, whose values `output`'s holds exactly: the sum is made in `output`'s. kSum, or
-  // kAvg: the same sum, divided by size() while it is in the cache.
-  [[nodiscard]] Work reduce_scatter_parts(at::Tensor output, at::Tensor others, ReduceOp op);
+  // The same sum for ranks that share memory, without showing them what they do not need: `own` [n] has this rank's
+  // elements, `others` [(size - 1) * n] those of the other ranks, in rank order; best an exchange_buffer. Each may have
+  // a narrower dtype than `dtype`, in which the sum is made, and which holds its values exactly. Work::wait_for_parts()
+  // has the sum, in `own` where that has its dtype. kSum, or kAvg: the same sum, divided by size() while it is in the
+  // cache.
+  [[nodiscard]] Work reduce_scatter_parts(at::Tensor own, at::Tensor others, at::ScalarType dtype, ReduceOp op);
   // In place.
   [[nodiscard]] Work all_reduce(at::Tensor tensor, ReduceOp op);
   [[nodiscard]] Work broadcast(at::Tensor tensor, int root);
@@ -107,6 +110,7 @@ class ProcessGroup {
   Work start(const char* what, const at::Tensor& tensor, std::int64_t input_numel, std::int64_t output_numel,
              Start&& start);
   c10d::Backend& backend(const at::Tensor& tensor) const;
+  CollectivesInMemory* memory_backend(at::Device device) const;  // null where ranks share no memory
   bool is_fake() const { return size() > 1 && !cpu_ && !accelerator_; }
   std::string name_;
   std::vector<int> ranks_;

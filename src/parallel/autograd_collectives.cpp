@@ -64,7 +64,7 @@ at::Tensor scatter_sum(const at::Tensor& x, std::int64_t dim, dist::ProcessGroup
     others.narrow(0, offset, own.numel()).view(own.sizes()).copy_(parts[rank]);
     offset += own.numel();
   }
-  group.reduce_scatter_parts(own, others, dist::ReduceOp::kSum).wait();
+  group.reduce_scatter_parts(own, others, own.scalar_type(), dist::ReduceOp::kSum).wait();
   return own;
 }
 

@@ -85,16 +85,20 @@ void expect_parts_give(Groups& groups, const at::Tensor& narrow, const at::Tenso
   const auto numel = wide.numel() / size;
   auto expected = at::empty({numel}, wide.options());
   groups.gloo.reduce_scatter(expected, wide, dist::ReduceOp::kSum).wait();
-  auto found = wide.narrow(0, rank * numel, numel).clone();
+  const auto own = [&](const at::Tensor& all) { return all.narrow(0, rank * numel, numel).clone(); };
   auto others = groups.shared.exchange_buffer((size - 1) * numel, narrow.options());
   const auto after = (rank + 1) * numel;
   at::cat_out(others, {narrow.narrow(0, 0, rank * numel), narrow.narrow(0, after, narrow.numel() - after)});
-  auto mean = found.clone();
-  groups.shared.reduce_scatter_parts(found, others, dist::ReduceOp::kSum).wait();
-  EXPECT_TRUE(found.equal(expected)) << narrow.scalar_type() << " x " << numel;
+  const auto reduced = [&](const at::Tensor& part, dist::ReduceOp op) {
+    return groups.shared.reduce_scatter_parts(part, others, wide.scalar_type(), op).wait_for_parts().at(0);
+  };
+  const auto what = [&] { return std::string(c10::toString(narrow.scalar_type())) + " x " + std::to_string(numel); };
+  const auto in_place = own(wide);
+  EXPECT_EQ(reduced(in_place, dist::ReduceOp::kSum).const_data_ptr(), in_place.const_data_ptr());
+  EXPECT_TRUE(in_place.equal(expected)) << what();
+  EXPECT_TRUE(reduced(own(narrow), dist::ReduceOp::kSum).equal(expected)) << what();
   if (!at::isFloatingType(wide.scalar_type())) return;
-  groups.shared.reduce_scatter_parts(mean, others, dist::ReduceOp::kAvg).wait();
-  EXPECT_TRUE(mean.equal(expected.div_(size))) << "the mean of " << narrow.scalar_type() << " x " << numel;
+  EXPECT_TRUE(reduced(own(narrow), dist::ReduceOp::kAvg).equal(expected.div_(size))) << "the mean of " << what();
 }
 
 class SharedMemoryRanks : public testing::TestWithParam<int> {};

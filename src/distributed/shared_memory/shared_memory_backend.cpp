@@ -45,7 +45,7 @@ void pick_out(const at::Tensor& output, const std::vector<at::Tensor>& inputs, S
 
 class SharedWork final : public c10d::Work {
  public:
-  using Finish = std::function<void(const std::vector<at::Tensor>& inputs)>;
+  using Finish = std::function<void(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& result)>;
 
   // Without `finish`, the inputs of all ranks are the result. With `root`, its input is the only one.
   SharedWork(std::shared_ptr<SharedOperation> operation, std::chrono::milliseconds timeout, Finish finish,
@@ -62,7 +62,7 @@ class SharedWork final : public c10d::Work {
     if (timeout == kNoTimeout) timeout = timeout_;
     auto inputs = root_ ? std::vector{operation_->input(*root_, timeout)} : operation_->inputs(timeout);
     if (finish_) {
-      finish_(inputs);
+      finish_(inputs, result_);
     } else {
       result_ = std::move(inputs);
     }
@@ -117,7 +117,7 @@ class GatherWork final : public c10d::Work {
   Write write_;  // empty when this rank has written
 };
 
-class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
+class SharedMemoryBackend final : public c10d::Backend, public CollectivesInMemory {
  public:
   SharedMemoryBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedChannel> channel,
                       std::chrono::milliseconds timeout)
@@ -158,7 +158,7 @@ class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
   c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
                                                  const c10d::AllgatherOptions&) override {
     const auto by_rank = output.view({size_, input.numel()});
-    return start(SharedKind::kAllGather, input, [by_rank, input, rank = rank_](const std::vector<at::Tensor>& inputs) {
+    return start(SharedKind::kAllGather, input, [by_rank, input, rank = rank_](const auto& inputs, auto&) {
       for (std::size_t r = 0; r < inputs.size(); ++r) {
         auto part = by_rank[static_cast<std::int64_t>(r)];
         if (static_cast<int>(r) != rank || part.const_data_ptr() != input.const_data_ptr())
@@ -177,16 +177,15 @@ class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
     auto others = channel_->buffer((size_ - 1) * output.numel(), input.scalar_type());
     const auto rows = others.view({size_ - 1, output.numel()});
     for (int r = 0; r < size_; ++r) (r == rank_ ? output.view(-1) : rows[row_of(r, rank_)]).copy_(by_rank[r]);
-    return start_reduce_scatter(output, others, /*divisor=*/1);
+    return start_reduce_scatter(output, others, output.scalar_type(), /*divisor=*/1);
   }
 
-  c10::intrusive_ptr<c10d::Work> reduce_scatter(std::vector<at::Tensor>& outputs,
-                                                std::vector<std::vector<at::Tensor>>& inputs,
-                                                const c10d::ReduceScatterOptions& options) override {
-    const bool is_mean = options.reduceOp == c10d::ReduceOp::AVG;
-    TITAN_CHECK(can_reduce(outputs.at(0).scalar_type()) && (is_mean || options.reduceOp == c10d::ReduceOp::SUM),
-                "reduce_scatter of parts: only sums and means of numbers");
-    return start_reduce_scatter(outputs[0], inputs.at(0).at(0), is_mean ? size_ : 1);
+  c10::intrusive_ptr<c10d::Work> reduce_scatter_parts(const at::Tensor& own, const at::Tensor& others,
+                                                      at::ScalarType dtype, const c10d::ReduceOp& op) override {
+    const bool is_mean = op == c10d::ReduceOp::AVG;
+    TITAN_CHECK(can_reduce(dtype) && (is_mean || op == c10d::ReduceOp::SUM),
+                "reduce_scatter_parts: only sums and means of numbers");
+    return start_reduce_scatter(own, others, dtype, is_mean ? size_ : 1);
   }
 
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
@@ -197,7 +196,7 @@ class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
       return gloo_->allreduce(tensors, options);
     }
     const auto all = tensors[0].view(-1);
-    return start(*kind, tensors[0], [all, kind = *kind](const std::vector<at::Tensor>& inputs) {
+    return start(*kind, tensors[0], [all, kind = *kind](const auto& inputs, auto&) {
       if (kind == SharedKind::kSum) {
         add_as_ring(all, inputs, 0, all.numel());
       } else {
@@ -214,7 +213,7 @@ class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
     if (root == rank_) return start(SharedKind::kBroadcast, all, nullptr);
     const SharedSignature signature{SharedKind::kBroadcast, all.scalar_type(), all.numel()};
     return start(
-        signature, all.slice(0, 0, 0), [all](const std::vector<at::Tensor>& inputs) { all.copy_(inputs[0]); }, root);
+        signature, all.slice(0, 0, 0), [all](const auto& inputs, auto&) { all.copy_(inputs[0]); }, root);
   }
 
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
@@ -225,15 +224,19 @@ class SharedMemoryBackend final : public c10d::Backend, public GathersInPlace {
   // Where rank `reader`'s part lies among those that `owner` shows, which are all but its own.
   static std::int64_t row_of(int reader, int owner) { return reader < owner ? reader : reader - 1; }
 
-  // `output` [n] holds this rank's part, `others` those of the others. The sum is divided by `divisor`.
-  c10::intrusive_ptr<c10d::Work> start_reduce_scatter(const at::Tensor& output, const at::Tensor& others, int divisor) {
-    const auto mine = output.view(-1);
-    return start(SharedKind::kReduceScatter, others, [mine, divisor, rank = rank_](const auto& inputs) {
+  // The sum of `own` [n] and of what the others show for this rank, divided by `divisor`, in `own` where that has
+  // `dtype`. `others` are the others' parts.
+  c10::intrusive_ptr<c10d::Work> start_reduce_scatter(const at::Tensor& own, const at::Tensor& others,
+                                                      at::ScalarType dtype, int divisor) {
+    const auto add = [mine = own.view(-1), dtype, divisor, rank = rank_](const auto& inputs, auto& result) {
       std::vector<at::Tensor> parts;
       for (int r = 0; r < static_cast<int>(inputs.size()); ++r)
         parts.push_back(r == rank ? mine : inputs[r].narrow(0, row_of(rank, r) * mine.numel(), mine.numel()));
-      add_as_ring(mine, parts, rank * mine.numel(), static_cast<std::int64_t>(inputs.size()) * mine.numel(), divisor);
-    });
+      const auto sum = mine.scalar_type() == dtype ? mine : at::empty(mine.sizes(), mine.options().dtype(dtype));
+      add_as_ring(sum, parts, rank * mine.numel(), static_cast<std::int64_t>(inputs.size()) * mine.numel(), divisor);
+      result = {sum};
+    };
+    return start(SharedKind::kReduceScatter, others, add);
   }
 
   c10::intrusive_ptr<c10d::Work> start(SharedKind kind, const at::Tensor& input, SharedWork::Finish finish) {

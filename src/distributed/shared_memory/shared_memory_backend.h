@@ -13,14 +13,15 @@
 
 namespace titan::dist {
 
-// An all-gather whose output exists once for all ranks: what the backend below does beside c10d's collectives.
-class GathersInPlace {
+// What the backend below does beside c10d's collectives: an all-gather whose output exists once for all ranks, and a
+// reduce-scatter of parts.
+class CollectivesInMemory {
  public:
   struct Started {
     at::Tensor output;  // [numel], this rank's until it and all that shares its memory are gone
     c10::intrusive_ptr<c10d::Work> work;
   };
-  virtual ~GathersInPlace() = default;
+  virtual ~CollectivesInMemory() = default;
   // Whether there is memory for such an output beside those that exist; the same on all ranks.
   virtual bool has_place_for(at::ScalarType dtype, std::int64_t numel) const = 0;
   // `write` puts this rank's parts where they belong in the output: now where no rank needs what lay there before, else
@@ -28,6 +29,9 @@ class GathersInPlace {
   // of the outputs, in one order with all that they wait for: a rank that has not written yet keeps the others waiting.
   virtual Started all_gather_in_place(at::ScalarType dtype, std::int64_t numel,
                                       std::function<void(const at::Tensor& output)> write) = 0;
+  // As ProcessGroup's; the work's result() is the sum.
+  virtual c10::intrusive_ptr<c10d::Work> reduce_scatter_parts(const at::Tensor& own, const at::Tensor& others,
+                                                              at::ScalarType dtype, const c10d::ReduceOp& op) = 0;
 };
 
 // A backend in which collectives read the other ranks' inputs in their memory; what it does not do itself (sums of
@@ -41,10 +45,9 @@ class GathersInPlace {
 // are Gloo's to the bit: in its order, which depends on sizes alone, so that all ranks have the same numbers in
 // every run. wait() throws PeerError when a peer has ended or the time is over, DistError when ranks started different
 // operations. allocateTensor() gives memory that need not be copied: whoever passes it as the input of an all-gather
-// or of reduce_scatter() does not write it again. allgather() without outputs copies nothing at all: the work's
-// result() is then each rank's input where it lies, to be read only, and kept for the tensors' life. reduce_scatter()
-// is that of ProcessGroup::reduce_scatter_parts: one output, which holds this rank's part, and one input, the others'
-// parts. It is a GathersInPlace, too; its outputs lie in the memory of the group's first rank, each page where it was
+// or of reduce_scatter_parts() does not write it again. allgather() without outputs copies nothing at all: the work's
+// result() is then each rank's input where it lies, to be read only, and kept for the tensors' life. It is a
+// CollectivesInMemory, too; outputs that exist once lie in the memory of the group's first rank, each page where it was
 // written first.
 c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
                                                              int global_rank, std::chrono::milliseconds timeout,

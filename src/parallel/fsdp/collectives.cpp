@@ -177,10 +177,11 @@ ReduceScatterResult copy_in_gradients(const std::vector<FsdpParam*>& params, con
   const auto options = grads.front().options().dtype(reduce_dtype);
   const bool in_place = group.shares_memory(options.device());
   ReduceScatterResult result;
+  result.dtype = reduce_dtype;
   if (in_place) {
-    const auto dtype = dtype_to_send(grads.front().scalar_type(), reduce_dtype);
-    result.input = group.exchange_buffer((world_size - 1) * total, options.dtype(dtype));
-    result.output = at::empty({total}, options);
+    const auto sent = options.dtype(dtype_to_send(grads.front().scalar_type(), reduce_dtype));
+    result.input = group.exchange_buffer((world_size - 1) * total, sent);
+    result.own = at::empty({total}, sent);
   } else {
     result.input = at::empty({world_size * total}, options);
   }
@@ -191,20 +192,20 @@ ReduceScatterResult copy_in_gradients(const std::vector<FsdpParam*>& params, con
     std::int64_t offset = 0;
     for (int rank = 0; rank < world_size; ++rank) {
       const bool is_own = in_place && rank == group.rank();
-      copy_grad_chunks(params, grads, rank, is_own ? result.output : result.input.narrow(0, offset, total));
+      copy_grad_chunks(params, grads, rank, is_own ? result.own : result.input.narrow(0, offset, total));
       if (!is_own) offset += total;
     }
   }
   if (divisor != 1) {
     result.input.div_(divisor);
-    if (result.output.defined()) result.output.div_(divisor);
+    if (in_place) result.own.div_(divisor);
   }
   return result;
 }
 
 void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group, dist::ReduceOp op) {
-  if (result.output.defined()) {
-    result.work = group.reduce_scatter_parts(result.output, result.input, op);
+  if (result.own.defined()) {
+    result.work = group.reduce_scatter_parts(result.own, result.input, result.dtype, op);
     return;
   }
   if (group.size() == 1) {
@@ -213,6 +214,12 @@ void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group
   }
   result.output = at::empty({result.input.numel() / group.size()}, result.input.options());
   result.work = group.reduce_scatter(result.output, result.input, op);
+}
+
+void finish_reduce_scatter(ReduceScatterResult& result) {
+  if (!result.own.defined()) return result.work.wait();
+  result.output = result.work.wait_for_parts().front();
+  result.own.reset();
 }
 
 }  // namespace titan::fsdp

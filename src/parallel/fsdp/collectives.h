@@ -5,9 +5,8 @@
 // share memory, it takes them from where the ranks have them; three and more have that storage once for all of them, and
 // copy-in writes there already.
 // Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of every gradient's r-th chunk of its
-// shard dim, padded with zeros, cast to the reduce dtype while it is copied in. Where ranks share memory, a rank's own
-// row is the start of its output, and the others' are shown in the gradients' dtype if the reduce dtype holds it
-// exactly.
+// shard dim, padded with zeros, cast to the reduce dtype while it is copied in. Where ranks share memory, a rank keeps
+// its own row to itself and shows the others', all in the gradients' dtype if the reduce dtype holds it exactly.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,17 +38,22 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
 
 struct ReduceScatterResult {
   at::Tensor input;   // alive until the exchange is over: [world * total], without this rank's row in shared memory
-  at::Tensor output;  // [total]: this rank's padded chunks of all parameters, reduced over the group
+  at::Tensor own;     // that row [total] there; undefined elsewhere
+  at::Tensor output;  // [total]: this rank's padded chunks of all parameters, reduced over the group; when it is over
+  at::ScalarType dtype = at::kFloat;  // of `output`
   dist::Work work;
 };
 
-// The rows of a reduce-scatter over `group` from `grads` (one per parameter, unsharded), divided by `divisor`: the input, and
-// in shared memory the output. Not collective.
+// The rows of a reduce-scatter over `group` from `grads` (one per parameter, unsharded), divided by `divisor`. Not
+// collective.
 ReduceScatterResult copy_in_gradients(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads,
                                       at::ScalarType reduce_dtype, double divisor, const dist::ProcessGroup& group);
 
-// Starts the exchange of what was copied in; fills the other fields. kSum, or kAvg where copy_in_gradients() gave an
-// output. Collective over `group`.
+// Starts the exchange of what was copied in; fills the other fields. kSum, or kAvg where the ranks share memory.
+// Collective over `group`.
 void start_reduce_scatter(ReduceScatterResult& result, dist::ProcessGroup& group, dist::ReduceOp op);
+
+// Waits for it. Calling it again changes nothing.
+void finish_reduce_scatter(ReduceScatterResult& result);
 
 }  // namespace titan::fsdp

@@ -44,7 +44,7 @@ Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> gra
   scatter_ = copy_in_gradients(params_, grads, dtype, before, *rule_.shard_group);
   divide_after_ = rule_.divide_factor / before;
   // In the same pass over memory.
-  is_mean_ = scatter_.output.defined() && !rule_.replicate_group && divide_after_ == rule_.shard_group->size();
+  is_mean_ = scatter_.own.defined() && !rule_.replicate_group && divide_after_ == rule_.shard_group->size();
   if (is_mean_) divide_after_ = 1;
 }
 
@@ -57,7 +57,7 @@ void Reduction::start_reduce_scatter() {
   fsdp::start_reduce_scatter(scatter_, *rule_.shard_group, is_mean_ ? dist::ReduceOp::kAvg : dist::ReduceOp::kSum);
 }
 
-void Reduction::wait_reduce_scatter() { scatter_.work.wait(); }
+void Reduction::wait_reduce_scatter() { finish_reduce_scatter(scatter_); }
 
 void Reduction::add_partial() {
   if (!rule_.replicate_group) return;
