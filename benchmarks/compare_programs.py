@@ -29,7 +29,7 @@ def run(program, row, ranks, dtype, steps, folder, assets):
 
 
 def are_equal(ours, other, tolerance):
-    return len(ours) == len(other) and all(abs(a - b) <= tolerance * abs(b) for a, b in zip(ours, other))
+    return all(harness.relative_distance(a, b) <= tolerance for a, b in zip(ours, other, strict=True))
 
 
 def compare(options, row, ranks, dtype, folder, assets):

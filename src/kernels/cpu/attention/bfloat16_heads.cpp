@@ -50,20 +50,12 @@ void copy_rows(Rows<const BFloat16Bits> from, Index rows, Index padded_rows, Ind
 
 // Words [8 rows | 8 more rows][8] -> [8][8 rows | 8 more rows].
 void transpose_words(__m512i (&words)[8]) {
-  __m512i by_2[8], by_4[8];
-  for (Index i = 0; i < 8; i += 2) {
-    by_2[i] = _mm512_unpacklo_epi32(words[i], words[i + 1]);
-    by_2[i + 1] = _mm512_unpackhi_epi32(words[i], words[i + 1]);
-  }
-  for (Index i = 0; i < 8; i += 4)
-    for (Index k = 0; k < 2; ++k) {
-      by_4[i + 2 * k] = _mm512_unpacklo_epi64(by_2[i + k], by_2[i + 2 + k]);
-      by_4[i + 2 * k + 1] = _mm512_unpackhi_epi64(by_2[i + k], by_2[i + 2 + k]);
-    }
+  transpose_fours(words);
   const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
   for (Index i = 0; i < 4; ++i) {
-    words[i] = _mm512_permutex2var_epi64(by_4[i], low, by_4[i + 4]);
-    words[i + 4] = _mm512_permutex2var_epi64(by_4[i], high, by_4[i + 4]);
+    const __m512i first_rows = words[i], last_rows = words[i + 4];
+    words[i] = _mm512_permutex2var_epi64(first_rows, low, last_rows);
+    words[i + 4] = _mm512_permutex2var_epi64(first_rows, high, last_rows);
   }
 }
 
@@ -72,11 +64,7 @@ void pair_dims(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
   for (Index j = 0; j < rows; j += kWidth)
     for (Index e = 0; e < dim; e += 16) {
       __m512i words[8];
-      for (Index i = 0; i < 8; ++i) {
-        const auto* const row = reinterpret_cast<const __m256i*>(from + (j + i) * dim + e);
-        const auto* const other = reinterpret_cast<const __m256i*>(from + (j + i + 8) * dim + e);
-        words[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(row)), _mm256_loadu_si256(other), 1);
-      }
+      for (Index i = 0; i < 8; ++i) words[i] = load_both(from + (j + i) * dim + e, from + (j + i + 8) * dim + e);
       transpose_words(words);
       for (Index i = 0; i < 8; ++i) store_words(to + (j * dim + e * kWidth) / 2 + i * kWidth, words[i]);
     }

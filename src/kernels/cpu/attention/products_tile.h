@@ -114,21 +114,12 @@ void combine(Weights weights, const Word* values, Index dim, Index count, const 
 
 // rows[i][j] = what rows[j][i] was
 void transpose(__m512i (&rows)[16]) {
-  __m512i by_2[16], by_4[16];
-  for (Index i = 0; i < 16; i += 2) {
-    by_2[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    by_2[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-  }
-  for (Index i = 0; i < 16; i += 4)
-    for (Index k = 0; k < 2; ++k) {
-      by_4[i + 2 * k] = _mm512_unpacklo_epi64(by_2[i + k], by_2[i + 2 + k]);
-      by_4[i + 2 * k + 1] = _mm512_unpackhi_epi64(by_2[i + k], by_2[i + 2 + k]);
-    }
-  for (Index i = 0; i < 4; ++i) {  // lane l of by_4[4 k + i] has column 4 l + i of the rows 4 k to 4 k + 3
-    const __m512i even_low = _mm512_shuffle_i32x4(by_4[i], by_4[4 + i], 0x88);
-    const __m512i odd_low = _mm512_shuffle_i32x4(by_4[i], by_4[4 + i], 0xDD);
-    const __m512i even_high = _mm512_shuffle_i32x4(by_4[8 + i], by_4[12 + i], 0x88);
-    const __m512i odd_high = _mm512_shuffle_i32x4(by_4[8 + i], by_4[12 + i], 0xDD);
+  transpose_fours(rows);
+  for (Index i = 0; i < 4; ++i) {  // and the blocks, a quarter each
+    const __m512i even_low = _mm512_shuffle_i32x4(rows[i], rows[4 + i], 0x88);
+    const __m512i odd_low = _mm512_shuffle_i32x4(rows[i], rows[4 + i], 0xDD);
+    const __m512i even_high = _mm512_shuffle_i32x4(rows[8 + i], rows[12 + i], 0x88);
+    const __m512i odd_high = _mm512_shuffle_i32x4(rows[8 + i], rows[12 + i], 0xDD);
     rows[i] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
     rows[4 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
     rows[8 + i] = _mm512_shuffle_i32x4(even_low, even_high, 0xDD);
