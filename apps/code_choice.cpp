@@ -4,6 +4,7 @@
 
 #include "kernels/choice.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/mkl_path.h"
 
 namespace titan {
@@ -12,7 +13,9 @@ void choose_cpu_code(const config::Cpu& cpu) {
   kernels::choose_mkl_path(cpu.mkl_path == "by_vendor" ? kernels::MklPath::kByVendor
                                                        : kernels::MklPath::kByInstructions);
   kernels::use_own(cpu.kernels == "own");
-  if (kernels::uses_own()) kernels::install_attention();
+  if (!kernels::uses_own()) return;
+  kernels::install_attention();
+  kernels::install_matmul();
 }
 
 void choose_cuda_code(const config::Cuda& cuda) {

@@ -16,7 +16,8 @@ bool may_use_tiles() {
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   const bool has_tiles = (edx & (1U << 24)) != 0, multiplies_bfloat16 = (edx & (1U << 22)) != 0;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM; the part of the state
-  return has_tiles && multiplies_bfloat16 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return has_tiles && multiplies_bfloat16 && __builtin_cpu_supports("avx512bw") &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #else
 bool may_use_tiles() { return false; }

@@ -10,8 +10,8 @@ Isa best_isa();
 // Whether it is kAvx512, and multiplies in bfloat16 as well (AVX512-BF16).
 bool has_bfloat16_products();
 
-// Whether has_bfloat16_products(), it has tiles of them (AMX), and the system lets this process use those. The first call
-// asks it to, for all threads, for good.
+// Whether has_bfloat16_products(), it has tiles of them (AMX) and AVX-512 BW, and the system lets this process use tiles.
+// The first call asks it to, for all threads, for good.
 bool has_bfloat16_tiles();
 
 template <typename Kernels>

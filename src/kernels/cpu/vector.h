@@ -20,6 +20,7 @@ namespace titan::kernels::TITAN_ISA {
 namespace {
 
 using Index = std::int64_t;
+using Word = std::uint32_t;  // two bfloat16, the first in the low half
 
 constexpr Index kWidth = TITAN_VECTOR_BYTES / 4;
 

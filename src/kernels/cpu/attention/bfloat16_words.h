@@ -13,8 +13,6 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-using Word = std::uint32_t;  // two bfloat16, the first in the low half
-
 constexpr Index kGroup = 16;  // rows that have the same columns of scores: all that any of them sees, in whole vectors
 constexpr Index kBlock = 32;  // rows whose part of k's and v's gradients is summed in registers
 

@@ -1,6 +1,5 @@
-// The products of bfloat16 attention in tiles of 16 rows of 16 words (AMX), for processors that have them: sixteen times
-// the products of a vector instruction in the time of 16. products_vector.h has the same functions, and says what each
-// computes.
+// The products of bfloat16 attention in tiles (kernels/cpu/tiles.h). products_vector.h has the same functions, and says
+// what each computes.
 //
 // A product of tiles adds [16, pairs] times [pairs, 16] to 16 x 16 sums, with 16 pairs, or 8 where only those are left.
 // Scores, and sums over keys, find both operands as the vectors do. For sums over rows the left operand would be the
@@ -11,48 +10,18 @@
 #include <type_traits>
 
 #include "kernels/cpu/attention/bfloat16_words.h"
+#include "kernels/cpu/tiles.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-constexpr Index kTile = 16;
+// Four tiles of sums, and the operands for 16 pairs; those for 8 are the smaller tiles.
+constexpr int kSums = 4, kLeft = 4, kRight = 5;
 
-// The eight tiles: four of sums, and the operands for 16 pairs and for 8.
-constexpr int kSums = 4, kLeft = 4, kRight = 5, kHalfLeft = 6, kHalfRight = 7;
-
-// While one exists, this thread's tiles have these shapes. oneDNN does the same around its own.
+// While one exists, this thread's tiles have these shapes.
 class ProductsScope {
- public:
-  ProductsScope() {
-    struct alignas(64) {  // as the instruction reads it (Intel's manual, LDTILECFG)
-      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 32, 64};
-      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 8};
-    } shapes;
-    asm volatile("ldtilecfg %0" ::"m"(shapes));
-  }
-  ~ProductsScope() { asm volatile("tilerelease" ::); }
-  ProductsScope(const ProductsScope&) = delete;
-  ProductsScope& operator=(const ProductsScope&) = delete;
+  const TileScope tiles_{true};
 };
-
-// In assembly, since GCC's intrinsics do not tell the compiler that they read memory. Strides in words or floats.
-template <int kTo>
-void zero_tile() {
-  asm volatile("tilezero %%tmm%c0" ::"i"(kTo));
-}
-template <int kTo>
-void load_tile(const void* from, Index stride) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride * 4), "i"(kTo) : "memory");
-}
-template <int kFrom>
-void store_tile(float* to, Index stride) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride * 4), "i"(kFrom) : "memory");
-}
-template <int kSum, int kA, int kB>
-void add_product() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
-}
 
 // body(0), body(1), ... for the first `count` sums; their number is a constant in each.
 template <typename Body>
