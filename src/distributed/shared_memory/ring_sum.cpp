@@ -4,8 +4,10 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/cpu/parallel.h"
+#include "kernels/memory/part_sum.h"
 
 namespace titan::dist {
 namespace {
@@ -61,23 +63,44 @@ std::vector<Block> blocks_of(std::int64_t numel, std::int64_t first, std::int64_
   return blocks;
 }
 
+// Which part is added first, second, ... in a chunk.
+std::vector<std::size_t> order_in(std::int64_t chunk, std::int64_t ranks) {
+  std::vector<std::size_t> order;
+  for (std::int64_t hop = 1; hop <= ranks; ++hop)
+    order.push_back(static_cast<std::size_t>((chunk + ranks - hop) % ranks));
+  return order;
+}
+
+// The same by ATen's operators, for the dtypes that have no kernel.
+void add_by_operators(const at::Tensor& output, const std::vector<at::Tensor>& parts,
+                      const std::vector<std::size_t>& order, const Block& block, double divisor, BlockSum& block_sum) {
+  std::vector<at::Tensor> in_order;
+  for (const auto i : order) in_order.push_back(parts[i].slice(0, block.from, block.to));
+  auto sum = output.slice(0, block.from, block.to);
+  block_sum.add(sum, in_order);
+  if (divisor != 1) sum.div_(divisor);
+}
+
 }  // namespace
 
 void add_as_ring(const at::Tensor& output, const std::vector<at::Tensor>& parts, std::int64_t first,
                  std::int64_t input_numel, double divisor) {
   const auto ranks = static_cast<std::int64_t>(parts.size());
   const auto blocks = blocks_of(output.numel(), first, ring_chunk_numel(input_numel, output.element_size(), ranks));
+  const bool has_kernel = kernels::takes_part_sum(output, parts);
   const auto add = [&](std::int64_t begin, std::int64_t end) {
     const at::NoGradGuard no_grad;  // of each thread
-    BlockSum block_sum(output.options());
+    std::optional<BlockSum> block_sum;
+    if (!has_kernel) block_sum.emplace(output.options());
     for (auto i = begin; i < end; ++i) {
-      const auto& [from, to, chunk] = blocks[static_cast<std::size_t>(i)];
-      std::vector<at::Tensor> in_order;
-      for (std::int64_t hop = 1; hop <= ranks; ++hop)
-        in_order.push_back(parts[static_cast<std::size_t>((chunk + ranks - hop) % ranks)].slice(0, from, to));
-      auto sum = output.slice(0, from, to);
-      block_sum.add(sum, in_order);
-      if (divisor != 1) sum.div_(divisor);
+      const Block& block = blocks[static_cast<std::size_t>(i)];
+      const auto order = order_in(block.chunk, ranks);
+      if (has_kernel) {
+        kernels::part_sum(kernels::best_part_sums(), output, parts, order, {block.from, block.to},
+                          static_cast<float>(divisor));
+      } else {
+        add_by_operators(output, parts, order, block, divisor, *block_sum);
+      }
     }
   };
   kernels::parallel_for(0, static_cast<std::int64_t>(blocks.size()), /*grain=*/1, add);

@@ -1,41 +1,12 @@
 // Compiled with TITAN_ISA (the namespace) and TITAN_VECTOR_BYTES, see CMakeLists.txt.
 #include "kernels/memory/stream_copy_rows.h"
 
-#include <algorithm>
-
-#include "kernels/cpu/vector.h"
+#include "kernels/memory/stream.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-// A store that bypasses the caches: the processor does not read the line first, and throws nothing else out. `to` must
-// be aligned to the size of `value`.
-#if TITAN_VECTOR_BYTES == 64
-void stream(void* to, Vector value) { _mm512_stream_ps(static_cast<float*>(to), value); }
-void stream(void* to, Halves value) {
-  _mm256_stream_si256(static_cast<__m256i*>(to), reinterpret_cast<__m256i>(value));
-}
-void finish_streams() { _mm_sfence(); }
-#elif TITAN_VECTOR_BYTES == 32
-void stream(void* to, Vector value) { _mm256_stream_ps(static_cast<float*>(to), value); }
-void stream(void* to, Halves value) { _mm_stream_si128(static_cast<__m128i*>(to), reinterpret_cast<__m128i>(value)); }
-void finish_streams() { _mm_sfence(); }
-#else
-template <typename Value>
-void stream(void* to, Value value) {
-  std::memcpy(to, &value, sizeof value);
-}
-void finish_streams() {}
-#endif
-
 Vector load_bytes(const std::byte* from) { return load(reinterpret_cast<const float*>(from)); }
-
-// Elements before the first that lies at a multiple of a vector's size.
-template <typename T>
-Index before_aligned(const T* target, Index count) {
-  const auto past = static_cast<Index>(reinterpret_cast<std::uintptr_t>(target) % TITAN_VECTOR_BYTES);
-  return std::min(count, past == 0 ? 0 : (TITAN_VECTOR_BYTES - past) / static_cast<Index>(sizeof(T)));
-}
 
 void copy(Index bytes, const std::byte* source, std::byte* target) {
   Index i = before_aligned(target, bytes);
