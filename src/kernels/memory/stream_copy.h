@@ -17,7 +17,7 @@ const StreamCopies& best_stream_copies();
 // Whether stream_copy() takes these: on CPU, contiguous, of one shape, at least kSmallestStreamed bytes of target, and of
 // one dtype or float32 and bfloat16.
 bool takes_stream_copy(const at::Tensor& target, const at::Tensor& source);
-inline constexpr std::int64_t kSmallestStreamed = std::int64_t{8} << 20;  // smaller ones are read from a cache
+inline constexpr std::int64_t kSmallestStreamed = std::int64_t{2} << 20;  // smaller ones are read from a cache
 
 // target = source, cast to its dtype; the bits of at::Tensor::copy_() but for the payload of a not-a-number. On ATen's
 // threads. Not recorded by autograd.

@@ -65,10 +65,11 @@ class Matmul : public testing::Test {
   const int threads_before_ = at::get_num_threads();
 };
 
-// Around a panel of 32, a block of 256, the rows that are packed at once (1,024), a step of the depth (640), and what
-// is packed of it (4,096 and 8,192); and rows that can be read where they are, or cannot for their distance (2,048).
-constexpr Shape kShapes[] = {{32, 32, 32},    {33, 300, 31},   {64, 1000, 96},  {100, 640, 257},  {257, 641, 300},
-                             {256, 768, 256}, {128, 2048, 64}, {1100, 70, 130}, {1030, 4100, 40}, {40, 8200, 33}};
+// Around a panel of 32, blocks of 256 and 512, the 1,024 rows that are packed at once, a step of the depth (640), what is
+// deep (1,024) and what is packed of that (8,192); and rows that can be read where they are, or cannot for their distance
+// (2,048).
+constexpr Shape kShapes[] = {{32, 32, 32},    {33, 300, 31},   {64, 1000, 96},  {100, 640, 257}, {257, 641, 300},
+                             {256, 768, 256}, {128, 2048, 64}, {1100, 70, 130}, {600, 1100, 40}, {530, 8200, 33}};
 
 TEST_F(Matmul, EqualsTheFormula) {
   for (const Shape& shape : kShapes)

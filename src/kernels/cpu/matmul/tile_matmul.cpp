@@ -8,13 +8,22 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-constexpr Index kRows = 256, kColumns = 256;  // whose sums are in the second cache
-constexpr Index kRowsPacked = 4 * kRows;      // of the left operand, for which right ones are packed once
-constexpr Index kStep = 20 * kPanel;          // of the depth: a left panel has 40 KiB
-constexpr Index kSums = kPanel * kPanel;      // of a pair of panels
+constexpr Index kColumns = 256;           // of a block of sums
+constexpr Index kStep = 20 * kPanel;      // of the depth: a left panel has 40 KiB
+constexpr Index kSums = kPanel * kPanel;  // of a pair of panels
+constexpr Index kRightPanels = kColumns / kPanel;
 
-// As much of the depth as the left operand has in 8 MiB, and no more of fewer rows.
-Index depth_packed(const MatmulShape& shape) { return shape.rows <= kRowsPacked / 2 ? 8192 : 4096; }
+// Of what is packed of the left operand at once, and of a block of sums, which the second cache holds with a step of the
+// right operand.
+struct Blocking {
+  Index rows_packed, depth_packed, rows;
+};
+
+// The right operand of a block's columns is packed once for all rows that are packed, if the cache holds it until the
+// last of them. Of a deeper product each step is packed and used for all rows of larger blocks.
+Blocking blocking_of(const MatmulShape& shape) {
+  return shape.depth > 1024 ? Blocking{512, 8192, 512} : Blocking{1024, 1024, 256};
+}
 
 struct Range {
   Index begin, count;
@@ -44,8 +53,19 @@ bool is_in_place(const MatmulShape& shape, const Matrix& left) {
          reinterpret_cast<std::uintptr_t>(left.data) % 64 == 0 && shape.rows % kPanel == 0 && shape.depth % kPanel == 0;
 }
 
-void add_products(LeftPanel left, const Word* right, Index tiles) {
-  for (Index t = 0; t < tiles; ++t, left.data += left.next, right += kPair) {
+// Four of a panel's 32 rows, at the first place of the depth: which four for right panel `number` of a step.
+LeftPanel rows_to_fetch(const LeftPanel& panel, Index number) {
+  const Index row = number * (kPanel / kRightPanels);
+  LeftPanel rows = panel;
+  rows.data += row / kTile * panel.second + row % kTile * panel.stride;
+  return rows;
+}
+
+// `ahead` are rows of the left panel that comes next, which are fetched on the way: a few lines at a time, since more
+// would keep what is needed now waiting.
+void add_products(LeftPanel left, const Word* right, Index tiles, LeftPanel ahead) {
+  for (Index t = 0; t < tiles; ++t, left.data += left.next, right += kPair, ahead.data += ahead.next) {
+    for (Index r = 0; r < kPanel / kRightPanels; ++r) _mm_prefetch(ahead.data + r * ahead.stride, _MM_HINT_T1);
     load_tile<4>(left.data, left.stride);
     load_passing_tile<6>(right, kTile);
     add_product<0, 4, 6>();
@@ -95,6 +115,7 @@ class Multiplication {
         right_(right),
         out_(out),
         out_stride_(out_stride),
+        blocking_(blocking_of(shape)),
         in_place_(is_in_place(shape, left)),
         packed_left_(static_cast<Word*>(workspace)),
         packed_right_(packed_left_ + left_words(shape)),
@@ -106,75 +127,93 @@ class Multiplication {
 
   void run() {
     const TileScope scope(false);
-    for_parts(shape_.rows, kRowsPacked, [&](Range rows) {
-      for_parts(shape_.depth, depth_packed(shape_), [&](Range depth) {
-        if (!in_place_)
-          for_parts(depth.count, kStep, [&](Range step) {
-            pack_left(left_, {rows.begin, rows.count, depth.begin + step.begin, step.count},
-                      packed_left_ + left_offset(rows, step.begin));
-          });
-        for_parts(shape_.columns, kColumns, [&](Range columns) { multiply(rows, depth, columns); });
+    for_parts(shape_.rows, blocking_.rows_packed, [&](Range rows) {
+      for_parts(shape_.depth, blocking_.depth_packed, [&](Range depth) {
+        if (!in_place_) pack_all_left(rows, depth);
+        for_parts(shape_.columns, kColumns, [&](Range columns) { multiply({rows, depth, columns}); });
       });
     });
   }
 
  private:
+  // Of the rows that are packed of the left operand, from their part of the depth.
+  struct Block {
+    Range rows, depth, columns;
+  };
+
   static Index pair_words(Index count, Index depth) { return panels_of(count) * panels_of(depth) * kPair; }
   static Index left_words(const MatmulShape& shape) {
-    return pair_words(std::min(shape.rows, kRowsPacked), std::min(shape.depth, depth_packed(shape)));
+    const Blocking blocking = blocking_of(shape);
+    return pair_words(std::min(shape.rows, blocking.rows_packed), std::min(shape.depth, blocking.depth_packed));
   }
   static Index right_words(const MatmulShape& shape) {
-    return pair_words(std::min(shape.columns, kColumns), std::min(shape.depth, depth_packed(shape)));
+    return pair_words(std::min(shape.columns, kColumns), keeps_right(shape) ? shape.depth : kStep);
+  }
+  // Whether there are blocks after the first that use it.
+  static bool keeps_right(const MatmulShape& shape) {
+    const Blocking blocking = blocking_of(shape);
+    return blocking.rows < blocking.rows_packed;
   }
   // Then the sums of all columns wait for the next part of the depth.
-  static bool has_parts(const MatmulShape& shape) { return shape.depth > depth_packed(shape); }
+  static bool has_parts(const MatmulShape& shape) { return shape.depth > blocking_of(shape).depth_packed; }
   static Index columns_of_sums(const MatmulShape& shape) {
     return has_parts(shape) ? shape.columns : std::min(shape.columns, kColumns);
   }
   static Index num_sums(const MatmulShape& shape) {
-    const Index rows = std::min(shape.rows, has_parts(shape) ? kRowsPacked : kRows);
-    return panels_of(rows) * panels_of(columns_of_sums(shape)) * kSums;
+    return panels_of(std::min(shape.rows, blocking_of(shape).rows)) * panels_of(columns_of_sums(shape)) * kSums;
   }
 
-  static Index left_offset(Range rows, Index depth) { return pair_words(rows.count, depth); }
-  // From row `row` of `rows` on, at `step` of a part of the depth that begins at `depth`.
-  LeftPanel left_panel(Range rows, Index row, Index depth, Range step) const {
+  void pack_all_left(Range rows, Range depth) {
+    for_parts(depth.count, kStep, [&](Range step) {
+      pack_left(left_, {rows.begin, rows.count, depth.begin + step.begin, step.count},
+                packed_left_ + pair_words(rows.count, step.begin));
+    });
+  }
+
+  LeftPanel left_panel(const Block& block, Range step, Index row) const {
     if (in_place_) {
       const Index stride = left_.row_stride / 2;
-      const auto* const first = left_.data + (rows.begin + row) * left_.row_stride + depth + step.begin;
+      const auto* const first =
+          left_.data + (block.rows.begin + row) * left_.row_stride + block.depth.begin + step.begin;
       return {reinterpret_cast<const Word*>(first), kTile * stride, kTile, stride};
     }
-    return {packed_left_ + left_offset(rows, step.begin) + pair_words(row, step.count), kPair / 2, kPair, kTile};
+    return {packed_left_ + pair_words(block.rows.count, step.begin) + pair_words(row, step.count), kPair / 2, kPair,
+            kTile};
   }
-  float* sums_of(Index row, Index column) const {
-    return sums_ + (row / kPanel * panels_of(columns_of_sums(shape_)) + column / kPanel) * kSums;
+  float* sums_of(const Block& block, Index row, Index column) const {
+    const Index row_panel = row % blocking_.rows / kPanel;
+    const Index column_panel = ((has_parts(shape_) ? block.columns.begin : 0) + column) / kPanel;
+    return sums_ + (row_panel * panels_of(columns_of_sums(shape_)) + column_panel) * kSums;
   }
 
-  void multiply(Range rows, Range depth, Range columns) {
-    for_parts(rows.count, kRows, [&](Range some_rows) {
-      for_parts(depth.count, kStep, [&](Range step) {
-        Word* const right = packed_right_ + pair_words(columns.count, step.begin);
-        if (some_rows.begin == 0)
-          pack_right(right_, {columns.begin, columns.count, depth.begin + step.begin, step.count}, right);
-        for (Index r = 0; r < some_rows.count; r += kPanel)
-          multiply_panel(rows, some_rows.begin + r, depth, step, columns, right);
+  void multiply(const Block& block) {
+    for_parts(block.rows.count, blocking_.rows, [&](Range rows) {
+      for_parts(block.depth.count, kStep, [&](Range step) {
+        Word* const right = packed_right_ + (keeps_right(shape_) ? pair_words(block.columns.count, step.begin) : 0);
+        if (rows.begin == 0)
+          pack_right(right_, {block.columns.begin, block.columns.count, block.depth.begin + step.begin, step.count},
+                     right);
+        for (Index r = 0; r < rows.count; r += kPanel) {
+          const Index row = rows.begin + r, next = r + kPanel < rows.count ? row + kPanel : row;
+          multiply_panel(block, step, row, right, left_panel(block, step, next));
+        }
       });
     });
   }
 
-  // One left panel times the right ones.
-  void multiply_panel(Range rows, Index row, Range depth, Range step, Range columns, const Word* right) {
-    const LeftPanel left = left_panel(rows, row, depth.begin, step);
-    const bool is_first = depth.begin + step.begin == 0;
-    const bool is_last = depth.begin + step.begin + step.count == shape_.depth;
-    for (Index c = 0; c < columns.count; c += kPanel, right += pair_words(kPanel, step.count)) {
-      float* const sums = has_parts(shape_) ? sums_of(row, columns.begin + c) : sums_of(row % kRows, c);
+  // The left panel from `row` on times the right ones.
+  void multiply_panel(const Block& block, Range step, Index row, const Word* right, const LeftPanel& next) {
+    const LeftPanel left = left_panel(block, step, row);
+    const Index depth = block.depth.begin + step.begin;
+    const bool is_first = depth == 0, is_last = depth + step.count == shape_.depth;
+    for (Index c = 0; c < block.columns.count; c += kPanel, right += pair_words(kPanel, step.count)) {
+      float* const sums = sums_of(block, row, c);
       is_first ? zero_sums() : load_sums(sums);
-      add_products(left, right, panels_of(step.count));
+      add_products(left, right, panels_of(step.count), rows_to_fetch(next, c / kPanel));
       store_sums(is_last ? staged_ : sums);
       if (is_last)
-        store_rounded(staged_, rows.count - row, columns.count - c,
-                      out_ + (rows.begin + row) * out_stride_ + columns.begin + c, out_stride_);
+        store_rounded(staged_, block.rows.count - row, block.columns.count - c,
+                      out_ + (block.rows.begin + row) * out_stride_ + block.columns.begin + c, out_stride_);
     }
   }
 
@@ -182,6 +221,7 @@ class Multiplication {
   const Matrix left_, right_;
   BFloat16Bits* const out_;
   const Index out_stride_;
+  const Blocking blocking_;
   const bool in_place_;
   Word *const packed_left_, *const packed_right_;
   float* const sums_;

@@ -20,8 +20,8 @@ struct MatmulShape {
 
 namespace amx {
 
-// Bytes of working memory of one call, which begins at a multiple of 64: up to 12 MiB for the operands, and where the
-// depth is above 4,096 (of up to 512 rows 8,192) the float32 sums of up to 1,024 rows.
+// Bytes of working memory of one call, which begins at a multiple of 64: up to 9 MiB, and where the depth is above 8,192
+// the float32 sums of up to 512 rows.
 std::int64_t matmul_workspace(const MatmulShape& shape);
 
 // out [rows, columns], of which rows are out_stride elements apart = left [rows, depth] times right [depth, columns].
