@@ -21,8 +21,7 @@ const StreamCopies& best_stream_copies() { return TITAN_BEST_KERNELS(kStreamCopi
 
 bool takes_stream_copy(const at::Tensor& target, const at::Tensor& source) {
   return target.is_cpu() && source.is_cpu() && target.sizes() == source.sizes() && target.is_contiguous() &&
-         source.is_contiguous() && has_kernel(target.scalar_type(), source.scalar_type()) &&
-         static_cast<std::int64_t>(target.nbytes()) >= kSmallestStreamed;
+         source.is_contiguous() && has_kernel(target.scalar_type(), source.scalar_type());
 }
 
 void stream_copy(const StreamCopies& kernels, const at::Tensor& target, const at::Tensor& source) {
@@ -43,14 +42,6 @@ void stream_copy(const StreamCopies& kernels, const at::Tensor& target, const at
   target.unsafeGetTensorImpl()->bump_version();  // as operators in place do
 }
 
-void copy_past_caches(const at::Tensor& target, const at::Tensor& source) {
-  if (takes_stream_copy(target, source)) {
-    stream_copy(best_stream_copies(), target, source);
-  } else {
-    target.copy_(source);
-  }
-}
-
 void copy_past_caches(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources) {
   if (targets.empty()) return;
   if (!targets.front().is_cpu()) {
@@ -58,7 +49,19 @@ void copy_past_caches(const std::vector<at::Tensor>& targets, const std::vector<
     at::_foreach_copy_(in_place, sources);
     return;
   }
-  for (std::size_t i = 0; i < targets.size(); ++i) copy_past_caches(targets[i], sources.at(i));
+  std::int64_t bytes = 0;
+  for (const auto& target : targets) bytes += static_cast<std::int64_t>(target.nbytes());
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (bytes >= kSmallestStreamed && takes_stream_copy(targets[i], sources.at(i))) {
+      stream_copy(best_stream_copies(), targets[i], sources[i]);
+    } else {
+      targets[i].copy_(sources.at(i));
+    }
+  }
+}
+
+void copy_past_caches(const at::Tensor& target, const at::Tensor& source) {
+  copy_past_caches(std::vector{target}, std::vector{source});
 }
 
 }  // namespace titan::kernels

@@ -14,19 +14,19 @@ namespace titan::kernels {
 // The fastest of stream_copy_rows.h that this processor runs.
 const StreamCopies& best_stream_copies();
 
-// Whether stream_copy() takes these: on CPU, contiguous, of one shape, at least kSmallestStreamed bytes of target, and of
-// one dtype or float32 and bfloat16.
+// Whether stream_copy() takes these: on CPU, contiguous, of one shape, and of one dtype or float32 and bfloat16.
 bool takes_stream_copy(const at::Tensor& target, const at::Tensor& source);
-inline constexpr std::int64_t kSmallestStreamed = std::int64_t{2} << 20;  // smaller ones are read from a cache
 
 // target = source, cast to its dtype; the bits of at::Tensor::copy_() but for the payload of a not-a-number. On ATen's
 // threads. Not recorded by autograd.
 void stream_copy(const StreamCopies& kernels, const at::Tensor& target, const at::Tensor& source);
 
-// target.copy_(source) for tensors that do not overlap, past the caches where stream_copy() takes them.
-void copy_past_caches(const at::Tensor& target, const at::Tensor& source);
+// Bytes of what is written at once: less than that is read from a cache afterwards.
+inline constexpr std::int64_t kSmallestStreamed = std::int64_t{2} << 20;
 
-// The same for pairs of as many targets as sources; on a device in as few kernels as at::_foreach_copy_ makes.
+// targets[i].copy_(sources[i]) for tensors that do not overlap, past the caches where the targets are of
+// kSmallestStreamed together and stream_copy() takes them. On a device in as few kernels as at::_foreach_copy_ makes.
 void copy_past_caches(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources);
+void copy_past_caches(const at::Tensor& target, const at::Tensor& source);
 
 }  // namespace titan::kernels

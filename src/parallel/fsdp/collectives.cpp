@@ -33,16 +33,25 @@ at::ScalarType dtype_to_send(at::ScalarType grad_dtype, at::ScalarType reduce_dt
 // row [total] = the chunks of all gradients that rank `rank` gets.
 void copy_grad_chunks(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads, int rank,
                       const at::Tensor& row) {
+  std::vector<at::Tensor> targets, chunks;
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < params.size(); ++i) {
-    params[i]->copy_grad_chunk(grads[i], rank, row.narrow(0, offset, params[i]->chunk_numel()));
-    offset += params[i]->chunk_numel();
+    const auto chunk = params[i]->grad_chunk(grads[i], rank);
+    const auto padded = row.narrow(0, offset, params[i]->chunk_numel());
+    offset += padded.numel();
+    if (chunk.numel() > 0) {
+      targets.push_back(padded.narrow(0, 0, chunk.numel()).view(chunk.sizes()));
+      chunks.push_back(chunk);
+    }
+    if (chunk.numel() < padded.numel()) padded.slice(0, chunk.numel()).zero_();
   }
+  kernels::copy_past_caches(targets, chunks);
 }
 
 // From where the ranks have them, `parts` [total] each, to the parameters' gathered storage.
 void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<FsdpParam*>& params) {
   const auto ranks = static_cast<std::int64_t>(parts.size());
+  std::vector<at::Tensor> targets, sources;
   std::int64_t offset = 0;
   for (auto* param : params) {
     const auto numel = param->send_numel();
@@ -50,12 +59,14 @@ void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<Fsdp
     std::vector<at::Tensor> chunks;
     for (const auto& part : parts) chunks.push_back(part.narrow(0, offset, numel));
     if (target.defined()) {
-      for (std::int64_t rank = 0; rank < ranks; ++rank) kernels::copy_past_caches(target[rank], chunks[rank]);
+      for (std::int64_t rank = 0; rank < ranks; ++rank) targets.push_back(target[rank]);
+      sources.insert(sources.end(), chunks.begin(), chunks.end());
     } else {
       param->copy_out(at::stack(chunks));
     }
     offset += numel;
   }
+  kernels::copy_past_caches(targets, sources);
 }
 
 // What this rank sends of all parameters, cast into `targets`; one kernel on CUDA.

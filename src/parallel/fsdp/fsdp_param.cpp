@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "kernels/memory/stream_copy.h"
 
 namespace titan::fsdp {
 namespace {
@@ -193,15 +192,11 @@ at::Tensor FsdpParam::gather_target_of_self() {
   return is_alias() ? at::Tensor() : gathered_;
 }
 
-void FsdpParam::copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const {
+at::Tensor FsdpParam::grad_chunk(const at::Tensor& grad, std::int64_t rank) const {
   const std::int64_t rows = shape_[shard_dim_];
   const std::int64_t chunk = sharded_padded_.size(shard_dim_);
   const std::int64_t first = std::min(rows, rank * chunk);
-  const std::int64_t count = std::min(rows - first, chunk);
-  const auto part = grad.narrow(shard_dim_, first, count);
-  const std::int64_t numel = part.numel();
-  if (numel > 0) kernels::copy_past_caches(out.narrow(0, 0, numel).view(part.sizes()), part);
-  if (numel < out.numel()) out.narrow(0, numel, out.numel() - numel).zero_();
+  return grad.narrow(shard_dim_, first, std::min(rows - first, chunk));
 }
 
 void FsdpParam::to_unsharded() {

@@ -80,8 +80,8 @@ class FsdpParam {
   void copy_out(const at::Tensor& parts);  // [ranks, send_numel] in param_dtype
   // With one shard the whole parameter is the shard itself (undefined), or its cast, which is to be written here, flat.
   at::Tensor gather_target_of_self();
-  // Writes `rank`'s padded chunk of a whole gradient to `out` [chunk_numel], casting.
-  void copy_grad_chunk(const at::Tensor& grad, std::int64_t rank, at::Tensor out) const;
+  // What `rank` gets of a whole gradient, without padding: a view, of chunk_numel elements at most.
+  at::Tensor grad_chunk(const at::Tensor& grad, std::int64_t rank) const;
   void to_unsharded();  // slots point at the whole parameter
   void to_sharded();    // slots point at the shard; the gathered storage is freed
   // Like to_sharded(), and keeps this rank's part of the gathered parameter among `group_size` neighbours.
