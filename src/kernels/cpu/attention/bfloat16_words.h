@@ -8,6 +8,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/attention/heads.h"
+#include "kernels/cpu/transpose.h"
 #include "kernels/cpu/vector.h"
 
 namespace titan::kernels::TITAN_ISA {
@@ -50,22 +51,6 @@ __m512i load_both(const BFloat16Bits* low, const BFloat16Bits* high) {
 
 // Of rows `row` and the next, [dim]: the pairs at 16 places.
 __m512i pair_of_rows(const BFloat16Bits* row, Index dim) { return interleave(load_both(row, row + dim)); }
-
-// Transposes each 4 x 4 block of words: quarter l of rows[4 k + i] gets word 4 l + i of the rows 4 k to 4 k + 3.
-template <Index kRows>
-void transpose_fours(__m512i (&rows)[kRows]) {
-  static_assert(kRows % 4 == 0);
-  for (Index i = 0; i < kRows; i += 4) {
-    const __m512i low[] = {_mm512_unpacklo_epi32(rows[i], rows[i + 1]),
-                           _mm512_unpacklo_epi32(rows[i + 2], rows[i + 3])};
-    const __m512i high[] = {_mm512_unpackhi_epi32(rows[i], rows[i + 1]),
-                            _mm512_unpackhi_epi32(rows[i + 2], rows[i + 3])};
-    rows[i] = _mm512_unpacklo_epi64(low[0], low[1]);
-    rows[i + 1] = _mm512_unpackhi_epi64(low[0], low[1]);
-    rows[i + 2] = _mm512_unpacklo_epi64(high[0], high[1]);
-    rows[i + 3] = _mm512_unpackhi_epi64(high[0], high[1]);
-  }
-}
 
 // to[i / 2][e] = from[i][e] and from[i + 1][e]
 void pair_rows(const BFloat16Bits* from, Index rows, Index dim, Word* to) {

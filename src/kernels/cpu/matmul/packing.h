@@ -13,12 +13,15 @@
 
 #include "kernels/cpu/matmul/tile_matmul.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/cpu/transpose.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
 constexpr Index kPanel = 2 * kTile;         // rows or columns; and the depth of a tile
 constexpr Index kPair = 2 * kTile * kTile;  // words of two tiles
+
+Index panels_of(Index count) { return (count + kPanel - 1) / kPanel; }
 
 // Strides of sources are in elements; nothing is aligned but what is packed.
 void store_row(Word* to, __m512i row) { _mm512_store_si512(to, row); }
@@ -64,14 +67,8 @@ void transpose_words(const BFloat16Bits* from, Index stride, Word* to) {
   for (Index c = 0; c < 4; ++c, to += 4 * kTile) {
     __m512i columns[4];
     for (Index i = 0; i < 4; ++i) columns[i] = load_quarters(from + i * stride + 8 * c, 4 * stride);
-    const __m512i low[] = {_mm512_unpacklo_epi32(columns[0], columns[1]),
-                           _mm512_unpacklo_epi32(columns[2], columns[3])};
-    const __m512i high[] = {_mm512_unpackhi_epi32(columns[0], columns[1]),
-                            _mm512_unpackhi_epi32(columns[2], columns[3])};
-    store_row(to, _mm512_unpacklo_epi64(low[0], low[1]));
-    store_row(to + kTile, _mm512_unpackhi_epi64(low[0], low[1]));
-    store_row(to + 2 * kTile, _mm512_unpacklo_epi64(high[0], high[1]));
-    store_row(to + 3 * kTile, _mm512_unpackhi_epi64(high[0], high[1]));
+    transpose_fours(columns);
+    for (Index i = 0; i < 4; ++i) store_row(to + i * kTile, columns[i]);
   }
 }
 
@@ -107,8 +104,8 @@ struct Corner {
 struct OperandPart {
   Index begin, count, depth, depth_count;
 
-  Index panels() const { return (count + kPanel - 1) / kPanel; }
-  Index tiles() const { return (depth_count + kPanel - 1) / kPanel; }  // of a panel's depth
+  Index panels() const { return panels_of(count); }
+  Index tiles() const { return panels_of(depth_count); }  // of a panel's depth
 };
 
 void pack_left_pair(const Matrix& from, Index row, Index depth, Word* to) {

@@ -29,8 +29,6 @@ struct Range {
   Index begin, count;
 };
 
-Index panels_of(Index count) { return (count + kPanel - 1) / kPanel; }
-
 // body() of parts of at most `limit`, about the same size each, all but the last whole panels.
 template <typename Body>
 void for_parts(Index count, Index limit, const Body& body) {
