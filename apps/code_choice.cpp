@@ -4,12 +4,23 @@
 
 #include "kernels/choice.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/mkl_path.h"
 
 namespace titan {
+namespace {
+
+kernels::Isa instructions_of(const std::string& name) {
+  if (name == "avx2") return kernels::Isa::kAvx2;
+  if (name == "avx512") return kernels::Isa::kAvx512;
+  return name == "avx512_bf16" ? kernels::Isa::kAvx512Bfloat16 : kernels::Isa::kAll;
+}
+
+}  // namespace
 
 void choose_cpu_code(const config::Cpu& cpu) {
+  kernels::limit_instructions(instructions_of(cpu.instructions));
   kernels::choose_mkl_path(cpu.mkl_path == "by_vendor" ? kernels::MklPath::kByVendor
                                                        : kernels::MklPath::kByInstructions);
   kernels::use_own(cpu.kernels == "own");

@@ -349,6 +349,7 @@ struct Debug {
 struct Cpu {
   std::string kernels = "own";
   std::string mkl_path = "by_instructions";
+  std::string instructions = "all";
 
   bool operator==(const Cpu&) const = default;
 };
