@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <torch/library.h>
 
@@ -10,23 +12,23 @@
 #include <limits>
 
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/matmul/tile_matmul.h"
 #include "kernels/cpu/parallel.h"
 
 namespace titan::kernels {
 namespace {
 
-// Fewer rows or columns than these are done before the other operand is packed.
+// For tiles: fewer rows or columns than these are done before the other operand is packed.
 constexpr std::int64_t kFewest = 32, kFewestProducts = std::int64_t{1} << 18;
 
-bool is_matrix(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.dim() == 2 &&
-         tensor.scalar_type() == at::kBFloat16 && tensor.stride(0) > 0 && tensor.stride(1) > 0 &&
-         (tensor.stride(0) == 1 || tensor.stride(1) == 1);
+bool has_neighbours(const at::Tensor& tensor) {
+  return tensor.stride(0) > 0 && tensor.stride(1) > 0 && (tensor.stride(0) == 1 || tensor.stride(1) == 1);
 }
 
-Matrix matrix_of(const at::Tensor& tensor) {
-  return {static_cast<const BFloat16Bits*>(tensor.const_data_ptr()), tensor.stride(0), tensor.stride(1)};
+bool is_strided(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.layout() == at::kStrided; }
+
+template <typename T>
+Matrix<T> matrix_of(const at::Tensor& tensor) {
+  return {static_cast<const T*>(tensor.const_data_ptr()), tensor.stride(0), tensor.stride(1)};
 }
 
 // How many parts of the rows and of the columns.
@@ -34,8 +36,8 @@ struct Grid {
   std::int64_t rows, columns;
 };
 
-// Of all grids of so many parts the fastest. Each part packs its own operands; a panel of 32 takes as long to pack as two
-// products of panels.
+// Of all grids of so many parts the fastest. Each part packs its own operands; a panel of 32 takes as long to pack as
+// two products of panels.
 Grid grid_of(std::int64_t rows, std::int64_t columns, std::int64_t parts) {
   const auto panels = [](std::int64_t count, std::int64_t in) { return (count + 32 * in - 1) / (32 * in); };
   Grid best{1, 1};
@@ -62,55 +64,114 @@ Range part_of(std::int64_t count, std::int64_t i, std::int64_t parts) {
   return {begin, std::min(size, count - begin)};
 }
 
-// One part, on this thread.
-void multiply(Range rows, Range columns, std::int64_t depth, Matrix left, Matrix right, BFloat16Bits* out,
-              std::int64_t out_stride) {
-#if defined(__x86_64__)
-  if (rows.count == 0 || columns.count == 0) return;
-  left.data += rows.begin * left.row_stride;
-  right.data += columns.begin * right.column_stride;
-  const MatmulShape shape{rows.count, columns.count, depth};
-  const at::Tensor workspace = at::empty({amx::matmul_workspace(shape)}, at::kByte);
-  amx::matmul(shape, left, right, out + rows.begin * out_stride + columns.begin, out_stride,
-              workspace.mutable_data_ptr());
-#endif
+template <typename T>
+struct Product {
+  const MatmulKernels& kernels;
+  Multiply<T> multiply;
+  Matrix<T> left, right;
+  T* out;
+  std::int64_t out_stride, depth;
+
+  // One part, on this thread.
+  void run_part(Range rows, Range columns) const {
+    if (rows.count == 0 || columns.count == 0) return;
+    const MatmulShape shape{rows.count, columns.count, depth};
+    const at::Tensor workspace = at::empty({kernels.workspace(shape)}, at::kByte);
+    multiply(shape, {left.data + rows.begin * left.row_stride, left.row_stride, left.column_stride},
+             {right.data + columns.begin * right.column_stride, right.row_stride, right.column_stride},
+             out + rows.begin * out_stride + columns.begin, out_stride, workspace.mutable_data_ptr());
+  }
+};
+
+template <typename T>
+void run(const MatmulKernels& kernels, Multiply<T> multiply, const at::Tensor& left, const at::Tensor& right,
+         const at::Tensor& out) {
+  const std::int64_t rows = left.size(0), columns = right.size(1);
+  const Grid grid = grid_of(rows, columns, at::in_parallel_region() ? 1 : at::get_num_threads());
+  const Product<T> product{
+      kernels,       multiply,    matrix_of<T>(left), matrix_of<T>(right), static_cast<T*>(out.mutable_data_ptr()),
+      out.stride(0), left.size(1)};
+  parallel_for(0, grid.rows * grid.columns, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      product.run_part(part_of(rows, i / grid.columns, grid.rows), part_of(columns, i % grid.columns, grid.columns));
+  });
+}
+
+// True if oneDNN multiplies in `dtype` at the processor's speed, and is asked to: ATen does not for products so small.
+bool is_fast_in_aten(at::ScalarType dtype, std::int64_t products) {
+  constexpr std::int64_t kFewestForOneDnn = 16 * 16 * 16;
+  const bool has_instructions = dtype == at::kBFloat16 ? has_bfloat16_products() : has_float16_products();
+  return has_instructions && products > kFewestForOneDnn;
+}
+
+std::int64_t products_of(const at::Tensor& left, const at::Tensor& right) {
+  return left.size(0) * left.size(1) * right.size(1);
 }
 
 at::Tensor dispatched_mm(const at::Tensor& left, const at::Tensor& right) {
-  if (!takes_matmul(left, right)) return at::cpu::mm(left, right);
+  const MatmulKernels* const kernels = best_matmul(left, right);
+  if (!kernels) return at::cpu::mm(left, right);
   const at::Tensor out = at::empty({left.size(0), right.size(1)}, left.options());
-  matmul(left, right, out);
+  matmul(*kernels, left, right, out);
   return out;
 }
 
 at::Tensor& dispatched_mm_out(const at::Tensor& left, const at::Tensor& right, at::Tensor& out) {
-  const bool is_ours = takes_matmul(left, right) && is_matrix(out) && out.size(0) == left.size(0) &&
-                       out.size(1) == right.size(1) && out.stride(1) == 1 &&
-                       at::get_overlap_status(out, left) == at::MemOverlapStatus::No &&
-                       at::get_overlap_status(out, right) == at::MemOverlapStatus::No;
-  if (!is_ours) return at::cpu::mm_out(out, left, right);
-  matmul(left, right, out);
+  const MatmulKernels* const kernels = best_matmul(left, right);
+  if (!kernels || out.scalar_type() != left.scalar_type() || !is_strided(out)) return at::cpu::mm_out(out, left, right);
+  const bool is_written_directly = out.dim() == 2 && out.size(0) == left.size(0) && out.size(1) == right.size(1) &&
+                                   out.stride(1) == 1 && out.stride(0) >= out.size(1) &&
+                                   at::get_overlap_status(out, left) == at::MemOverlapStatus::No &&
+                                   at::get_overlap_status(out, right) == at::MemOverlapStatus::No;
+  if (is_written_directly) {
+    matmul(*kernels, left, right, out);
+    return out;
+  }
+  at::native::resize_output(out, {left.size(0), right.size(1)});
+  return out.copy_(dispatched_mm(left, right));
+}
+
+at::Tensor dispatched_bmm(const at::Tensor& left, const at::Tensor& right) {
+  const bool is_ours = left.dim() == 3 && right.dim() == 3 && left.size(0) == right.size(0) && left.size(0) > 0 &&
+                       best_matmul(left[0], right[0]);
+  if (!is_ours) return at::cpu::bmm(left, right);
+  const at::Tensor out = at::empty({left.size(0), left.size(1), right.size(2)}, left.options());
+  for (std::int64_t i = 0; i < out.size(0); ++i) matmul(*best_matmul(left[i], right[i]), left[i], right[i], out[i]);
   return out;
 }
 
 }  // namespace
 
-bool takes_matmul(const at::Tensor& left, const at::Tensor& right) {
-  return has_bfloat16_tiles() && is_matrix(left) && is_matrix(right) && left.size(1) == right.size(0) &&
-         std::min(left.size(0), right.size(1)) >= kFewest &&
-         left.size(0) * left.size(1) * right.size(1) >= kFewestProducts;
+const MatmulKernels* best_matmul(const at::Tensor& left, const at::Tensor& right) {
+#if defined(__x86_64__)
+  if (has_bfloat16_tiles() && takes_matmul(amx::kMatmul, left, right)) return &amx::kMatmul;
+#endif
+  const MatmulKernels& vectors = TITAN_BEST_KERNELS(kMatmul);
+  if (!takes_matmul(vectors, left, right)) return nullptr;
+  return is_fast_in_aten(left.scalar_type(), products_of(left, right)) ? nullptr : &vectors;
 }
 
-void matmul(const at::Tensor& left, const at::Tensor& right, const at::Tensor& out) {
-  const std::int64_t rows = left.size(0), columns = right.size(1), depth = left.size(1);
-  const Grid grid = grid_of(rows, columns, at::in_parallel_region() ? 1 : at::get_num_threads());
-  const Matrix of_left = matrix_of(left), of_right = matrix_of(right);
-  auto* const to = static_cast<BFloat16Bits*>(out.mutable_data_ptr());
-  parallel_for(0, grid.rows * grid.columns, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      multiply(part_of(rows, i / grid.columns, grid.rows), part_of(columns, i % grid.columns, grid.columns), depth,
-               of_left, of_right, to, out.stride(0));
-  });
+bool takes_matmul(const MatmulKernels& kernels, const at::Tensor& left, const at::Tensor& right) {
+  const auto dtype = left.scalar_type();
+  const bool is_product = is_strided(left) && is_strided(right) && left.dim() == 2 && right.dim() == 2 &&
+                          left.size(1) == right.size(0) && right.scalar_type() == dtype;
+  const bool has_kernel = dtype == at::kBFloat16 || (dtype == at::kHalf && kernels.multiply_float16);
+  if (!is_product || !has_kernel || left.numel() == 0 || right.numel() == 0) return false;
+#if defined(__x86_64__)
+  if (&kernels == &amx::kMatmul)
+    return has_neighbours(left) && has_neighbours(right) && std::min(left.size(0), right.size(1)) >= kFewest &&
+           products_of(left, right) >= kFewestProducts;
+#endif
+  return true;
+}
+
+void matmul(const MatmulKernels& kernels, const at::Tensor& left, const at::Tensor& right, const at::Tensor& out) {
+  const auto packable = [](const at::Tensor& tensor) { return has_neighbours(tensor) ? tensor : tensor.contiguous(); };
+  if (left.scalar_type() == at::kBFloat16) {
+    run<BFloat16Bits>(kernels, kernels.multiply_bfloat16, packable(left), packable(right), out);
+  } else {
+    run<Float16Bits>(kernels, kernels.multiply_float16, packable(left), packable(right), out);
+  }
 }
 
 void install_matmul() {
@@ -119,6 +180,7 @@ void install_matmul() {
     auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
     made->impl("mm", dispatched_mm);
     made->impl("mm.out", dispatched_mm_out);
+    made->impl("bmm", dispatched_bmm);
     return made;
   }();
 }

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-#include "kernels/cpu/bfloat16_bits.h"
+#include "kernels/cpu/half_bits.h"
 
 // The name of TITAN_ISA, for the kernels' names: TITAN_STRING(TITAN_ISA).
 #define TITAN_STRING_OF(name) #name
@@ -54,17 +54,56 @@ inline Words widen(Halves halves) { return __builtin_convertvector(halves, Words
 inline Halves narrow(Words words) { return __builtin_convertvector(words, Halves); }
 #endif
 
-inline Vector load(const BFloat16Bits* from) {
-  return reinterpret_cast<Vector>(widen(*reinterpret_cast<const UnalignedHalves*>(from)) << 16);
-}
+inline Halves load_halves(const void* from) { return *static_cast<const UnalignedHalves*>(from); }
+inline void store_halves(void* to, Halves halves) { *static_cast<UnalignedHalves*>(to) = halves; }
+
+inline Vector load(const BFloat16Bits* from) { return reinterpret_cast<Vector>(widen(load_halves(from)) << 16); }
 // The high half is what bfloat16 has: to the nearest, ties to even; not-a-number stays one.
 inline Words bfloat16_of(Vector value) {
   const Words bits = reinterpret_cast<Words>(value);
   return value != value ? Words{} + 0x7FC00000 : bits + 0x7FFF + ((bits >> 16) & 1);
 }
-inline void store(BFloat16Bits* to, Vector value) {
-  *reinterpret_cast<UnalignedHalves*>(to) = narrow(bfloat16_of(value) >> 16);
+inline void store(BFloat16Bits* to, Vector value) { store_halves(to, narrow(bfloat16_of(value) >> 16)); }
+
+// float16: exact one way, to the nearest, ties to even, the other.
+#if TITAN_VECTOR_BYTES == 64
+inline Vector load(const Float16Bits* from) {
+  return reinterpret_cast<Vector>(_mm512_maskz_cvtph_ps(0xFFFF, reinterpret_cast<__m256i>(load_halves(from))));
 }
+inline void store(Float16Bits* to, Vector value) {
+  const __m256i halves = _mm512_maskz_cvtps_ph(0xFFFF, reinterpret_cast<__m512>(value), _MM_FROUND_TO_NEAREST_INT);
+  store_halves(to, reinterpret_cast<Halves>(halves));
+}
+#elif TITAN_VECTOR_BYTES == 32
+inline Vector load(const Float16Bits* from) {
+  return reinterpret_cast<Vector>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(load_halves(from))));
+}
+inline void store(Float16Bits* to, Vector value) {
+  const __m128i halves = _mm256_cvtps_ph(reinterpret_cast<__m256>(value), _MM_FROUND_TO_NEAREST_INT);
+  store_halves(to, reinterpret_cast<Halves>(halves));
+}
+#else
+inline Vector load(const Float16Bits* from) {
+  const Words halves = widen(load_halves(from)), magnitude = halves & 0x7FFF;
+  // As a float32 with float16's exponent, whose bias is smaller by 112: the product is exact, below the normal ones
+  // too.
+  const Vector scaled = reinterpret_cast<Vector>(magnitude << 13) * 0x1p112F;
+  const Words bits = reinterpret_cast<Words>(scaled);
+  const Words value = magnitude >= 0x7C00 ? bits | 0x7F800000 : bits;
+  return reinterpret_cast<Vector>(value | ((halves & 0x8000) << 16));
+}
+inline void store(Float16Bits* to, Vector value) {
+  const Words bits = reinterpret_cast<Words>(value), magnitude = bits & 0x7FFFFFFF;
+  // Below the normal ones: the sum with a number whose last place is float16's smallest rounds to that place.
+  const Words last_place = Words{} + 0x3F000000;
+  const Vector rounded = reinterpret_cast<Vector>(magnitude) + reinterpret_cast<Vector>(last_place);
+  const Words subnormal = reinterpret_cast<Words>(rounded) - last_place;
+  const Words normal = (magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13;
+  const Words special = magnitude > 0x7F800000 ? Words{} + 0x7E00 : Words{} + 0x7C00;
+  const Words finite = magnitude < 0x38800000 ? subnormal : normal;
+  store_halves(to, narrow((magnitude >= 0x47800000 ? special : finite) | ((bits >> 16) & 0x8000)));
+}
+#endif
 // As it reads back when it was stored as T.
 template <typename T>
 Vector rounded(Vector value);
@@ -77,7 +116,16 @@ inline Vector rounded<BFloat16Bits>(Vector value) {
   return reinterpret_cast<Vector>(bfloat16_of(value) & 0xFFFF0000);
 }
 
-inline Vector spread(float value) { return Vector{} + value; }
+// `value` in each lane.
+inline Vector spread(float value) {
+#if TITAN_VECTOR_BYTES == 64
+  return reinterpret_cast<Vector>(_mm512_set1_ps(value));
+#elif TITAN_VECTOR_BYTES == 32
+  return reinterpret_cast<Vector>(_mm256_set1_ps(value));
+#else
+  return Vector{value, value, value, value};
+#endif
+}
 
 inline float to_float(float value) { return value; }
 inline float to_float(BFloat16Bits value) {
@@ -133,8 +181,8 @@ Vector load(const T* from, Whole) {
 }
 template <typename T>
 Vector load(const T* from, Part part) {
-  float values[kWidth] = {};
-  for (Index i = 0; i < part.lanes; ++i) values[i] = to_float(from[i]);
+  T values[kWidth] = {};
+  for (Index i = 0; i < part.lanes; ++i) values[i] = from[i];
   return load(values);
 }
 template <typename T>
@@ -143,9 +191,9 @@ void store(T* to, Vector value, Whole) {
 }
 template <typename T>
 void store(T* to, Vector value, Part part) {
-  float values[kWidth];
+  T values[kWidth];
   store(values, value);
-  for (Index i = 0; i < part.lanes; ++i) assign(to[i], values[i]);
+  for (Index i = 0; i < part.lanes; ++i) to[i] = values[i];
 }
 
 // body(j, Whole or Part) for every vector of a row of `count` elements, from `begin` on.

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cpu/bfloat16_bits.h"
+#include "kernels/cpu/half_bits.h"
 
 #ifdef __CUDACC__
 #define TITAN_LANES __host__ __device__ inline

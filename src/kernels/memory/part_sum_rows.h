@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/bfloat16_bits.h"
+#include "kernels/cpu/half_bits.h"
 
 namespace titan::kernels {
 

@@ -1,9 +1,9 @@
 // Operands of products of tiles, from matrices as they lie in memory. For tile_matmul.cpp alone.
 //
-// A left tile is 16 rows of 32 elements of the depth, a right one 16 rows of 16 words: row j has elements 2 j and
-// 2 j + 1 of the depth, of 16 columns. Two such tiles, of 32 rows or columns, lie one after the other. Where elements are
-// neighbours in the other direction they are transposed on the way, in registers: what is loaded from four rows into the
-// quarters of a vector is in its place after transposing within the quarters, in half of the shuffles of a whole
+// A left tile is 16 rows of 32 elements of the depth, a right one 16 rows of 16 words: row j has elements 2 j and 2 j +
+// 1 of the depth, of 16 columns. Two such tiles, of 32 rows or columns, lie one after the other. Where elements are
+// neighbours in the other direction they are transposed on the way, in registers: what is loaded from four rows into
+// the quarters of a vector is in its place after transposing within the quarters, in half of the shuffles of a whole
 // transposition.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/matmul/tile_matmul.h"
+#include "kernels/cpu/matmul/multiplication.h"
 #include "kernels/cpu/tiles.h"
 #include "kernels/cpu/transpose.h"
 
@@ -92,23 +92,15 @@ void pair_rows(const BFloat16Bits* from, Index stride, Index panels, Word* to, I
 struct Corner {
   alignas(64) BFloat16Bits elements[kPanel][kPanel] = {};
 
-  Corner(const Matrix& from, Index row, Index rows, Index column, Index columns) {
+  Corner(const Matrix<BFloat16Bits>& from, Index row, Index rows, Index column, Index columns) {
     for (Index r = 0; r < std::min(rows, kPanel); ++r)
       for (Index c = 0; c < std::min(columns, kPanel); ++c)
         elements[r][c] = from.data[(row + r) * from.row_stride + (column + c) * from.column_stride];
   }
 };
 
-// Which part of an operand: rows (or columns) from `begin` on, and the depth from `depth` on; what is past the matrix is
-// packed as zeros.
-struct OperandPart {
-  Index begin, count, depth, depth_count;
-
-  Index panels() const { return panels_of(count); }
-  Index tiles() const { return panels_of(depth_count); }  // of a panel's depth
-};
-
-void pack_left_pair(const Matrix& from, Index row, Index depth, Word* to) {
+// What is past the matrix is packed as zeros.
+void pack_left_pair(const Matrix<BFloat16Bits>& from, Index row, Index depth, Word* to) {
   const BFloat16Bits* const corner = from.data + row * from.row_stride + depth * from.column_stride;
   for (Index half = 0; half < 2; ++half, to += kTile * kTile) {
     if (from.column_stride == 1) {
@@ -120,13 +112,14 @@ void pack_left_pair(const Matrix& from, Index row, Index depth, Word* to) {
 }
 
 // [panels][tiles][two tiles]
-void pack_left(const Matrix& from, const OperandPart& part, Word* to) {
+void pack_left(const Matrix<BFloat16Bits>& from, const OperandPart& part, Word* to) {
+  const Index panels = panels_of(part.count), tiles = panels_of(part.depth_count);
   // Of columns some panels at a time go through the depth together, since those lie in the same rows.
   const Index together = from.column_stride == 1 ? 1 : 8;
-  for (Index first = 0; first < part.panels(); first += together)
-    for (Index t = 0; t < part.tiles(); ++t)
-      for (Index p = first; p < std::min(first + together, part.panels()); ++p) {
-        Word* const pair = to + (p * part.tiles() + t) * kPair;
+  for (Index first = 0; first < panels; first += together)
+    for (Index t = 0; t < tiles; ++t)
+      for (Index p = first; p < std::min(first + together, panels); ++p) {
+        Word* const pair = to + (p * tiles + t) * kPair;
         const Index rows = part.count - p * kPanel, depth = part.depth_count - t * kPanel;
         const Index row = part.begin + p * kPanel, begin = part.depth + t * kPanel;
         if (rows >= kPanel && depth >= kPanel) {
@@ -139,7 +132,7 @@ void pack_left(const Matrix& from, const OperandPart& part, Word* to) {
 }
 
 // Columns of neighbours: [tiles][two tiles] of one panel.
-void pack_right_columns(const Matrix& from, Index column, Index depth, Index tiles, Word* to) {
+void pack_right_columns(const Matrix<BFloat16Bits>& from, Index column, Index depth, Index tiles, Word* to) {
   for (Index t = 0; t < tiles; ++t)
     for (Index half = 0; half < 2; ++half, to += kTile * kTile)
       transpose_words(from.data + depth + t * kPanel + (column + half * kTile) * from.column_stride, from.column_stride,
@@ -147,9 +140,9 @@ void pack_right_columns(const Matrix& from, Index column, Index depth, Index til
 }
 
 // The same layout of columns as pack_left() has of rows.
-void pack_right(const Matrix& from, const OperandPart& part, Word* to) {
-  const Index panel_words = part.tiles() * kPair, whole_panels = part.count / kPanel;
-  const Index whole_tiles = part.depth_count / kPanel;
+void pack_right(const Matrix<BFloat16Bits>& from, const OperandPart& part, Word* to) {
+  const Index panels = panels_of(part.count), tiles = panels_of(part.depth_count), panel_words = tiles * kPair;
+  const Index whole_panels = part.count / kPanel, whole_tiles = part.depth_count / kPanel;
   if (from.column_stride == 1) {
     for (Index t = 0; t < whole_tiles; ++t)
       pair_rows(from.data + (part.depth + t * kPanel) * from.row_stride + part.begin, from.row_stride, whole_panels,
@@ -158,8 +151,8 @@ void pack_right(const Matrix& from, const OperandPart& part, Word* to) {
     for (Index p = 0; p < whole_panels; ++p)
       pack_right_columns(from, part.begin + p * kPanel, part.depth, whole_tiles, to + p * panel_words);
   }
-  for (Index p = 0; p < part.panels(); ++p)
-    for (Index t = p < whole_panels ? whole_tiles : 0; t < part.tiles(); ++t) {
+  for (Index p = 0; p < panels; ++p)
+    for (Index t = p < whole_panels ? whole_tiles : 0; t < tiles; ++t) {
       const Corner corner(from, part.depth + t * kPanel, part.depth_count - t * kPanel, part.begin + p * kPanel,
                           part.count - p * kPanel);
       pair_rows(corner.elements[0], kPanel, 1, to + p * panel_words + t * kPair, panel_words);
