@@ -95,15 +95,39 @@ bool is_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, doub
   return causal && dropout == 0 && (!mask || !mask->defined()) && takes(best_attention(), q, k, v);
 }
 
+bool is_cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout, bool causal,
+               const OptionalTensor& mask) {
+  return !causal && dropout == 0 && (!mask || !mask->defined()) && q.dim() == 4 && q.size(2) <= kFewQueries &&
+         takes(TITAN_BEST_KERNELS(kCachedAttention), q, k, v);
+}
+
 double scale_of(const at::Tensor& q, std::optional<double> scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
 }
 
+// True if ATen's kernel multiplies in a type of 16 bits for which this process has no fast products.
+bool is_slow_in_aten(const at::Tensor& q) {
+  return (q.scalar_type() == at::kBFloat16 && !has_bfloat16_products()) ||
+         (q.scalar_type() == at::kHalf && !has_float16_products());
+}
+
+// A mask of the attention's dtype is added to scores; one of booleans stays as it is.
+OptionalTensor in_float32(const OptionalTensor& mask) {
+  return mask && mask->defined() && mask->is_floating_point() ? mask->to(at::kFloat) : mask;
+}
+
+// What attention_forward() does not take, and ATen is slow in, is ATen's in float32, rounded once.
 std::tuple<at::Tensor, at::Tensor> dispatched_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                       double dropout, bool causal, const OptionalTensor& mask,
                                                       std::optional<double> scale) {
   if (is_ours(q, k, v, dropout, causal, mask)) return attention_forward(best_attention(), q, k, v, scale_of(q, scale));
-  return at::native::_scaled_dot_product_flash_attention_cpu(q, k, v, dropout, causal, mask, scale);
+  if (is_cached(q, k, v, dropout, causal, mask))
+    return cached_attention(TITAN_BEST_KERNELS(kCachedAttention), q, k, v, scale_of(q, scale));
+  if (!is_slow_in_aten(q))
+    return at::native::_scaled_dot_product_flash_attention_cpu(q, k, v, dropout, causal, mask, scale);
+  const auto [out, sums] = at::native::_scaled_dot_product_flash_attention_cpu(
+      q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), dropout, causal, in_float32(mask), scale);
+  return {out.to(q.scalar_type()), sums};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> dispatched_backward(
@@ -111,8 +135,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dispatched_backward(
     const at::Tensor& sums, double dropout, bool causal, const OptionalTensor& mask, std::optional<double> scale) {
   if (is_ours(q, k, v, dropout, causal, mask))
     return attention_backward(best_attention(), grad, q, k, v, out, sums, scale_of(q, scale));
-  return at::native::_scaled_dot_product_flash_attention_cpu_backward(grad, q, k, v, out, sums, dropout, causal, mask,
-                                                                      scale);
+  if (!is_slow_in_aten(q))
+    return at::native::_scaled_dot_product_flash_attention_cpu_backward(grad, q, k, v, out, sums, dropout, causal, mask,
+                                                                        scale);
+  const auto [q_grad, k_grad, v_grad] = at::native::_scaled_dot_product_flash_attention_cpu_backward(
+      grad.to(at::kFloat), q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), out.to(at::kFloat), sums, dropout,
+      causal, in_float32(mask), scale);
+  return {q_grad.to(q.scalar_type()), k_grad.to(k.scalar_type()), v_grad.to(v.scalar_type())};
 }
 
 }  // namespace
@@ -131,9 +160,41 @@ bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tenso
     return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == type && tensor.stride(-1) == 1 &&
            tensor.size(0) == q.size(0) && tensor.size(2) == q.size(2) && tensor.size(3) == q.size(3);
   };
-  return (type == at::kFloat || type == at::kBFloat16) && fits(q) && fits(k) && fits(v) && q.numel() > 0 &&
-         k.size(1) == v.size(1) && k.size(1) > 0 && q.size(1) % k.size(1) == 0 &&
+  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(q) && fits(k) && fits(v) &&
+         q.numel() > 0 && k.size(1) == v.size(1) && k.size(1) > 0 && q.size(1) % k.size(1) == 0 &&
          q.size(3) % kernels.head_dim_unit == 0;
+}
+
+bool takes(const CachedAttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto type = q.scalar_type();
+  const auto fits = [&](const at::Tensor& tensor) {
+    return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == type && tensor.stride(-1) == 1 &&
+           tensor.size(0) == q.size(0) && tensor.size(1) == q.size(1) && tensor.size(3) == q.size(3);
+  };
+  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(q) && fits(k) && fits(v) &&
+         q.numel() > 0 && k.numel() > 0 && k.size(2) == v.size(2) && q.size(3) % kernels.head_dim_unit == 0;
+}
+
+std::tuple<at::Tensor, at::Tensor> cached_attention(const CachedAttentionKernels& kernels, const at::Tensor& q,
+                                                    const at::Tensor& k, const at::Tensor& v, double scale) {
+  const at::Tensor out = empty_heads(q), sums = at::empty(q.sizes().slice(0, 3), q.options().dtype(at::kFloat));
+  const CachedShape shape{q.size(2), k.size(2), q.size(3), static_cast<float>(scale)};
+  const auto run = [&]<typename T>(void (*attend)(const CachedShape&, const HeadTensors<T>&, float*)) {
+    parallel_for(0, q.size(0) * q.size(1), 1, [&](std::int64_t begin, std::int64_t end) {
+      const auto workspace = make_workspace(kernels.workspace(shape));
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t batch = i / q.size(1), head = i % q.size(1);
+        attend(shape,
+               {rows_of<const T>(q, batch, head), rows_of<const T>(k, batch, head), rows_of<const T>(v, batch, head),
+                rows_of<T>(out, batch, head), rows_of<float>(sums, batch, head)},
+               workspace.get());
+      }
+    });
+  };
+  if (q.scalar_type() == at::kFloat) run(kernels.attend_float);
+  if (q.scalar_type() == at::kBFloat16) run(kernels.attend_bfloat16);
+  if (q.scalar_type() == at::kHalf) run(kernels.attend_float16);
+  return {out, sums};
 }
 
 std::tuple<at::Tensor, at::Tensor> attention_forward(const AttentionKernels& kernels, const at::Tensor& q,
@@ -146,6 +207,8 @@ std::tuple<at::Tensor, at::Tensor> attention_forward(const AttentionKernels& ker
                         shape_of(q, scale)};
   if (q.scalar_type() == at::kFloat) {
     run_forward<float>(kernels, kernels.forward_float, problem);
+  } else if (q.scalar_type() == at::kHalf) {
+    run_forward<Float16Bits>(kernels, kernels.forward_float16, problem);
   } else {
     run_forward<BFloat16Bits>(kernels, kernels.forward_bfloat16, problem);
   }
@@ -161,6 +224,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const Attentio
   const Gradients grads{with_neighbours(out_grad), empty_heads(q), empty_heads(k), empty_heads(v)};
   if (q.scalar_type() == at::kFloat) {
     run_backward<float>(kernels, kernels.backward_float, problem, grads);
+  } else if (q.scalar_type() == at::kHalf) {
+    run_backward<Float16Bits>(kernels, kernels.backward_float16, problem, grads);
   } else {
     run_backward<BFloat16Bits>(kernels, kernels.backward_bfloat16, problem, grads);
   }

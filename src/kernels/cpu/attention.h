@@ -10,11 +10,15 @@
 
 namespace titan::kernels {
 
+// More queries than these gain from products of matrices.
+constexpr std::int64_t kFewQueries = 16;
+
 // The fastest of attention/heads.h that this processor runs.
 const AttentionKernels& best_attention();
 
-// Whether attention_forward() and attention_backward() take these: float32 or bfloat16 on CPU, q [B, H, T, E], k and v
-// [B, K, T, E] with H a multiple of K, elements of the last dim neighbours, E a multiple of `kernels.head_dim_unit`.
+// Whether attention_forward() and attention_backward() take these: float32, bfloat16 or float16 on CPU, q [B, H, T, E],
+// k and v [B, K, T, E] with H a multiple of K, elements of the last dim neighbours, E a multiple of
+// `kernels.head_dim_unit`.
 bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 // Output like q, of which [B, T, H, E] is contiguous, and the logarithms of the softmax's sums, float32 [B, H, T].
@@ -22,6 +26,14 @@ bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tenso
 // number of threads.
 std::tuple<at::Tensor, at::Tensor> attention_forward(const AttentionKernels& kernels, const at::Tensor& q,
                                                      const at::Tensor& k, const at::Tensor& v, double scale);
+
+// True if cached_attention() takes these: q [B, H, T, E], k and v [B, H, S, E] of one dtype on CPU, float32, bfloat16 or
+// float16, elements of the last dim neighbours, E a multiple of `kernels.head_dim_unit`.
+bool takes(const CachedAttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+// Each query sees every key: output and logarithms of sums as attention_forward() has them. For few queries.
+std::tuple<at::Tensor, at::Tensor> cached_attention(const CachedAttentionKernels& kernels, const at::Tensor& q,
+                                                    const at::Tensor& k, const at::Tensor& v, double scale);
 
 // The gradients of q, k and v, like them.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const AttentionKernels& kernels,
@@ -31,8 +43,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const Attentio
                                                                   double scale);
 
 // From now on aten::_scaled_dot_product_flash_attention_for_cpu and its backward are these where they take the tensors
-// and attention is causal without mask and dropout; ATen's own elsewhere. For the process, for good; calling it again
-// changes nothing.
+// without mask and dropout: causal attention, and that of at most kFewQueries queries that see all keys, which has no
+// backward of its own. Elsewhere they are ATen's own: of operands in float32, if this process has no fast products in
+// theirs. For the process, for good; calling it again changes nothing.
 void install_attention();
 
 }  // namespace titan::kernels

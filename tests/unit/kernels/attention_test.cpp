@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -129,6 +130,17 @@ TEST(Attention, EqualsTheFormulaInBFloat16) {
     }
 }
 
+// float16: as bfloat16, rounded to 11 bits.
+TEST(Attention, EqualsTheFormulaInFloat16) {
+  for (const auto* kernels : kernels_of_this_machine())
+    for (const Case& each : kCases) {
+      const Inputs inputs = make_inputs(at::kHalf, each.length, each.heads, each.kv_heads, each.dim);
+      const double scale = 1 / std::sqrt(static_cast<double>(each.dim));
+      expect_near(run(*kernels, inputs, scale), formula(inputs, scale), 3 * std::pow(2.0, -12),
+                  std::string(kernels->name) + " length " + std::to_string(each.length));
+    }
+}
+
 // Scores of 1e4 are sums of 16 products, each of which rounds by up to 2^-11: they are off by 3e-3 at most of a
 // thousand (three times sqrt(16 / 3) * 2^-11), and weights by that part of themselves.
 TEST(Attention, TakesLargeScores) {
@@ -164,6 +176,25 @@ TEST(Attention, IsTheSameOnAnyNumberOfThreads) {
               one.v_grad.equal(three.v_grad));
 }
 
+// Queries that see all keys, of a cache with room for more. Rounded as above: once.
+TEST(Attention, OfCachedKeysEqualsTheFormula) {
+  for (const auto* kernels : TITAN_KERNELS_OF_THIS_MACHINE(kCachedAttention))
+    for (const auto& [dtype, tolerance] :
+         {std::pair(at::kFloat, 3e-6), {at::kBFloat16, std::pow(2.0, -8)}, {at::kHalf, std::pow(2.0, -11)}})
+      for (const auto& [queries, keys, dim] :
+           {std::array<std::int64_t, 3>{1, 1, 16}, {1, 33, 64}, {4, 257, 128}, {3, 16, 48}}) {
+        at::manual_seed(keys);
+        const at::Tensor q = at::randn({2, 3, queries, dim}, dtype), room = at::randn({2, 3, 300, dim}, dtype);
+        const at::Tensor k = room.narrow(2, 5, keys), v = room.narrow(2, 40, keys);
+        const at::Tensor scores = at::matmul(q.to(at::kDouble), k.to(at::kDouble).transpose(2, 3)) * 0.25;
+        ASSERT_TRUE(takes(*kernels, q, k, v));
+        const auto [out, sums] = cached_attention(*kernels, q, k, v, 0.25);
+        EXPECT_LT(distance(out, at::matmul(scores.softmax(-1), v.to(at::kDouble))), tolerance)
+            << kernels->name << " " << dtype;
+        EXPECT_LT(distance(sums, scores.logsumexp(-1)), 1e-6) << kernels->name << " " << dtype;
+      }
+}
+
 // Installed, ATen's operator is ours for causal attention, and still its own for the rest.
 TEST(Attention, StandsInForATensKernel) {
   const Inputs inputs = make_inputs(at::kFloat, 50, 4, 4, 16);
@@ -174,7 +205,10 @@ TEST(Attention, StandsInForATensKernel) {
   const at::Tensor ours = std::get<0>(attention_forward(best_attention(), inputs.q, inputs.k, inputs.v, 0.25));
   EXPECT_TRUE(causal().equal(ours));
   EXPECT_LT(distance(ours, aten_causal.to(at::kDouble)), 3e-6);
-  EXPECT_TRUE(full().equal(aten_full));
+  EXPECT_TRUE(full().equal(aten_full));  // of more queries than a cache's
+  const auto few = inputs.q.narrow(2, 0, 1);
+  const at::Tensor of_few = at::scaled_dot_product_attention(few, inputs.k, inputs.v);
+  EXPECT_LT(distance(of_few, aten_full.narrow(2, 0, 1).to(at::kDouble)), 3e-6);
   // Through autograd as well.
   const at::Tensor q = inputs.q.detach().clone().set_requires_grad(true);
   at::scaled_dot_product_attention(q, inputs.k, inputs.v, {}, 0.0, true).backward(inputs.out_grad);

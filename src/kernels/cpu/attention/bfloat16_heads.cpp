@@ -269,10 +269,26 @@ void backward_float(const HeadsShape& shape, const HeadTensors<float>* heads, co
                     Index num_heads, Rows<float> k_grad, Rows<float> v_grad, float* workspace) {
   avx512::kAttention.backward_float(shape, heads, grads, num_heads, k_grad, v_grad, workspace);
 }
+void forward_float16(const HeadsShape& shape, const HeadTensors<Float16Bits>* heads, Index num_heads,
+                     float* workspace) {
+  avx512::kAttention.forward_float16(shape, heads, num_heads, workspace);
+}
+void backward_float16(const HeadsShape& shape, const HeadTensors<Float16Bits>* heads,
+                      const HeadGradients<Float16Bits>* grads, Index num_heads, Rows<Float16Bits> k_grad,
+                      Rows<Float16Bits> v_grad, float* workspace) {
+  avx512::kAttention.backward_float16(shape, heads, grads, num_heads, k_grad, v_grad, workspace);
+}
 
 }  // namespace
 
-extern const AttentionKernels kAttention = {TITAN_STRING(TITAN_ISA), kWidth,  workspace_floats, forward_float, forward,
-                                            backward_float,          backward};
+extern const AttentionKernels kAttention = {.name = TITAN_STRING(TITAN_ISA),
+                                            .head_dim_unit = kWidth,
+                                            .workspace = workspace_floats,
+                                            .forward_float = forward_float,
+                                            .forward_bfloat16 = forward,
+                                            .forward_float16 = forward_float16,
+                                            .backward_float = backward_float,
+                                            .backward_bfloat16 = backward,
+                                            .backward_float16 = backward_float16};
 
 }  // namespace titan::kernels::TITAN_ISA

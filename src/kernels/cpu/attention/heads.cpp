@@ -215,6 +215,30 @@ void forward(const HeadsShape& shape, const HeadTensors<T>* heads, Index num_hea
   }
 }
 
+Index cached_floats(const CachedShape& shape) { return round_up(shape.keys, kWidth) + 2 * shape.head_dim; }
+
+// What limits it is reading keys and values, once for each query. Sums over keys are in the output's row.
+template <typename T>
+void attend_cached(const CachedShape& shape, const HeadTensors<T>& tensors, float* memory) {
+  const Index dim = shape.head_dim, end = round_up(shape.keys, kWidth);
+  float *const scores = take(memory, end), *const q = take(memory, dim), *const out = take(memory, dim);
+  for (Index r = 0; r < shape.queries; ++r) {
+    unpack(from_row(tensors.q, r), 1, dim, shape.scale, q);
+    for (Index j = 0; j < shape.keys; ++j) {
+      Vector products = {};
+      for (Index e = 0; e < dim; e += kWidth) products += load(tensors.k.data + j * tensors.k.stride + e) * load(q + e);
+      scores[j] = sum_of(products);
+    }
+    const float shift = largest(scores, shape.keys), sum = exponentials(scores, shape.keys, end, shift);
+    tensors.sums.data[r * tensors.sums.stride] = shift + std::log(sum);
+    for (Index e = 0; e < dim; ++e) out[e] = 0;
+    for (Index j = 0; j < shape.keys; ++j)
+      for (Index e = 0; e < dim; e += kWidth)
+        store(out + e, load(out + e) + scores[j] / sum * load(tensors.v.data + j * tensors.v.stride + e));
+    pack(out, 1, dim, from_row(tensors.out, r));
+  }
+}
+
 template <typename T>
 void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGradients<T>* grads, Index num_heads,
               Rows<T> k_grad, Rows<T> v_grad, float* memory) {
@@ -256,8 +280,20 @@ void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGr
 
 }  // namespace
 
-extern const AttentionKernels kAttention = {
-    TITAN_STRING(TITAN_ISA), kWidth,          workspace_floats,      forward<float>,
-    forward<BFloat16Bits>,   backward<float>, backward<BFloat16Bits>};
+extern const AttentionKernels kAttention = {.name = TITAN_STRING(TITAN_ISA),
+                                            .head_dim_unit = kWidth,
+                                            .workspace = workspace_floats,
+                                            .forward_float = forward<float>,
+                                            .forward_bfloat16 = forward<BFloat16Bits>,
+                                            .forward_float16 = forward<Float16Bits>,
+                                            .backward_float = backward<float>,
+                                            .backward_bfloat16 = backward<BFloat16Bits>,
+                                            .backward_float16 = backward<Float16Bits>};
+extern const CachedAttentionKernels kCachedAttention = {.name = TITAN_STRING(TITAN_ISA),
+                                                        .head_dim_unit = kWidth,
+                                                        .workspace = cached_floats,
+                                                        .attend_float = attend_cached<float>,
+                                                        .attend_bfloat16 = attend_cached<BFloat16Bits>,
+                                                        .attend_float16 = attend_cached<Float16Bits>};
 
 }  // namespace titan::kernels::TITAN_ISA

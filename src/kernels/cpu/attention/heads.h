@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/bfloat16_bits.h"
+#include "kernels/cpu/half_bits.h"
 
 namespace titan::kernels {
 
@@ -52,12 +52,34 @@ struct AttentionKernels {
   void (*forward_float)(const HeadsShape&, const HeadTensors<float>* heads, std::int64_t num_heads, float* workspace);
   void (*forward_bfloat16)(const HeadsShape&, const HeadTensors<BFloat16Bits>* heads, std::int64_t num_heads,
                            float* workspace);
+  void (*forward_float16)(const HeadsShape&, const HeadTensors<Float16Bits>* heads, std::int64_t num_heads,
+                          float* workspace);
   // k_grad and v_grad are sums over the heads.
   void (*backward_float)(const HeadsShape&, const HeadTensors<float>* heads, const HeadGradients<float>* grads,
                          std::int64_t num_heads, Rows<float> k_grad, Rows<float> v_grad, float* workspace);
   void (*backward_bfloat16)(const HeadsShape&, const HeadTensors<BFloat16Bits>* heads,
                             const HeadGradients<BFloat16Bits>* grads, std::int64_t num_heads, Rows<BFloat16Bits> k_grad,
                             Rows<BFloat16Bits> v_grad, float* workspace);
+  void (*backward_float16)(const HeadsShape&, const HeadTensors<Float16Bits>* heads,
+                           const HeadGradients<Float16Bits>* grads, std::int64_t num_heads, Rows<Float16Bits> k_grad,
+                           Rows<Float16Bits> v_grad, float* workspace);
+};
+
+// Queries that see all keys: those of one further token, of the heads that share a pair of key and value heads.
+struct CachedShape {
+  std::int64_t queries, keys;
+  std::int64_t head_dim;  // a multiple of head_dim_unit
+  float scale;
+};
+
+// Of rows [queries, head_dim] of q and out, [keys, head_dim] of k and v, and [queries] of sums.
+struct CachedAttentionKernels {
+  const char* name;
+  std::int64_t head_dim_unit;
+  std::int64_t (*workspace)(const CachedShape& shape);  // floats
+  void (*attend_float)(const CachedShape&, const HeadTensors<float>&, float* workspace);
+  void (*attend_bfloat16)(const CachedShape&, const HeadTensors<BFloat16Bits>&, float* workspace);
+  void (*attend_float16)(const CachedShape&, const HeadTensors<Float16Bits>&, float* workspace);
 };
 
 // For any processor, for AVX2 with FMA, for AVX-512, and that with products of bfloat16 in vectors or in tiles, which
@@ -65,13 +87,16 @@ struct AttentionKernels {
 // those that this machine has may be called.
 namespace plain {
 extern const AttentionKernels kAttention;
-}
+extern const CachedAttentionKernels kCachedAttention;
+}  // namespace plain
 namespace avx2 {
 extern const AttentionKernels kAttention;
-}
+extern const CachedAttentionKernels kCachedAttention;
+}  // namespace avx2
 namespace avx512 {
 extern const AttentionKernels kAttention;
-}
+extern const CachedAttentionKernels kCachedAttention;
+}  // namespace avx512
 namespace avx512bf16 {
 extern const AttentionKernels kAttention;
 }
