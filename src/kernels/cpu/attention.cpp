@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/cpu/parallel.h"
 
 namespace titan::kernels {
@@ -107,8 +108,7 @@ double scale_of(const at::Tensor& q, std::optional<double> scale) {
 
 // True if ATen's kernel multiplies in a type of 16 bits for which this process has no fast products.
 bool is_slow_in_aten(const at::Tensor& q) {
-  return (q.scalar_type() == at::kBFloat16 && !has_bfloat16_products()) ||
-         (q.scalar_type() == at::kHalf && !has_float16_products());
+  return (q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf) && !has_products(q.scalar_type());
 }
 
 // A mask of the attention's dtype is added to scores; one of booleans stays as it is.

@@ -97,12 +97,8 @@ void run(const MatmulKernels& kernels, Multiply<T> multiply, const at::Tensor& l
   });
 }
 
-// True if oneDNN multiplies in `dtype` at the processor's speed, and is asked to: ATen does not for products so small.
-bool is_fast_in_aten(at::ScalarType dtype, std::int64_t products) {
-  constexpr std::int64_t kFewestForOneDnn = 16 * 16 * 16;
-  const bool has_instructions = dtype == at::kBFloat16 ? has_bfloat16_products() : has_float16_products();
-  return has_instructions && products > kFewestForOneDnn;
-}
+// ATen does not hand fewer to oneDNN.
+constexpr std::int64_t kFewestForOneDnn = 16 * 16 * 16 + 1;
 
 std::int64_t products_of(const at::Tensor& left, const at::Tensor& right) {
   return left.size(0) * left.size(1) * right.size(1);
@@ -142,13 +138,18 @@ at::Tensor dispatched_bmm(const at::Tensor& left, const at::Tensor& right) {
 
 }  // namespace
 
+bool has_products(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? has_bfloat16_products() : dtype == at::kHalf && has_float16_products();
+}
+
 const MatmulKernels* best_matmul(const at::Tensor& left, const at::Tensor& right) {
 #if defined(__x86_64__)
   if (has_bfloat16_tiles() && takes_matmul(amx::kMatmul, left, right)) return &amx::kMatmul;
 #endif
   const MatmulKernels& vectors = TITAN_BEST_KERNELS(kMatmul);
   if (!takes_matmul(vectors, left, right)) return nullptr;
-  return is_fast_in_aten(left.scalar_type(), products_of(left, right)) ? nullptr : &vectors;
+  const bool is_fast_in_aten = has_products(left.scalar_type()) && products_of(left, right) >= kFewestForOneDnn;
+  return is_fast_in_aten ? nullptr : &vectors;
 }
 
 bool takes_matmul(const MatmulKernels& kernels, const at::Tensor& left, const at::Tensor& right) {

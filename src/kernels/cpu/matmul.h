@@ -10,8 +10,12 @@
 
 namespace titan::kernels {
 
-// The kernels for this product on this processor; null if ATen's are to be used, since they are as fast or do not have 16
-// bits. ATen goes through its reference loops also where a product is very small.
+// True if oneDNN, to which ATen hands products of bfloat16 and float16, multiplies in `dtype` with instructions for it.
+// Elsewhere it takes a third of float32's speed, or leaves them to ATen's reference loops.
+bool has_products(at::ScalarType dtype);
+
+// The kernels for this product on this processor; null if ATen's are to be used, since they are as fast or do not have
+// 16 bits. ATen goes through its reference loops also where a product is very small.
 const MatmulKernels* best_matmul(const at::Tensor& left, const at::Tensor& right);
 
 // True if `kernels` multiply these in matmul(): left [rows, depth] and right [depth, columns] on CPU, in bfloat16 or
