@@ -116,7 +116,7 @@ OptionalTensor in_float32(const OptionalTensor& mask) {
   return mask && mask->defined() && mask->is_floating_point() ? mask->to(at::kFloat) : mask;
 }
 
-// What attention_forward() does not take, and ATen is slow in, is ATen's in float32, rounded once.
+// Falls back to ATen's kernel: on float32 copies, rounded once, if ATen is slow in the operands' dtype.
 std::tuple<at::Tensor, at::Tensor> dispatched_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                       double dropout, bool causal, const OptionalTensor& mask,
                                                       std::optional<double> scale) {

@@ -1,4 +1,4 @@
-// Which of the kernels' builds this process runs.
+// Chooses the build of each kernel that this process runs, by the processor's instructions.
 #pragma once
 
 namespace titan::kernels {

@@ -4,7 +4,7 @@ import itertools
 from fixtures import write_job
 from harness import ROOT, case, expect, read_rows, run
 
-# Those that a processor does not have limit nothing there.
+# A set that the processor does not have limits nothing.
 SETS = ["all", "avx512_bf16", "avx512", "avx2"]
 ALL_KINDS = """
 [validation]
@@ -43,7 +43,7 @@ def no_reference_products(context, dtype):
 
 @case(60, processors=1)
 def reference_products_are_seen(context):
-    """What the case above relies on: ATen's own product of float16, which no library has without AVX-512, ends the process."""
+    """The preloaded library ends the process on ATen's own product of float16, which no library has without AVX-512."""
     words = ["--config", write_job(context, "job", steps=1), "--training.mixed_precision_param", "float16"]
     words += ["--cpu.kernels", "aten", "--cpu.instructions", "avx2"]
     job = run(context, 1, words, env=preload(context, "titan_reference_products"), exit_code=98)

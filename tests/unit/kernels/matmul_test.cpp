@@ -100,7 +100,7 @@ class Matmul : public testing::Test {
 // 8,192); and rows that can be read where they are, or cannot for their distance (2,048).
 constexpr Shape kShapes[] = {{32, 32, 32},    {33, 300, 31},   {64, 1000, 96},  {100, 640, 257}, {257, 641, 300},
                              {256, 768, 256}, {128, 2048, 64}, {1100, 70, 130}, {600, 1100, 40}, {530, 8200, 33}};
-// What tiles leave to others: few of anything.
+// The tiles leave small shapes to other kernels.
 constexpr Shape kSmallShapes[] = {{1, 1, 1}, {1, 256, 768}, {5, 3, 1}, {6, 17, 16}, {13, 9, 47}, {3, 4100, 2}};
 
 TEST_F(Matmul, EqualsTheFormula) {
@@ -251,8 +251,7 @@ TEST_F(Matmul, CopiesOperandsWithoutNeighbours) {
   }
 }
 
-// Whether operands are in bfloat16 or not, and this processor's best is another kernel or ATen's, the numbers are
-// right.
+// Installed, aten::mm and aten::bmm give right numbers in every dtype, whichever kernel is this processor's best.
 TEST(MatmulOfATen, StandsInWhereItTakesTheTensors) {
   install_matmul();
   const at::Tensor wide = at::randn({96, 128});

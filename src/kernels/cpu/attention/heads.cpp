@@ -217,7 +217,7 @@ void forward(const HeadsShape& shape, const HeadTensors<T>* heads, Index num_hea
 
 Index cached_floats(const CachedShape& shape) { return round_up(shape.keys, kWidth) + 2 * shape.head_dim; }
 
-// What limits it is reading keys and values, once for each query. Sums over keys are in the output's row.
+// Reads keys and values once for each query, which limits its speed.
 template <typename T>
 void attend_cached(const CachedShape& shape, const HeadTensors<T>& tensors, float* memory) {
   const Index dim = shape.head_dim, end = round_up(shape.keys, kWidth);

@@ -72,7 +72,8 @@ struct CachedShape {
   float scale;
 };
 
-// Of rows [queries, head_dim] of q and out, [keys, head_dim] of k and v, and [queries] of sums.
+// Attention of CachedShape on one thread: rows of q and out are [queries, head_dim], of k and v [keys, head_dim], and
+// sums [queries].
 struct CachedAttentionKernels {
   const char* name;
   std::int64_t head_dim_unit;

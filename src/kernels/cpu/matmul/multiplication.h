@@ -42,7 +42,7 @@ struct OperandPart {
   Index begin, count, depth, depth_count;
 };
 
-// Where the sums of two panels go.
+// The destination of the sums of two panels.
 template <typename T>
 struct PanelSums {
   float* memory;           // [panel], between steps of the depth

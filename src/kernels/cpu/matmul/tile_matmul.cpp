@@ -96,7 +96,7 @@ struct TilePanels {
   }
 
   static LeftPanel packed_panel(const Word* packed) { return {packed, kPair / 2, kPair, kTile}; }
-  // Whether tiles can be read where the matrix is: whole ones, whose rows are whole lines, and do not all fall into the
+  // True if tiles can be read where the matrix is: whole ones, whose rows are whole lines, and do not all fall into the
   // same few places of the first cache (64 lines to a way).
   static bool reads_in_place(const MatmulShape& shape, const Operand& left) {
     constexpr Index kLine = 32, kWay = 64;  // in elements; in lines

@@ -99,7 +99,7 @@ struct Corner {
   }
 };
 
-// What is past the matrix is packed as zeros.
+// The packing functions fill panels with zeros past the end of the matrix.
 void pack_left_pair(const Matrix<BFloat16Bits>& from, Index row, Index depth, Word* to) {
   const BFloat16Bits* const corner = from.data + row * from.row_stride + depth * from.column_stride;
   for (Index half = 0; half < 2; ++half, to += kTile * kTile) {
