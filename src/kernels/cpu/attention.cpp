@@ -89,16 +89,30 @@ void run_backward(const AttentionKernels& kernels, Kernel kernel, const Problem&
   });
 }
 
+// True if these are tensors [B, heads, tokens, E] that the kernels read, with the same B and E.
+bool are_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t head_dim_unit) {
+  const auto type = q.scalar_type();
+  const auto fits = [&](const at::Tensor& tensor) {
+    return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == type && tensor.stride(-1) == 1 &&
+           tensor.size(0) == q.size(0) && tensor.size(3) == q.size(3);
+  };
+  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(q) && fits(k) && fits(v) &&
+         q.numel() > 0 && q.size(3) % head_dim_unit == 0;
+}
+
 HeadsShape shape_of(const at::Tensor& q, double scale) { return {q.size(2), q.size(3), static_cast<float>(scale)}; }
+
+// True if nothing but causality hides keys, or drops weights.
+bool is_plain(double dropout, const OptionalTensor& mask) { return dropout == 0 && (!mask || !mask->defined()); }
 
 bool is_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout, bool causal,
              const OptionalTensor& mask) {
-  return causal && dropout == 0 && (!mask || !mask->defined()) && takes(best_attention(), q, k, v);
+  return causal && is_plain(dropout, mask) && takes(best_attention(), q, k, v);
 }
 
 bool is_cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout, bool causal,
                const OptionalTensor& mask) {
-  return !causal && dropout == 0 && (!mask || !mask->defined()) && q.dim() == 4 && q.size(2) <= kFewQueries &&
+  return !causal && is_plain(dropout, mask) && q.dim() == 4 && q.size(2) <= kFewQueries &&
          takes(TITAN_BEST_KERNELS(kCachedAttention), q, k, v);
 }
 
@@ -155,24 +169,13 @@ const AttentionKernels& best_attention() {
 }
 
 bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const auto type = q.scalar_type();
-  const auto fits = [&](const at::Tensor& tensor) {
-    return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == type && tensor.stride(-1) == 1 &&
-           tensor.size(0) == q.size(0) && tensor.size(2) == q.size(2) && tensor.size(3) == q.size(3);
-  };
-  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(q) && fits(k) && fits(v) &&
-         q.numel() > 0 && k.size(1) == v.size(1) && k.size(1) > 0 && q.size(1) % k.size(1) == 0 &&
-         q.size(3) % kernels.head_dim_unit == 0;
+  return are_heads(q, k, v, kernels.head_dim_unit) && k.size(2) == q.size(2) && v.size(2) == q.size(2) &&
+         k.size(1) == v.size(1) && k.size(1) > 0 && q.size(1) % k.size(1) == 0;
 }
 
 bool takes(const CachedAttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const auto type = q.scalar_type();
-  const auto fits = [&](const at::Tensor& tensor) {
-    return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == type && tensor.stride(-1) == 1 &&
-           tensor.size(0) == q.size(0) && tensor.size(1) == q.size(1) && tensor.size(3) == q.size(3);
-  };
-  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(q) && fits(k) && fits(v) &&
-         q.numel() > 0 && k.numel() > 0 && k.size(2) == v.size(2) && q.size(3) % kernels.head_dim_unit == 0;
+  return are_heads(q, k, v, kernels.head_dim_unit) && k.size(1) == q.size(1) && v.size(1) == q.size(1) &&
+         k.numel() > 0 && k.size(2) == v.size(2);
 }
 
 std::tuple<at::Tensor, at::Tensor> cached_attention(const CachedAttentionKernels& kernels, const at::Tensor& q,

@@ -16,7 +16,7 @@ constexpr std::int64_t kFewQueries = 16;
 // The fastest of attention/heads.h that this processor runs.
 const AttentionKernels& best_attention();
 
-// Whether attention_forward() and attention_backward() take these: float32, bfloat16 or float16 on CPU, q [B, H, T, E],
+// True if attention_forward() and attention_backward() take these: float32, bfloat16 or float16 on CPU, q [B, H, T, E],
 // k and v [B, K, T, E] with H a multiple of K, elements of the last dim neighbours, E a multiple of
 // `kernels.head_dim_unit`.
 bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
@@ -27,8 +27,8 @@ bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tenso
 std::tuple<at::Tensor, at::Tensor> attention_forward(const AttentionKernels& kernels, const at::Tensor& q,
                                                      const at::Tensor& k, const at::Tensor& v, double scale);
 
-// True if cached_attention() takes these: q [B, H, T, E], k and v [B, H, S, E] of one dtype on CPU, float32, bfloat16 or
-// float16, elements of the last dim neighbours, E a multiple of `kernels.head_dim_unit`.
+// True if cached_attention() takes these: q [B, H, T, E], k and v [B, H, S, E] of one dtype on CPU, float32, bfloat16
+// or float16, elements of the last dim neighbours, E a multiple of `kernels.head_dim_unit`.
 bool takes(const CachedAttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 // Each query sees every key: output and logarithms of sums as attention_forward() has them. For few queries.

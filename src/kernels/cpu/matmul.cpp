@@ -128,11 +128,11 @@ at::Tensor& dispatched_mm_out(const at::Tensor& left, const at::Tensor& right, a
 }
 
 at::Tensor dispatched_bmm(const at::Tensor& left, const at::Tensor& right) {
-  const bool is_ours = left.dim() == 3 && right.dim() == 3 && left.size(0) == right.size(0) && left.size(0) > 0 &&
-                       best_matmul(left[0], right[0]);
-  if (!is_ours) return at::cpu::bmm(left, right);
+  const bool is_batch = left.dim() == 3 && right.dim() == 3 && left.size(0) == right.size(0) && left.size(0) > 0;
+  const MatmulKernels* const kernels = is_batch ? best_matmul(left[0], right[0]) : nullptr;
+  if (!kernels) return at::cpu::bmm(left, right);
   const at::Tensor out = at::empty({left.size(0), left.size(1), right.size(2)}, left.options());
-  for (std::int64_t i = 0; i < out.size(0); ++i) matmul(*best_matmul(left[i], right[i]), left[i], right[i], out[i]);
+  for (std::int64_t i = 0; i < out.size(0); ++i) matmul(*kernels, left[i], right[i], out[i]);
   return out;
 }
 

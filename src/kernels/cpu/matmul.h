@@ -1,7 +1,7 @@
 // Products of matrices in 16 bits on CPU, in place of ATen's. With AMX oneDNN comes to a fifth or a third of what the
 // tiles do, since it waits for memory while it packs its operands. Where the processor does not multiply in the type at
-// all, ATen goes through its reference loops (a hundredth of float32's speed), or oneDNN through a third of it: there
-// operands are widened to float32 while they are packed, as fast as products of float32.
+// all, ATen goes through its reference loops, or oneDNN is slower than in float32: there operands are widened to float32
+// while they are packed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 namespace titan::kernels {
 
 // True if oneDNN, to which ATen hands products of bfloat16 and float16, multiplies in `dtype` with instructions for it.
-// Elsewhere it takes a third of float32's speed, or leaves them to ATen's reference loops.
+// Elsewhere it is slower than in float32, or leaves them to ATen's reference loops.
 bool has_products(at::ScalarType dtype);
 
 // The kernels for this product on this processor; null if ATen's are to be used, since they are as fast or do not have

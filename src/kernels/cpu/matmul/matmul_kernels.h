@@ -28,7 +28,8 @@ using Multiply = void (*)(const MatmulShape& shape, const Matrix<T>& left, const
 
 struct MatmulKernels {
   const char* name;
-  std::int64_t (*workspace)(const MatmulShape& shape);  // bytes, up to 16 MiB
+  // Bytes: up to 9 MiB, and for a depth above 4,096 (tiles: 8,192) the float32 sums of up to 480 (512) rows.
+  std::int64_t (*workspace)(const MatmulShape& shape);
   Multiply<BFloat16Bits> multiply_bfloat16;
   Multiply<Float16Bits> multiply_float16;  // null if there is none
 };
@@ -44,8 +45,7 @@ extern const MatmulKernels kMatmul;
 namespace avx512 {
 extern const MatmulKernels kMatmul;
 }
-// In tiles: bfloat16 alone, in which numbers below its normal ones are taken for 0. Where the depth is above 8,192 the
-// workspace holds the float32 sums of up to 512 rows as well.
+// In tiles: bfloat16 alone, in which numbers below its normal ones are taken for 0.
 namespace amx {
 extern const MatmulKernels kMatmul;
 }
