@@ -179,16 +179,16 @@ void FailureWatch::run() {
   }
 }
 
-bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept {
+std::optional<int> report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept {
   try {
     const std::string line = reason.substr(0, reason.find('\n'));
     const std::string whole = to_text({name_of(rank) + line, board.rank});
     const auto first = board.store->compareSet(kKey, {}, std::vector<std::uint8_t>(whole.begin(), whole.end()));
     const std::string said = written_failure_from_text(first).reason;
     const auto by = rank_to_blame(said);
-    return by && *by != rank && said == name_of(*by) + line;
+    return by && *by != rank && said == name_of(*by) + line ? by : std::nullopt;
   } catch (...) {  // nobody left to tell
-    return false;
+    return std::nullopt;
   }
 }
 

@@ -74,10 +74,10 @@ class FailureWatch {
   std::thread thread_;
 };
 
-// Writes the reason of `rank` ("rank 3: <its first line>"); the first rank to fail wins. Whether another one had
-// written the same words before: what all ranks find out alike is said once. Never throws: the store may be gone
-// already.
-bool report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
+// Writes the reason of `rank` ("rank 3: <its first line>"); the first rank to fail wins. Returns the rank that had
+// written the same words of itself before, which says them for all; nothing where it is this one. Never throws: the
+// store may be gone already.
+std::optional<int> report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
 
 // The first failure that was written, by whichever rank; it counts as heard, and is given again without asking the store.
 // Throws what the store throws.

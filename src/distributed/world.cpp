@@ -204,9 +204,9 @@ void World::set_timeout(std::chrono::milliseconds timeout) {
 bool World::report_failure(const std::string& reason) noexcept {
   if (!board_) return false;
   g_last_word.lock();
-  const bool was_said = dist::report_failure(*board_, rank(), reason);
-  leave_in_order(*board_, "rank " + std::to_string(rank()));
-  return was_said;
+  const auto speaker = dist::report_failure(*board_, rank(), reason);
+  leave_in_order(*board_, "rank " + std::to_string(speaker.value_or(rank())));
+  return speaker && life_of(board_->processes[*speaker]) != Life::kRuns;
 }
 
 void World::stop(const std::string& symptom) noexcept {

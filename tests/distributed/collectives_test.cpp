@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -131,6 +133,22 @@ TEST(Failure, OfOneRankEndsTheOthersWithItsReason) {
   test::on_ranks(2, [](dist::World& world) {
     world.report_failure("out of milk\nsecond line");
     std::_Exit(0);  // at once, as the program does; its reason stays in rank 0's store
+  });
+}
+
+// torchrun ends all ranks as soon as the first has ended: one that left without a word before the other had spoken
+// would take the only message with it.
+TEST(Failure, ThatAnotherRankSaysIsLeftToItUntilItHasEnded) {
+  test::on_ranks(2, [](dist::World& world) {
+    const auto file = std::filesystem::temp_directory_path() / "said";
+    if (world.report_failure("out of milk")) {
+      EXPECT_TRUE(std::filesystem::exists(file));
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      std::ofstream(file) << "out of milk";
+    }
+    std::fflush(nullptr);
+    std::_Exit(testing::Test::HasFailure());
   });
 }
 

@@ -124,7 +124,7 @@ TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
   EXPECT_FALSE(report_failure(board, 1, "out of milk\nand a second line"));
   EXPECT_FALSE(report_failure(board, 1, "out of milk"));  // it has said that itself
   EXPECT_FALSE(report_failure(board, 0, "out of sugar"));
-  EXPECT_TRUE(report_failure(board, 0, "out of milk\nand another second line"));
+  EXPECT_EQ(report_failure(board, 0, "out of milk\nand another second line"), 1);
   ended.end();
   EXPECT_EQ(diagnose_hang(board, "a symptom"), "rank 1: out of milk");
   EXPECT_TRUE(board.store->check({"titan/heard/0"}));
