@@ -3,6 +3,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <thread>
 
 #include "apps/speaks.h"
 #include "base/env.h"
@@ -31,10 +32,12 @@ void print_error(const Error& error, bool may_be_rank) {
 
 }  // namespace
 
-int exit_code_of(const std::function<int()>& body, bool may_be_rank) {
+int exit_code_of(const std::function<int()>& body, bool may_be_rank, std::chrono::milliseconds patience) {
   try {
     return body();
   } catch (const SaidByAnother& error) {
+    std::this_thread::sleep_for(patience);
+    print_error(error, may_be_rank);
     return error.exit_code();
   } catch (const Error& error) {
     print_error(error, may_be_rank);

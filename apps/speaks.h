@@ -7,10 +7,10 @@
 
 namespace titan {
 
-// Ends a rank with the exit code of bad input and without a word: another rank prints the same message.
+// Bad input whose message another rank prints. exit_code_of() waits for that one, and ends this rank without a word.
 class SaidByAnother : public ConfigError {
  public:
-  explicit SaidByAnother(const Error& error) : ConfigError(error.what()) {}
+  explicit SaidByAnother(const Error& error) : ConfigError(error.what(), error.keys()) {}
 };
 
 // What follows from the command line, the environment and the configuration's files is the same on all ranks.

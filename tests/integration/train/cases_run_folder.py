@@ -3,7 +3,7 @@ import re
 import signal
 
 from fixtures import write_job
-from harness import Gate, at_row, case, expect, faults, kill, read_rows, run, start
+from harness import Gate, Job, at_row, case, expect, faults, kill, launcher_words, read_rows, run, start
 
 SAVE = ["--checkpoint.enable", "--checkpoint.interval", 2]
 FULL = [*SAVE, "--checkpoint.no-last_save_model_only"]
@@ -141,6 +141,18 @@ def one_message_for_all_ranks(context):
         # A rank that is late ends with what the first one has told it.
         lines = [line for line in job.text().splitlines() if message in line and " stops: rank " not in line]
         expect(len(lines) == 1, f"{name}: {len(lines)} lines with {message!r}, expected one\n{job.tail(30)}")
+
+
+@case(30)
+def late_rank_0_is_heard(context):
+    """torchrun ends all ranks with the first. One that leaves the word to rank 0 does not end before that one has
+    started and spoken."""
+    late = context.folder / "late"
+    late.write_text(f'#!/bin/sh\n[ "$RANK" = 0 ] && sleep 1\nexec {context.program} "$@"\n')
+    late.chmod(0o755)
+    words = [late, "--config", write_job(context, "run", steps=1), *FULL, "--training.dataset", "parquet"]
+    job = Job([*launcher_words("torchrun", 2), *words], context.folder / "logs", "late", {})
+    expect(job.wait() == 1 and "unknown dataset" in job.text(), job.tail(30))
 
 
 @case(30, processors=1)

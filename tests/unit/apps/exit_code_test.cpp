@@ -1,7 +1,9 @@
 #include "apps/exit_code.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <functional>
 #include <map>
@@ -49,7 +51,7 @@ struct Ending {
 
 Ending end_of(const std::function<int()>& body, bool may_be_rank = true) {
   testing::internal::CaptureStderr();
-  const int code = exit_code_of(body, may_be_rank);
+  const int code = exit_code_of(body, may_be_rank, std::chrono::milliseconds(0));
   return {code, testing::internal::GetCapturedStderr()};
 }
 
@@ -102,14 +104,21 @@ TEST(ExitCode, FailuresNameTheRankThatWasDetected) {
   }
 }
 
-TEST(Speaks, RanksThatDoNotSpeakEndWithoutAWord) {
+TEST(Speaks, RanksThatDoNotSpeakWaitForTheEndWithoutAWord) {
+  const auto waits = [] {
+    exit_code_of([] { return say_once(false, throwing(ConfigError("x"))); }, true, std::chrono::hours(1));
+  };
+  EXPECT_EXIT((ualarm(100000, 0), waits()), testing::KilledBySignal(SIGALRM), "^$");
+}
+
+TEST(Speaks, RanksThatNobodyEndsSpeakToo) {
   const auto check = [](bool speaks, const std::function<int()>& body) {
     return end_of([&] { return say_once(speaks, body); });
   };
   EXPECT_EQ(check(true, throwing(ConfigError("x"))).words, "x\n");
-  const Ending silent = check(false, throwing(DataError("x")));
-  EXPECT_EQ(silent.exit_code, 2);
-  EXPECT_EQ(silent.words, "");
+  const Ending alone = check(false, throwing(DataError("x", {"a.b"})));
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_EQ(alone.words, "error: x\n");
   // Not an input that the others were given as well.
   EXPECT_EQ(check(false, throwing(std::runtime_error("x"))).words, "titan-train: x\n");
   EXPECT_EQ(check(false, throwing(CheckpointError("x"))).exit_code, 1);
