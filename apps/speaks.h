@@ -7,7 +7,8 @@
 
 namespace titan {
 
-// Bad input whose message another rank prints. exit_code_of() waits for that one, and ends this rank without a word.
+// Says that another rank prints the message of this bad input. exit_code_of() leaves that one the time for it before
+// this rank ends.
 class SaidByAnother : public ConfigError {
  public:
   explicit SaidByAnother(const Error& error) : ConfigError(error.what(), error.keys()) {}

@@ -45,10 +45,10 @@ class World {
   void set_timeout(std::chrono::milliseconds timeout);
 
   // Tells the other ranks why this one ends; they end too, within a second, and this one does not end before they have
-  // heard where it serves the store. From here on nothing but the caller ends this process. Returns whether another rank
-  // has given the same reason, and waits for that one to end: a launcher ends all ranks as soon as the first has ended,
-  // also one that is about to print the reason. Where it has not ended within kFailurePatience, the caller is to print
-  // it too (false). Not collective, never throws.
+  // heard where it serves the store. From here on nothing but the caller ends this process. Returns whether another
+  // rank has given the same reason, and waits for that one to end where it is of this machine: a launcher ends all
+  // ranks as soon as the first has ended, also one that is about to print the reason. Where it has not ended within
+  // kFailurePatience, the caller is to print it too (false). Not collective, never throws.
   bool report_failure(const std::string& reason) noexcept;
   // Ends this process (exit code 3), in which a collective failed with `symptom`, with one line that names the rank to
   // blame where that can be found out. Nothing is taken down: what other threads wait for may be the rank that is gone.

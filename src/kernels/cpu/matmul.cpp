@@ -36,8 +36,8 @@ struct Grid {
   std::int64_t rows, columns;
 };
 
-// Of all grids of so many parts the fastest. Each part packs its own operands; a panel of 32 takes as long to pack as
-// two products of panels.
+// Returns the fastest of all grids of so many parts. Each part packs its own operands; a panel of 32 takes as long to
+// pack as two products of panels.
 Grid grid_of(std::int64_t rows, std::int64_t columns, std::int64_t parts) {
   const auto panels = [](std::int64_t count, std::int64_t in) { return (count + 32 * in - 1) / (32 * in); };
   Grid best{1, 1};
