@@ -50,6 +50,19 @@ def reference_products_are_seen(context):
     expect("a product in Half reached ATen's reference loops" in job.text(), job.tail())
 
 
+@case(60)
+def slow_dtype_is_said(context):
+    """A run whose dtype has no fast product on this processor says so in one line, with what to set; others do not."""
+    def lines(name, *words):
+        job = run(context, 2, ["--config", write_job(context, name, steps=1), "--cpu.instructions", "avx2", *words], name=name)
+        return [line for line in job.text().splitlines() if "this processor has no instructions" in line]
+
+    said = lines("slow", "--cpu.kernels", "aten", "--training.mixed_precision_param", "bfloat16")
+    expect(len(said) == 1 and 'set cpu.kernels = "own", or training.mixed_precision_param = "float32"' in said[0], said)
+    expect(lines("own", "--training.mixed_precision_param", "bfloat16") == [], "said with kernels of our own")
+    expect(lines("float32", "--cpu.kernels", "aten", "--training.mixed_precision_param", "float32") == [], "said in float32")
+
+
 @case(120, quick=True)
 def default_run_on_avx2(context):
     """The default configuration trains on a processor with AVX2 alone, and says in its config.toml what it was limited to."""

@@ -1,0 +1,16 @@
+#include "train/slow_products.h"
+
+#include "distributed/dtype.h"
+#include "kernels/choice.h"
+
+namespace titan::train {
+
+std::string slow_products_warning(const config::JobConfig& config) {
+  const std::string& dtype = config.training.mixed_precision_param;
+  if (kernels::has_fast_products(dist::dtype_of(dtype))) return "";
+  return "this processor has no instructions for products in " + dtype +
+         ", and with cpu.kernels = \"aten\" PyTorch computes them many times slower than in float32: set cpu.kernels = "
+         "\"own\", or training.mixed_precision_param = \"float32\"";
+}
+
+}  // namespace titan::train

@@ -1,0 +1,14 @@
+// What a run whose dtype this processor cannot multiply in says about it.
+#pragma once
+
+#include <string>
+
+#include "config/job_config.h"
+
+namespace titan::train {
+
+// One line: that training.mixed_precision_param is slow on this processor, and what to set. Empty where it is not slow.
+// For runs on CPU, after the code was chosen (kernels/choice.h).
+std::string slow_products_warning(const config::JobConfig& config);
+
+}  // namespace titan::train
