@@ -25,7 +25,6 @@
 #include "config/command_line/command_line.h"
 #include "config/keys/source.h"
 #include "config/paths.h"
-#include "distributed/dtype.h"
 #include "distributed/world.h"
 #include "train/setup.h"
 
@@ -111,10 +110,11 @@ void check_needs(const Subject& subject, Checks& checks) {
 
 // What a rank finds out by itself.
 Checks check_alone(Subject& subject) {
-  Checks checks = {doctor::ok("program", program())};
+  Checks checks;
   check_config(subject, checks);
   train::set_num_threads(subject.launch.local_world_size);
   choose_cpu_code(subject.config.cpu);
+  checks.insert(checks.begin(), doctor::ok("program", program()));  // it asks ATen, so it comes after the choice
   pick_device(subject, checks);
   for (auto& check : doctor::check_machine(subject.launch, subject.device_type)) checks.push_back(std::move(check));
   for (auto& check : doctor::check_network(subject.launch)) checks.push_back(std::move(check));
@@ -130,7 +130,7 @@ int print(const DoctorArguments& arguments, const std::vector<doctor::Finding>& 
 
 // The ranks tell each other what they found. All give the same exit code.
 int check_together(const DoctorArguments& arguments, const Subject& subject, Checks checks, dist::World& world) {
-  for (auto& check : doctor::check_ranks(world, dist::dtype_of(subject.config.training.mixed_precision_param)))
+  for (auto& check : doctor::check_ranks(world, subject.config.training.mixed_precision_param))
     checks.push_back(std::move(check));
   std::vector<Checks> by_rank;
   for (const auto& message : world.group().all_gather_bytes(doctor::to_message(checks)))

@@ -1,7 +1,6 @@
 #include "apps/doctor/rates.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
@@ -10,37 +9,19 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <system_error>
 
+#include "apps/doctor/best_seconds.h"
+#include "apps/doctor/products.h"
 #include "base/clock.h"
 #include "base/process/rank_process.h"
 #include "base/text.h"
-#include "metrics/cpu_peak.h"
 
 namespace titan::doctor {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr double kMiB = 1 << 20;
-
-void wait_for_device(at::Device device) {
-  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-}
-
-// The shortest of some runs, after one that makes what is made on first use.
-double best_seconds(at::Device device, const std::function<void()>& run) {
-  constexpr int kRuns = 5;
-  double best = 0;
-  for (int i = 0; i <= kRuns; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    run();
-    wait_for_device(device);
-    const double seconds = seconds_between(begin, std::chrono::steady_clock::now());
-    if (i == 1 || (i > 1 && seconds < best)) best = seconds;
-  }
-  return best;
-}
 
 // `bytes` come to each rank in `seconds`.
 Check check_rate(const std::string& name, double bytes, double seconds) {
@@ -76,14 +57,6 @@ Checks check_collectives(dist::World& world) {
   const double scatter = slowest(
       group, best_seconds(world.device(), [&] { group.reduce_scatter(part, whole, dist::ReduceOp::kSum).wait(); }));
   return {check_rate("all-gather", bytes, gather), check_rate("reduce-scatter", bytes, scatter)};
-}
-
-double matmul_flops(at::Device device, c10::ScalarType dtype) {
-  if (device.is_cpu()) return metrics::measure_cpu_peak_flops(dtype);
-  constexpr std::int64_t kSize = 8192;
-  const auto factor = at::ones({kSize, kSize}, at::TensorOptions().dtype(dtype).device(device));
-  const double seconds = best_seconds(device, [&] { at::mm(factor, factor); });
-  return 2.0 * kSize * kSize * kSize / seconds;
 }
 
 // The nearest folder above one that may not be there yet.
@@ -133,14 +106,16 @@ Check check_matmul(const std::vector<double>& flops, const std::vector<std::stri
                  "every step waits for the slowest rank: see what else runs there, and its clock and temperature");
 }
 
-Checks check_ranks(dist::World& world, c10::ScalarType dtype) {
+Checks check_ranks(dist::World& world, const std::string& dtype) {
   Checks checks = check_collectives(world);
-  world.group().barrier();  // ranks of a machine share its cores, as they do in training
-  const double own = matmul_flops(world.device(), dtype);
+  auto& group = world.group();
+  group.barrier();  // ranks of a machine share its cores, as they do in training
+  const auto rates = measure_products(world.device());
+  const double own = std::ranges::find(rates, dtype, &ProductRate::dtype)->forward;
   std::vector<double> flops;
-  for (const auto& text : world.group().all_gather_bytes(std::to_string(own))) flops.push_back(std::stod(text));
-  const auto hosts = world.group().all_gather_bytes(host_name());
-  checks.push_back(check_matmul(flops, hosts, c10::toString(dtype)));
+  for (const auto& text : group.all_gather_bytes(std::to_string(own))) flops.push_back(std::stod(text));
+  checks.push_back(check_matmul(flops, group.all_gather_bytes(host_name()), dtype));
+  checks.push_back(check_products(slowest_products(group, rates), dtype));
   return checks;
 }
 

@@ -1,8 +1,6 @@
 // Checks that measure.
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,11 +10,11 @@
 
 namespace titan::doctor {
 
-// What all-gathers and reduce-scatters between all ranks bring, and how fast each rank multiplies matrices of `dtype`.
-// Collective; takes a second. The same result on all ranks.
-Checks check_ranks(dist::World& world, c10::ScalarType dtype);
+// What all-gathers and reduce-scatters between all ranks bring, and how fast each rank multiplies matrices, in `dtype`
+// (as in training.mixed_precision_param) and in others. Collective; takes seconds. The same result on all ranks.
+Checks check_ranks(dist::World& world, const std::string& dtype);
 
-// Of that: FLOP/s of each rank, and the machines they run on. Names those that are far behind the middle one.
+// Of that: FLOP/s of each rank in `dtype`, and the machines they run on. Names those that are far behind the middle one.
 Check check_matmul(const std::vector<double>& flops, const std::vector<std::string>& hosts, const std::string& dtype);
 
 // Writes and flushes some MiB where `folder` is, or will be, and takes them away again. Not collective.

@@ -4,6 +4,7 @@
 
 #include "apps/doctor/machine.h"
 #include "apps/doctor/network.h"
+#include "apps/doctor/products.h"
 #include "apps/doctor/rates.h"
 #include "apps/doctor/report.h"
 
@@ -91,6 +92,22 @@ TEST(Doctor, ARankThatIsFarBehindIsNamed) {
   const auto check = check_matmul({1e12, 1e12, 0.5e12, 1e12}, hosts, "Float");
   EXPECT_EQ(check.state, State::kWarning);
   EXPECT_THAT(check.found, HasSubstr("far behind: rank 2 on b (0.50 TFLOP/s)"));
+}
+
+TEST(Doctor, ASlowerDtypeThanAnotherIsNamed) {
+  const std::vector<ProductRate> rates = {
+      {"float32", 98e9, 80e9}, {"bfloat16", 3.04e9, 2e9}, {"float16", 60.4e9, 60e9}};
+  const auto check = check_products(rates, "bfloat16");
+  EXPECT_EQ(check.state, State::kWarning);
+  EXPECT_EQ(check.found,
+            "float32: 98 forward, 80 backward; bfloat16: 3.0 forward, 2.0 backward; float16: 60 forward, 60 backward "
+            "(GFLOP/s); bfloat16 takes 37.7 times as long as float32");
+  EXPECT_EQ(check.advice, "set training.mixed_precision_param = \"float32\"");
+  EXPECT_EQ(check_products(rates, "float16").state, State::kOk);  // 1.4 times as long
+  EXPECT_EQ(check_products(rates, "float32").state, State::kOk);
+  EXPECT_EQ(check_products({{"float32", 1e11, 1e11}, {"bfloat16", 1e13, 1e13}}, "float32").found,
+            "float32: 100 forward, 100 backward; bfloat16: 10,000 forward, 10,000 backward (GFLOP/s); float32 takes "
+            "100.0 times as long as bfloat16");
 }
 
 TEST(Doctor, AFolderThatCannotBeWrittenIsAFailure) {

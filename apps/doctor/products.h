@@ -1,0 +1,30 @@
+// How fast a rank multiplies matrices in each dtype that a run may compute in.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+#include <vector>
+
+#include "apps/doctor/check.h"
+#include "distributed/process_group.h"
+
+namespace titan::doctor {
+
+// Of a linear layer: its product in forward, and the two of its gradients in backward.
+struct ProductRate {
+  std::string dtype;         // as in training.mixed_precision_param
+  double forward, backward;  // FLOP/s
+};
+
+// In float32, bfloat16 and float16, with the threads that this rank has. Not collective; takes a second, two where a
+// dtype is slow.
+std::vector<ProductRate> measure_products(c10::Device device);
+
+// The lowest of all ranks. Collective; the same on all ranks.
+std::vector<ProductRate> slowest_products(dist::ProcessGroup& group, std::vector<ProductRate> own);
+
+// A warning where a step in `dtype`, the configured one, would take half as long again in another.
+Check check_products(const std::vector<ProductRate>& rates, const std::string& dtype);
+
+}  // namespace titan::doctor
