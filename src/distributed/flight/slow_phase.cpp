@@ -45,22 +45,8 @@ std::optional<std::string> SlowPhases::look(const PhaseLook& look) {
 }
 
 SlowPhaseWatch::SlowPhaseWatch(SlowPhases phases, std::function<void(const std::string&)> say)
-    : phases_(phases), say_(std::move(say)), thread_([this] { run(); }) {}
-
-SlowPhaseWatch::~SlowPhaseWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-  }
-  ends_.notify_all();
-  thread_.join();
-}
-
-void SlowPhaseWatch::run() {
-  std::unique_lock lock(mutex_);
-  while (!ends_.wait_for(lock, kPeriodOfLooks, [this] { return is_over_; })) {
-    if (const auto said = phases_.look(look_at_process())) say_(*said);
-  }
-}
+    : phases_(phases), say_(std::move(say)), ticker_(kPeriodOfLooks, [this] {
+        if (const auto said = phases_.look(look_at_process())) say_(*said);
+      }) {}
 
 }  // namespace titan::dist

@@ -3,16 +3,13 @@
 #pragma once
 
 #include <array>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "base/process/phase.h"
+#include "base/process/ticker.h"
 
 namespace titan::dist {
 
@@ -47,18 +44,11 @@ class SlowPhases {
 class SlowPhaseWatch {
  public:
   SlowPhaseWatch(SlowPhases phases, std::function<void(const std::string&)> say);
-  ~SlowPhaseWatch();
-  SlowPhaseWatch(const SlowPhaseWatch&) = delete;
-  SlowPhaseWatch& operator=(const SlowPhaseWatch&) = delete;
 
  private:
-  void run();
-  SlowPhases phases_;
+  SlowPhases phases_;  // of the ticker's thread
   std::function<void(const std::string&)> say_;
-  std::mutex mutex_;
-  std::condition_variable ends_;
-  bool is_over_ = false;
-  std::thread thread_;
+  Ticker ticker_;  // the first to end
 };
 
 }  // namespace titan::dist

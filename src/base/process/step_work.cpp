@@ -1,0 +1,36 @@
+#include "base/process/step_work.h"
+
+#include <algorithm>
+
+namespace titan {
+
+double StepProgress::share() const {
+  if (forwards == 0 || layers == 0) return 0;
+  const std::int64_t done = forwards - (is_in_backward() ? 0 : 1) + 2 * backwards;
+  return std::min(1.0, static_cast<double>(done) / static_cast<double>(3 * layers * microbatches));
+}
+
+std::string StepProgress::text() const {
+  if (forwards == 0 || layers == 0) return "";
+  const std::int64_t earlier = (forwards - 1) / layers;  // microbatches
+  const std::int64_t layer = is_in_backward() ? std::clamp<std::int64_t>((earlier + 1) * layers - backwards, 1, layers)
+                                              : forwards - earlier * layers;
+  std::string text = (is_in_backward() ? "backward of layer " : "forward of layer ") + std::to_string(layer) + " of " +
+                     std::to_string(layers);
+  if (microbatches > 1) text += ", microbatch " + std::to_string(earlier + 1) + " of " + std::to_string(microbatches);
+  return text;
+}
+
+void StepWork::begin_step(std::int64_t microbatches) {
+  microbatches_ = microbatches;
+  forwards_ = 0;
+  losses_ = 0;
+  backwards_ = 0;
+}
+
+StepWork& step_work() {
+  static auto* const work = new StepWork;  // threads that end late may still ask
+  return *work;
+}
+
+}  // namespace titan
