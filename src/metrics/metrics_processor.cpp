@@ -23,6 +23,10 @@ void MetricsProcessor::begin_step() {
   if (options_.communication) communication_at_begin_ = options_.communication();
 }
 
+void MetricsProcessor::show_progress(std::int64_t step, const StepProgress& progress, double seconds) {
+  for (const auto& sink : sinks_) sink->on_progress(step, progress, seconds);
+}
+
 void MetricsProcessor::add_data(std::int64_t num_tokens, double data_seconds) {
   tokens_seen_ += num_tokens;
   interval_tokens_ += num_tokens;

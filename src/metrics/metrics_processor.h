@@ -32,7 +32,7 @@ struct MetricsOptions {
 
 // One on each rank, made before the model is built (the first row's throughput includes the start-up); only the rank
 // that reports gets sinks. In a step: begin_step(), add_data() for every batch, end_step(step), and log() if
-// should_log(step). Nothing here communicates. For the training thread only.
+// should_log(step). Nothing here communicates. For the training thread, but for show_progress().
 class MetricsProcessor {
  public:
   // Throws ConfigError when log_freq is below 1.
@@ -41,6 +41,8 @@ class MetricsProcessor {
   bool should_log(std::int64_t step) const { return step == 1 || step % options_.log_freq == 0; }
 
   void begin_step();
+  // From another thread, during the first step: for the sinks of that name.
+  void show_progress(std::int64_t step, const StepProgress& progress, double seconds);
   // A batch of `num_tokens` tokens of this rank that took `seconds` to come.
   void add_data(std::int64_t num_tokens, double seconds);
   void end_step(std::int64_t step);

@@ -168,6 +168,15 @@ void ProgressBar::on_step(std::int64_t step) {
   if (now - last_draw_ >= kRedrawEvery || step == total_steps_) draw();
 }
 
+void ProgressBar::on_progress(std::int64_t step, const StepProgress& progress, double seconds) {
+  const int columns = columns_of(terminal_);
+  format_progress(step - 1, total_steps_, nullptr, /*seconds_left=*/-1, columns, "", text_);
+  append(text_, "  step {}: {}% after ", step, static_cast<int>(progress.share() * 100));
+  text_.append(format_duration(seconds));
+  text_.resize(std::min(text_.size(), static_cast<std::size_t>(std::max(0, columns - 1))));
+  log_sink_->show(text_);
+}
+
 void ProgressBar::draw() {
   last_draw_ = std::chrono::steady_clock::now();
   double seconds_left = -1.0;  // the first step of a run says little about the rest

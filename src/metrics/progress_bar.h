@@ -37,6 +37,7 @@ class ProgressBar : public MetricsSink {
   ~ProgressBar() override;
   void log(const StepMetrics& metrics) override;
   void on_step(std::int64_t step) override;
+  void on_progress(std::int64_t step, const StepProgress& progress, double seconds) override;
 
  private:
   void draw();

@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/process/step_work.h"
 #include "metrics/time_spent.h"
 
 namespace titan::metrics {
@@ -261,6 +262,9 @@ class MetricsSink {
   virtual void log_gradient_norms(std::int64_t /*step*/, std::span<const double> /*norms*/) {}
   // After every step, logged or not, before log().
   virtual void on_step(std::int64_t /*step*/) {}
+  // How far the first step of this process is, `seconds` after it began. From another thread, while the training thread
+  // is in that step and calls nothing here.
+  virtual void on_progress(std::int64_t /*step*/, const StepProgress& /*progress*/, double /*seconds*/) {}
   // The run went back: what was said about steps after `finished_steps` does not count any more, they come again.
   virtual void roll_back(std::int64_t /*finished_steps*/) {}
 };

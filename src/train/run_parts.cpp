@@ -113,7 +113,7 @@ void add_observers(RunParts& run) {
     run.observers.push_back(std::move(observer));
     return added;
   };
-  add(std::make_unique<FirstStep>(config, run.world));
+  add(std::make_unique<FirstStep>(config, run.world, *run.model, *run.metrics));
   add(std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
   auto& log =
       add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/process/step_work.h"
 #include "nn/ops/cross_entropy.h"
 #include "profile/named_range.h"
 
@@ -24,6 +25,7 @@ class WholeModel : public ForwardBackward {
   at::Tensor forward_backward(const Batch& batch, const Objective& objective) override {
     const auto loss = forward(batch);
     const NamedRange range([] { return "backward"; });
+    step_work().begin_backward();
     torch::autograd::backward({objective(loss)}, {});
     return loss.detach();
   }

@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 
 #include "base/process/phase.h"
+#include "base/process/step_work.h"
 #include "optim/clip_grad_norm.h"
 
 namespace titan::train {
 
 StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   const PhaseScope phase(Phase::kStep);
+  step_work().begin_step(static_cast<std::int64_t>(input.microbatches.size()));
   StepOutput output;
   optim::AdamW& optimizer = parts_.optimizer;
   optim::GradScaler* const grad_scaler = parts_.grad_scaler;

@@ -4,7 +4,7 @@ import statistics
 import struct
 
 from fixtures import DEBUG_MODEL, write_job
-from harness import case, check_identical, cpu_seconds, expect, read_rows, rows_by_step, run
+from harness import Gate, case, check_identical, cpu_seconds, expect, faults, read_rows, rows_by_step, run, start, wait_until
 
 # The contract of metrics.jsonl.
 ROW_KEYS = {
@@ -221,3 +221,17 @@ def float16_has_no_mfu(context):
     rows = read_rows(context.dump("half") / "metrics.jsonl")
     expect([row["mfu"] for row in rows] == [None] * 3 and all(row["tflops"] > 0 for row in rows), f"{rows}")
     expect(text.count("mfu: N/A") == 3, text)
+
+
+@case(120, processors=1)
+def slow_first_step_is_said(context):
+    """A first step that takes longer than ten seconds says so while it lasts, and what it does: here it waits for another
+    rank."""
+    gate = Gate(context, "late")
+    late = faults(context, gate.rule("rank=1 call=open path=*/rank_1.log"))
+    job = start(context, 2, ["--config", write_job(context, "late", steps=1)], name="late", env=late)
+    gate.wait(job)
+    wait_until(lambda: "step 1 has taken" in job.text(), 60, "the first step says nothing of itself")
+    expect(re.search(r"step 1 has taken \d+ s so far: it waits for other ranks, in a collective\. Shorter steps:", job.text()), job.tail())
+    gate.open()
+    expect(job.wait(60) == 0, job.tail())

@@ -105,6 +105,25 @@ TEST_F(Bar, LogLinesStayWholeAboveTheBar) {
   EXPECT_EQ(screen[2], " 25% |#####               | 1/4  loss 2.5000  tps 2,650");
 }
 
+TEST_F(Bar, ShowsTheFirstStepWhileItRuns) {
+  Terminal terminal(100);
+  log_to(terminal);
+  ProgressBar bar(terminal.file(), 4);
+  const StepProgress half_of_forward{.layers = 6, .microbatches = 1, .forwards = 4};
+  bar.on_progress(1, half_of_forward, 65);
+  EXPECT_EQ(terminal.screen().back(), "  0% |                    | 0/4  step 1: 16% after 1:05");
+  bar.on_step(1);
+  EXPECT_EQ(terminal.screen().back(), " 25% |#####               | 1/4");
+}
+
+TEST_F(Bar, CutsTheFirstStepToTheTerminal) {
+  Terminal terminal(36);
+  log_to(terminal);
+  ProgressBar bar(terminal.file(), 4);
+  bar.on_progress(4, {.layers = 6, .microbatches = 1, .forwards = 4}, 65);
+  EXPECT_EQ(terminal.screen().back(), " 75% |###############     | 3/4  st");
+}
+
 TEST_F(Bar, EndsAtAHundredPercentAndIsWipedAway) {
   Terminal terminal(100);
   log_to(terminal);

@@ -1,0 +1,37 @@
+// What a run says of its first step while that takes long.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/process/phase.h"
+#include "base/process/step_work.h"
+
+namespace titan::train {
+
+// What one look at the process finds.
+struct StepLook {
+  std::int64_t step = 0;  // under way
+  double seconds = 0;     // since it began
+  Phase phase = Phase::kIdle;
+  bool in_collective = false;
+  StepProgress progress = {};
+};
+
+class SlowFirstStep {
+ public:
+  // `last_step`: of the run. `advice`: what to change for shorter steps.
+  SlowFirstStep(std::int64_t last_step, std::string advice) : last_step_(last_step), advice_(std::move(advice)) {}
+
+  // A line after ten seconds, and another whenever that time has doubled, for how long a step takes is known better
+  // then; else nothing.
+  std::optional<std::string> look(const StepLook& look);
+
+ private:
+  std::int64_t last_step_;
+  std::string advice_;
+  double next_ = 10;  // seconds
+};
+
+}  // namespace titan::train
