@@ -1,7 +1,8 @@
 """titan-train beside TorchTitan 0.2.2, eager and compiled: speed, start, memory and losses, on CPU and Gloo, in turns.
 
     .venv/bin/python benchmarks/compare_torchtitan.py [--rows debug,125m] [--ranks 1,2] [--dtypes fp32,bf16] [--compiled]
-                                                      [--tensor-parallel 2] [--repeats 5] [--steps N] [--json FILE]
+                                                      [--tensor-parallel 2] [--instructions avx2] [--repeats 5] [--steps N]
+                                                      [--json FILE]
 
 Needs a built program. The first run makes a virtual environment with TorchTitan (--venv; $TITAN_PEER_PYTHON names another
 Python that has it); --setup does only that. Both train the same steps from TorchTitan's own seed checkpoint on the same
@@ -66,12 +67,14 @@ def title(cell):
     model = f"dim {shape.dim}, {shape.layers} layers, {shape.heads} heads, vocabulary {shape.vocabulary}"
     ranks = f"{cell.ranks} rank{'s' if cell.ranks > 1 else ''} of {cell.threads} thread{'s' if cell.threads > 1 else ''}"
     ranks += f", tensor parallel {cell.tensor_parallel}" if cell.tensor_parallel > 1 else ""
+    ranks += f", {cell.instructions} played" if cell.instructions != "all" else ""
     return f"{cell.name} ({model}), batch {shape.batch} x {shape.sequence} a rank, {ranks}, {cell.dtype}, {cell.steps} steps"
 
 
 def peak_of(cell, peaks):
-    """The best rate of the whole comparison, by any library: a disturbed measurement cannot flatter anybody."""
-    return max(rate for each in peaks for name, rate in each.items() if name.startswith(cell.dtype))
+    """The best rate of the whole comparison, by any library, in this dtype or in float32, to which it can be widened: a
+    disturbed measurement cannot flatter anybody."""
+    return max(rate for each in peaks for name, rate in each.items() if name.startswith((cell.dtype, "float32")))
 
 
 def summarize(cell, cold, rounds, peaks):
@@ -104,6 +107,7 @@ def summarize(cell, cold, rounds, peaks):
         "ranks": cell.ranks,
         "tensor_parallel": cell.tensor_parallel,
         "threads": cell.threads,
+        "instructions": cell.instructions,
         "dtype": cell.dtype,
         "steps": cell.steps,
         "gemm_peak_flops": peak,
@@ -171,18 +175,19 @@ def print_summary(results):
             print(f"| {' | '.join(map(str, cells))} |")
 
 
-def print_machine(peaks):
+def print_machine(peaks, instructions="all"):
     info = pathlib.Path("/proc/cpuinfo").read_text()
     names = {line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")}
-    print(f"\n{CORES} cores of {', '.join(sorted(names)) or 'an unknown processor'}; GEMM rates of all cores, GFLOP/s:")
+    played = "" if instructions == "all" else f", {instructions} played"
+    print(f"\n{CORES} cores of {', '.join(sorted(names)) or 'an unknown processor'}{played}; GEMM rates of all cores, GFLOP/s:")
     for name in peaks[0]:
         print(f"  {name:<16}{common.median_and_range([each[name] for each in peaks], 1e9):>20}")
     if "AuthenticAMD" in info:
         print("  On this AMD processor torch's float32 products go through MKL's slow path: compare float32 mm with oneDNN.")
 
 
-def report(results, peaks, json_path):
-    print_machine(peaks)
+def report(results, peaks, instructions, json_path):
+    print_machine(peaks, instructions)
     for found in results:
         print_table(found)
     print_summary(results)
@@ -208,6 +213,7 @@ def parse_arguments():
     parser.add_argument("--dtypes", type=words_of(DTYPES), default=list(DTYPES), help="some of fp32,bf16")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="ranks that share each layer")
     parser.add_argument("--compiled", action="store_true", help="also against TorchTitan with --compile.enable (needs g++)")
+    parser.add_argument("--instructions", choices=titan_pair.PLAYED, default="all", help="a lesser processor, played for both")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, help=f"default: {STEPS}; the first {UNCOUNTED_STEPS} count for no speed")
     parser.add_argument("--program", type=pathlib.Path, default=common.ROOT / "build/release/titan-train")
@@ -236,23 +242,25 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     sides = [OURS, EAGER, *([COMPILED] if options.compiled else [])]
     cells = [
-        titan_pair.Cell(name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name], options.tensor_parallel)
+        titan_pair.Cell(
+            name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name], options.tensor_parallel, options.instructions
+        )
         for name in options.rows
         for ranks in options.ranks
         for dtype in options.dtypes
     ]
     with tempfile.TemporaryDirectory(dir=options.work, prefix="torchtitan-") as folder:
         pair = titan_pair.Pair(options.program, python, options.work, pathlib.Path(folder))
-        measured, peaks = [], [titan_pair.gemm_peak(python, pair.folder)]
+        measured, peaks = [], [titan_pair.gemm_peak(python, pair.folder, options.instructions)]
         try:
             for cell in cells:
                 cold, rounds = {}, []
                 measured.append((cell, cold, rounds))
                 measure(pair, cell, sides, options.repeats, cold, rounds)
-                peaks.append(titan_pair.gemm_peak(python, pair.folder))
+                peaks.append(titan_pair.gemm_peak(python, pair.folder, options.instructions))
         finally:  # what was measured is hours of work: an error or Ctrl-C does not lose it
             results = [summarize(*each, peaks) for each in measured if each[-1]]
-            report(results, peaks, options.json)
+            report(results, peaks, options.instructions, options.json)
     return 0 if all(len(found["ratios"]) == len(sides) - 1 for found in results) else 1
 
 

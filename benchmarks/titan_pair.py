@@ -26,6 +26,14 @@ FIRST_LINE = re.compile(r"step: +1 .{0,20}loss:")
 CORES = len(os.sched_getaffinity(0))
 TICKS = os.sysconf("SC_CLK_TCK")
 
+# A lesser processor, played for all of PyTorch's libraries. The program has cpu.instructions for that.
+PLAYED = {
+    "all": {},
+    "avx512_bf16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+    "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+    "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
+}
+
 JOB = """\
 [job]
 dump_folder = "outputs"
@@ -104,9 +112,10 @@ def make_data(work):
     return folder
 
 
-def gemm_peak(python, folder):
+def gemm_peak(python, folder, instructions="all"):
     """name -> FLOP/s of all cores together, see gemm_peak.py."""
-    job = harness.Job([python, pathlib.Path(__file__).with_name("gemm_peak.py"), CORES], folder / "logs", "gemm")
+    command = [python, pathlib.Path(__file__).with_name("gemm_peak.py"), CORES]
+    job = harness.Job(command, folder / "logs", "gemm", PLAYED[instructions])
     code = job.wait(180)
     harness.expect(code == 0, f"gemm_peak.py failed with {code}\n{job.tail(30)}")
     return json.loads(job.out_path.read_text().splitlines()[-1])
@@ -183,6 +192,7 @@ class Cell:
     dtype: str
     steps: int
     tensor_parallel: int = 1  # ranks that share each layer
+    instructions: str = "all"  # a name in PLAYED
 
     @property
     def mesh_words(self):
@@ -222,6 +232,7 @@ class Pair:
             "HF_HUB_OFFLINE": "1",
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor"),
             "TITAN_PEER_ARGS": json.dumps(cell.shape.args()),
+            **PLAYED[cell.instructions],
         }
 
     def peer_command(self, ranks):
@@ -246,7 +257,7 @@ class Pair:
             return [*self.peer_command(cell.ranks), *words, *(["--compile.enable"] if side == COMPILED else [])]
         sizes = [word for key, value in cell.shape.args().items() for word in (f"--model.args.{key}", value)]
         launcher = ["--nproc", cell.ranks] if cell.ranks > 1 else []
-        return [self.program, *launcher, *words, *sizes]
+        return [self.program, *launcher, *words, *sizes, "--cpu.instructions", cell.instructions]
 
     def run(self, side, cell, steps):
         """Trains `steps` steps from the seed."""
