@@ -130,7 +130,18 @@ struct VectorPanels {
   static LeftPanel packed_panel(const float* packed) { return packed; }
   static LeftPanel panel_in_place(const Matrix<T>&, Index, Index) { return nullptr; }
 
-  static void add_products(const float* left, const float* right, Index depth, Vector (&sums)[kLeft][kVectors]) {
+  // To = from, or zeros where that is null, and the products of two panels; both are [kLeft][kRight]. Not inlined: among
+  // other code the compiler has no registers left for a row of the right panel, and reads it once for each of the left.
+  [[gnu::noinline]] static void add_products(const float* left, const float* right, Index depth, const float* from,
+                                             float* to) {
+    Vector sums[kLeft][kVectors] = {};
+    const auto for_sums = [](const auto& body) {
+#pragma GCC unroll 16
+      for (Index r = 0; r < kLeft; ++r)
+#pragma GCC unroll 16
+        for (Index c = 0; c < kVectors; ++c) body(r, c);
+    };
+    if (from) for_sums([&](Index r, Index c) { sums[r][c] = load(from + r * kRight + c * kWidth); });
     for (Index k = 0; k < depth; ++k, left += kLeft, right += kRight) {
       Vector columns[kVectors];
 #pragma GCC unroll 16
@@ -142,22 +153,21 @@ struct VectorPanels {
         for (Index c = 0; c < kVectors; ++c) sums[r][c] += row * columns[c];
       }
     }
+    for_sums([&](Index r, Index c) { store(to + r * kRight + c * kWidth, sums[r][c]); });
+  }
+
+  // Rounds the sums that exist.
+  static void write(const float* sums, const PanelSums<T>& to) {
+    const Index rows = std::min(kLeft, to.rows), columns = std::min(kRight, to.columns);
+    for (Index r = 0; r < rows; ++r, sums += kRight)
+      for_vectors(0, columns,
+                  [&](Index c, auto lanes) { store(to.out + r * to.out_stride + c, load(sums + c), lanes); });
   }
 
   void multiply(LeftPanel left, const float* right, Index depth, LeftPanel, Index, const PanelSums<T>& to) {
-    Vector sums[kLeft][kVectors] = {};
-    if (!to.is_first)
-      for (Index r = 0; r < kLeft; ++r)
-        for (Index c = 0; c < kVectors; ++c) sums[r][c] = load(to.memory + r * kRight + c * kWidth);
-    add_products(left, right, depth, sums);
-    if (!to.is_last) {
-      for (Index r = 0; r < kLeft; ++r)
-        for (Index c = 0; c < kVectors; ++c) store(to.memory + r * kRight + c * kWidth, sums[r][c]);
-      return;
-    }
-    for (Index r = 0; r < std::min(kLeft, to.rows); ++r)
-      for_vectors(0, std::min(kRight, to.columns),
-                  [&](Index c, auto lanes) { store(to.out + r * to.out_stride + c, sums[r][c / kWidth], lanes); });
+    float last[kLeft * kRight];
+    add_products(left, right, depth, to.is_first ? nullptr : to.memory, to.is_last ? last : to.memory);
+    if (to.is_last) write(last, to);
   }
 };
 
