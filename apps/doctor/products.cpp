@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMuchSlower = 1.5;
 
-// Of a layer with as many rows as fill the device for some milliseconds.
+// Says how large a linear layer is, and how many tokens it takes.
 struct LayerShape {
   std::int64_t tokens, in, out;
   double flops() const { return 2.0 * static_cast<double>(tokens * in * out); }

@@ -11,20 +11,20 @@
 
 namespace titan::doctor {
 
-// Of a linear layer: its product in forward, and the two of its gradients in backward.
+// Holds the rates of a linear layer's products: the one of forward, and the two of its gradients in backward.
 struct ProductRate {
   std::string dtype;         // as in training.mixed_precision_param
   double forward, backward;  // FLOP/s
 };
 
-// In float32, bfloat16 and float16, with the threads that this rank has. Not collective; takes a second, two where a
-// dtype is slow.
+// Returns the rates in float32, bfloat16 and float16, with the threads that this rank has. Not collective; takes a
+// second, two where a dtype is slow.
 std::vector<ProductRate> measure_products(c10::Device device);
 
-// The lowest of all ranks. Collective; the same on all ranks.
+// Returns the lowest rates of all ranks. Collective; the same on all ranks.
 std::vector<ProductRate> slowest_products(dist::ProcessGroup& group, std::vector<ProductRate> own);
 
-// A warning where a step in `dtype`, the configured one, would take half as long again in another.
+// Returns a warning where a step in `dtype`, the configured one, would take half as long again in another.
 Check check_products(const std::vector<ProductRate>& rates, const std::string& dtype);
 
 }  // namespace titan::doctor

@@ -10,8 +10,8 @@
 
 namespace titan::doctor {
 
-// What all-gathers and reduce-scatters between all ranks bring, and how fast each rank multiplies matrices, in `dtype`
-// (as in training.mixed_precision_param) and in others. Collective; takes seconds. The same result on all ranks.
+// Measures what all-gathers and reduce-scatters between all ranks bring, and how fast each rank multiplies matrices, in
+// `dtype` (as in training.mixed_precision_param) and in others. Collective; takes seconds. The same result on all ranks.
 Checks check_ranks(dist::World& world, const std::string& dtype);
 
 // Of that: FLOP/s of each rank in `dtype`, and the machines they run on. Names those that are far behind the middle one.

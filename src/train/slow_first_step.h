@@ -1,4 +1,4 @@
-// What a run says of its first step while that takes long.
+// Says in the log how far a run's first step is while that takes long.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace titan::train {
 
-// What one look at the process finds.
+// Holds what one look at the process finds.
 struct StepLook {
   std::int64_t step = 0;  // under way
   double seconds = 0;     // since it began
@@ -24,8 +24,8 @@ class SlowFirstStep {
   // `last_step`: of the run. `advice`: what to change for shorter steps.
   SlowFirstStep(std::int64_t last_step, std::string advice) : last_step_(last_step), advice_(std::move(advice)) {}
 
-  // A line after ten seconds, and another whenever that time has doubled, for how long a step takes is known better
-  // then; else nothing.
+  // Returns a line after ten seconds, and another whenever that time has doubled, for how long a step takes is known
+  // better then; else nothing.
   std::optional<std::string> look(const StepLook& look);
 
  private:

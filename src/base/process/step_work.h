@@ -7,7 +7,7 @@
 
 namespace titan {
 
-// Of one step.
+// Says how far one step is.
 struct StepProgress {
   std::int64_t layers = 0, microbatches = 0;  // of the model; of the step
   std::int64_t forwards = 0;                  // layers whose forward has begun, of all microbatches so far
@@ -37,7 +37,7 @@ class StepWork {
   std::atomic<std::int64_t> layers_ = 0, microbatches_ = 0, forwards_ = 0, losses_ = 0, backwards_ = 0;
 };
 
-// Of the thread that trains in this process.
+// Returns the counts of the thread that trains in this process.
 StepWork& step_work();
 
 }  // namespace titan
