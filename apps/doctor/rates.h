@@ -14,7 +14,7 @@ namespace titan::doctor {
 // `dtype` (as in training.mixed_precision_param) and in others. Collective; takes seconds. The same result on all ranks.
 Checks check_ranks(dist::World& world, const std::string& dtype);
 
-// Of that: FLOP/s of each rank in `dtype`, and the machines they run on. Names those that are far behind the middle one.
+// Judges the FLOP/s of each rank in `dtype`: names those, and their machines, that are far behind the middle one.
 Check check_matmul(const std::vector<double>& flops, const std::vector<std::string>& hosts, const std::string& dtype);
 
 // Writes and flushes some MiB where `folder` is, or will be, and takes them away again. Not collective.

@@ -1,4 +1,4 @@
-// What a run does up to the end of its first step: from there on its folder is its own, and its ranks are up to speed.
+// Accompanies a run to the end of its first step: from there on its folder is its own, and its ranks are up to speed.
 #pragma once
 
 #include <memory>
