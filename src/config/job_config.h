@@ -329,6 +329,7 @@ struct Validation {
   std::int64_t seq_len = 2048;        // tokens
   std::int64_t freq = 10;             // steps
   std::int64_t steps = -1;
+  bool at_last_step = false;
   std::vector<std::string> prompts;
   std::int64_t prompt_tokens = 32;
   DataLoader dataloader;

@@ -168,7 +168,7 @@ void warn_of_checkpoint_options(const JobConfig& config, Warnings& warnings) {
 void check_validation(const JobConfig& config, Faults& errors, Warnings& warnings) {
   const Validation& v = config.validation;
   if (!v.enable) return;
-  if (v.freq > config.training.steps)
+  if (v.freq > config.training.steps && !v.at_last_step)
     warnings.push_back("validation.freq (" + text(v.freq) + ") exceeds training.steps (" + text(config.training.steps) +
                        "): only step 1 is evaluated; set it to at most " + text(config.training.steps));
   if (v.seq_len > config.training.seq_len)

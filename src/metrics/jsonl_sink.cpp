@@ -106,7 +106,8 @@ std::map<std::int64_t, double> read_validation_losses(const std::filesystem::pat
   std::map<std::int64_t, double> losses;
   for_each_row(folder / kValidationsFile, [&](std::int64_t step, const nlohmann::json& row) {
     // A loss that is a string was not a number.
-    if (step <= finished_steps && row.contains("loss") && row["loss"].is_number()) losses[step] = row["loss"];
+    if (step <= finished_steps && row.contains("loss"))
+      losses[step] = row["loss"].is_number() ? row["loss"].get<double>() : std::numeric_limits<double>::quiet_NaN();
   });
   return losses;
 }

@@ -23,7 +23,7 @@ class JsonlSink : public HistorySink {
 };
 
 // step -> loss of the validation passes up to `finished_steps` in `folder`/validation.jsonl; of a step with several
-// rows the last. Passes whose loss was not finite are left out.
+// rows the last. NaN where a loss was not finite.
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder, std::int64_t finished_steps);
 
 // The rows of `folder`/metrics.jsonl in their order: step, loss (NaN for what is not a number there), tokens_seen,

@@ -64,7 +64,7 @@ void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prom
                                                   config.training.seq_len, *run.model, run.meshes.batch);
   if (!held_out) return;
   run.validator = std::make_unique<Validator>(config.validation, std::move(held_out), *run.model, *run.forward_backward,
-                                              run.world.group(), run.meshes, *run.metrics);
+                                              run.world.group(), run.meshes, *run.metrics, config.training.steps);
   run.checkpointer->set_keep_rule(
       [validator = run.validator.get()](const std::vector<int>& steps) { return validator->best_of(steps); });
 }

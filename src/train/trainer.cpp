@@ -56,18 +56,30 @@ Trainer::End Trainer::train() {
 // Weights, and everything that depends on where the run goes on from. False where nothing is left to train.
 bool Trainer::start() {
   const auto loaded = load();
-  if (has_nothing_to_do(loaded.is_finished ? *loaded.step : finished_steps())) return false;
+  const bool owes_pass = owes_validation(loaded);
+  if (!owes_pass && has_nothing_to_do(loaded.is_finished ? *loaded.step : finished_steps())) return false;
   if (!loaded.has_weights) draw_weights(*run_.model, run_.world.device(), run_.seed);
   attach_sinks();
   announce_start();
   // There is something to save soon, and a look for them between steps.
   remember_signals(run_.world.rank() > 0 ? "" : run_.checkpointer->saves() ? kSavesOnSignal : kStopsOnSignal);
+  if (owes_pass) {
+    const PhaseScope phase(Phase::kValidation);
+    run_.validator->run_if_due(finished_steps());
+  }
   return true;
 }
 
 checkpoint::Loaded Trainer::load() {
   const PhaseScope phase(Phase::kLoad);
   return run_.checkpointer->load();
+}
+
+// The pass of a step follows its checkpoint, and a run may end in between.
+bool Trainer::owes_validation(const checkpoint::Loaded& loaded) const {
+  if (!run_.validator || loaded.is_finished) return false;
+  run_.validator->restore(metrics::read_validation_losses(run_.config.job.dump_folder, finished_steps()));
+  return run_.validator->owes(finished_steps());
 }
 
 bool Trainer::has_nothing_to_do(std::int64_t finished_steps) const {
@@ -82,8 +94,6 @@ void Trainer::attach_sinks() {
   log_to_file(std::filesystem::path(run_.config.job.dump_folder) / layout::kLogsFolder /
               ("rank_" + std::to_string(run_.world.rank()) + ".log"));
   run_.metrics->set_sinks(metrics::make_sinks(run_.config, finished_steps(), {run_.world.rank(), run_.world.size()}));
-  if (run_.validator)
-    run_.validator->restore(metrics::read_validation_losses(run_.config.job.dump_folder, finished_steps()));
   if (run_.world.rank() != 0) return;
   run_.metrics->set_earlier_time(
       metrics::read_earlier_time(run_.config.job.dump_folder, finished_steps(), metrics::unix_time_of_process_start()));
@@ -97,6 +107,11 @@ void Trainer::announce_start() const {
                                             " steps in " + config::checkpoint_folder(config).string()
                                       : "no checkpoints";
   if (const auto data = run_.data->description(); !data.empty()) spdlog::info("data: {}", data);
+  if (finished_steps() >= config.training.steps) {
+    spdlog::info("the run ended before the validation of its last step, {}, which is all that is left to do",
+                 finished_steps());
+    return;
+  }
   spdlog::info("training steps {} to {} of {} tokens each; results go to {}, {}", finished_steps() + 1,
                config.training.steps, with_thousands(tokens), config.job.dump_folder, checkpoints);
 }

@@ -24,6 +24,7 @@ class Trainer {
  private:
   bool start();
   checkpoint::Loaded load();
+  bool owes_validation(const checkpoint::Loaded& loaded) const;
   bool has_nothing_to_do(std::int64_t finished_steps) const;
   void attach_sinks();
   void announce_start() const;

@@ -115,7 +115,8 @@ struct Harness {
     options.steps = steps;
     options.local_batch_size = 2;
     options.seq_len = kT;
-    validator.emplace(options, std::move(rows), *net, *forward_backward, world.group(), meshes, metrics);
+    validator.emplace(options, std::move(rows), *net, *forward_backward, world.group(), meshes, metrics,
+                      /*last_step=*/5);
   }
   dist::Meshes meshes;
   std::unique_ptr<Net> net;
@@ -178,16 +179,38 @@ TEST(Validator, LeavesTheModelAsItWas) {
   });
 }
 
-// As TorchTitan: a pass goes on where the last one stopped, after a batch that it took and did not look at.
-TEST(Validator, StepsReadOnFromPassToPass) {
+// So that the losses of two steps compare.
+TEST(Validator, EveryPassLooksAtTheFirstBatches) {
   test::on_ranks(1, [](dist::World& world) {
     Harness setup(world, std::make_unique<Rows>(windows(10), 2, /*endless=*/true), 2);
     setup.validator->run_if_due(2);
     setup.validator->run_if_due(4);
-    const auto net = make_net(nullptr);
-    EXPECT_NEAR(setup.reports.at(0).loss, mean_loss(*net, windows(10).narrow(0, 0, 4)), 1e-6);
-    EXPECT_NEAR(setup.reports.at(1).loss, mean_loss(*net, at::cat({windows(10).narrow(0, 6, 4)})), 1e-6);
-    EXPECT_EQ(setup.source->num_batches, 6);
+    EXPECT_NEAR(setup.reports.at(0).loss, mean_loss(*make_net(nullptr), windows(10).narrow(0, 0, 4)), 1e-6);
+    EXPECT_EQ(setup.reports.at(1).loss, setup.reports.at(0).loss);
+    EXPECT_EQ(setup.source->num_batches, 4);
+  });
+}
+
+TEST(Validator, RunsAtTheLastStepWhereAsked) {
+  test::on_ranks(1, [](dist::World& world) {
+    Harness setup(world, whole_set(world, 5), -1);
+    EXPECT_FALSE(setup.validator->run_if_due(5));
+    setup.options.at_last_step = true;
+    EXPECT_TRUE(setup.validator->run_if_due(5));
+    EXPECT_FALSE(setup.validator->run_if_due(3));
+  });
+}
+
+// The folder with the rows may be one node's: what one rank knows counts.
+TEST(Validator, OwesAPassThatIsDueAndThatNoRankKnowsOf) {
+  test::on_ranks(2, [](dist::World& world) {
+    Harness setup(world, whole_set(world, 5), -1);
+    EXPECT_TRUE(setup.validator->owes(2));
+    EXPECT_FALSE(setup.validator->owes(3));
+    EXPECT_FALSE(setup.validator->owes(0));
+    if (world.rank() == 1) setup.validator->restore({{1, 0.5}, {2, std::nan("")}});
+    EXPECT_FALSE(setup.validator->owes(2));
+    EXPECT_TRUE(setup.validator->owes(4));
   });
 }
 

@@ -270,6 +270,7 @@ class Table {
     add(KEY(validation.seq_len), "tokens of one sequence", at_least(2), kSupported);
     add(KEY(validation.freq), "steps between two evaluations", at_least(1), kSupported);
     add(KEY(validation.steps), "batches of one evaluation; -1: all the data", minus_one_or(at_least(1)), kSupported);
+    add(KEY(validation.at_last_step), "evaluate after the last step too, whatever freq is (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(validation.prompts), "texts that the model continues, greedily, after each evaluation and the last step; the log has what it writes (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(validation.prompt_tokens), "tokens that it writes after each of them at most (not a key of TorchTitan)", at_least(1), kSupported);
     add(KEY(validation.dataloader.num_workers), "loading processes", at_least(0), one_thread());

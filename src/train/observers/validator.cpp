@@ -23,14 +23,15 @@ constexpr std::int64_t kWholeSet = -1;  // of validation.steps
 
 Validator::Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
                      ForwardBackward& forward_backward, dist::ProcessGroup& world, const dist::Meshes& meshes,
-                     metrics::MetricsProcessor& metrics)
+                     metrics::MetricsProcessor& metrics, std::int64_t last_step)
     : options_(options),
       source_(std::move(source)),
       model_(model),
       forward_backward_(forward_backward),
       world_(world),
       meshes_(meshes),
-      metrics_(metrics) {
+      metrics_(metrics),
+      last_step_(last_step) {
   if (options_.steps == kWholeSet && !source_->next()) throw_too_short();  // now, not after hours of training
 }
 
@@ -40,8 +41,12 @@ void Validator::throw_too_short() const {
                   std::to_string(options_.seq_len + 1) + "; use more data or a smaller validation.seq_len");
 }
 
+bool Validator::is_due(std::int64_t step) const {
+  return step == 1 || step % options_.freq == 0 || (options_.at_last_step && step == last_step_);
+}
+
 bool Validator::run_if_due(std::int64_t step) {
-  if (step != 1 && step % options_.freq != 0) return false;
+  if (!is_due(step)) return false;
   const auto begin = std::chrono::steady_clock::now();
   const auto totals = pass();
   if (!totals) {
@@ -56,7 +61,7 @@ std::optional<Validator::Totals> Validator::pass() {
   const Evaluation evaluation(model_);
   Totals totals;
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(meshes_.batch.device()));
-  if (options_.steps == kWholeSet) source_->restart();
+  source_->restart();
   bool stop = false;
   for (std::int64_t i = 0; !stop; ++i) {
     const auto batch = next_batch(i);
@@ -76,10 +81,11 @@ std::optional<Validator::Totals> Validator::pass() {
 }
 
 std::optional<Batch> Validator::next_batch(std::int64_t index) {
+  if (options_.steps != kWholeSet && index >= options_.steps) return std::nullopt;
   auto batch = source_->next();
   if (options_.steps != kWholeSet) {
     if (!batch) throw DataError("the data of validation.dataset ended; it must not end with validation.steps above 0");
-    return index < options_.steps ? std::move(batch) : std::nullopt;
+    return batch;
   }
   if (batch) return rows_of_this_rank(*batch);
   if (index > 0) return std::nullopt;
@@ -122,9 +128,20 @@ void Validator::report(std::int64_t step, const Totals& totals, double seconds) 
   metrics_.log_validation(result);
 }
 
-void Validator::restore(std::map<std::int64_t, double> losses) {
+void Validator::restore(const std::map<std::int64_t, double>& losses) {
   const std::lock_guard lock(mutex_);
-  losses_ = std::move(losses);
+  last_restored_ = losses.empty() ? 0 : losses.rbegin()->first;
+  losses_.clear();
+  for (const auto& [step, loss] : losses)
+    if (std::isfinite(loss)) losses_[step] = loss;
+}
+
+// The folder of the rows may be one node's alone.
+bool Validator::owes(std::int64_t step) const {
+  if (step == 0 || !is_due(step)) return false;
+  auto known = at::full({1}, std::int64_t{last_restored_ >= step}, at::TensorOptions().dtype(at::kLong));
+  world_.all_reduce(known, dist::ReduceOp::kSum).wait();
+  return known.item<std::int64_t>() == 0;
 }
 
 void Validator::forget_after(std::int64_t step) {

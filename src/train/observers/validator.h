@@ -19,25 +19,30 @@ namespace titan::train {
 
 class Validator {
  public:
-  // `source`, with validation.steps above 0: this rank's batches, without end. A pass goes on where the one before
-  // stopped, and as in TorchTitan it takes one batch more than it looks at.
+  // `source`, with validation.steps above 0: this rank's batches, without end, of which a pass takes the first ones.
   // With -1, the whole set: the batches of all ranks together, [n * local_batch_size, T] on n ranks, the same on every
   // rank, with an end. Of each, rank r takes its r-th part. So every window counts once, whatever the number of ranks,
   // and all ranks run the model equally often: one whose part is empty runs it on a row without labels.
+  // Every pass looks at the same windows, so that the losses of two steps, and of a run that was resumed, compare.
+  // (TorchTitan reads on from pass to pass.)
   //
   // `forward_backward` runs `model`. `world`: all ranks. All but the source must outlive this.
   Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
             ForwardBackward& forward_backward, dist::ProcessGroup& world, const dist::Meshes& meshes,
-            metrics::MetricsProcessor& metrics);
+            metrics::MetricsProcessor& metrics, std::int64_t last_step);
 
-  // After step 1 and every validation.freq steps: looks at the set and reports the mean loss over its tokens.
+  // After step 1, every validation.freq steps and, with validation.at_last_step, after `last_step` of the constructor:
+  // looks at the set and reports the mean loss over its tokens.
   // Gradients, random numbers and the training data are untouched, and every parameter is sharded again on return. A
   // signal that asks to stop ends the pass without a result. Says whether there is one. Collective. Throws DataError,
   // also when the set is too small.
   bool run_if_due(std::int64_t step);
 
-  // The losses of passes before a resume.
-  void restore(std::map<std::int64_t, double> losses);
+  // Takes the losses of passes before a resume, by step; NaN where the loss was not finite.
+  void restore(const std::map<std::int64_t, double>& losses);
+  // Returns whether the pass after `step` is due and no rank knows its loss: the run ended between that step's
+  // checkpoint and the pass. Collective.
+  bool owes(std::int64_t step) const;
   // The run goes on after `step` again.
   void forget_after(std::int64_t step);
 
@@ -51,6 +56,7 @@ class Validator {
     std::int64_t tokens = 0;       // those labels
     std::int64_t rank_tokens = 0;  // tokens that this rank looked at
   };
+  bool is_due(std::int64_t step) const;
   std::optional<Totals> pass();
   [[noreturn]] void throw_too_short() const;
   std::optional<Batch> next_batch(std::int64_t index);
@@ -65,6 +71,8 @@ class Validator {
   dist::ProcessGroup& world_;
   const dist::Meshes& meshes_;
   metrics::MetricsProcessor& metrics_;
+  std::int64_t last_step_;
+  std::int64_t last_restored_ = 0;         // step of the last pass before a resume
   mutable std::mutex mutex_;               // guards losses_
   std::map<std::int64_t, double> losses_;  // of the steps so far, where they are numbers
 };

@@ -127,7 +127,7 @@ def validation_exact(context, ranks):
 
 @case(90)
 def validation_steps(context):
-    """steps above 0 is TorchTitan's rule: each rank's own block, read on from pass to pass, one batch more than used."""
+    """steps above 0: the first batches of each rank's own block, the same at every pass, so that the passes compare."""
     import_reference()
     import text_data
 
@@ -141,14 +141,47 @@ def validation_steps(context):
     documents = text_data.read_documents("jsonl", path)
     blocks = [text_data.block_of_rank(documents, rank, ranks) for rank in range(ranks)]
     sources = [text_data.batches(block, tokenizer(context), BATCH, SEQ_LEN) for block in blocks]
+    used = [next(source) for source in sources for _ in range(steps)]
     rows = read_rows(context.dump("train") / "validation.jsonl")
     expect([row["step"] for row in rows] == [1, 2, 4], f"validation ran after steps {[row['step'] for row in rows]}")
     for row in rows:
-        used = [next(source) for source in sources for _ in range(steps)]
-        for source in sources:
-            next(source)
         check_loss(row, mean_loss(model, used))
-    expect(len({row["loss"] for row in rows}) == 3, "every pass saw the same batches")
+
+
+@case(120, steps=[-1, 2])
+def validation_after_a_kill(context, steps):
+    """Losses depend on the step alone: a run that is killed between a checkpoint and its pass has the rows of one that is not."""
+    path = write_held_out(context)
+    words = ["--debug.deterministic", *FP32, *validation(path, steps=steps), "--validation.at_last_step", *save_every(2)]
+    run(context, 2, ["--config", write_job(context, "straight", steps=5), *words], name="straight")
+    again = ["--config", write_job(context, "killed", steps=5), *words]
+    for row in (2, 4):
+        # The second row of each start: the first start's are of steps 1 and 2, the next one's of 2, which it owes, and 4.
+        killed = faults(context, "rank=0 call=write path=*validation.jsonl n=2 do=kill")
+        expect(start(context, 2, again, name=f"killed-{row}", env=killed).wait() != 0, "the run was not killed")
+        saved = sorted(path.name for path in (context.dump("killed") / "checkpoint").iterdir())
+        expect(saved[-1] == f"step-{row}", f"the run was not killed between step {row} and its pass: {saved}")
+    run(context, 2, again, name="again")
+    rows = {}
+    for name in ("straight", "killed"):
+        rows[name] = [(row["step"], row["loss"], row["best_step"]) for row in read_rows(context.dump(name) / "validation.jsonl")]
+    expect([step for step, *_ in rows["straight"]] == [1, 2, 4, 5], f"{rows['straight']}")
+    expect(rows["killed"] == rows["straight"], f"killed: {rows['killed']}, straight: {rows['straight']}")
+
+
+@case(60)
+def validation_of_the_last_step_is_caught_up(context):
+    """A run that was killed after its last checkpoint and before the pass of that step makes up for it, and trains nothing."""
+    path = write_held_out(context)
+    config = write_job(context, "train", steps=3)
+    words = ["--config", config, *validation(path, freq=10), "--validation.at_last_step", *save_every(100)]
+    killed = faults(context, "rank=0 call=write path=*validation.jsonl n=2 do=kill")
+    expect(start(context, 2, words, name="killed", env=killed).wait() != 0, "the run was not killed")
+    expect([row["step"] for row in read_rows(context.dump("train") / "validation.jsonl")] == [1], "the last pass has a row")
+    text = run(context, 2, words, name="again").text()
+    rows = read_rows(context.dump("train") / "validation.jsonl")
+    expect([row["step"] for row in rows] == [1, 3] and "training steps" not in text, f"{rows}\n{text}")
+    expect("nothing to do" in run(context, 2, words, name="third").text(), "a third start found something to do")
 
 
 @case(120, steps=[-1, 2])
