@@ -95,7 +95,7 @@ void Driver::recover() {
     TrialMetrics metrics(folder_of(i));
     metrics.refresh();
     schedule_.trial(i).steps = metrics.last_step();
-    if (is_trained(plan_.trials[i].config, folder_of(i), target_steps(i))) {
+    if (is_trained(plan_.trials[i].config, folder_of(i), target_steps(i)) && objective_of(i, metrics)) {
       finish(i, metrics);
     } else {
       schedule_.interrupt(i);
@@ -174,7 +174,8 @@ bool Driver::start(std::size_t trial, std::size_t slot) {
     return false;
   }
   const std::int64_t done = metrics.last_step();
-  running_.push_back({trial, slot, *pid, Clock::now(), done, std::move(metrics), false, std::nullopt});
+  const bool was_trained = is_trained(plan_.trials[trial].config, folder_of(trial), target_steps(trial));
+  running_.push_back({trial, slot, *pid, Clock::now(), done, was_trained, std::move(metrics), false, std::nullopt});
   const bool again = record_.trials[trial].starts > 1;
   display_.event("sweep: " + trial_text(record_, trial) + (again ? " goes on to step " : " starts, to step ") +
                  std::to_string(target_steps(trial)));
@@ -202,7 +203,11 @@ void Driver::settle(Running& running, const Exit& exit) {
   schedule_.trial(trial).seconds += seconds_since(running.started);
   schedule_.trial(trial).steps = running.metrics.last_step();
   const bool stopped_by_us = running.asked && !running.timed_out;
-  if (exit.code == kExitDone) {
+  if (exit.code == kExitDone && !running.was_trained && !objective_of(trial, running.metrics) &&
+      is_trained(plan_.trials[trial].config, folder_of(trial), target_steps(trial))) {
+    // A signal cut the validation of its last step short; another start catches up on it.
+    schedule_.interrupt(trial);
+  } else if (exit.code == kExitDone) {
     finish(trial, running.metrics);
   } else if (exit.code == kExitDiverged) {
     // A result, not a failure, and the worst that there is, whatever its metrics were before.
@@ -228,17 +233,32 @@ void Driver::settle(Running& running, const Exit& exit) {
   }
 }
 
+// Nothing where there is no row, and where the newest validation is of an earlier step than the one it was trained to.
+std::optional<double> Driver::objective_of(std::size_t trial, const TrialMetrics& metrics) const {
+  const Curve curve = metrics.curve(record_.objective.field);
+  if (is_of_validation(record_.objective) && (curve.empty() || curve.steps.back() != target_steps(trial)))
+    return std::nullopt;
+  return reduce(curve, record_.objective);
+}
+
 void Driver::finish(std::size_t trial, const TrialMetrics& metrics) {
-  const auto objective = reduce(metrics.curve(record_.objective.field), record_.objective);
+  const auto objective = objective_of(trial, metrics);
   if (!objective) {
-    fail(trial, "ended well, but its metrics have no " + record_.objective.field, false);
+    fail(trial,
+         "ended well, but its metrics have no " + record_.objective.field +
+             (is_of_validation(record_.objective) ? " of its last step, " + std::to_string(target_steps(trial)) : ""),
+         false);
     return;
   }
+  const std::int64_t row = metrics.curve(record_.objective.field).steps.back();
+  schedule_.trial(trial).steps = target_steps(trial);
+  schedule_.trial(trial).objective_step = row;
   schedule_.finish(trial, *objective);
   const bool paused = schedule_.trials()[trial].state == State::kPaused;
   display_.event("sweep: " + trial_text(record_, trial) + (paused ? " reached step " : " is done at step ") +
                  std::to_string(schedule_.trials()[trial].steps) + ": " + record_.objective.field + " " +
-                 objective_text(*objective));
+                 objective_text(*objective) +
+                 (row == schedule_.trials()[trial].steps ? "" : " (of step " + std::to_string(row) + ")"));
 }
 
 void Driver::fail(std::size_t trial, const std::string& error, bool may_retry) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ class Driver {
     pid_t pid;
     Clock::time_point started;
     std::int64_t first_step;  // the last one that earlier starts have logged
+    bool was_trained;         // to its target, by earlier starts
     TrialMetrics metrics;
     bool timed_out = false;
     std::optional<Clock::time_point> asked;  // to save and stop
@@ -54,6 +56,7 @@ class Driver {
   void fill_slots();
   void reap();
   void settle(Running& running, const Exit& exit);
+  std::optional<double> objective_of(std::size_t trial, const TrialMetrics& metrics) const;
   void finish(std::size_t trial, const TrialMetrics& metrics);
   void fail(std::size_t trial, const std::string& error, bool may_retry);
   void watch_clock();

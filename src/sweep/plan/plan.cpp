@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -16,6 +18,8 @@ namespace {
 
 using config::FieldValue;
 using Values = std::vector<Assignment>;
+
+constexpr std::size_t kNumberedName = 9;  // bytes of "trial-000"
 
 // SplitMix64's finalizer: every bit of the input moves half of the output's.
 std::uint64_t mix(std::uint64_t x) {
@@ -188,6 +192,7 @@ std::string describe(const Values& values) {
 void adapt(config::JobConfig& config, const SweepSpec& spec, const std::string& name) {
   config.job.config_file.reset();
   config.job.dump_folder = (spec.folder / name).string();
+  config.validation.at_last_step |= is_of_validation(spec.objective);
   if (!spec.asha) return;
   config.training.steps = spec.asha->max_steps.value_or(config.training.steps);
   if (!config.lr_scheduler.total_steps) config.lr_scheduler.total_steps = config.training.steps;
@@ -206,15 +211,67 @@ std::string without_flags(std::string message, const Values& values) {
   return message;
 }
 
+std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
+  for (std::int64_t divisor = std::min(number, most); divisor > 1; --divisor)
+    if (number % divisor == 0) return divisor;
+  return 1;
+}
+
+// A rung is judged by the row of its last step: an earlier one tells of a model that was trained less.
+void check_rungs_are_logged(const config::JobConfig& config, const SweepSpec& spec) {
+  const std::int64_t freq = config.metrics.log_freq;
+  std::int64_t common = 0;
+  std::optional<std::int64_t> unlogged;
+  for (const std::int64_t rung : rung_steps(*spec.asha, config.training.steps)) {
+    common = std::gcd(common, rung);
+    if (!unlogged && rung != 1 && rung % freq != 0) unlogged = rung;
+  }
+  if (!unlogged) return;
+  throw ConfigError("error: [sweep.asha] judges trials after step " + std::to_string(*unlogged) +
+                    ", which has no row in metrics.jsonl: metrics.log_freq = " + std::to_string(freq) +
+                    ". Set metrics.log_freq = " + std::to_string(largest_divisor(common, freq)) +
+                    ", or rungs that are multiples of it (sweep.asha.min_steps, sweep.asha.max_steps)");
+}
+
 void check(const config::JobConfig& config, const SweepSpec& spec) {
   if (spec.asha && !config.checkpoint.enable)
     throw ConfigError("error: [sweep.asha] stops trials and resumes them, which needs checkpoint.enable = true");
   if (spec.asha && spec.asha->min_steps >= config.training.steps)
     throw ConfigError("error: sweep.asha.min_steps (" + std::to_string(spec.asha->min_steps) +
                       ") must be below the steps of the whole training, " + std::to_string(config.training.steps));
-  if (spec.objective.field.starts_with("validation.") && !config.validation.enable)
+  if (is_of_validation(spec.objective) && !config.validation.enable)
     throw ConfigError("error: sweep.objective = \"" + spec.objective.field + "\" needs validation.enable = true");
   config::validate(config, spec.nproc);
+  if (spec.asha && !is_of_validation(spec.objective)) check_rungs_are_logged(config, spec);
+}
+
+// What a held-out loss depends on beside the model: one column for each of these, as TOML writes it.
+std::map<std::string, std::string> held_out_set(const config::JobConfig& config, std::int64_t nproc) {
+  const config::Validation& v = config.validation;
+  std::map<std::string, std::string> out = {{"validation.dataset", v.dataset},
+                                            {"validation.dataset_path", v.dataset_path.value_or("None")},
+                                            {"validation.seq_len", std::to_string(v.seq_len)},
+                                            {"validation.steps", std::to_string(v.steps)},
+                                            {"model.hf_assets_path", config.model.hf_assets_path}};
+  if (v.steps == -1) return out;
+  // A number of batches: how many rows they have, and of how many ranks, decides what is looked at.
+  out["validation.local_batch_size"] = std::to_string(v.local_batch_size);
+  out["the ranks that share the data"] = std::to_string(nproc / config.parallelism.tensor_parallel_degree);
+  return out;
+}
+
+void check_same_held_out_set(const Plan& plan, const SweepSpec& spec) {
+  const auto first = held_out_set(plan.trials.front().config, spec.nproc);
+  for (const PlannedTrial& trial : plan.trials)
+    for (const auto& [name, value] : held_out_set(trial.config, spec.nproc)) {
+      const auto found = first.find(name);
+      if (found != first.end() && found->second == value) continue;
+      throw ConfigError("error: trials cannot be compared by " + spec.objective.field + ": " + name + " is " + value +
+                        " in " + trial.name.substr(0, kNumberedName) + ", and " +
+                        (found == first.end() ? "all of the set counts" : found->second) +
+                        " in trial-000, so that they look at different tokens. Give all trials the same" +
+                        (name.starts_with("the ranks") ? ", or set validation.steps = -1" : ""));
+    }
 }
 
 void add_warnings(const std::vector<std::string>& from, std::vector<std::string>& to) {
@@ -289,6 +346,10 @@ Plan make_plan(const SweepSpec& spec) {
     plan.trials.push_back(std::move(trial));
   }
   faults.throw_if_any(plan.trials.size());
+  if (is_of_validation(spec.objective)) {
+    plan.held_out = held_out_set(plan.trials.front().config, spec.nproc);
+    check_same_held_out_set(plan, spec);
+  }
   if (spec.asha) plan.rungs = rung_steps(*spec.asha, plan.trials.front().config.training.steps);
   return plan;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Plan {
   std::vector<PlannedTrial> trials;
   std::vector<std::int64_t> rungs;    // [sweep.asha]: steps of each rung, rising; otherwise empty
   std::vector<std::string> warnings;  // about configurations, each once
+  // What decides which held-out tokens all trials look at, by key; empty where the objective is not of validation.
+  std::map<std::string, std::string> held_out = {};
 };
 
 // Throws one ConfigError with all faults of all trials' configurations; what several trials share is said once.

@@ -45,6 +45,9 @@ struct Objective {
   bool operator==(const Objective&) const = default;
 };
 
+// True where the objective is a column of validation.jsonl.
+inline bool is_of_validation(const Objective& objective) { return objective.field.starts_with("validation."); }
+
 // Successive halving. Trials train to the first rung; of those that are there the best 1/reduction_factor go on to
 // the next rung, which is reduction_factor times as far.
 struct Asha {

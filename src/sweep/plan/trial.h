@@ -28,8 +28,9 @@ struct Trial {
   std::int64_t starts = 0;    // processes that were started for it
   std::int64_t failures = 0;  // of them, how many failed
   double seconds = 0;         // that they ran, all together
-  std::int64_t steps = 0;     // the last step in its metrics
+  std::int64_t steps = 0;     // that it was trained; while it runs, the last one in its metrics
   double objective = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t objective_step = 0;      // of the last row that the objective was taken from; 0: not known
   std::vector<double> rung_objectives;  // at the end of each rung that it finished; without rungs one when done
   std::string error;                    // why it failed, one line
 

@@ -206,8 +206,8 @@ std::string csv_field(const std::string& text) {
 }
 
 std::string to_csv(const Record& record) {
-  std::vector<std::string> header = {"rank",  "trial",  "name",    "state", record.objective.field,
-                                     "steps", "starts", "seconds", "error"};
+  std::vector<std::string> header = {"rank",           "trial", "name",   "state",   record.objective.field,
+                                     "objective_step", "steps", "starts", "seconds", "error"};
   header.insert(header.end(), record.keys.begin(), record.keys.end());
   std::vector<std::vector<std::string>> rows = {header};
   const auto order = ranking(record);
@@ -222,6 +222,7 @@ std::string to_csv(const Record& record) {
                                     trial.name,
                                     state_text(record, trial),
                                     trial.rung_objectives.empty() ? "" : number(trial.objective),
+                                    trial.objective_step == 0 ? "" : std::to_string(trial.objective_step),
                                     std::to_string(trial.steps),
                                     std::to_string(trial.starts),
                                     seconds,

@@ -31,8 +31,8 @@ std::vector<Influence> influences(const Record& record);
 // The ranking for a person, with `max_rows` rows at most, and how many trials with a result that leaves out.
 std::string ranking_table(const Record& record, std::size_t max_rows);
 
-// results.csv: a row a trial, best first: rank, trial, state, objective, steps, starts, seconds, error, then its
-// values.
+// results.csv: a row a trial, best first: rank, trial, state, objective, the step of the row that it was taken from,
+// steps, starts, seconds, error, then its values.
 std::string to_csv(const Record& record);
 
 // A field of a CSV file (RFC 4180): in quotes where it must be.

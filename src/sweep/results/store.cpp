@@ -45,11 +45,17 @@ OrderedJson to_json(const Trial& trial) {
   OrderedJson values = OrderedJson::object(), rungs = OrderedJson::array();
   for (const auto& [key, value] : trial.values) values[key] = to_json(value);
   for (const double objective : trial.rung_objectives) rungs.push_back(number_or_null(objective));
-  return {{"name", trial.name},         {"state", to_string(trial.state)},
-          {"values", values},           {"starts", trial.starts},
-          {"failures", trial.failures}, {"steps", trial.steps},
-          {"seconds", trial.seconds},   {"objective", number_or_null(trial.objective)},
-          {"rung_objectives", rungs},   {"error", trial.error}};
+  return {{"name", trial.name},
+          {"state", to_string(trial.state)},
+          {"values", values},
+          {"starts", trial.starts},
+          {"failures", trial.failures},
+          {"steps", trial.steps},
+          {"seconds", trial.seconds},
+          {"objective", number_or_null(trial.objective)},
+          {"objective_step", trial.objective_step},
+          {"rung_objectives", rungs},
+          {"error", trial.error}};
 }
 
 State to_state(const std::string& name) {
@@ -68,6 +74,7 @@ Trial to_trial(const OrderedJson& json) {
   trial.steps = json.at("steps");
   trial.seconds = json.at("seconds");
   trial.objective = to_number(json.at("objective"));
+  trial.objective_step = json.value("objective_step", std::int64_t{0});  // records of earlier versions lack it
   for (const auto& objective : json.at("rung_objectives")) trial.rung_objectives.push_back(to_number(objective));
   trial.error = json.at("error");
   return trial;
@@ -90,6 +97,7 @@ Record to_record(const OrderedJson& json) {
   record.rungs = json.at("rungs").get<std::vector<std::int64_t>>();
   record.reduction_factor = json.at("reduction_factor");
   record.config = json.at("config").get<config::FlatConfig>();
+  record.held_out = json.value("held_out", record.held_out);  // records of earlier versions lack it
   record.started = json.at("started");
   for (const auto& trial : json.at("trials")) record.trials.push_back(to_trial(trial));
   return record;
@@ -138,6 +146,11 @@ std::vector<std::string> differences(const Record& saved, const Record& fresh, c
     if (std::ranges::count(fresh.keys, change.key) == 0)
       out.push_back(change.key + " of the job was " + change.saved + ", is " + change.now);
   }
+  for (const auto& [name, before] : saved.held_out) {
+    const auto now = fresh.held_out.find(name);
+    if (now != fresh.held_out.end() && now->second != before)
+      out.push_back(name + " of the job was " + before + ", is " + now->second);
+  }
   return out;
 }
 
@@ -151,6 +164,7 @@ Record new_record(const SweepSpec& spec, const Plan& plan, double unix_time) {
   record.rungs = plan.rungs;
   if (spec.asha) record.reduction_factor = spec.asha->reduction_factor;
   record.config = config::flatten(plan.trials.front().config);
+  record.held_out = plan.held_out;
   record.started = unix_time;
   for (const auto& planned : plan.trials) {
     record.trials.emplace_back();
@@ -164,9 +178,10 @@ void save_record(const std::filesystem::path& folder, const Record& record) {
   OrderedJson trials = OrderedJson::array();
   for (const auto& trial : record.trials) trials.push_back(to_json(trial));
   const OrderedJson json = {
-      {"version", kVersion},       {"name", record.name},   {"objective", to_json(record.objective)},
-      {"keys", record.keys},       {"rungs", record.rungs}, {"reduction_factor", record.reduction_factor},
-      {"started", record.started}, {"trials", trials},      {"config", record.config}};
+      {"version", kVersion},        {"name", record.name},   {"objective", to_json(record.objective)},
+      {"keys", record.keys},        {"rungs", record.rungs}, {"reduction_factor", record.reduction_factor},
+      {"started", record.started},  {"trials", trials},      {"config", record.config},
+      {"held_out", record.held_out}};
   // A trial's error may quote bytes that are not UTF-8.
   write_file_atomically(folder / kFile, json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/file_lock.h"
+#include "base/process/file_lock.h"
 #include "config/keys/changes.h"
 #include "sweep/plan/plan.h"
 #include "sweep/plan/trial.h"
@@ -20,8 +21,9 @@ struct Record {
   std::vector<std::string> keys;    // that trials differ in
   std::vector<std::int64_t> rungs;  // empty without successive halving
   std::int64_t reduction_factor = 0;
-  config::FlatConfig config;  // of the first trial; what all trials share is in it
-  double started = 0;         // Unix time of the first start
+  config::FlatConfig config;                    // of the first trial; what all trials share is in it
+  std::map<std::string, std::string> held_out;  // Plan::held_out
+  double started = 0;                           // Unix time of the first start
   std::vector<Trial> trials;
 };
 

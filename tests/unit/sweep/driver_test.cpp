@@ -45,6 +45,19 @@ TEST_F(DiedDriver, RunsATrialAgainWhoseLastSaveDidNotEnd) {
   EXPECT_EQ(next_start().state, State::kPending);
 }
 
+// Its newest validation is of an earlier step: the pass after the last save was not made.
+TEST_F(DiedDriver, RunsATrialAgainThatLacksTheValidationOfItsLastStep) {
+  record_.objective.field = "validation.loss";
+  write(step() / ".metadata", "end");
+  write(trial() / "validation.jsonl", "{\"step\":1,\"loss\":0.5}\n");
+  EXPECT_EQ(next_start().state, State::kPending);
+  write(trial() / "validation.jsonl", "{\"step\":1,\"loss\":0.5}\n{\"step\":4,\"loss\":1.25}\n");
+  const Trial done = next_start();
+  EXPECT_EQ(done.state, State::kDone);
+  EXPECT_EQ(done.objective, 1.25);
+  EXPECT_EQ(done.objective_step, 4);
+}
+
 // In either format: checkpoint.last_save_in_hf writes the other one.
 TEST_F(DiedDriver, CountsATrialAsDoneWhoseLastSaveEnded) {
   for (const char* last : {".metadata", "model.safetensors.index.json"}) {

@@ -164,5 +164,46 @@ TEST_F(PlanTest, RefusesWhatTheSweepNeedsAndTheJobLacks) {
               HasSubstr("needs validation.enable = true"));
 }
 
+TEST_F(PlanTest, RefusesRungsWhoseLossIsNotLogged) {
+  const std::string asha = "[sweep.grid]\n\"optimizer.lr\" = [1]\n[sweep.asha]\nmin_steps = 6\nmax_steps = 54\n";
+  const std::string job = "[training]\nsteps = 54\n[checkpoint]\nenable = true\n[metrics]\nlog_freq = ";
+  EXPECT_THAT(error_of([&] { plan(asha, job + "4\n"); }),
+              HasSubstr("judges trials after step 6, which has no row in metrics.jsonl: metrics.log_freq = 4. Set "
+                        "metrics.log_freq = 3"));
+  EXPECT_EQ(plan(asha, job + "3\n").rungs.size(), 3u);
+}
+
+constexpr const char* kHeldOut =
+    "[training]\nsteps = 54\nseq_len = 64\n[checkpoint]\nenable = true\n[metrics]\nlog_freq = 10\n[validation]\nenable "
+    "= "
+    "true\nfreq = 10\nseq_len = 64\ndataset_path = \"a\"\nsteps = ";
+
+// Whatever validation.freq and metrics.log_freq are.
+TEST_F(PlanTest, ValidatesAtRungs) {
+  const Plan made =
+      plan("objective = \"validation.loss\"\n[sweep.grid]\n\"optimizer.lr\" = [1]\n[sweep.asha]\nmin_steps = 6\n",
+           std::string(kHeldOut) + "-1\n");
+  EXPECT_TRUE(made.trials[0].config.validation.at_last_step);
+  EXPECT_EQ(made.held_out.at("validation.dataset_path"), "a");
+}
+
+TEST_F(PlanTest, RefusesTrialsThatLookAtDifferentTokens) {
+  const std::string objective = "objective = \"validation.loss\"\nnproc = 2\n[sweep.grid]\n";
+  const auto fault = [&](const std::string& keys, const std::string& steps) {
+    return error_of([&] { plan(objective + keys, kHeldOut + steps); });
+  };
+  EXPECT_THAT(
+      fault("\"validation.seq_len\" = [32, 64]\n", "-1\n"),
+      HasSubstr("trials cannot be compared by validation.loss: validation.seq_len is 64 in trial-001, and 32 in "
+                "trial-000"));
+  const std::string batch = "\"validation.local_batch_size\" = [1, 2]\n";
+  EXPECT_THAT(fault(batch, "4\n"), HasSubstr("validation.local_batch_size is 2 in trial-001"));
+  EXPECT_EQ(fault(batch, "-1\n"), "no error");  // the whole set, whatever its batches are
+  const std::string tensor = "\"parallelism.tensor_parallel_degree\" = [1, 2]\n";
+  EXPECT_THAT(fault(tensor, "4\n"), HasSubstr("or set validation.steps = -1"));
+  EXPECT_EQ(fault(tensor, "-1\n"), "no error");
+  EXPECT_THAT(fault("\"validation.steps\" = [-1, 4]\n", "-1\n"), HasSubstr("validation.steps is 4 in trial-001"));
+}
+
 }  // namespace
 }  // namespace titan::sweep

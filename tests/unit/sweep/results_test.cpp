@@ -86,8 +86,8 @@ TEST(Csv, QuotesWhatMustBeQuoted) {
   record.trials = {done({{"model.name", std::string("a,b")}, {"optimizer.lr", 0.1}}, 1.0 / 3)};
   record.trials[0].error = "no \"x\"";
   EXPECT_EQ(to_csv(record),
-            "rank,trial,name,state,loss,steps,starts,seconds,error,model.name,optimizer.lr\r\n"
-            "1,0,trial,done,0.3333333333333333,0,0,0.0,\"no \"\"x\"\"\",\"a,b\",0.1\r\n");
+            "rank,trial,name,state,loss,objective_step,steps,starts,seconds,error,model.name,optimizer.lr\r\n"
+            "1,0,trial,done,0.3333333333333333,,0,0,0.0,\"no \"\"x\"\"\",\"a,b\",0.1\r\n");
 }
 
 TEST(Report, NoTextOfATrialCanEndTheScript) {
