@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/file_lock.h"
 #include "base/fs.h"
+#include "base/process/file_lock.h"
 #include "base/run_layout.h"
 #include "base/text.h"
 #include "config/load.h"

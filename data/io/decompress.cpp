@@ -185,7 +185,10 @@ fs::path decompressed_copy(const fs::path& path) {
   }
   if (fs::exists(copy, error)) return copy;  // made while this process waited
   spdlog::info("decompressing {} to {}", path.string(), copy.string());
-  const fs::path temporary = copy.string() + ".tmp";
+  // A name of its own: where the file system has no locks, several work at once, and the last one's copy stays.
+  char host[256] = "";
+  ::gethostname(host, sizeof(host) - 1);
+  const fs::path temporary = copy.string() + "." + host + "." + std::to_string(::getpid()) + ".tmp";
   try {
     write_copy(path, temporary);
     fs::rename(temporary, copy);

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/file_lock.h"
+#include "base/process/file_lock.h"
 #include "config/job_config.h"
 
 namespace titan::train {

@@ -6,7 +6,7 @@
 // A rule counts the calls of this process that it fits, from 1. It fits by
 //   rank   RANK, or mpirun's or Slurm's variable of the same meaning, 0 where there is none (default: every rank)
 //   call   write (pwrite, writev, pwritev), fsync (fdatasync), rename (renameat2), unlink (unlinkat), mkdir, open (for
-//          writing); several are joined with '+' (default: each of these); and read (pread), where it is named
+//          writing); several are joined with '+' (default: each of these); and read (pread) and flock, where they are named
 //   path   a pattern as of fnmatch(3), whose * takes slashes, on the absolute path where that is known; of a rename the
 //          path before (default: every path)
 //   after  a file; calls before it is there do not count
@@ -22,6 +22,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -162,7 +163,7 @@ class Call {
   Call(const char* name, const std::string& path) {
     if (rules().empty()) return;
     for (auto& rule : rules()) {
-      const bool is_any = rule.calls.empty() && std::string_view(name) != "read";
+      const bool is_any = rule.calls.empty() && std::string_view(name) != "read" && std::string_view(name) != "flock";
       if (!is_any && rule.calls.find("+" + std::string(name) + "+") == std::string::npos) continue;
       if (::fnmatch(rule.path.c_str(), path.c_str(), 0) != 0) continue;
       if (!rule.after.empty() && ::access(rule.after.c_str(), F_OK) != 0) continue;
@@ -231,6 +232,7 @@ ssize_t pread(int fd, void* data, size_t size, off_t at) {
 ssize_t pread64(int fd, void* data, size_t size, off64_t at) {
   TITAN_FAULT_PASS_ON(pread64, "read", path_of(fd), fd, data, size, at);
 }
+int flock(int fd, int operation) noexcept { TITAN_FAULT_PASS_ON(flock, "flock", path_of(fd), fd, operation); }
 int fsync(int fd) { TITAN_FAULT_PASS_ON(fsync, "fsync", path_of(fd), fd); }
 int fdatasync(int fd) { TITAN_FAULT_PASS_ON(fdatasync, "fsync", path_of(fd), fd); }
 int rename(const char* from, const char* to) noexcept {

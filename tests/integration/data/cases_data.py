@@ -1,12 +1,16 @@
 """Datasets: the elastic order over stops and world sizes, tokenized shards and bad records."""
 import collections
+import errno
+import gzip
 import json
 import pathlib
 import re
 import signal
 
 from fixtures import write_job
-from harness import Gate, at_row, case, expect, faults, kill, read_rows, relative_distance, rows_by_step, run, start, wait_until
+from harness import (
+    Gate, at_row, case, check_identical, expect, faults, kill, read_rows, relative_distance, rows_by_step, run, start, wait_until,
+)  # fmt: skip
 
 
 def logged(prefix, ranks):
@@ -228,3 +232,34 @@ def bad_records_are_counted(context):
         run(context, 1, [*words, *more, "--overwrite"], name=order)
         row = read_rows(context.dump("bad") / "metrics.jsonl")[-1]
         expect(row.get("bad_records", 0) >= 1, f"{order}: bad_records is {row.get('bad_records')}")
+
+
+@case(90)
+def file_systems_without_locks(context):
+    """Ranks that decompress the same file at once, and a second run of a folder, where flock(2) is not implemented."""
+    packed = context.folder / "packed"
+    packed.mkdir()
+    lines = (context.fixtures / "corpus.jsonl").read_bytes()
+    (packed / "a.jsonl.gz").write_bytes(gzip.compress(lines))
+    config = write_job(context, "train", steps=2)
+    no_locks = f"call=flock do=errno:{errno.ENOSYS}"
+    words = ["--config", config, "--training.dataset", "jsonl", "--training.dataset_path", packed]
+    rows = {}
+    for name, env in (("with", {}), ("without", faults(context, no_locks))):
+        env = {**env, "TITAN_DATA_CACHE": str(context.folder / f"cache-{name}")}
+        run(context, 4, [*words, "--job.dump_folder", context.folder / name], name=name, env=env)
+        rows[name] = rows_by_step(context.folder / name / "metrics.jsonl", exact=True)
+        left = [path.name for path in (context.folder / f"cache-{name}").iterdir() if path.suffix == ".tmp"]
+        expect(not left, f"{left} were left in the cache")
+    check_identical(rows["with"], rows["without"], ("loss", "grad_norm", "lr", "tokens_seen"), "without locks")
+    # Exclusion all the same, by the process that the folder names; and one that was killed is no owner.
+    gate = Gate(context, "first-row")
+    env = faults(context, no_locks, gate.rule(at_row(1)))
+    first = start(context, 1, [*words, "--job.dump_folder", context.folder / "owned"], name="first", env=env)
+    gate.wait(first)
+    again = [*words, "--job.dump_folder", context.folder / "owned", "--overwrite"]
+    second = run(context, 1, again, name="second", exit_code=2, env=faults(context, no_locks))
+    expect("another run writes there" in second.text() and "(process " in second.text(), second.tail())
+    kill(first.process.pid, signal.SIGKILL)
+    first.wait()
+    run(context, 1, again, name="third", env=faults(context, no_locks))

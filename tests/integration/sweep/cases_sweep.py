@@ -1,5 +1,6 @@
 """`titan-train sweep`: many runs of one job, killed, stopped, failing, and their report in a browser."""
 import csv
+import errno
 import json
 import re
 import shutil
@@ -35,8 +36,8 @@ def start_sweep(context, words, name, env=None):
     return Job([context.program, "sweep", *words], context.folder / "logs", name, env)
 
 
-def run_sweep(context, words, name, exit_code=0, timeout_s=90):
-    job = start_sweep(context, words, name)
+def run_sweep(context, words, name, exit_code=0, timeout_s=90, env=None):
+    job = start_sweep(context, words, name, env)
     code = job.wait(timeout_s)
     expect(code == exit_code, f"exit code {code}, expected {exit_code}: {' '.join(job.command)}\n{job.tail(40)}")
     return job
@@ -260,6 +261,51 @@ def sweep_stopped(context):
     expect(rows[7]["lr"] == 3e-3 and rows[15]["lr"] < 1e-3, f"{rows[7]['lr']}, {rows[15]['lr']}")
 
 
+HELD_OUT = """
+[validation]
+enable = true
+dataset = "jsonl"
+dataset_path = "{path}"
+local_batch_size = 2
+seq_len = 64
+freq = 5
+steps = 2
+"""
+
+
+@case(120)
+def sweep_by_validation(context):
+    """Rungs are judged by the validation of their own step, and a trial that paused has the losses of one that did not."""
+    text = 'objective = "validation.loss"\nmax_parallel = 2\ncores = 1\n'
+    text += '[sweep.grid]\n"optimizer.lr" = [1e-5, 3e-3, 1e-2]\n[sweep.asha]\nmin_steps = 3\nmax_steps = 9\n'
+    sweep, folder = write_sweep(context, "held-out", text, 9, 1000)
+    base = sweep.parent / "held-out-job.toml"
+    base.write_text(base.read_text() + HELD_OUT.format(path=context.fixtures / "corpus.jsonl"))
+    run_sweep(context, [sweep], "run")
+    trials = trials_of(folder)
+    expect(sorted(t["steps"] for t in trials) == [3, 3, 9], f"{[(t['name'], t['steps']) for t in trials]}")
+    for trial in trials:
+        rows = {row["step"]: row["loss"] for row in read_rows(folder / trial["name"] / "validation.jsonl")}
+        rungs = [3, 9][: len(trial["rung_objectives"])]
+        expect(trial["rung_objectives"] == [rows.get(rung) for rung in rungs], f"{trial}: rows {rows}")
+        expect(trial["objective_step"] == trial["steps"], f"{trial}")
+    at_first = [t["rung_objectives"][0] for t in trials]
+    best = next(t for t in trials if t["steps"] == 9)
+    expect(best["rung_objectives"][0] == min(at_first), f"{at_first}: {best['name']} went on")
+    # The same trial without a pause.
+    straight = [context.program, "--config", folder / best["name"] / "config.toml", "--job.dump_folder", context.folder / "straight"]
+    job = Job(straight, context.folder / "logs", "straight", env={"OMP_NUM_THREADS": "1"})
+    expect(job.wait() == 0, job.tail())
+    paused = {r["step"]: r["loss"] for r in read_rows(folder / best["name"] / "validation.jsonl")}
+    unpaused = {r["step"]: r["loss"] for r in read_rows(context.folder / "straight/validation.jsonl")}
+    expect(sorted(paused) == [1, 3, 5, 9] and sorted(unpaused) == [1, 5, 9], f"{sorted(paused)}, {sorted(unpaused)}")
+    expect(all(paused[step] == loss for step, loss in unpaused.items()), f"paused {paused}, straight {unpaused}")
+    # Another held-out set in the same folder would be compared with this one.
+    base.write_text(base.read_text().replace("steps = 2\n", "steps = 3\n"))
+    text = run_sweep(context, [sweep], "other", exit_code=2).errors()
+    expect("validation.steps of the job was 2, is 3" in text, text)
+
+
 @case(90)
 def sweep_failures(context):
     """A trial that fails is reported and retried where asked; the others run. The launcher is a real one."""
@@ -318,7 +364,8 @@ def sweep_of_a_grid_on_the_command_line(context):
     words = ["--grid", "optimizer.lr=1e-3,1e-2", "--config", base, "--folder", folder]
     listed = run_sweep(context, [*words, "--dry-run"], "listed").out_path.read_text()
     expect("2 trials" in listed and not folder.exists(), listed)
-    run_sweep(context, words, "first")
+    # On a file system without locks, too.
+    run_sweep(context, words, "first", env=faults(context, f"call=flock do=errno:{errno.ENOSYS}"))
     before = [log_of(folder, trial) for trial in trials_of(folder)]
     expect([steps_trained(log) for log in before] == [[1, 2], [1, 2]], f"{before}")
     run_sweep(context, words, "again")

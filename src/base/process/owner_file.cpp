@@ -1,0 +1,157 @@
+#include "base/process/owner_file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+#include "base/fs.h"
+
+namespace titan {
+namespace fs = std::filesystem;
+namespace {
+
+std::string content_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// "1" for no file.
+std::string first_word_of(const char* path) {
+  std::ifstream in(path);
+  std::string word;
+  in >> word;
+  return word.empty() ? "-" : word;
+}
+
+std::string host_name() {
+  char name[256] = "-";
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// Two containers of one machine may share its name, and never their process ids.
+std::string own_host() {
+  struct stat space {};
+  ::stat("/proc/self/ns/pid", &space);
+  return host_name() + "/" + first_word_of("/proc/sys/kernel/random/boot_id") + "/" + std::to_string(space.st_ino);
+}
+
+// Field 22 of /proc/PID/stat, behind a name that may hold anything; "" where there is no such process, or a dead one.
+std::string start_of(long pid) {
+  const std::string text = content_of("/proc/" + std::to_string(pid) + "/stat");
+  const auto end_of_name = text.rfind(')');
+  if (end_of_name == std::string::npos) return "";
+  std::istringstream words(text.substr(end_of_name + 1));
+  std::string word;
+  words >> word;
+  if (word == "Z" || word == "X") return "";
+  for (int field = 4; field <= 22; ++field) words >> word;
+  return word;
+}
+
+std::optional<Owner> parse(const std::string& content) {
+  std::istringstream words(content);
+  Owner owner;
+  std::string end;
+  if (!(words >> owner.host >> owner.pid >> owner.start >> owner.beat >> end) || end != "end") return std::nullopt;
+  return owner;
+}
+
+std::string name_of(const std::string& content) {
+  const auto owner = parse(content);
+  if (!owner) return "an unknown process";
+  return "process " + std::to_string(owner->pid) + " on " + owner->host.substr(0, owner->host.find('/'));
+}
+
+}  // namespace
+
+std::optional<Owner> read_owner(const fs::path& path) { return parse(content_of(path)); }
+
+std::optional<bool> is_alive(const Owner& owner) {
+  if (owner.host != own_host()) return std::nullopt;
+  return start_of(owner.pid) == owner.start;
+}
+
+OwnerFile::OwnerFile(fs::path path, const std::string& busy, Times times) : path_(std::move(path)), times_(times) {
+  while (!make()) {
+    const std::string content = content_of(path_);
+    const auto owner = parse(content);
+    const auto alive = owner ? is_alive(*owner) : std::nullopt;
+    if (alive && *alive) throw ConfigError(busy + " (" + name_of(content) + ")");
+    if (!alive) wait_until_stale(busy);
+    if (alive) take_away(content);
+  }
+  ticker_ = std::make_unique<Ticker>(times_.beat, [this] { write_beat(); });
+}
+
+OwnerFile::~OwnerFile() {
+  ticker_.reset();
+  if (fd_ < 0) return;
+  ::close(fd_);
+  const auto owner = read_owner(path_);
+  std::error_code ignored;
+  if (owner && owner->host == own_host() && owner->pid == ::getpid()) fs::remove(path_, ignored);
+}
+
+bool OwnerFile::make() {
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd_ >= 0) {
+    write_beat();
+    return true;
+  }
+  if (errno != EEXIST) throw std::system_error(errno, std::generic_category(), "make " + path_.string());
+  return false;
+}
+
+// A change is a sign of life, and so is that the file goes.
+void OwnerFile::wait_until_stale(const std::string& busy) const {
+  const std::string content = content_of(path_);
+  if (!fs::exists(path_)) return;
+  spdlog::warn("{} says that {} works there; waiting {} s for a sign of life", path_.string(), name_of(content),
+               std::chrono::duration<double>(times_.stale).count());
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < times_.stale) {
+    std::this_thread::sleep_for(std::min<std::chrono::milliseconds>(times_.beat, std::chrono::milliseconds(250)));
+    const std::string now = content_of(path_);
+    if (!fs::exists(path_)) return;
+    if (now != content) throw ConfigError(busy + " (" + name_of(now) + ")");
+  }
+  take_away(content);
+}
+
+// Of several that find the same dead owner one has its file: what another has made meanwhile is put back.
+bool OwnerFile::take_away(const std::string& content) const {
+  const fs::path mine = path_.string() + "." + host_name() + "." + std::to_string(::getpid());
+  std::error_code error;
+  fs::rename(path_, mine, error);
+  if (error) return false;
+  const bool is_dead_owners = content_of(mine) == content;
+  if (is_dead_owners) {
+    fs::remove(mine, error);
+  } else {
+    fs::rename(mine, path_, error);
+  }
+  return is_dead_owners;
+}
+
+// In place and of one length, so that a reader sees a whole line.
+void OwnerFile::write_beat() {
+  char beat[24];
+  std::snprintf(beat, sizeof(beat), "%012ld", ++beats_);
+  const std::string line =
+      own_host() + " " + std::to_string(::getpid()) + " " + start_of(::getpid()) + " " + beat + " end\n";
+  // A beat that cannot be written is missed; the next one may come through.
+  if (::pwrite(fd_, line.data(), line.size(), 0) < 0) return;
+}
+
+}  // namespace titan
