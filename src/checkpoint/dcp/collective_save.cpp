@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/dcp/commit.h"
+#include "checkpoint/io/discard.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -29,7 +30,7 @@ SavePlan join_plans(const std::vector<std::string>& plans) {
 
 void make_fresh_folder(const fs::path& folder) {
   if (!folder.parent_path().empty()) fs::create_directories(folder.parent_path());
-  fs::remove_all(folder);
+  free_name(folder);
   fs::create_directory(folder);
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/io/discard.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -41,8 +42,7 @@ void put_in_place(const fs::path& folder) {
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     sync_parent(target);
     // The new checkpoint is in place; what cannot be removed of the old one is left to the next save.
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    discard(temporary);
     return;
   }
   if (errno != EINVAL && errno != ENOSYS)
@@ -53,12 +53,12 @@ void put_in_place(const fs::path& folder) {
 
 void put_in_place_by_two_renames(const fs::path& folder) {
   const fs::path target = without_trailing_slash(folder);
-  fs::remove_all(replaced_folder(folder));
+  free_name(replaced_folder(folder));
   fs::rename(target, replaced_folder(folder));
   sync_parent(target);
   fs::rename(temporary_folder(folder), target);
   sync_parent(target);
-  fs::remove_all(replaced_folder(folder));
+  free_name(replaced_folder(folder));
 }
 
 void recover_replacement(const fs::path& folder) {
@@ -66,7 +66,7 @@ void recover_replacement(const fs::path& folder) {
   const fs::path aside = replaced_folder(folder);
   if (!fs::exists(aside)) return;
   if (is_complete(target)) {
-    fs::remove_all(aside);
+    free_name(aside);  // under its name it would come back once `target` is removed
   } else if (is_complete(aside) && !fs::exists(target)) {
     fs::rename(aside, target);
     sync_parent(target);

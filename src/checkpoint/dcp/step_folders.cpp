@@ -1,7 +1,5 @@
 #include "checkpoint/dcp/step_folders.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "base/run_layout.h"
@@ -9,6 +7,7 @@
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/commit.h"
 #include "checkpoint/dcp/metadata.h"
+#include "checkpoint/io/discard.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -38,10 +37,26 @@ void recover_replacements(const fs::path& base) {
 
 void clean_up(const fs::path& base) {
   recover_replacements(base);
-  for (const int step : steps_in(base, ".tmp")) fs::remove_all(temporary_folder(step_folder(base, step)));
+  for (const int step : steps_in(base, ".tmp")) discard(temporary_folder(step_folder(base, step)));
+  discard_remains(base);
 }
 
 bool is_of_numbers(const fs::path& folder) { return !fs::exists(folder / layout::kNotFiniteFile); }
+
+namespace {
+
+// Under its temporary name it is not a checkpoint any more, so a kill in between leaves nothing half removed.
+void remove_step(const fs::path& folder) {
+  try {
+    free_name(temporary_folder(folder));
+    fs::rename(folder, temporary_folder(folder));
+    discard(temporary_folder(folder));
+  } catch (const std::exception& error) {
+    warn_once("The old checkpoint " + folder.string() + " could not be removed, and stays: " + error.what());
+  }
+}
+
+}  // namespace
 
 void remove_old_steps(const fs::path& base, int keep_latest, const KeepRule& rule) {
   if (keep_latest == 0) return;
@@ -54,14 +69,10 @@ void remove_old_steps(const fs::path& base, int keep_latest, const KeepRule& rul
         std::find_if(steps.rbegin(), steps.rend(), [&](int step) { return is_of_numbers(step_folder(base, step)); });
     for (std::size_t i = 0; i + keep < steps.size(); ++i) {
       if (steps[i] == special || (good != steps.rend() && steps[i] == *good)) continue;
-      // Under its temporary name it is not a checkpoint any more, so a kill in between leaves nothing half removed.
-      const fs::path folder = step_folder(base, steps[i]);
-      fs::remove_all(temporary_folder(folder));
-      fs::rename(folder, temporary_folder(folder));
-      fs::remove_all(temporary_folder(folder));
+      remove_step(step_folder(base, steps[i]));
     }
-  } catch (const fs::filesystem_error& error) {
-    spdlog::warn("Old checkpoints in {} could not be removed: {}", base.string(), error.what());
+  } catch (const std::exception& error) {
+    warn_once("Old checkpoints in " + base.string() + " could not be removed: " + error.what());
   }
 }
 

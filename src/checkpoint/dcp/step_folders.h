@@ -22,7 +22,7 @@ std::string step_list(const std::vector<int>& steps);
 // Ends replacements that a kill interrupted.
 void recover_replacements(const std::filesystem::path& base);
 
-// That, and removes unfinished saves.
+// That, and removes unfinished saves and what could not be removed earlier, as far as it can be (discard.h).
 void clean_up(const std::filesystem::path& base);
 
 // Which of the steps that have a complete checkpoint stays whatever its age, or nothing.
@@ -32,7 +32,8 @@ using KeepRule = std::function<std::optional<int>(const std::vector<int>& steps)
 bool is_of_numbers(const std::filesystem::path& folder);
 
 // Removes the oldest complete checkpoints beyond `keep_latest` (0: none), but the one that `rule` names and the newest
-// that is_of_numbers(): those that follow it, of weights that are not, never take its place.
+// that is_of_numbers(): those that follow it, of weights that are not, never take its place. What cannot be removed is
+// warned of once, and no checkpoint any more where its folder can be renamed.
 void remove_old_steps(const std::filesystem::path& base, int keep_latest, const KeepRule& rule);
 
 }  // namespace titan::checkpoint

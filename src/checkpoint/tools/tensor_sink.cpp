@@ -19,6 +19,7 @@
 #include "checkpoint/format/torch_archive.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/io/checksums.h"
+#include "checkpoint/io/discard.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -29,7 +30,7 @@ class PendingFolder {
  public:
   explicit PendingFolder(const fs::path& target) : target_(target), path_(temporary_folder(target)) {
     if (!target.parent_path().empty()) fs::create_directories(target.parent_path());
-    fs::remove_all(path_);
+    free_name(path_);
     fs::create_directory(path_);
   }
   ~PendingFolder() {

@@ -101,3 +101,33 @@ def file_in_place_of_folder(context):
     job = train(context, 2, words(config, "disabled", "stop"), "run", exit_code=1)
     check_reason(job.text(), rf"{path}.*(Not a directory|is not a folder|is no folder)")
     expect(path.read_text() == "mine", "the file was changed")
+
+
+def names_in(folder):
+    return sorted(os.listdir(folder))
+
+
+@case(90, mode=["disabled", "async"])
+def old_checkpoint_that_cannot_be_removed(context, mode):
+    """Tidying up is no part of a save: one warning, every later save succeeds, also after a restart, and later it is gone."""
+    config = write_job(context, "run", steps=12)
+    checkpoints = context.dump("run") / "checkpoint"
+    # As over NFS, where a file of it is open elsewhere; and what an earlier run left in the place of a save to come.
+    (checkpoints / "step-6.tmp").mkdir(parents=True)
+    (checkpoints / "step-6.tmp" / "stuck").touch()
+    (checkpoints / "step-1.tmp").mkdir()
+    words = ["--config", config, *SAVE, "--checkpoint.interval", 2, "--checkpoint.keep_latest_k", 2, "--lr_scheduler.total_steps", 20]
+    words += ["--checkpoint.async_mode", mode]
+    env = faults(context, *(f"call=unlink path={path} do=errno:{errno.EBUSY}" for path in ("*/step-2.tmp/*", "*/stuck")))
+    job = train(context, 2, words, "stuck", env=env)
+    expect(job.text().count("cannot remove all of") == 3, f"expected a warning for each of three folders, once\n{job.text()}")
+    expected = ["step-10", "step-12", "step-2.tmp", "step-6.tmp.remains-1", "step-8"]  # the last save removes nothing
+    expect(names_in(checkpoints) == expected, f"{names_in(checkpoints)}")
+    for step in ("step-10", "step-12"):
+        check_intact(checkpoints / step)
+    train(context, 2, [*words, "--training.steps", 16], "again", env=env)
+    check_intact(checkpoints / "step-16")
+    expect({"step-2.tmp", "step-6.tmp.remains-1"} < set(names_in(checkpoints)), f"{names_in(checkpoints)}")
+    train(context, 2, [*words, "--training.steps", 20], "free")
+    left = [name for name in names_in(checkpoints) if "." in name]
+    expect(not left, f"{left} are still there, though nothing holds them any more")

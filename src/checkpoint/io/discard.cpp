@@ -1,0 +1,58 @@
+#include "checkpoint/io/discard.h"
+
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kRemains = ".remains-";
+
+}  // namespace
+
+void warn_once(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(text).second) spdlog::warn(text);
+}
+
+bool discard(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) return true;
+  warn_once("cannot remove all of " + folder.string() + ": " + error.message() +
+            ". It is no checkpoint any more, nothing reads it, and each save tries again; if it stays, find who holds "
+            "its files (lsof, lsattr) and remove it by hand");
+  return false;
+}
+
+void free_name(const fs::path& folder) {
+  if (discard(folder)) return;
+  std::error_code error;
+  for (int number = 1; number < 1000; ++number) {
+    const fs::path remains = folder.string() + kRemains + std::to_string(number);
+    if (fs::exists(fs::symlink_status(remains, error))) continue;
+    fs::rename(folder, remains, error);
+    if (!error) return;
+    break;
+  }
+  throw CheckpointError("cannot remove " + folder.string() + " and cannot rename it either" +
+                        (error ? ": " + error.message() : "") + ". Its name is needed: move it away");
+}
+
+void discard_remains(const fs::path& base) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().filename().string().find(kRemains) != std::string::npos) found.push_back(entry->path());
+  for (const fs::path& remains : found) discard(remains);
+}
+
+}  // namespace titan::checkpoint
