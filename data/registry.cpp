@@ -1,8 +1,12 @@
 #include "data/registry.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
+#include "data/io/files.h"
 #include "data/sources/indexed_shards.h"
 #include "data/sources/jsonl_source.h"
 
@@ -38,6 +42,35 @@ const DatasetKind& kind_of(const std::string& name) {
 
 std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path) {
   return kind_of(name).open(path);
+}
+
+std::string kind_by_names(const std::filesystem::path& path) {
+  const auto files = list_files(path, {});
+  return std::ranges::any_of(files, is_named_as_jsonl) ? "jsonl" : "text";
+}
+
+std::vector<std::string> doubtful_names(const std::string& name, const std::filesystem::path& path) {
+  if (config::lower_case(name) == kIndexed) return {};
+  const DatasetKind& kind = kind_of(name);
+  const auto read = kind.list(path);
+  if (std::string(kind.name) == "text") {
+    const auto count = std::ranges::count_if(read, is_named_as_jsonl);
+    if (count == 0) return {};
+    return {counted(count, "file") + " of " + path.string() +
+            (count == 1 ? " holds JSON lines by its name, and is" : " hold JSON lines by their names, and are") +
+            " read as text, braces and all: dataset kind \"jsonl\" reads the documents in \"text\""};
+  }
+  auto unread = list_files(path, {});
+  const std::set<std::filesystem::path> is_read(read.begin(), read.end());
+  std::erase_if(unread, [&](const auto& file) { return is_read.contains(file); });
+  if (unread.empty()) return {};
+  std::vector<std::string> names;
+  for (const auto& file : unread) names.push_back(file.lexically_relative(path).string());
+  constexpr std::size_t kMostNames = 8;
+  if (names.size() > kMostNames) names.resize(kMostNames), names.emplace_back("...");
+  return {counted(std::ssize(unread), "file") + " of " + path.string() + (unread.size() == 1 ? " is" : " are") +
+          " not read: " + join(names, ", ") + " (\"" + name +
+          "\" reads names that end in .json or .jsonl, and those with .gz or .zst)"};
 }
 
 void check_dataset(const std::string& name, const std::filesystem::path& path, const std::string& tokenizer) {

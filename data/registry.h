@@ -14,6 +14,14 @@ namespace titan::data {
 // name, listing the known ones, and what the kind itself throws.
 std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path);
 
+// Returns the kind that the names of the files at `path` tell: "jsonl" where any ends as those of that kind do, else "text".
+// Throws DataError where there are no files.
+std::string kind_by_names(const std::filesystem::path& path);
+
+// Returns what the names of the files at `path` make doubtful, a sentence each: files of a folder that the kind `name` does
+// not read, and JSON lines that are read as text. Throws DataError where there are no files of that kind.
+std::vector<std::string> doubtful_names(const std::string& name, const std::filesystem::path& path);
+
 // What can be said of a dataset before it is read: whether its files are there and, where it was tokenized before, by
 // the tokenizer with the fingerprint `tokenizer` (tokenizer.h). Throws DataError.
 void check_dataset(const std::string& name, const std::filesystem::path& path, const std::string& tokenizer);

@@ -112,6 +112,7 @@ int run_tokenize(const std::vector<std::string>& args) {
   init_log(0, 1, /*colors=*/true, /*is_shown=*/true);
   const auto tokenizer = data::make_tokenizer(arguments.tokenizer);
   const auto source = open_input(arguments);
+  for (const auto& doubt : data::doubtful_names(arguments.dataset, arguments.input)) spdlog::warn(doubt);
   options.source = config::lower_case(arguments.dataset) + " " + fs::weakly_canonical(arguments.input).string();
   options.tokenizer = data::tokenizer_fingerprint(arguments.tokenizer);
   Report report;

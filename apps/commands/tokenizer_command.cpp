@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "data/io/files.h"
+#include "data/registry.h"
 #include "data/sources/jsonl_source.h"
 #include "data/sources/sentencepiece_training.h"
 #include "data/sources/text_source.h"
@@ -29,6 +30,7 @@ struct TrainArguments {
   std::string input;
   std::int64_t vocab_size = 0;
   std::string output;
+  std::string dataset;  // empty: by the names
   std::string type = "bpe";
   std::string on_bad_record = "error";
 };
@@ -50,20 +52,13 @@ void finish_printing() {
   if (std::fflush(stdout) != 0) throw Error("standard output cannot be written", kExitFailed);
 }
 
-// Text as training reads it: JSON lines where the names say so, else a document a file.
-std::unique_ptr<data::TextSource> open_input(const fs::path& input) {
-  const auto is_jsonl = [](const fs::path& path) {
-    return path.extension() == ".jsonl" || path.extension() == ".json";
-  };
-  const auto files = data::list_files(input, {});
-  return std::ranges::all_of(files, is_jsonl) ? data::open_jsonl_files(input) : data::open_text_files(input);
-}
-
 int train_tokenizer(const TrainArguments& arguments) {
   const fs::path file = fs::path(arguments.output) / "tokenizer.model";
   if (fs::exists(file)) throw ConfigError("error: " + file.string() + " exists; remove it or choose another --output");
   const auto started = std::chrono::steady_clock::now();
-  const auto source = open_input(arguments.input);
+  const std::string kind = arguments.dataset.empty() ? data::kind_by_names(arguments.input) : arguments.dataset;
+  const auto source = data::open_dataset(kind, arguments.input);
+  for (const auto& doubt : data::doubtful_names(kind, arguments.input)) spdlog::warn(doubt);
   const auto trained = data::train_sentencepiece(
       *source, {arguments.vocab_size, arguments.type == "unigram", data::parse_on_bad_record(arguments.on_bad_record)});
   std::error_code error;
@@ -146,8 +141,11 @@ int run_tokenizer_command(const std::vector<std::string>& args) {
   app.require_subcommand(1);
   TrainArguments training;
   CLI::App* train_command = app.add_subcommand("train", "Makes a SentencePiece tokenizer.model from text.");
-  train_command->add_option("--input", training.input, "text: a file or a folder, of JSON lines (.jsonl) or plain")
+  train_command
+      ->add_option("--input", training.input, "text: a file or a folder, of JSON lines or plain, also .gz and .zst")
       ->required();
+  train_command->add_option("--dataset", training.dataset,
+                            "kind of input: jsonl or text (default: jsonl where a name ends as such files do)");
   train_command->add_option("--vocab-size", training.vocab_size, "number of pieces")->required()->check(at_least_one());
   train_command->add_option("--output", training.output, "folder that gets tokenizer.model")->required();
   train_command->add_option("--type", training.type, "bpe or unigram")

@@ -116,6 +116,14 @@ FoundFiles find_files(const CheckedConfig& checked) {
 
 }  // namespace
 
+std::vector<std::string> doubtful_data(const config::JobConfig& config) {
+  std::vector<std::string> doubts;
+  for (const config::NamedDataset& dataset : config::named_datasets(config))
+    for (const std::string& doubt : data::doubtful_names(dataset.kind, dataset.path))
+      doubts.push_back(dataset.key + ": " + doubt);
+  return doubts;
+}
+
 CheckedInput load_tokenizer(const CheckedConfig& checked) {
   try {
     return open_tokenizer(checked);

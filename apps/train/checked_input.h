@@ -30,6 +30,9 @@ CheckedInput check_files(const CheckedConfig& checked);
 // What check_files() would throw about values that were given: a plan for another machine need not have the rest yet.
 std::vector<std::string> missing_files(const CheckedConfig& checked);
 
+// Returns what the names of the data's files make doubtful, a sentence each (data/registry.h). Throws DataError.
+std::vector<std::string> doubtful_data(const config::JobConfig& config);
+
 // What is in the folder of the run that it must not write over. Throws ConfigError.
 void check_folder(const CheckedConfig& checked, bool overwrite);
 

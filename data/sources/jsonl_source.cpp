@@ -146,6 +146,11 @@ class JsonlFiles final : public TextSource {
 
 }  // namespace
 
+bool is_named_as_jsonl(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return std::ranges::any_of(kExtensions, [&](const std::string& extension) { return name.ends_with(extension); });
+}
+
 std::vector<fs::path> list_jsonl_files(const fs::path& path) { return list_files(path, kExtensions); }
 
 std::unique_ptr<TextSource> open_jsonl_files(const fs::path& path) { return std::make_unique<JsonlFiles>(path); }

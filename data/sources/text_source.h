@@ -39,10 +39,12 @@ struct DocumentBlock {
 // dp_size have one document more.
 DocumentBlock contiguous_block(std::int64_t num_documents, std::int64_t dp_rank, std::int64_t dp_size);
 
-// Dataset kind "text": one document a file. `path` is a file, or a folder that is read recursively.
+// Dataset kind "text": one document a file. `path` is a file, or a folder that is read recursively;
+// names may end in .gz or .zst (decompress.h).
 std::unique_ptr<TextSource> open_text_files(const std::filesystem::path& path);
 
-// The files that it opens, without reading any. Throws DataError where there are none.
+// The files that it opens, without reading any. Throws DataError where there are none, and for one whose name
+// says that it is not text (.bz2, .parquet and the like).
 std::vector<std::filesystem::path> list_text_files(const std::filesystem::path& path);
 
 }  // namespace titan::data

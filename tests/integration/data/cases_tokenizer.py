@@ -1,5 +1,7 @@
 """Token ids: zero differences to the packages that made the tokenizers, on texts that tokenizers get wrong."""
+import gzip
 import json
+import os
 import subprocess
 
 from harness import TIME_SCALE, case, expect
@@ -7,9 +9,10 @@ from harness import TIME_SCALE, case, expect
 SENTENCEPIECE = {"bpe": {"model_type": "bpe"}, "unigram": {"model_type": "unigram"}}
 
 
-def command(context, words, stdin=b"", exit_code=0):
+def command(context, words, stdin=b"", exit_code=0, env=None):
     """Standard output and standard error of `titan-train tokenizer ...`, as bytes."""
-    done = subprocess.run([context.program, "tokenizer", *words], input=stdin, capture_output=True, timeout=60 * TIME_SCALE)
+    env = None if env is None else {**os.environ, **env}
+    done = subprocess.run([context.program, "tokenizer", *words], input=stdin, capture_output=True, env=env, timeout=60 * TIME_SCALE)
     expect(done.returncode == exit_code, f"{words}: exit code {done.returncode}\n{done.stderr.decode()[-2000:]}")
     return done.stdout, done.stderr
 
@@ -233,3 +236,35 @@ def tokenizer_skips_bad_records(context):
     expect(b"3 bad records skipped" in err and b"bad.jsonl:102:" in err and b"from 500 documents" in err, f"{err!r}")
     models = [(folder / name / "tokenizer.model").read_bytes() for name in ("good", "bad")]
     expect(models[0] == models[1], "the skipped records left something in the tokenizer")
+
+
+@case(60, processors=1)
+def tokenizer_reads_what_training_reads(context):
+    """A folder of JSON lines, plain and compressed, with a file of another kind: its documents, as of one plain file."""
+    texts, folder = corpus_lines(context, 300), context.folder
+    write_texts(folder / "all.jsonl", texts)
+    lines = (folder / "all.jsonl").read_bytes().splitlines(keepends=True)
+    mixed, plain = folder / "mixed", folder / "plain"
+    mixed.mkdir()
+    plain.mkdir()
+    (mixed / "a.jsonl").write_bytes(b"".join(lines[:100]))
+    (mixed / "b.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[100:])))
+    (mixed / "README.md").write_text("not a document\n")
+    (plain / "a.txt.gz").write_bytes(gzip.compress("\n".join(texts[:100]).encode()))
+    env = {"TITAN_DATA_CACHE": str(folder / "cache")}
+    for name in ("all.jsonl", "mixed"):
+        words = ["train", "--input", folder / name, "--vocab-size", "400", "--output", folder / f"{name}-tokenizer"]
+        _, err = command(context, words, env=env)
+        expect(b"from 300 documents" in err, f"{name}: {err!r}")
+    expect(b"1 file of" in err and b"is not read: README.md" in err, f"{err!r}")
+    models = [(folder / f"{name}-tokenizer/tokenizer.model").read_bytes() for name in ("all.jsonl", "mixed")]
+    expect(models[0] == models[1], "the same documents made another tokenizer")
+    # Asked to, it reads the lines as text, and says what that is.
+    words = ["train", "--input", folder / "all.jsonl", "--dataset", "text", "--vocab-size", "400", "--output", folder / "text"]
+    _, err = command(context, words)
+    expect(b"from 1 document" in err and b"holds JSON lines by its name" in err, f"{err!r}")
+    _, err = command(context, ["train", "--input", plain, "--vocab-size", "350", "--output", folder / "zipped"], env=env)
+    expect(b"from 1 document" in err, f"{err!r}")
+    (plain / "b.bz2").write_bytes(b"BZh9")
+    _, err = command(context, ["train", "--input", plain, "--vocab-size", "350", "--output", folder / "no"], env=env, exit_code=2)
+    expect(b"b.bz2 is not text by its name" in err, f"{err!r}")
