@@ -42,10 +42,6 @@ struct Start {
   c10::DeviceType device_type;
 };
 
-std::string slow_products(const config::JobConfig& config, c10::DeviceType device_type) {
-  return device_type == c10::DeviceType::CPU ? train::slow_products_warning(config) : "";
-}
-
 // Files and memory are looked at once per machine. Where one rank alone lacks a file, it finds out after the ranks have
 // met, and all hear of it.
 Start check_machine(const CheckedConfig& checked, const config::CommandLine& command_line, const LaunchEnv& launch) {
@@ -53,8 +49,10 @@ Start check_machine(const CheckedConfig& checked, const config::CommandLine& com
   return say_once(speaks, [&] {
     const auto device_type = pick_device_type(checked.config, launch);
     Start start{speaks ? check_files(checked) : load_tokenizer(checked), checked.warnings, device_type};
-    if (auto slow = slow_products(checked.config, device_type); !slow.empty())
+    if (auto slow = train::slow_products_warning(checked.config, device_type); !slow.empty())
       start.warnings.push_back(std::move(slow));
+    if (speaks)
+      for (auto& doubt : doubtful_data(checked.config)) start.warnings.push_back(std::move(doubt));
     if (speaks && !command_line.no_preflight)
       for (auto& warning : check_room(checked, launch, device_type)) start.warnings.push_back(std::move(warning));
     if (speaks_for_job(launch)) check_folder(checked, command_line.overwrite);

@@ -19,7 +19,7 @@ namespace {
 constexpr auto kPeriod = std::chrono::milliseconds(500);
 
 std::string advice_for(const config::JobConfig& config, const dist::World& world) {
-  const std::string slow_products = world.device().is_cpu() ? slow_products_warning(config) : "";
+  const std::string slow_products = slow_products_warning(config, world.device().type());
   if (!slow_products.empty()) return "It is slow because " + slow_products;
   return "Shorter steps: a smaller training.seq_len, training.global_batch_size or model, or more ranks; titan-train "
          "doctor says what this machine is good for";

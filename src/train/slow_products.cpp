@@ -5,9 +5,9 @@
 
 namespace titan::train {
 
-std::string slow_products_warning(const config::JobConfig& config) {
+std::string slow_products_warning(const config::JobConfig& config, c10::DeviceType device_type) {
   const std::string& dtype = config.training.mixed_precision_param;
-  if (kernels::has_fast_products(dist::dtype_of(dtype))) return "";
+  if (device_type != c10::DeviceType::CPU || kernels::has_fast_products(dist::dtype_of(dtype))) return "";
   return "this processor has no instructions for products in " + dtype +
          ", and with cpu.kernels = \"aten\" PyTorch computes them many times slower than in float32: set cpu.kernels = "
          "\"own\", or training.mixed_precision_param = \"float32\"";

@@ -1,6 +1,8 @@
 // Says that the dtype of a run is slow on this processor.
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
 #include <string>
 
 #include "config/job_config.h"
@@ -8,7 +10,7 @@
 namespace titan::train {
 
 // Returns one line: that training.mixed_precision_param is slow on this processor, and what to set. Empty where it is not
-// slow. For runs on CPU, after the code was chosen (kernels/choice.h).
-std::string slow_products_warning(const config::JobConfig& config);
+// slow, and on a GPU. Call it after the code was chosen (kernels/choice.h).
+std::string slow_products_warning(const config::JobConfig& config, c10::DeviceType device_type);
 
 }  // namespace titan::train
