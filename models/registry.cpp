@@ -26,7 +26,9 @@ constexpr std::array kModels = {
 };
 
 // Rows of one architecture are alike in what is asked of them by it.
-const Row& row_of_architecture(const std::string& architecture) {
+const Row& row_of_architecture(const std::string& name) {
+  // The same model; what it may have beyond that is refused where config.json is read.
+  const std::string architecture = name == "MistralForCausalLM" ? kLlamaArchitecture : name;
   std::vector<std::string> known;
   for (const auto& row : kModels) {
     if (architecture == row.architecture) return row;

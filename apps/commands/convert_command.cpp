@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <utility>
@@ -29,6 +31,8 @@ namespace fs = std::filesystem;
 using checkpoint::CheckpointKind;
 using checkpoint::Conversion;
 using checkpoint::TensorInfo;
+
+constexpr std::uint64_t kBlockBytes = 8 << 20;  // of one read
 
 constexpr const char* kConvertHelp =
     R"(Copies a model between checkpoint formats, in one process and in little memory: tensors pass through block by block.
@@ -57,6 +61,7 @@ struct ConvertArguments {
   std::string model_flavor;
   std::string tokenizer;
   bool overwrite = false;
+  bool may_overflow = false;
 };
 
 CheckpointKind parse_kind(const std::string& name) {
@@ -101,12 +106,25 @@ ModelShape shape_of_run(const fs::path& file) {
 }
 
 ModelShape shape_from_hugging_face(const fs::path& file) {
-  const auto config = checkpoint::parse_hugging_face_config(read_file(file), file.string());
+  const std::string json = read_file(file);
+  const auto config = checkpoint::parse_hugging_face_config(json, file.string());
   ModelShape shape;
-  shape.names = models::hugging_face_names(config.architecture, config.num_heads, config.num_kv_heads);
+  shape.spec = models::make_train_spec_of_hugging_face(json, file.string());
+  const ModelStats& stats = shape.spec->stats;
+  shape.names = models::hugging_face_names(config.architecture, stats.num_heads, stats.num_kv_heads);
   shape.tied_embeddings = config.tied_embeddings;
   shape.origin = file.string();
   return shape;
+}
+
+// What a folder of dcp gets of a model that comes from Hugging Face: it has no configuration of a run, and says by this
+// which model it is, with which tokenizer.
+checkpoint::SmallFiles description_beside(const ConvertArguments& arguments) {
+  const fs::path config = config_beside(arguments.source);
+  if (!fs::is_regular_file(config)) return {};
+  auto files = data::tokenizer_files(config.parent_path());
+  files["config.json"] = read_file(config);
+  return files;
 }
 
 std::optional<ModelShape> shape_that_was_asked_for(const ConvertArguments& arguments) {
@@ -193,17 +211,42 @@ checkpoint::SmallFiles small_files_beside(const ConvertArguments& arguments, c10
   return files;
 }
 
+// Of weights that keep their names: a model that cannot be built here is copied as it is.
+void check_complete(const ConvertArguments& arguments, const std::vector<Conversion>& plan) {
+  const fs::path config = config_beside(arguments.source);
+  if (!fs::is_directory(arguments.source) || !fs::is_regular_file(config)) return;
+  std::optional<ModelShape> shape;
+  try {
+    shape = shape_from_hugging_face(config);
+  } catch (const Error& error) {
+    spdlog::info("{} is copied without a look at which tensors it should have: {}", arguments.source, error.what());
+    return;
+  }
+  std::vector<TensorInfo> tensors;
+  for (const Conversion& each : plan) tensors.push_back(each.target);
+  plan_renamed(tensors, /*to_hub=*/false, *shape, "same");
+}
+
 std::unique_ptr<checkpoint::TensorSink> make_sink(const ConvertArguments& arguments, CheckpointKind to,
                                                   const std::vector<Conversion>& plan,
                                                   checkpoint::SmallFiles small_files) {
   std::vector<TensorInfo> tensors;
   for (const Conversion& each : plan) tensors.push_back(each.target);
-  if (to == CheckpointKind::kDcp) return checkpoint::make_dcp_sink(arguments.target, std::move(tensors));
+  if (to == CheckpointKind::kDcp)
+    return checkpoint::make_dcp_sink(arguments.target, std::move(tensors), std::move(small_files));
   if (to == CheckpointKind::kTorch) return checkpoint::make_torch_sink(arguments.target, std::move(tensors));
   return checkpoint::make_safetensors_sink(arguments.target, std::move(tensors), std::move(small_files));
 }
 
-void check_target(const ConvertArguments& arguments) {
+void check_target(const ConvertArguments& arguments, CheckpointKind to) {
+  std::string extension = fs::path(arguments.target).extension();
+  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  const bool is_file = extension == ".pt" || extension == ".pth";
+  const bool is_other_file = extension == ".safetensors" || extension == ".bin" || extension == ".ckpt";
+  if (to != CheckpointKind::kTorch && (is_file || is_other_file))
+    throw ConfigError("titan-train convert: error: " + arguments.target + " is the name of a file, and " +
+                      checkpoint::kind_name(to) + " is a folder: name a folder" +
+                      (is_file ? ", or leave --to out" : "; one file is written with --to torch, named *.pt"));
   std::error_code error;
   if (!arguments.overwrite && fs::exists(arguments.target, error))
     throw ConfigError("titan-train convert: error: " + arguments.target +
@@ -216,7 +259,7 @@ int convert(ConvertArguments arguments) {
   const std::string named = std::exchange(arguments.source, newest_checkpoint(arguments.source).string());
   const CheckpointKind from = checkpoint::detect_kind(arguments.source);
   const CheckpointKind to = target_kind(arguments, from);
-  check_target(arguments);
+  check_target(arguments, to);
   if (!arguments.tokenizer.empty() && to != CheckpointKind::kHuggingFace)
     throw ConfigError("titan-train convert: error: --tokenizer goes with --to hf: other formats have no tokenizer");
   const bool to_hub = to == CheckpointKind::kHuggingFace, from_hub = from == CheckpointKind::kHuggingFace;
@@ -227,13 +270,15 @@ int convert(ConvertArguments arguments) {
     const ModelShape shape = find_shape(arguments, from);
     plan = plan_renamed(source->tensors(), to_hub, shape, arguments.dtype);
     if (to_hub) small_files = small_files_of(arguments, shape, dtype_of(plan));
+    if (to == CheckpointKind::kDcp) small_files = description_beside(arguments);
   } else {
     plan = plan_same_names(source->tensors(), arguments.dtype);
+    if (to_hub) check_complete(arguments, plan);
     if (to_hub) small_files = small_files_beside(arguments, dtype_of(plan));
   }
   if (plan.empty()) throw CheckpointError(arguments.source + " holds no parameters of a model");
   const auto sink = make_sink(arguments, to, plan, std::move(small_files));
-  const std::uint64_t bytes = checkpoint::convert(*source, *sink, plan);
+  const std::uint64_t bytes = checkpoint::convert(*source, *sink, plan, kBlockBytes, arguments.may_overflow);
   const std::string chosen =
       arguments.source == named ? "" : ", from " + arguments.source + ", the newest complete checkpoint of " + named;
   print_result("wrote " + arguments.target + " (" + checkpoint::kind_name(to) + "): " +
@@ -263,6 +308,8 @@ int run_convert(const std::vector<std::string>& args) {
   app.add_option("--model-name", arguments.model_name, "model that the flavor is of")->capture_default_str();
   app.add_option("--tokenizer", arguments.tokenizer, "tokenizer to copy beside the weights of hf (default: the run's)")
       ->type_name("PATH");
+  app.add_flag("--allow-overflow", arguments.may_overflow,
+               "write infinities where the dtype cannot hold a number; without it that is an error");
   app.add_flag("--overwrite", arguments.overwrite, "replace TARGET when it exists, once the new one is complete");
   if (const auto code = parse_command(app, args)) return *code;
   log_to_stderr("titan-train convert");

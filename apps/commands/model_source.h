@@ -14,7 +14,7 @@ struct ModelSource {
   enum class Kind {
     kSaved,        // the run's configuration as the save wrote it among the checkpoint's files
     kNamed,        // what the command line names
-    kHuggingFace,  // the config.json of Hugging Face weights
+    kHuggingFace,  // the config.json of Hugging Face weights, or of what was converted from them
     kRun,          // the configuration of the run whose folder the checkpoint lies in
   };
   Kind kind = Kind::kNamed;

@@ -155,28 +155,16 @@ c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSo
   return was_saved_so || !device.is_cpu() ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
 }
 
-// With tied embeddings the output projection is stored once, under the embedding's name.
-checkpoint::HuggingFaceFormat format_of(const TrainSpec& spec, const fs::path& folder,
-                                        const checkpoint::TensorSource& source) {
-  const fs::path file = folder / "config.json";
-  std::string output, embedding;
-  if (fs::is_regular_file(file)) {
-    const auto config = checkpoint::parse_hugging_face_config(read_file(file), file.string());
-    const auto names = models::hugging_face_names(config.architecture, config.num_heads, config.num_kv_heads);
-    const std::string stored = names.name_of(names.output).name;
-    const bool is_stored = std::ranges::any_of(source.tensors(), [&](const auto& each) { return each.name == stored; });
-    if (config.tied_embeddings && !is_stored) output = names.output, embedding = names.embedding;
-  }
-  checkpoint::HuggingFaceFormat format;
-  format.tensor = [name_of = spec.hugging_face_name, output, embedding](const std::string& fqn) {
-    auto [name, rotary_heads] = name_of(fqn == output ? embedding : fqn);
+checkpoint::HuggingFaceFormat format_of(const TrainSpec& spec) {
+  checkpoint::HuggingFaceFormat format{.output = spec.output, .embedding = spec.embedding};
+  format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
+    auto [name, rotary_heads] = name_of(fqn);
     return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
   };
   return format;
 }
 
-void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind,
-                  const checkpoint::TensorSource& source) {
+void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind) {
   std::vector<checkpoint::Item> items;
   for (const auto& parameter : model.named_parameters())
     items.push_back(
@@ -184,7 +172,7 @@ void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& f
   dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
   checkpoint::GroupRanks ranks(alone);
   if (kind == CheckpointKind::kHuggingFace) {
-    checkpoint::load_hugging_face(folder, items, format_of(spec, folder, source), ranks, /*all_weights=*/true);
+    checkpoint::load_hugging_face(folder, items, format_of(spec), ranks, /*all_weights=*/true);
   } else {
     checkpoint::load(folder, items, ranks, {.all_weights = true});
   }
@@ -222,7 +210,7 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   fsdp::to_empty(*out.model, out.device, out.dtype);
   nn::BuffersOnly buffers;
   out.model->init_weights(buffers, out.device);
-  load_weights(*out.model, description.spec, folder, kind, *source);
+  load_weights(*out.model, description.spec, folder, kind);
   out.model->train(false);
   return out;
 }

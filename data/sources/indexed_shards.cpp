@@ -206,11 +206,16 @@ std::set<fs::path> notes_of(const std::vector<fs::path>& shards) {
   return notes;
 }
 
+struct BadToken {
+  std::size_t index = SIZE_MAX;
+  std::int64_t id = 0;  // as it is stored
+};
+
 template <typename T>
-void widen(std::span<const char> bytes, std::vector<std::int32_t>& out, std::size_t& bad, std::int64_t vocab_size) {
+void widen(std::span<const char> bytes, std::vector<std::int32_t>& out, BadToken& bad, std::int64_t vocab_size) {
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
     const auto id = static_cast<std::int64_t>(number_at<T>(bytes.data() + at));
-    if ((id < 0 || id >= vocab_size) && bad == SIZE_MAX) bad = at / sizeof(T);
+    if ((id < 0 || id >= vocab_size) && bad.index == SIZE_MAX) bad = {at / sizeof(T), id};
     out.push_back(static_cast<std::int32_t>(id));
   }
 }
@@ -261,8 +266,7 @@ class IndexedShards final : public TokenSource {
     const std::size_t width = bytes_of(shard.type);
     std::vector<char> bytes(static_cast<std::size_t>(count) * width);
     shard.bin.read_at(static_cast<std::uint64_t>(first) * width, bytes);
-    std::size_t bad = SIZE_MAX;
-    const std::size_t before = out.size();
+    BadToken bad;
     switch (shard.type) {
       case TokenType::kUint8:
         widen<std::uint8_t>(bytes, out, bad, vocab_size_);
@@ -283,10 +287,11 @@ class IndexedShards final : public TokenSource {
         widen<std::uint16_t>(bytes, out, bad, vocab_size_);
         break;
     }
-    if (bad == SIZE_MAX) return;
-    throw DataError(shard.prefix.string() + ".bin: token " + std::to_string(first + static_cast<std::int64_t>(bad)) +
-                    " is " + std::to_string(out[before + bad]) + ", the tokenizer has ids 0 to " +
-                    std::to_string(vocab_size_ - 1) + ". Was it tokenized with another tokenizer?");
+    if (bad.index == SIZE_MAX) return;
+    throw DataError(shard.prefix.string() + ".bin: token " +
+                    std::to_string(first + static_cast<std::int64_t>(bad.index)) + " is " + std::to_string(bad.id) +
+                    ", the tokenizer has ids 0 to " + std::to_string(vocab_size_ - 1) +
+                    ". Was it tokenized with another tokenizer?");
   }
 
   std::int64_t window_;

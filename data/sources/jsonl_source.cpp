@@ -29,7 +29,8 @@ class LineScanner {
   explicit LineScanner(std::vector<std::uint64_t>& starts) : starts_(starts) {}
 
   void scan(std::string_view chunk, std::uint64_t chunk_offset) {
-    std::size_t at = 0;
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    std::size_t at = chunk_offset == 0 && chunk.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
     while (at < chunk.size()) {
       if (!in_line_) {
         // Before the first character that counts; a newline here ends a blank line.
@@ -49,6 +50,28 @@ class LineScanner {
   std::vector<std::uint64_t>& starts_;
   bool in_line_ = false;
 };
+
+// `json` with 0 for the NaN, Infinity and -Infinity that Python writes as numbers, padded to the same length, so that a
+// fault keeps its column.
+std::string without_not_finite(std::string json) {
+  bool in_string = false;
+  for (std::size_t at = 0; at < json.size(); ++at) {
+    if (in_string && json[at] == '\\') {
+      ++at;
+    } else if (json[at] == '"') {
+      in_string = !in_string;
+    } else if (!in_string) {
+      for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+        if (json.compare(at, word.size(), word) != 0) continue;
+        std::string number = "0";
+        number.resize(word.size(), ' ');
+        json.replace(at, word.size(), number);
+        break;
+      }
+    }
+  }
+  return json;
+}
 
 class JsonlFiles final : public TextSource {
  public:
@@ -114,7 +137,8 @@ class JsonlFiles final : public TextSource {
       throw BadRecord(where(shard, index) + ": byte " + std::to_string(*bad) + " of the line is not valid UTF-8");
     }
     try {
-      nlohmann::json object = nlohmann::json::parse(line);
+      nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (object.is_discarded()) object = nlohmann::json::parse(without_not_finite(line));
       if (object.is_object()) return object;
       throw BadRecord(where(shard, index) + ": expected a JSON object, found " + object.type_name());
     } catch (const nlohmann::json::exception& error) {

@@ -125,8 +125,9 @@ void AddedTokens::split(const TextMatcher& matcher, std::string_view text, std::
     std::size_t begin = match->begin;
     if (token.lstrip) begin = std::max(skip_space_back(text, begin), done);
     if (done < begin) pieces.push_back({text.substr(done, begin - done)});
-    done = token.rstrip ? skip_space(text, match->end) : match->end;
-    pieces.push_back({text.substr(begin, done - begin), match->value});
+    done = std::max(done, token.rstrip ? skip_space(text, match->end) : match->end);
+    // Nothing is left of a token of white space that the one before has taken in.
+    if (begin < done) pieces.push_back({text.substr(begin, done - begin), match->value});
   }
   if (done < text.size()) pieces.push_back({text.substr(done)});
 }

@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "data/tokenizer/sentencepiece_check.h"
 #include "data/tokenizer/sentencepiece_model.h"
 
 namespace titan::data {
@@ -32,23 +34,32 @@ std::string reason_against(const SentencePieceProcessor& pieces, const SentenceP
 }
 
 // The merge of two pieces into a third is as good as the third's score. The model keeps no pairs: every pair of pieces
-// that make up a third is one.
-OrderedJson merges_of(const SentencePieceProcessor& pieces) {
+// that make up a third is one. Pieces of equal scores (Mistral's and Llama 2's white space) are merged from the left: the
+// longer left piece first, then the longer right one.
+std::vector<std::pair<int, int>> merges_of(const SentencePieceProcessor& pieces) {
   std::unordered_map<std::string, int> mergeable;
   for (int id = 0; id < pieces.GetPieceSize(); ++id) {
     if (!is_mark(pieces, id) && !pieces.IsByte(id) && !pieces.IsUnused(id)) mergeable.emplace(pieces.IdToPiece(id), id);
   }
-  std::vector<std::tuple<float, int, int>> merges;  // best first: the negative score, left, right
+  // Best first: the negative score, the negative lengths of left and right, and then both, so that no order is open.
+  std::vector<std::tuple<float, std::int64_t, std::int64_t, int, int>> merges;
   for (const auto& [piece, id] : mergeable) {
     for (std::size_t cut = 1; cut < piece.size(); ++cut) {
       const auto left = mergeable.find(piece.substr(0, cut)), right = mergeable.find(piece.substr(cut));
       if (left != mergeable.end() && right != mergeable.end())
-        merges.emplace_back(-pieces.GetScore(id), left->second, right->second);
+        merges.emplace_back(-pieces.GetScore(id), -std::ssize(left->first), -std::ssize(right->first), left->second,
+                            right->second);
     }
   }
   std::ranges::sort(merges);
+  std::vector<std::pair<int, int>> out;
+  for (const auto& [score, left_length, right_length, left, right] : merges) out.emplace_back(left, right);
+  return out;
+}
+
+OrderedJson to_json(const SentencePieceProcessor& pieces, const std::vector<std::pair<int, int>>& merges) {
   OrderedJson list = OrderedJson::array();
-  for (const auto& [score, left, right] : merges)
+  for (const auto& [left, right] : merges)
     list.push_back(OrderedJson::array({pieces.IdToPiece(left), pieces.IdToPiece(right)}));
   return list;
 }
@@ -84,7 +95,7 @@ OrderedJson template_of(const std::string& bos, int bos_id) {
           {"special_tokens", known}};
 }
 
-OrderedJson model_of(const SentencePieceProcessor& pieces) {
+OrderedJson model_of(const SentencePieceProcessor& pieces, const std::vector<std::pair<int, int>>& merges) {
   OrderedJson vocab = OrderedJson::object();
   for (int id = 0; id < pieces.GetPieceSize(); ++id) vocab[pieces.IdToPiece(id)] = id;
   return {{"type", "BPE"},
@@ -96,7 +107,7 @@ OrderedJson model_of(const SentencePieceProcessor& pieces) {
           {"byte_fallback", true},
           {"ignore_merges", false},
           {"vocab", std::move(vocab)},
-          {"merges", merges_of(pieces)}};
+          {"merges", to_json(pieces, merges)}};
 }
 
 }  // namespace
@@ -125,7 +136,11 @@ MadeTokenizerJson make_tokenizer_json(std::string_view model) {
     if (id >= 0) out.special_tokens[name] = pieces.IdToPiece(id);
   }
   if (pieces.bos_id() >= 0) root["post_processor"] = template_of(out.special_tokens["bos_token"], pieces.bos_id());
-  root["model"] = model_of(pieces);
+  const auto merges = merges_of(pieces);
+  if (const std::string fault = find_merge_fault(pieces, merges); !fault.empty())
+    throw DataError("no tokenizer.json with the same ids can be made of this SentencePiece model: the text " + fault +
+                    ". Export without it: name a folder with a tokenizer.json of its own");
+  root["model"] = model_of(pieces, merges);
   out.json = root.dump() + "\n";
   return out;
 }

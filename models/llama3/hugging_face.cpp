@@ -70,19 +70,26 @@ HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs&
   throw InternalError(fqn + " has no name in Hugging Face's format");
 }
 
+// As Python writes a float: transformers refuses whole numbers where it wants one.
+std::string float_text(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
 std::string llama_hugging_face_config(const LlamaArgs& args) {
-  const auto scaling =
-      args.rope_scaling
-          ? fmt::format(R"({{
+  const auto scaling = args.rope_scaling ? fmt::format(R"({{
     "factor": {},
     "high_freq_factor": {},
     "low_freq_factor": {},
     "original_max_position_embeddings": {},
     "rope_type": "llama3"
   }})",
-                        args.rope_scaling->scaling_factor, args.rope_scaling->high_freq_factor,
-                        args.rope_scaling->low_freq_factor, args.rope_scaling->original_max_position_embeddings)
-          : "null";
+                                                       float_text(args.rope_scaling->scaling_factor),
+                                                       float_text(args.rope_scaling->high_freq_factor),
+                                                       float_text(args.rope_scaling->low_freq_factor),
+                                                       args.rope_scaling->original_max_position_embeddings)
+                                         : "null";
   return fmt::format(R"({{
   "architectures": ["LlamaForCausalLM"],
   "attention_bias": false,
@@ -104,7 +111,7 @@ std::string llama_hugging_face_config(const LlamaArgs& args) {
 }}
 )",
                      args.head_dim(), args.dim, args.hidden_dim(), args.max_seq_len, args.n_heads, args.n_layers,
-                     args.kv_heads(), args.norm_eps, scaling, args.rope_theta, args.vocab_size);
+                     args.kv_heads(), float_text(args.norm_eps), scaling, float_text(args.rope_theta), args.vocab_size);
 }
 
 }  // namespace titan::models

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "contract/hugging_face.h"
 #include "models/llama3/flavors.h"
@@ -23,9 +24,12 @@ HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs&
 
 std::string llama_hugging_face_config(const LlamaArgs& args);
 
-// The shape that a config.json of kLlamaArchitecture describes, with transformers' own defaults for keys that it leaves
+// The shape that a config.json of kLlamaArchitecture describes, or of a Mistral without a sliding window, which is the same, with transformers' own defaults for keys that it leaves
 // out. `what` names the file in errors. Throws ConfigError for a missing size, and for what this Llama does not have
 // (biases, other activations and rotary scalings).
 LlamaArgs llama_args_from_hugging_face(const std::string& config_json, const std::string& what);
+
+// What changes a model's numbers, where the two differ: each with our key.
+std::vector<HuggingFaceDifference> llama_differences(const LlamaArgs& theirs, const LlamaArgs& ours);
 
 }  // namespace titan::models

@@ -41,6 +41,11 @@ TrainSpec spec_of(const std::string& name, const LlamaArgs& args, std::int64_t s
   };
   spec.hugging_face_name = [args](const std::string& fqn) { return llama_hugging_face_name(fqn, args); };
   spec.hugging_face_config = llama_hugging_face_config(args);
+  spec.hugging_face_differences = [args](const std::string& config_json, const std::string& what) {
+    return llama_differences(llama_args_from_hugging_face(config_json, what), args);
+  };
+  spec.embedding = kLlamaEmbedding;
+  spec.output = kLlamaOutput;
   return spec;
 }
 

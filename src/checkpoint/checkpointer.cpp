@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include "checkpoint/choose.h"
 #include "checkpoint/dcp/step_folders.h"
+#include "checkpoint/format/cast.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "distributed/dtype.h"
 
@@ -109,7 +111,7 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
     clean_up(run_.base);
     return std::string();
   });
-  const std::uint64_t bytes = save.model_only && save.step > 0 ? export_model(folder, items, ranks, save.options)
+  const std::uint64_t bytes = save.model_only && save.step > 0 ? export_whole_model(folder, items, ranks, save.options)
                                                                : checkpoint::save(folder, items, ranks, save.options);
   const double seconds = seconds_between(start, std::chrono::steady_clock::now());
   if (ranks.rank() == 0) {
@@ -122,13 +124,39 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
   }
 }
 
+// Weights that the export's dtype cannot hold are saved as they are, for the run is over: nothing is lost but the format.
+std::uint64_t Checkpointer::export_whole_model(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks,
+                                               const SaveOptions& options) const {
+  if (!options_.allow_export_overflow) {
+    const c10::ScalarType dtype = dist::dtype_of(options_.export_dtype);
+    try {
+      on_every_rank(ranks, "exporting " + folder.string() + " failed", [&] {
+        for (const Item& item : items) {
+          const auto* tensor = std::get_if<TensorItem>(&item);
+          const std::string lost = tensor == nullptr ? "" : overflow_text(tensor->local, dtype);
+          if (!lost.empty()) throw CheckpointError(tensor->fqn + " holds " + lost);
+        }
+        return std::string();
+      });
+    } catch (const CheckpointError& error) {
+      checkpoint::save(folder, items, ranks, options);
+      throw CheckpointError(
+          std::string(error.what()) + ". The weights were saved in " + folder.string() +
+          " as they are instead (dcp, not cast): titan-train convert " + folder.string() +
+          " TARGET --export-dtype bfloat16 makes an export of them; checkpoint.allow_export_overflow " +
+          "= true writes infinities");
+    }
+  }
+  return export_model(folder, items, ranks, options);
+}
+
 std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks,
                                          const SaveOptions& options) const {
   const c10::ScalarType dtype = dist::dtype_of(options_.export_dtype);
   if (options_.last_save_in_hf) return save_hugging_face(folder, items, run_.hf_format, dtype, ranks);
   std::vector<Item> cast = items;
   for (Item& item : cast) {
-    if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = tensor->local.to(dtype);
+    if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = checkpoint::cast(tensor->local, dtype);
   }
   return checkpoint::save(folder, cast, ranks, options);
 }
@@ -162,9 +190,33 @@ void Checkpointer::check_fits(const LoadChoice& choice) {
   });
 }
 
+// Facts that no shape shows. A folder without config.json has none to compare.
+void Checkpointer::check_config(const fs::path& folder) const {
+  on_rank_0(ranks_, "loading " + folder.string() + " failed", [&] {
+    const fs::path file = folder / "config.json";
+    if (!run_.hf_format.differences || !fs::is_regular_file(file)) return std::string();
+    std::vector<std::string> refused, keys;
+    for (const auto& [key, theirs, ours] : run_.hf_format.differences(read_file(file), file.string())) {
+      const std::string text = key + " is " + theirs + " there, " + ours + " here";
+      if (std::ranges::count(options_.allow_changed, key) > 0) {
+        spdlog::warn("{} describes another model, as checkpoint.allow_changed allows: {}", file.string(), text);
+      } else {
+        refused.push_back(text);
+        keys.push_back("\"" + key + "\"");
+      }
+    }
+    if (!refused.empty())
+      throw CheckpointError(file.string() + " describes another model than the configuration: " + join(refused, "; ") +
+                            ". Set these to its values, or, if the change is meant, set checkpoint.allow_changed = [" +
+                            join(keys, ", ") + "]");
+    return std::string();
+  });
+}
+
 Loaded Checkpointer::load_choice(const LoadChoice& choice) {
   const std::vector<Item> items = wanted_items(choice.model_only);
   if (choice.in_hf) {
+    check_config(choice.folder);
     load_hugging_face(choice.folder, items, run_.hf_format, ranks_, /*all_weights=*/true);
     state_.restored({}, choice.model_only);
     return {.step = 0, .has_weights = true};

@@ -100,6 +100,9 @@ class Checkpointer {
   void write(int step, bool model_only, bool is_last);
   SaveOptions save_options() const;
   // The last model-only save, in the dtype and format asked for.
+  void check_config(const std::filesystem::path& folder) const;
+  std::uint64_t export_whole_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks,
+                                   const SaveOptions& options) const;
   std::uint64_t export_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks,
                              const SaveOptions& options) const;
   // What a save is, as decided when it began: with an async_mode it is written later.

@@ -197,6 +197,7 @@ struct Checkpoint {
   std::string on_save_error = "stop";
   std::int64_t keep_latest_k = 10;
   std::int64_t load_step = -1;
+  bool allow_export_overflow = false;
   std::vector<std::string> allow_changed;
   std::vector<std::string> exclude_from_loading;
   bool enable_first_step_checkpoint = false;

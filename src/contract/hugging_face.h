@@ -15,6 +15,13 @@ struct HuggingFaceName {
   std::int64_t rotary_heads = 0;
 };
 
+// A value of a config.json that is not that of a model here: our key ("model.args.rope_theta"), and both in words.
+struct HuggingFaceDifference {
+  std::string key;
+  std::string theirs;
+  std::string ours;
+};
+
 // What stands of the tokenizer beside weights in Hugging Face's format.
 struct HuggingFaceTokenizer {
   std::map<std::string, std::string> files;  // name -> content

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/job_config.h"
 #include "contract/hugging_face.h"
@@ -40,6 +41,12 @@ struct TrainSpec {
   // Of a parameter by its name here, and the model's config.json there.
   std::function<HuggingFaceName(const std::string& fqn)> hugging_face_name;
   std::string hugging_face_config;
+  // Returns where `config_json`, of the file `what`, describes another model than this one: values that change numbers.
+  // Throws ConfigError for a model that cannot be built here.
+  std::function<std::vector<HuggingFaceDifference>(const std::string& config_json, const std::string& what)>
+      hugging_face_differences;
+  // Names of the embedding and of the output projection, which other programs' models may store as one.
+  std::string embedding, output;
 };
 
 }  // namespace titan

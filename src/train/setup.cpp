@@ -128,6 +128,14 @@ checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec&
     auto [name, rotary_heads] = name_of(fqn);
     return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
   };
+  run.hf_format.output = spec.output;
+  run.hf_format.embedding = spec.embedding;
+  run.hf_format.differences = [differences_of = spec.hugging_face_differences](const std::string& config_json,
+                                                                               const std::string& what) {
+    std::vector<checkpoint::ConfigDifference> out;
+    for (auto& [key, theirs, ours] : differences_of(config_json, what)) out.push_back({key, theirs, ours});
+    return out;
+  };
   run.run_config = config::to_toml(config);
   return run;
 }

@@ -265,6 +265,29 @@ def make_transformers(context, output):
     write(output / "transformers.json", answers)
 
 
+def make_config_variants(context, output):
+    """What transformers makes of each config.json: what decides a Llama's numbers."""
+    import transformers
+
+    answers = {}
+    for variant in golden.CONFIG_VARIANTS:
+        answer = None
+        if not variant["refused"]:
+            folder = context.folder / "variants" / variant["name"]
+            folder.mkdir(parents=True)
+            (folder / "config.json").write_text(json.dumps(variant["config"]))
+            config = transformers.AutoConfig.from_pretrained(folder)
+            rope = config.rope_parameters
+            names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+            answer = {
+                "heads": config.num_attention_heads, "kv_heads": config.num_key_value_heads, "head_dim": config.head_dim or 0,
+                "eps": config.rms_norm_eps, "positions": config.max_position_embeddings, "theta": float(rope["rope_theta"]),
+                "scaling": [float(rope[name]) for name in names] if rope["rope_type"] == "llama3" else [],
+            }  # fmt: skip
+        answers[variant["name"]] = {"refused": variant["refused"], "config": variant["config"], "answer": answer}
+    write(output / "config_variants.json", answers)
+
+
 def continue_greedily(folder, prompt_ids):
     """What transformers' generate() writes after each prompt, at most WRITTEN tokens."""
     import torch
@@ -327,6 +350,7 @@ PARTS = {
     "tensor": make_tensor,
     "transformers": make_transformers,
     "generate": make_generate,
+    "config_variants": make_config_variants,
 }
 
 

@@ -22,6 +22,83 @@ def answers(name, folder=GOLDEN):
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
 
 
+# ------------------------------------------------------------------------------------------------------ config.json
+
+# One model, as different programs and generations of the format describe it. `refused`: a word of this program's reason
+# not to build it, where it does not.
+_LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}
+_TYPED = {"rope_type": "llama3", **_LLAMA3}
+_MISTRAL = {"architectures": ["MistralForCausalLM"], "model_type": "mistral"}
+
+
+def _variant(name, refused="", without=(), **more):
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
+        "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
+    } | more  # fmt: skip
+    return {"name": name, "refused": refused, "config": {k: v for k, v in config.items() if k not in without}}
+
+
+CONFIG_VARIANTS = [
+    _variant("plain"),
+    _variant("theta_at_the_top", rope_theta=500000.0),
+    _variant("theta_is_whole", rope_theta=500000),
+    _variant("theta_in_parameters", rope_parameters={"rope_theta": 500000.0, "rope_type": "default"}),
+    _variant("theta_at_the_top_beside_parameters", rope_theta=500000.0, rope_parameters={"rope_type": "default"}),
+    _variant("theta_in_both", rope_theta=1000.0, rope_parameters={"rope_theta": 500000.0, "rope_type": "default"}),
+    _variant("parameters_empty", rope_theta=500000.0, rope_parameters={}),
+    _variant("parameters_null", rope_theta=500000.0, rope_parameters=None),
+    _variant("scaling_null", rope_theta=500000.0, rope_scaling=None),
+    _variant("scaling_empty", rope_theta=500000.0, rope_scaling={}),
+    _variant("scaling_empty_beside_parameters", rope_scaling={}, rope_parameters={"rope_theta": 500000.0, **_TYPED}),
+    _variant("llama3_of_version_4", rope_theta=500000.0, rope_scaling=_TYPED),
+    _variant("llama3_of_version_4_by_type", rope_theta=500000.0, rope_scaling={"type": "llama3", **_LLAMA3}),
+    _variant("llama3_of_version_5", rope_parameters={"rope_theta": 500000.0, **_TYPED}),
+    _variant("llama3_theta_at_the_top", rope_theta=500000.0, rope_parameters=_TYPED),
+    _variant("llama3_scaling_with_theta", rope_scaling={"rope_theta": 500000.0, **_TYPED}),
+    _variant("llama3_scaling_with_another_theta", rope_theta=1000.0, rope_scaling={"rope_theta": 500000.0, **_TYPED}),
+    _variant("llama3_without_theta", rope_scaling=_TYPED),
+    _variant("default_scaling_with_theta", rope_scaling={"rope_theta": 500000.0, "rope_type": "default"}),
+    _variant("both_tables", rope_theta=2000.0, rope_scaling=_TYPED, rope_parameters={"rope_theta": 500000.0, "rope_type": "default"}),
+    _variant("both_tables_llama3_in_the_new", rope_scaling={"rope_type": "default"}, rope_parameters={"rope_theta": 500000.0, **_TYPED}),
+    _variant("both_tables_with_thetas", rope_scaling={"rope_theta": 3000.0, **_TYPED}, rope_parameters={"rope_theta": 500000.0, "rope_type": "default"}),
+    _variant("original_at_the_top", rope_theta=500000.0, original_max_position_embeddings=64, rope_scaling=_TYPED),
+    _variant("original_at_the_top_alone", rope_theta=500000.0, original_max_position_embeddings=64, rope_scaling={k: v for k, v in _TYPED.items() if not k.startswith("original")}),
+    _variant("original_nowhere", rope_theta=500000.0, rope_parameters={k: v for k, v in _TYPED.items() if not k.startswith("original")}),
+    _variant("whole_numbers", rope_theta=500000, rope_scaling={"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 128}),
+    _variant("linear", "rope_type", rope_scaling={"type": "linear", "factor": 2.0}),
+    _variant("linear_of_version_5", "rope_type", rope_parameters={"rope_theta": 10000.0, "rope_type": "linear", "factor": 2.0}),
+    _variant("dynamic", "rope_type", rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
+    _variant("yarn", "rope_type", rope_scaling={"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 128}),
+    _variant("partly_rotated", "partial_rotary_factor", partial_rotary_factor=0.5),
+    _variant("partly_rotated_in_parameters", "partial_rotary_factor", rope_parameters={"rope_theta": 10000.0, "rope_type": "default", "partial_rotary_factor": 0.5}),
+    _variant("wholly_rotated", partial_rotary_factor=1.0),
+    _variant("kv_heads_missing", without=["num_key_value_heads"]),
+    _variant("kv_heads_null", num_key_value_heads=None),
+    _variant("one_kv_head", num_key_value_heads=1),
+    _variant("eps_missing", without=["rms_norm_eps"]),
+    _variant("eps_large", rms_norm_eps=0.5),
+    _variant("positions_missing", without=["max_position_embeddings"]),
+    _variant("head_dim_null", head_dim=None),
+    _variant("head_dim_said", head_dim=16),
+    _variant("head_dim_other", "head_dim", head_dim=32),
+    _variant("activation_missing_is_silu", without=["hidden_act"]),
+    _variant("activation_swish", hidden_act="swish"),
+    _variant("activation_gelu", "hidden_act", hidden_act="gelu"),
+    _variant("attention_bias", "attention_bias", attention_bias=True),
+    _variant("mlp_bias", "mlp_bias", mlp_bias=True),
+    _variant("no_biases", attention_bias=False, mlp_bias=False, pretraining_tp=1, use_cache=True, attention_dropout=0.0),
+    _variant("quantized", "quantization_config", quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True}),
+    _variant("of_the_dtype_key", dtype="bfloat16"),
+    _variant("mistral_with_its_window", "sliding_window", **_MISTRAL, sliding_window=128),
+    _variant("mistral_without_a_window", **_MISTRAL, sliding_window=None, rope_theta=1000000.0),
+    _variant("mistral_with_a_wide_window", **_MISTRAL, sliding_window=256),
+    _variant("mistral_by_default", "sliding_window", **_MISTRAL, without=["max_position_embeddings"]),
+    _variant("mistral_kv_heads_by_default", **_MISTRAL, sliding_window=None, num_attention_heads=8, without=["num_key_value_heads"]),
+]
+
+
 # ------------------------------------------------------------------------------------------------------ TorchTitan
 
 STEPS, HALF = 10, 5

@@ -10,8 +10,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include "checkpoint/dcp/collective_save.h"
+#include "checkpoint/format/cast.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/file.h"
@@ -57,7 +59,7 @@ void write_box(PlacedFile& file, const SafetensorsEntry& entry, const TensorItem
                const HuggingFaceTensor& tensor) {
   const auto& spec = item.spec;
   if (item.local.numel() == 0) return;
-  const at::Tensor box = item.local.detach().to(at::kCPU, entry.dtype).contiguous();
+  const at::Tensor box = cast(item.local.detach(), entry.dtype).to(at::kCPU).contiguous();
   const auto* data = static_cast<const char*>(box.const_data_ptr());
   const auto item_size = static_cast<std::uint64_t>(box.element_size());
   const bool is_matrix = spec.global_shape.size() == 2;
@@ -149,10 +151,11 @@ void make_files(const fs::path& folder, const std::vector<SafetensorsFile>& file
 
 using Sources = std::map<std::string, std::pair<const MappedSafetensors*, const SafetensorsEntry*>>;
 
-Sources sources_of(const std::vector<std::unique_ptr<MappedSafetensors>>& files) {
+Sources sources_of(const WeightFiles& weights, const std::vector<std::unique_ptr<MappedSafetensors>>& files) {
   Sources sources;
   for (const auto& file : files) {
     for (const auto& entry : file->entries()) {
+      if (!weights.has(entry.name, file->path())) continue;
       const auto [found, is_new] = sources.emplace(entry.name, std::make_pair(file.get(), &entry));
       if (!is_new)
         throw CheckpointError(entry.name + " is both in " + found->second.first->path().string() + " and in " +
@@ -162,34 +165,35 @@ Sources sources_of(const std::vector<std::unique_ptr<MappedSafetensors>>& files)
   return sources;
 }
 
-// A download that was cut short lacks whole files, and their index says which.
-void check_files_of_index(const fs::path& folder) {
-  const fs::path index = folder / kHuggingFaceIndex;
-  if (!fs::exists(index)) return;
-  std::set<std::string> missing;
-  for (const auto& [tensor, file] : read_hugging_face_index(index))
-    if (!fs::exists(folder / file)) missing.insert(file);
-  if (missing.empty()) return;
-  throw CheckpointError(index.string() + " names files that are not in the folder: " +
-                        join(std::vector<std::string>(missing.begin(), missing.end()), ", ") + "; fetch them again");
-}
+// `names`, or for a model that stores its output projection as the embedding that one's name.
+class StoredNames {
+ public:
+  StoredNames(const HuggingFaceFormat& format, const fs::path& folder, const Sources& sources) : format_(format) {
+    const fs::path file = folder / "config.json";
+    if (format.output.empty() || !fs::is_regular_file(file) || sources.contains(format.tensor(format.output).name))
+      return;
+    is_tied_ = parse_hugging_face_config(read_file(file), file.string()).tied_embeddings;
+  }
 
-std::vector<std::unique_ptr<MappedSafetensors>> open_all(const fs::path& folder) {
-  check_files_of_index(folder);
-  std::vector<std::unique_ptr<MappedSafetensors>> files;
-  for (const auto& path : safetensors_files(folder)) files.push_back(std::make_unique<MappedSafetensors>(path));
-  return files;
-}
+  bool is_tied() const { return is_tied_; }
+  HuggingFaceTensor operator()(const std::string& fqn) const {
+    return format_.tensor(is_tied_ && fqn == format_.output ? format_.embedding : fqn);
+  }
+
+ private:
+  const HuggingFaceFormat& format_;
+  bool is_tied_ = false;
+};
 
 // Everything that does not fit, before anything is overwritten.
 void check_sources(const fs::path& folder, const Sources& sources, const std::vector<Item>& items,
-                   const HuggingFaceFormat& format, bool all_weights) {
+                   const StoredNames& stored, bool all_weights) {
   std::vector<std::string> missing, wrong, unexpected;
   std::set<std::string> wanted;
   for (const Item& item : items) {
     const auto* tensor = std::get_if<TensorItem>(&item);
     if (!tensor) continue;
-    const auto name = format.tensor(tensor->fqn).name;
+    const auto name = stored(tensor->fqn).name;
     wanted.insert(name);
     const auto found = sources.find(name);
     if (found == sources.end()) {
@@ -274,13 +278,19 @@ void load_hugging_face(const fs::path& folder, const std::vector<Item>& items, c
                        Ranks& ranks, bool all_weights) {
   verify_files(folder, ranks);
   on_every_rank(ranks, "loading " + folder.string() + " failed", [&] {
-    const auto files = open_all(folder);
-    const auto sources = sources_of(files);
-    check_sources(folder, sources, items, format, all_weights);
+    const WeightFiles weights(folder);
+    std::vector<std::unique_ptr<MappedSafetensors>> files;
+    for (const auto& path : weights.files()) files.push_back(std::make_unique<MappedSafetensors>(path));
+    const auto sources = sources_of(weights, files);
+    const StoredNames stored(format, folder, sources);
+    check_sources(folder, sources, items, stored, all_weights);
+    if (stored.is_tied() && all_weights && ranks.rank() == 0)
+      spdlog::warn("{} stores {} and {} as one, which are two parameters here", folder.string(), format.embedding,
+                   format.output);
     for (const Item& item : items) {
       const auto* tensor = std::get_if<TensorItem>(&item);
       if (!tensor) continue;
-      const auto theirs = format.tensor(tensor->fqn);
+      const auto theirs = stored(tensor->fqn);
       const auto& [file, entry] = sources.at(theirs.name);
       fill(*tensor, *file, *entry, theirs);
     }

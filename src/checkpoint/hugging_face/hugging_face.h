@@ -22,10 +22,24 @@ struct HuggingFaceTensor {
   std::int64_t rotary_heads = 0;
 };
 
+// A value of a model's config.json that is not that of the model to load.
+struct ConfigDifference {
+  std::string key;     // of ours: "model.args.rope_theta"
+  std::string theirs;  // "10000"
+  std::string ours;
+};
+
 struct HuggingFaceFormat {
   std::function<HuggingFaceTensor(const std::string& fqn)> tensor;
   // Of an export whose weights have this dtype; called on rank 0.
   std::function<SmallFiles(c10::ScalarType dtype)> small_files;
+  // Our names of the output projection and of the embedding, which weights whose config.json ties them store once, under
+  // the second one's name; "" where that cannot be.
+  std::string output = {}, embedding = {};
+  // Returns what `config_json`, of the file `what`, says otherwise than the model. Throws ConfigError for a model that
+  // cannot be built here. Null: nothing is compared.
+  std::function<std::vector<ConfigDifference>(const std::string& config_json, const std::string& what)> differences =
+      {};
 };
 
 // The row of theirs that row `row` of ours is, of `rows`.
@@ -38,7 +52,7 @@ std::uint64_t save_hugging_face(const std::filesystem::path& folder, const std::
                                 const HuggingFaceFormat& format, c10::ScalarType dtype, Ranks& ranks,
                                 std::uint64_t file_bytes = 5'000'000'000);
 
-// Fills the tensors of `items` from all *.safetensors files of `folder`, casting. Collective. Throws one
+// Fills the tensors of `items` from the weights of `folder` (WeightFiles), casting. Collective. Throws one
 // CheckpointError, on all ranks, that lists every tensor that is missing or has another shape, with
 // `all_weights` (the items are a whole model) also those that no item wants.
 void load_hugging_face(const std::filesystem::path& folder, const std::vector<Item>& items,

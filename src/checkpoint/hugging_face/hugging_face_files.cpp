@@ -3,10 +3,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
+#include "base/text.h"
 #include "checkpoint/format/dtype.h"
 
 namespace titan::checkpoint {
@@ -14,6 +16,8 @@ namespace fs = std::filesystem;
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+constexpr const char* kOnlyFile = "model.safetensors";
 
 OrderedJson parse_config(const std::string& text) {
   OrderedJson config = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -37,7 +41,7 @@ std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries
   }
   for (std::size_t i = 0; i < files.size(); ++i) {
     auto& file = files[i];
-    file.name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
+    file.name = files.size() == 1 ? kOnlyFile : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
     file.header = make_safetensors_header(file.entries);
     file.size = file.entries.back().begin + bytes_of(file.entries.back());
   }
@@ -113,6 +117,32 @@ std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
     }
   }
   return {};
+}
+
+WeightFiles::WeightFiles(const fs::path& path) {
+  const fs::path index = path / kHuggingFaceIndex;
+  if (!fs::is_directory(path)) {
+    files_ = safetensors_files(path);
+  } else if (fs::exists(index)) {
+    file_of_ = read_hugging_face_index(index);
+    std::set<std::string> names, missing;
+    for (const auto& [tensor, file] : file_of_) (fs::exists(path / file) ? names : missing).insert(file);
+    // A download that was cut short lacks whole files.
+    if (!missing.empty())
+      throw CheckpointError(index.string() + " names files that are not in the folder: " +
+                            join(std::vector<std::string>(missing.begin(), missing.end()), ", ") +
+                            "; fetch them again");
+    for (const auto& name : names) files_.push_back(path / name);
+  } else if (fs::exists(path / kOnlyFile)) {
+    files_ = {path / kOnlyFile};
+  } else {
+    files_ = safetensors_files(path);
+  }
+}
+
+bool WeightFiles::has(const std::string& tensor, const fs::path& file) const {
+  const auto found = file_of_.find(tensor);
+  return found == file_of_.end() || found->second == file.filename();
 }
 
 std::map<std::string, std::string> read_hugging_face_index(const fs::path& file) {

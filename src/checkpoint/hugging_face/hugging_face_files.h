@@ -17,7 +17,7 @@ namespace titan::checkpoint {
 inline constexpr const char* kHuggingFaceIndex = layout::kHuggingFaceIndex;
 
 struct SafetensorsFile {
-  std::string name;  // model-00001-of-00002.safetensors
+  std::string name;  // model-00001-of-00002.safetensors, of one alone model.safetensors
   std::vector<SafetensorsEntry> entries;
   std::string header;
   std::uint64_t size = 0;
@@ -58,6 +58,23 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& json, const std::
 // generation_config.json, or else of its config.json; none where neither says. Throws CheckpointError for a file that
 // cannot be read.
 std::vector<std::int64_t> read_stop_tokens(const std::filesystem::path& folder);
+
+// Which files hold the weights of `path`, a folder or one file, as transformers picks them: those that the index names,
+// without one model.safetensors alone, else all *.safetensors.
+class WeightFiles {
+ public:
+  // Throws CheckpointError where there are none, and for files of the index that are not in the folder.
+  explicit WeightFiles(const std::filesystem::path& path);
+  const std::vector<std::filesystem::path>& files() const { return files_; }
+  // Tensor -> file, as the index says; empty without one.
+  const std::map<std::string, std::string>& index() const { return file_of_; }
+  // True unless the index says that the tensor is in another of the files.
+  bool has(const std::string& tensor, const std::filesystem::path& file) const;
+
+ private:
+  std::vector<std::filesystem::path> files_;
+  std::map<std::string, std::string> file_of_;  // by tensor
+};
 
 // Tensor -> file, of model.safetensors.index.json. Throws CheckpointError.
 std::map<std::string, std::string> read_hugging_face_index(const std::filesystem::path& file);

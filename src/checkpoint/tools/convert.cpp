@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/dcp/metadata.h"
+#include "checkpoint/format/cast.h"
 #include "checkpoint/format/safetensors.h"
 
 namespace titan::checkpoint {
@@ -80,7 +81,7 @@ void check_conversions(const TensorSource& source, const std::vector<Conversion>
 }
 
 std::uint64_t convert(TensorSource& source, TensorSink& sink, const std::vector<Conversion>& conversions,
-                      std::uint64_t block_bytes) {
+                      std::uint64_t block_bytes, bool may_overflow) {
   const at::NoGradGuard no_grad;
   check_conversions(source, conversions);
   for (const Conversion& each : conversions) {
@@ -95,7 +96,13 @@ std::uint64_t convert(TensorSource& source, TensorSink& sink, const std::vector<
     for (std::int64_t row = 0; row < from.rows(); row += block) {
       at::Tensor rows = source.read(each.source, row, std::min(row + block, from.rows()));
       if (each.order != RowOrder::kSame && rows.numel() > 0) rows = reorder_rows(rows, head_size, each.order);
-      sink.append(rows.to(each.target.dtype));
+      const std::string lost = may_overflow ? "" : overflow_text(rows, each.target.dtype);
+      if (!lost.empty()) source.verify();  // damage may look like this
+      if (!lost.empty())
+        throw CheckpointError(from.name + " holds " + lost +
+                              ": they would become infinite. Use --export-dtype bfloat16 or " +
+                              "float32, or write infinities with --allow-overflow");
+      sink.append(cast(rows, each.target.dtype));
     }
     sink.end();
   }

@@ -94,8 +94,11 @@ class CheckedSink : public TensorSink {
 
 class DcpSink : public CheckedSink {
  public:
-  DcpSink(const fs::path& folder, std::vector<TensorInfo> tensors)
-      : CheckedSink(std::move(tensors)), folder_(folder), file_(folder_.path() / kDataFile) {}
+  DcpSink(const fs::path& folder, std::vector<TensorInfo> tensors, SmallFiles small_files)
+      : CheckedSink(std::move(tensors)),
+        small_files_(std::move(small_files)),
+        folder_(folder),
+        file_(folder_.path() / kDataFile) {}
 
  protected:
   void begin_tensor(std::size_t index) override {
@@ -117,6 +120,10 @@ class DcpSink : public CheckedSink {
   std::uint64_t put_in_place() override {
     Checksums checksums{new_save_id(), {{kDataFile, {file_.position(), file_.crc()}}}};
     file_.finish();
+    for (const auto& [name, content] : small_files_) {
+      write_file_atomically(folder_.path() / name, content);
+      checksums.files[name] = checksum_of(content);
+    }
     const std::string bytes = encode_metadata(metadata_, order_, folder_.target(), checksums.save_id);
     checksums.files[layout::kMetadataFile] = checksum_of(bytes);
     write_checksums(folder_.path(), checksums);
@@ -128,6 +135,7 @@ class DcpSink : public CheckedSink {
  private:
   static constexpr const char* kDataFile = "__0_0.distcp";
 
+  SmallFiles small_files_;
   PendingFolder folder_;
   OutputFile file_;
   std::optional<TensorArchiveWriter> archive_;
@@ -225,8 +233,9 @@ class TorchSink : public CheckedSink {
 
 }  // namespace
 
-std::unique_ptr<TensorSink> make_dcp_sink(const fs::path& folder, std::vector<TensorInfo> tensors) {
-  return std::make_unique<DcpSink>(folder, std::move(tensors));
+std::unique_ptr<TensorSink> make_dcp_sink(const fs::path& folder, std::vector<TensorInfo> tensors,
+                                          SmallFiles small_files) {
+  return std::make_unique<DcpSink>(folder, std::move(tensors), std::move(small_files));
 }
 
 std::unique_ptr<TensorSink> make_safetensors_sink(const fs::path& folder, std::vector<TensorInfo> tensors,

@@ -27,7 +27,8 @@ class TensorSink {
 };
 
 // An existing target is replaced by finish().
-std::unique_ptr<TensorSink> make_dcp_sink(const std::filesystem::path& folder, std::vector<TensorInfo> tensors);
+std::unique_ptr<TensorSink> make_dcp_sink(const std::filesystem::path& folder, std::vector<TensorInfo> tensors,
+                                          SmallFiles small_files = {});
 std::unique_ptr<TensorSink> make_safetensors_sink(const std::filesystem::path& folder, std::vector<TensorInfo> tensors,
                                                   SmallFiles small_files, std::uint64_t file_bytes = 5'000'000'000);
 std::unique_ptr<TensorSink> make_torch_sink(const std::filesystem::path& file, std::vector<TensorInfo> tensors);

@@ -13,6 +13,7 @@
 #include "checkpoint/format/archive.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/torch_archive.h"
+#include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/crc32.h"
 
@@ -118,7 +119,12 @@ class DcpSource : public TensorSource {
 class SafetensorsSource : public TensorSource {
  public:
   explicit SafetensorsSource(const fs::path& path) : folder_(fs::is_directory(path) ? path : path.parent_path()) {
-    for (const fs::path& file : safetensors_files(path)) add(file);
+    const WeightFiles weights(path);
+    for (const fs::path& file : weights.files()) add(weights, file);
+    for (const auto& [tensor, file] : weights.index())
+      if (!names_.contains(tensor))
+        throw CheckpointError(folder_.string() + "/" + kHuggingFaceIndex + " says that " + tensor + " is in " + file +
+                              ", which lacks it");
     checksums_ = read_checksums(folder_);
   }
 
@@ -165,11 +171,12 @@ class SafetensorsSource : public TensorSource {
     std::uint64_t begin;
   };
 
-  void add(const fs::path& path) {
+  void add(const WeightFiles& weights, const fs::path& path) {
     const auto entries = read_safetensors_header(path);
     File file{std::make_unique<InputFile>(path), 0, {}};
     file.header_size = entries.empty() ? file.input->size() : entries.front().begin;
     for (const auto& entry : entries) {
+      if (!weights.has(entry.name, path)) continue;
       if (!names_.insert(entry.name).second)
         throw CheckpointError(entry.name + " is in two files of " + folder_.string());
       tensors_.push_back({entry.name, entry.dtype, entry.shape});

@@ -213,7 +213,9 @@ std::vector<Fault> verify_safetensors(const fs::path& path) {
   Faults of_folder;
   or_fault(of_folder, [&] { checksums = read_checksums(folder); });
   std::map<std::string, std::string> file_of;
-  for (const fs::path& file : safetensors_files(path)) {
+  std::vector<fs::path> files;
+  or_fault(of_folder, [&] { files = WeightFiles(path).files(); });
+  for (const fs::path& file : files) {
     or_fault(of_folder, [&] {
       for (const auto& entry : read_safetensors_header(file)) {
         if (!file_of.emplace(entry.name, file.filename()).second)

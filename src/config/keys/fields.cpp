@@ -204,6 +204,7 @@ class Table {
     add(KEY(checkpoint.on_save_error), "stop, or warn and go on, when a checkpoint cannot be written (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
     add(KEY(checkpoint.keep_latest_k), "older checkpoints are deleted; 0 keeps all", at_least(0), kSupported);
     add(KEY(checkpoint.load_step), "step to load; -1: the latest", minus_one_or(at_least(0)), kSupported);
+    add(KEY(checkpoint.allow_export_overflow), "write infinities where export_dtype cannot hold a weight; else that is an error, and the weights are saved as they are (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(checkpoint.allow_changed), "keys whose change would make it another run (model, tokenizer, data, seed), and that may differ from the checkpoint's all the same (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(checkpoint.exclude_from_loading), "parts not to load", one_of({"model", "optimizer", "lr_scheduler", "dataloader", "train_state"}), kSupported);
     add(KEY(checkpoint.enable_first_step_checkpoint), "also save after step 1", kAny, kSupported);

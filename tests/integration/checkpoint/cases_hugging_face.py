@@ -192,6 +192,9 @@ def hugging_face_refused(context):
     expect("set checkpoint.initial_load_in_hf = true" in job.text(), job.tail())
     other = [*words, folder, "--checkpoint.initial_load_in_hf", "--model.args.n_layers", "3"]
     job = run(context, 1, other, name="layers", exit_code=1)
+    expect("config.json describes another model than the configuration: model.args.n_layers is 2 there, 3 here" in job.text(), job.tail())
+    other = ["--checkpoint.allow_changed", "model.args.n_layers", *other]
+    job = run(context, 1, other, name="layers_allowed", exit_code=1)
     expect("model.layers.2.mlp.up_proj.weight (layers.2.feed_forward.w3.weight)" in job.text(), job.tail())
     job = run(context, 1, [*other[:-1], "1"], name="fewer_layers", exit_code=1)
     expect("Unexpected: model.layers.1.input_layernorm.weight" in job.text(), job.tail())

@@ -21,7 +21,7 @@ def check_same(found, committed, where, tolerance=0.0):
         expect(repr(found) == repr(committed), f"{where}: {found!r}, committed {committed!r}")
 
 
-@case(400, tier="long", part=["config", "batches", "debug_toml", "tensorboard", "resume", "tensor", "transformers", "generate"])
+@case(400, tier="long", part=["config", "batches", "debug_toml", "tensorboard", "resume", "tensor", "transformers", "generate", "config_variants"])
 def golden_is_current(context, part):
     """make.py gives the committed answers again."""
     python = peer_python("torchtitan")

@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "base/fs.h"
 #include "config/job_config.h"
 #include "models/llama3/hugging_face.h"
 #include "models/registry.h"
@@ -57,6 +61,60 @@ TEST(HuggingFaceConfig, TakesTransformersDefaultsAndBothPlacesOfTheRotaryScaling
   }
   EXPECT_EQ(llama_args_from_hugging_face(json(R"(, "rope_parameters": {"rope_type": "default"})"), "").rope_theta,
             10000);
+}
+
+// The answers are transformers' own (tests/golden).
+TEST(HuggingFaceConfig, IsReadAsTransformersDoes) {
+  const auto variants = nlohmann::json::parse(read_file(std::filesystem::path(TITAN_GOLDEN) / "config_variants.json"));
+  EXPECT_GE(variants.size(), 55u);
+  for (const auto& [name, variant] : variants.items()) {
+    const auto refused = variant["refused"].get<std::string>();
+    const std::string text = variant["config"].dump();
+    if (!refused.empty()) {
+      EXPECT_THAT(test::message_of<ConfigError>([&] { llama_args_from_hugging_face(text, "c"); }), HasSubstr(refused))
+          << name;
+      continue;
+    }
+    const auto& answer = variant["answer"];
+    const LlamaArgs args = llama_args_from_hugging_face(text, name);
+    EXPECT_EQ(args.n_heads, answer["heads"]) << name;
+    EXPECT_EQ(args.kv_heads(), answer["kv_heads"]) << name;
+    if (answer["head_dim"] != 0) EXPECT_EQ(args.head_dim(), answer["head_dim"]) << name;
+    EXPECT_EQ(args.norm_eps, answer["eps"]) << name;
+    EXPECT_EQ(args.max_seq_len, answer["positions"]) << name;
+    EXPECT_EQ(args.rope_theta, answer["theta"]) << name;
+    std::vector<double> scaling;
+    if (args.rope_scaling)
+      scaling = {args.rope_scaling->scaling_factor, args.rope_scaling->low_freq_factor,
+                 args.rope_scaling->high_freq_factor,
+                 static_cast<double>(args.rope_scaling->original_max_position_embeddings)};
+    EXPECT_EQ(scaling, answer["scaling"].get<std::vector<double>>()) << name;
+  }
+}
+
+TEST(HuggingFaceConfig, SaysWhatDiffersByOurKeys) {
+  const LlamaArgs ours = llama_args_from_hugging_face(json(R"(, "num_key_value_heads": 4)"), "");
+  EXPECT_TRUE(llama_differences(ours, ours).empty());
+  const LlamaArgs theirs =
+      llama_args_from_hugging_face(json(R"(, "rope_theta": 500000, "rms_norm_eps": 0.5, "num_key_value_heads": 2,
+              "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4})"),
+                                   "");
+  std::vector<std::string> found;
+  for (const auto& [key, there, here] : llama_differences(theirs, ours))
+    found.push_back(key + ": " + there + ", " + here);
+  EXPECT_THAT(found, testing::ElementsAre("model.args.n_kv_heads: 2, 4", "model.args.norm_eps: 0.5, 1e-06",
+                                          "model.args.rope_theta: 500000, 10000",
+                                          "model.args.rope_scaling_args.scaling_factor: 8, not set (no scaling)"));
+}
+
+TEST(HuggingFaceConfig, ExportsFloatsAsFloats) {
+  for (const auto& [flavor, args] : llama_flavors().at("llama3")) {
+    const auto exported = nlohmann::json::parse(llama_hugging_face_config(args));
+    EXPECT_TRUE(exported["rope_theta"].is_number_float()) << flavor;
+    EXPECT_TRUE(exported["rms_norm_eps"].is_number_float()) << flavor;
+    for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"})
+      if (exported["rope_scaling"].is_object()) EXPECT_TRUE(exported["rope_scaling"][key].is_number_float()) << flavor;
+  }
 }
 
 TEST(HuggingFaceConfig, RefusesWhatIsNoLlamaOfOurs) {
