@@ -1,5 +1,7 @@
 #include "apps/doctor/doctor_command.h"
 
+#include <ATen/Parallel.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <functional>
@@ -12,6 +14,7 @@
 #include "apps/doctor/network.h"
 #include "apps/doctor/rates.h"
 #include "apps/doctor/report.h"
+#include "apps/print_result.h"
 #include "apps/speaks.h"
 #include "apps/train/checked_config.h"
 #include "apps/train/checked_input.h"
@@ -130,6 +133,8 @@ int print(const DoctorArguments& arguments, const std::vector<doctor::Finding>& 
 
 // The ranks tell each other what they found. All give the same exit code.
 int check_together(const DoctorArguments& arguments, const Subject& subject, Checks checks, dist::World& world) {
+  const ProcessorShare share = train::share_processors(world);
+  checks.push_back(doctor::check_threads(share.cores, at::get_num_threads(), share.ranks));
   for (auto& check : doctor::check_ranks(world, subject.config.training.mixed_precision_param))
     checks.push_back(std::move(check));
   std::vector<Checks> by_rank;

@@ -43,11 +43,6 @@ std::string value_of(std::string_view text, std::string_view key) {
   return "";
 }
 
-std::int64_t usable_cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 std::int64_t limit_of(decltype(RLIMIT_NOFILE) what) {
   rlimit limit{};
   if (getrlimit(what, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return -1;
@@ -99,10 +94,11 @@ Check check_threads(std::int64_t cores, std::int64_t threads, std::int64_t ranks
   const std::string found =
       counted(ranks, "rank") + " with " + counted(threads, "thread") + " on " + counted(cores, "core");
   if (threads * ranks <= cores) return ok("threads", found);
-  return warning("threads", found,
-                 "ranks wait for each other's threads: set OMP_NUM_THREADS=" +
-                     std::to_string(std::max<std::int64_t>(1, cores / ranks)) +
-                     (ranks > cores ? ", and start fewer ranks" : ""));
+  return warning(
+      "threads", found,
+      counted(threads * ranks, "thread") + " share " + counted(cores, "core") + ": " +
+          (ranks > cores ? "start " + counted(cores, "rank") + (threads > 1 ? ", and " : "") : "") +
+          (threads > 1 ? "set OMP_NUM_THREADS=" + std::to_string(std::max<std::int64_t>(1, cores / ranks)) : ""));
 }
 
 Check check_memory(std::int64_t free_bytes, std::int64_t ranks) {
@@ -147,7 +143,9 @@ Check check_locked_memory(std::int64_t bytes, bool has_infiniband) {
 Checks check_machine(const LaunchEnv& launch, c10::DeviceType device_type) {
   const bool uses_nccl = device_type != c10::DeviceType::CPU;
   const auto ranks = launch.local_world_size;
-  Checks checks = {check_cpu(text_of("/proc/cpuinfo")), check_threads(usable_cores(), at::get_num_threads(), ranks)};
+  Checks checks = {
+      check_cpu(text_of("/proc/cpuinfo")),
+  };
   if (launch.local_rank == 0) checks.push_back(check_memory(free_memory_bytes(), ranks));
   checks.insert(checks.end(),
                 {check_devices(device_type), check_open_files(limit_of(RLIMIT_NOFILE), launch.world_size),

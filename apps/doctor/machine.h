@@ -20,7 +20,7 @@ Checks check_machine(const LaunchEnv& launch, c10::DeviceType device_type);
 
 // `cpuinfo`: the text of /proc/cpuinfo.
 Check check_cpu(std::string_view cpuinfo);
-// `threads` of each of `ranks` on a machine with `cores` that this process may use.
+// `threads` of each of `ranks` of this host, on the `cores` that any of them may use; after the ranks have met.
 Check check_threads(std::int64_t cores, std::int64_t threads, std::int64_t ranks);
 // `free_bytes`: what all of `ranks` on this machine may have.
 Check check_memory(std::int64_t free_bytes, std::int64_t ranks);

@@ -108,6 +108,7 @@ void log_host_memory() {
 int train_together(const CheckedInput& input, dist::World& world) {
   const auto& config = input.config;
   train::check_same_config(config, world);
+  train::share_processors(world);
   const auto lock = world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
   const auto shape = dist::RunShape::of(config, world.size());
   const auto meshes = dist::Meshes::build(world, shape.dims);

@@ -3,10 +3,10 @@
 #include <sentencepiece_trainer.h>
 #include <spdlog/spdlog.h>
 
-#include <thread>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/process/processors.h"
 #include "base/text.h"
 
 namespace titan::data {
@@ -115,7 +115,7 @@ TrainedSentencePiece train_sentencepiece(const TextSource& source, const Sentenc
       {"bos_id", "1"},
       {"eos_id", "2"},
       {"pad_id", "-1"},
-      {"num_threads", std::to_string(std::max(1U, std::thread::hardware_concurrency()))},
+      {"num_threads", std::to_string(own_processors().quota)},
       {"minloglevel", "2"}};
   Lines lines(source, options.on_bad_record);
   TrainedSentencePiece trained;

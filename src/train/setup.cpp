@@ -6,9 +6,9 @@
 
 #include <cstdlib>
 #include <random>
-#include <thread>
 
 #include "base/error.h"
+#include "base/process/processors.h"
 #include "config/keys/print.h"
 #include "config/paths.h"
 #include "distributed/device.h"
@@ -38,8 +38,16 @@ void apply_debug(const config::Debug& debug, std::uint64_t seed) {
 
 void set_num_threads(std::int64_t local_world_size) {
   if (std::getenv("OMP_NUM_THREADS")) return;
-  const std::int64_t cores = std::thread::hardware_concurrency();
-  at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, cores / local_world_size)));
+  at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, own_processors().quota / local_world_size)));
+}
+
+ProcessorShare share_processors(const dist::World& world) {
+  std::vector<Processors> all;
+  for (const auto& text : world.group().all_gather_bytes(to_text(own_processors())))
+    all.push_back(parse_processors(text));
+  const ProcessorShare share = share_of_rank(all, static_cast<std::size_t>(world.rank()));
+  if (!std::getenv("OMP_NUM_THREADS")) at::set_num_threads(static_cast<int>(share.threads));
+  return share;
 }
 
 bool uses_float16(const config::Training& training) {

@@ -5,11 +5,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/process/processors.h"
 #include "checkpoint/checkpointer.h"
 #include "config/job_config.h"
 #include "contract/tokenizer_facts.h"
 #include "contract/train_contract.h"
 #include "distributed/parallel_dims.h"
+#include "distributed/world.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/lr_schedule.h"
@@ -22,8 +24,13 @@ std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist:
 // Seeds torch's own generators and sets its determinism.
 void apply_debug(const config::Debug& debug, std::uint64_t seed);
 
-// Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the machine's cores.
+// Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the processors that it may
+// use, as far as it can tell before the ranks meet.
 void set_num_threads(std::int64_t local_world_size);
+
+// The same where ranks have told each other which processors each may use: those that a launcher bound to processors of
+// their own take all of these. Returns this rank's share. Collective.
+ProcessorShare share_processors(const dist::World& world);
 
 // Whether gradients pass through float16, so that the loss must be scaled.
 bool uses_float16(const config::Training& training);

@@ -5,8 +5,8 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "base/process/processors.h"
 #include "base/text.h"
 
 namespace titan {
@@ -53,7 +53,7 @@ std::int64_t control_group_bytes() {
 }  // namespace
 
 std::string too_many_ranks(std::int64_t ranks) {
-  const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::int64_t cores = own_processors().quota;
   const std::int64_t free = free_memory_bytes();
   const std::int64_t room = std::max<std::int64_t>(1, std::min(kRanksPerCore * cores, free / kRankBytes));
   if (ranks <= room) return {};

@@ -1,7 +1,5 @@
 #include "sweep/plan/placement.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -9,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/process/processors.h"
 #include "base/text.h"
 
 namespace titan::sweep {
@@ -88,11 +87,7 @@ std::string fill_word(const std::string& word, const std::map<std::string, std::
 
 Machine find_machine() {
   Machine machine;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0)
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(core, &set)) machine.cores.push_back(core);
+  machine.cores = own_processors().cores;
   if (const auto visible = get_env("CUDA_VISIBLE_DEVICES")) {
     for (const auto& gpu : split(*visible, ','))
       if (!trim(gpu).empty()) machine.gpus.emplace_back(trim(gpu));

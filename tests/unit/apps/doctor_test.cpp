@@ -38,7 +38,9 @@ TEST(Doctor, MoreThreadsThanCoresAreAWarning) {
   const auto check = check_threads(8, 8, 2);
   EXPECT_EQ(check.state, State::kWarning);
   EXPECT_EQ(check.found, "2 ranks with 8 threads on 8 cores");
-  EXPECT_THAT(check.advice, HasSubstr("OMP_NUM_THREADS=4"));
+  EXPECT_EQ(check.advice, "16 threads share 8 cores: set OMP_NUM_THREADS=4");
+  EXPECT_EQ(check_threads(2, 2, 3).advice, "6 threads share 2 cores: start 2 ranks, and set OMP_NUM_THREADS=1");
+  EXPECT_EQ(check_threads(1, 1, 2).advice, "2 threads share 1 core: start 1 rank");
 }
 
 TEST(Doctor, LimitsOfTheSystem) {
