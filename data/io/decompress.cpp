@@ -35,7 +35,7 @@ using Sink = std::function<void(std::span<const char>)>;
 
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags) : number_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  Descriptor(const fs::path& path, int flags) : number_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     if (number_ < 0) throw DataError("cannot write " + path.string() + ": " + std::strerror(errno));
   }
   Descriptor(const Descriptor&) = delete;

@@ -49,7 +49,10 @@ std::vector<fs::path> walk(const fs::path& root, std::span<const std::string> ex
   return files;
 }
 
-std::string reason() { return std::strerror(errno); }
+std::string reason() {
+  const std::string text = std::strerror(errno);
+  return errno == EMFILE ? text + " (this process may have no more: raise ulimit -Hn, or join the data's files)" : text;
+}
 
 // Nothing for what is not a regular file.
 std::optional<FileStamp> stamp_of(int descriptor) {

@@ -67,7 +67,7 @@ TokenType token_type_for(std::int64_t vocab_size) {
 IndexedShardWriter::IndexedShardWriter(fs::path prefix, TokenType type)
     : prefix_(std::move(prefix)), temporary_(prefix_.string() + ".bin.tmp"), type_(type) {
   TITAN_CHECK(type == TokenType::kUint16 || type == TokenType::kInt32, "only these two are written");
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) cannot_write(temporary_);
 }
 

@@ -136,7 +136,8 @@ class Job {
     std::vector<std::int32_t> ids;
     for (std::int64_t document = begin; document < end; ++document) {
       if (stop_) return;
-      if (encode(document, ids)) writer.add_document(ids);
+      if (!encode(document, ids)) continue;
+      writer.add_document(ids);
       const std::lock_guard lock(mutex_);
       ++progress_.documents;
       progress_.tokens += std::ssize(ids);

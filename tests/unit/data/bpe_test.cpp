@@ -251,6 +251,10 @@ TEST(AddedTokens, LeftmostLongestWithOptions) {
   const AddedToken right{.content = "<r>", .rstrip = true, .normalized = false};
   EXPECT_THAT(pieces_of({left, right}, "x \xe3\x80\x80<l> y<r> \n<l>"),
               ElementsAre("x", " \xe3\x80\x80<l>=10", " y", "<r> \n=11", "<l>=10"));
+  // White space that the one before has taken in is no token any more.
+  const AddedToken blank{.content = "\n\n", .lstrip = true, .normalized = false};
+  EXPECT_THAT(pieces_of({right, blank}, "<r>\n\nb"), ElementsAre("<r>\n\n=10", "b"));
+  EXPECT_THAT(pieces_of({right, blank}, "<r> \n\n\n\nb"), ElementsAre("<r> \n\n\n\n=10", "b"));
   const AddedToken word{.content = "to", .single_word = true, .normalized = false};
   EXPECT_THAT(pieces_of({word}, "to into top to_ to\xc2\xb2 \xe2\x93\x90to"),
               ElementsAre("to=10", " into top to_ ", "to=10", "\xc2\xb2 \xe2\x93\x90to"));

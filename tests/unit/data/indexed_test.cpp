@@ -88,6 +88,9 @@ TEST(IndexedShards, EveryIntegerTypeIsRead) {
     EXPECT_THAT(data_error([&] { make(code, "ab", 1); }), HasSubstr("x.idx: its tokens are of type"));
   }
   EXPECT_THAT(data_error([&] { make(2, "\x01\xff", 1); }), HasSubstr("x.bin: token 1 is -1"));
+  // As it is stored, and not what is left of it in 32 bits.
+  EXPECT_THAT(data_error([&] { make(5, std::string("\x01\0\0\0\0\0\0\0\x05\0\0\0\x01\0\0\0", 16), 8); }),
+              HasSubstr("x.bin: token 1 is 4294967301"));
 }
 
 TEST(IndexedShards, DamagedFilesAreNamed) {
@@ -234,7 +237,10 @@ TEST(Tokenize, BadRecordsAreErrorsOrSkipped) {
   EXPECT_THAT(data_error([&] { tokenize_to_shards(source, tokenizer, options, go_on); }),
               HasSubstr("document 50 is bad"));
   options.on_bad_record = OnBadRecord::kSkip;
-  EXPECT_EQ(tokenize_to_shards(source, tokenizer, options, go_on).bad_records, 1);
+  options.output = folder.path() / "y";
+  const TokenizeProgress made = tokenize_to_shards(source, tokenizer, options, go_on);
+  EXPECT_EQ(made.bad_records, 1);
+  EXPECT_EQ(made.documents, 99);  // those that were written
   std::vector<std::int32_t> expected;
   for (std::int64_t i = 0; i < 100; ++i) {
     if (i != 50) tokenizer.encode(source.document(i), expected);

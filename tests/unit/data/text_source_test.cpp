@@ -88,6 +88,32 @@ TEST(JsonlFiles, SkipsBlankLinesAndReadsFilesInOrder) {
   EXPECT_THAT(documents(*open_jsonl_files(folder.path())), ElementsAre("a\n\xc3\xa9", "", "c"));
 }
 
+// As json.dumps writes them, in fields that are not read; what stands in strings stays.
+TEST(JsonlFiles, ReadsWhatPythonWritesForNumbersThatAreNone) {
+  const TempFolder folder;
+  const auto file =
+      folder.write("a.jsonl",
+                   "{\"score\": NaN, \"text\": \"NaN -Infinity \\\" NaN\", \"x\": [-Infinity, Infinity]}\n"
+                   "{\"text\": \"b\", \"score\": NaNs}\n"
+                   "{\"text\": NaN}\n"
+                   "{\"a\": NaN, \"text\": \"c\"\n");
+  const auto source = open_jsonl_files(file);
+  EXPECT_EQ(source->document(0), "NaN -Infinity \" NaN");
+  EXPECT_THAT(data_error([&] { source->document(1); }), HasSubstr(":2:"));
+  EXPECT_THAT(data_error([&] { source->document(2); }), HasSubstr("\"text\" is not a string"));
+  EXPECT_THAT(data_error([&] { source->document(3); }), HasSubstr(":4:23: not a JSON object"));
+}
+
+TEST(JsonlFiles, PassesOverAByteOrderMark) {
+  const TempFolder folder;
+  const std::string mark = "\xEF\xBB\xBF";
+  folder.write("a.jsonl", mark + "\n{\"text\": \"a\"}\n");
+  folder.write("b.jsonl", mark + "\r\n\r\n{\"text\": \"b\"}\r\n");
+  folder.write("c.jsonl", mark + "{\"text\": \"c\"}");
+  folder.write("d.jsonl", mark);
+  EXPECT_THAT(documents(*open_jsonl_files(folder.path())), ElementsAre("a", "b", "c"));
+}
+
 // Lines, blank or not, on every side of the borders between the pieces in which a file is scanned (1 MiB).
 TEST(JsonlFiles, FindsLinesAcrossScanBorders) {
   const TempFolder folder;
