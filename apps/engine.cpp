@@ -3,7 +3,6 @@
 #include <c10/util/Logging.h>
 
 #include <cstdlib>
-#include <iostream>
 #include <map>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "apps/commands/tokenizer_command.h"
 #include "apps/doctor/doctor_command.h"
 #include "apps/exit_code.h"
+#include "apps/print_result.h"
 #include "apps/speaks.h"
 #include "apps/train/dry_run_command.h"
 #include "apps/train/print_config_command.h"
@@ -60,7 +60,7 @@ int run(const Arguments& args) {
   }
   const auto command_line = config::parse_command_line(args);
   if (!command_line.version) return run_mode(command_line);
-  std::cout << version_text();
+  print_result(version_text());
   return kExitDone;
 }
 

@@ -1,7 +1,9 @@
 // The program: reads the command line, does itself what needs no torch, and has the engine do the rest.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -13,6 +15,7 @@
 #include "apps/exit_code.h"
 #include "apps/launch/launch_local.h"
 #include "apps/launch/world_size.h"
+#include "apps/print_result.h"
 #include "apps/runs/compare_command.h"
 #include "apps/runs/plot_command.h"
 #include "apps/runs/report_command.h"
@@ -33,10 +36,19 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
+// Data of many files and checkpoints of many ranks take more than the 1,024 that most systems begin with.
+void raise_open_files_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  constexpr rlim_t kEnough = 65'536;
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kEnough));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 bool is_subcommand(const std::string& word) { return std::ranges::count(config::command_names(), word) > 0; }
 
 int print(const std::string& text) {
-  std::cout << text;
+  print_result(text);
   return kExitDone;
 }
 
@@ -113,6 +125,9 @@ int run(const Arguments& args) {
 
 int main(int argc, char** argv) {
   const titan::Arguments args = titan::config::spelled_out({argv + 1, argv + argc});
+  // A file that may not grow further is an error of its write, which names it, and not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
+  titan::raise_open_files_limit();
   const bool is_command = !args.empty() && titan::is_subcommand(args[0]);
   const int exit_code = titan::exit_code_of([&] { return titan::run(args); }, /*may_be_rank=*/!is_command);
   // Threads of torch and Gloo may still run; nothing that they do matters any more.

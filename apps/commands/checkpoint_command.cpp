@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "apps/print_result.h"
 #include "base/error.h"
 
 namespace titan {
@@ -15,11 +16,6 @@ void log_to_stderr(const std::string& name) {
   logger->set_pattern(name + ": %l: %v");
   logger->set_level(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));
-}
-
-void print_result(std::string_view text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (!written || std::fflush(stdout) != 0) throw Error("standard output cannot be written", kExitFailed);
 }
 
 std::string read_standard_input() {

@@ -15,9 +15,6 @@ namespace titan {
 // Warnings and errors go to standard error as "<name>: warning: …".
 void log_to_stderr(const std::string& name);
 
-// Throws Error when standard output cannot be written.
-void print_result(std::string_view text);
-
 // All of it. Throws Error when it cannot be read.
 std::string read_standard_input();
 

@@ -13,6 +13,7 @@
 #include "apps/commands/convert_plan.h"
 #include "apps/commands/model_source.h"
 #include "apps/commands/run_state.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"

@@ -13,6 +13,7 @@
 #include "apps/code_choice.h"
 #include "apps/commands/checkpoint_command.h"
 #include "apps/commands/trained_model.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"

@@ -1,8 +1,8 @@
 #include "apps/commands/init_command.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "config/starter.h"
 
@@ -26,12 +26,12 @@ int run_init_command(const std::vector<std::string>& args) {
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
+    print_result(app.help());
     return kExitDone;
   } catch (const CLI::ParseError& error) {
     throw ConfigError(std::string("titan-train init: error: ") + error.what() + "; --help lists what there is");
   }
-  std::fputs(config::starter_config(options).c_str(), stdout);
+  print_result(config::starter_config(options));
   return kExitDone;
 }
 

@@ -7,6 +7,7 @@
 
 #include "apps/commands/checkpoint_command.h"
 #include "apps/commands/run_state.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/run_layout.h"

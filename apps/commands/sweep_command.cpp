@@ -1,9 +1,9 @@
 #include "apps/commands/sweep_command.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "apps/commands/at_least_one.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "sweep/plan/grid_words.h"
 #include "sweep/sweep.h"
@@ -48,7 +48,7 @@ int run_sweep_command(const std::vector<std::string>& args) {
       if (*report_option && option != report_option && option->count() > 0)
         throw CLI::ExcludesError("--report", option->get_name());
   } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
+    print_result(app.help());
     return kExitDone;
   } catch (const CLI::ParseError& error) {
     throw ConfigError(std::string("titan-train sweep: error: ") + error.what() + "; --help lists what there is");

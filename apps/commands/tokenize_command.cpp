@@ -6,12 +6,12 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <iostream>
-#include <thread>
 
 #include "apps/commands/at_least_one.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process/processors.h"
 #include "base/process/signal.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
@@ -32,7 +32,7 @@ struct TokenizeArguments {
 
 void add_options(CLI::App& app, TokenizeArguments& arguments) {
   auto& options = arguments.options;
-  options.workers = std::max(1u, std::thread::hardware_concurrency());
+  options.workers = own_processors().quota;
   app.add_option("--tokenizer", arguments.tokenizer, "folder with the tokenizer, or its file")->required();
   app.add_option("--input", arguments.input, "file or folder with the documents")->required();
   app.add_option("--output", arguments.output, "PREFIX of the files to write; the folder is made")->required();
@@ -100,7 +100,7 @@ int run_tokenize(const std::vector<std::string>& args) {
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    print_result(app.help());
     return kExitDone;
   } catch (const CLI::ParseError& error) {
     throw ConfigError(std::string("titan-train tokenize: error: ") + error.what() + "; --help lists what there is");

@@ -10,6 +10,7 @@
 
 #include "apps/commands/at_least_one.h"
 #include "apps/commands/checkpoint_command.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/commands/checkpoint_command.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "runs/compare/compare.h"
 #include "runs/compare/print.h"

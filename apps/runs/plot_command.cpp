@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "apps/commands/checkpoint_command.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"

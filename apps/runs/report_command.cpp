@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "apps/commands/checkpoint_command.h"
+#include "apps/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"

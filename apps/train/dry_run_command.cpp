@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/launch/world_size.h"
+#include "apps/print_result.h"
 #include "apps/speaks.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/pick_device.h"
@@ -32,7 +33,7 @@ int run_dry(const config::CommandLine& command_line, const LaunchEnv& launch) {
   train::check_dtypes(checked.config, device);
   const auto world_size = static_cast<int>(planned_world_size(command_line, launch));
   const auto run = train::dry_run(checked.config, checked.spec, world_size, device);
-  std::fputs((command_line.json ? train::to_json(run) : train::to_table(run)).c_str(), stdout);
+  print_result(command_line.json ? train::to_json(run) : train::to_table(run));
   return command_line.device && !run.demand.fits() ? kExitFailed : kExitDone;
 }
 

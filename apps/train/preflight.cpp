@@ -130,7 +130,7 @@ std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, c
   if (last >= steps && !options.create_seed_checkpoint) return std::nullopt;  // nothing is left to do
   std::error_code error;
   const auto space = fs::space(existing(folder), error);
-  if (error) return std::nullopt;
+  if (error || space.capacity == 0) return std::nullopt;  // some file systems do not know
   const auto free = static_cast<double>(space.available);
   const std::string where = "checkpoints go to " + folder.string() + ", where " + format_bytes(free) + " are free";
   const double first = saves > 0 ? full : end;

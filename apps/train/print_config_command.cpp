@@ -1,8 +1,8 @@
 #include "apps/train/print_config_command.h"
 
-#include <cstdio>
 #include <string>
 
+#include "apps/print_result.h"
 #include "apps/train/checked_config.h"
 #include "base/error.h"
 #include "config/keys/print.h"
@@ -14,7 +14,7 @@ int run_print_config(const config::CommandLine& command_line, const LaunchEnv& l
   const std::string text = command_line.only_changed   ? config::changed_to_toml(checked.config)
                            : command_line.show_origins ? config::to_toml(checked.config, checked.origins)
                                                        : config::to_toml(checked.config);
-  std::fputs(text.c_str(), stdout);
+  print_result(text);
   return kExitDone;
 }
 

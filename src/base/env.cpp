@@ -286,14 +286,30 @@ std::optional<std::string> get_env(const std::string& name) {
   return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
-LaunchEnv detect_launch(const EnvGetter& get) {
-  const Variables env(get);
-  if (env.has("RANK") || env.has("WORLD_SIZE")) return from_torchrun(env);
+namespace {
+
+std::optional<LaunchEnv> launch_by_others(const Variables& env) {
+  if (env.has("RANK")) return std::nullopt;
   if (env.has(kOpenMpi.rank) || env.has(kOpenMpi.size)) return from_mpi(env, kOpenMpi);
   // srun sets PMI_RANK as well where its PMI plug-in is on.
   if (is_srun(env)) return from_slurm(env);
   if (env.has(kMpich.rank) || env.has(kMpich.size)) return from_mpi(env, kMpich);
-  return {};
+  return std::nullopt;
+}
+
+}  // namespace
+
+LaunchEnv detect_launch(const EnvGetter& get) {
+  const Variables env(get);
+  const auto other = launch_by_others(env);
+  // Job scripts export WORLD_SIZE for programs that need it, and leave RANK to the launcher.
+  if (env.has("RANK") || (env.has("WORLD_SIZE") && !other)) return from_torchrun(env);
+  if (!other) return {};
+  if (const auto size = env.number("WORLD_SIZE"); size && *size != other->world_size)
+    throw ConfigError("environment: WORLD_SIZE=" + std::to_string(*size) + " contradicts the " +
+                      std::to_string(other->world_size) + " ranks of " + to_string(other->launcher) +
+                      "; unset it, or start as many ranks");
+  return *other;
 }
 
 std::vector<std::string> expand_node_list(std::string_view node_list) {

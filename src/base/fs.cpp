@@ -15,7 +15,7 @@ namespace {
 
 class FileDescriptor {
  public:
-  FileDescriptor(const std::filesystem::path& path, int flags, mode_t mode = 0644)
+  FileDescriptor(const std::filesystem::path& path, int flags, mode_t mode = 0666)
       : path_(path), fd_(::open(path.c_str(), flags, mode)) {
     if (fd_ < 0) fail("open");
   }

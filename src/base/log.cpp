@@ -43,7 +43,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
   void open(const std::filesystem::path& path) {
     const std::lock_guard lock(mutex_);
     std::filesystem::create_directories(path.parent_path());
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "open " + path.string());
     write(held_);
     held_ = {};

@@ -26,7 +26,7 @@ namespace {
 
 class Fd {
  public:
-  Fd(const std::filesystem::path& path, int flags) : fd_(::open(path.c_str(), flags, 0644)) {
+  Fd(const std::filesystem::path& path, int flags) : fd_(::open(path.c_str(), flags, 0666)) {
     if (fd_ < 0) fail("open " + path.string());
   }
   ~Fd() { ::close(fd_); }

@@ -35,7 +35,7 @@ bool was_written_lately(const std::filesystem::path& path) {
 bool has_no_locks(int error) { return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK; }
 
 FileLock::FileLock(const std::filesystem::path& path, const std::string& busy) {
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "open " + path.string());
   try {
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && !has_no_locks(errno)) {

@@ -104,7 +104,7 @@ OwnerFile::~OwnerFile() {
 }
 
 bool OwnerFile::make() {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ >= 0) {
     write_beat();
     return true;

@@ -123,6 +123,9 @@ std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
   if (file.size() < kLengthSize) fail(path, "it has " + std::to_string(file.size()) + " bytes");
   std::uint64_t length = 0;
   file.read(0, &length, kLengthSize);
+  constexpr std::string_view kPointer = "version https://git-lfs";
+  if (std::memcmp(&length, kPointer.data(), kLengthSize) == 0)
+    fail(path, "it is a pointer of Git LFS and holds no weights: fetch them with git lfs pull");
   if (length > kLongestHeader || length > file.size() - kLengthSize)
     fail(path, "its header would have " + std::to_string(length) + " bytes");
   std::string text(length, '\0');

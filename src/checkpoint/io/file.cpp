@@ -29,7 +29,7 @@ OutputFile::OutputFile(std::filesystem::path path)
     : path_(std::move(path)),
       filling_(make_block()),
       writing_(make_block()),
-      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (fd_ < 0) fail("create", path_, errno);
   direct_ = ::fcntl(fd_, F_SETFL, O_DIRECT) == 0;
 }

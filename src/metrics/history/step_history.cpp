@@ -100,7 +100,7 @@ void StepHistory::put_aside() {
 
 // Made with its first row: a run without validation leaves no empty validation.jsonl.
 void StepHistory::open() {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open", path_);
   if (!format_.header.empty() && fs::file_size(path_) == 0) line_ = format_.header + "\n";
 }

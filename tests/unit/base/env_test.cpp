@@ -194,6 +194,16 @@ TEST(DetectLaunch, Srun) {
   EXPECT_NE(detect(with(kSrun, {{"SLURM_JOB_ID", "1235"}})).master_port, env.master_port);
 }
 
+// Job scripts export it for other programs.
+TEST(DetectLaunch, WorldSizeAloneIsNoLaunch) {
+  const LaunchEnv env = detect(with(kSrun, {{"WORLD_SIZE", "7"}}));
+  EXPECT_EQ(env.launcher, Launcher::kSlurm);
+  EXPECT_EQ(env.rank, 5);
+  EXPECT_THAT(error_of(with(kSrun, {{"WORLD_SIZE", "8"}})), HasSubstr("WORLD_SIZE=8 contradicts the 7 ranks of slurm"));
+  EXPECT_EQ(detect(with(kOpenMpi, {{"WORLD_SIZE", "2"}})).launcher, Launcher::kOpenMpi);
+  EXPECT_THAT(error_of({{"WORLD_SIZE", "2"}}), HasSubstr("RANK is not set, although WORLD_SIZE is"));
+}
+
 TEST(DetectLaunch, SrunTasksPerNodeWithRepeats) {
   const Vars vars = with(kSrun, {{"SLURM_NTASKS", "11"}, {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"}});
   EXPECT_EQ(detect(with(vars, {{"SLURM_NODEID", "0"}})).local_world_size, 4);
