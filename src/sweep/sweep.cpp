@@ -76,7 +76,7 @@ int run_sweep(const SweepOptions& options) {
   SweepSpec spec = options.text ? read_spec_text(*options.text, options.file) : read_spec(options.file);
   if (options.launcher) spec.launcher = *options.launcher;
   if (options.max_parallel) spec.max_parallel = options.max_parallel;
-  const Plan plan = make_plan(spec);
+  Plan plan = make_plan(spec);
   const auto slots = make_slots(spec, find_machine());
   // The launcher's words are checked here rather than trial by trial.
   if (!spec.launcher.empty()) fill_launcher(spec.launcher, {}, {});

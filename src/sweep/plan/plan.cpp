@@ -133,13 +133,17 @@ std::string without_filler(std::string label) {
   return label;
 }
 
+std::string numbered_name(std::size_t index) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "trial-%03zu", index);
+  return text;
+}
+
 // What a folder can be called: short, and no character that a shell or a file system minds.
 std::string folder_name(std::size_t index, const Values& values, const std::vector<std::string>& keys,
                         const std::vector<std::string>& shortened) {
   constexpr std::size_t kMaxLength = 60;
-  char number[32];
-  std::snprintf(number, sizeof(number), "trial-%03zu", index);
-  std::string name = number;
+  std::string name = numbered_name(index);
   for (const auto& [key, value] : values) {
     const auto& label = shortened[static_cast<std::size_t>(std::ranges::find(keys, key) - keys.begin())];
     std::string part = "-" + label + short_text(value);
@@ -265,10 +269,10 @@ void check_same_held_out_set(const Plan& plan, const SweepSpec& spec) {
   for (const PlannedTrial& trial : plan.trials)
     for (const auto& [name, value] : held_out_set(trial.config, spec.nproc)) {
       const auto found = first.find(name);
-      if (found != first.end() && found->second == value) continue;
+      // What only a number of batches depends on is missing where the other looks at all of the set: validation.steps differs.
+      if (found == first.end() || found->second == value) continue;
       throw ConfigError("error: trials cannot be compared by " + spec.objective.field + ": " + name + " is " + value +
-                        " in " + trial.name.substr(0, kNumberedName) + ", and " +
-                        (found == first.end() ? "all of the set counts" : found->second) +
+                        " in " + trial.name.substr(0, kNumberedName) + ", and " + found->second +
                         " in trial-000, so that they look at different tokens. Give all trials the same" +
                         (name.starts_with("the ranks") ? ", or set validation.steps = -1" : ""));
     }
@@ -291,6 +295,11 @@ std::vector<std::int64_t> rung_steps(const Asha& asha, std::int64_t max_steps) {
   for (std::int64_t steps = asha.min_steps; steps < max_steps; steps *= asha.reduction_factor) rungs.push_back(steps);
   rungs.push_back(max_steps);
   return rungs;
+}
+
+std::string renumbered(const std::string& name, std::size_t index) {
+  const auto end = name.find('-', std::string_view("trial-").size());
+  return numbered_name(index) + (end == std::string::npos ? "" : name.substr(end));
 }
 
 std::string short_text(const FieldValue& value) {

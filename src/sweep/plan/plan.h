@@ -33,6 +33,9 @@ struct Plan {
 // Throws one ConfigError with all faults of all trials' configurations; what several trials share is said once.
 Plan make_plan(const SweepSpec& spec);
 
+// The name of a trial with another number: "trial-003-lr0.1" and 12 are "trial-012-lr0.1".
+std::string renumbered(const std::string& name, std::size_t index);
+
 // min_steps, times reduction_factor again and again, and max_steps last.
 std::vector<std::int64_t> rung_steps(const Asha& asha, std::int64_t max_steps);
 

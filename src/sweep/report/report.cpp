@@ -49,6 +49,7 @@ OrderedJson trial_json(const Record& record, std::size_t index, std::size_t rank
   OrderedJson values = OrderedJson::object();
   for (const auto& [key, value] : trial.values) values[key] = table_cell(value);
   return {{"index", index},
+          {"name", trial.name},
           {"rank", rank},
           {"state", state_text(record, trial)},
           {"hasObjective", !trial.rung_objectives.empty() && trial.state != State::kFailed},
@@ -65,6 +66,7 @@ OrderedJson influences_json(const Record& record) {
   for (const auto& i : influences(record))
     out.push_back({{"key", i.key},
                    {"explained", i.explained ? OrderedJson(*i.explained) : OrderedJson(nullptr)},
+                   {"tiedTo", i.tied_to},
                    {"trend", i.trend ? OrderedJson(*i.trend) : OrderedJson(nullptr)}});
   return out;
 }

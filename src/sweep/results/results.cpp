@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/text.h"
 
@@ -48,6 +49,7 @@ std::optional<double> to_number(const config::FieldValue& value) {
 
 // A trial's value of one key, and the rank of its objective.
 struct Sample {
+  std::size_t trial;
   std::string text;
   std::optional<double> number;
   double objective_rank;
@@ -59,7 +61,8 @@ std::vector<Sample> samples_of(const Record& record, const std::string& key) {
   for (const Trial& trial : record.trials) {
     const auto it = std::ranges::find(trial.values, key, &Assignment::key);
     if (it == trial.values.end() || trial.rung_objectives.empty()) continue;
-    samples.push_back({to_toml_value(it->value), to_number(it->value), 0});
+    samples.push_back(
+        {static_cast<std::size_t>(&trial - record.trials.data()), to_toml_value(it->value), to_number(it->value), 0});
     const double objective = trial.rung_objectives.front();
     objectives.push_back(record.objective.maximize ? -objective : objective);
   }
@@ -68,22 +71,38 @@ std::vector<Sample> samples_of(const Record& record, const std::string& key) {
   return samples;
 }
 
-std::map<std::string, std::vector<double>> groups_of(const std::vector<Sample>& samples) {
-  std::map<std::string, std::vector<double>> groups;
-  for (const Sample& sample : samples) groups[sample.text].push_back(sample.objective_rank);
+// The group of each trial, by its value.
+using Grouping = std::map<std::size_t, std::string>;
+
+Grouping grouping_of(const std::vector<Sample>& samples) {
+  Grouping groups;
+  std::set<std::string> texts;
+  for (const Sample& sample : samples) groups[sample.trial] = sample.text, texts.insert(sample.text);
   const bool numbers = std::ranges::all_of(samples, [](const Sample& s) { return s.number.has_value(); });
-  if (!numbers || groups.size() <= kMaxGroups) return groups;
+  if (!numbers || texts.size() <= kMaxGroups) return groups;
   std::vector<double> values;
   for (const Sample& sample : samples) values.push_back(*sample.number);
   const auto ranks = ranks_of(values);
   const std::size_t parts = std::clamp<std::size_t>(samples.size() / 4, 2, kMaxGroups);
-  groups.clear();
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const auto part =
         static_cast<std::size_t>(ranks[i] * static_cast<double>(parts) / static_cast<double>(samples.size()));
-    groups[std::to_string(part)].push_back(samples[i].objective_rank);
+    groups[samples[i].trial] = std::to_string(part);
   }
   return groups;
+}
+
+// True where the group by one key says the group by the other, which is not the same for all.
+bool determines(const Grouping& one, const Grouping& other) {
+  std::map<std::string, std::string> says;
+  std::set<std::string> others;
+  for (const auto& [trial, group] : one) {
+    const auto found = other.find(trial);
+    if (found == other.end()) return false;
+    others.insert(found->second);
+    if (says.emplace(group, found->second).first->second != found->second) return false;
+  }
+  return others.size() > 1;
 }
 
 std::optional<double> spearman(const std::vector<Sample>& samples) {
@@ -106,15 +125,22 @@ Influence influence_of(const Record& record, const std::string& key) {
   out.key = key;
   const auto samples = samples_of(record, key);
   if (samples.size() < 3) return out;
-  const auto groups = groups_of(samples);
+  const Grouping grouping = grouping_of(samples);
+  std::map<std::string, std::vector<double>> groups;
+  for (const Sample& sample : samples) groups[grouping.at(sample.trial)].push_back(sample.objective_rank);
   out.num_values = groups.size();
+  for (const auto& other : record.keys) {
+    if (other == key) continue;
+    const Grouping others = grouping_of(samples_of(record, other));
+    if (determines(grouping, others) || determines(others, grouping)) out.tied_to.push_back(other);
+  }
   out.trend = spearman(samples);
   // Better objectives have low ranks; the trend is that of the objective itself.
   if (out.trend && record.objective.maximize) out.trend = -*out.trend;
   std::vector<double> all;
   for (const Sample& sample : samples) all.push_back(sample.objective_rank);
   const double total = squares(all, mean(all));
-  if (groups.size() < 2 || groups.size() >= samples.size() || total == 0) return out;
+  if (groups.size() < 2 || groups.size() >= samples.size() || total == 0 || !out.tied_to.empty()) return out;
   double within = 0;
   for (const auto& [value, ranks] : groups) within += squares(ranks, mean(ranks));
   const auto n = static_cast<double>(samples.size()), k = static_cast<double>(groups.size());

@@ -107,10 +107,7 @@ std::string describe(const Record& record) {
   const Objective& o = record.objective;
   std::string text = std::string(o.maximize ? "the highest " : "the lowest ") + o.reduction + " " + o.field;
   if (o.reduction == "mean") text += " of " + counted(o.window, "row");
-  if (record.rungs.empty()) return text;
-  std::vector<std::string> steps;
-  for (const auto rung : record.rungs) steps.push_back(std::to_string(rung));
-  return text + ", rungs at " + join(steps, ", ") + " by " + std::to_string(record.reduction_factor);
+  return text;
 }
 
 // JSON keeps no order of a job's keys that a file with its tables moved about would not change.
@@ -129,17 +126,39 @@ std::string text_of(const std::vector<Assignment>& values) {
   return join(parts, ", ");
 }
 
-std::vector<std::string> differences(const Record& saved, const Record& fresh, const Plan& plan) {
+// The trial of `fresh` with the values of each saved one; nothing for one that is gone.
+std::vector<std::optional<std::size_t>> places_of(const Record& saved, const Record& fresh) {
+  std::vector<std::optional<std::size_t>> places;
+  std::vector<bool> is_taken(fresh.trials.size());
+  for (const Trial& trial : saved.trials) {
+    places.emplace_back();
+    for (std::size_t i = 0; i < fresh.trials.size() && !places.back(); ++i) {
+      if (is_taken[i] || !same_values(trial.values, fresh.trials[i].values)) continue;
+      is_taken[i] = true;
+      places.back() = i;
+    }
+  }
+  return places;
+}
+
+std::string rungs_text(const Record& record) {
+  std::vector<std::string> steps;
+  for (const auto rung : record.rungs) steps.push_back(std::to_string(rung));
+  return (steps.empty() ? "none" : join(steps, ", ")) + " by " + std::to_string(record.reduction_factor);
+}
+
+std::vector<std::string> differences(const Record& saved, const Record& fresh, const Plan& plan,
+                                     const std::vector<std::optional<std::size_t>>& places) {
   std::vector<std::string> out;
   if (describe(saved) != describe(fresh))
     out.push_back("it looked for " + describe(saved) + ", and now for " + describe(fresh));
-  if (fresh.trials.size() < saved.trials.size())
-    out.push_back("it had " + counted(std::ssize(saved.trials), "trial") + ", and now " +
-                  std::to_string(fresh.trials.size()));
-  for (std::size_t i = 0; i < std::min(saved.trials.size(), fresh.trials.size()); ++i) {
-    const Trial &before = saved.trials[i], &now = fresh.trials[i];
-    if (same_values(before.values, now.values)) continue;
-    out.push_back("trial " + std::to_string(i) + " was " + text_of(before.values) + ", is " + text_of(now.values));
+  if (rungs_text(saved) != rungs_text(fresh))
+    out.push_back("its rungs were " + rungs_text(saved) + ", and are " + rungs_text(fresh) +
+                  " (sweep.asha, or training.steps)");
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i]) continue;
+    out.push_back("trial " + std::to_string(i) + " was " + text_of(saved.trials[i].values) +
+                  ", which no trial is any more");
     break;
   }
   for (const auto& change : config::find_changes(saved.config, plan.trials.front().config)) {
@@ -198,20 +217,33 @@ std::optional<Record> load_record(const std::filesystem::path& folder) {
   }
 }
 
-void take_on(const Record& saved, Record& fresh, const Plan& plan, const std::filesystem::path& folder) {
-  const auto found = differences(saved, fresh, plan);
+void take_on(const Record& saved, Record& fresh, Plan& plan, const std::filesystem::path& folder) {
+  const auto places = places_of(saved, fresh);
+  const auto found = differences(saved, fresh, plan, places);
   if (!found.empty())
-    throw ConfigError("error: " + folder.string() + " holds another sweep:\n  " + join(found, "\n  ") +
-                      "\nSet these back, or give sweep.folder another folder. (Trials may be added at the end.)");
+    throw ConfigError(
+        "error: " + folder.string() + " holds another sweep:\n  " + join(found, "\n  ") +
+        "\nSet these back, or give sweep.folder another folder. (Values may be added anywhere: the trials "
+        "that there were are kept, and new ones are run.)");
   fresh.started = saved.started;
-  for (std::size_t i = 0; i < saved.trials.size(); ++i) {
-    const std::string name = fresh.trials[i].name;
-    fresh.trials[i] = saved.trials[i];
-    if (saved.trials[i].name != name)
-      throw ConfigError("error: trial " + std::to_string(i) + " of " + folder.string() + " is called " +
-                        saved.trials[i].name + ", and would now be " + name +
-                        ": the order of the keys changed; set it back, or give sweep.folder another folder");
+  std::vector<PlannedTrial> planned;
+  std::vector<bool> is_placed(fresh.trials.size());
+  for (const auto& place : places) {
+    planned.push_back(std::move(plan.trials[*place]));
+    planned.back().name = saved.trials[planned.size() - 1].name;
+    is_placed[*place] = true;
   }
+  auto trials = saved.trials;
+  for (std::size_t i = 0; i < is_placed.size(); ++i) {
+    if (is_placed[i]) continue;
+    planned.push_back(std::move(plan.trials[i]));
+    planned.back().name = renumbered(planned.back().name, planned.size() - 1);
+    trials.push_back(fresh.trials[i]);
+    trials.back().name = planned.back().name;
+  }
+  for (PlannedTrial& trial : planned) trial.config.job.dump_folder = (folder / trial.name).string();
+  plan.trials = std::move(planned);
+  fresh.trials = std::move(trials);
 }
 
 SweepLock::SweepLock(const std::filesystem::path& folder)

@@ -338,7 +338,7 @@ def sweep_failures(context):
     # Another sweep in the same folder is refused, and says what differs.
     sweep.write_text(sweep.read_text().replace("local_batch_size\" = 2", 'local_batch_size" = 1'))
     text = run_sweep(context, [sweep], "other", exit_code=2).errors()
-    expect("trial 0 was training.local_batch_size = 2, is training.local_batch_size = 1" in text, text)
+    expect("trial 0 was training.local_batch_size = 2, which no trial is any more" in text, text)
     # All that is wrong with trials is said before any starts.
     sweep.write_text(sweep.read_text().replace("local_batch_size\" = 1", 'seq_len" = 63'))
     text = run_sweep(context, [sweep], "wrong", exit_code=2).errors()

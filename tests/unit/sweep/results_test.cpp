@@ -68,6 +68,31 @@ TEST(Influences, GroupManyValuesAndGiveTheTrend) {
   EXPECT_LT(*influences(record)[0].explained, explained);
 }
 
+// Six draws of two keys are six pairs: a key's value says the other's, whatever the grid beside them does.
+TEST(Influences, DoNotCreditWhatTheDrawsTiedTogether) {
+  Record record;
+  record.keys = {"optimizer.lr", "lr_scheduler.warmup_steps", "training.local_batch_size"};
+  for (int draw = 0; draw < 6; ++draw)
+    for (const std::int64_t batch : {1, 2})
+      record.trials.push_back(done({{"optimizer.lr", 0.1 * (1 + draw * 5 % 6)},
+                                    {"lr_scheduler.warmup_steps", std::int64_t{draw / 2}},
+                                    {"training.local_batch_size", batch}},
+                                   draw + 0.1 * static_cast<double>(batch)));
+  const auto found = influences(record);
+  EXPECT_THAT(found[0].tied_to, ::testing::ElementsAre("lr_scheduler.warmup_steps"));
+  EXPECT_THAT(found[1].tied_to, ::testing::ElementsAre("optimizer.lr"));
+  EXPECT_FALSE(found[0].explained || found[1].explained);
+  EXPECT_TRUE(found[2].tied_to.empty() && found[2].explained);
+  // Enough draws tell them apart.
+  record.trials.clear();
+  for (int draw = 0; draw < 24; ++draw)
+    record.trials.push_back(
+        done({{"optimizer.lr", 0.1 * (1 + draw)}, {"lr_scheduler.warmup_steps", std::int64_t{draw * 7 % 24}}}, draw));
+  record.keys.pop_back();
+  EXPECT_TRUE(influences(record)[0].tied_to.empty());
+  EXPECT_GT(*influences(record)[0].explained, 0.9);
+}
+
 TEST(Influences, AreSilentWhereThereIsNothingToTell) {
   Record record;
   record.keys = {"optimizer.lr"};
