@@ -265,6 +265,7 @@ int convert(ConvertArguments arguments) {
     throw ConfigError("titan-train convert: error: --tokenizer goes with --to hf: other formats have no tokenizer");
   const bool to_hub = to == CheckpointKind::kHuggingFace, from_hub = from == CheckpointKind::kHuggingFace;
   const auto source = checkpoint::open_source(arguments.source, from);
+  if (!from_hub) check_own_names(source->tensors(), arguments.source);
   std::vector<Conversion> plan;
   checkpoint::SmallFiles small_files;
   if (to_hub != from_hub) {

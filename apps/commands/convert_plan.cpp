@@ -21,6 +21,14 @@ c10::ScalarType target_dtype(const std::string& wanted, c10::ScalarType stored) 
   return *checkpoint::dtype_from_name(wanted);
 }
 
+// Without what torch.compile, activation checkpointing, FSDP and DDP put into the names of the modules that they wrap.
+std::string unwrapped(std::string name) {
+  if (name.starts_with("module.")) name.erase(0, std::string_view("module.").size());
+  for (const std::string_view wrapper : {"_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."})
+    for (auto at = name.find(wrapper); at != std::string::npos; at = name.find(wrapper)) name.erase(at, wrapper.size());
+  return name;
+}
+
 // `fqn` if it is a parameter that the architecture knows: one that it calls by a name that leads back.
 std::optional<std::string> own_name(const ModelShape& shape, const std::string& fqn) {
   try {
@@ -70,7 +78,7 @@ std::vector<Conversion> plan_renamed(const std::vector<TensorInfo>& tensors, boo
   std::optional<std::size_t> embedding;
   bool has_output = false;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::string& name = tensors[i].name;
+    const std::string name = unwrapped(tensors[i].name);
     if (to_hub && !checkpoint::is_model_key(name)) continue;
     // Old exports keep the frequencies of the rotary embedding, which follow from config.json.
     if (!to_hub && name.ends_with(".rotary_emb.inv_freq")) {
@@ -97,10 +105,20 @@ std::vector<Conversion> plan_same_names(const std::vector<TensorInfo>& tensors, 
   std::vector<Conversion> plan;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorInfo& from = tensors[i];
-    if (checkpoint::is_model_key(from.name))
-      plan.push_back({i, {from.name, target_dtype(dtype, from.dtype), from.shape}, RowOrder::kSame, 0});
+    const std::string name = unwrapped(from.name);
+    if (checkpoint::is_model_key(name))
+      plan.push_back({i, {name, target_dtype(dtype, from.dtype), from.shape}, RowOrder::kSame, 0});
   }
   return plan;
+}
+
+void check_own_names(const std::vector<TensorInfo>& tensors, const std::string& source) {
+  const auto names = models::hugging_face_names("LlamaForCausalLM", 1, 1);
+  for (const TensorInfo& tensor : tensors)
+    if (const auto fqn = names.fqn_of(unwrapped(tensor.name)); fqn && *fqn != tensor.name)
+      throw CheckpointError(source + " has Hugging Face's names (" + tensor.name +
+                            "): save the model with save_pretrained(FOLDER), whose config.json says what it is, and "
+                            "convert that folder");
 }
 
 c10::ScalarType dtype_of(const std::vector<Conversion>& plan) {

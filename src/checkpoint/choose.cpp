@@ -97,6 +97,31 @@ void warn_if_not_finite(const RunFacts& run, const LoadChoice& choice) {
                                 ": checkpoint.load_step = " + std::to_string(good.step) + " goes on from there");
 }
 
+// The newest complete step in a folder, or one folder below; empty where there is none.
+fs::path newest_step(const fs::path& folder) {
+  std::vector<fs::path> places = {folder};
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_directory()) places.push_back(entry.path());
+  std::pair<int, fs::path> newest = {-1, {}};
+  for (const auto& place : places)
+    for (const int step : steps_in(place))
+      if (step > newest.first && is_complete(step_folder(place, step))) newest = {step, step_folder(place, step)};
+  return newest.second;
+}
+
+// In words, what was named where a checkpoint is wanted, and what to set.
+std::string what_it_is(const fs::path& path) {
+  if (!fs::exists(path)) return "does not exist";
+  if (!fs::is_directory(path))
+    return "is a file: titan-train convert " + path.string() + " FOLDER makes a checkpoint of what torch.save wrote";
+  const auto is_weights = [](const fs::directory_entry& entry) { return entry.path().extension() == ".safetensors"; };
+  if (std::ranges::any_of(fs::directory_iterator(path), is_weights))
+    return "holds weights in Hugging Face's format: set checkpoint.initial_load_in_hf = true";
+  if (const fs::path newest = newest_step(path); !newest.empty())
+    return "is a run, or a folder of checkpoints: name one, the newest is " + newest.string();
+  return "is not a complete checkpoint (no .metadata file in it)";
+}
+
 LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run) {
   const std::string base = run.base.string();
   fs::path initial = options.initial_load_path.value_or("");
@@ -109,15 +134,8 @@ LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run
     spdlog::info("No checkpoints in {}; starting from initialized weights", base);
     return {};
   }
-  if (!is_complete(initial)) {
-    const std::vector<int> inside = steps_in(initial);
-    std::string hint;
-    if (!inside.empty()) hint = "; it holds " + step_list(inside) + ": name one of them";
-    if (fs::exists(initial / kHuggingFaceIndex))
-      hint = "; it is in Hugging Face's format: set checkpoint.initial_load_in_hf = true";
-    throw CheckpointError("checkpoint.initial_load_path = \"" + initial.string() +
-                          "\" is not a complete checkpoint (no .metadata file in it)" + hint);
-  }
+  if (!is_complete(initial))
+    throw CheckpointError("checkpoint.initial_load_path = \"" + initial.string() + "\" " + what_it_is(initial));
   spdlog::info("No checkpoints in {}. Loading {} from checkpoint.initial_load_path {}", base,
                options.initial_load_model_only ? "the model only" : "the full state", initial.string());
   return {initial.string(), 0, options.initial_load_model_only};

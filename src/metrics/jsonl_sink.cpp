@@ -135,8 +135,15 @@ TimeSpent read_earlier_time(const std::filesystem::path& folder, std::int64_t fi
   EarlierRow kept{.unix_time = rows.front().unix_time};  // where no row is kept
   for (const StepMetrics& row : rows)
     if (row.step <= finished_steps) kept = {row.step, row.unix_time, row.time_spent.value_or(TimeSpent{})};
+  // Nobody waited for a run that had come to its end, until it was given more steps.
+  std::optional<double> end;
+  for_each_row(folder / layout::kEventsFile, [&](std::int64_t step, const nlohmann::json& row) {
+    end = std::nullopt;
+    if (row.value("event", "") == "end" && step == finished_steps && row.contains("unix_time"))
+      end = row["unix_time"].get<double>();
+  });
   return earlier_time_spent(kept, {.step = rows.back().step, .unix_time = rows.back().unix_time}, finished_steps,
-                            start_unix_time);
+                            std::min(start_unix_time, end.value_or(start_unix_time)));
 }
 
 std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder) {

@@ -194,3 +194,44 @@ def convert_names_folders(context):
         _, err = command(context, "convert", folder, context.folder / name, "--to", "hf", exit_code=2)
         expect("is the name of a file, and hf is a folder" in err and "--to torch" in err, err)
     command(context, "convert", folder, context.folder / "M.PT", exit_code=2)
+
+
+@case(60, processors=1)
+def convert_knows_wrapped_names(context):
+    """Names that torch.compile, checkpointing and DDP leave in a state dict are the model's; Hugging Face's are refused."""
+    import torch
+
+    folder, _ = export(context, 1)
+    command(context, "convert", folder, context.folder / "plain.pt")
+    state = torch.load(context.folder / "plain.pt", weights_only=True)
+    wrapped = {"module._orig_mod." + name.replace("layers.0.", "layers.0._checkpoint_wrapped_module."): tensor for name, tensor in state.items()}
+    torch.save(wrapped, context.folder / "wrapped.pt")
+    for name in ("plain", "wrapped"):
+        command(context, "convert", context.folder / f"{name}.pt", context.folder / f"{name}-again.pt")
+    again = [torch.load(context.folder / f"{name}-again.pt", weights_only=True) for name in ("plain", "wrapped")]
+    expect(set(again[0]) == set(again[1]) == set(state), f"{sorted(set(again[1]) ^ set(state))}")
+    expect(all(again[1][name].equal(tensor) for name, tensor in state.items()), "other numbers")
+    theirs, _ = read_folder(folder)
+    torch.save(theirs, context.folder / "theirs.pt")
+    _, err = command(context, "convert", context.folder / "theirs.pt", context.folder / "theirs-dcp", exit_code=1)
+    expect("has Hugging Face's names (" in err and "save_pretrained" in err, err)
+
+
+@case(60, processors=1)
+def initial_load_path_says_what_it_is(context):
+    """A run, a folder of Hugging Face, a file and nothing, where a checkpoint is wanted: what to set instead."""
+    folder, dump = export(context, 1)
+    command(context, "convert", folder, context.folder / "one.pt")
+    command(context, "convert", folder, context.folder / "dcp")
+    (context.folder / "run/checkpoint").mkdir(parents=True)
+    (context.folder / "dcp").rename(context.folder / "run/checkpoint/step-7")
+    expected = {
+        context.folder / "run": f"name one, the newest is {context.folder}/run/checkpoint/step-7",
+        folder: "holds weights in Hugging Face's format: set checkpoint.initial_load_in_hf = true",
+        context.folder / "one.pt": f"is a file: titan-train convert {context.folder}/one.pt FOLDER",
+        context.folder / "nothing": "there is no such file or folder",
+    }
+    config = write_job(context, "start", steps=1)
+    for path, words in expected.items():
+        job = run(context, 1, ["--config", config, "--checkpoint.enable", "--checkpoint.initial_load_path", path], name=path.name, exit_code=2 if path.name == "nothing" else 1)
+        expect(words in job.text(), f"{path}: {job.tail()}")

@@ -292,6 +292,12 @@ TEST_F(Jsonl, EarlierTimeIsReadFromTheRows) {
   EXPECT_EQ(spent[TimeCause::kRedone], 10.0);
   EXPECT_EQ(spent[TimeCause::kDown], 30.0);
   EXPECT_EQ(read_earlier_time(folder_, 20, 1050)[TimeCause::kProductive], 20.0);
+  // A run that had ended was not down until it was given more steps; one that was stopped was.
+  for (const auto& [event, down] : {std::pair("end", 1.0), std::pair("stop", 30.0)}) {
+    std::ofstream(folder_ / "events.jsonl") << "{\"step\":20,\"unix_time\":1021,\"event\":\"" << event << "\"}\n";
+    EXPECT_EQ(read_earlier_time(folder_, 20, 1050)[TimeCause::kDown], down) << event;
+  }
+  std::filesystem::remove(folder_ / "events.jsonl");
   std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":10,\"unix_time\":1000}\n";  // of an older version
   EXPECT_EQ(read_earlier_time(folder_, 10, 1050).total(), 50.0);
 }
