@@ -44,6 +44,10 @@ std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::fil
   return kind_of(name).open(path);
 }
 
+std::vector<std::filesystem::path> list_dataset(const std::string& name, const std::filesystem::path& path) {
+  return kind_of(name).list(path);
+}
+
 std::string kind_by_names(const std::filesystem::path& path) {
   const auto files = list_files(path, {});
   return std::ranges::any_of(files, is_named_as_jsonl) ? "jsonl" : "text";

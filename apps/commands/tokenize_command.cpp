@@ -15,6 +15,7 @@
 #include "base/process/signal.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
+#include "data/io/file_facts.h"
 #include "data/io/files.h"
 #include "data/registry.h"
 #include "data/sources/tokenize.h"
@@ -44,6 +45,8 @@ void add_options(CLI::App& app, TokenizeArguments& arguments) {
   app.add_option("--on-bad-record", arguments.on_bad_record, "error or skip")
       ->capture_default_str()
       ->check(CLI::IsMember({"error", "skip"}));
+  app.add_flag("--allow-changed-files", options.allow_changed_files,
+               "keep the shards that are there although the input has changed since they were made");
   app.add_option("--shard-documents", options.shard_documents,
                  "documents of one shard (default: 64 shards of 16 to 100,000 documents)")
       ->check(at_least_one());
@@ -114,6 +117,7 @@ int run_tokenize(const std::vector<std::string>& args) {
   const auto source = open_input(arguments);
   for (const auto& doubt : data::doubtful_names(arguments.dataset, arguments.input)) spdlog::warn(doubt);
   options.source = config::lower_case(arguments.dataset) + " " + fs::weakly_canonical(arguments.input).string();
+  options.files = data::facts_of(data::list_dataset(arguments.dataset, arguments.input), arguments.input);
   options.tokenizer = data::tokenizer_fingerprint(arguments.tokenizer);
   Report report;
   const auto progress = data::tokenize_to_shards(*source, *tokenizer, options, std::ref(report));

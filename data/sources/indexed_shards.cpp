@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -158,6 +159,23 @@ std::optional<std::int64_t> shards_in_all(const std::string& name, const std::st
   return std::stoll(numbers.substr(kNumber));
 }
 
+[[noreturn]] void throw_incomplete(const fs::path& prefix, std::int64_t there, std::int64_t in_all) {
+  throw DataError(prefix.string() + ": " + std::to_string(there) + " of " + std::to_string(in_all) +
+                  " shards are there. Run titan-train tokenize again: it goes on where it stopped");
+}
+
+// Of a folder: that each series of shards in it has all of its numbers.
+void check_whole(const std::vector<fs::path>& shards) {
+  std::map<std::pair<fs::path, std::int64_t>, std::int64_t> counts;
+  for (const fs::path& shard : shards) {
+    const std::string name = shard.filename().string();
+    const std::string prefix = name.substr(0, name.size() > kTail ? name.size() - kTail : 0);
+    if (const auto in_all = shards_in_all(name, prefix)) ++counts[{shard.parent_path() / prefix, *in_all}];
+  }
+  for (const auto& [series, there] : counts)
+    if (there != series.second) throw_incomplete(series.first, there, series.second);
+}
+
 // The prefixes of the shards that `path` names, in order.
 std::vector<fs::path> find_shards(fs::path path) {
   const std::array<std::string, 1> extension = {".idx"};
@@ -166,6 +184,7 @@ std::vector<fs::path> find_shards(fs::path path) {
   if (fs::is_directory(path, ignored)) {
     found = list_files(path, extension);
     for (fs::path& file : found) file.replace_extension();
+    check_whole(found);
     return found;
   }
   if (path.extension() == ".idx" || path.extension() == ".bin") path.replace_extension();
@@ -187,10 +206,7 @@ std::vector<fs::path> find_shards(fs::path path) {
                     path.filename().string() + "-00000-of-*.idx, and a folder with *.idx files; " + folder.string() +
                     " holds " + describe_folder(folder));
   }
-  if (std::ssize(found) != *in_all) {
-    throw DataError(path.string() + ": " + std::to_string(found.size()) + " of " + std::to_string(*in_all) +
-                    " shards are there. Run titan-train tokenize again: it goes on where it stopped");
-  }
+  if (std::ssize(found) != *in_all) throw_incomplete(path, std::ssize(found), *in_all);
   std::ranges::sort(found);
   return found;
 }

@@ -72,15 +72,38 @@ class Job {
                                          {"append_eos", options_.append_eos},
                                          {"shard_documents", options_.shard_documents}};
     const fs::path path = options_.output.string() + ".json";
-    const std::string text = plan.dump(2) + "\n";
+    auto with_files = plan;
+    if (!options_.files.empty()) with_files["files"] = to_json(options_.files);
+    const std::string text = with_files.dump(1) + "\n";
     if (options_.output.has_parent_path()) fs::create_directories(options_.output.parent_path());
     // Until a shard is finished there is nothing that could be of two minds.
     if (!fs::exists(path) || !has_finished_shards()) {
       write_file_atomically(path, text);
-    } else if (read_file(path) != text) {
-      throw DataError(path.string() + " says that the shards of this name are of other data or other options: " +
-                      differences(read_file(path), plan) + ". Choose another --output, or remove " +
-                      options_.output.string() + "-*.{bin,idx}");
+    } else {
+      agree_with(path, plan);
+    }
+  }
+
+  void agree_with(const fs::path& path, const nlohmann::ordered_json& plan) const {
+    const auto there = nlohmann::ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+    const std::string remedy = ". Choose another --output, or remove " + options_.output.string() + "-*.{bin,idx}";
+    if (const std::string other = differences(there, plan); !other.empty())
+      throw DataError(path.string() +
+                      " says that the shards of this name are of other data or other options: " + other + remedy);
+    if (!there.contains("files") || options_.files.empty()) return;
+    const std::string changed = changed_files(path, there["files"]);
+    if (changed.empty()) return;
+    if (!options_.allow_changed_files)
+      throw DataError(path.string() + ": the data have changed since its shards were made: " + changed + remedy +
+                      "; or keep them as they are with --allow-changed-files");
+    spdlog::warn("{}: the data have changed since its shards were made, which are kept: {}", path.string(), changed);
+  }
+
+  std::string changed_files(const fs::path& path, const nlohmann::ordered_json& there) const {
+    try {
+      return file_differences(file_facts_from_json(there), options_.files);
+    } catch (const nlohmann::json::exception& error) {
+      throw DataError(path.string() + " is damaged: " + error.what());
     }
   }
 
@@ -93,8 +116,7 @@ class Job {
   }
 
   // "documents: 150 there, 1 here; ..."
-  static std::string differences(const std::string& before, const nlohmann::ordered_json& plan) {
-    const auto there = nlohmann::ordered_json::parse(before, nullptr, /*allow_exceptions=*/false);
+  static std::string differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& plan) {
     if (!there.is_object()) return "it is no JSON object";
     std::vector<std::string> lines;
     for (const auto& [key, here] : plan.items()) {

@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "data/io/file_facts.h"
 #include "data/sources/text_source.h"
 #include "data/sources/token_source.h"
 #include "data/tokenizer/tokenizer.h"
@@ -18,6 +20,9 @@ struct TokenizeOptions {
   // What the source and the tokenizer are, in words: a run that finds shards of other words refuses to go on.
   std::string source;
   std::string tokenizer;
+  std::vector<FileFacts> files = {};  // of the source, which PREFIX.json keeps; none: nothing is known of them
+  // Shards of files that have changed since are kept all the same.
+  bool allow_changed_files = false;
   bool append_bos = false;  // before every document, where the tokenizer has one
   bool append_eos = false;  // after
   OnBadRecord on_bad_record = OnBadRecord::kError;
@@ -41,7 +46,7 @@ struct TokenizeProgress {
 // half-made when a run was killed is. Shards do not depend on the number of workers or on where a run was interrupted:
 // the bytes are the same. Every second, and at the end, `report` is called on the calling thread; when it gives false,
 // the workers stop after the document they are at. Gives the last progress. Throws DataError, also for a PREFIX that
-// was begun with other options.
+// was begun with other options, or of files that have changed since.
 TokenizeProgress tokenize_to_shards(const TextSource& source, const Tokenizer& tokenizer,
                                     const TokenizeOptions& options,
                                     const std::function<bool(const TokenizeProgress&)>& report);

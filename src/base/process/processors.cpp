@@ -32,7 +32,7 @@ std::vector<int> cores_of_mask() {
   return {};
 }
 
-// cgroups(7): "QUOTA PERIOD" of version 2, two files of version 1; "max" and -1 are no limit.
+// cgroups(7): "QUOTA PERIOD" of version 2, two files of version 1; "max" and -1 mean that there is no limit.
 std::optional<double> quota_of(const std::string& folder) {
   double quota = 0, period = 0;
   if (std::ifstream file(folder + "/cpu.max"); file >> quota >> period && period > 0) return quota / period;

@@ -263,3 +263,41 @@ def file_systems_without_locks(context):
     kill(first.process.pid, signal.SIGKILL)
     first.wait()
     run(context, 1, again, name="third", env=faults(context, no_locks))
+
+
+def tokenize(context, source, output, *more, exit_code=0):
+    words = ["tokenize", "--tokenizer", context.fixtures / "tokenizer", "--input", source, "--output", output, "--shard-documents", 2, *more]
+    return run(context, 1, words, name=f"tokenize-{output.name}-{len(list(context.folder.iterdir()))}", exit_code=exit_code)
+
+
+@case(90, processors=1)
+def shards_know_their_data(context):
+    """Shards of files that have changed since are not kept, and a folder of shards with some missing is not trained on."""
+    source, shards = context.folder / "source", context.folder / "shards"
+    source.mkdir()
+    shards.mkdir()
+    lines = (context.fixtures / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:8]
+    (source / "a.jsonl").write_text("".join(lines), encoding="utf-8")
+    tokenize(context, source, shards / "x")
+    made = (shards / "x-00000-of-00004.bin").read_bytes()
+    # Touched, as a copy is.
+    (source / "a.jsonl").write_text("".join(lines), encoding="utf-8")
+    job = tokenize(context, source, shards / "x")
+    expect("4 of an earlier run" in job.text(), job.tail())
+    edited = [lines[1], lines[0], *lines[2:]]
+    (source / "a.jsonl").write_text("".join(edited), encoding="utf-8")
+    job = tokenize(context, source, shards / "x", exit_code=2)
+    expect("the data have changed since its shards were made: a.jsonl has other content of the same size" in job.text(), job.tail())
+    job = tokenize(context, source, shards / "x", "--allow-changed-files")
+    expect("which are kept" in job.text() and (shards / "x-00000-of-00004.bin").read_bytes() == made, job.tail())
+    (source / "b.jsonl").write_text(lines[0], encoding="utf-8")
+    (source / "a.jsonl").write_text("".join(lines[:7]), encoding="utf-8")
+    job = tokenize(context, source, shards / "x", exit_code=2)
+    expect("a.jsonl had" in job.text() and "b.jsonl was not there" in job.text(), job.tail())
+    # Interrupted.
+    (shards / "x-00002-of-00004.idx").unlink()
+    words = ["--training.dataset", "indexed", "--training.dataset_path"]
+    config = write_job(context, "train", steps=1)
+    for path in (shards / "x", shards, context.folder):
+        job = run(context, 1, ["--config", config, *words, path], name=f"train-{path.name}", exit_code=2)
+        expect("3 of 4 shards are there. Run titan-train tokenize again" in job.text(), job.tail())

@@ -1,0 +1,32 @@
+// What files of data are known by: names, sizes, and checksums that cost little however large the files are.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace titan::data {
+
+struct FileFacts {
+  std::string name;             // below the folder of the data
+  std::uint64_t size = 0;       // bytes
+  std::int64_t changed_ns = 0;  // time of the last change
+  // CRC-32 of all bytes up to 1 MiB; of larger files of 16 blocks of 64 KiB, evenly spread, the first and the last among
+  // them: a terabyte in files of a gigabyte is known by a gigabyte. An edit between the blocks shows in the time.
+  std::uint32_t checksum = 0;
+};
+
+// Of `files`, which lie in `root` or are it. Reads at most 1 MiB of each. Throws DataError for one that cannot be read.
+std::vector<FileFacts> facts_of(const std::vector<std::filesystem::path>& files, const std::filesystem::path& root);
+
+nlohmann::ordered_json to_json(const std::vector<FileFacts>& files);
+// Throws nlohmann::json::exception for what to_json() did not make.
+std::vector<FileFacts> file_facts_from_json(const nlohmann::ordered_json& json);
+
+// Returns what differs, at most three files by name, in words: "a.jsonl had 10 bytes and has 12"; "" for the same data.
+// Files that are read as a whole may have been copied or touched since.
+std::string file_differences(const std::vector<FileFacts>& before, const std::vector<FileFacts>& now);
+
+}  // namespace titan::data
