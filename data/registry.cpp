@@ -45,7 +45,7 @@ std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::fil
 }
 
 std::vector<std::filesystem::path> list_dataset(const std::string& name, const std::filesystem::path& path) {
-  return kind_of(name).list(path);
+  return config::lower_case(name) == kIndexed ? list_indexed_files(path) : kind_of(name).list(path);
 }
 
 std::string kind_by_names(const std::filesystem::path& path) {

@@ -14,7 +14,7 @@ namespace titan::data {
 // name, listing the known ones, and what the kind itself throws.
 std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path);
 
-// Returns the files of a dataset of text, in the order in which they are read, without reading any. Throws DataError.
+// Returns the files of a dataset, in the order in which they are read, without reading any. Throws DataError.
 std::vector<std::filesystem::path> list_dataset(const std::string& name, const std::filesystem::path& path);
 
 // Returns the kind that the names of the files at `path` tell: "jsonl" where any ends as those of that kind do, else "text".

@@ -1,11 +1,15 @@
 #include "apps/train/open_data.h"
 
+#include <spdlog/spdlog.h>
+
 #include <string>
 
 #include "base/env.h"
 #include "base/error.h"
 #include "config/keys/datasets.h"
+#include "data/io/file_facts.h"
 #include "data/open.h"
+#include "data/registry.h"
 
 namespace titan {
 namespace {
@@ -50,6 +54,23 @@ std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const 
     options.sample_log = *log + ".rank" + std::to_string(world.rank());
   }
   return open_data("training", input, options);
+}
+
+DataFacts facts_of_training_set(const CheckedInput& input, const dist::World& world) {
+  std::string files;
+  if (world.rank() == 0) {
+    try {
+      std::vector<std::vector<data::FileFacts>> facts;
+      for (const config::NamedDataset& dataset : config::named_datasets(input.config)) {
+        if (!dataset.key.starts_with("training.")) continue;
+        facts.push_back(data::facts_of(data::list_dataset(dataset.kind, dataset.path), dataset.path));
+      }
+      files = data::facts_to_text(facts);
+    } catch (const std::exception& error) {
+      spdlog::warn("checkpoints will not know the data again: {}", error.what());
+    }
+  }
+  return {world.group().broadcast_bytes(files, 0), data::differences_of_texts};
 }
 
 std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh) {

@@ -5,17 +5,21 @@
 
 #include "apps/train/checked_input.h"
 #include "contract/batch_source.h"
+#include "contract/data_facts.h"
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"
 
 namespace titan {
 
-// Both: `batch_mesh` has the one axis "batch", of the ranks that read different batches. Not collective. Throw
+// Of those that open data: `batch_mesh` has the one axis "batch", of the ranks that read different batches. Not collective. Throw
 // DataError and ConfigError with the place of the key that names the data.
 
 // This rank's training batches.
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
                                                const dist::World& world, const dist::RunShape& shape);
+
+// Returns what a checkpoint keeps of the training data, to know them again. Rank 0 looks at the files. Collective.
+DataFacts facts_of_training_set(const CheckedInput& input, const dist::World& world);
 
 // What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together. Null
 // where validation is not enabled.

@@ -120,7 +120,8 @@ int train_together(const CheckedInput& input, dist::World& world) {
                                .tokenizer = input.tokenizer_facts,
                                .data = std::move(training_set),
                                .held_out = open_held_out_set(input, meshes.batch),
-                               .prompts = input.prompts});
+                               .prompts = input.prompts,
+                               .data_facts = facts_of_training_set(input, world)});
   const auto end = train_to_the_end(std::make_unique<train::Trainer>(std::move(run)));
   log_host_memory();
   world.shutdown();

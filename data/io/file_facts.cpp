@@ -12,11 +12,12 @@ namespace titan::data {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t kBlock = 64 << 10, kBlocks = 16;
+constexpr std::uint64_t kBlock = 64 << 10, kBlocks = 16, kFewBlocks = 2;
+constexpr std::size_t kManyFiles = 1000, kMostFiles = 10'000;
 
 bool is_read_as_a_whole(std::uint64_t size) { return size <= kBlock * kBlocks; }
 
-std::uint32_t checksum_of(const InputFile& file) {
+std::uint32_t checksum_of(const InputFile& file, std::uint64_t blocks) {
   std::uint32_t crc = 0;
   std::vector<char> bytes;
   const auto add = [&](std::uint64_t at, std::uint64_t count) {
@@ -27,10 +28,27 @@ std::uint32_t checksum_of(const InputFile& file) {
   if (is_read_as_a_whole(file.size())) {
     add(0, file.size());
   } else {
-    for (std::uint64_t i = 0; i < kBlocks; ++i) add((file.size() - kBlock) / (kBlocks - 1) * i, kBlock);
+    for (std::uint64_t i = 0; i < blocks; ++i) add((file.size() - kBlock) / (blocks - 1) * i, kBlock);
     add(file.size() - kBlock, kBlock);
   }
   return crc;
+}
+
+std::string name_of(const fs::path& path, const fs::path& root) {
+  std::error_code error;
+  return (fs::is_directory(root, error) ? path.lexically_relative(root) : path.filename()).string();
+}
+
+FileFacts sum_of(const std::vector<fs::path>& files, const fs::path& root) {
+  FileFacts sum{.name = counted(std::ssize(files), "file")};
+  for (const fs::path& path : files) {
+    const std::uint64_t size = fs::file_size(path);
+    const std::string text = name_of(path, root) + " " + std::to_string(size) + "\n";
+    sum.size += size;
+    sum.checksum =
+        static_cast<std::uint32_t>(::crc32_z(sum.checksum, reinterpret_cast<const Bytef*>(text.data()), text.size()));
+  }
+  return sum;
 }
 
 std::string difference(const FileFacts& before, const FileFacts& now) {
@@ -46,11 +64,12 @@ std::string difference(const FileFacts& before, const FileFacts& now) {
 }  // namespace
 
 std::vector<FileFacts> facts_of(const std::vector<fs::path>& files, const fs::path& root) {
+  if (files.size() > kMostFiles) return {sum_of(files, root)};
   std::vector<FileFacts> out;
   for (const fs::path& path : files) {
     const InputFile file(path);
-    const fs::path name = path == root ? path.filename() : path.lexically_relative(root);
-    out.push_back({name.string(), file.size(), file.stamp().changed_ns, checksum_of(file)});
+    out.push_back({name_of(path, root), file.size(), file.stamp().changed_ns,
+                   checksum_of(file, files.size() > kManyFiles ? kFewBlocks : kBlocks)});
   }
   return out;
 }
@@ -85,6 +104,21 @@ std::string file_differences(const std::vector<FileFacts>& before, const std::ve
   const std::size_t count = out.size();
   out.resize(std::min(count, kShown));
   return join(out, "; ") + (count > kShown ? "; and " + std::to_string(count - kShown) + " more" : "");
+}
+
+std::string facts_to_text(const std::vector<std::vector<FileFacts>>& datasets) {
+  auto json = nlohmann::ordered_json::array();
+  for (const auto& files : datasets) json.push_back(to_json(files));
+  return json.dump();
+}
+
+std::string differences_of_texts(const std::string& before, const std::string& now) {
+  const auto there = nlohmann::ordered_json::parse(before), here = nlohmann::ordered_json::parse(now);
+  if (there.size() != here.size()) return "other datasets";
+  for (std::size_t i = 0; i < here.size(); ++i)
+    if (auto text = file_differences(file_facts_from_json(there[i]), file_facts_from_json(here[i])); !text.empty())
+      return text;
+  return "";
 }
 
 }  // namespace titan::data

@@ -318,6 +318,13 @@ class IndexedShards final : public TokenSource {
 
 }  // namespace
 
+std::vector<fs::path> list_indexed_files(const fs::path& path) {
+  std::vector<fs::path> files;
+  for (const fs::path& prefix : find_shards(path))
+    for (const char* extension : {".bin", ".idx"}) files.emplace_back(prefix.string() + extension);
+  return files;
+}
+
 void check_indexed_shards(const fs::path& path, const std::string& tokenizer) {
   for (const fs::path& note : notes_of(find_shards(path))) {
     if (!fs::exists(note)) continue;

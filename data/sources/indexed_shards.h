@@ -37,6 +37,9 @@ TokenType token_type_for(std::int64_t vocab_size);
 std::shared_ptr<const TokenSource> open_indexed_shards(const std::filesystem::path& path, std::int64_t seq_len,
                                                        std::int64_t vocab_size);
 
+// The .bin and .idx of the shards of `path`, in order. Throws DataError as open_indexed_shards() does.
+std::vector<std::filesystem::path> list_indexed_files(const std::filesystem::path& path);
+
 // Without reading tokens: that the shards of `path` are there and that those which `titan-train tokenize` wrote were
 // made with the tokenizer of this fingerprint (tokenizer.h). Throws DataError.
 void check_indexed_shards(const std::filesystem::path& path, const std::string& tokenizer);

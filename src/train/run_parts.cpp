@@ -33,10 +33,10 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
   if (uses_float16(config.training)) run.grad_scaler = std::make_unique<optim::GradScaler>(run.world.device());
 }
 
-void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer) {
+void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer, DataFacts data) {
   const config::JobConfig& config = run.config;
   dist::World& world = run.world;
-  run.record = std::make_unique<RunRecord>(config, tokenizer.fingerprint);
+  run.record = std::make_unique<RunRecord>(config, tokenizer.fingerprint, std::move(data));
   run.state = std::make_unique<TrainState>(TrainState::Parts{.model = run.model.get(),
                                                              .optimizer = run.optimizer.get(),
                                                              .schedule = run.schedule.get(),
@@ -150,7 +150,7 @@ RunParts build_run(RunInputs inputs) {
   run.events = std::make_unique<metrics::EventLog>(config.job.dump_folder, run.world.rank() == 0);
   run.data = std::move(inputs.data);
   build_model_and_optimizer(run, inputs.spec, inputs.tokenizer);
-  build_checkpointer(run, inputs.spec, inputs.tokenizer);
+  build_checkpointer(run, inputs.spec, inputs.tokenizer, std::move(inputs.data_facts));
   build_validation(run, std::move(inputs.held_out), std::move(inputs.prompts));
   run.rollback = std::make_unique<Rollback>(Rollback::Parts{.checkpointer = *run.checkpointer,
                                                             .state = *run.state,

@@ -41,17 +41,35 @@ void judge_tokenizer(std::vector<config::Change>& changes, const Value& saved, c
   }
 }
 
+// A folder that moved is the same data; other files under the same path are a change.
+void judge_data(std::vector<config::Change>& changes, const Value& saved, const DataFacts& now,
+                const config::Training& training) {
+  const Value* found = saved.as_dict(checkpoint::kRunKey).find("files");
+  if (!found || now.files.empty()) return;
+  const std::string different = now.differences(found->as_string("titan.run.files"), now.files);
+  const char* key = training.dataset_mix.empty() ? "training.dataset_path" : "training.dataset_mix";
+  const auto change = std::ranges::find(changes, key, &config::Change::key);
+  if (change != changes.end()) {
+    if (different.empty() && training.dataset_mix.empty()) change->effect = config::Effect::kTraining;
+  } else if (!different.empty()) {
+    changes.push_back({key, "other data", "changed: " + different, config::Effect::kData});
+  }
+}
+
 }  // namespace
 
 Value RunRecord::value() const {
   std::vector<std::pair<Value, Value>> keys;
   for (const auto& [key, value] : config::flatten(config_)) keys.emplace_back(key, value);
-  return Value::dict({{"config", Value::dict(std::move(keys))}, {"tokenizer", tokenizer_}});
+  std::vector<std::pair<Value, Value>> items = {{"config", Value::dict(std::move(keys))}, {"tokenizer", tokenizer_}};
+  if (!data_.files.empty()) items.emplace_back("files", data_.files);
+  return Value::dict(std::move(items));
 }
 
 void RunRecord::check(const Value& saved) const {
   auto changes = config::find_changes(flat_config(saved), config_);
   judge_tokenizer(changes, saved, tokenizer_, config_.model.hf_assets_path);
+  judge_data(changes, saved, data_, config_.training);
   const bool loads_data = std::ranges::count(config_.checkpoint.exclude_from_loading, "dataloader") == 0;
   std::vector<std::string> listed, refused, refused_keys;
   for (const auto& change : changes) {

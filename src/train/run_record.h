@@ -5,16 +5,17 @@
 
 #include "base/value.h"
 #include "config/job_config.h"
+#include "contract/data_facts.h"
 
 namespace titan::train {
 
 class RunRecord {
  public:
-  // `tokenizer` tells one tokenizer from another; `config` must outlive this.
-  RunRecord(const config::JobConfig& config, std::string tokenizer)
-      : config_(config), tokenizer_(std::move(tokenizer)) {}
+  // `tokenizer` tells one tokenizer from another, `data` the training data; `config` must outlive this.
+  RunRecord(const config::JobConfig& config, std::string tokenizer, DataFacts data = {})
+      : config_(config), tokenizer_(std::move(tokenizer)), data_(std::move(data)) {}
 
-  // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint}
+  // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint, "files": those of the data, where known}
   Value value() const;
 
   // Logs what has changed since `saved` was written. Throws CheckpointError for changes after which the run would not
@@ -25,6 +26,7 @@ class RunRecord {
  private:
   const config::JobConfig& config_;
   std::string tokenizer_;
+  DataFacts data_;
 };
 
 }  // namespace titan::train

@@ -301,3 +301,34 @@ def shards_know_their_data(context):
     for path in (shards / "x", shards, context.folder):
         job = run(context, 1, ["--config", config, *words, path], name=f"train-{path.name}", exit_code=2)
         expect("3 of 4 shards are there. Run titan-train tokenize again" in job.text(), job.tail())
+
+
+@case(120)
+def resume_knows_its_data(context):
+    """Other files under the same path are refused by what differs, and allowed by name; a folder that moved is the same data."""
+    source = context.folder / "source"
+    source.mkdir()
+    lines = (context.fixtures / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    half = len(lines) // 2
+    for name, part in (("a.jsonl", lines[:half]), ("b.jsonl", lines[half:])):
+        (source / name).write_text("".join(part), encoding="utf-8")
+    config = write_job(context, "train")
+    save = ["--checkpoint.enable", "--checkpoint.interval", 2, "--checkpoint.no-last_save_model_only", "--lr_scheduler.total_steps", 20]
+    words = ["--config", config, "--training.dataset", "jsonl", *save, "--training.dataset_path"]
+    run(context, 2, [*words, source, "--training.steps", 2], name="first")
+    (source / "a.jsonl").touch()
+    run(context, 2, [*words, source, "--training.steps", 4], name="touched")
+    moved = source.rename(context.folder / "moved")
+    job = run(context, 2, [*words, moved, "--training.steps", 6], name="moved")
+    expect("training.dataset_path was" in job.text(), job.tail())
+    # As many documents, others.
+    text = (moved / "a.jsonl").read_text(encoding="utf-8")
+    (moved / "a.jsonl").write_text(text.replace("o", "a"), encoding="utf-8")
+    job = run(context, 2, [*words, moved, "--training.steps", 8], name="edited", exit_code=1)
+    expect("training.dataset_path was other data, is changed: a.jsonl has other content of the same size" in job.text(), job.tail())
+    expect('checkpoint.allow_changed = ["training.dataset_path"]' in job.text(), job.tail())
+    run(context, 2, [*words, moved, "--training.steps", 8, "--checkpoint.allow_changed", "training.dataset_path"], name="allowed")
+    (moved / "a.jsonl").rename(moved / "c.jsonl")
+    job = run(context, 2, [*words, moved, "--training.steps", 10], name="renamed", exit_code=1)
+    expect("c.jsonl was not there; a.jsonl is gone" in job.text(), job.tail())
+    job = run(context, 2, [*words, moved, "--training.steps", 10, "--checkpoint.exclude_from_loading", "dataloader"], name="anew")
