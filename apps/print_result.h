@@ -1,4 +1,4 @@
-// What a command is asked for, on standard output.
+// Writes what a command is asked for to standard output.
 #pragma once
 
 #include <cstdio>

@@ -118,8 +118,8 @@ ModelShape shape_from_hugging_face(const fs::path& file) {
   return shape;
 }
 
-// What a folder of dcp gets of a model that comes from Hugging Face: it has no configuration of a run, and says by this
-// which model it is, with which tokenizer.
+// Returns what a folder of dcp gets of a model that comes from Hugging Face. It has no configuration of a run, and says by
+// this which model it is, with which tokenizer.
 checkpoint::SmallFiles description_beside(const ConvertArguments& arguments) {
   const fs::path config = config_beside(arguments.source);
   if (!fs::is_regular_file(config)) return {};
@@ -212,7 +212,7 @@ checkpoint::SmallFiles small_files_beside(const ConvertArguments& arguments, c10
   return files;
 }
 
-// Of weights that keep their names: a model that cannot be built here is copied as it is.
+// Checks weights that keep their names. A model that cannot be built here is copied as it is.
 void check_complete(const ConvertArguments& arguments, const std::vector<Conversion>& plan) {
   const fs::path config = config_beside(arguments.source);
   if (!fs::is_directory(arguments.source) || !fs::is_regular_file(config)) return;

@@ -11,8 +11,8 @@
 
 namespace titan {
 
-// Of those that open data: `batch_mesh` has the one axis "batch", of the ranks that read different batches. Not collective. Throw
-// DataError and ConfigError with the place of the key that names the data.
+// Those that open data take `batch_mesh`, which has the one axis "batch", of the ranks that read different batches. They
+// are not collective. They throw DataError and ConfigError with the place of the key that names the data.
 
 // This rank's training batches.
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,

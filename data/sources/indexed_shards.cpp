@@ -164,7 +164,7 @@ std::optional<std::int64_t> shards_in_all(const std::string& name, const std::st
                   " shards are there. Run titan-train tokenize again: it goes on where it stopped");
 }
 
-// Of a folder: that each series of shards in it has all of its numbers.
+// Checks that each series of shards in a folder has all of its numbers.
 void check_whole(const std::vector<fs::path>& shards) {
   std::map<std::pair<fs::path, std::int64_t>, std::int64_t> counts;
   for (const fs::path& shard : shards) {

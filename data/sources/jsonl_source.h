@@ -13,7 +13,7 @@ namespace titan::data {
 // or .zst (see decompress.h). Opening reads all files once to find the lines, and keeps 8 bytes for each.
 std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path);
 
-// Whether the name ends as those of such files do.
+// Returns whether the name ends as those of such files do.
 bool is_named_as_jsonl(const std::filesystem::path& path);
 
 // The files that it opens, without reading any. Throws DataError where there are none.

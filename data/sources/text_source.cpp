@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What would be read as text and fail, or worse, be taken for it.
+// Files of these names would fail to be read as text or, worse, be taken for it.
 const std::array<fs::path, 13> kNoText = {".bz2", ".xz",  ".lz4",     ".zip",   ".7z",          ".tar", ".tgz",
                                           ".rar", ".npy", ".parquet", ".arrow", ".safetensors", ".pt"};
 

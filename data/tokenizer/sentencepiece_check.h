@@ -1,4 +1,4 @@
-// Whether merges in an order give the ids of the SentencePiece model that they were made of.
+// Checks that merges in an order give the ids of the SentencePiece model that they were made of.
 #pragma once
 
 #include <string>

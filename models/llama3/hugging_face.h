@@ -29,7 +29,7 @@ std::string llama_hugging_face_config(const LlamaArgs& args);
 // (biases, other activations and rotary scalings).
 LlamaArgs llama_args_from_hugging_face(const std::string& config_json, const std::string& what);
 
-// What changes a model's numbers, where the two differ: each with our key.
+// Returns where the two differ in what changes a model's numbers, each with our key.
 std::vector<HuggingFaceDifference> llama_differences(const LlamaArgs& theirs, const LlamaArgs& ours);
 
 }  // namespace titan::models

@@ -28,8 +28,8 @@ class FileLock {
 // has no locks.
 bool has_no_locks(int error);
 
-// Whether a process holds the lock of `path` now. False for a file that is not there. Of an owner on another node, whether
-// it has shown a sign of life within the last minute by the file's time of change.
+// Returns whether a process holds the lock of `path` now. False for a file that is not there. An owner on another node
+// holds it if it has shown a sign of life within the last minute by the file's time of change.
 bool is_locked(const std::filesystem::path& path);
 
 }  // namespace titan

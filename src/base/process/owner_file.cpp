@@ -129,7 +129,7 @@ void OwnerFile::wait_until_stale(const std::string& busy) const {
   take_away(content);
 }
 
-// Of several that find the same dead owner one has its file: what another has made meanwhile is put back.
+// One of several that find the same dead owner has its file. What another has made meanwhile is put back.
 bool OwnerFile::take_away(const std::string& content) const {
   const fs::path mine = path_.string() + "." + host_name() + "." + std::to_string(::getpid());
   std::error_code error;

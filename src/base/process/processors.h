@@ -1,4 +1,4 @@
-// Which processors this process may use: a container, a batch system or a launcher leaves it a part of the machine's.
+// Tells which processors this process may use: a container, a batch system or a launcher leaves it a part of the machine's.
 #pragma once
 
 #include <cstdint>
