@@ -83,7 +83,7 @@ def prepare(program, folder, environment):
 
     edit(copy("hf_shard_missing", "hugging_face") / "model.safetensors.index.json", rename_in_index)
     step = copy("hf_dtype", "hugging_face")
-    edit(step / "model-00001-of-00001.safetensors", lambda data: data.replace(b'"F32"', b'"F4X"'))
+    edit(step / "model.safetensors", lambda data: data.replace(b'"F32"', b'"F4X"'))
     (step / "titan.checksums.json").unlink()
     step = copy("hf_pickle", "hugging_face")
     for path in step.glob("*.safetensors*"):
