@@ -169,6 +169,15 @@ void write_copy(const fs::path& path, const fs::path& temporary) {
   if (::fsync(out.get()) != 0) throw DataError("cannot write " + temporary.string() + ": " + std::strerror(errno));
 }
 
+// A copy that another process has made meanwhile stays: readers may have looked at its time of change.
+void put_in_place(const fs::path& temporary, const fs::path& copy) {
+  if (::link(temporary.c_str(), copy.c_str()) == 0 || errno == EEXIST) {
+    fs::remove(temporary);
+  } else {
+    fs::rename(temporary, copy);  // a file system without hard links
+  }
+}
+
 }  // namespace
 
 bool is_compressed(const fs::path& path) { return path.extension() == ".gz" || path.extension() == ".zst"; }
@@ -185,13 +194,13 @@ fs::path decompressed_copy(const fs::path& path) {
   }
   if (fs::exists(copy, error)) return copy;  // made while this process waited
   spdlog::info("decompressing {} to {}", path.string(), copy.string());
-  // A name of its own: where the file system has no locks, several work at once, and the last one's copy stays.
+  // A name of its own: where the file system has no locks, several work at once, and the first copy stays.
   char host[256] = "";
   ::gethostname(host, sizeof(host) - 1);
   const fs::path temporary = copy.string() + "." + host + "." + std::to_string(::getpid()) + ".tmp";
   try {
     write_copy(path, temporary);
-    fs::rename(temporary, copy);
+    put_in_place(temporary, copy);
   } catch (...) {
     fs::remove(temporary, error);
     throw;

@@ -252,6 +252,14 @@ def file_systems_without_locks(context):
         left = [path.name for path in (context.folder / f"cache-{name}").iterdir() if path.suffix == ".tmp"]
         expect(not left, f"{left} were left in the cache")
     check_identical(rows["with"], rows["without"], ("loss", "grad_norm", "lr", "tokens_seen"), "without locks")
+    # The copy of the rank that is last does not replace the one that others have looked at.
+    text = context.folder / "text"
+    text.mkdir()
+    for number, line in enumerate(lines.splitlines()[:8]):
+        (text / f"{number}.txt.gz").write_bytes(gzip.compress(json.loads(line)["text"].encode()))
+    env = faults(context, no_locks) | {"TITAN_DATA_CACHE": str(context.folder / "cache-text")}
+    words_of_text = ["--config", config, "--training.dataset", "text", "--training.dataset_path", text, "--job.dump_folder", context.folder / "of-text"]
+    run(context, 4, words_of_text, name="of-text", env=env)
     # Exclusion all the same, by the process that the folder names; and one that was killed is no owner.
     gate = Gate(context, "first-row")
     env = faults(context, no_locks, gate.rule(at_row(1)))
