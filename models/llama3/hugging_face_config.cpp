@@ -159,12 +159,14 @@ std::vector<HuggingFaceDifference> llama_differences(const LlamaArgs& theirs, co
   if (theirs.hidden_dim() != ours.hidden_dim())
     out.push_back({"model.args.multiple_of", "a feed-forward width of " + std::to_string(theirs.hidden_dim()),
                    "one of " + std::to_string(ours.hidden_dim())});
-  if (theirs.rope_scaling.has_value() != ours.rope_scaling.has_value()) {
-    const auto text = [](const LlamaArgs& args) {
-      return args.rope_scaling ? fmt::format("{}", args.rope_scaling->scaling_factor) : "not set (no scaling)";
+  // A factor of 1 scales nothing: the configuration of a flavor that scales can be brought to that.
+  const auto scales = [](const LlamaArgs& args) { return args.rope_scaling && args.rope_scaling->scaling_factor != 1; };
+  if (scales(theirs) != scales(ours)) {
+    const auto text = [&](const LlamaArgs& args) {
+      return scales(args) ? fmt::format("{}", args.rope_scaling->scaling_factor) : "1 (no scaling)";
     };
     out.push_back({"model.args.rope_scaling_args.scaling_factor", text(theirs), text(ours)});
-  } else if (theirs.rope_scaling) {
+  } else if (scales(theirs)) {
     const auto &there = *theirs.rope_scaling, &here = *ours.rope_scaling;
     compare("rope_scaling_args.scaling_factor", there.scaling_factor, here.scaling_factor);
     compare("rope_scaling_args.low_freq_factor", there.low_freq_factor, here.low_freq_factor);

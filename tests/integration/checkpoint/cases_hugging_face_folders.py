@@ -43,7 +43,7 @@ def hugging_face_config_counts(context):
         "eps": ({"rms_norm_eps": 0.5}, "model.args.norm_eps is 0.5 there, 1e-05 here"),
         "theta": ({"rope_theta": 1234.0}, "model.args.rope_theta is 1234 there"),
         "heads": ({"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8}, "model.args.n_heads is 8 there"),
-        "scaling": ({"rope_scaling": {}}, "model.args.rope_scaling_args.scaling_factor is not set (no scaling) there"),
+        "scaling": ({"rope_scaling": {}}, "model.args.rope_scaling_args.scaling_factor is 1 (no scaling) there"),
     }
     unbuildable = {
         "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, 'rope_type: expected "default" or "llama3", found "linear"'),

@@ -104,7 +104,13 @@ TEST(HuggingFaceConfig, SaysWhatDiffersByOurKeys) {
     found.push_back(key + ": " + there + ", " + here);
   EXPECT_THAT(found, testing::ElementsAre("model.args.n_kv_heads: 2, 4", "model.args.norm_eps: 0.5, 1e-06",
                                           "model.args.rope_theta: 500000, 10000",
-                                          "model.args.rope_scaling_args.scaling_factor: 8, not set (no scaling)"));
+                                          "model.args.rope_scaling_args.scaling_factor: 8, 1 (no scaling)"));
+  // Llama 3 has no scaling, and the flavor of 3.1 is brought to that by a factor of 1.
+  LlamaArgs scaled = ours;
+  scaled.rope_scaling = nn::RopeScaling{};
+  EXPECT_EQ(llama_differences(ours, scaled).size(), 1u);
+  scaled.rope_scaling->scaling_factor = 1;
+  EXPECT_TRUE(llama_differences(ours, scaled).empty());
 }
 
 TEST(HuggingFaceConfig, ExportsFloatsAsFloats) {
