@@ -17,12 +17,12 @@ std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::fil
 // Returns the files of a dataset, in the order in which they are read, without reading any. Throws DataError.
 std::vector<std::filesystem::path> list_dataset(const std::string& name, const std::filesystem::path& path);
 
-// Returns the kind that the names of the files at `path` tell: "jsonl" where any ends as those of that kind do, else "text".
-// Throws DataError where there are no files.
+// Returns the kind that the names of the files at `path` tell: "jsonl" where any ends as those of that kind do, else
+// "text". Throws DataError where there are no files.
 std::string kind_by_names(const std::filesystem::path& path);
 
-// Returns what the names of the files at `path` make doubtful, a sentence each: files of a folder that the kind `name` does
-// not read, and JSON lines that are read as text. Throws DataError where there are no files of that kind.
+// Returns what the names of the files at `path` make doubtful, a sentence each: files of a folder that the kind `name`
+// does not read, and JSON lines that are read as text. Throws DataError where there are no files of that kind.
 std::vector<std::string> doubtful_names(const std::string& name, const std::filesystem::path& path);
 
 // What can be said of a dataset before it is read: whether its files are there and, where it was tokenized before, by

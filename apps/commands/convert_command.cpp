@@ -118,8 +118,8 @@ ModelShape shape_from_hugging_face(const fs::path& file) {
   return shape;
 }
 
-// Returns what a folder of dcp gets of a model that comes from Hugging Face. It has no configuration of a run, and says by
-// this which model it is, with which tokenizer.
+// Returns what a folder of dcp gets of a model that comes from Hugging Face. It has no configuration of a run, and says
+// by this which model it is, with which tokenizer.
 checkpoint::SmallFiles description_beside(const ConvertArguments& arguments) {
   const fs::path config = config_beside(arguments.source);
   if (!fs::is_regular_file(config)) return {};

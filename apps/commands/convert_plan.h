@@ -21,8 +21,8 @@ struct ModelShape {
 };
 
 // `dtype` in all plans: of floating-point tensors; "same" leaves them as they are stored. Tensors that are not the
-// model's (the optimizer's, a run's state) are left out, and names lose what PyTorch's wrappers of modules put into them
-// (_orig_mod. and the like).
+// model's (the optimizer's, a run's state) are left out, and names lose what PyTorch's wrappers of modules put into
+// them (_orig_mod. and the like).
 
 // Between our names and Hugging Face's, in the direction of `to_hub`. Where embeddings are tied and the output
 // projection is not stored, the plan has the embedding twice. Throws CheckpointError that lists tensors that are not
@@ -34,8 +34,8 @@ std::vector<checkpoint::Conversion> plan_renamed(const std::vector<checkpoint::T
 std::vector<checkpoint::Conversion> plan_same_names(const std::vector<checkpoint::TensorInfo>& tensors,
                                                     const std::string& dtype);
 
-// Throws CheckpointError for tensors with Hugging Face's names in a checkpoint of another format, where nothing says which
-// model they are of.
+// Throws CheckpointError for tensors with Hugging Face's names in a checkpoint of another format, where nothing says
+// which model they are of.
 void check_own_names(const std::vector<checkpoint::TensorInfo>& tensors, const std::string& source);
 
 // That of the targets that are floating-point, float32 where there are none: all such weights of a model have the same.

@@ -11,8 +11,8 @@
 
 namespace titan {
 
-// Those that open data take `batch_mesh`, which has the one axis "batch", of the ranks that read different batches. They
-// are not collective. They throw DataError and ConfigError with the place of the key that names the data.
+// The two functions that open data take `batch_mesh`, which has the one axis "batch", of the ranks that read different
+// batches. They are not collective. They throw DataError and ConfigError with the place of the key that names the data.
 
 // This rank's training batches.
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,

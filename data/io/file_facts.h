@@ -18,9 +18,9 @@ struct FileFacts {
   std::uint32_t checksum = 0;
 };
 
-// Returns the facts of `files`, which lie in `root`, begin with it or are it. Reads at most 1 MiB of each, of more than 1,000 files 128 KiB,
-// and of more than 10,000 nothing: these are one entry, with the sum of their sizes and a checksum of names and sizes.
-// Throws DataError for a file that cannot be read.
+// Returns the facts of `files`, which lie in `root`, begin with it or are it. Reads at most 1 MiB of each, of more than
+// 1,000 files 128 KiB, and of more than 10,000 nothing: these are one entry, with the sum of their sizes and a checksum
+// of names and sizes. Throws DataError for a file that cannot be read.
 std::vector<FileFacts> facts_of(const std::vector<std::filesystem::path>& files, const std::filesystem::path& root);
 
 nlohmann::ordered_json to_json(const std::vector<FileFacts>& files);

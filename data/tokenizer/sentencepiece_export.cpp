@@ -34,8 +34,8 @@ std::string reason_against(const SentencePieceProcessor& pieces, const SentenceP
 }
 
 // The merge of two pieces into a third is as good as the third's score. The model keeps no pairs: every pair of pieces
-// that make up a third is one. Pieces of equal scores (Mistral's and Llama 2's white space) are merged from the left: the
-// longer left piece first, then the longer right one.
+// that make up a third is one. Pieces of equal scores (Mistral's and Llama 2's white space) are merged from the left:
+// the longer left piece first, then the longer right one.
 std::vector<std::pair<int, int>> merges_of(const SentencePieceProcessor& pieces) {
   std::unordered_map<std::string, int> mergeable;
   for (int id = 0; id < pieces.GetPieceSize(); ++id) {

@@ -17,7 +17,8 @@ struct MadeTokenizerJson {
 // `model`: the bytes of a tokenizer.model. The same ids for every text, but for one that spells out a special token
 // ("</s>"): there the package sees the token, SentencePiece its characters. Made of byte-pair encodings that keep text
 // as it is (what `titan-train tokenizer train` makes, and Llama 2's); of others the reason says what is in the way.
-// Throws DataError on bytes that are not a model, and where the result is found to give other ids (sentencepiece_check.h).
+// Throws DataError on bytes that are not a model, and where the result is found to give other ids
+// (sentencepiece_check.h).
 MadeTokenizerJson make_tokenizer_json(std::string_view model);
 
 }  // namespace titan::data

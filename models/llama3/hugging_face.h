@@ -24,9 +24,10 @@ HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs&
 
 std::string llama_hugging_face_config(const LlamaArgs& args);
 
-// The shape that a config.json of kLlamaArchitecture describes, or of a Mistral without a sliding window, which is the same, with transformers' own defaults for keys that it leaves
-// out. `what` names the file in errors. Throws ConfigError for a missing size, and for what this Llama does not have
-// (biases, other activations and rotary scalings).
+// The shape that a config.json of kLlamaArchitecture describes, or of a Mistral without a sliding window, which is the
+// same, with transformers' own defaults for keys that it leaves out. `what` names the file in errors. Throws
+// ConfigError for a missing size, and for what this Llama does not have (biases, other activations and rotary
+// scalings).
 LlamaArgs llama_args_from_hugging_face(const std::string& config_json, const std::string& what);
 
 // Returns where the two differ in what changes a model's numbers, each with our key.

@@ -72,8 +72,8 @@ void check_window(const Json& json, const LlamaArgs& args, std::vector<std::stri
         ", found " + std::to_string(window) + (json.contains("sliding_window") ? "" : " (the default)"));
 }
 
-// Two generations of the format, and mixtures of both, as transformers 5 reads them: the table is rope_scaling, or where
-// that is not there or empty rope_parameters; the base is the table's, or else the one at the top.
+// Two generations of the format, and mixtures of both, as transformers 5 reads them: the table is rope_scaling, or
+// where that is not there or empty rope_parameters; the base is the table's, or else the one at the top.
 void read_rope(const Json& json, LlamaArgs& args, std::vector<std::string>& faults) {
   static const Json kNone = Json::object();
   const Json* scaling = find(json, "rope_scaling");

@@ -124,7 +124,8 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
   }
 }
 
-// Weights that the export's dtype cannot hold are saved as they are, for the run is over: nothing is lost but the format.
+// Weights that the export's dtype cannot hold are saved as they are, for the run is over: nothing is lost but the
+// format.
 std::uint64_t Checkpointer::export_whole_model(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks,
                                                const SaveOptions& options) const {
   if (!options_.allow_export_overflow) {

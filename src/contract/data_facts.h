@@ -1,4 +1,4 @@
-// What the engine must know of a run's training data, which itself stays with the application.
+// Tells the engine what it must know of a run's training data, which itself stays with the application.
 #pragma once
 
 #include <functional>

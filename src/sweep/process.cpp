@@ -96,7 +96,7 @@ bool tells_of_error(std::string line) {
 std::optional<pid_t> start_process(const Launch& launch) {
   // Without O_CLOEXEC: the lock goes to the process and its ranks, and lasts until the last of them is gone.
   const Fd lock(launch.lock, O_RDWR | O_CREAT);
-  // Where there are no locks, ranks of an earlier driver are gone all the same: they ended with it.
+  // Ranks of an earlier driver ended with it, so that a file system without locks loses nothing.
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && !has_no_locks(errno)) {
     if (errno == EWOULDBLOCK) return std::nullopt;
     fail("lock " + launch.lock.string());

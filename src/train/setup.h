@@ -24,8 +24,8 @@ std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist:
 // Seeds torch's own generators and sets its determinism.
 void apply_debug(const config::Debug& debug, std::uint64_t seed);
 
-// Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the processors that it may
-// use, as far as it can tell before the ranks meet.
+// Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the processors that it
+// may use, as far as it can tell before the ranks meet.
 void set_num_threads(std::int64_t local_world_size);
 
 // The same where ranks have told each other which processors each may use: those that a launcher bound to processors of

@@ -266,7 +266,7 @@ def make_transformers(context, output):
 
 
 def make_config_variants(context, output):
-    """What transformers makes of each config.json: what decides a Llama's numbers."""
+    """Writes what transformers makes of each config.json, as far as it decides a Llama's numbers."""
     import transformers
 
     answers = {}

@@ -24,7 +24,8 @@ struct Owner {
 // Returns what `path` says; nothing where there is no such file, or no owner in it.
 std::optional<Owner> read_owner(const std::filesystem::path& path);
 
-// Returns whether the owner lives; nothing where that cannot be told, because it is a process of another node or container.
+// Returns whether the owner lives; nothing where that cannot be told, because it is a process of another node or
+// container.
 std::optional<bool> is_alive(const Owner& owner);
 
 class OwnerFile {
@@ -35,8 +36,8 @@ class OwnerFile {
   };
 
   // Makes `path` (O_EXCL), and removes it at the end. Where it is there, a dead owner's is taken over: at once for a
-  // process of this node, after Times::stale without a sign of life for one of another. Throws ConfigError with the text
-  // `busy` and the owner's name where it lives, and std::system_error where the file cannot be made.
+  // process of this node, after Times::stale without a sign of life for one of another. Throws ConfigError with the
+  // text `busy` and the owner's name where it lives, and std::system_error where the file cannot be made.
   OwnerFile(std::filesystem::path path, const std::string& busy, Times times);
   OwnerFile(const std::filesystem::path& path, const std::string& busy) : OwnerFile(path, busy, Times()) {}
   ~OwnerFile();

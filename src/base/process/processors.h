@@ -1,4 +1,5 @@
-// Tells which processors this process may use: a container, a batch system or a launcher leaves it a part of the machine's.
+// Tells which processors this process may use: a container, a batch system or a launcher leaves it a part of the
+// machine's.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +8,12 @@
 
 namespace titan {
 
-// What a rank tells the others, so that each knows whom it shares its processors with.
+// Describes a rank's processors to the others, so that each knows whom it shares them with.
 struct Processors {
   std::string host;
   std::vector<int> cores;  // that it may run on (sched_getaffinity), rising
-  // How many it may keep busy at once: no more than there are cores, nor than the control groups' cpu.max allows, which all
-  // ranks of a host share. Rounded up.
+  // How many it may keep busy at once: no more than there are cores, nor than the control groups' cpu.max allows, which
+  // all ranks of a host share. Rounded up.
   std::int64_t quota = 1;
 };
 

@@ -33,8 +33,8 @@ struct HuggingFaceFormat {
   std::function<HuggingFaceTensor(const std::string& fqn)> tensor;
   // Of an export whose weights have this dtype; called on rank 0.
   std::function<SmallFiles(c10::ScalarType dtype)> small_files;
-  // Our names of the output projection and of the embedding, which weights whose config.json ties them store once, under
-  // the second one's name; "" where that cannot be.
+  // Our names of the output projection and of the embedding, which weights whose config.json ties them store once,
+  // under the second one's name; "" where that cannot be.
   std::string output = {}, embedding = {};
   // Returns what `config_json`, of the file `what`, says otherwise than the model. Throws ConfigError for a model that
   // cannot be built here. Null: nothing is compared.

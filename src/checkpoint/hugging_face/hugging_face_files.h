@@ -59,7 +59,7 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& json, const std::
 // cannot be read.
 std::vector<std::int64_t> read_stop_tokens(const std::filesystem::path& folder);
 
-// Which files hold the weights of `path`, a folder or one file, as transformers picks them: those that the index names,
+// Picks the files with the weights of `path`, a folder or one file, as transformers does: those that the index names,
 // without one model.safetensors alone, else all *.safetensors.
 class WeightFiles {
  public:

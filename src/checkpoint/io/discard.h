@@ -1,5 +1,5 @@
-// Removes folders of checkpoints without failing: a save does not need tidying up to succeed. Rank 0's business: nothing
-// here is collective.
+// Removes folders of checkpoints without failing: a save does not need tidying up to succeed. Rank 0's business:
+// nothing here is collective.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace titan::checkpoint {
 
-// Removes `folder` and what is in it; it may be missing. Returns whether it is gone. What cannot be removed (a file that
-// another process holds open over NFS, one that is immutable or of another owner) is left where it is, and is warned of
-// once in this process.
+// Removes `folder` and what is in it; it may be missing. Returns whether it is gone. What cannot be removed (a file
+// that another process holds open over NFS, one that is immutable or of another owner) is left where it is, and is
+// warned of once in this process.
 bool discard(const std::filesystem::path& folder);
 
 // Removes `folder`, or where that cannot be, renames what is left of it to `folder`.remains-1, -2, ..., a name that no

@@ -44,8 +44,8 @@ at::Tensor reorder_rows(const at::Tensor& rows, std::int64_t head_size, RowOrder
 void check_conversions(const TensorSource& source, const std::vector<Conversion>& conversions);
 
 // Runs them in order, finishes the sink after the source was verified. `block_bytes`: of one read; a block has at least
-// one row, or one head. Gives the bytes written. Throws CheckpointError for a finite number that the target's dtype cannot
-// hold, unless `may_overflow`.
+// one row, or one head. Gives the bytes written. Throws CheckpointError for a finite number that the target's dtype
+// cannot hold, unless `may_overflow`.
 std::uint64_t convert(TensorSource& source, TensorSink& sink, const std::vector<Conversion>& conversions,
                       std::uint64_t block_bytes = 8 << 20, bool may_overflow = false);
 

@@ -249,7 +249,7 @@ void check(const config::JobConfig& config, const SweepSpec& spec) {
   if (spec.asha && !is_of_validation(spec.objective)) check_rungs_are_logged(config, spec);
 }
 
-// What a held-out loss depends on beside the model: one column for each of these, as TOML writes it.
+// Returns what a held-out loss depends on beside the model, by key.
 std::map<std::string, std::string> held_out_set(const config::JobConfig& config, std::int64_t nproc) {
   const config::Validation& v = config.validation;
   std::map<std::string, std::string> out = {{"validation.dataset", v.dataset},
@@ -269,7 +269,8 @@ void check_same_held_out_set(const Plan& plan, const SweepSpec& spec) {
   for (const PlannedTrial& trial : plan.trials)
     for (const auto& [name, value] : held_out_set(trial.config, spec.nproc)) {
       const auto found = first.find(name);
-      // What only a number of batches depends on is missing where the other looks at all of the set: validation.steps differs.
+      // A name may be missing where the other trial looks at the whole set; validation.steps differs then, and is
+      // named.
       if (found == first.end() || found->second == value) continue;
       throw ConfigError("error: trials cannot be compared by " + spec.objective.field + ": " + name + " is " + value +
                         " in " + trial.name.substr(0, kNumberedName) + ", and " + found->second +

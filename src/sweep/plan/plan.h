@@ -26,7 +26,8 @@ struct Plan {
   std::vector<PlannedTrial> trials;
   std::vector<std::int64_t> rungs;    // [sweep.asha]: steps of each rung, rising; otherwise empty
   std::vector<std::string> warnings;  // about configurations, each once
-  // What decides which held-out tokens all trials look at, by key; empty where the objective is not of validation.
+  // Holds what decides which held-out tokens all trials look at, by key; empty where the objective is not of
+  // validation.
   std::map<std::string, std::string> held_out = {};
 };
 

@@ -18,7 +18,8 @@ struct Influence {
   std::size_t num_values = 0;       // groups that were compared
   std::optional<double> explained;  // 0 to 1; nothing when there are too few trials to tell
   std::optional<double> trend;      // Spearman's rank correlation with the objective; numbers only
-  // Keys that vary together with this one, so that the trials cannot tell which of them mattered; nothing is explained then.
+  // Keys that vary together with this one, so that the trials cannot tell which of them mattered; nothing is explained
+  // then.
   std::vector<std::string> tied_to = {};
 };
 

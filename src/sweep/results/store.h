@@ -36,9 +36,9 @@ void save_record(const std::filesystem::path& folder, const Record& record);
 std::optional<Record> load_record(const std::filesystem::path& folder);
 
 // Takes on what `saved` knows of the trials of `fresh`, which may have more of them: trials are known by their values,
-// wherever new ones stand between them. Those of `saved` come first then, in `plan` too, with their names and numbers, and
-// new ones after them. Throws ConfigError naming what differs when the two are not the same sweep: values that are gone,
-// another objective, other rungs, another job.
+// wherever new ones stand between them. Those of `saved` come first then, in `plan` too, with their names and numbers,
+// and new ones after them. Throws ConfigError naming what differs when the two are not the same sweep: values that are
+// gone, another objective, other rungs, another job.
 void take_on(const Record& saved, Record& fresh, Plan& plan, const std::filesystem::path& folder);
 
 // Keeps a second driver out of the folder while this one lives. Throws ConfigError when another process holds it.

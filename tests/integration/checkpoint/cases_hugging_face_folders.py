@@ -36,7 +36,7 @@ def write_safetensors(path, tensors):
 
 @case(120, processors=1)
 def hugging_face_config_counts(context):
-    """What no shape shows is compared on each way in: heads, epsilon, rotary embedding, activation."""
+    """Each way in compares what no shape shows: heads, epsilon, rotary embedding, activation."""
     same = copy(context, "same")
     run(context, 1, start_words(context, same, "same-run"), name="same")
     refused = {

@@ -1,4 +1,4 @@
-"""What systems do to a program: umasks, limits, full outputs, many files, processors that are taken away."""
+"""A system sets umasks and limits, fills outputs, has many files and takes processors away; the program copes or says so."""
 import json
 import os
 import re

@@ -178,7 +178,7 @@ constexpr const char* kHeldOut =
     "= "
     "true\nfreq = 10\nseq_len = 64\ndataset_path = \"a\"\nsteps = ";
 
-// Whatever validation.freq and metrics.log_freq are.
+// Trials validate there whatever validation.freq and metrics.log_freq are.
 TEST_F(PlanTest, ValidatesAtRungs) {
   const Plan made =
       plan("objective = \"validation.loss\"\n[sweep.grid]\n\"optimizer.lr\" = [1]\n[sweep.asha]\nmin_steps = 6\n",
