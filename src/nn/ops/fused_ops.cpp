@@ -85,17 +85,16 @@ struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
   }
 };
 
-// ATen's kernel on a GPU keeps for backward what this program's own on CPU keeps. On the meta device ATen has only the
-// composed operators, which keep float32 copies.
-const kernels::FusedOps* rms_norm_ops_for(const at::Tensor& x) {
-  return x.is_meta() && meta_run::stands_for_gpu() ? &kernels::cpu_fused_ops() : kernels::fused_ops_for(x);
-}
+// ATen's kernel on a GPU keeps for backward what this program's own on CPU keeps, in every dtype. On the meta device ATen
+// has only the composed operators, which keep float32 copies.
+bool plays_fused_rms_norm(const at::Tensor& x) { return x.is_meta() && meta_run::stands_for_gpu(); }
 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const auto* const ops = rms_norm_ops_for(x);
-  if (!ops || !ops->takes_rms_norm(x, weight)) return composed::rms_norm(x, weight, eps);
+  const auto* const ops = kernels::fused_ops_for(x);
+  const bool is_fused = plays_fused_rms_norm(x) || (ops && ops->takes_rms_norm(x, weight));
+  if (!is_fused) return composed::rms_norm(x, weight, eps);
   return FusedRmsNorm::apply(x, weight, eps);
 }
 

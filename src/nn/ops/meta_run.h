@@ -11,9 +11,10 @@ void stand_for_gpu(bool is_gpu);
 
 // What the memory that this thread allocates is for.
 enum class Use {
-  kOther,     // found out by when it is freed
-  kGathered,  // whole parameters, and the buffers that they come in
-  kReduction  // gradients on their way to the shards
+  kOther,      // found out by when it is freed
+  kGathered,   // whole parameters, and the buffers that they come in
+  kReduction,  // gradients on their way to the shards
+  kHost        // what a GPU's host holds
 };
 
 // While it lives, this thread allocates for `use`.

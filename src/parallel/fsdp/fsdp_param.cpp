@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nn/ops/meta_run.h"
 
 namespace titan::fsdp {
 namespace {
@@ -39,7 +40,8 @@ at::DataPtr share_memory_of(const at::Tensor& tensor) {
 }  // namespace
 
 Devices Devices::of(at::Device compute, const std::optional<CPUOffloadPolicy>& offload) {
-  if (!offload || compute.is_cpu() || compute.is_meta()) return {compute, compute};
+  if (!offload || compute.is_cpu()) return {compute, compute};
+  if (compute.is_meta()) return {compute, compute, offload->pin_memory, meta_run::stands_for_gpu()};
   return {compute, at::kCPU, offload->pin_memory};
 }
 
@@ -167,7 +169,8 @@ std::int64_t FsdpParam::send_numel() const {
 at::Tensor FsdpParam::send_buffer() const {
   if (post_forward_part_.defined()) return post_forward_part_;
   const auto flat = sharded_padded_.view(-1);
-  return devices_.offloads() ? flat.to(devices_.compute, stored_dtype(), /*non_blocking=*/devices_.pin_memory) : flat;
+  if (!devices_.offloads()) return flat;
+  return flat.to(devices_.compute, stored_dtype(), /*non_blocking=*/devices_.pin_memory, /*copy=*/true);
 }
 
 at::Tensor FsdpParam::gather_target(int num_ranks) {
@@ -239,7 +242,10 @@ bool FsdpParam::accumulate_sharded_grad(const at::Tensor& chunk) {
   auto& grad = sharded_param_.mutable_grad();
   // Adding to it needs it on the host at once.
   const bool in_background = devices_.offloads() && devices_.pin_memory && !grad.defined();
-  mine = mine.to(devices_.shards, stored_dtype(), /*non_blocking=*/in_background);
+  {
+    const meta_run::UseScope use(devices_.offloads() ? meta_run::Use::kHost : meta_run::current_use());
+    mine = mine.to(devices_.shards, stored_dtype(), /*non_blocking=*/in_background, /*copy=*/devices_.plays_offload);
+  }
   if (grad.defined()) {
     grad.add_(mine);
   } else {

@@ -29,9 +29,11 @@ struct Devices {
   at::Device compute;
   at::Device shards;
   bool pin_memory = false;  // of shards on the host
+  // True if both are the meta device, which stands for a GPU and its host (nn/ops/meta_run.h).
+  bool plays_offload = false;
 
   static Devices of(at::Device compute, const std::optional<CPUOffloadPolicy>& offload);
-  bool offloads() const { return shards != compute; }
+  bool offloads() const { return plays_offload || shards != compute; }
 };
 
 class FsdpParam {

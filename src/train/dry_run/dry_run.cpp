@@ -135,7 +135,8 @@ std::string to_table(const DryRun& run) {
     out += text_line("NCCL", size_text(demand.communicators));
     out += text_line("predicted use of the device", size_text(demand.total()));
   }
-  if (demand.memory.on_host > 0) out += text_line("parameters and moments (host)", size_text(demand.memory.on_host));
+  if (demand.memory.on_host > 0)
+    out += text_line("parameters, moments and gradients (host)", size_text(demand.memory.on_host));
   if (demand.memory.staging > 0)
     out += text_line("copy of the state for a save beside training (host)", size_text(demand.memory.staging));
   out += run.device.name + ": " + verdict(run) + "\n";

@@ -237,13 +237,16 @@ struct Peak {
   std::int64_t bytes = 0;
 };
 
-// The most that is alive at once from event `first` on, of what is not in `elsewhere`.
-Peak find_peak(const MemoryLog& log, std::size_t first, const Ids& elsewhere) {
+// Tells the memory of the device that computes from that of its host.
+enum class Place { kDevice, kHost };
+
+// The most that is alive at once at `place` from event `first` on. `on_host`: the allocations that are the host's.
+Peak find_peak(const MemoryLog& log, std::size_t first, Place place, const Ids& on_host) {
   Peak peak;
   std::int64_t now = 0;
   for (std::size_t event = 0; event < log.now(); ++event) {
     const auto id = log.allocation_of(event);
-    if (elsewhere.contains(id)) continue;
+    if (on_host.contains(id) != (place == Place::kHost)) continue;
     const auto& allocation = log.allocations()[id];
     now += allocation.born == event ? allocation.bytes : -allocation.bytes;
     if (event >= first && now > peak.bytes) peak = {event, now};
@@ -275,11 +278,21 @@ bool uses_expandable_segments() {
   return true;
 }
 
-std::int64_t reserved_bytes(const MemoryLog& log, const Ids& elsewhere) {
+// With training.enable_cpu_offload on a GPU: the state, and copies of gradients.
+Ids allocations_on_host(const MetaRun& run) {
+  Ids ids = run.parameters();
+  ids.insert(run.optimizer().begin(), run.optimizer().end());
+  const auto& allocations = run.log().allocations();
+  for (std::size_t id = 0; id < allocations.size(); ++id)
+    if (allocations[id].use == meta_run::Use::kHost) ids.insert(id);
+  return ids;
+}
+
+std::int64_t reserved_bytes(const MemoryLog& log, const Ids& on_host) {
   CachingPools pools(uses_expandable_segments());
   for (std::size_t event = 0; event < log.now(); ++event) {
     const auto id = log.allocation_of(event);
-    if (elsewhere.contains(id)) continue;
+    if (on_host.contains(id)) continue;
     const auto& allocation = log.allocations()[id];
     if (allocation.born == event) {
       pools.allocate(id, allocation.bytes, allocation.stream);
@@ -302,13 +315,9 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
   const auto second_step = run.log().now();
   run.step();
 
-  Ids on_host;
-  if (is_gpu && config.training.enable_cpu_offload) {
-    on_host = run.parameters();
-    on_host.insert(run.optimizer().begin(), run.optimizer().end());
-  }
+  const Ids on_host = is_gpu && config.training.enable_cpu_offload ? allocations_on_host(run) : Ids();
   MemoryEstimate out;
-  const auto peak = find_peak(run.log(), second_step, on_host);
+  const auto peak = find_peak(run.log(), second_step, Place::kDevice, on_host);
   out.moment = run.log().part_at(peak.event);
   const auto& allocations = run.log().allocations();
   for (std::size_t id = 0; id < allocations.size(); ++id) {
@@ -316,7 +325,7 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
       kind_of(id, run, out) += allocations[id].bytes;
   }
   out.kept_by_forward = run.kept_by_forward();
-  out.on_host = bytes_of(run.log(), on_host);
+  out.on_host = find_peak(run.log(), second_step, Place::kHost, on_host).bytes;
   if (is_gpu) out.pooled = std::max<std::int64_t>(0, reserved_bytes(run.log(), on_host) - out.peak());
   if (config.checkpoint.enable && config.checkpoint.async_mode != "disabled")
     out.staging = bytes_of(run.log(), run.parameters()) + bytes_of(run.log(), run.optimizer());

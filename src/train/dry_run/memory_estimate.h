@@ -30,7 +30,7 @@ struct MemoryEstimate {
 
   // What a forward leaves for its backward, activations and logits: it does not depend on the number of ranks.
   std::int64_t kept_by_forward = 0;
-  // Parameters and moments that training.enable_cpu_offload keeps on the host of a GPU: then not among the above.
+  // Parameters, moments and gradients that training.enable_cpu_offload keeps on the host of a GPU: then not among the above.
   std::int64_t on_host = 0;
   std::int64_t staging = 0;  // host memory of a save beside training (checkpoint.async_mode), else 0
   // On a GPU: what PyTorch's caching allocator takes of the device beyond peak() (train/dry_run/caching_pools.h).

@@ -24,6 +24,21 @@ inline config::JobConfig config_of_8b() {
   return config;
 }
 
+// The model of scripts/gpu_check.sh: 1.1 billion parameters at 16 layers, 4 sequences of 2048 tokens.
+inline config::JobConfig config_of_1b(std::int64_t layers) {
+  config::JobConfig config;
+  config.model.args.dim = 2048;
+  config.model.args.n_layers = layers;
+  config.model.args.n_heads = 32;
+  config.model.args.n_kv_heads = 8;
+  config.model.args.ffn_dim_multiplier = 1.5;
+  config.model.args.vocab_size = 32000;
+  config.training.seq_len = 2048;
+  config.training.local_batch_size = 4;
+  config.activation_checkpoint.mode = "none";
+  return config;
+}
+
 inline TrainSpec spec_of(const config::JobConfig& config) {
   return models::make_train_spec(config.model, config.training.seq_len);
 }
