@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "nn/ops/meta_run.h"
 #include "nn/ops/op_trace.h"
 
 namespace titan::nn {
@@ -175,6 +176,26 @@ at::Tensor run_traced(OpTrace& trace, const Op& op, bool keepable, Compute compu
 
 }  // namespace
 
+namespace {
+
+// True on a GPU where no fused kernel takes grouped queries: in float32, which flash and cuDNN do not take, or where the user
+// allows ATen's efficient one alone. That one wants as many heads of keys as of queries. Without it the formula is left,
+// which keeps scores of T x T elements for backward.
+bool needs_a_key_for_each_query(const at::Tensor& q, const at::Tensor& k) {
+  const bool is_on_gpu = q.is_meta() ? meta_run::stands_for_gpu() : !q.is_cpu();
+  const auto& context = at::globalContext();
+  if (!is_on_gpu || q.size(1) == k.size(1) || !context.userEnabledMemEfficientSDP()) return false;
+  return q.scalar_type() == at::kFloat || (!context.userEnabledFlashSDP() && !context.userEnabledCuDNNSDP());
+}
+
+// [B, K, T, E] -> [B, heads, T, E]: head h is head h / (heads / K) of `x`.
+at::Tensor repeat_heads(const at::Tensor& x, std::int64_t heads) {
+  const auto B = x.size(0), K = x.size(1), T = x.size(2), E = x.size(3);
+  return x.unsqueeze(2).expand({B, K, heads / K, T, E}).reshape({B, heads, T, E});
+}
+
+}  // namespace
+
 at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight) {
   const auto compute = [&] { return at::linear(x, weight); };
   auto* trace = OpTrace::current();
@@ -184,7 +205,9 @@ at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight) {
       [&](const KeptTensors& kept) { return KeptLinear::apply(x, weight, kept); });
 }
 
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values) {
+  const bool repeats = needs_a_key_for_each_query(q, keys);
+  const auto k = repeats ? repeat_heads(keys, q.size(1)) : keys, v = repeats ? repeat_heads(values, q.size(1)) : values;
   const auto compute = [&] {
     // Left to choose, it would take the formula there, whose memory grows with the square of the length.
     if (q.is_meta()) return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true));
@@ -205,7 +228,10 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 bool attends_within_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const auto dtype = q.scalar_type();
   if (runs_on_host(q) || (dtype != at::kHalf && dtype != at::kBFloat16) || q.size(-1) % 8 != 0) return false;
-  if (!at::globalContext().userEnabledFlashSDP()) return false;
+  const auto& context = at::globalContext();
+  // The kernel for documents is flash attention's. Who asked for cuDNN gets it too: cuDNN's takes one length at a time, each
+  // with a plan of its own.
+  if (!context.userEnabledFlashSDP() && !context.userEnabledCuDNNSDP()) return false;
   // What is there for a row of all tokens is there for documents; cuDNN's kernel needs what flash attention needs.
   const auto as_batch = [](const at::Tensor& heads) { return heads.transpose(0, 1).unsqueeze(0); };
   const auto backend = backend_of(as_batch(q), as_batch(k), as_batch(v));
