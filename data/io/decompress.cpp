@@ -1,27 +1,20 @@
 #include "data/io/decompress.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/env.h"
 #include "base/error.h"
-#include "base/text.h"
+#include "data/io/cache.h"
 #include "data/io/files.h"
-#include "data/io/hash.h"
 
 namespace titan::data {
 
@@ -32,20 +25,6 @@ namespace {
 constexpr std::size_t kPieceBytes = 1 << 20;
 
 using Sink = std::function<void(std::span<const char>)>;
-
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags) : number_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (number_ < 0) throw DataError("cannot write " + path.string() + ": " + std::strerror(errno));
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { ::close(number_); }
-  int get() const { return number_; }
-
- private:
-  int number_;
-};
 
 // Gives the file piece by piece; an empty piece is its end.
 class Input {
@@ -125,39 +104,23 @@ std::string unzstd_all(Input& input, const Sink& sink) {
   return "";
 }
 
-fs::path cache_folder() {
-  if (const auto folder = get_env("TITAN_DATA_CACHE"); folder && !folder->empty()) return *folder;
-  if (const auto folder = get_env("XDG_CACHE_HOME"); folder && !folder->empty())
-    return fs::path(*folder) / "titan-train";
-  if (const auto home = get_env("HOME"); home && !home->empty()) return fs::path(*home) / ".cache/titan-train";
-  throw DataError("nowhere to keep decompressed data: set TITAN_DATA_CACHE to a folder");
-}
-
 std::string copy_name(const fs::path& path) {
-  const FileStamp stamp = InputFile(path).stamp();
-  std::uint64_t key = mix_bits(stamp.size) ^ static_cast<std::uint64_t>(stamp.changed_ns);
-  const std::string name = fs::canonical(path).string();
-  for (const char byte : name) key = mix_bits(key ^ static_cast<unsigned char>(byte));
   char hash[17];
-  std::snprintf(hash, sizeof(hash), "%016llx", static_cast<unsigned long long>(key));
+  std::snprintf(hash, sizeof(hash), "%016llx", static_cast<unsigned long long>(key_of(path, InputFile(path).stamp())));
   return path.stem().string() + "-" + hash;
 }
 
-void write_copy(const fs::path& path, const fs::path& temporary) {
-  const Descriptor out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+void write_copy(const fs::path& path, const fs::path& copy) {
+  OutputFile out(copy);
   std::int64_t line = 1;
   std::uint64_t bytes = 0;
   const Sink sink = [&](std::span<const char> piece) {
     line += std::ranges::count(piece, '\n');
     bytes += piece.size();
-    while (!piece.empty()) {
-      const ssize_t written = ::write(out.get(), piece.data(), piece.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        throw DataError("cannot decompress " + path.string() + " to " + temporary.string() + ": " +
-                        std::strerror(errno) + ". Set TITAN_DATA_CACHE to a folder with room for it");
-      }
-      piece = piece.subspan(static_cast<std::size_t>(written));
+    try {
+      out.write(piece);
+    } catch (const DataError& error) {
+      throw DataError("cannot decompress " + path.string() + ": " + error.what());
     }
   };
   Input input(path);
@@ -166,16 +129,7 @@ void write_copy(const fs::path& path, const fs::path& temporary) {
     throw DataError(path.string() + ":" + std::to_string(line) + ": cannot decompress beyond this line (byte " +
                     std::to_string(bytes) + " of the content): " + fault);
   }
-  if (::fsync(out.get()) != 0) throw DataError("cannot write " + temporary.string() + ": " + std::strerror(errno));
-}
-
-// A copy that another process has made meanwhile stays: readers may have looked at its time of change.
-void put_in_place(const fs::path& temporary, const fs::path& copy) {
-  if (::link(temporary.c_str(), copy.c_str()) == 0 || errno == EEXIST) {
-    fs::remove(temporary);
-  } else {
-    fs::rename(temporary, copy);  // a file system without hard links
-  }
+  out.sync();
 }
 
 }  // namespace
@@ -183,29 +137,10 @@ void put_in_place(const fs::path& temporary, const fs::path& copy) {
 bool is_compressed(const fs::path& path) { return path.extension() == ".gz" || path.extension() == ".zst"; }
 
 fs::path decompressed_copy(const fs::path& path) {
-  const fs::path folder = cache_folder();
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw DataError("cannot make the folder " + folder.string() + ": " + error.message());
-  const fs::path copy = folder / copy_name(path);
-  if (fs::exists(copy, error)) return copy;
-  const Descriptor lock(copy.string() + ".lock", O_RDWR | O_CREAT);
-  while (::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
-  }
-  if (fs::exists(copy, error)) return copy;  // made while this process waited
-  spdlog::info("decompressing {} to {}", path.string(), copy.string());
-  // A name of its own: where the file system has no locks, several work at once, and the first copy stays.
-  char host[256] = "";
-  ::gethostname(host, sizeof(host) - 1);
-  const fs::path temporary = copy.string() + "." + host + "." + std::to_string(::getpid()) + ".tmp";
-  try {
-    write_copy(path, temporary);
-    put_in_place(temporary, copy);
-  } catch (...) {
-    fs::remove(temporary, error);
-    throw;
-  }
-  return copy;
+  return made_once(copy_name(path), [&](const fs::path& copy) {
+    spdlog::info("decompressing {} to {}", path.string(), copy.parent_path().string());
+    write_copy(path, copy);
+  });
 }
 
 }  // namespace titan::data

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +11,7 @@
 #include "base/json_error.h"
 #include "data/io/decompress.h"
 #include "data/io/files.h"
+#include "data/io/line_index.h"
 
 namespace titan::data {
 
@@ -20,36 +21,6 @@ namespace {
 
 constexpr std::size_t kLineScanBytes = 1 << 20;
 const std::array<std::string, 6> kExtensions = {".json", ".jsonl", ".json.gz", ".jsonl.gz", ".json.zst", ".jsonl.zst"};
-
-bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\r'; }
-
-// Finds the lines of one file that are not blank, chunk by chunk.
-class LineScanner {
- public:
-  explicit LineScanner(std::vector<std::uint64_t>& starts) : starts_(starts) {}
-
-  void scan(std::string_view chunk, std::uint64_t chunk_offset) {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    std::size_t at = chunk_offset == 0 && chunk.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-    while (at < chunk.size()) {
-      if (!in_line_) {
-        // Before the first character that counts; a newline here ends a blank line.
-        while (at < chunk.size() && (is_blank(chunk[at]) || chunk[at] == '\n')) ++at;
-        if (at == chunk.size()) return;
-        starts_.push_back(chunk_offset + at);
-        in_line_ = true;
-      }
-      const auto* newline = static_cast<const char*>(std::memchr(chunk.data() + at, '\n', chunk.size() - at));
-      if (!newline) return;
-      in_line_ = false;
-      at = static_cast<std::size_t>(newline - chunk.data()) + 1;
-    }
-  }
-
- private:
-  std::vector<std::uint64_t>& starts_;
-  bool in_line_ = false;
-};
 
 // `json` with 0 for the NaN, Infinity and -Infinity that Python writes as numbers, padded to the same length, so that a
 // fault keeps its column.
@@ -76,7 +47,11 @@ std::string without_not_finite(std::string json) {
 class JsonlFiles final : public TextSource {
  public:
   explicit JsonlFiles(const fs::path& root) {
-    for (const fs::path& path : list_jsonl_files(root)) add_file(path);
+    for (const fs::path& path : list_jsonl_files(root)) {
+      const fs::path content = is_compressed(path) ? decompressed_copy(path) : path;
+      shards_.push_back({.path = path, .content = content, .file = InputFile(content)});
+    }
+    find_lines();
     if (starts_.empty()) throw DataError("no dataset in " + root.string() + ": it has no line that is not blank");
   }
 
@@ -97,24 +72,18 @@ class JsonlFiles final : public TextSource {
 
  private:
   struct Shard {
-    fs::path path;          // as it was given
-    InputFile file;         // decompressed
-    std::size_t begin = 0;  // in starts_
-    std::size_t end = 0;
+    fs::path path;        // as it was given
+    fs::path content;     // decompressed
+    InputFile file;       // of the content
+    std::size_t end = 0;  // in starts_
   };
 
-  void add_file(const fs::path& path) {
-    Shard shard{
-        .path = path, .file = InputFile(is_compressed(path) ? decompressed_copy(path) : path), .begin = starts_.size()};
-    LineScanner scanner(starts_);
-    std::string chunk;
-    for (std::uint64_t at = 0; at < shard.file.size(); at += chunk.size()) {
-      chunk.resize(std::min<std::uint64_t>(kLineScanBytes, shard.file.size() - at));
-      shard.file.read_at(at, chunk);
-      scanner.scan(chunk, at);
-    }
-    shard.end = starts_.size();
-    if (shard.end > shard.begin) shards_.push_back(std::move(shard));
+  void find_lines() {
+    std::vector<IndexedFile> files;
+    for (const Shard& shard : shards_) files.push_back({shard.content, &shard.file});
+    index_ = index_lines(files);
+    for (std::size_t i = 0; i < shards_.size(); ++i) shards_[i].end = index_.ends[i];
+    starts_ = index_.starts;
   }
 
   const Shard& shard_of(std::size_t index) const {
@@ -164,8 +133,9 @@ class JsonlFiles final : public TextSource {
     return place + ":" + std::to_string(static_cast<std::int64_t>(starts_[index] - line_start) + column);
   }
 
-  std::vector<Shard> shards_;          // those with documents, in order
-  std::vector<std::uint64_t> starts_;  // of every document, in its file
+  std::vector<Shard> shards_;  // in order
+  LineIndex index_;
+  std::span<const std::uint64_t> starts_;  // of every document, in its file
 };
 
 }  // namespace

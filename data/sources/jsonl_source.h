@@ -10,7 +10,8 @@
 namespace titan::data {
 
 // `path` is a file, or a folder whose *.json and *.jsonl files are read recursively, each of which may also end in .gz
-// or .zst (see decompress.h). Opening reads all files once to find the lines, and keeps 8 bytes for each.
+// or .zst (see decompress.h). Opening finds the
+// lines: from an index that is kept (line_index.h), for which all files are read once.
 std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path);
 
 // Returns whether the name ends as those of such files do.
