@@ -35,6 +35,15 @@ std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedIn
   }
 }
 
+// What tells the data of the keys in `table` from others; "" where there are none.
+std::string files_of(const std::string& table, const config::JobConfig& config) {
+  std::vector<std::vector<data::FileFacts>> facts;
+  for (const config::NamedDataset& dataset : config::named_datasets(config))
+    if (dataset.key.starts_with(table))
+      facts.push_back(data::facts_of(data::list_dataset(dataset.kind, dataset.path), dataset.path));
+  return facts.empty() ? "" : data::facts_to_text(facts);
+}
+
 }  // namespace
 
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
@@ -56,21 +65,19 @@ std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const 
   return open_data("training", input, options);
 }
 
-DataFacts facts_of_training_set(const CheckedInput& input, const dist::World& world) {
-  std::string files;
+DataFacts facts_of_data(const CheckedInput& input, const dist::World& world) {
+  DataFacts facts{.differences = data::differences_of_texts};
   if (world.rank() == 0) {
     try {
-      std::vector<std::vector<data::FileFacts>> facts;
-      for (const config::NamedDataset& dataset : config::named_datasets(input.config)) {
-        if (!dataset.key.starts_with("training.")) continue;
-        facts.push_back(data::facts_of(data::list_dataset(dataset.kind, dataset.path), dataset.path));
-      }
-      files = data::facts_to_text(facts);
+      facts.files = files_of("training.", input.config);
+      facts.held_out_files = files_of("validation.", input.config);
     } catch (const std::exception& error) {
       spdlog::warn("checkpoints will not know the data again: {}", error.what());
     }
   }
-  return {world.group().broadcast_bytes(files, 0), data::differences_of_texts};
+  facts.files = world.group().broadcast_bytes(facts.files, 0);
+  facts.held_out_files = world.group().broadcast_bytes(facts.held_out_files, 0);
+  return facts;
 }
 
 std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh) {

@@ -18,8 +18,9 @@ namespace titan {
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
                                                const dist::World& world, const dist::RunShape& shape);
 
-// Returns what a checkpoint keeps of the training data, to know them again. Rank 0 looks at the files. Collective.
-DataFacts facts_of_training_set(const CheckedInput& input, const dist::World& world);
+// Returns what a checkpoint keeps of the training data and of the held-out data, to know them again. Rank 0 looks at the
+// files. Collective.
+DataFacts facts_of_data(const CheckedInput& input, const dist::World& world);
 
 // What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together. Null
 // where validation is not enabled.

@@ -1,4 +1,4 @@
-// Tells the engine what it must know of a run's training data, which itself stays with the application.
+// Tells the engine what it must know of a run's data, which itself stays with the application.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,11 @@
 namespace titan {
 
 struct DataFacts {
-  std::string files;  // tells the data from others; kept in checkpoints; "" where nothing is known
-  // Returns what differs between two such texts, in words; "" for the same data. Null where `files` is "".
+  // Tells the training data from others. Kept in checkpoints; "" where nothing is known.
+  std::string files;
+  // The same of the held-out data; "" also where there are none.
+  std::string held_out_files;
+  // Returns what differs between two such texts, in words; "" for the same data. Null where both are "".
   std::function<std::string(const std::string& before, const std::string& now)> differences;
 };
 

@@ -38,7 +38,7 @@ struct RunInputs {
   std::unique_ptr<BatchSource> data;      // of this data-parallel rank
   std::unique_ptr<BatchSource> held_out;  // what Validator takes; null without [validation]
   Prompts prompts;                        // those of validation.prompts
-  DataFacts data_facts = {};              // of the training data
+  DataFacts data_facts = {};              // of the training data and the held-out data
 };
 
 // In the order in which build_run() makes them. They refer to each other, and end in the opposite order.

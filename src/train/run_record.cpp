@@ -13,6 +13,7 @@ namespace titan::train {
 namespace {
 
 constexpr const char* kTokenizerKey = "model.hf_assets_path";
+constexpr const char* kHeldOutKey = "validation.dataset_path";
 
 config::FlatConfig flat_config(const Value& saved) {
   config::FlatConfig flat;
@@ -41,19 +42,47 @@ void judge_tokenizer(std::vector<config::Change>& changes, const Value& saved, c
   }
 }
 
+// Files of data, as a checkpoint has them.
+struct FilesOfRun {
+  const char* entry;  // of the record
+  const char* key;    // that names them in the configuration
+  std::string now;
+  bool may_move;              // where one folder is named, and not a mixture
+  config::Effect of_changed;  // of other content under the same name
+  bool is_named_anew = false;
+};
+
+bool is_named_anew(const Value& saved, const config::JobConfig& now, const std::string& key) {
+  const auto before = flat_config(saved), after = config::flatten(now);
+  const auto was = before.find(key), is = after.find(key);
+  return (was == before.end() ? "" : was->second) != (is == after.end() ? "" : is->second);
+}
+
 // A folder that moved is the same data; other files under the same path are a change.
-void judge_data(std::vector<config::Change>& changes, const Value& saved, const DataFacts& now,
-                const config::Training& training) {
-  const Value* found = saved.as_dict(checkpoint::kRunKey).find("files");
-  if (!found || now.files.empty()) return;
-  const std::string different = now.differences(found->as_string("titan.run.files"), now.files);
-  const char* key = training.dataset_mix.empty() ? "training.dataset_path" : "training.dataset_mix";
-  const auto change = std::ranges::find(changes, key, &config::Change::key);
+void judge_files(std::vector<config::Change>& changes, const Value& saved, const DataFacts& data,
+                 const FilesOfRun& of) {
+  const Value* found = saved.as_dict(checkpoint::kRunKey).find(of.entry);
+  if (!found || of.now.empty()) return;
+  const std::string different = data.differences(found->as_string("titan.run." + std::string(of.entry)), of.now);
+  const auto change = std::ranges::find(changes, of.key, &config::Change::key);
   if (change != changes.end()) {
-    if (different.empty() && training.dataset_mix.empty()) change->effect = config::Effect::kTraining;
+    if (different.empty() && of.may_move) change->effect = config::Effect::kTraining;
   } else if (!different.empty()) {
-    changes.push_back({key, "other data", "changed: " + different, config::Effect::kData});
+    changes.push_back(
+        {of.key, "other data", "changed: " + different, of.is_named_anew ? config::Effect::kTraining : of.of_changed});
   }
+}
+
+// Losses on other held-out data compare with none of before. Who names another set knows that, and is told what differs.
+void judge_data(std::vector<config::Change>& changes, const Value& saved, const DataFacts& now,
+                const config::JobConfig& config) {
+  const bool is_mixture = !config.training.dataset_mix.empty();
+  judge_files(changes, saved, now,
+              {"files", is_mixture ? "training.dataset_mix" : "training.dataset_path", now.files, !is_mixture,
+               config::Effect::kData});
+  judge_files(changes, saved, now,
+              {"held_out_files", kHeldOutKey, now.held_out_files, true, config::Effect::kModel,
+               is_named_anew(saved, config, kHeldOutKey)});
 }
 
 }  // namespace
@@ -63,13 +92,14 @@ Value RunRecord::value() const {
   for (const auto& [key, value] : config::flatten(config_)) keys.emplace_back(key, value);
   std::vector<std::pair<Value, Value>> items = {{"config", Value::dict(std::move(keys))}, {"tokenizer", tokenizer_}};
   if (!data_.files.empty()) items.emplace_back("files", data_.files);
+  if (!data_.held_out_files.empty()) items.emplace_back("held_out_files", data_.held_out_files);
   return Value::dict(std::move(items));
 }
 
 void RunRecord::check(const Value& saved) const {
   auto changes = config::find_changes(flat_config(saved), config_);
   judge_tokenizer(changes, saved, tokenizer_, config_.model.hf_assets_path);
-  judge_data(changes, saved, data_, config_.training);
+  judge_data(changes, saved, data_, config_);
   const bool loads_data = std::ranges::count(config_.checkpoint.exclude_from_loading, "dataloader") == 0;
   std::vector<std::string> listed, refused, refused_keys;
   for (const auto& change : changes) {

@@ -11,11 +11,12 @@ namespace titan::train {
 
 class RunRecord {
  public:
-  // `tokenizer` tells one tokenizer from another, `data` the training data; `config` must outlive this.
+  // `tokenizer` tells one tokenizer from another, `data` the data; `config` must outlive this.
   RunRecord(const config::JobConfig& config, std::string tokenizer, DataFacts data = {})
       : config_(config), tokenizer_(std::move(tokenizer)), data_(std::move(data)) {}
 
-  // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint, "files": those of the data, where known}
+  // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint, "files", "held_out_files": those of the data,
+  // where known}
   Value value() const;
 
   // Logs what has changed since `saved` was written. Throws CheckpointError for changes after which the run would not

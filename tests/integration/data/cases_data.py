@@ -311,6 +311,24 @@ def shards_know_their_data(context):
         expect("3 of 4 shards are there. Run titan-train tokenize again" in job.text(), job.tail())
 
 
+@case(90)
+def resume_knows_its_held_out_data(context):
+    """Other text in the file of the held-out set is refused by what differs, and allowed by name; another file that is named is listed."""
+    held_out = context.folder / "held_out.txt"
+    held_out.write_text((context.fixtures / "corpus.jsonl").read_text(encoding="utf-8")[:40000], encoding="utf-8")
+    save = ["--checkpoint.enable", "--checkpoint.interval", 2, "--checkpoint.no-last_save_model_only", "--lr_scheduler.total_steps", 20]
+    validate = ["--validation.enable", "--validation.dataset", "text", "--validation.seq_len", 64, "--validation.freq", 2, "--validation.steps", 1]
+    words = ["--config", write_job(context, "train"), *save, *validate, "--validation.dataset_path"]
+    run(context, 1, [*words, held_out, "--training.steps", 2], name="first")
+    moved = held_out.rename(context.folder / "moved.txt")
+    job = run(context, 1, [*words, moved, "--training.steps", 4], name="moved")
+    expect("validation.dataset_path was other data" in job.text(), job.tail())
+    moved.write_text(moved.read_text(encoding="utf-8").replace("o", "a"), encoding="utf-8")
+    job = run(context, 1, [*words, moved, "--training.steps", 6], name="edited", exit_code=1)
+    expect("validation.dataset_path was other data, is changed: moved.txt has other content of the same size" in job.text(), job.tail())
+    run(context, 1, [*words, moved, "--training.steps", 6, "--checkpoint.allow_changed", "validation.dataset_path"], name="allowed")
+
+
 @case(120)
 def resume_knows_its_data(context):
     """Other files under the same path are refused by what differs, and allowed by name; a folder that moved is the same data."""
