@@ -18,6 +18,7 @@
 #include "models/registry.h"
 #include "nn/init.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "train/setup.h"
 
 namespace titan {
 namespace {
@@ -155,15 +156,6 @@ c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSo
   return was_saved_so || !device.is_cpu() ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
 }
 
-checkpoint::HuggingFaceFormat format_of(const TrainSpec& spec) {
-  checkpoint::HuggingFaceFormat format{.output = spec.output, .embedding = spec.embedding};
-  format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
-    auto [name, rotary_heads] = name_of(fqn);
-    return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
-  };
-  return format;
-}
-
 void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind) {
   std::vector<checkpoint::Item> items;
   for (const auto& parameter : model.named_parameters())
@@ -172,7 +164,7 @@ void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& f
   dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
   checkpoint::GroupRanks ranks(alone);
   if (kind == CheckpointKind::kHuggingFace) {
-    checkpoint::load_hugging_face(folder, items, format_of(spec), ranks, /*all_weights=*/true);
+    checkpoint::load_hugging_face(folder, items, train::hugging_face_format(spec), ranks, /*all_weights=*/true);
   } else {
     checkpoint::load(folder, items, ranks, {.all_weights = true});
   }

@@ -29,10 +29,9 @@ std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist:
   return seed;
 }
 
-void apply_debug(const config::Debug& debug, std::uint64_t seed) {
+void set_determinism(const config::Debug& debug) {
   // cuBLAS is deterministic only with a fixed workspace, which it reads when it starts.
   if (debug.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  at::manual_seed(seed);
   at::globalContext().setDeterministicAlgorithms(debug.deterministic, /*warn_only=*/false);
 }
 
@@ -119,30 +118,34 @@ optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int
                             .min_lr_factor = options.min_lr_factor});
 }
 
+checkpoint::HuggingFaceFormat hugging_face_format(const TrainSpec& spec) {
+  checkpoint::HuggingFaceFormat format{.output = spec.output, .embedding = spec.embedding};
+  format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
+    auto [name, rotary_heads] = name_of(fqn);
+    return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
+  };
+  format.differences = [differences_of = spec.hugging_face_differences](const std::string& config_json,
+                                                                        const std::string& what) {
+    std::vector<checkpoint::ConfigDifference> out;
+    for (auto& [key, theirs, ours] : differences_of(config_json, what)) out.push_back({key, theirs, ours});
+    return out;
+  };
+  return format;
+}
+
 checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec,
                                const TokenizerFacts& tokenizer) {
   checkpoint::RunFacts run;
   run.base = config::checkpoint_folder(config);
   run.training_steps = config.training.steps;
   run.hf_assets_path = config.model.hf_assets_path;
+  run.hf_format = hugging_face_format(spec);
   run.hf_format.small_files = [config_json = spec.hugging_face_config,
                                tokenizer_of_run = tokenizer.hugging_face](c10::ScalarType dtype) {
     HuggingFaceTokenizer exported = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
     auto files = checkpoint::describe_model(config_json, dtype, exported.bos_id, exported.eos_id);
     files.merge(exported.files);
     return files;
-  };
-  run.hf_format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
-    auto [name, rotary_heads] = name_of(fqn);
-    return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
-  };
-  run.hf_format.output = spec.output;
-  run.hf_format.embedding = spec.embedding;
-  run.hf_format.differences = [differences_of = spec.hugging_face_differences](const std::string& config_json,
-                                                                               const std::string& what) {
-    std::vector<checkpoint::ConfigDifference> out;
-    for (auto& [key, theirs, ours] : differences_of(config_json, what)) out.push_back({key, theirs, ours});
-    return out;
   };
   run.run_config = config::to_toml(config);
   return run;

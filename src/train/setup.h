@@ -21,8 +21,8 @@ namespace titan::train {
 // debug.seed, or one that rank 0 draws and all ranks take, so that a run without a seed is still one run. Collective.
 std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist::ProcessGroup& world);
 
-// Seeds torch's own generators and sets its determinism.
-void apply_debug(const config::Debug& debug, std::uint64_t seed);
+// Sets torch's determinism. Call it before the ranks connect: NCCL reads then which algorithms it may take.
+void set_determinism(const config::Debug& debug);
 
 // Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the processors that it
 // may use, as far as it can tell before the ranks meet.
@@ -50,6 +50,8 @@ void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
+// How this program's names and formats are Hugging Face's, for weights of that kind that are read or written.
+checkpoint::HuggingFaceFormat hugging_face_format(const TrainSpec& spec);
 checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec, const TokenizerFacts& tokenizer);
 
 }  // namespace titan::train
