@@ -18,9 +18,6 @@ endif()
 
 if(NOT titan_cuda_missing)
   # The kernel is launched through the wheel's CUDA runtime, so the toolkit must be of the same major version.
-  file(READ ${TITAN_TORCH_DIR}/version.py titan_torch_version_file)
-  string(REGEX MATCH "cuda: [^=]*= '([0-9]+)\\." ignored "${titan_torch_version_file}")
-  set(titan_torch_cuda_major "${CMAKE_MATCH_1}")
   execute_process(COMMAND ${TITAN_NVCC} --version OUTPUT_VARIABLE titan_nvcc_version ERROR_QUIET)
   string(REGEX MATCH "release ([0-9]+)\\.([0-9]+)" ignored "${titan_nvcc_version}")
   if(NOT CMAKE_MATCH_1)
@@ -31,10 +28,10 @@ if(NOT titan_cuda_missing)
 endif()
 
 if(NOT titan_cuda_missing)
-  # A100, H100/H200 and, where nvcc knows it, B200.
+  # T4, A100, H100/H200 and, where nvcc knows it, B200: later ones run the text that comes with each.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     execute_process(COMMAND ${TITAN_NVCC} --list-gpu-arch OUTPUT_VARIABLE titan_nvcc_archs ERROR_QUIET)
-    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    set(CMAKE_CUDA_ARCHITECTURES 75 80 90)
     if(titan_nvcc_archs MATCHES "compute_100")
       list(APPEND CMAKE_CUDA_ARCHITECTURES 100)
     endif()

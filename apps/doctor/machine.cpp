@@ -60,9 +60,11 @@ Check check_devices(c10::DeviceType device_type) {
   if (device_type == c10::DeviceType::CPU) {
     const std::string missing = dist::load_accelerator_module();
     if (missing.empty()) return ok("devices", "GPUs are here, and training.device = \"cpu\" leaves them alone");
-    if (driver.empty()) return ok("devices", "CPU alone: " + missing);
-    return failure("devices", "an NVIDIA driver (" + driver + ") without a device to use: " + missing,
-                   "see what nvidia-smi says, CUDA_VISIBLE_DEVICES, and whether this build has the CUDA module");
+    if (driver.empty() && !dist::has_cuda_device()) return ok("devices", "CPU alone: " + missing);
+    return failure(
+        "devices",
+        "an NVIDIA driver" + (driver.empty() ? "" : " (" + driver + ")") + " without a device to use: " + missing,
+        "see what nvidia-smi says, CUDA_VISIBLE_DEVICES, and whether this build has the CUDA module");
   }
   const auto* gpus = dist::accelerator();
   std::vector<std::string> names;

@@ -20,14 +20,26 @@ std::size_t num_visible_devices(const std::string& list) {
 }
 
 void check_num_devices(std::size_t count, const std::string& source, const LaunchEnv& launch) {
-  if (count >= static_cast<std::size_t>(launch.local_world_size) || get_env("TITAN_DEVICE_COMM") == "gloo") return;
-  throw ConfigError("error: " + source + " gives " + std::to_string(count) + " CUDA device(s) to the " +
-                    std::to_string(launch.local_world_size) +
-                    " ranks of this machine, and each takes one of its own; start at most that many ranks here "
-                    "(TITAN_DEVICE_COMM=gloo lets ranks share a device, slowly, for tests)");
+  // One that each rank sees may be another one for each: a launcher that binds them shows every rank its own alone. The
+  // ranks compare them when they have met (World).
+  if (count == 1 || count >= static_cast<std::size_t>(launch.local_world_size) ||
+      get_env("TITAN_DEVICE_COMM") == "gloo")
+    return;
+  throw ConfigError(
+      "error: " + source + " gives " + std::to_string(count) + " CUDA device(s) to the " +
+      std::to_string(launch.local_world_size) +
+      " ranks of this machine, and each takes one of its own; start at most that many ranks here, or show "
+      "each rank its own alone "
+      "(TITAN_DEVICE_COMM=gloo lets ranks share a device, slowly, for tests)");
 }
 
 namespace {
+
+void check_kernels(const dist::AcceleratorModule& gpus) {
+  for (int index = 0; gpus.why_no_kernels && index < gpus.device_count(); ++index)
+    if (const auto reason = gpus.why_no_kernels(index); !reason.empty())
+      throw ConfigError("error: device " + std::to_string(index) + ": " + reason);
+}
 
 c10::DeviceType find_device_type(const config::JobConfig& config, const LaunchEnv& launch) {
   const std::string& wanted = config.training.device;
@@ -38,6 +50,7 @@ c10::DeviceType find_device_type(const config::JobConfig& config, const LaunchEn
   const std::string missing = dist::load_accelerator_module();
   if (missing.empty()) {
     check_num_devices(static_cast<std::size_t>(dist::accelerator()->device_count()), "this machine", launch);
+    check_kernels(*dist::accelerator());
     train::check_dtypes(config, device_of_a_rank(config, 1));
     return dist::accelerator()->type;
   }

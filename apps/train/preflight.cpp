@@ -62,6 +62,9 @@ fs::path existing(fs::path path) {
   return path;
 }
 
+// What the driver and the context of this process take of a GPU, at most.
+constexpr std::int64_t kHeldByContexts = std::int64_t{2} << 30;
+
 // What each of `ranks` on this machine may use.
 Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
   Capacity capacity{.bytes_of_a_rank = free_memory_bytes() / ranks};
@@ -69,9 +72,15 @@ Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
                    " of free memory for " + counted(ranks, "rank");
   if (device_type != c10::DeviceType::CPU) {
     capacity.device = train::EstimatedDevice::kGpu;
-    capacity.bytes_of_a_rank = static_cast<std::int64_t>(dist::accelerator()->device_capacity_bytes(0));
-    capacity.words =
-        dist::accelerator()->device_name(0) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));
+    const auto& gpu = *dist::accelerator();
+    capacity.bytes_of_a_rank = gpu.device_capacity_bytes(0);
+    capacity.words = gpu.device_name(0) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));
+    const auto held = gpu.device_free_bytes ? capacity.bytes_of_a_rank - gpu.device_free_bytes(0) : 0;
+    if (held > kHeldByContexts) {
+      capacity.bytes_of_a_rank -= held;
+      capacity.words +=
+          ", of which " + format_bytes(static_cast<double>(held)) + " are held already (nvidia-smi says by whom)";
+    }
   }
   return capacity;
 }

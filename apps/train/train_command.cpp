@@ -63,8 +63,9 @@ Start check_machine(const CheckedConfig& checked, const config::CommandLine& com
 void log_start(const Start& start, const LaunchEnv& launch) {
   if (speaks_for_job(launch))
     for (const auto& warning : start.warnings) spdlog::warn(warning);
-  if (start.device_type == c10::DeviceType::CPU && start.input.config.training.device != "cpu")
-    spdlog::info("training on CPU: {}", dist::load_accelerator_module());
+  if (start.device_type != c10::DeviceType::CPU || start.input.config.training.device == "cpu") return;
+  const auto level = dist::has_cuda_device() ? spdlog::level::warn : spdlog::level::info;
+  spdlog::log(level, "training on CPU: {}", dist::load_accelerator_module());
 }
 
 // What this rank keeps and writes for whoever asks why the run stands still.
@@ -86,6 +87,8 @@ void set_up_device_recorder(const config::JobConfig& config) {
   std::error_code ignored;  // c10d says that it cannot write there
   std::filesystem::create_directories(folder, ignored);
   setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", /*overwrite=*/0);
+  // Its watchdog gives all ranks four times this to write, and only then throws.
+  setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "500", /*overwrite=*/0);
   const std::string start = (folder / ("nccl_" + comm.save_traces_file_prefix)).string();
   for (const char* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"})
     setenv(name, start.c_str(), /*overwrite=*/0);
@@ -121,7 +124,7 @@ int train_together(const CheckedInput& input, dist::World& world) {
                                .data = std::move(training_set),
                                .held_out = open_held_out_set(input, meshes.batch),
                                .prompts = input.prompts,
-                               .data_facts = facts_of_training_set(input, world)});
+                               .data_facts = facts_of_data(input, world)});
   const auto end = train_to_the_end(std::make_unique<train::Trainer>(std::move(run)));
   log_host_memory();
   world.shutdown();
@@ -138,6 +141,7 @@ int run_train(const config::CommandLine& command_line, const LaunchEnv& launch) 
   const Start start = check_machine(checked, command_line, launch);
   log_start(start, launch);
   set_up_flight_recorder(config, launch.rank);
+  train::set_determinism(config.debug);
   if (start.device_type != c10::DeviceType::CPU) {
     set_up_device_recorder(config);
     choose_cuda_code(config.cuda);
@@ -145,8 +149,10 @@ int run_train(const config::CommandLine& command_line, const LaunchEnv& launch) 
   const dist::SlowPhaseWatch slow_phases(dist::SlowPhases(static_cast<double>(config.comm.init_timeout_seconds),
                                                           static_cast<double>(config.comm.train_timeout_seconds)),
                                          warn_of_slow_phase);
-  auto world =
-      std::make_unique<dist::World>(launch, start.device_type, std::chrono::seconds(config.comm.init_timeout_seconds));
+  auto world = say_once(speaks_for_job(launch), [&] {
+    return std::make_unique<dist::World>(launch, start.device_type,
+                                         std::chrono::seconds(config.comm.init_timeout_seconds));
+  });
   return run_or_report(std::move(world), [&](dist::World& ranks) { return train_together(start.input, ranks); });
 }
 

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <new>
 #include <regex>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/process/signal.h"
@@ -28,6 +29,9 @@ train::Trainer::End train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
 std::optional<std::string> refused_allocation(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error)) return "an array of the host";
   static const std::regex kTorch("[Tt]ried to allocate ([0-9.]+) ?([A-Za-z]+)");
+  for (const char* refusal : {"CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory"})
+    if (std::string_view(error.what()).find(refusal) != std::string_view::npos)
+      return "the workspace of a library (" + std::string(refusal) + ")";
   std::cmatch match;
   if (!std::regex_search(error.what(), match, kTorch)) return std::nullopt;
   const bool in_bytes = match[2] == "bytes";

@@ -10,11 +10,14 @@
 
 #include <cstdlib>
 #include <functional>
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "cuda/fused_launches.h"
 #include "cuda/nccl_backend.h"
+#include "distributed/accelerator/driver.h"
 #include "distributed/device.h"
 #include "kernels/cuda/fill_uniform.h"
 
@@ -35,6 +38,23 @@ cudaDeviceProp properties(int index) {
   cudaDeviceProp found;
   C10_CUDA_CHECK(cudaGetDeviceProperties(&found, index));
   return found;
+}
+
+std::int64_t free_bytes(int index) {
+  const c10::cuda::CUDAGuard guard(device_index(index));
+  std::size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return static_cast<std::int64_t>(free);
+}
+
+std::string uuid(int index) {
+  const auto found = properties(index).uuid;
+  return std::string(std::begin(found.bytes), std::end(found.bytes));
+}
+
+std::string why_no_kernels(int index) {
+  const auto found = properties(index);
+  return dist::why_no_kernels(found.name, 10 * found.major + found.minor, TITAN_LOWEST_CAPABILITY);
 }
 
 constexpr auto kAllPools = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -84,6 +104,9 @@ extern "C" void titan_register_cuda() {
       .device_name = [](int index) { return std::string(cuda::properties(index).name); },
       .device_capacity_bytes =
           [](int index) { return static_cast<std::int64_t>(cuda::properties(index).totalGlobalMem); },
+      .device_free_bytes = cuda::free_bytes,
+      .device_uuid = cuda::uuid,
+      .why_no_kernels = cuda::why_no_kernels,
       .peak_reserved_bytes = cuda::peak_reserved_bytes,
       .peak_active_bytes = cuda::peak_active_bytes,
       .reset_peak_memory =

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "base/error.h"
+#include "distributed/accelerator/device_error.h"
 #include "distributed/world.h"
 
 namespace titan::cuda {
@@ -38,20 +39,34 @@ std::string dump_of_c10d() {
 
 std::terminate_handler previous_handler = nullptr;
 
+// NCCL's watchdog meets an error of this rank's device within 0.1 s, often before the thread that trains does. Where that
+// thread is first, the error is on its way to whoever reports it, and every tensor in page-locked memory that is freed on
+// that way meets it again, in a destructor: the process would end by SIGABRT.
+[[noreturn]] void end_this_rank(const std::string& reason) {
+  const std::string told = "the device failed: " + reason;
+  dist::fail_this_rank(told);
+  std::fprintf(stderr, "titan-train: %s\n", told.c_str());
+  std::fflush(nullptr);
+  _exit(kExitFailed);
+}
+
+[[noreturn]] void end_for_peers(const std::string& reason) {
+  dist::stop_this_rank("NCCL: a peer rank ended or did not answer in time (" + reason + ")" + dump_of_c10d());
+  std::fprintf(stderr, "titan-train: NCCL: a peer rank ended or did not answer in time: %s\n", reason.c_str());
+  std::fflush(nullptr);
+  _exit(kExitPeerFailed);
+}
+
 void end_with_reason() {
   if (const auto failure = std::current_exception()) {
     try {
       std::rethrow_exception(failure);
-    } catch (const c10::DistError& error) {
-      const std::string reason = error.what_without_backtrace();
-      dist::stop_this_rank("NCCL: a peer rank ended or did not answer in time (" + reason.substr(0, reason.find('\n')) +
-                           ")" + dump_of_c10d());
-      std::fprintf(stderr, "titan-train: NCCL: a peer rank ended or did not answer in time: %s\n",
-                   reason.substr(0, reason.find('\n')).c_str());
-      std::fflush(nullptr);
-      _exit(kExitPeerFailed);
+    } catch (const c10::Error& error) {
+      const std::string text = error.what_without_backtrace();
+      if (dist::is_device_error(text)) end_this_rank(dist::reason_in(text));
+      if (dynamic_cast<const c10::DistError*>(&error)) end_for_peers(dist::reason_in(text));
     } catch (...) {
-      // Not NCCL's: handled below.
+      // Neither NCCL's nor the device's: handled below.
     }
   }
   previous_handler();

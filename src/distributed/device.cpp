@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "distributed/accelerator/driver.h"
 
 namespace titan::dist {
 namespace {
@@ -17,20 +18,14 @@ std::optional<AcceleratorModule>& slot() {
   return module;
 }
 
-// The driver library answers without a CUDA runtime: cuInit fails where there is no device, in about a millisecond.
-std::string why_no_driver() {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-  if (!driver) return "no CUDA driver (libcuda.so.1) on this machine";
-  auto* init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
-  auto* count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
-  int devices = 0;
-  if (!init || !count || init(0) != 0 || count(&devices) != 0) return "the CUDA driver does not start";
-  return devices > 0 ? "" : "the CUDA driver finds no device";
+const CudaDriver& driver() {
+  static const CudaDriver found = ask_cuda_driver();
+  return found;
 }
 
 // Before CUDA starts, which reads it.
 void configure_allocator() {
-  if (!std::getenv("PYTORCH_CUDA_ALLOC_CONF"))
+  if (!std::getenv("PYTORCH_CUDA_ALLOC_CONF") && driver().has_virtual_memory)
     setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
 }
 
@@ -40,9 +35,11 @@ void register_accelerator(AcceleratorModule module) { slot() = std::move(module)
 
 const AcceleratorModule* accelerator() { return slot() ? &*slot() : nullptr; }
 
+bool has_cuda_device() { return driver().num_devices > 0; }
+
 std::string load_accelerator_module() {
   if (accelerator()) return "";
-  if (std::string reason = why_no_driver(); !reason.empty()) return reason;
+  if (std::string reason = why_unusable(driver(), TITAN_CUDA_NEEDED); !reason.empty()) return reason;
   const auto library = library_of_program("libtitan_cuda.so");
   if (!std::filesystem::exists(library)) return library.string() + " is not there: this build has no CUDA module";
   configure_allocator();

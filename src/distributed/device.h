@@ -24,6 +24,12 @@ struct AcceleratorModule {
   std::function<void(int index)> set_device;
   std::function<std::string(int index)> device_name;
   std::function<std::int64_t(int index)> device_capacity_bytes;
+  // Of the capacity, what no process holds at this moment.
+  std::function<std::int64_t(int index)> device_free_bytes;
+  // Names the physical device, the same for every process that sees it.
+  std::function<std::string(int index)> device_uuid;
+  // Why the kernels of this build do not run on the device; empty if they do.
+  std::function<std::string(int index)> why_no_kernels;
   // Peak bytes that the caching allocator held since the last reset, and those of them that were in use.
   std::function<std::int64_t(int index)> peak_reserved_bytes;
   std::function<std::int64_t(int index)> peak_active_bytes;
@@ -47,10 +53,13 @@ void register_accelerator(AcceleratorModule module);
 // Null until the CUDA module was loaded.
 const AcceleratorModule* accelerator();
 
-// Loads libtitan_cuda.so from beside the program, or from ../lib of an installed one, when a CUDA driver with at least
-// one device is found. The caching allocator gets expandable segments, without which the pools of the side streams
-// fragment, unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set. Returns why there is no accelerator, or an empty string when there is one. `accelerator()` is
-// set afterwards. Idempotent.
+// Loads libtitan_cuda.so from beside the program, or from ../lib of an installed one, when a CUDA driver that is new enough
+// is found with at least one device. The caching allocator gets expandable segments, without which the pools of the side
+// streams fragment, unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set or a device cannot have them. Returns why
+// there is no accelerator, or an empty string when there is one. `accelerator()` is set afterwards. Idempotent.
 std::string load_accelerator_module();
+
+// True if a CUDA driver finds a device here, also where load_accelerator_module() says why it cannot be used.
+bool has_cuda_device();
 
 }  // namespace titan::dist

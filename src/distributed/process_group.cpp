@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "distributed/accelerator/device_error.h"
 #include "distributed/collective_trace.h"
 #include "distributed/shared_memory/shared_memory_backend.h"
 #include "profile/named_range.h"
@@ -34,10 +35,12 @@ bool is_one_of(const std::exception& error) {
   return (dynamic_cast<const Errors*>(&error) || ...);
 }
 
-// Whether no peer can be the cause of what a collective throws: no memory for its buffers, or a wrong call.
+// True if no peer can be the cause of what a collective throws: no memory for its buffers, a wrong call, or an error of this
+// rank's device, which comes out of whatever is called next.
 bool is_of_this_rank(const std::exception& error) {
   return is_one_of<std::bad_alloc, c10::OutOfMemoryError, c10::ValueError, c10::TypeError, c10::IndexError,
-                   c10::NotImplementedError>(error) ||
+                   c10::NotImplementedError, c10::AcceleratorError>(error) ||
+         is_device_error(error.what()) ||
          std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;  // torch's on a CPU
 }
 
@@ -46,10 +49,8 @@ bool is_of_this_rank(const std::exception& error) {
 [[noreturn]] void throw_peer_error(const CollectiveTicket& ticket, const std::exception& error) {
   flight_recorder().fail(ticket);
   if (is_of_this_rank(error)) throw;
-  std::string reason = error.what();
-  reason = reason.substr(0, reason.find('\n'));
   throw PeerError(flight_recorder().describe(ticket) + " failed: a peer rank ended or did not answer in time (" +
-                  reason + ")");
+                  reason_in(error.what()) + ")");
 }
 
 }  // namespace

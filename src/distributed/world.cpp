@@ -11,8 +11,10 @@
 
 #include "base/error.h"
 #include "base/process/phase.h"
+#include "base/process/rank_process.h"
 #include "base/process/signal.h"
 #include "base/stack/crash.h"
+#include "distributed/accelerator/device_error.h"
 #include "distributed/device.h"
 #include "distributed/flight/dump.h"
 #include "distributed/hang_report.h"
@@ -39,7 +41,9 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   const auto* module = accelerator();
   TITAN_CHECK(module && module->type == type, "the accelerator module is not loaded");
   const int count = module->device_count();
-  const auto index = static_cast<int>(ranks_share_devices() ? env.local_rank % std::max(count, 1) : env.local_rank);
+  // A rank that sees one device alone has it for itself, or shares it: check_devices_differ().
+  const bool wraps = ranks_share_devices() || count == 1;
+  const auto index = static_cast<int>(wraps ? env.local_rank % std::max(count, 1) : env.local_rank);
   if (index >= count) {
     throw DistError("local rank " + std::to_string(env.local_rank) + " has no device: this host shows " +
                     std::to_string(count) +
@@ -48,6 +52,28 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   }
   module->set_device(index);
   return {type, static_cast<c10::DeviceIndex>(index)};
+}
+
+// NCCL refuses two ranks of one device, in its own words and late. Collective over the ranks of `store`.
+void check_devices_differ(c10d::Store& store, const LaunchEnv& env, int index) {
+  const auto& module = *accelerator();
+  if (ranks_share_devices() || !module.device_uuid) return;
+  const auto key = [](std::int64_t rank) { return "titan/device/" + std::to_string(rank); };
+  const std::string own = own_process().machine + " " + module.device_uuid(index);
+  store.set(key(env.rank), std::vector<std::uint8_t>(own.begin(), own.end()));
+  std::vector<std::string> keys;
+  for (std::int64_t r = 0; r < env.world_size; ++r) keys.push_back(key(r));
+  std::map<std::vector<std::uint8_t>, std::size_t> ranks;
+  const auto devices = store.multiGet(keys);  // in one exchange, which waits for all of them
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto [first, is_new] = ranks.emplace(devices[rank], rank);
+    if (is_new) continue;
+    throw ConfigError(
+        "error: ranks " + std::to_string(first->second) + " and " + std::to_string(rank) +
+        " have the same CUDA device, and each takes one of its own; start at most as many ranks as this "
+        "machine has devices, or show each rank another one (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)"
+        ". TITAN_DEVICE_COMM=gloo lets ranks share a device, slowly, for tests");
+  }
 }
 
 // The number of ranks where it is none of them.
@@ -92,6 +118,7 @@ void tell_of_crash(FailureBoard& board) {
 World::World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::milliseconds init_timeout)
     : env_(env), device_(pick_device(env, device_type)), timeout_(init_timeout) {
   if (env_.world_size > 1) store_ = connect_store(env_, timeout_);
+  if (store_ && !device_.is_cpu()) check_devices_differ(*store_, env_, device_.index());
   std::vector<int> all(static_cast<std::size_t>(env_.world_size));
   std::iota(all.begin(), all.end(), 0);
   group_ = make_group("world", all);
@@ -177,10 +204,10 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
       cpu = make_cpu_backend(prefix, ranks);
       device = make_accelerator_backend(prefix, ranks);
     } catch (const std::exception& error) {
-      const std::string reason = error.what();
       throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name +
-                      "': " + reason.substr(0, reason.find('\n')) +
-                      ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME");
+                      "': " + reason_in(error.what()) +
+                      ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME" +
+                      (device_.is_cpu() ? "" : ", and NCCL's in NCCL_SOCKET_IFNAME or NCCL_IB_HCA"));
     }
   }
   auto group = std::make_shared<ProcessGroup>(name, ranks, group_rank, std::move(cpu), std::move(device));
@@ -224,6 +251,20 @@ void World::stop_apart(const std::string& symptom) noexcept {
   }
 }
 
+void World::fail_apart(const std::string& reason) noexcept {
+  g_last_word.lock();
+  std::fprintf(stderr, "titan-train: rank %d: %s\n", rank(), reason.c_str());
+  std::fflush(nullptr);
+  try {
+    FailureBoard board = *board_;
+    board.store = clone_store(store_);  // the thread that trains may be using the other one
+    dist::report_failure(board, rank(), reason);
+    leave_in_order(board, "rank " + std::to_string(rank()));
+  } catch (const std::exception&) {  // the store is gone: the others find out by themselves
+  }
+  _exit(kExitFailed);
+}
+
 void World::shutdown() {
   if (!store_) return;
   g_world = nullptr;
@@ -236,6 +277,11 @@ void World::shutdown() {
 void stop_this_rank(const std::string& symptom) noexcept {
   World* world = g_world.exchange(nullptr);
   if (world) world->stop_apart(symptom);
+}
+
+void fail_this_rank(const std::string& reason) noexcept {
+  World* world = g_world.exchange(nullptr);
+  if (world) world->fail_apart(reason);
 }
 
 }  // namespace titan::dist

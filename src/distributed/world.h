@@ -59,9 +59,12 @@ class World {
 
  private:
   friend void stop_this_rank(const std::string& symptom) noexcept;
+  friend void fail_this_rank(const std::string& reason) noexcept;
   explicit World(int fake_world_size);
   // stop() on another thread than the one that trains. Returns where the store is gone.
   void stop_apart(const std::string& symptom) noexcept;
+  // Ends this process (exit code 1) for a reason of its own, on another thread than the one that trains.
+  [[noreturn]] void fail_apart(const std::string& reason) noexcept;
   void watch_failures();
   bool are_on_one_machine(const std::vector<int>& ranks) const;
   c10::intrusive_ptr<c10d::Backend> make_cpu_backend(const std::string& prefix, const std::vector<int>& ranks);
@@ -81,5 +84,9 @@ class World {
 // For a thread of a device's library, which has nobody to tell that a collective failed: what World::stop() does, where
 // this process has a world of several ranks; else it returns.
 void stop_this_rank(const std::string& symptom) noexcept;
+
+// For the same threads, where this rank alone is the cause: tells the other ranks `reason`, prints it and ends the process
+// with exit code 1. Returns where this process has no world of several ranks.
+void fail_this_rank(const std::string& reason) noexcept;
 
 }  // namespace titan::dist

@@ -13,7 +13,7 @@ namespace {
 
 constexpr TimeUse kUses[] = {
     {TimeCause::kProductive, "productive_seconds", "productive",
-     "time in forward, backward and the optimizer, of steps that count"},
+     "time in forward, backward and the optimizer, of steps that count; on a GPU also the wait for their end"},
     {TimeCause::kStart, "lost_start_seconds", "start",
      "from the start of the process to its first step, without what follows"},
     {TimeCause::kLoad, "lost_load_seconds", "load", "reading a checkpoint"},
@@ -21,7 +21,7 @@ constexpr TimeUse kUses[] = {
     {TimeCause::kCheckpoint, "lost_checkpoint_seconds", "checkpoint",
      "saving, or waiting for a save that runs in the background"},
     {TimeCause::kValidation, "lost_validation_seconds", "validation", "validation passes and prompt samples"},
-    {TimeCause::kLog, "lost_log_seconds", "log", "reading numbers back from the device, and writing them down"},
+    {TimeCause::kLog, "lost_log_seconds", "log", "reducing numbers over ranks, and writing them down"},
     {TimeCause::kOther, "lost_other_seconds", "other", "anything else between steps"},
     {TimeCause::kRedone, "lost_redone_seconds", "redone",
      "work past the step that a restart went on from: it was made again"},
@@ -38,6 +38,7 @@ TimeCause cause_of(Phase phase) {
       return TimeCause::kData;
     case Phase::kStep:
     case Phase::kOptimizer:
+    case Phase::kDevice:
       return TimeCause::kProductive;
     case Phase::kCheckpoint:
       return TimeCause::kCheckpoint;

@@ -24,7 +24,7 @@ namespace {
 void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer) {
   const config::JobConfig& config = run.config;
   run.seed = agree_on_seed(config.debug.seed, run.world.group());
-  apply_debug(config.debug, run.seed);
+  at::manual_seed(run.seed);
   run.model = build_model(spec, tokenizer.document_end,
                           {run.meshes, config.training, config.parallelism, config.activation_checkpoint});
   run.forward_backward = make_forward_backward(*run.model, run.world.device(), spec.loss);

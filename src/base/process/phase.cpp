@@ -5,8 +5,8 @@
 namespace titan {
 namespace {
 
-constexpr std::array<std::string_view, kNumPhases> kNames = {"start",      "load",       "data", "step", "optimizer",
-                                                             "checkpoint", "validation", "log",  "idle"};
+constexpr std::array<std::string_view, kNumPhases> kNames = {"start",  "load",       "data",       "step", "optimizer",
+                                                             "device", "checkpoint", "validation", "log",  "idle"};
 
 PhaseListener* g_listener = nullptr;  // touched by the thread that trains alone
 

@@ -19,12 +19,13 @@ enum class Phase : int {
   kData,        // waits for batches
   kStep,        // forward and backward, and the norm of the gradients
   kOptimizer,   // updates the weights
+  kDevice,      // waits until a GPU has done the steps that the host has queued
   kCheckpoint,  // saves, or waits for a save that runs in the background
   kValidation,
-  kLog,   // reads numbers back, and writes them down
+  kLog,   // reduces numbers over ranks, and writes them down
   kIdle,  // anything else between and after steps
 };
-inline constexpr std::size_t kNumPhases = 9;
+inline constexpr std::size_t kNumPhases = 10;
 
 // "start", "load", "data", ...: one word in lower case.
 std::string_view name_of(Phase phase);

@@ -14,7 +14,7 @@ constexpr auto kPeriodOfLooks = std::chrono::seconds(1);
 
 bool is_watched(Phase phase) {
   return phase == Phase::kLoad || phase == Phase::kData || phase == Phase::kStep || phase == Phase::kOptimizer ||
-         phase == Phase::kCheckpoint;
+         phase == Phase::kDevice || phase == Phase::kCheckpoint;
 }
 
 PhaseLook look_at_process() {

@@ -1,6 +1,7 @@
 #include "train/observers/metrics_log.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "base/process/phase.h"
 #include "distributed/dtype.h"
@@ -9,9 +10,19 @@
 namespace titan::train {
 
 std::optional<RunEnd> MetricsLog::after_step(const FinishedStep& step) {
+  // The host is ahead of a GPU. What it waits for here was computed in the steps since the last row, whose time it is.
+  if (metrics_.should_log(step.number)) wait_for_device();
   metrics_.end_step(step.number);
   if (metrics_.should_log(step.number)) log(step);
   return std::nullopt;
+}
+
+void MetricsLog::wait_for_device() const {
+  const auto device = meshes_.loss.device();
+  if (device.is_cpu()) return;
+  const PhaseScope phase(Phase::kDevice);
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
 }
 
 void MetricsLog::log(const FinishedStep& step) {

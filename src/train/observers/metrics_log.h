@@ -32,6 +32,7 @@ class MetricsLog : public StepObserver {
   void log(const FinishedStep& step);
 
  private:
+  void wait_for_device() const;
   void measure_peak_flops();
 
   metrics::MetricsProcessor& metrics_;

@@ -55,3 +55,18 @@ def without_a_driver_auto_trains_on_cpu(context):
     expect(len(read_rows(context.dump("auto") / "metrics.jsonl")) == 3, "the run did not train")
     refused = run(context, "cuda", [*words, "cuda"], env, 2)
     expect('training.device = "cuda", but no CUDA driver' in refused.errors(), f"cuda is refused without the reason:\n{refused.tail()}")
+
+
+@case(60, processors=1)
+def an_old_driver_is_named_with_both_versions(context):
+    """A driver of CUDA 12.4 with eight devices: "auto" warns and trains on the CPU, "cuda" and doctor fail, each with both versions."""
+    env = {"LD_LIBRARY_PATH": str(context.program.parent / "stub_driver"), "STUB_CUDA_VERSION": "12040", "STUB_CUDA_DEVICES": "8"}
+    reason = re.compile(r"the CUDA driver of this machine is too old: it runs CUDA 12\.4 and earlier, and this build needs CUDA \d+\.\d+; install NVIDIA's driver \d+")
+    words = ["--config", write_job(context, "auto", steps=3), "--training.device"]
+    job = run(context, "auto", [*words, "auto"], env, 0)
+    warned = [line for line in job.text().splitlines() if "WARNING" in line and "training on CPU" in line]
+    expect(len(warned) == 1 and reason.search(warned[0]), f"auto does not warn that it leaves the devices alone:\n{job.tail()}")
+    refused = run(context, "cuda", [*words, "cuda"], env, 2)
+    expect(reason.search(refused.errors()), f"cuda is refused without the versions:\n{refused.tail()}")
+    doctor = run(context, "doctor", ["doctor"], env, 1)
+    expect(reason.search(" ".join(doctor.text().split())), f"doctor does not name the versions:\n{doctor.tail(40)}")

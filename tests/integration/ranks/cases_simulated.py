@@ -134,3 +134,35 @@ def simulated_device_finds_nothing(context, ranks, which):
             if ranks > 1 and name in ("plain", "offloaded", *RECOMPUTED):
                 check_memory(of_rank, ranks, name)
             expect(not stood_still(of_rank, name), f"{name}, rank {rank}: " + "\n".join(stood_still(of_rank, name)))
+
+
+@case(60)
+def simulated_device_waits_once_for_a_row(context):
+    """NCCL finds torch deterministic and c10d impatient when the ranks connect, and the wait for a row is in the phase that counts as training."""
+    _, found = run(context, 2, "deterministic", ["--debug.deterministic"])
+    for rank, of_rank in enumerate(found):
+        expect(of_rank["connected"] == {"deterministic": True, "dump_patience": "500"}, f"rank {rank}: connected with {of_rank['connected']}")
+        waits = {at["step"] for at in of_rank["synchronizations"] if at["during"] == "device"}
+        expect(waits == {1, 2, 4}, f"rank {rank}: waits for the device at steps {waits}")
+
+
+def start_on(context, label, devices):
+    """Two ranks; rank -> what the device says of itself there."""
+    job_file = write_job(context, label, steps=2)
+    simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")
+    jobs = start_plain(simulated, 2, ["--config", job_file, "--training.device", "cuda"], variables=devices)
+    return jobs, [job.wait(60) for job in jobs]
+
+
+@case(60)
+def simulated_ranks_may_see_one_device_each(context):
+    """Where a launcher shows each rank its own device alone, they train; where it is the same one, exit code 2 names the ranks."""
+    own = {rank: {"SIMULATED_DEVICES": "1", "SIMULATED_UUID": str(rank)} for rank in range(2)}
+    jobs, codes = start_on(context, "own", own)
+    expect(codes == [0, 0], f"exit codes {codes}\n{jobs[0].tail()}")
+    jobs, codes = start_on(context, "shared", {rank: {**own[rank], "SIMULATED_UUID": "7"} for rank in range(2)})
+    expect(codes == [2, 2], f"exit codes {codes}\n{jobs[0].tail()}")
+    expect("ranks 0 and 1 have the same CUDA device" in jobs[0].errors(), jobs[0].tail())
+    held = {rank: {"SIMULATED_FREE_MIB": "1"} for rank in range(2)}
+    jobs, codes = start_on(context, "held", held)
+    expect(codes == [2, 2] and "of which 8.00 GiB are held already" in jobs[0].errors(), f"exit codes {codes}\n{jobs[0].tail()}")

@@ -91,6 +91,7 @@ class DeviceBackend final : public c10d::Backend {
 c10::intrusive_ptr<c10d::Backend> make_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                                std::chrono::milliseconds timeout) {
   static int count = 0;
+  if (count == 0) State::get().note_connection();
   auto gloo = dist::make_gloo_backend(store, rank, size, timeout, /*local_only=*/true);
   return c10::make_intrusive<DeviceBackend>(std::move(gloo), "of communicator " + std::to_string(++count));
 }

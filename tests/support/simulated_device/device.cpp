@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdlib>
+#include <string>
+
 #include "distributed/device.h"
 #include "nn/random/counter_rng.h"
 #include "tests/support/simulated_device/parts.h"
@@ -11,6 +14,11 @@ namespace titan::sim {
 namespace {
 
 c10::DeviceIndex g_index = 0;
+
+int from_environment(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text ? std::atoi(text) : otherwise;
+}
 
 void fill_uniform(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std::int64_t first_index) {
   nn::fill_counter_uniform(on_host(out), seed, stream, first_index);
@@ -32,10 +40,13 @@ void install() {
     dist::register_accelerator({
         .type = c10::DeviceType::PrivateUse1,
         .make_backend = make_backend,
-        .device_count = [] { return 128; },  // more than a test has ranks
+        .device_count = [] { return from_environment("SIMULATED_DEVICES", 128); },  // more than a test has ranks
         .set_device = [](int index) { g_index = static_cast<c10::DeviceIndex>(index); },
         .device_name = [](int) { return std::string("simulated device"); },
         .device_capacity_bytes = [](int) { return std::int64_t{8} << 30; },
+        .device_free_bytes = [](int) { return std::int64_t{from_environment("SIMULATED_FREE_MIB", 8 << 10)} << 20; },
+        .device_uuid = [](int index) { return std::to_string(from_environment("SIMULATED_UUID", index)); },
+        .why_no_kernels = {},
         .peak_reserved_bytes = [](int) { return findings().peak_reserved_bytes; },
         .peak_active_bytes = [](int) { return findings().peak_live_bytes; },
         .reset_peak_memory = [](int) {},

@@ -1,5 +1,6 @@
 #include "tests/support/simulated_device/state.h"
 
+#include <ATen/Context.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -180,6 +181,13 @@ bool State::is_pinned(const void* pointer) {
   const auto address = reinterpret_cast<Address>(pointer);
   const auto after = pinned_.upper_bound(address);
   return after != pinned_.begin() && address < std::prev(after)->first + std::prev(after)->second;
+}
+
+void State::note_connection() {
+  const std::lock_guard lock(mutex_);
+  found_.deterministic_when_connected = at::globalContext().deterministicAlgorithms();
+  const char* const patience = std::getenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC");
+  found_.dump_patience = patience ? patience : "";
 }
 
 Findings State::findings() {

@@ -19,6 +19,8 @@ TEST(TrainingEnd, SaysHowMuchWasRefused) {
             "a tensor of 2.00 GiB");
   EXPECT_EQ(refused("CUDA out of memory. Tried to allocate 3.52 GiB. GPU 0 has a total capacity of 79.10 GiB"),
             "a tensor of 3.52 GiB");
+  EXPECT_EQ(refused("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+            "the workspace of a library (CUBLAS_STATUS_ALLOC_FAILED)");
   EXPECT_EQ(refused_allocation(std::bad_alloc()), "an array of the host");
   EXPECT_EQ(refused("the loss is not a number"), std::nullopt);
 }

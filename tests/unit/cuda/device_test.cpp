@@ -2,11 +2,14 @@
 #include "distributed/device.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <array>
+#include <cmath>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
@@ -14,6 +17,8 @@
 #include "kernels/choice.h"
 #include "kernels/device/fused_ops.h"
 #include "nn/documents.h"
+#include "nn/ops/kept_ops.h"
+#include "nn/ops/op_trace.h"
 #include "nn/random/counter_rng.h"
 
 namespace titan {
@@ -78,6 +83,9 @@ TEST_F(CudaDevice, TellsNameCapacityAndPeakMemory) {
   const auto held = at::empty({before + kBytes}, at::TensorOptions().device(device_).dtype(at::kByte));
   EXPECT_GE(module_->peak_reserved_bytes(0), before + kBytes);
   EXPECT_LE(module_->peak_reserved_bytes(0), module_->device_capacity_bytes(0));
+  EXPECT_LE(module_->device_free_bytes(0), module_->device_capacity_bytes(0) - before - kBytes);
+  EXPECT_EQ(module_->device_uuid(0).size(), 16U);
+  EXPECT_EQ(module_->why_no_kernels(0), "");
 }
 
 // Results of the fused operators, on the device of `x`: of RMSNorm alone and of a sum, of rotation both ways, of SwiGLU, and
@@ -132,6 +140,104 @@ TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
         }
       }
   kernels::use_own_on_device(false);
+}
+
+// Output and gradients of causal attention in float64, by the formula, and of each the sum of the absolute values of the terms
+// that were added up: what a rounding of the terms is relative to. q [B, H, T, E], k and v [B, K, T, E].
+struct Attended {
+  std::array<at::Tensor, 4> results;  // out and the gradients of q, k, v
+  std::array<at::Tensor, 4> terms;
+};
+
+Attended attend_by_formula(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
+                           const at::Tensor& grad) {
+  const auto group = q.size(1) / keys.size(1), T = q.size(2);
+  const auto k = keys.repeat_interleave(group, 1), v = values.repeat_interleave(group, 1);
+  const auto scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  const auto mask = at::ones({T, T}, at::kBool).tril().logical_not();
+  const auto p = (q.matmul(k.transpose(2, 3)) * scale).masked_fill(mask, -INFINITY).softmax(-1);
+  const auto out = p.matmul(v);
+  const auto p_grad = grad.matmul(v.transpose(2, 3)), p_terms = grad.abs().matmul(v.abs().transpose(2, 3));
+  const auto s_grad = p * (p_grad - (grad * out).sum(-1, true)) * scale;
+  const auto s_terms = p * (p_terms + (grad * out).abs().sum(-1, true)) * scale;
+  const auto of_group = [&](const at::Tensor& x) { return x.unflatten(1, {keys.size(1), group}).sum(2); };
+  return {{out, s_grad.matmul(k), of_group(s_grad.transpose(2, 3).matmul(q)), of_group(p.transpose(2, 3).matmul(grad))},
+          {p.matmul(v.abs()), s_terms.matmul(k.abs()), of_group(s_terms.transpose(2, 3).matmul(q.abs())),
+           of_group(p.transpose(2, 3).matmul(grad.abs()))}};
+}
+
+struct Kernel {
+  const char* name;
+  at::ScalarType dtype;
+  bool cudnn, flash, efficient, math;
+};
+// The choice of "auto", and each kernel alone in the dtypes that it takes.
+constexpr Kernel kKernels[] = {
+    {"auto", at::kBFloat16, true, true, true, true},     {"cudnn", at::kBFloat16, true, false, false, false},
+    {"flash", at::kBFloat16, false, true, false, false}, {"efficient", at::kBFloat16, false, false, true, false},
+    {"math", at::kBFloat16, false, false, false, true},  {"auto", at::kHalf, true, true, true, true},
+    {"auto", at::kFloat, true, true, true, true},        {"efficient", at::kFloat, false, false, true, false}};
+
+void allow(bool cudnn, bool flash, bool efficient, bool math) {
+  auto& context = at::globalContext();
+  context.setSDPUseCuDNN(cudnn);
+  context.setSDPUseFlash(flash);
+  context.setSDPUseMemEfficient(efficient);
+  context.setSDPUseMath(math);
+}
+
+// A kernel rounds its inputs' products, its probabilities and its outputs to the dtype, each once: 4 roundings of the terms.
+// In float32 sums of up to 300 terms come to that, with 16 units to be safe of their order.
+TEST_F(CudaDevice, AttentionIsTheFormulas) {
+  at::manual_seed(5);
+  const auto T = 300;
+  for (const auto& kernel : kKernels) {
+    const auto draw = [&](std::int64_t heads) { return at::randn({2, heads, T, 64}).to(kernel.dtype); };
+    const auto q = draw(8), k = draw(2), v = draw(2), grad = draw(8);
+    const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble); };
+    const auto expected = attend_by_formula(wide(q), wide(k), wide(v), wide(grad));
+    const double unit = kernel.dtype == at::kBFloat16 ? 0x1p-8 : kernel.dtype == at::kHalf ? 0x1p-11 : 0x1p-23;
+    const double bound = (kernel.dtype == at::kFloat ? 16 : 4) * unit;
+    for (const bool is_kept : {false, true}) {
+      const auto leaf = [&](const at::Tensor& x) { return x.to(device_).requires_grad_(true); };
+      const auto on_device = std::array{leaf(q), leaf(k), leaf(v)};
+      allow(kernel.cudnn, kernel.flash, kernel.efficient, kernel.math);
+      const auto attend = [&] { return nn::causal_attention(on_device[0], on_device[1], on_device[2]); };
+      at::Tensor out;
+      if (is_kept) {  // what recomputation by operator does with it
+        nn::OpTrace trace([](const nn::Op&) { return true; });
+        const nn::OpTrace::Scope scope(trace);
+        {
+          const at::NoGradGuard no_grad;
+          attend();
+        }
+        trace.start_recomputation(trace.release_kept(), /*check=*/true, /*verbose=*/false);
+        out = attend();
+        trace.finish_recomputation();
+      } else {
+        out = attend();
+      }
+      auto results = torch::autograd::grad({out}, {on_device[0], on_device[1], on_device[2]}, {grad.to(device_)});
+      allow(true, true, true, true);
+      results.insert(results.begin(), out.detach());
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        const auto error = (wide(results[i].cpu()) - expected.results[i]).abs() / expected.terms[i].clamp_min(1e-3);
+        EXPECT_LE(error.max().item<double>(), bound)
+            << kernel.name << " in " << kernel.dtype << (is_kept ? ", kept" : "") << ", result " << i;
+      }
+    }
+  }
+}
+
+// The formula keeps T x T scores for each head, 2 GiB of them here.
+TEST_F(CudaDevice, Float32WithGroupedQueriesKeepsNoScores) {
+  const auto draw = [&](std::int64_t heads) {
+    return at::randn({1, heads, 4096, 64}, at::TensorOptions().device(device_)).requires_grad_(true);
+  };
+  const auto q = draw(32), k = draw(8), v = draw(8);
+  module_->reset_peak_memory(0);
+  nn::causal_attention(q, k, v).sum().backward();
+  EXPECT_LT(module_->peak_active_bytes(0), std::int64_t{1} << 30);
 }
 
 // Output and gradients of attention within documents, 8 heads of queries over 4 of keys and values.

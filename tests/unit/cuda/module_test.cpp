@@ -31,6 +31,7 @@ TEST(CudaModule, RegistersWithTheEngineOfTheProgram) {
   ASSERT_NE(module, nullptr) << "the module has a registry of its own: it must not link titan_dist";
   EXPECT_EQ(module->type, c10::DeviceType::CUDA);
   EXPECT_TRUE(module->make_backend && module->device_count && module->set_device && module->device_name);
+  EXPECT_TRUE(module->device_free_bytes && module->device_uuid && module->why_no_kernels);
   EXPECT_TRUE(module->device_capacity_bytes && module->peak_reserved_bytes && module->reset_peak_memory &&
               module->fill_uniform && module->record_memory_history && module->memory_snapshot);
   EXPECT_GE(module->device_count(), 0);
@@ -62,8 +63,51 @@ TEST(CudaModuleDeathTest, AFailureOfNcclEndsTheProcessAsAPeersFailure) {
   EXPECT_EXIT(fail_in_a_thread([] { TORCH_CHECK_WITH(DistBackendError, false, "watchdog caught a timeout"); }),
               testing::ExitedWithCode(kExitPeerFailed),
               "NCCL: a peer rank ended or did not answer in time: .*watchdog caught a timeout");
+  EXPECT_EXIT(fail_in_a_thread([] {
+                TORCH_CHECK_WITH(DistBackendError, false, "NCCL error: unhandled system error\nLast error:\nno route");
+              }),
+              testing::ExitedWithCode(kExitPeerFailed), "unhandled system error; NCCL's last error: no route");
   EXPECT_EXIT(fail_in_a_thread([] { throw std::runtime_error("another error"); }), testing::KilledBySignal(SIGABRT),
               "another error");
+}
+
+// The watchdog of NCCL gives every error of the device as one of its own. A launcher that sees exit code 3 starts again, and
+// a kernel that faults each time would be started for ever.
+TEST(CudaModuleDeathTest, AnErrorOfTheDeviceIsThisRanksAlsoFromNcclsThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fail_in_a_thread = [] {
+    register_module();
+    std::thread([] {
+      TORCH_CHECK_WITH(
+          DistBackendError, false,
+          "[PG ID 0] Process group watchdog thread terminated with exception: CUDA error: an illegal memory "
+          "access was encountered");
+    }).join();
+  };
+  EXPECT_EXIT(fail_in_a_thread(), testing::ExitedWithCode(kExitFailed),
+              "the device failed: .*an illegal memory access");
+}
+
+// As torch frees page-locked memory: it records an event, which fails once the device has.
+struct FreesPinnedMemory {
+  ~FreesPinnedMemory() { throw_device_error(); }
+  [[noreturn]] static void throw_device_error() {
+    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 700, "CUDA error: an illegal memory access");
+  }
+};
+
+TEST(CudaModuleDeathTest, AnErrorOfTheDeviceIsToldAlsoWhereTensorsMeetItAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fail = [] {
+    register_module();
+    try {
+      const FreesPinnedMemory tensor;
+      FreesPinnedMemory::throw_device_error();
+    } catch (const std::exception&) {
+      _exit(kExitDone);
+    }
+  };
+  EXPECT_EXIT(fail(), testing::ExitedWithCode(kExitFailed), "the device failed: CUDA error: an illegal memory access");
 }
 
 }  // namespace

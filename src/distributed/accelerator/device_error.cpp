@@ -1,0 +1,29 @@
+#include "distributed/accelerator/device_error.h"
+
+#include "base/text.h"
+
+namespace titan::dist {
+namespace {
+
+constexpr std::string_view kLastError = "Last error:";
+
+}  // namespace
+
+std::string reason_in(std::string_view text) {
+  const auto lines = split(text, '\n');
+  std::string reason = lines.empty() ? "" : lines.front();
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].starts_with(kLastError)) continue;
+    const auto rest = trim(std::string_view(lines[i]).substr(kLastError.size()));
+    const auto last = rest.empty() && i + 1 < lines.size() ? trim(lines[i + 1]) : rest;
+    if (!last.empty()) reason.append("; NCCL's last error: ").append(last);
+  }
+  return reason;
+}
+
+bool is_device_error(std::string_view text) {
+  return text.find("CUDA error") != std::string_view::npos ||
+         text.find("unhandled cuda error") != std::string_view::npos;
+}
+
+}  // namespace titan::dist

@@ -1,0 +1,34 @@
+// A CUDA driver without a GPU (libcuda.so.1): says what the environment tells it to, and computes nothing.
+//
+//   STUB_CUDA_VERSION   what cuDriverGetVersion gives: 12040 is CUDA 12.4
+//   STUB_CUDA_DEVICES   how many devices there are
+#include <cstdlib>
+
+namespace {
+
+int from_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text ? std::atoi(text) : 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return 0; }
+
+int cuDriverGetVersion(int* version) {
+  *version = from_environment("STUB_CUDA_VERSION");
+  return 0;
+}
+
+int cuDeviceGetCount(int* count) {
+  *count = from_environment("STUB_CUDA_DEVICES");
+  return 0;
+}
+
+int cuDeviceGetAttribute(int* value, int, int) {
+  *value = 0;
+  return 0;
+}
+}

@@ -1,0 +1,68 @@
+// What a build says of a driver and of a device that it cannot use, and whose an error of a device is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "distributed/accelerator/device_error.h"
+#include "distributed/accelerator/driver.h"
+
+namespace titan::dist {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr CudaDriver kDriver{.is_there = true, .starts = true, .num_devices = 8, .version = 13000};
+
+TEST(CudaDriver, RunsEveryCudaOfItsMajorVersion) {
+  EXPECT_EQ(why_unusable(kDriver, 13000), "");
+  EXPECT_EQ(why_unusable(kDriver, 13020), "");
+  EXPECT_EQ(why_unusable(kDriver, 12080), "");
+}
+
+// CUDA's runtime finds no device then, and the reason would be "0 devices".
+TEST(CudaDriver, IsNamedWithBothVersionsWhereItIsTooOld) {
+  auto old = kDriver;
+  old.version = 12040;
+  EXPECT_THAT(why_unusable(old, 13000), AllOf(HasSubstr("too old: it runs CUDA 12.4"), HasSubstr("needs CUDA 13.0"),
+                                              HasSubstr("driver 580 or later")));
+}
+
+TEST(CudaDriver, SaysWhatIsMissing) {
+  EXPECT_THAT(why_unusable({}, 13000), HasSubstr("no CUDA driver"));
+  EXPECT_THAT(why_unusable({.is_there = true}, 13000), HasSubstr("does not start"));
+  EXPECT_THAT(why_unusable({.is_there = true, .starts = true, .version = 13000}, 13000), HasSubstr("finds no device"));
+}
+
+TEST(CudaDriver, DevicesBelowTheLowestCapabilityHaveNoKernels) {
+  EXPECT_EQ(why_no_kernels("Tesla T4", 75, 75), "");
+  EXPECT_EQ(why_no_kernels("NVIDIA B200", 100, 75), "");
+  EXPECT_THAT(why_no_kernels("Tesla V100", 70, 75),
+              AllOf(HasSubstr("Tesla V100 has compute capability 7.0"), HasSubstr("for 7.5 and later")));
+}
+
+constexpr const char* kNcclError =
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, unhandled system error (run with "
+    "NCCL_DEBUG=INFO for details), NCCL version 2.28.9\nncclSystemError: System call (e.g. socket, malloc) or external "
+    "library call failed or device error. \nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA "
+    "device 1b000\nException raised from create at /pytorch";
+
+TEST(DeviceError, KeepsWhatNcclSaysLast) {
+  const auto reason = reason_in(kNcclError);
+  EXPECT_THAT(reason, HasSubstr("unhandled system error"));
+  EXPECT_THAT(reason, HasSubstr("NCCL's last error: Duplicate GPU detected : rank 1 and rank 0"));
+  EXPECT_THAT(reason, Not(HasSubstr("Exception raised")));
+  EXPECT_EQ(reason_in("one line"), "one line");
+  EXPECT_EQ(reason_in("the first\nLast error: on the same line\n"), "the first; NCCL's last error: on the same line");
+  EXPECT_EQ(reason_in("the first\nLast error:\n\n"), "the first");
+  EXPECT_EQ(reason_in(""), "");
+}
+
+TEST(DeviceError, OfCudaIsThisRanks) {
+  EXPECT_TRUE(is_device_error("CUDA error: an illegal memory access was encountered"));
+  EXPECT_TRUE(is_device_error("NCCL error in: NCCLUtils.cpp:94, unhandled cuda error, NCCL version 2.28.9"));
+  EXPECT_FALSE(is_device_error(kNcclError));
+  EXPECT_FALSE(is_device_error("watchdog caught a timeout"));
+}
+
+}  // namespace
+}  // namespace titan::dist
