@@ -1,5 +1,5 @@
 # The checks of scripts/gpu_check.sh and the runs that they are made of. gpu_check.sh reads this file after it has set
-# here, program, device_test, python, peer, work, results and running.
+# here, program, device_test, python, peer, only, work, results and running.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 # ------------------------------------------------------------------------------------------------ counting and time
@@ -16,6 +16,7 @@ end=$((SECONDS + allowed_seconds * scale)) deadline=$end
 check() {
   local limit=$(($1 * scale)) name=$2 word=passed started=$SECONDS found
   shift 2
+  [[ -z $only || $name =~ $only ]] || return 0
   if ((SECONDS >= end)); then
     leave_out "$name (the ten minutes are over)"
     return
@@ -232,6 +233,29 @@ predictions() {
   return $status
 }
 
+# What a token costs after a prompt, in bfloat16: of attention each has another length of keys.
+writes() {
+  train 1 1b-written "${large[@]}" "${ours[@]}" --training.steps 2 --checkpoint.enable=true \
+    --checkpoint.last_save_model_only=true || return 1
+  local status=0
+  within "$program" generate --checkpoint "$work/1b-written" --prompt "def forward(" --max-tokens 200 --temperature 0 \
+    >"$work/1b-text" 2>"$work/1b-generate" || status=1
+  cat "$work/1b-generate"
+  sed -n 's/^.*: \([0-9]* tokens in .*tokens\/s\).*/found: \1/p' "$work/1b-generate"
+  rm -rf "$work/1b-written"
+  return $status
+}
+
+# A run that cannot fit, whose forecast is passed over, ends with exit code 1, the step and what to change.
+out_of_memory() {
+  local words status
+  make_words 1 too-large --training.device cuda "${large[@]}" "${ours[@]}" --training.local_batch_size 64 --no-preflight
+  within "$program" "${words[@]}" >"$work/too-large.log" 2>&1
+  status=$?
+  grep 'out of memory' "$work/too-large.log" | sed 's/^[^:]*: */found: /' | head -n 1
+  ((status == 1)) && grep -q 'out of memory in step 1: there is no room for .*local_batch_size' "$work/too-large.log"
+}
+
 # beside_torchtitan NAME [words]: the same steps on the same tokens. Speed and memory do not depend on the weights, and
 # each program draws its own.
 beside_torchtitan() {
@@ -251,7 +275,18 @@ beside_torchtitan() {
 
 tiny=(--training.steps 2 --training.local_batch_size 1 --training.seq_len 64 --model.args.dim 64 --model.args.n_layers 2
   --model.args.n_heads 4)
-sanitized() { within compute-sanitizer --error-exitcode 1 --target-processes all --tool "$@"; }
+# Errors that calls of CUDA return are left to the caller: libraries ask for what a device may not have. What was found
+# stands before the stacks, of which a log shows the end.
+sanitized() {
+  local options=() status
+  [[ $1 != memcheck ]] || options=(--report-api-errors no)
+  within compute-sanitizer --error-exitcode 1 --target-processes all "${options[@]}" --tool "$@" >"$work/sanitizer"
+  status=$?
+  cat "$work/sanitizer"
+  ((status == 0)) || grep -m 3 -A 2 -E '^=+ (Invalid|Program hit|Error|Race|Potential|.* hazard)' "$work/sanitizer" |
+    sed -n 's/^=* */found: /p'
+  return $status
+}
 # CUDA's own stream-ordered allocator instead of torch's: the sanitizer knows which stream allocated and freed a block, and
 # reports a use on another stream that no event orders behind the allocation or before the free.
 stream_order() {
@@ -259,12 +294,11 @@ stream_order() {
   make_words "$1" "sanitized-$1" --training.device cuda "${tiny[@]}"
   PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync sanitized memcheck --track-stream-ordered-races all "$program" "${words[@]}"
 }
-# Only this program's kernels are looked at: those of libraries are not ours to judge, and take minutes.
+# Only this program's kernels are looked at, which the device test launches at every size: those of libraries are not ours
+# to judge, and take minutes.
 races() {
-  local words
-  make_words 1 raced --training.device cuda "${tiny[@]}" "${own_kernels[@]}"
-  sanitized racecheck --kernel-name kernel_substring=titan "$program" "${words[@]}" | tee "$work/races"
-  local status=${PIPESTATUS[0]}
-  sed -n 's/^=* *RACECHECK SUMMARY: /found: /p' "$work/races"
-  ((status == 0)) && grep -q 'RACECHECK SUMMARY' "$work/races"
+  sanitized racecheck --kernel-name kernel_substring=titan "$device_test" --gtest_filter='CudaDevice.Fused*'
+  local status=$?
+  sed -n 's/^=* *RACECHECK SUMMARY: /found: /p' "$work/sanitizer"
+  ((status == 0)) && grep -q 'RACECHECK SUMMARY' "$work/sanitizer"
 }
