@@ -16,6 +16,8 @@ using std::chrono::steady_clock;
 constexpr const char* kKey = "titan/failure";
 constexpr auto kPeriod = milliseconds(200);
 constexpr auto kLook = milliseconds(10);
+// A process that stands still for so long, once the time limit of a collective has passed, was not stopped for a moment.
+constexpr auto kStandsStill = milliseconds(1000);
 // A rank of another machine is lost when it missed so many beats while this one made them: two seconds, which no rank
 // is starved for by what ordinarily runs beside it.
 constexpr std::int64_t kMissedBeats = 10;
@@ -93,9 +95,30 @@ Life store_life(const FailureBoard& board) noexcept {
 
 std::string of_store_rank(const FailureBoard& board, const char* reason) { return name_of(board.store_rank) + reason; }
 
+// One that stands still hears nothing.
 bool has_heard(FailureBoard& board, int rank) {
-  return life_of(board.processes[rank]) == Life::kEnded || board.store->check({heard_key(rank)});
+  const Life life = life_of(board.processes[rank]);
+  return life == Life::kEnded || life == Life::kStopped || board.store->check({heard_key(rank)});
 }
+
+// Whether one and the same other rank of this machine has stood still for a while.
+class StandingRank {
+ public:
+  explicit StandingRank(const FailureBoard& board) : board_(board) {}
+
+  bool look() {
+    const auto now = steady_clock::now();
+    const auto rank = find_rank(board_, Life::kStopped);
+    if (!rank || rank != rank_) since_ = now;
+    rank_ = rank;
+    return rank && now - since_ >= kStandsStill;
+  }
+
+ private:
+  const FailureBoard& board_;
+  std::optional<int> rank_;
+  steady_clock::time_point since_;
+};
 
 // The N of "rank N: ...".
 std::optional<int> rank_to_blame(const std::string& reason) {
@@ -195,6 +218,7 @@ std::optional<int> report_failure(FailureBoard& board, int rank, const std::stri
 std::optional<std::string> find_failure(FailureBoard& board, milliseconds patience,
                                         const std::function<bool()>& is_enough) {
   Beats beats(board);
+  StandingRank standing(board);
   const auto deadline = steady_clock::now() + patience;
   do {
     if (const auto failure = board.heard->get()) return failure->reason;
@@ -205,6 +229,7 @@ std::optional<std::string> find_failure(FailureBoard& board, milliseconds patien
       if (const auto silent = beats.find_silent()) return report_lost(board, *silent, kSilentReason);
       if (is_enough && is_enough()) return std::nullopt;
     }
+    if (standing.look()) return std::nullopt;
     std::this_thread::sleep_for(kLook);
   } while (steady_clock::now() < deadline);
   return std::nullopt;

@@ -62,17 +62,40 @@ class Answers {
   bool is_complete_ = false;
 };
 
+std::string start_of_line(int rank) { return "titan-train: rank " + std::to_string(rank) + ": "; }
+
+// Where to look further; "" where nothing is written.
+std::string line_of_files(int rank) {
+  const auto file = dump_file();
+  if (file.empty()) return "";
+  return start_of_line(rank) + "its collectives and the stacks of its threads are in " + file.string() +
+         ", those of the other ranks beside it\n";
+}
+
 // In one write, so that what other ranks print does not come in between.
 void print_summary(int rank, const std::vector<std::optional<RankState>>& states) {
-  const std::string start = "titan-train: rank " + std::to_string(rank) + ": ";
-  std::string text = start + "a collective did not end. What the ranks do:\n";
+  std::string text = start_of_line(rank) + "a collective did not end. What the ranks do:\n";
   const auto lines = summarize(states);
   for (std::size_t i = 0; i < lines.size() && i < kMostLines; ++i) text += "  " + lines[i] + "\n";
   if (lines.size() > kMostLines) text += "  ... and " + std::to_string(lines.size() - kMostLines) + " more\n";
-  if (const auto file = dump_file(); !file.empty())
-    text += start + "its collectives and the stacks of its threads are in " + file.string() +
-            ", those of the other ranks beside it\n";
+  text += line_of_files(rank);
   std::fputs(text.c_str(), stderr);
+}
+
+// The reason where a rank of this machine stands still; nothing where none does. Where it serves the store, no rank can be
+// asked what it does, and each writes and names its own file.
+std::optional<std::string> conclude_stopped(FailureBoard& board, Answers& answers) {
+  const bool has_store = board.store_rank < 0 || life_of(board.processes[board.store_rank]) != Life::kStopped;
+  const auto reason = find_stopped_rank(board);
+  if (!reason) return std::nullopt;
+  if (!has_store) {
+    start_dump(*reason);
+    std::fputs(line_of_files(board.rank).c_str(), stderr);
+    return reason;
+  }
+  const auto written = read_failure(board);
+  if (written && written->writer == board.rank) print_summary(board.rank, answers.read());
+  return reason;
 }
 
 // Of all ranks that find it out the first one writes it and prints the summary.
@@ -106,7 +129,7 @@ std::string diagnose_hang(FailureBoard& board, const std::string& symptom, milli
     if (auto reason = find_failure(board, patience, look)) return *reason;
     if (!answers.is_complete()) {
       // Only now: that a process was stopped for a moment is not a reason.
-      if (auto stopped = find_stopped_rank(board)) return *stopped;
+      if (auto stopped = conclude_stopped(board, answers)) return *stopped;
       if (auto reason = find_failure(board, kMorePatience * patience, look)) return *reason;
     }
     return conclude(board, answers.read(), symptom);

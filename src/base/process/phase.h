@@ -44,6 +44,7 @@ class PhaseLog {
 
   // From any thread.
   Phase current() const { return current_.load(std::memory_order_relaxed); }
+  TimePoint since() const { return since_.load(std::memory_order_relaxed); }  // when the current one was entered
   double seconds_in_current() const;
   std::int64_t step() const { return step_.load(std::memory_order_relaxed); }
 

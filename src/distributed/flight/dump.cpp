@@ -87,10 +87,10 @@ std::filesystem::path dump_file() {
 }
 
 std::string dump_text(const std::string& why) {
-  const PhaseLog& phases = phase_log();
+  const auto now = std::chrono::steady_clock::now();
+  const PhaseAt at = flight_recorder().phase();
   return "# " + why + "\n# " +
-         fmt::format("step {}, in {} for {:.3f} s\n", phases.step(), name_of(phases.current()),
-                     phases.seconds_in_current()) +
+         fmt::format("step {}, in {} for {:.3f} s\n", at.step, name_of(at.phase), seconds_between(at.since, now)) +
          collectives_text() + stacks_text();
 }
 

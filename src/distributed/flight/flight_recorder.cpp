@@ -102,7 +102,15 @@ void FlightRecorder::fail(const CollectiveTicket& ticket) {
   const TimePoint now = now_();
   const std::lock_guard lock(mutex_);
   change(ticket, CollectiveState::kFailed, now);
-  if (failed_stack_.size == 0) failed_stack_ = stack;
+  if (failed_stack_.size > 0) return;
+  failed_stack_ = stack;
+  failed_in_ = PhaseAt{phases_.step(), phases_.current(), phases_.since()};
+}
+
+// The thread that trains has left all phases by the time that somebody asks.
+PhaseAt FlightRecorder::phase() const {
+  const std::lock_guard lock(mutex_);
+  return failed_in_.value_or(PhaseAt{phases_.step(), phases_.current(), phases_.since()});
 }
 
 std::string FlightRecorder::describe(const CollectiveTicket& ticket) const {

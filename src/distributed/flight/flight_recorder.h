@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,6 +64,13 @@ struct GroupHistory {
   std::vector<CollectiveRecord> recent;  // the last ones, the oldest first
 };
 
+// What the thread that trains is busy with.
+struct PhaseAt {
+  std::int64_t step = 0;
+  Phase phase = Phase::kStart;
+  TimePoint since;
+};
+
 class FlightRecorder {
  public:
   // Kept at any setting, and of each group.
@@ -91,6 +99,8 @@ class FlightRecorder {
   std::vector<GroupHistory> groups() const;
   // Of the first collective that failed; empty where none did.
   Stack failed_stack() const;
+  // What the thread that trains is busy with; after a collective has failed what it was busy with then.
+  PhaseAt phase() const;
   // Seconds since a collective was started or ended that is not of a group that runs beside the others; since this
   // was made, where there was none.
   double seconds_since_progress() const;
@@ -121,6 +131,7 @@ class FlightRecorder {
   TimePoint last_progress_;
   std::chrono::steady_clock::duration spent_{};
   Stack failed_stack_;
+  std::optional<PhaseAt> failed_in_;
 };
 
 // Of this process.

@@ -36,8 +36,8 @@ CollectiveFact fact_of(const CollectiveRecord& record, TimePoint now) {
 
 RankState current_state(int rank) {
   const auto now = std::chrono::steady_clock::now();
-  const PhaseLog& phases = phase_log();
-  RankState state{rank, phases.step(), std::string(name_of(phases.current())), phases.seconds_in_current(), {}};
+  const PhaseAt at = flight_recorder().phase();
+  RankState state{rank, at.step, std::string(name_of(at.phase)), seconds_between(at.since, now), {}};
   for (auto& history : flight_recorder().groups()) {
     GroupFact group{std::move(history.name), std::move(history.ranks), history.runs_beside, history.started, {}};
     for (const auto& record : history.recent) group.recent.push_back(fact_of(record, now));

@@ -8,7 +8,7 @@ import signal
 from cases_failure import FOREVER, check_blames, check_reason
 from checkpoint_tools import SAVE
 from fixtures import write_job
-from harness import Gate, at_row, case, expect, faults, kill, read_rows, start, start_plain, wait_until
+from harness import Gate, at_row, case, expect, faults, kill, read_rows, start, start_plain, stop_process, wait_until
 
 LIMIT = ["--comm.train_timeout_seconds", 8, "--comm.init_timeout_seconds", 300]
 AWAY = r"rank 1: has been in {phase} for [0-9.]+ s at step \d+, while ranks 0, 2 wait for it in all_\w+ of \d+.* elements of \w+"
@@ -83,6 +83,30 @@ def hang_without_files(context):
         expect(code == 3, f"rank {rank} exited with {code}, expected 3\n{job.tail()}")
         check_reason(job.errors(), rf"titan-train: rank {rank}: stops: rank 0: has been in log for [0-9.]+ s at step \d+, while rank 1 waits")
     expect(not (context.dump("bare") / "comm_traces").exists(), "a file was written")
+
+
+@case(120, victim=[0, 1])
+def hang_of_a_stopped_process(context, victim):
+    """A rank that SIGSTOP holds is named, with what the others do and where their files are, which know what they were busy with."""
+    name = f"stopped{victim}"
+    jobs = start_plain(context, 3, ["--config", write_job(context, name, steps=FOREVER), *LIMIT])
+    wait_for_row(context, name, 2, jobs)
+    stop_process(jobs[victim].process.pid)
+    others = [job for rank, job in enumerate(jobs) if rank != victim]
+    for job in others:
+        code = job.wait(60)
+        expect(code == 3, f"exit code {code}, expected 3\n{job.tail()}")
+        check_reason(job.errors(), rf"stops: rank {victim}: stands still: something stopped its process")
+    errors = "".join(job.errors() for job in others)
+    # Rank 0 serves the store: while it stands still nobody can be asked.
+    expect(errors.count("What the ranks do:") == victim, f"the summary is not there as expected:\n{errors}")
+    expect("its collectives and the stacks of its threads are in " in errors, errors)
+    files = sorted(path.name for path in (context.dump(name) / "comm_traces").iterdir())
+    expect(files == [f"rank_{rank}" for rank in range(3) if rank != victim], f"found {files}")
+    for file in files:
+        text = (context.dump(name) / "comm_traces" / file).read_text()
+        check_reason(text, r"(?m)^# step \d+, in (data|step|optimizer|log|idle) for [0-9.]+ s$")
+    kill(jobs[victim].process.pid, signal.SIGKILL)
 
 
 @case(60)
