@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <optional>
 
 #include "apps/commands/checkpoint_command.h"
 #include "apps/print_result.h"
@@ -51,14 +53,26 @@ std::vector<runs::Series> series_of(const std::vector<runs::RunFolder>& folders,
   return is_known ? out : std::vector<runs::Series>{};
 }
 
+// By meaning, where other programs have a name of their own for it, else by spelling.
+std::optional<std::string> nearest_metric(const std::string& name, const std::vector<std::string>& known) {
+  static const std::map<std::string, std::string> kOtherNames = {
+      {"learning_rate", "lr"},     {"train_loss", "loss"},
+      {"val_loss", "validation.loss"}, {"eval_loss", "validation.loss"},
+      {"perplexity", "validation.perplexity"}, {"tps", "tokens_per_second"},
+      {"throughput", "tokens_per_second"}};
+  const auto other = kOtherNames.find(name);
+  if (other == kOtherNames.end()) return nearest_name(name, known);
+  return std::ranges::count(known, other->second) > 0 ? std::optional(other->second) : std::nullopt;
+}
+
 [[noreturn]] void throw_unknown(const std::string& name, const std::vector<runs::RunMetrics>& metrics) {
   std::vector<std::string> known;
   for (const auto& run : metrics)
     for (const auto& field : run.fields())
       if (std::ranges::count(known, field) == 0) known.push_back(field);
-  const auto nearest = nearest_name(name, known);
+  const auto nearest = nearest_metric(name, known);
   throw ConfigError("error: --metric " + name + ": no run has it" +
-                    (nearest ? "; did you mean " + *nearest + "?" : "") + " They have " + join(known, ", "));
+                    (nearest ? "; did you mean " + *nearest + "?" : ".") + " They have " + join(known, ", "));
 }
 
 }  // namespace

@@ -130,3 +130,6 @@ def plot_in_the_terminal(context):
     expect(len(both) == 24 and both[0] == "loss  a: one  b: two" and both[12].startswith("lr"), both)
     job = run(context, 1, ["plot", one, "--metric", "los"], launcher="none", name="bad", exit_code=2)
     expect("--metric los: no run has it; did you mean loss?" in job.text(), job.tail())
+    for name, answer in (("learning_rate", "no run has it; did you mean lr? They have loss, "), ("val_loss", "no run has it. They have loss, ")):
+        job = run(context, 1, ["plot", one, "--metric", name], launcher="none", name=name, exit_code=2)
+        expect(f"--metric {name}: {answer}" in job.text(), job.tail())
