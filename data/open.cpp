@@ -48,7 +48,7 @@ struct OpenedDataset {
 
 OpenedDataset open_entry(const config::MixEntry& entry, const DataOptions& options,
                          std::shared_ptr<const Tokenizer> tokenizer) {
-  auto tokens = open_tokens(entry.kind, entry.path, std::move(tokenizer), options.seq_len);
+  auto tokens = open_tokens(entry.kind, entry.path, std::move(tokenizer), options.seq_len, options.text_key);
   const bool is_indexed = config::lower_case(entry.kind) == "indexed";
   std::string description =
       entry.kind + " " + entry.path + " has " + counted(tokens->num_items(), is_indexed ? "window" : "document");

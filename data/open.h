@@ -16,6 +16,7 @@ struct DataOptions {
   std::string dataset;  // a kind, see data/registry.h
   std::filesystem::path dataset_path = {};
   std::vector<std::string> dataset_mix = {};  // several, with weights (mixture.h), instead of the two above
+  std::string text_key = "text";              // the field of JSON lines that holds the document
   // "torchtitan", "elastic", or "auto": TorchTitan's for its own names, c4_test, c4 and c4_validation, else elastic.
   std::string data_order = "torchtitan";
   std::string on_bad_record = "error";    // or "skip"

@@ -15,12 +15,16 @@ namespace {
 
 struct DatasetKind {
   const char* name;
-  std::unique_ptr<TextSource> (*open)(const std::filesystem::path& path);
+  std::unique_ptr<TextSource> (*open)(const std::filesystem::path& path, const std::string& text_key);
   std::vector<std::filesystem::path> (*list)(const std::filesystem::path& path);
 };
 
+std::unique_ptr<TextSource> open_whole_files(const std::filesystem::path& path, const std::string& /*text_key*/) {
+  return open_text_files(path);
+}
+
 constexpr DatasetKind kDatasets[] = {
-    {"text", open_text_files, list_text_files},
+    {"text", open_whole_files, list_text_files},
     {"jsonl", open_jsonl_files, list_jsonl_files},
     // TorchTitan's names for JSON lines with "text", in file order.
     {"c4_test", open_jsonl_files, list_jsonl_files},
@@ -40,8 +44,9 @@ const DatasetKind& kind_of(const std::string& name) {
 
 }  // namespace
 
-std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path) {
-  return kind_of(name).open(path);
+std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path,
+                                         const std::string& text_key) {
+  return kind_of(name).open(path, text_key);
 }
 
 std::vector<std::filesystem::path> list_dataset(const std::string& name, const std::filesystem::path& path) {
@@ -83,9 +88,10 @@ void check_dataset(const std::string& name, const std::filesystem::path& path, c
 }
 
 std::shared_ptr<const TokenSource> open_tokens(const std::string& name, const std::filesystem::path& path,
-                                               std::shared_ptr<const Tokenizer> tokenizer, std::int64_t seq_len) {
+                                               std::shared_ptr<const Tokenizer> tokenizer, std::int64_t seq_len,
+                                               const std::string& text_key) {
   if (config::lower_case(name) == kIndexed) return open_indexed_shards(path, seq_len, tokenizer->vocab_size());
-  return tokenize_documents(open_dataset(name, path), std::move(tokenizer), name);
+  return tokenize_documents(open_dataset(name, path, text_key), std::move(tokenizer), name);
 }
 
 }  // namespace titan::data

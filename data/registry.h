@@ -10,9 +10,11 @@
 
 namespace titan::data {
 
-// Opens the dataset of text, kind `name` (upper and lower case are the same) at `path`. Throws DataError on an unknown
+// Opens the dataset of text, kind `name` (upper and lower case are the same) at `path`. `text_key` names the field of JSON
+// lines that holds the document. Throws DataError on an unknown
 // name, listing the known ones, and what the kind itself throws.
-std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path);
+std::unique_ptr<TextSource> open_dataset(const std::string& name, const std::filesystem::path& path,
+                                         const std::string& text_key = "text");
 
 // Returns the files of a dataset, in the order in which they are read, without reading any. Throws DataError.
 std::vector<std::filesystem::path> list_dataset(const std::string& name, const std::filesystem::path& path);
@@ -31,6 +33,7 @@ void check_dataset(const std::string& name, const std::filesystem::path& path, c
 
 // Any kind, as tokens. `seq_len`: of the windows of those that were tokenized before, "indexed". Throws DataError.
 std::shared_ptr<const TokenSource> open_tokens(const std::string& name, const std::filesystem::path& path,
-                                               std::shared_ptr<const Tokenizer> tokenizer, std::int64_t seq_len);
+                                               std::shared_ptr<const Tokenizer> tokenizer, std::int64_t seq_len,
+                                               const std::string& text_key = "text");
 
 }  // namespace titan::data

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TokenizeArguments {
-  std::string tokenizer, input, dataset = "jsonl", output, on_bad_record = "error";
+  std::string tokenizer, input, dataset = "jsonl", text_key = "text", output, on_bad_record = "error";
   data::TokenizeOptions options;
 };
 
@@ -38,6 +38,8 @@ void add_options(CLI::App& app, TokenizeArguments& arguments) {
   app.add_option("--input", arguments.input, "file or folder with the documents")->required();
   app.add_option("--output", arguments.output, "PREFIX of the files to write; the folder is made")->required();
   app.add_option("--dataset", arguments.dataset, "kind of input: jsonl or text")->capture_default_str();
+  app.add_option("--text-key", arguments.text_key, "the field of JSON lines that holds the document")
+      ->capture_default_str();
   app.add_option("--workers", options.workers, "threads (default: one a core)")->check(at_least_one());
   app.add_flag("--append-bos", options.append_bos, "begin each document with the tokenizer's BOS, if it has one");
   app.add_flag("--append-eos", options.append_eos,
@@ -65,7 +67,7 @@ bool holds_text_files(const TokenizeArguments& arguments) {
 
 std::unique_ptr<data::TextSource> open_input(const TokenizeArguments& arguments) {
   try {
-    return data::open_dataset(arguments.dataset, arguments.input);
+    return data::open_dataset(arguments.dataset, arguments.input, arguments.text_key);
   } catch (const DataError& error) {
     if (!fs::is_directory(arguments.input) || !holds_text_files(arguments)) throw;
     throw DataError(std::string(error.what()) + " For text, a document a file, add --dataset text.");
@@ -117,6 +119,7 @@ int run_tokenize(const std::vector<std::string>& args) {
   const auto source = open_input(arguments);
   for (const auto& doubt : data::doubtful_names(arguments.dataset, arguments.input)) spdlog::warn(doubt);
   options.source = config::lower_case(arguments.dataset) + " " + fs::weakly_canonical(arguments.input).string();
+  if (arguments.text_key != "text") options.source += " (" + arguments.text_key + ")";
   options.files = data::facts_of(data::list_dataset(arguments.dataset, arguments.input), arguments.input);
   options.tokenizer = data::tokenizer_fingerprint(arguments.tokenizer);
   Report report;

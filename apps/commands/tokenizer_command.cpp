@@ -27,11 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kTextKeyHelp = "the field of JSON lines that holds the document";
+
 struct TrainArguments {
   std::string input;
   std::int64_t vocab_size = 0;
   std::string output;
   std::string dataset;  // empty: by the names
+  std::string text_key = "text";
   std::string type = "bpe";
   std::string on_bad_record = "error";
 };
@@ -41,6 +44,7 @@ struct EncodeArguments {
   bool bos = false;
   bool eos = false;
   std::string jsonl;
+  std::string text_key = "text";
 };
 
 struct DecodeArguments {
@@ -58,7 +62,7 @@ int train_tokenizer(const TrainArguments& arguments) {
   if (fs::exists(file)) throw ConfigError("error: " + file.string() + " exists; remove it or choose another --output");
   const auto started = std::chrono::steady_clock::now();
   const std::string kind = arguments.dataset.empty() ? data::kind_by_names(arguments.input) : arguments.dataset;
-  const auto source = data::open_dataset(kind, arguments.input);
+  const auto source = data::open_dataset(kind, arguments.input, arguments.text_key);
   for (const auto& doubt : data::doubtful_names(kind, arguments.input)) spdlog::warn(doubt);
   const auto trained = data::train_sentencepiece(
       *source, {arguments.vocab_size, arguments.type == "unigram", data::parse_on_bad_record(arguments.on_bad_record)});
@@ -97,7 +101,7 @@ int encode(const EncodeArguments& arguments) {
     }
     print_ids(text);
   } else {
-    const auto source = data::open_jsonl_files(arguments.jsonl);
+    const auto source = data::open_jsonl_files(arguments.jsonl, arguments.text_key);
     for (std::int64_t i = 0; i < source->num_documents(); ++i) print_ids(source->document(i));
   }
   finish_printing();
@@ -147,6 +151,7 @@ int run_tokenizer_command(const std::vector<std::string>& args) {
       ->required();
   train_command->add_option("--dataset", training.dataset,
                             "kind of input: jsonl or text (default: jsonl where a name ends as such files do)");
+  train_command->add_option("--text-key", training.text_key, kTextKeyHelp)->capture_default_str();
   train_command->add_option("--vocab-size", training.vocab_size, "number of pieces")->required()->check(at_least_one());
   train_command->add_option("--output", training.output, "folder that gets tokenizer.model")->required();
   train_command->add_option("--type", training.type, "bpe or unigram")
@@ -162,6 +167,7 @@ int run_tokenizer_command(const std::vector<std::string>& args) {
   add_tokenizer_option(*encode_command, encoding.tokenizer);
   encode_command->add_flag("--bos", encoding.bos, "begin with the token that begins documents");
   encode_command->add_flag("--eos", encoding.eos, "end with the token that ends documents");
+  encode_command->add_option("--text-key", encoding.text_key, kTextKeyHelp)->capture_default_str();
   encode_command->add_option("--jsonl", encoding.jsonl, "FILE of {\"text\": ...} lines, or a folder of such files");
   DecodeArguments decoding;
   CLI::App* decode_command = app.add_subcommand(

@@ -53,6 +53,7 @@ std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const 
   options.dataset = training.dataset;
   options.dataset_path = config::dataset_path(training.dataset, training.dataset_path).value_or("");
   options.dataset_mix = training.dataset_mix;
+  options.text_key = training.dataset_text_key;
   options.data_order = training.data_order;
   options.on_bad_record = training.on_bad_record;
   options.seed = input.config.debug.seed.value_or(0);
@@ -87,6 +88,7 @@ std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const 
   auto options = data_options(batch_mesh);
   options.dataset = validation.dataset;
   options.dataset_path = config::dataset_path(validation.dataset, validation.dataset_path).value_or("");
+  options.text_key = validation.dataset_text_key;
   options.local_batch_size = validation.local_batch_size * (whole_set ? batch_mesh.size() : 1);
   options.seq_len = validation.seq_len;
   options.infinite = !whole_set;

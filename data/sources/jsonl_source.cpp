@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/text.h"
 #include "data/io/decompress.h"
 #include "data/io/files.h"
 #include "data/io/line_index.h"
@@ -46,7 +47,7 @@ std::string without_not_finite(std::string json) {
 
 class JsonlFiles final : public TextSource {
  public:
-  explicit JsonlFiles(const fs::path& root) {
+  JsonlFiles(const fs::path& root, std::string text_key) : text_key_(std::move(text_key)) {
     for (const fs::path& path : list_jsonl_files(root)) {
       const fs::path content = is_compressed(path) ? decompressed_copy(path) : path;
       shards_.push_back({.path = path, .content = content, .file = InputFile(content)});
@@ -61,16 +62,27 @@ class JsonlFiles final : public TextSource {
     const Shard& shard = shard_of(static_cast<std::size_t>(index));
     const std::string line = read_line(shard, static_cast<std::size_t>(index));
     nlohmann::json object = parse(shard, line, static_cast<std::size_t>(index));
-    const auto text = object.find("text");
+    const auto text = object.find(text_key_);
     if (text == object.end() || !text->is_string()) {
       throw BadRecord(where(shard, static_cast<std::size_t>(index)) +
-                      (text == object.end() ? ": the object has no \"text\"" : ": \"text\" is not a string") +
-                      ". Every line must be a JSON object with its document in \"text\".");
+                      (text == object.end() ? ": the object has no \"" : ": \"") + text_key_ +
+                      (text == object.end() ? "\"" + other_strings(object) : "\" is not a string") +
+                      ". Every line must be a JSON object with its document in \"" + text_key_ +
+                      "\"; another field is named by dataset_text_key (of the commands --text-key)");
     }
     return std::move(text->get_ref<std::string&>());
   }
 
  private:
+  // " (its strings: content, title)": what the document may be in.
+  static std::string other_strings(const nlohmann::json& object) {
+    constexpr std::size_t kMost = 4;
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object.items())
+      if (value.is_string() && names.size() < kMost) names.push_back(name);
+    return names.empty() ? "" : " (its strings: " + join(names, ", ") + ")";
+  }
+
   struct Shard {
     fs::path path;        // as it was given
     fs::path content;     // decompressed
@@ -133,6 +145,7 @@ class JsonlFiles final : public TextSource {
     return place + ":" + std::to_string(static_cast<std::int64_t>(starts_[index] - line_start) + column);
   }
 
+  std::string text_key_;
   std::vector<Shard> shards_;  // in order
   LineIndex index_;
   std::span<const std::uint64_t> starts_;  // of every document, in its file
@@ -147,6 +160,8 @@ bool is_named_as_jsonl(const fs::path& path) {
 
 std::vector<fs::path> list_jsonl_files(const fs::path& path) { return list_files(path, kExtensions); }
 
-std::unique_ptr<TextSource> open_jsonl_files(const fs::path& path) { return std::make_unique<JsonlFiles>(path); }
+std::unique_ptr<TextSource> open_jsonl_files(const fs::path& path, const std::string& text_key) {
+  return std::make_unique<JsonlFiles>(path, text_key);
+}
 
 }  // namespace titan::data

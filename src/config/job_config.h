@@ -130,6 +130,7 @@ struct Training {
   std::string dataset = "c4_test";
   std::optional<std::string> dataset_path;
   std::vector<std::string> dataset_mix;
+  std::string dataset_text_key = "text";
   std::string data_order = "auto";
   std::string on_bad_record = "error";
   std::string on_nan = "stop";
@@ -326,6 +327,7 @@ struct Validation {
   bool enable = false;
   std::string dataset = "c4_validation";
   std::optional<std::string> dataset_path;
+  std::string dataset_text_key = "text";
   std::int64_t local_batch_size = 8;  // sequences
   std::int64_t seq_len = 2048;        // tokens
   std::int64_t freq = 10;             // steps

@@ -23,6 +23,17 @@ void check_kind(const std::string& key, const std::string& kind, std::vector<Fau
                     {key}});
 }
 
+// A field of what has none would be passed over without a word.
+void check_text_key(const std::string& table, const std::string& text_key, const std::vector<std::string>& kinds,
+                    std::vector<Fault>& errors) {
+  const auto has_fields = [](const std::string& kind) { return lower_case(kind) != "text" && lower_case(kind) != "indexed"; };
+  if (text_key == "text" || std::ranges::any_of(kinds, has_fields)) return;
+  const std::string key = table + ".dataset_text_key";
+  errors.push_back({key + " = \"" + text_key + "\" names a field of JSON lines, and " + table + " reads no JSON lines (" +
+                        join(kinds, ", ") + "); leave it out, or set the dataset to \"jsonl\"",
+                    {key}});
+}
+
 }  // namespace
 
 std::vector<std::string> dataset_kinds() { return {"text", "jsonl", "c4_test", "c4", "c4_validation", "indexed"}; }
@@ -69,15 +80,23 @@ std::vector<NamedDataset> named_datasets(const JobConfig& config) {
 
 std::vector<Fault> find_wrong_datasets(const JobConfig& config) {
   std::vector<Fault> errors;
-  if (config.training.dataset_mix.empty()) check_kind("training.dataset", config.training.dataset, errors);
+  std::vector<std::string> kinds;
+  if (config.training.dataset_mix.empty()) {
+    check_kind("training.dataset", config.training.dataset, errors);
+    kinds.push_back(config.training.dataset);
+  }
   for (const std::string& text : config.training.dataset_mix) {
     try {
-      check_kind("training.dataset_mix", parse_mix_entry(text).kind, errors);
+      kinds.push_back(parse_mix_entry(text).kind);
+      check_kind("training.dataset_mix", kinds.back(), errors);
     } catch (const ConfigError& error) {
       errors.push_back({error.what(), error.keys()});
     }
   }
-  if (config.validation.enable) check_kind("validation.dataset", config.validation.dataset, errors);
+  check_text_key("training", config.training.dataset_text_key, kinds, errors);
+  if (!config.validation.enable) return errors;
+  check_kind("validation.dataset", config.validation.dataset, errors);
+  check_text_key("validation", config.validation.dataset_text_key, {config.validation.dataset}, errors);
   return errors;
 }
 

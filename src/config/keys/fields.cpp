@@ -137,6 +137,7 @@ class Table {
   void add_training() {
     add(KEY(training.dataset), "kind of data: text, jsonl, indexed, or c4_test, c4 (JSONL in TorchTitan's order)", kNonEmpty, kSupported);
     add(KEY(training.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
+    add(KEY(training.dataset_text_key), "the field of JSON lines that holds the document, also of a mixture's (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(training.dataset_mix), "several datasets, \"WEIGHT KIND PATH\" each, instead of dataset and dataset_path (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(training.data_order), "order of the data; elastic: shuffled, the same at any number of ranks; auto: torchtitan for c4_test and c4, else elastic (not a key of TorchTitan)", one_of({"auto", "torchtitan", "elastic"}), kSupported);
     add(KEY(training.on_bad_record), "what to do with a record that cannot be used (not a key of TorchTitan)", one_of({"error", "skip"}), kSupported);
@@ -267,6 +268,7 @@ class Table {
     add(KEY(validation.enable), "evaluate during training", kAny, kSupported);
     add(KEY(validation.dataset), "kind of data, as training.dataset", kNonEmpty, kSupported);
     add(KEY(validation.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
+    add(KEY(validation.dataset_text_key), "the field of JSON lines that holds the document (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(validation.local_batch_size), "sequences of one batch on one rank", at_least(1), kSupported);
     add(KEY(validation.seq_len), "tokens of one sequence", at_least(2), kSupported);
     add(KEY(validation.freq), "steps between two evaluations", at_least(1), kSupported);

@@ -104,6 +104,17 @@ TEST(JsonlFiles, ReadsWhatPythonWritesForNumbersThatAreNone) {
   EXPECT_THAT(data_error([&] { source->document(3); }), HasSubstr(":4:23: not a JSON object"));
 }
 
+TEST(JsonlFiles, TheDocumentMayBeInAnotherField) {
+  const test::TemporaryFolder folder;
+  const auto file = folder.write("a.jsonl", "{\"content\": \"a\", \"id\": 7}\n{\"title\": \"b\", \"text\": \"c\"}\n");
+  const auto source = open_jsonl_files(file, "content");
+  EXPECT_EQ(source->document(0), "a");
+  EXPECT_THAT(data_error([&] { source->document(1); }), HasSubstr("has no \"content\" (its strings: text, title)"));
+  EXPECT_THAT(data_error([&] { open_jsonl_files(file)->document(0); }),
+              HasSubstr("has no \"text\" (its strings: content). Every line must be a JSON object with its document in "
+                        "\"text\"; another field is named by dataset_text_key"));
+}
+
 TEST(JsonlFiles, PassesOverAByteOrderMark) {
   const TempFolder folder;
   const std::string mark = "\xEF\xBB\xBF";
