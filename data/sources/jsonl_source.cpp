@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/utf8.h"
 #include "data/io/decompress.h"
 #include "data/io/files.h"
 
