@@ -19,6 +19,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/process/rank_process.h"
 #include "base/text.h"
 #include "data/io/files.h"
 #include "data/io/hash.h"
@@ -195,9 +196,7 @@ fs::path decompressed_copy(const fs::path& path) {
   if (fs::exists(copy, error)) return copy;  // made while this process waited
   spdlog::info("decompressing {} to {}", path.string(), copy.string());
   // A name of its own: where the file system has no locks, several work at once, and the first copy stays.
-  char host[256] = "";
-  ::gethostname(host, sizeof(host) - 1);
-  const fs::path temporary = copy.string() + "." + host + "." + std::to_string(::getpid()) + ".tmp";
+  const fs::path temporary = copy.string() + "." + host_name() + "." + std::to_string(::getpid()) + ".tmp";
   try {
     write_copy(path, temporary);
     put_in_place(temporary, copy);
