@@ -160,6 +160,18 @@ TEST(CheckpointIo, AFolderThatCannotBeRenamedIsReplaced) {
   expect_loads_on(2, folder / "ck");
 }
 
+TEST(CheckpointIo, ARecoveryKnowsHuggingFacesFolders) {
+  const TemporaryFolder folder;
+  folder.write("ck.replaced/model.safetensors.index.json", "{}");
+  recover_replacement(folder / "ck");
+  EXPECT_TRUE(fs::exists(folder / "ck/model.safetensors.index.json"));
+  // The new one is of this format, and the old one, of the other, was not removed yet.
+  save_on(1, folder / "ck.replaced");
+  recover_replacement(folder / "ck");
+  EXPECT_TRUE(fs::exists(folder / "ck/model.safetensors.index.json"));
+  EXPECT_FALSE(fs::exists(folder / "ck.replaced"));
+}
+
 TEST(CheckpointIo, AKillWhileTheOldFolderIsRemovedIsRepaired) {
   const TemporaryFolder folder;
   save_on(1, folder / "ck");
