@@ -1,4 +1,4 @@
-// Finds the control groups (cgroups(7)) that this process is in: those of a container, a batch system's step, a service.
+// Finds the control groups (cgroups(7)) of this process: those of a container, a batch system's step or a service.
 #pragma once
 
 #include <istream>
