@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/io/files.h"
 #include "data/registry.h"
 #include "data/sources/jsonl_source.h"
@@ -96,7 +97,7 @@ int encode(const EncodeArguments& arguments) {
   };
   if (arguments.jsonl.empty()) {
     const std::string text = read_standard_input();
-    if (const auto bad = data::find_invalid_utf8(text)) {
+    if (const auto bad = find_invalid_utf8(text)) {
       spdlog::warn("byte {} of standard input is not valid UTF-8: it and others like it count as U+FFFD", *bad);
     }
     print_ids(text);

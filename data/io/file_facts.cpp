@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/io/files.h"
 
 namespace titan::data {
@@ -36,7 +37,9 @@ std::uint32_t checksum_of(const InputFile& file, std::uint64_t blocks) {
 
 std::string name_of(const fs::path& path, const fs::path& root) {
   std::error_code error;
-  return (fs::is_directory(root, error) ? path.lexically_relative(root) : path.filename()).string();
+  // JSON and checkpoints keep the name, as UTF-8.
+  return escape_invalid_utf8(
+      (fs::is_directory(root, error) ? path.lexically_relative(root) : path.filename()).string());
 }
 
 FileFacts sum_of(const std::vector<fs::path>& files, const fs::path& root) {

@@ -10,7 +10,7 @@
 namespace titan::data {
 
 struct FileFacts {
-  std::string name;             // below the folder of the data
+  std::string name;             // below the folder of the data, with bytes that are not UTF-8 as "\xE9"
   std::uint64_t size = 0;       // bytes
   std::int64_t changed_ns = 0;  // time of the last change
   // CRC-32 of all bytes up to 1 MiB; of larger files of blocks of 64 KiB, evenly spread, the first and the last among

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -62,28 +63,6 @@ std::optional<FileStamp> stamp_of(int descriptor) {
                    std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// The length of the UTF-8 sequence at the start of `text`, 0 when it is not one.
-std::size_t utf8_sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead <= 0xdf) return continues(1) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef) {
-    if (!continues(1) || !continues(2)) return 0;
-    if (lead == 0xe0 && byte(1) < 0xa0) return 0;   // overlong
-    if (lead == 0xed && byte(1) >= 0xa0) return 0;  // surrogate
-    return 3;
-  }
-  if (lead >= 0xf0 && lead <= 0xf4) {
-    if (!continues(1) || !continues(2) || !continues(3)) return 0;
-    if (lead == 0xf0 && byte(1) < 0x90) return 0;   // overlong
-    if (lead == 0xf4 && byte(1) >= 0x90) return 0;  // beyond U+10FFFF
-    return 4;
-  }
-  return 0;
-}
-
 }  // namespace
 
 std::vector<fs::path> list_files(const fs::path& root, std::span<const std::string> extensions) {
@@ -116,24 +95,6 @@ std::string describe_folder(const fs::path& folder) {
   names.resize(std::min(count, kMaxNamesInMessage));
   return std::to_string(count) + (count == 1 ? " entry: " : " entries: ") + join(names, ", ") +
          (count > names.size() ? ", ..." : "");
-}
-
-std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
-  constexpr std::uint64_t kHighBits = 0x8080808080808080;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    std::uint64_t word = 0;
-    while (at + sizeof(word) <= text.size()) {
-      std::memcpy(&word, text.data() + at, sizeof(word));
-      if (word & kHighBits) break;
-      at += sizeof(word);
-    }
-    if (at >= text.size()) break;
-    const std::size_t length = utf8_sequence_length(text.substr(at));
-    if (length == 0) return at;
-    at += length;
-  }
-  return std::nullopt;
 }
 
 void throw_changed(const fs::path& path, const FileStamp& before, const FileStamp& now) {

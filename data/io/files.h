@@ -3,10 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace titan::data {
@@ -21,9 +19,6 @@ std::vector<std::filesystem::path> list_files(const std::filesystem::path& root,
 
 // "3 entries: a.bin, b.gz, c", at most 8 names; "nothing".
 std::string describe_folder(const std::filesystem::path& folder);
-
-// The offset of the first byte that is not UTF-8 (RFC 3629: no overlong forms, no surrogates), or nothing.
-std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
 // What tells that a file was changed.
 struct FileStamp {

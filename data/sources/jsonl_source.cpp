@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json_error.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/io/decompress.h"
 #include "data/io/files.h"
 #include "data/io/line_index.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/io/decompress.h"
 #include "data/io/files.h"
 

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/sources/indexed_shards.h"
 
 namespace titan::data {
@@ -64,9 +65,9 @@ class Job {
     if (progress_.shards > 99'999) {
       throw DataError(std::to_string(progress_.shards) + " shards are too many: give more documents to each");
     }
-    const nlohmann::ordered_json plan = {{"source", options_.source},
+    const nlohmann::ordered_json plan = {{"source", escape_invalid_utf8(options_.source)},
                                          {"documents", documents_},
-                                         {"tokenizer", options_.tokenizer},
+                                         {"tokenizer", escape_invalid_utf8(options_.tokenizer)},
                                          {"vocab_size", tokenizer_.vocab_size()},
                                          {"append_bos", options_.append_bos},
                                          {"append_eos", options_.append_eos},

@@ -1,6 +1,6 @@
 #include "data/text/utf8.h"
 
-#include "data/io/files.h"
+#include "base/utf8.h"
 
 namespace titan::data {
 namespace {

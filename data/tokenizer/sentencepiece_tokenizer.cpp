@@ -64,14 +64,17 @@ std::size_t word_length(std::string_view text) {
   return text.size();
 }
 
+void load(const std::filesystem::path& file, SentencePieceProcessor& processor) {
+  const auto status = processor.LoadFromSerializedProto(read_file(file));
+  if (status.ok()) return;
+  throw DataError(file.string() + " is not a SentencePiece model (" + status.message() +
+                  "). A tokenizer.model in tiktoken's text format, as Llama 3 ships, is not supported.");
+}
+
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(const std::filesystem::path& file, bool by_words) {
-    const auto status = processor_.LoadFromSerializedProto(read_file(file));
-    if (!status.ok()) {
-      throw DataError(file.string() + " is not a SentencePiece model (" + status.message() +
-                      "). A tokenizer.model in tiktoken's text format, as Llama 3 ships, is not supported.");
-    }
+    load(file, processor_);
     by_words_ = by_words && can_encode_by_words(processor_);
   }
 
@@ -157,6 +160,14 @@ class SentencePieceTokenizer final : public Tokenizer {
 
 std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words) {
   return std::make_shared<SentencePieceTokenizer>(file, by_words);
+}
+
+std::vector<std::string> read_sentencepiece_pieces(const std::filesystem::path& file) {
+  SentencePieceProcessor processor;
+  load(file, processor);
+  std::vector<std::string> pieces;
+  for (int id = 0; id < processor.GetPieceSize(); ++id) pieces.push_back(processor.IdToPiece(id));
+  return pieces;
 }
 
 }  // namespace titan::data

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "data/tokenizer/tokenizer.h"
 
@@ -15,5 +17,8 @@ namespace titan::data {
 // memory, many times the size of its input, is that of one word. `by_words` false turns that off; the tests compare
 // both.
 std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words = true);
+
+// Returns the model's pieces by id. Throws DataError when `file` is not a SentencePiece model.
+std::vector<std::string> read_sentencepiece_pieces(const std::filesystem::path& file);
 
 }  // namespace titan::data

@@ -12,7 +12,9 @@
 #include "base/text.h"
 #include "data/io/files.h"
 #include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/sentencepiece_tokenizer.h"
+#include "data/tokenizer/tokenizer_json.h"
 
 namespace titan::data {
 
@@ -24,6 +26,48 @@ constexpr char kSentencePieceName[] = "tokenizer.model";
 constexpr char kHuggingFaceName[] = "tokenizer.json";
 constexpr char kHuggingFaceConfigName[] = "tokenizer_config.json";
 
+// Throws DataError if files beside `model` name tokens that it does not have: it would encode them as plain text.
+// `why` says why those files are not the tokenizer.
+void check_added_tokens(const fs::path& model, const Tokenizer& tokenizer, const std::string& why) {
+  const fs::path folder = model.parent_path();
+  const auto pieces = read_sentencepiece_pieces(model);
+  const auto last_id = std::ssize(pieces) - 1;
+  const auto what_to_do = [&] {
+    return why + " Name " + model.string() + " itself as the tokenizer to go without what is beside it, or a " +
+           kHuggingFaceName + " of byte-level BPE.";
+  };
+  const auto is_missing = [&](const NumberedToken& token) {
+    if (token.id < 0 || token.id > last_id) return true;
+    std::string content;  // a space in it is a space symbol in the model
+    for (const char byte : token.content) content += byte == ' ' ? std::string(kSpaceSymbol) : std::string(1, byte);
+    const std::string& piece = pieces[static_cast<std::size_t>(token.id)];
+    return piece != token.content && piece != content;
+  };
+  auto missing = read_added_tokens(folder);
+  std::erase_if(missing, [&](const NumberedToken& token) { return !is_missing(token); });
+  if (!missing.empty()) {
+    const NumberedToken& first = missing.front();
+    const auto count = std::ranges::count(missing, first.file, &NumberedToken::file);
+    const std::string found = first.id < 0 || first.id > last_id
+                                  ? "the model has ids 0 to " + std::to_string(last_id)
+                                  : "there the model has \"" + pieces[static_cast<std::size_t>(first.id)] + "\"";
+    throw DataError(first.file.string() + " has " + counted(count, "added token") + " that " + model.string() +
+                    " does not have, the first is \"" + first.content + "\" with id " + std::to_string(first.id) +
+                    ": " + found + ". They would be encoded as plain characters." + what_to_do());
+  }
+  const TokenizerConfig config = read_tokenizer_config(folder / kHuggingFaceConfigName);
+  const auto check_mark = [&](const char* key, const std::optional<std::string>& wanted,
+                              std::optional<std::int32_t> id) {
+    if (!wanted || (id && pieces[static_cast<std::size_t>(*id)] == *wanted)) return;
+    throw DataError((folder / kHuggingFaceConfigName).string() + ": " + key + " = \"" + *wanted + "\", but " +
+                    model.string() + " has " +
+                    (id ? "\"" + pieces[static_cast<std::size_t>(*id)] + "\"" : "no such token") + " in its place." +
+                    what_to_do());
+  };
+  check_mark("bos_token", config.bos_token, tokenizer.bos_id());
+  check_mark("eos_token", config.eos_token, tokenizer.eos_id());
+}
+
 // Llama 2's folders have both, and its tokenizer.json is SentencePiece's BPE in other clothes.
 std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& model) {
   try {
@@ -31,13 +75,16 @@ std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& m
     spdlog::info("tokenizer: {}; {} beside it is not used", json.string(), kSentencePieceName);
     return tokenizer;
   } catch (const DataError& unsupported) {
+    std::shared_ptr<Tokenizer> tokenizer;
     try {
-      auto tokenizer = make_sentencepiece_tokenizer(model);
-      if (speaks_for_all()) spdlog::warn("tokenizer: {}, because of {}", model.string(), unsupported.what());
-      return tokenizer;
+      tokenizer = make_sentencepiece_tokenizer(model);
     } catch (const DataError&) {
       throw unsupported;
     }
+    check_added_tokens(model, *tokenizer,
+                       std::string(" The other file is not used because of ") + unsupported.what() + ".");
+    if (speaks_for_all()) spdlog::warn("tokenizer: {}, because of {}", model.string(), unsupported.what());
+    return tokenizer;
   }
 }
 
@@ -71,7 +118,11 @@ std::shared_ptr<Tokenizer> make_tokenizer(const fs::path& path) {
   if (fs::exists(json, ignored)) {
     return fs::exists(model, ignored) ? choose_of_two(json, model) : make_bpe_tokenizer(json);
   }
-  if (fs::exists(model, ignored)) return make_sentencepiece_tokenizer(model);
+  if (fs::exists(model, ignored)) {
+    auto tokenizer = make_sentencepiece_tokenizer(model);
+    check_added_tokens(model, *tokenizer, "");
+    return tokenizer;
+  }
   throw DataError("no tokenizer in " + path.string() + ": expected " + expected + "; the folder holds " +
                   describe_folder(path) + ".");
 }

@@ -1,6 +1,7 @@
 #include "data/tokenizer/tokenizer_json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -294,6 +295,40 @@ TokenizerConfig read_config(const OrderedJson& root) {
   return config;
 }
 
+using AddedOfFile = std::map<std::int64_t, std::string>;  // id -> content
+
+// {"added_tokens": [{"id": 5, "content": "text"}]}, tokenizer.json
+AddedOfFile added_in_tokenizer_json(const OrderedJson& root) {
+  AddedOfFile added;
+  const OrderedJson* tokens = find(root, "added_tokens");
+  for (const OrderedJson& token : tokens ? *tokens : OrderedJson::array())
+    added.emplace(get<std::int64_t>(token, "id", "added_tokens"), get<std::string>(token, "content", "added_tokens"));
+  return added;
+}
+
+// {"text": 5}, added_tokens.json
+AddedOfFile added_in_added_tokens_json(const OrderedJson& root) {
+  AddedOfFile added;
+  for (const auto& [content, id] : root.items()) added.emplace(get<std::int64_t>(root, content, "it"), content);
+  return added;
+}
+
+// {"added_tokens_decoder": {"5": {"content": "text"}}}, tokenizer_config.json
+AddedOfFile added_in_tokenizer_config(const OrderedJson& root) {
+  const std::string key = "added_tokens_decoder";
+  AddedOfFile added;
+  const OrderedJson* decoder = find(root, key);
+  if (!decoder) return added;
+  for (const auto& [name, token] : decoder->items()) {
+    std::int64_t id = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (error != std::errc() || end != name.data() + name.size())
+      throw DataError(key + " has the key \"" + name + "\", which is not a token id");
+    added.emplace(id, get<std::string>(token, "content", key));
+  }
+  return added;
+}
+
 }  // namespace
 
 TokenizerSpec read_tokenizer_json(const std::filesystem::path& file) {
@@ -314,6 +349,27 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& file) {
   } catch (const DataError& error) {
     throw DataError(file.string() + ": " + error.what());
   }
+}
+
+std::vector<NumberedToken> read_added_tokens(const std::filesystem::path& folder) {
+  const std::pair<const char*, AddedOfFile (*)(const OrderedJson&)> readers[] = {
+      {"tokenizer.json", added_in_tokenizer_json},
+      {"added_tokens.json", added_in_added_tokens_json},
+      {"tokenizer_config.json", added_in_tokenizer_config}};
+  std::vector<NumberedToken> tokens;
+  for (const auto& [name, read] : readers) {
+    const std::filesystem::path file = folder / name;
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) continue;
+    const auto root = parse<OrderedJson>(file);
+    try {
+      if (!root.is_object()) throw DataError("it is not a JSON object");
+      for (auto& [id, content] : read(root)) tokens.push_back({file, content, id});
+    } catch (const DataError& error) {
+      throw DataError(file.string() + ": " + error.what());
+    }
+  }
+  return tokens;
 }
 
 }  // namespace titan::data

@@ -43,4 +43,15 @@ struct TokenizerConfig {
 // All empty when there is no such file. Throws DataError for one that TorchTitan would not take either.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& file);
 
+// A token to which a file beside the tokenizer's model gives an id.
+struct NumberedToken {
+  std::filesystem::path file;
+  std::string content;
+  std::int64_t id;
+};
+
+// Returns the added tokens of a Hugging Face folder, by file and id: those in tokenizer.json, added_tokens.json and
+// tokenizer_config.json, as far as these files are there. Throws DataError for a file that cannot be read so.
+std::vector<NumberedToken> read_added_tokens(const std::filesystem::path& folder);
+
 }  // namespace titan::data

@@ -6,12 +6,14 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/process/rank_process.h"
 
 namespace titan::dist {
 namespace {
@@ -54,17 +56,45 @@ fs::path port_file(const LaunchEnv& env) {
   return fs::temp_directory_path() / ("titan-train-" + std::to_string(getuid()) + "-" + env.rendezvous_key + ".port");
 }
 
-int wait_for_port_file(const fs::path& path, std::chrono::milliseconds timeout) {
+// "PORT" and the process that serves it.
+std::string port_text(int port) { return std::to_string(port) + " " + to_text(own_process()) + "\n"; }
+
+struct Port {
+  int number = 0;  // 0: not known yet, for `reason`
+  std::string reason;
+};
+
+// An earlier job of the same key may have left its file: it is believed while its writer lives. Where that cannot be
+// told (another container's process), the port has to answer.
+Port read_port(const fs::path& path, const std::string& host) {
+  std::ifstream file(path);
+  if (!file) return {0, "there is no such file"};
+  int port = 0;
+  std::string writer;
+  if (!(file >> port) || port <= 0) return {0, "the file there holds no port"};
+  std::getline(file, writer);
+  const RankProcess process = rank_process_from_text(writer);
+  const Life life = life_of(process);
+  const std::string process_name = "process " + std::to_string(process.pid);
+  if (life == Life::kEnded) return {0, "the file there is left over from " + process_name + ", which has ended"};
+  if (life != Life::kUnknown) return {port, ""};
+  const std::string refusal = try_connect(host, port);
+  if (refusal.empty()) return {port, ""};
+  return {0, "the file there names port " + std::to_string(port) + ", which does not answer: " + refusal};
+}
+
+int wait_for_port_file(const fs::path& path, const std::string& host, std::chrono::milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
-  while (!fs::exists(path)) {
+  while (true) {
+    const Port port = read_port(path, host);
+    if (port.number > 0) return port.number;
     if (steady_clock::now() > deadline) {
       throw DistError("rank 0 did not write its port to " + path.string() + " within " +
-                      std::to_string(timeout.count() / 1000) +
-                      " s; set MASTER_ADDR and MASTER_PORT if the ranks do not share that folder");
+                      std::to_string(timeout.count() / 1000) + " s (" + port.reason +
+                      "); set MASTER_ADDR and MASTER_PORT if the ranks do not share that folder");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return std::stoi(read_file(path));
 }
 
 // listen_fd: for a server, a socket that listens already; -1: it makes its own.
@@ -94,9 +124,9 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const LaunchEnv& env, std::chrono::mi
     return connect_tcp(env.master_addr, env.master_port, server, timeout, env.listen_fd);
   }
   const fs::path file = port_file(env);
-  if (!server) return connect_tcp(env.master_addr, wait_for_port_file(file, timeout), false, timeout);
+  if (!server) return connect_tcp(env.master_addr, wait_for_port_file(file, env.master_addr, timeout), false, timeout);
   auto store = connect_tcp(env.master_addr, 0, true, timeout);
-  write_file_atomically(file, std::to_string(store->getPort()));
+  write_file_atomically(file, port_text(store->getPort()));
   return store;
 }
 

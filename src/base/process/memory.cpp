@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/process/control_group.h"
 #include "base/process/processors.h"
 #include "base/text.h"
 
@@ -36,16 +37,10 @@ std::optional<std::int64_t> number_in(const std::string& path) {
 
 // cgroups(7), version 2: the limits of all groups above hold as well.
 std::int64_t control_group_bytes() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string group;
   std::int64_t least = kUnlimited;
-  while (std::getline(file, group)) {
-    if (!group.starts_with("0::/")) continue;
-    for (std::string path = group.substr(3); !path.empty(); path.resize(path.rfind('/'))) {
-      const std::string folder = "/sys/fs/cgroup" + path;
-      const auto limit = number_in(folder + "/memory.max"), used = number_in(folder + "/memory.current");
-      if (limit && used) least = std::min(least, std::max<std::int64_t>(0, *limit - *used));
-    }
+  for (const std::string& folder : control_group_folders("memory")) {
+    const auto limit = number_in(folder + "/memory.max"), used = number_in(folder + "/memory.current");
+    if (limit && used) least = std::min(least, std::max<std::int64_t>(0, *limit - *used));
   }
   return least;
 }

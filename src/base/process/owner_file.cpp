@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/process/rank_process.h"
 
 namespace titan {
 namespace fs = std::filesystem;
@@ -31,12 +32,6 @@ std::string first_word_of(const char* path) {
   std::string word;
   in >> word;
   return word.empty() ? "-" : word;
-}
-
-std::string host_name() {
-  char name[256] = "-";
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 // Two containers of one machine may share its name, and never their process ids.

@@ -1,7 +1,6 @@
 #include "base/process/processors.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/process/control_group.h"
+#include "base/process/rank_process.h"
 #include "base/text.h"
 
 namespace titan {
@@ -44,28 +45,16 @@ std::optional<double> quota_of(const std::string& folder) {
 // The limits of all groups above hold as well.
 std::optional<double> control_group_quota() {
   std::optional<double> least;
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const auto names = split(controllers, ',');
-    if (!controllers.empty() && std::ranges::count(names, "cpu") == 0) continue;
-    const std::string root = "/sys/fs/cgroup" + (controllers.empty() ? "" : "/" + controllers);
-    for (std::string path = line.substr(second + 1);; path.resize(path.rfind('/'))) {
-      if (const auto quota = quota_of(root + path)) least = std::min(least.value_or(*quota), *quota);
-      if (path.find('/') == std::string::npos) break;
-    }
-  }
+  for (const std::string& folder : control_group_folders("cpu"))
+    if (const auto quota = quota_of(folder)) least = std::min(least.value_or(*quota), *quota);
   return least;
 }
 
 }  // namespace
 
 Processors own_processors() {
-  char host[256] = "-";
-  ::gethostname(host, sizeof(host) - 1);
-  Processors out{.host = host, .cores = cores_of_mask()};
+  const std::string host = host_name();
+  Processors out{.host = host.empty() ? "-" : host, .cores = cores_of_mask()};
   const auto machine = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   out.quota = out.cores.empty() ? machine : std::ssize(out.cores);
   if (const auto quota = control_group_quota())

@@ -5,9 +5,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/io/discard.h"
 
@@ -19,6 +21,9 @@ namespace {
 fs::path without_trailing_slash(const fs::path& folder) {
   return folder.has_filename() ? folder : folder.parent_path();
 }
+
+// Returns whether `folder` holds a checkpoint of either format whose last file was written.
+bool is_saved(const fs::path& folder) { return is_complete(folder) || fs::exists(folder / layout::kHuggingFaceIndex); }
 
 void sync_parent(const fs::path& folder) {
   const fs::path parent = folder.parent_path();
@@ -45,29 +50,48 @@ void put_in_place(const fs::path& folder) {
     discard(temporary);
     return;
   }
-  if (errno != EINVAL && errno != ENOSYS)
+  // A file system or a container may not know how to swap; EXDEV is for put_in_place_by_removal().
+  const int reason = errno;
+  if (reason != EINVAL && reason != ENOSYS && reason != EPERM && reason != EOPNOTSUPP && reason != EXDEV)
     throw CheckpointError("cannot rename " + temporary.string() + " to " + target.string() + ": " +
-                          std::strerror(errno));
+                          std::strerror(reason));
   put_in_place_by_two_renames(folder);
 }
 
 void put_in_place_by_two_renames(const fs::path& folder) {
   const fs::path target = without_trailing_slash(folder);
   free_name(replaced_folder(folder));
-  fs::rename(target, replaced_folder(folder));
+  std::error_code error;
+  fs::rename(target, replaced_folder(folder), error);
+  if (error == std::errc::cross_device_link) return put_in_place_by_removal(folder);
+  if (error) throw fs::filesystem_error("cannot rename", target, replaced_folder(folder), error);
   sync_parent(target);
   fs::rename(temporary_folder(folder), target);
   sync_parent(target);
   free_name(replaced_folder(folder));
 }
 
+void put_in_place_by_removal(const fs::path& folder) {
+  const fs::path target = without_trailing_slash(folder);
+  const fs::path aside = replaced_folder(folder);
+  fs::rename(temporary_folder(folder), aside);
+  sync_parent(target);
+  if (!discard_in_place(target))
+    throw CheckpointError("cannot remove all of " + target.string() +
+                          ", and its file system cannot rename it (it is in a " +
+                          "lower layer of an overlay). Its replacement is complete in " + aside.string() + ": remove " +
+                          target.string() + ", then rename that to it");
+  fs::rename(aside, target);
+  sync_parent(target);
+}
+
 void recover_replacement(const fs::path& folder) {
   const fs::path target = without_trailing_slash(folder);
   const fs::path aside = replaced_folder(folder);
   if (!fs::exists(aside)) return;
-  if (is_complete(target)) {
+  if (is_saved(target)) {
     free_name(aside);  // under its name it would come back once `target` is removed
-  } else if (is_complete(aside) && !fs::exists(target)) {
+  } else if (is_saved(aside) && (!fs::exists(target) || discard(target))) {  // put_in_place_by_removal() was killed
     fs::rename(aside, target);
     sync_parent(target);
   }

@@ -17,4 +17,8 @@ void put_in_place(const std::filesystem::path& folder);
 // As put_in_place() for file systems that cannot swap.
 void put_in_place_by_two_renames(const std::filesystem::path& folder);
 
+// As put_in_place() for an old folder that cannot be renamed: one of an overlay's lower layer (EXDEV). The new one
+// waits at replaced_folder(), where recover_replacement() finds it after a kill, until the old one is removed.
+void put_in_place_by_removal(const std::filesystem::path& folder);
+
 }  // namespace titan::checkpoint

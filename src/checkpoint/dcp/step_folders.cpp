@@ -1,6 +1,7 @@
 #include "checkpoint/dcp/step_folders.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/run_layout.h"
 #include "base/text.h"
@@ -49,8 +50,15 @@ namespace {
 void remove_step(const fs::path& folder) {
   try {
     free_name(temporary_folder(folder));
-    fs::rename(folder, temporary_folder(folder));
-    discard(temporary_folder(folder));
+    std::error_code error;
+    fs::rename(folder, temporary_folder(folder), error);
+    if (error == std::errc::cross_device_link) {  // a folder of an overlay's lower layer
+      discard_in_place(folder);
+    } else if (error) {
+      throw fs::filesystem_error("cannot rename", folder, temporary_folder(folder), error);
+    } else {
+      discard(temporary_folder(folder));
+    }
   } catch (const std::exception& error) {
     warn_once("The old checkpoint " + folder.string() + " could not be removed, and stays: " + error.what());
   }

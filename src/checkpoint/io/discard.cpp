@@ -1,12 +1,17 @@
 #include "checkpoint/io/discard.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
+#include "base/fs.h"
+#include "base/run_layout.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -31,6 +36,18 @@ bool discard(const fs::path& folder) {
             ". It is no checkpoint any more, nothing reads it, and each save tries again; if it stays, find who holds "
             "its files (lsof, lsattr) and remove it by hand");
   return false;
+}
+
+bool discard_in_place(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return discard(folder);
+  for (const char* name : {layout::kMetadataFile, layout::kHuggingFaceIndex}) {
+    if (::unlink((folder / name).c_str()) == 0 || errno == ENOENT) continue;
+    warn_once("cannot remove " + (folder / name).string() + ": " + std::strerror(errno) + ". The checkpoint stays");
+    return false;
+  }
+  fsync_folder(folder);
+  return discard(folder);
 }
 
 void free_name(const fs::path& folder) {

@@ -12,6 +12,9 @@ namespace titan::checkpoint {
 // warned of once in this process.
 bool discard(const std::filesystem::path& folder);
 
+// As discard() for a checkpoint that cannot be renamed first: the file goes first that makes it one for its readers.
+bool discard_in_place(const std::filesystem::path& folder);
+
 // Removes `folder`, or where that cannot be, renames what is left of it to `folder`.remains-1, -2, ..., a name that no
 // reader takes. Throws CheckpointError when it can be neither removed nor renamed.
 void free_name(const std::filesystem::path& folder);

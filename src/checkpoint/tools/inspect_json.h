@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/utf8.h"
 #include "checkpoint/tools/verify.h"
 
 namespace titan::checkpoint {
@@ -18,7 +19,7 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
 inline void add_verdict(nlohmann::ordered_json& json, const std::vector<Fault>& faults) {
   json["intact"] = faults.empty();
   auto& list = json["faults"] = nlohmann::ordered_json::array();
-  for (const Fault& fault : faults) list.push_back(fault.text);
+  for (const Fault& fault : faults) list.push_back(escape_invalid_utf8(fault.text));
 }
 
 }  // namespace titan::checkpoint

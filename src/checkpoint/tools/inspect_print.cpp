@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "base/text_table.h"
+#include "base/utf8.h"
 #include "checkpoint/tools/inspect_json.h"
 #include "distributed/tensor/shard.h"
 
@@ -232,9 +233,9 @@ std::string faults_text(const std::vector<Fault>& faults) {
 }
 
 std::string inspection_json(const Inspection& in, const std::string& pattern, const std::vector<Fault>* faults) {
-  Json json = {{"path", in.path.string()}, {"format", kind_name(in.kind)},
-               {"step", or_null(in.step)}, {"tokens_seen", or_null(in.tokens_seen)},
-               {"save_id", in.save_id},    {"checksums", in.has_checksums}};
+  Json json = {
+      {"path", escape_invalid_utf8(in.path.string())}, {"format", kind_name(in.kind)}, {"step", or_null(in.step)},
+      {"tokens_seen", or_null(in.tokens_seen)},        {"save_id", in.save_id},        {"checksums", in.has_checksums}};
   Json& keys = json["keys"] = Json::array();
   for (const KeyInfo& key : pattern.empty() ? in.keys : matching_keys(in.keys, pattern)) keys.push_back(key_json(key));
   Json& files = json["files"] = Json::array();

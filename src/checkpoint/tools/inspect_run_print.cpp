@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "base/text_table.h"
+#include "base/utf8.h"
 #include "checkpoint/tools/inspect_json.h"
 #include "checkpoint/tools/inspect_print.h"
 
@@ -50,7 +51,7 @@ std::string steps_table(const std::vector<StepInfo>& steps, const std::vector<Lo
 
 Json steps_value(const std::filesystem::path& folder, const std::vector<StepInfo>& steps) {
   const StepInfo* newest = newest_complete(steps);
-  Json json = {{"path", folder.string()}, {"newest", newest ? Json(newest->step) : Json()}};
+  Json json = {{"path", escape_invalid_utf8(folder.string())}, {"newest", newest ? Json(newest->step) : Json()}};
   Json& list = json["steps"] = Json::array();
   for (const StepInfo& step : steps)
     list.push_back({{"name", step.name},
@@ -99,10 +100,13 @@ std::string steps_json(const std::filesystem::path& folder, const std::vector<St
 
 std::string run_json(const RunInfo& run, const std::vector<Fault>* faults) {
   Json json = steps_value(run.checkpoints, run.steps);
-  Json state = {{"path", run.path.string()}, {"state", state_text(run.state)},
-                {"step", run.step},          {"total_steps", run.total_steps},
-                {"model", run.model},        {"mesh", run.mesh},
-                {"next", run.next}};
+  Json state = {{"path", escape_invalid_utf8(run.path.string())},
+                {"state", state_text(run.state)},
+                {"step", run.step},
+                {"total_steps", run.total_steps},
+                {"model", run.model},
+                {"mesh", run.mesh},
+                {"next", escape_invalid_utf8(run.next)}};
   if (!run.rows.empty()) {
     state["loss"] = or_null(run.rows.back().loss);
     state["tokens_seen"] = run.rows.back().tokens_seen;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "config/command_line/completion.h"
 #include "config/command_line/modes.h"
 #include "config/keys/renamed.h"
@@ -246,6 +247,11 @@ class Parser {
     if (line_.config_file && *line_.config_file != *file) {
       error(flag_of(args_[at]) + " " + *file + ": there is one configuration file already, " + *line_.config_file +
             "; give one");
+      return;
+    }
+    if (find_invalid_utf8(*file)) {
+      error(flag_of(args_[at]) + ": expected a path in UTF-8; found \"" + escape_invalid_utf8(*file) +
+            "\"; rename the file, or give a path to it that is UTF-8");
       return;
     }
     line_.config_file = *file;

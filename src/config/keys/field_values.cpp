@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "config/keys/fields.h"
 
 namespace titan::config {
@@ -111,7 +112,15 @@ std::optional<std::string> nearest_choice(const std::string& text, const StringL
   return nearest_name(text, choices);
 }
 
+// Neither the TOML that a run leaves of its configuration nor the JSON of its logs can hold other bytes.
+std::optional<std::string> bytes_fault(const Field& field, std::string_view text) {
+  if (!find_invalid_utf8(text)) return std::nullopt;
+  return field.key + ": expected text in UTF-8; found \"" + escape_invalid_utf8(text) +
+         "\". A resume reads it from config.toml, which is UTF-8: rename the file or folder, or type the text in UTF-8";
+}
+
 std::optional<std::string> string_fault(const Field& field, const FieldValue& whole, const std::string& text) {
+  if (auto fault = bytes_fault(field, text)) return fault;
   const Rule& rule = field.rule;
   if (contains(rule.choices_not_built, text)) {
     return unusable(field, whole,
@@ -189,6 +198,10 @@ std::optional<std::string> find_fault(const Field& field, const FieldValue& valu
   } else if (const auto* list = std::get_if<StringList>(&value)) {
     for (const std::string& entry : *list)
       if (auto fault = string_fault(field, value, entry)) return fault;
+  } else if (const auto* lists = std::get_if<StringLists>(&value)) {
+    for (const StringList& entries : *lists)
+      for (const std::string& entry : entries)
+        if (auto fault = bytes_fault(field, entry)) return fault;
   }
   if (field.status.support == Support::kNotBuilt && value != default_value(field))
     return unusable(field, value, field.status.reason);

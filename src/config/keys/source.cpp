@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace titan::config {
 
@@ -14,7 +15,7 @@ std::string Source::error(Position at, const std::string& message) const {
   const std::string line_number = std::to_string(at.line);
   std::string out = name_ + ":" + line_number + ":" + std::to_string(at.column) + ": error: " + message;
   if (at.line == 0 || at.line > lines_.size()) return out;
-  std::string line = lines_[at.line - 1];
+  std::string line = escape_invalid_utf8(lines_[at.line - 1]);
   if (line.ends_with('\r')) line.pop_back();
   const std::string gutter(std::max<std::size_t>(line_number.size(), 4), ' ');
   out += "\n" + std::string(gutter.size() - line_number.size(), ' ') + line_number + " | " + line;

@@ -131,3 +131,17 @@ def old_checkpoint_that_cannot_be_removed(context, mode):
     train(context, 2, [*words, "--training.steps", 20], "free")
     left = [name for name in names_in(checkpoints) if "." in name]
     expect(not left, f"{left} are still there, though nothing holds them any more")
+
+
+@case(60, processors=1)
+def old_checkpoint_that_cannot_be_renamed(context):
+    """One in the lower layer of an overlay (EXDEV) is removed where it stands, the file first that makes it complete."""
+    config = write_job(context, "run", steps=8)
+    checkpoints = context.dump("run") / "checkpoint"
+    words = ["--config", config, *SAVE, "--checkpoint.interval", 2, "--checkpoint.keep_latest_k", 2]
+    log = context.folder / "unlinked"
+    env = faults(context, f"call=rename path=*/step-2 do=errno:{errno.EXDEV}", f"call=unlink path=*/step-2/* do=log:{log}")
+    job = train(context, 1, words, "run", env=env)
+    expect("could not be removed" not in job.text(), job.text())
+    check_kept(checkpoints, [4, 6, 8])  # the last save removes nothing
+    expect(log.read_text().startswith(f"unlink {checkpoints}/step-2/.metadata\n"), log.read_text())

@@ -1,18 +1,21 @@
 """titan-train convert and inspect, judged by PyTorch and by the exports of training runs."""
+import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 
 from cases_hugging_face import DCP, export, read_folder
 from fixtures import write_job
-from harness import TIME_SCALE, case, expect, read_rows, run
+from harness import TIME_SCALE, case, expect, faults, read_rows, run
 
 
-def command(context, *words, exit_code=0):
+def command(context, *words, exit_code=0, env=None):
     """Standard output and standard error of `titan-train WORDS`."""
     words = [str(word) for word in words]
-    done = subprocess.run([context.program, *words], capture_output=True, text=True, timeout=60 * TIME_SCALE)
+    env = {**os.environ, **(env or {})}
+    done = subprocess.run([context.program, *words], capture_output=True, text=True, timeout=60 * TIME_SCALE, env=env)
     expect(done.returncode == exit_code, f"{words}: exit code {done.returncode}\n{done.stdout}{done.stderr[-2000:]}")
     return done.stdout, done.stderr
 
@@ -257,6 +260,40 @@ def convert_refused(context):
     (out / "config.json").unlink()
     _, error = command(context, "convert", out, context.folder / "again", exit_code=2)
     expect("config.json" in error, error)
+
+
+@case(60, processors=1)
+def convert_over_a_folder_that_cannot_be_renamed(context):
+    """Over a folder in the lower layer of an overlay, whose rename is EXDEV: the new one replaces it, or waits complete."""
+    step = export(context, 1, DCP)[0]
+    out = context.folder / "out"
+    command(context, "convert", step, out)
+    wanted = {path.name: path.read_bytes() for path in out.iterdir()}
+    fixed = f"call=rename path={out} do=errno:{errno.EXDEV}"
+
+    def overwrite(name, *rules, exit_code=0):
+        (out / "only_in_the_old").write_text("x")
+        swap = f"call=rename path={out}.tmp do=errno:{errno.EXDEV} once={context.folder / name}"  # the first is the exchange
+        env = faults(context, swap, fixed, *rules)
+        return command(context, "convert", step, out, "--overwrite", exit_code=exit_code, env=env)[1]
+
+    def expect_new(folder, names):
+        found = {path.name: path.read_bytes() for path in folder.iterdir()}
+        expect(found == wanted, f"{folder} has {sorted(found)}, expected {sorted(wanted)}, or other bytes")
+        left = sorted(path.name for path in context.folder.glob("out*"))
+        expect(left == names, f"{left}, expected {names}")
+
+    overwrite("once-1")
+    expect_new(out, ["out"])
+    # What cannot be removed either: the message says where the new one is, and what is left of the old is not taken for one.
+    error = overwrite("once-2", f"call=unlink path=*only_in_the_old do=errno:{errno.EBUSY}", exit_code=1)
+    expect(f"cannot remove all of {out}" in error and f"complete in {out}.replaced" in error, error)
+    expect(not (out / "model.safetensors.index.json").exists(), "the old folder still says that it is complete")
+    expect_new(context.folder / "out.replaced", ["out", "out.replaced"])
+    overwrite("once-3", f"call=unlink path={out}/* n=3 do=kill", exit_code=-signal.SIGKILL)
+    expect_new(context.folder / "out.replaced", ["out", "out.replaced"])
+    overwrite("once-4")
+    expect_new(out, ["out"])
 
 
 @case(60, processors=1)

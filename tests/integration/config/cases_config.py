@@ -16,12 +16,22 @@ from fixtures import write_job
 from harness import ROOT, Failure, Job, case, expect, read_rows, run
 
 BAD_CONFIGS = ROOT / "tests/bad_configs"
-NUM_BAD_CONFIGS = 232  # so that none can vanish unseen
+NUM_BAD_CONFIGS = 236  # so that none can vanish unseen
 # Processor time, since wall time is the machine's: whoever else runs adds to it. Three times the most that a refusal was
 # seen to take, which is loading libtorch, since cores that are shared take longer for the same work.
 CPU_LIMIT_S = 1.0  # a process
 DIRECTIVE = re.compile(r"# (args|command|env|starts|exit):(.*)")
 LOG_LINE = re.compile(rb"^\[titan\] .*\n", re.MULTILINE)
+
+
+def read_config(path):
+    """The text of a bad configuration, which may hold other bytes than UTF-8's."""
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def raw_bytes(word):
+    """The word with the bytes that it has as \\xHH."""
+    return os.fsdecode(re.sub(rb"\\x([0-9A-F]{2})", lambda match: bytes.fromhex(match[1].decode()), os.fsencode(word)))
 
 
 @dataclasses.dataclass
@@ -35,18 +45,18 @@ class BadConfig:
     # exit: 1           a checkpoint that cannot be taken is no bad configuration: a run that failed
     # exit: 0           what is doubtful, and right for somebody, is a warning
 
-    Beside them lie parts/ and fixtures/, and prepared/ with what bad_config_folders.py makes: checkpoints with a fault.
+    '\\xE9' in a word of them is that byte. Beside them lie parts/ and fixtures/, and prepared/ with what bad_config_folders.py makes: checkpoints with a fault.
     """
 
     path: pathlib.Path
 
     def __post_init__(self):
         found = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines():
+        for line in read_config(self.path).splitlines():
             match = DIRECTIVE.fullmatch(line)
             if not match:
                 break
-            found[match[1]] = shlex.split(match[2])
+            found[match[1]] = [raw_bytes(word) for word in shlex.split(match[2])]
         self.words = found.get("command", ["--config", self.path.name, *found.get("args", [])])
         self.num_processes = 1 + int(self.words[self.words.index("--nproc") + 1]) if "--nproc" in self.words else 1
         self.starts = "starts" in found
@@ -121,7 +131,7 @@ def bad_configs(context):
     orphans = {path.stem for path in BAD_CONFIGS.glob("*.txt")} - {path.stem for path in paths}
     expect(not orphans, f"messages without a configuration: {sorted(orphans)}")
     # Two at a time; but those with all that a run needs one after another, since two runs in one dump folder are refused.
-    complete = [path for path in paths if "parts/" in path.read_text(encoding="utf-8")]
+    complete = [path for path in paths if "parts/" in read_config(path)]
     groups = [complete, *([path] for path in paths if path not in complete)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda group: [check_bad_config(context, path, folder) for path in group], groups)

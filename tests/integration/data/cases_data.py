@@ -3,6 +3,7 @@ import collections
 import errno
 import gzip
 import json
+import os
 import pathlib
 import re
 import signal
@@ -216,6 +217,30 @@ def tokenize_hints_at_text(context):
     (folder / "b.txt").symlink_to("gone.txt")
     job = run(context, 1, [*words, "--dataset", "text"], name="link", exit_code=2)
     expect(f"{folder}/b.txt: it is a link to gone.txt, which is not there" in job.text(), job.tail())
+
+
+@case(60, processors=1)
+def names_that_are_not_utf8(context):
+    """Files whose names are not UTF-8 are tokenized and trained on like others, and a folder of that name is inspected."""
+    source = context.folder / os.fsdecode(b"caf\xe9")
+    source.mkdir()
+    for name in (b"a.txt", b"\xff.txt"):
+        (source / os.fsdecode(name)).write_text("some text\n" * 200)
+    for again in range(2):
+        tokenize(context, source, context.folder / "x", "--dataset", "text")
+    plan = json.loads((context.folder / "x.json").read_text(encoding="utf-8"))
+    expect([file[0] for file in plan["files"]] == ["a.txt", r"\xFF.txt"] and r"caf\xE9" in plan["source"], f"{plan}")
+    # The path of the folder is a value of the configuration, which is refused; the names in it are not.
+    good = source.rename(context.folder / "good")
+    save = ["--checkpoint.enable", "--checkpoint.interval", 2, "--checkpoint.no-last_save_model_only"]
+    words = ["--config", write_job(context, "run"), *save, "--training.dataset", "text", "--training.dataset_path", good]
+    for steps in (2, 4):
+        job = run(context, 1, [*words, "--training.steps", steps], name=f"run-{steps}")
+        expect("checkpoints will not know the data" not in job.text(), job.tail())
+    folder = context.dump("run").rename(context.folder / os.fsdecode(b"run\xe9"))
+    for path in (folder, folder / "checkpoint", folder / "checkpoint/step-4"):
+        job = run(context, 1, ["inspect", path, "--json", "--verify"], name=f"inspect-{path.name.encode('utf-8', 'replace').decode()}")
+        expect(r"run\\xE9" in job.text(), job.tail())
 
 
 @case(60)

@@ -146,5 +146,48 @@ TEST(CheckpointIo, AKillBetweenTheTwoRenamesIsRepaired) {
   expect_loads_on(2, folder / "ck");
 }
 
+// A folder in the lower layer of an overlay cannot be renamed: the old checkpoint is removed where it stands.
+TEST(CheckpointIo, AFolderThatCannotBeRenamedIsReplaced) {
+  const TemporaryFolder folder;
+  save_on(1, folder / "ck");
+  fs::rename(folder / "ck", folder / "ck.tmp");
+  save_on(1, folder / "old");
+  folder.write("old/only_in_the_old", "x");
+  fs::rename(folder / "old", folder / "ck");
+  put_in_place_by_removal(folder / "ck");
+  for (const char* name : {"ck.tmp", "ck.replaced", "ck/only_in_the_old"})
+    EXPECT_FALSE(fs::exists(folder / name)) << name;
+  expect_loads_on(2, folder / "ck");
+}
+
+TEST(CheckpointIo, ARecoveryKnowsHuggingFacesFolders) {
+  const TemporaryFolder folder;
+  folder.write("ck.replaced/model.safetensors.index.json", "{}");
+  recover_replacement(folder / "ck");
+  EXPECT_TRUE(fs::exists(folder / "ck/model.safetensors.index.json"));
+  // The new one is of this format, and the old one, of the other, was not removed yet.
+  save_on(1, folder / "ck.replaced");
+  recover_replacement(folder / "ck");
+  EXPECT_TRUE(fs::exists(folder / "ck/model.safetensors.index.json"));
+  EXPECT_FALSE(fs::exists(folder / "ck.replaced"));
+}
+
+TEST(CheckpointIo, AKillWhileTheOldFolderIsRemovedIsRepaired) {
+  const TemporaryFolder folder;
+  save_on(1, folder / "ck");
+  fs::copy(folder / "ck", folder / "ck.replaced", fs::copy_options::recursive);
+  folder.write("ck.replaced/new", "x");
+  recover_replacement(folder / "ck");  // nothing of the old one is removed yet: it stays
+  EXPECT_FALSE(fs::exists(folder / "ck/new"));
+  EXPECT_FALSE(fs::exists(folder / "ck.replaced"));
+  fs::copy(folder / "ck", folder / "ck.replaced", fs::copy_options::recursive);
+  folder.write("ck.replaced/new", "x");
+  fs::remove(folder / "ck" / ".metadata");
+  recover_replacement(folder / "ck");
+  EXPECT_TRUE(fs::exists(folder / "ck/new"));
+  EXPECT_FALSE(fs::exists(folder / "ck.replaced"));
+  expect_loads_on(2, folder / "ck");
+}
+
 }  // namespace
 }  // namespace titan::checkpoint

@@ -178,6 +178,24 @@ TEST(Fields, RangesAndChoices) {
   }
 }
 
+TEST(Fields, TextIsUtf8) {
+  const std::string bad = "caf\xe9/\xff";
+  int num_texts = 0;
+  for (const Field& field : fields()) {
+    FieldValue value;
+    if (field.kind == ValueKind::kString) value = bad;
+    if (field.kind == ValueKind::kStringList) value = StringList{bad};
+    if (field.kind == ValueKind::kStringLists) value = StringLists{{"good"}, {"good", bad}};
+    if (std::holds_alternative<None>(value)) continue;
+    ++num_texts;
+    const auto fault = find_fault(field, value);
+    ASSERT_TRUE(fault) << field.key;
+    EXPECT_THAT(*fault, HasSubstr(field.key + ": expected text in UTF-8; found \"caf\\xE9/\\xFF\""));
+  }
+  EXPECT_GT(num_texts, 30);
+  EXPECT_EQ(find_fault(*find_field("job.dump_folder"), std::string("caf\xc3\xa9")), std::nullopt);
+}
+
 TEST(Fields, AWrongChoiceGetsTheNearest) {
   EXPECT_THAT(*find_fault(*find_field("optimizer.implementation"), std::string("fussed")),
               HasSubstr("one of fused, foreach, for-loop; found \"fussed\"; did you mean \"fused\"?"));

@@ -383,6 +383,7 @@ TEST(MakeTokenizer, PrefersTokenizerJson) {
   // Llama 2's folder: what only SentencePiece serves.
   Json root = small_tokenizer();
   root["model"]["byte_fallback"] = true;
+  root["added_tokens"].clear();
   folder.write("tokenizer.json", root.dump());
   EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 2048);
   folder.write("tokenizer.model", "IQ== 0\n");

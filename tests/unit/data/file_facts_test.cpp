@@ -21,6 +21,14 @@ std::vector<FileFacts> facts(const TempFolder& folder) {
 
 void touch(const fs::path& file) { fs::last_write_time(file, fs::last_write_time(file) + std::chrono::hours(1)); }
 
+TEST(FileFacts, HaveNamesThatAreNotUtf8) {
+  const TempFolder folder;
+  folder.write("caf\xe9.txt", "one");
+  const auto found = facts(folder);
+  EXPECT_EQ(found.at(0).name, "caf\\xE9.txt");
+  EXPECT_EQ(differences_of_texts(facts_to_text({found}), facts_to_text({found})), "");
+}
+
 TEST(FileFacts, TellDataFromOtherData) {
   const TempFolder folder;
   const auto small = folder.write("a", "one");

@@ -109,6 +109,48 @@ TEST(MakeTokenizer, SaysWhatIsThere) {
   EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }), HasSubstr("not a SentencePiece model"));
 }
 
+// A folder with the default model and, beside it, `name` with `content`; the error of making a tokenizer of it.
+std::string error_beside(const std::string& name, std::string_view content) {
+  const TempFolder folder;
+  folder.write("tokenizer.model", read_file(kTokenizer / "tokenizer.model"));
+  folder.write(name, content);
+  // A model that is named itself stands for itself.
+  EXPECT_EQ(make_tokenizer(folder.path() / "tokenizer.model")->vocab_size(), 2048);
+  return data_error([&] { make_tokenizer(folder.path()); });
+}
+
+TEST(MakeTokenizer, RefusesAddedTokensThatTheSentencePieceModelLacks) {
+  const std::string json = R"({"version": "1.0", "model": {"type": "BPE", "byte_fallback": true}, "added_tokens": [
+    {"id": 1, "content": "<s>"}, {"id": 2048, "content": "<|im_start|>"}, {"id": 2049, "content": "<|im_end|>"}]})";
+  EXPECT_THAT(error_beside("tokenizer.json", json),
+              AllOf(HasSubstr("tokenizer.json has 2 added tokens"), HasSubstr("\"<|im_start|>\" with id 2048"),
+                    HasSubstr("ids 0 to 2047"), HasSubstr("byte_fallback"), HasSubstr("tokenizer.model itself")));
+  EXPECT_THAT(error_beside("added_tokens.json", R"({"<s>": 1, "<pad>": 2048})"),
+              AllOf(HasSubstr("added_tokens.json has 1 added token "), HasSubstr("\"<pad>\" with id 2048")));
+  EXPECT_THAT(error_beside("added_tokens.json", R"({"<pad>": 2})"),
+              AllOf(HasSubstr("\"<pad>\" with id 2"), HasSubstr("the model has \"</s>\"")));
+  EXPECT_THAT(error_beside("tokenizer_config.json", R"({"added_tokens_decoder": {"2050": {"content": "<x>"}}})"),
+              AllOf(HasSubstr("tokenizer_config.json has 1 added token "), HasSubstr("\"<x>\" with id 2050")));
+  EXPECT_THAT(error_beside("tokenizer_config.json", R"({"eos_token": "<s>"})"),
+              AllOf(HasSubstr("tokenizer_config.json: eos_token = \"<s>\""), HasSubstr("has \"</s>\" in its place")));
+  EXPECT_THAT(error_beside("added_tokens.json", R"(["<pad>"])"),
+              HasSubstr("added_tokens.json: it is not a JSON object"));
+  EXPECT_THAT(error_beside("added_tokens.json", R"({"<pad>": "x"})"), HasSubstr("added_tokens.json: it.<pad>"));
+  EXPECT_THAT(error_beside("tokenizer_config.json", R"({"added_tokens_decoder": {"x": {"content": "<x>"}}})"),
+              HasSubstr("\"x\", which is not a token id"));
+}
+
+TEST(MakeTokenizer, TakesAddedTokensThatTheSentencePieceModelHas) {
+  const TempFolder folder;
+  folder.write("tokenizer.model", read_file(kTokenizer / "tokenizer.model"));
+  folder.write("tokenizer.json", R"({"model": {"type": "BPE", "byte_fallback": true}, "added_tokens": [
+    {"id": 0, "content": "<unk>"}, {"id": 1, "content": "<s>"}, {"id": 2, "content": "</s>"}]})");
+  folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": "<unk>",
+    "added_tokens_decoder": {"0": {"content": "<unk>"}, "1": {"content": "<s>"}}})");
+  folder.write("added_tokens.json", R"({"</s>": 2})");
+  EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 2048);
+}
+
 TEST(CheckVocabSize, RefusesATokenizerLargerThanTheModel) {
   const ByteTokenizer tokenizer;
   EXPECT_NO_THROW(check_vocab_size(tokenizer, 258));
