@@ -166,6 +166,11 @@ int run_inspect(const std::vector<std::string>& args) {
   if (const auto code = parse_command(app, args)) return *code;
   log_to_stderr("titan-train inspect");
   if (is_checkpoint(arguments.path)) return inspect_one(arguments);
+  if (fs::exists(fs::path(arguments.path) / "sweep.json"))
+    throw ConfigError("titan-train inspect: error: " + arguments.path +
+                      " is the folder of a sweep: titan-train sweep --report " + arguments.path +
+                      " prints its ranking, and titan-train inspect looks into one of its trials, " + arguments.path +
+                      "/trial-...");
   auto steps = checkpoint::inspect_run(arguments.path);
   if (!steps.empty()) return inspect_steps(arguments, std::move(steps));
   if (auto run = find_run(arguments.path)) return inspect_run(arguments, std::move(*run));

@@ -16,7 +16,7 @@ int run_sweep_command(const std::vector<std::string>& args) {
       "same command goes on with a sweep that was interrupted.",
       "titan-train sweep");
   sweep::SweepOptions options;
-  std::string file, report_folder, launcher;
+  std::string file, report_folder, launcher, objective;
   std::int64_t max_parallel = 0, nproc = 0;
   sweep::GridWords words;
   app.add_option("FILE", file, "the sweep's TOML file");
@@ -30,6 +30,8 @@ int run_sweep_command(const std::vector<std::string>& args) {
       app.add_option("--nproc", nproc, "with --grid: ranks of a trial (default: 1)")->check(at_least_one());
   auto* report_option =
       app.add_option("--report", report_folder, "make report.html and results.csv of this sweep's FOLDER again");
+  auto* objective_option =
+      app.add_option("--objective", objective, "with --grid, or --report to rank by it: a column, as sweep.objective");
   app.add_flag("--dry-run", options.dry_run, "list the trials and stop");
   app.add_flag("--retry-failed", options.retry_failed, "run trials that failed earlier again");
   auto* parallel_option =
@@ -44,8 +46,10 @@ int run_sweep_command(const std::vector<std::string>& args) {
     if (!words.grid.empty() && words.config.empty()) throw CLI::RequiresError("--grid", "--config");
     for (const char* name : {"--config", "--folder", "--nproc"})
       if (words.grid.empty() && app.count(name) > 0) throw CLI::RequiresError(name, "--grid");
+    if (*objective_option && words.grid.empty() && !*report_option)
+      throw CLI::RequiresError("--objective", "--grid or --report; with FILE set sweep.objective");
     for (const auto* option : app.get_options())
-      if (*report_option && option != report_option && option->count() > 0)
+      if (*report_option && option != report_option && option != objective_option && option->count() > 0)
         throw CLI::ExcludesError("--report", option->get_name());
   } catch (const CLI::CallForHelp&) {
     print_result(app.help());
@@ -53,10 +57,12 @@ int run_sweep_command(const std::vector<std::string>& args) {
   } catch (const CLI::ParseError& error) {
     throw ConfigError(std::string("titan-train sweep: error: ") + error.what() + "; --help lists what there is");
   }
-  if (*report_option) return sweep::remake_report(report_folder);
+  const auto other_objective = *objective_option ? std::optional(objective) : std::nullopt;
+  if (*report_option) return sweep::remake_report(report_folder, other_objective);
   options.file = file;
   if (!words.grid.empty()) {
     if (*nproc_option) words.nproc = nproc;
+    words.objective = other_objective;
     const sweep::SweepFile made = sweep_file_of(words);
     options.file = made.path;
     options.text = made.text;

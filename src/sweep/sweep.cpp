@@ -105,9 +105,10 @@ int run_sweep(const SweepOptions& options) {
   return exit_code;
 }
 
-int remake_report(const std::filesystem::path& folder) {
-  const auto record = load_record(folder);
+int remake_report(const std::filesystem::path& folder, const std::optional<std::string>& objective) {
+  auto record = load_record(folder);
   if (!record) throw ConfigError("error: " + folder.string() + " has no sweep.json; expected the folder of a sweep");
+  if (objective) judge_again(*record, folder, objective_named(*objective));
   write_report(folder, *record, time_text());
   print_end(*record, folder);
   return kExitDone;

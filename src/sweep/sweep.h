@@ -21,7 +21,8 @@ struct SweepOptions {
 // file and the trials' configurations before any trial starts.
 int run_sweep(const SweepOptions& options);
 
-// Makes results.csv and report.html of a sweep's folder again and prints the ranking; the sweep may be running.
-int remake_report(const std::filesystem::path& folder);
+// Makes results.csv and report.html of a sweep's folder again and prints the ranking; the sweep may be running. With
+// `objective`, a column, they rank by that, until they are made again; what the sweep itself looks for stays.
+int remake_report(const std::filesystem::path& folder, const std::optional<std::string>& objective = std::nullopt);
 
 }  // namespace titan::sweep

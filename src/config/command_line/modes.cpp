@@ -74,6 +74,7 @@ constexpr CommandFlag kCommandFlags[] = {
     {"sweep", "--folder", "path"},
     {"sweep", "--nproc", "any"},
     {"sweep", "--report", "path"},
+    {"sweep", "--objective", "any"},
     {"sweep", "--dry-run", ""},
     {"sweep", "--retry-failed", ""},
     {"sweep", "--max-parallel", "any"},

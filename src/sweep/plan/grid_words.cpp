@@ -74,6 +74,7 @@ SweepFile sweep_file_of(const GridWords& words) {
                      toml_text(name) + "\nbase = " + toml_text(fs::absolute(words.config).lexically_normal().string()) +
                      "\nfolder = " + toml_text(folder.string()) + "\n";
   if (words.nproc) text += "nproc = " + std::to_string(*words.nproc) + "\n";
+  if (words.objective) text += "objective = " + toml_text(objective_named(*words.objective).field) + "\n";
   return {folder / "sweep.toml", text + "\n[sweep.grid]\n" + axes.lines};
 }
 

@@ -14,6 +14,7 @@ struct GridWords {
   std::string config;             // the job's file
   std::string folder;             // of the sweep; empty: outputs/sweeps/ and a name of the job's and the keys'
   std::optional<std::int64_t> nproc;
+  std::optional<std::string> objective;  // sweep.objective
 };
 
 struct SweepFile {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "config/toml/document.h"
 #include "sweep/plan/file_faults.h"
@@ -19,6 +20,11 @@ using config::StringList;
 const StringList kObjectives = {
     "loss",         "max_loss",     "grad_norm",   "tokens_per_second", "tflops",          "mfu",
     "step_seconds", "data_seconds", "tokens_seen", "memory_peak_bytes", "validation.loss", "validation.perplexity"};
+
+// Whether more of it is better.
+bool grows(const std::string& field) {
+  return field == "tokens_per_second" || field == "tflops" || field == "mfu" || field == "tokens_seen";
+}
 
 class Reader {
  public:
@@ -188,9 +194,7 @@ class Reader {
     spec_.base = file.parent_path() / base_;
     check_base(sweep);
     spec_.folder = folder_.empty() ? "outputs/sweeps/" + spec_.name : folder_;
-    const bool grows = spec_.objective.field == "tokens_per_second" || spec_.objective.field == "tflops" ||
-                       spec_.objective.field == "mfu" || spec_.objective.field == "tokens_seen";
-    spec_.objective.maximize = direction_.empty() ? grows : direction_ == "max";
+    spec_.objective.maximize = direction_.empty() ? grows(spec_.objective.field) : direction_ == "max";
     if (varied_.empty() && faults_.empty())
       faults_.add(sweep.at, "nothing varies: add [sweep.grid], [sweep.random], [sweep.zip] or [[sweep.list]]");
     if (spec_.asha) check_asha_keys();
@@ -224,6 +228,15 @@ class Reader {
 }  // namespace
 
 SweepSpec read_spec_text(std::string_view text, const std::string& name) { return Reader({text, name}, false).run(); }
+
+Objective objective_named(const std::string& field) {
+  if (std::ranges::count(kObjectives, field) == 0) {
+    const auto near = nearest_name(field, kObjectives);
+    throw ConfigError("error: --objective " + field + ": no such column" +
+                      (near ? "; did you mean " + *near + "?" : ".") + " Known are " + join(kObjectives, ", "));
+  }
+  return {.field = field, .maximize = grows(field)};
+}
 
 SweepSpec read_spec(const std::filesystem::path& file) { return Reader(config::load_document(file), true).run(); }
 

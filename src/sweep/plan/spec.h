@@ -45,6 +45,10 @@ struct Objective {
   bool operator==(const Objective&) const = default;
 };
 
+// Returns the objective of that column: its last row, higher is better for rates and tokens seen. Throws ConfigError with
+// the nearest column for one that cannot be compared.
+Objective objective_named(const std::string& field);
+
 // True where the objective is a column of validation.jsonl.
 inline bool is_of_validation(const Objective& objective) { return objective.field.starts_with("validation."); }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "sweep/results/trial_metrics.h"
 
 namespace titan::sweep {
 namespace {
@@ -169,6 +170,26 @@ std::vector<std::size_t> ranking(const Record& record) {
     return is_better(x.objective, y.objective, record.objective.maximize);
   });
   return order;
+}
+
+void judge_again(Record& record, const std::filesystem::path& folder, const Objective& objective) {
+  record.objective = objective;
+  for (Trial& trial : record.trials) {
+    TrialMetrics metrics(folder / trial.name);
+    metrics.refresh();
+    const Curve curve = metrics.curve(objective.field);
+    const auto value_at = [&](std::int64_t step) {
+      const auto rows = std::ranges::upper_bound(curve.steps, step) - curve.steps.begin();
+      const Curve part{{curve.steps.begin(), curve.steps.begin() + rows},
+                       {curve.values.begin(), curve.values.begin() + rows}};
+      return reduce(part, objective).value_or(std::nan(""));
+    };
+    for (std::size_t rung = 0; rung < trial.rung_objectives.size(); ++rung)
+      trial.rung_objectives[rung] = value_at(record.rungs.empty() ? trial.steps : record.rungs.at(rung));
+    if (trial.rung_objectives.empty()) continue;
+    trial.objective = trial.rung_objectives.back();
+    trial.objective_step = curve.empty() ? 0 : curve.steps.back();
+  }
 }
 
 std::vector<Influence> influences(const Record& record) {

@@ -12,6 +12,10 @@ namespace titan::sweep {
 // Trials from best to worst: those that got to a later rung first, then by objective; at the end those without one.
 std::vector<std::size_t> ranking(const Record& record);
 
+// Judges the trials of a record by another objective, from the metrics in their folders below `folder`: each rung that they
+// finished by the rows up to its step. Trials without a row of it have none.
+void judge_again(Record& record, const std::filesystem::path& folder, const Objective& objective);
+
 // How much of the objective a parameter explains.
 struct Influence {
   std::string key;

@@ -1,6 +1,8 @@
 #include "sweep/results/store.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -14,6 +16,7 @@ using config::FieldValue;
 
 constexpr int kVersion = 1;
 constexpr const char* kFile = "sweep.json";
+constexpr const char* kStepsKey = "training.steps";
 
 OrderedJson to_json(const FieldValue& value) {
   return std::visit(
@@ -144,7 +147,36 @@ std::vector<std::optional<std::size_t>> places_of(const Record& saved, const Rec
 std::string rungs_text(const Record& record) {
   std::vector<std::string> steps;
   for (const auto rung : record.rungs) steps.push_back(std::to_string(rung));
-  return (steps.empty() ? "none" : join(steps, ", ")) + " by " + std::to_string(record.reduction_factor);
+  return (steps.empty() ? "none" : join(steps, ", ")) +
+         (steps.empty() ? "" : " by " + std::to_string(record.reduction_factor));
+}
+
+// True if every trial of `saved` stands at a rung of `fresh`: rungs may be added behind the last one.
+bool rungs_go_on(const Record& saved, const Record& fresh) {
+  return saved.reduction_factor == fresh.reduction_factor && saved.rungs.size() <= fresh.rungs.size() &&
+         std::ranges::equal(saved.rungs, std::span(fresh.rungs).first(saved.rungs.size())) &&
+         saved.rungs.empty() == fresh.rungs.empty();
+}
+
+std::int64_t steps_of(const Record& record) {
+  const auto found = record.config.find(kStepsKey);
+  return found == record.config.end() ? 0 : std::stoll(found->second);
+}
+
+// Why trials of `saved` that have ended cannot be trained on to more steps as one that was not stopped would be; empty if
+// they can.
+std::string why_no_more_steps(const Record& saved, const Plan& plan) {
+  const config::JobConfig& job = plan.trials.front().config;
+  const std::string begin = "training.steps of the job was " + std::to_string(steps_of(saved)) + ", is " +
+                            std::to_string(job.training.steps) + ": ";
+  if (job.training.steps < steps_of(saved)) return begin + "it may be raised, and not lowered";
+  if (!job.lr_scheduler.total_steps)
+    return begin + "without lr_scheduler.total_steps more steps mean other learning rates from the first one on";
+  if (!job.checkpoint.enable) return begin + "without checkpoints (checkpoint.enable) no trial can be trained on";
+  if (job.checkpoint.last_save_model_only)
+    return begin +
+           "the last checkpoints hold weights alone (checkpoint.last_save_model_only), and cannot be trained on";
+  return "";
 }
 
 std::vector<std::string> differences(const Record& saved, const Record& fresh, const Plan& plan,
@@ -152,9 +184,9 @@ std::vector<std::string> differences(const Record& saved, const Record& fresh, c
   std::vector<std::string> out;
   if (describe(saved) != describe(fresh))
     out.push_back("it looked for " + describe(saved) + ", and now for " + describe(fresh));
-  if (rungs_text(saved) != rungs_text(fresh))
-    out.push_back("its rungs were " + rungs_text(saved) + ", and are " + rungs_text(fresh) +
-                  " (sweep.asha, or training.steps)");
+  if (!rungs_go_on(saved, fresh))
+    out.push_back("its rungs were " + rungs_text(saved) + " and are " + rungs_text(fresh) +
+                  ", because sweep.asha or training.steps changed; rungs may be added behind the last one");
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i]) continue;
     out.push_back("trial " + std::to_string(i) + " was " + text_of(saved.trials[i].values) +
@@ -162,8 +194,12 @@ std::vector<std::string> differences(const Record& saved, const Record& fresh, c
     break;
   }
   for (const auto& change : config::find_changes(saved.config, plan.trials.front().config)) {
-    if (std::ranges::count(fresh.keys, change.key) == 0)
+    if (std::ranges::count(fresh.keys, change.key) > 0) continue;
+    if (change.key == kStepsKey) {
+      if (auto why = why_no_more_steps(saved, plan); !why.empty()) out.push_back(std::move(why));
+    } else {
       out.push_back(change.key + " of the job was " + change.saved + ", is " + change.now);
+    }
   }
   for (const auto& [name, before] : saved.held_out) {
     const auto now = fresh.held_out.find(name);
@@ -217,6 +253,17 @@ std::optional<Record> load_record(const std::filesystem::path& folder) {
   }
 }
 
+// Trials that were done have more to do where training.steps was raised: to a further rung, or to the new end.
+void reopen_done(const Record& saved, const Plan& plan, std::vector<Trial>& trials) {
+  const std::int64_t steps = plan.trials.front().config.training.steps;
+  if (plan.rungs.empty() ? steps_of(saved) >= steps : saved.rungs.size() >= plan.rungs.size()) return;
+  for (Trial& trial : trials) {
+    if (trial.state != State::kDone || std::isnan(trial.objective)) continue;  // diverged
+    trial.state = plan.rungs.empty() ? State::kPending : State::kPaused;
+    if (plan.rungs.empty()) trial.rung_objectives.clear();
+  }
+}
+
 void take_on(const Record& saved, Record& fresh, Plan& plan, const std::filesystem::path& folder) {
   const auto places = places_of(saved, fresh);
   const auto found = differences(saved, fresh, plan, places);
@@ -234,6 +281,7 @@ void take_on(const Record& saved, Record& fresh, Plan& plan, const std::filesyst
     is_placed[*place] = true;
   }
   auto trials = saved.trials;
+  reopen_done(saved, plan, trials);
   for (std::size_t i = 0; i < is_placed.size(); ++i) {
     if (is_placed[i]) continue;
     planned.push_back(std::move(plan.trials[i]));

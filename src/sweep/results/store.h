@@ -37,7 +37,8 @@ std::optional<Record> load_record(const std::filesystem::path& folder);
 
 // Takes on what `saved` knows of the trials of `fresh`, which may have more of them: trials are known by their values,
 // wherever new ones stand between them. Those of `saved` come first then, in `plan` too, with their names and numbers,
-// and new ones after them. Throws ConfigError naming what differs when the two are not the same sweep: values that are
+// and new ones after them. Where training.steps was raised, trials that were done go on, to a further rung of successive
+// halving or to the new end. Throws ConfigError naming what differs when the two are not the same sweep: values that are
 // gone, another objective, other rungs, another job.
 void take_on(const Record& saved, Record& fresh, Plan& plan, const std::filesystem::path& folder);
 

@@ -117,6 +117,16 @@ def colorful_share(picture):
     return float(((rgb.max(axis=2) - rgb.min(axis=2)) > 60).mean())
 
 
+def check_labels(dom):
+    """Labels below an axis do not run into each other; a character is 6 pixels wide and more."""
+    for chart in re.findall(r"<svg viewBox.*?</svg>", re.search(r'<div[^>]*id="scatter".*', dom, re.DOTALL).group(), re.DOTALL):
+        labels = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="middle">([^<]*)<', chart)
+        ends = sorted((float(x) - 3 * len(text), float(x) + 3 * len(text), text) for x, y, text in labels)
+        for (_, end, one), (begin, _, other) in zip(ends, ends[1:]):
+            expect(end < begin, f"{one} and {other} overlap: {labels}")
+        expect(labels, f"no labels in {chart[:500]}")
+
+
 def check_report(context, browser, page, num_trials, num_keys):
     """The page, without a network, draws a curve a trial; the curves are in the picture."""
     picture = context.folder / "report.png"
@@ -132,6 +142,7 @@ def check_report(context, browser, page, num_trials, num_keys):
     expect(all(curve.count("L") >= 20 for curve in curves), "curves have too few points")
     scatters = dom.count('class="name"')
     expect(dom.count("<circle") >= num_trials * num_keys, f"{dom.count('<circle')} dots, {scatters} names")
+    check_labels(dom)
     browse("--window-size=1240,700", f"--screenshot={picture}")
     # Below the headline and above the legend, where the curves are. Six lines 1.6 pixels wide across 1,000 of 1,240
     # columns, most of them apart, are 1 % and more of it; the same place without curves has none.
@@ -371,7 +382,37 @@ def sweep_of_a_grid_on_the_command_line(context):
     run_sweep(context, words, "again")
     run_sweep(context, [folder / "sweep.toml"], "by-file")
     expect([log_of(folder, trial) for trial in trials_of(folder)] == before, "finished trials were run again")
+    # Another column, and what else is told of the folder.
+    run_sweep(context, ["--report", folder, "--objective", "tokens_per_second"], "by-speed")
+    rates = {t["name"]: read_rows(folder / t["name"] / "metrics.jsonl")[-1]["tokens_per_second"] for t in trials_of(folder)}
+    header, best = (folder / "results.csv").read_text().splitlines()[:2]
+    expect(best.split(",")[2] == max(rates, key=rates.get), f"{header}\n{best}\n{rates}")
+    text = run_sweep(context, ["--report", folder, "--objective", "los"], "no-such", exit_code=2).errors()
+    expect("--objective los: no such column; did you mean loss?" in text, text)
+    job = Job([context.program, "inspect", folder], context.folder / "logs", "inspect")
+    expect(job.wait() == 2 and f"titan-train sweep --report {folder} prints its ranking" in job.errors(), job.tail())
     text = (folder / "sweep.toml").read_text()
     words[1] = "optimizer.lr=5e-3,1e-2"
     run_sweep(context, words, "other", exit_code=2)
     expect((folder / "sweep.toml").read_text() == text, "a sweep that was refused left its file")
+
+
+@case(120)
+def sweep_with_more_steps(context):
+    """training.steps is raised: trials that were done are trained on, without a step twice, and have the losses of straight ones."""
+    words = ["--grid", "optimizer.lr=1e-3,1e-2", "--objective", "max_loss", "--config"]
+    base = write_job(context, "longer", steps=3)
+    base.write_text(base.read_text().replace("warmup_steps = 4\n", "warmup_steps = 4\ntotal_steps = 20\n") + CHECKPOINTS.format(interval=100))
+    folder = context.folder / "more"
+    run_sweep(context, [*words, base, "--folder", folder], "short")
+    base.write_text(base.read_text().replace("steps = 3\n", "steps = 5\n"))
+    run_sweep(context, [*words, base, "--folder", folder], "long")
+    trials = trials_of(folder)
+    expect([steps_trained(log_of(folder, trial)) for trial in trials] == [[1, 2, 3, 4, 5]] * 2, f"{trials}")
+    straight = context.folder / "straight"
+    run_sweep(context, [*words, base, "--folder", straight], "straight")
+    for trial, other in zip(trials, trials_of(straight)):
+        expect(trial["state"] == "done" and trial["objective"] == other["objective"], f"{trial}\n{other}")
+    base.write_text(base.read_text().replace("total_steps = 20\n", "").replace("steps = 5\n", "steps = 6\n"))
+    text = run_sweep(context, [*words, base, "--folder", folder], "refused", exit_code=2).errors()
+    expect("lr_scheduler.total_steps" in text, text)

@@ -116,6 +116,57 @@ TEST_F(StoreTest, TakesValuesThatAreAddedAnywhere) {
   EXPECT_THAT(error_of([&] { take_on(saved, record_, plan_, "out"); }), HasSubstr("which no trial is any more"));
 }
 
+constexpr const char* kThreeRates = "[sweep.grid]\n\"optimizer.lr\" = [1, 2, 3]\n";
+
+std::string job_of(int steps, const std::string& more = "last_save_model_only = false\n") {
+  return "[metrics]\nlog_freq = 1\n[training]\nsteps = " + std::to_string(steps) +
+         "\n[lr_scheduler]\ntotal_steps = 90\n[checkpoint]\nenable = true\n" + more;
+}
+
+TEST_F(StoreTest, TrainsDoneTrialsOnWhereStepsWereRaised) {
+  make(kThreeRates, job_of(18));
+  Record saved = record_;
+  for (Trial& trial : saved.trials) trial.state = State::kDone, trial.objective = 2, trial.rung_objectives = {2};
+  saved.trials[1].objective = saved.trials[1].rung_objectives[0] = std::nan("");  // diverged
+  saved.trials[2].state = State::kFailed;
+  make(kThreeRates, job_of(24));
+  take_on(saved, record_, plan_, "out");
+  EXPECT_EQ(record_.trials[0].state, State::kPending);
+  EXPECT_THAT(record_.trials[0].rung_objectives, testing::IsEmpty());
+  EXPECT_EQ(record_.trials[1].state, State::kDone);
+  EXPECT_EQ(record_.trials[2].state, State::kFailed);
+  const auto refusal = [&](const std::string& job) {
+    make(kThreeRates, job);
+    return error_of([&] { take_on(saved, record_, plan_, "out"); });
+  };
+  EXPECT_EQ(refusal(job_of(18)), "no error");
+  EXPECT_EQ(record_.trials[0].state, State::kDone);
+  EXPECT_THAT(refusal(job_of(12)),
+              HasSubstr("training.steps of the job was 18, is 12: it may be raised, and not lowered"));
+  EXPECT_THAT(refusal(job_of(24, "")), HasSubstr("hold weights alone"));
+  EXPECT_THAT(refusal("[training]\nsteps = 24\n"), HasSubstr("lr_scheduler.total_steps"));
+}
+
+TEST_F(StoreTest, AddsRungsBehindTheLastOne) {
+  const std::string asha = std::string(kThreeRates) + "[sweep.asha]\nmin_steps = 6\nreduction_factor = 3\n";
+  make(asha, job_of(18));
+  Record saved = record_;
+  EXPECT_THAT(saved.rungs, testing::ElementsAre(6, 18));
+  for (Trial& trial : saved.trials) trial.state = State::kPaused, trial.objective = 2, trial.rung_objectives = {2};
+  saved.trials[0].state = State::kDone;
+  saved.trials[0].rung_objectives = {2, 1};
+  make(asha, job_of(24));
+  take_on(saved, record_, plan_, "out");
+  EXPECT_THAT(record_.rungs, testing::ElementsAre(6, 18, 24));
+  EXPECT_EQ(record_.trials[0].state, State::kPaused);
+  EXPECT_THAT(record_.trials[0].rung_objectives, testing::ElementsAre(2, 1));
+  make(asha, job_of(20));
+  saved.rungs = {6, 17};
+  EXPECT_THAT(
+      error_of([&] { take_on(saved, record_, plan_, "out"); }),
+      HasSubstr("its rungs were 6, 17 by 3 and are 6, 18, 20 by 3, because sweep.asha or training.steps changed"));
+}
+
 TEST_F(StoreTest, RefusesAnotherSweepAndSaysWhatDiffers) {
   make("[sweep.grid]\n\"optimizer.lr\" = [1, 2]\n");
   const Record saved = record_;
