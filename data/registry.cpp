@@ -17,6 +17,7 @@ struct DatasetKind {
   const char* name;
   std::unique_ptr<TextSource> (*open)(const std::filesystem::path& path, const std::string& text_key);
   std::vector<std::filesystem::path> (*list)(const std::filesystem::path& path);
+  void (*prepare)(const std::filesystem::path& path);  // null where nothing is made once
 };
 
 std::unique_ptr<TextSource> open_whole_files(const std::filesystem::path& path, const std::string& /*text_key*/) {
@@ -24,12 +25,12 @@ std::unique_ptr<TextSource> open_whole_files(const std::filesystem::path& path, 
 }
 
 constexpr DatasetKind kDatasets[] = {
-    {"text", open_whole_files, list_text_files},
-    {"jsonl", open_jsonl_files, list_jsonl_files},
+    {"text", open_whole_files, list_text_files, nullptr},
+    {"jsonl", open_jsonl_files, list_jsonl_files, prepare_jsonl_files},
     // TorchTitan's names for JSON lines with "text", in file order.
-    {"c4_test", open_jsonl_files, list_jsonl_files},
-    {"c4", open_jsonl_files, list_jsonl_files},
-    {"c4_validation", open_jsonl_files, list_jsonl_files},
+    {"c4_test", open_jsonl_files, list_jsonl_files, prepare_jsonl_files},
+    {"c4", open_jsonl_files, list_jsonl_files, prepare_jsonl_files},
+    {"c4_validation", open_jsonl_files, list_jsonl_files, prepare_jsonl_files},
 };
 
 constexpr const char* kIndexed = "indexed";  // not of text: tokenized before
@@ -74,12 +75,17 @@ std::vector<std::string> doubtful_names(const std::string& name, const std::file
   std::erase_if(unread, [&](const auto& file) { return is_read.contains(file); });
   if (unread.empty()) return {};
   std::vector<std::string> names;
-  for (const auto& file : unread) names.push_back(file.lexically_relative(path).string());
+  for (const auto& file : unread) names.push_back(file.lexically_relative(folder_of(path)).string());
   constexpr std::size_t kMostNames = 8;
   if (names.size() > kMostNames) names.resize(kMostNames), names.emplace_back("...");
   return {counted(std::ssize(unread), "file") + " of " + path.string() + (unread.size() == 1 ? " is" : " are") +
           " not read: " + join(names, ", ") + " (\"" + name +
           "\" reads names that end in .json or .jsonl, and those with .gz or .zst)"};
+}
+
+void prepare_dataset(const std::string& name, const std::filesystem::path& path) {
+  if (config::lower_case(name) == kIndexed) return;
+  if (const DatasetKind& kind = kind_of(name); kind.prepare) kind.prepare(path);
 }
 
 void check_dataset(const std::string& name, const std::filesystem::path& path, const std::string& tokenizer) {

@@ -27,6 +27,10 @@ std::string kind_by_names(const std::filesystem::path& path);
 // does not read, and JSON lines that are read as text. Throws DataError where there are no files of that kind.
 std::vector<std::string> doubtful_names(const std::string& name, const std::filesystem::path& path);
 
+// Makes what a start makes once of large files (the index of their lines), where that reads the files and nothing else.
+// Throws DataError.
+void prepare_dataset(const std::string& name, const std::filesystem::path& path);
+
 // What can be said of a dataset before it is read: whether its files are there and, where it was tokenized before, by
 // the tokenizer with the fingerprint `tokenizer` (tokenizer.h). Throws DataError.
 void check_dataset(const std::string& name, const std::filesystem::path& path, const std::string& tokenizer);

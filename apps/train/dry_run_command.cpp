@@ -1,5 +1,7 @@
 #include "apps/train/dry_run_command.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -10,6 +12,8 @@
 #include "apps/train/checked_input.h"
 #include "apps/train/pick_device.h"
 #include "base/error.h"
+#include "config/keys/datasets.h"
+#include "data/registry.h"
 #include "train/dry_run/dry_run.h"
 
 namespace titan {
@@ -19,6 +23,19 @@ namespace {
 void warn_of_missing_files(const CheckedConfig& checked) {
   for (const auto& error : missing_files(checked))
     std::fprintf(stderr, "warning: a start here would be refused: %s\n", error.c_str());
+}
+
+// What a start would make once of large data is made now, after everything else was said. Data that are not there were
+// warned of.
+void prepare_data(const config::JobConfig& config) {
+  spdlog::set_level(spdlog::level::info);  // it may take a while
+  for (const config::NamedDataset& dataset : config::named_datasets(config)) {
+    try {
+      data::prepare_dataset(dataset.kind, dataset.path);
+    } catch (const DataError&) {
+      continue;
+    }
+  }
 }
 
 }  // namespace
@@ -34,6 +51,7 @@ int run_dry(const config::CommandLine& command_line, const LaunchEnv& launch) {
   const auto world_size = static_cast<int>(planned_world_size(command_line, launch));
   const auto run = train::dry_run(checked.config, checked.spec, world_size, device);
   print_result(command_line.json ? train::to_json(run) : train::to_table(run));
+  if (speaks_for_job(launch)) prepare_data(checked.config);
   return command_line.device && !run.demand.fits() ? kExitFailed : kExitDone;
 }
 

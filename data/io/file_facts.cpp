@@ -36,10 +36,8 @@ std::uint32_t checksum_of(const InputFile& file, std::uint64_t blocks) {
 }
 
 std::string name_of(const fs::path& path, const fs::path& root) {
-  std::error_code error;
   // JSON and checkpoints keep the name, as UTF-8.
-  return escape_invalid_utf8(
-      (fs::is_directory(root, error) ? path.lexically_relative(root) : path.filename()).string());
+  return escape_invalid_utf8(path.lexically_relative(folder_of(root)).string());
 }
 
 FileFacts sum_of(const std::vector<fs::path>& files, const fs::path& root) {

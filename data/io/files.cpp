@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 
 namespace titan::data {
@@ -50,6 +51,24 @@ std::vector<fs::path> walk(const fs::path& root, std::span<const std::string> ex
   return files;
 }
 
+std::vector<fs::path> files_of_matches(const fs::path& pattern, const std::vector<fs::path>& matches,
+                                       std::span<const std::string> extensions) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const fs::path& match : matches) {
+    if (fs::is_directory(match, ignored)) {
+      const auto below = walk(match, extensions);
+      files.insert(files.end(), below.begin(), below.end());
+    } else if (has_extension(match, extensions)) {
+      files.push_back(match);
+    }
+  }
+  if (files.empty())
+    throw DataError("no dataset at " + pattern.string() + ": it matches " + counted(std::ssize(matches), "name") +
+                    ", and no file ending in " + join(extensions, " or "));
+  return files;
+}
+
 std::string reason() {
   const std::string text = std::strerror(errno);
   return errno == EMFILE ? text + " (this process may have no more: raise ulimit -Hn, or join the data's files)" : text;
@@ -65,10 +84,19 @@ std::optional<FileStamp> stamp_of(int descriptor) {
 
 }  // namespace
 
+fs::path folder_of(const fs::path& root) {
+  std::error_code ignored;
+  if (fs::is_directory(root, ignored)) return root;
+  fs::path folder = root.parent_path();
+  while (!fs::exists(folder, ignored) && folder.has_relative_path()) folder = folder.parent_path();
+  return folder;
+}
+
 std::vector<fs::path> list_files(const fs::path& root, std::span<const std::string> extensions) {
   std::error_code ignored;
   if (root.empty())
     throw DataError("no dataset path is set: give training.dataset_path a file or a folder", {"training.dataset_path"});
+  if (const auto matches = matches_of(root); !matches.empty()) return files_of_matches(root, matches, extensions);
   if (!fs::exists(root, ignored)) {
     throw DataError("no dataset at " + root.string() + ": there is no such file or folder (looked from " +
                     fs::current_path(ignored).string() + ")");

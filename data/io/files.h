@@ -11,11 +11,16 @@ namespace titan::data {
 
 // The regular files below `root` (links are followed) whose name ends in one of `extensions` (all, when empty), sorted
 // by relative path bytewise, so that every machine and locale sees the same order. Hidden files and folders (.name) are
-// left out. `root` may be one file, which is then the answer whatever its name. Throws DataError when there is no
+// left out. `root` may be one file, which is then the answer whatever its name, or a pattern of the shell, whose matches are
+// files with these endings and folders that are read as above. Throws DataError when there is no
 // `root`, when nothing is found, saying what the folder holds, and for a link to nothing that would be one of the
 // files.
 std::vector<std::filesystem::path> list_files(const std::filesystem::path& root,
                                               std::span<const std::string> extensions);
+
+// Returns the folder below which list_files(root) finds its files: `root` itself, or what stands before a file's name or
+// before the first pattern.
+std::filesystem::path folder_of(const std::filesystem::path& root);
 
 // "3 entries: a.bin, b.gz, c", at most 8 names; "nothing".
 std::string describe_folder(const std::filesystem::path& folder);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
@@ -163,6 +164,19 @@ std::vector<fs::path> list_jsonl_files(const fs::path& path) { return list_files
 
 std::unique_ptr<TextSource> open_jsonl_files(const fs::path& path, const std::string& text_key) {
   return std::make_unique<JsonlFiles>(path, text_key);
+}
+
+void prepare_jsonl_files(const fs::path& path) {
+  const auto paths = list_jsonl_files(path);
+  if (std::ranges::any_of(paths, is_compressed)) return;
+  std::deque<InputFile> open;
+  std::vector<IndexedFile> files;
+  std::uint64_t bytes = 0;
+  for (const fs::path& each : paths) {
+    files.push_back({each, &open.emplace_back(each)});
+    bytes += open.back().size();
+  }
+  if (bytes >= kWorthKeeping) index_lines(files);
 }
 
 }  // namespace titan::data

@@ -1,8 +1,10 @@
 #include "base/fs.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -80,6 +82,18 @@ std::filesystem::path library_of_program(const std::string& name) {
 
 void fsync_folder(const std::filesystem::path& folder) {
   FileDescriptor(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync();
+}
+
+std::vector<std::filesystem::path> matches_of(const std::filesystem::path& pattern) {
+  std::error_code error;
+  if (pattern.native().find_first_of("*?[") == std::string::npos || std::filesystem::exists(pattern, error)) return {};
+  glob_t found{};
+  std::vector<std::filesystem::path> out;
+  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
+    out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  std::ranges::sort(out, {}, [](const auto& path) { return path.native(); });
+  return out;
 }
 
 }  // namespace titan

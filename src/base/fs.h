@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace titan {
 
@@ -23,5 +24,9 @@ std::filesystem::path library_of_program(const std::string& name);
 
 // Makes a rename or a removal inside `folder` durable.
 void fsync_folder(const std::filesystem::path& folder);
+
+// Returns what the shell's pattern (*, ?, [...]) matches, sorted bytewise; empty if it is not a pattern, or if there is a file
+// of that very name. As in a shell, no * matches a dot at the start of a name.
+std::vector<std::filesystem::path> matches_of(const std::filesystem::path& pattern);
 
 }  // namespace titan

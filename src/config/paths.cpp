@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/fs.h"
 #include "base/run_layout.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
@@ -59,7 +60,8 @@ void check_datasets(const JobConfig& config, Faults& errors) {
   for (const NamedDataset& data : named_datasets(config)) {
     const bool by_prefix = lower_case(data.kind) == "indexed" && exists_with_suffix(data.path);
     const bool is_torchtitans = data.key == "training.dataset_path" && !t.dataset_path;
-    if (is_there(data.path) || by_prefix || (is_torchtitans && !config.job.config_file)) continue;
+    const bool by_pattern = lower_case(data.kind) != "indexed" && !matches_of(data.path).empty();
+    if (is_there(data.path) || by_prefix || by_pattern || (is_torchtitans && !config.job.config_file)) continue;
     errors.push_back(is_torchtitans ? Fault{data.key + " is not set, and in " + data.path +
                                                 ", where TorchTitan has the data of \"" + data.kind +
                                                 "\", there is none; set it to a file or folder",

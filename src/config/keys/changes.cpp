@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kWithoutEffect = {"job.",        "profiling.", "metrics.",
                                                             "checkpoint.", "comm.",      "validation."};
-constexpr std::array<std::string_view, 6> kDataKeys = {"training.dataset", "training.dataset_path",
-                                                       "training.dataset_mix", "training.dataset_text_key", "training.seq_len", "debug.seed"};
+constexpr std::array<std::string_view, 6> kDataKeys = {"training.dataset",     "training.dataset_path",
+                                                       "training.dataset_mix", "training.dataset_text_key",
+                                                       "training.seq_len",     "debug.seed"};
 
 std::optional<Effect> effect_of(std::string_view key) {
   if (std::ranges::any_of(kWithoutEffect, [&](std::string_view table) { return key.starts_with(table); }))

@@ -26,11 +26,14 @@ void check_kind(const std::string& key, const std::string& kind, std::vector<Fau
 // A field of what has none would be passed over without a word.
 void check_text_key(const std::string& table, const std::string& text_key, const std::vector<std::string>& kinds,
                     std::vector<Fault>& errors) {
-  const auto has_fields = [](const std::string& kind) { return lower_case(kind) != "text" && lower_case(kind) != "indexed"; };
+  const auto has_fields = [](const std::string& kind) {
+    return lower_case(kind) != "text" && lower_case(kind) != "indexed";
+  };
   if (text_key == "text" || std::ranges::any_of(kinds, has_fields)) return;
   const std::string key = table + ".dataset_text_key";
-  errors.push_back({key + " = \"" + text_key + "\" names a field of JSON lines, and " + table + " reads no JSON lines (" +
-                        join(kinds, ", ") + "); leave it out, or set the dataset to \"jsonl\"",
+  errors.push_back({key + " = \"" + text_key + "\" names a field of JSON lines, and " + table +
+                        " reads no JSON lines (" + join(kinds, ", ") +
+                        "); leave it out, or set the dataset to \"jsonl\"",
                     {key}});
 }
 

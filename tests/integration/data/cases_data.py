@@ -337,6 +337,30 @@ def shards_know_their_data(context):
 
 
 @case(90)
+def lines_are_looked_for_once(context):
+    """A dry run makes the index of large data; a start, a second one and tokenize find it, with the losses of a start without any."""
+    lines = (context.fixtures / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    size = sum(len(line.encode()) for line in lines)
+    large = context.folder / "large.jsonl"
+    large.write_text("".join(lines) * (1 + (16 << 20) // size), encoding="utf-8")
+    words = ["--config", write_job(context, "train"), "--training.dataset", "jsonl", "--training.dataset_path", large, "--training.steps", 2]
+    env = {"TITAN_DATA_CACHE": str(context.folder / "cache")}
+    looks = "looking for the lines of"
+    losses = []
+    for name, extra, expected in (("dry", ["--dry-run", "--json"], 1), ("first", [], 0), ("second", [], 0)):
+        job = run(context, 1, [*words, "--job.dump_folder", context.folder / name, *extra], name=name, env=env, launcher="none")
+        expect(job.text().count(looks) == expected, f"{name}\n{job.tail()}")
+        if name == "dry":
+            json.loads(job.out_path.read_text())
+        else:
+            losses.append([row["loss"] for row in read_rows(context.folder / name / "metrics.jsonl", exact=True)])
+    other = {"TITAN_DATA_CACHE": str(context.folder / "other")}
+    job = run(context, 1, [*words, "--job.dump_folder", context.folder / "anew"], name="anew", env=other, launcher="none")
+    losses.append([row["loss"] for row in read_rows(context.folder / "anew/metrics.jsonl", exact=True)])
+    expect(job.text().count(looks) == 1 and losses[0] == losses[1] == losses[2], f"{losses}\n{job.tail()}")
+
+
+@case(90)
 def resume_knows_its_held_out_data(context):
     """Other text in the file of the held-out set is refused by what differs, and allowed by name; another file that is named is listed."""
     held_out = context.folder / "held_out.txt"

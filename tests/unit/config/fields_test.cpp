@@ -83,7 +83,7 @@ TEST(Fields, SetWritesWhatGetReads) {
         value = 0.12345;
         break;
       case ValueKind::kString:
-        value = std::string("text");
+        value = std::string("a text");
         break;
       case ValueKind::kStringList:
         value = StringList{"x", "y"};

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {
@@ -16,6 +17,28 @@ std::vector<std::string> relative_names(const TempFolder& folder, std::vector<st
     names.push_back(file.lexically_relative(folder.path()).string());
   }
   return names;
+}
+
+TEST(ListFiles, TakesPatternsOfTheShell) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"web-0/a.jsonl", "web-1/b.jsonl", "web-1/readme.md", "code/c.jsonl", ".web-2/d.jsonl"})
+    folder.write(name, "{}");
+  const std::vector<std::string> endings = {".jsonl"};
+  const auto names = [&](const char* pattern) {
+    std::vector<std::string> out;
+    for (const auto& file : list_files(folder / pattern, endings))
+      out.push_back(file.lexically_relative(folder_of(folder / pattern)).string());
+    return out;
+  };
+  EXPECT_THAT(names("web-*"), testing::ElementsAre("web-0/a.jsonl", "web-1/b.jsonl"));
+  EXPECT_THAT(names("*/[bc].*"), testing::ElementsAre("code/c.jsonl", "web-1/b.jsonl"));
+  EXPECT_THAT(names("web-1/?.jsonl"), testing::ElementsAre("b.jsonl"));
+  EXPECT_THAT(data_error([&] { list_files(folder / "*/*.md", endings); }),
+              testing::HasSubstr("it matches 1 name, and no file ending in .jsonl"));
+  EXPECT_THAT(data_error([&] { list_files(folder / "x*", endings); }), testing::HasSubstr("no such file or folder"));
+  // A file of that very name is no pattern.
+  folder.write("[a].jsonl", "{}");
+  EXPECT_THAT(names("[a].jsonl"), testing::ElementsAre("[a].jsonl"));
 }
 
 TEST(ListFiles, SortsRelativePathsByBytesAndLeavesOutHiddenOnes) {
