@@ -52,10 +52,10 @@ struct FilesOfRun {
   bool is_named_anew = false;
 };
 
-bool is_named_anew(const Value& saved, const config::JobConfig& now, const std::string& key) {
-  const auto before = flat_config(saved), after = config::flatten(now);
-  const auto was = before.find(key), is = after.find(key);
-  return (was == before.end() ? "" : was->second) != (is == after.end() ? "" : is->second);
+// [validation] changes no number of the training, so that the record's configuration leaves it out.
+bool names_other_held_out(const Value& saved, const config::JobConfig& now) {
+  const Value* was = saved.as_dict(checkpoint::kRunKey).find("held_out_path");
+  return was && was->as_string("titan.run.held_out_path") != now.validation.dataset_path.value_or("");
 }
 
 // A folder that moved is the same data; other files under the same path are a change.
@@ -82,7 +82,7 @@ void judge_data(std::vector<config::Change>& changes, const Value& saved, const 
                config::Effect::kData});
   judge_files(changes, saved, now,
               {"held_out_files", kHeldOutKey, now.held_out_files, true, config::Effect::kModel,
-               is_named_anew(saved, config, kHeldOutKey)});
+               names_other_held_out(saved, config)});
 }
 
 }  // namespace
@@ -92,7 +92,10 @@ Value RunRecord::value() const {
   for (const auto& [key, value] : config::flatten(config_)) keys.emplace_back(key, value);
   std::vector<std::pair<Value, Value>> items = {{"config", Value::dict(std::move(keys))}, {"tokenizer", tokenizer_}};
   if (!data_.files.empty()) items.emplace_back("files", data_.files);
-  if (!data_.held_out_files.empty()) items.emplace_back("held_out_files", data_.held_out_files);
+  if (!data_.held_out_files.empty()) {
+    items.emplace_back("held_out_files", data_.held_out_files);
+    items.emplace_back("held_out_path", config_.validation.dataset_path.value_or(""));
+  }
   return Value::dict(std::move(items));
 }
 

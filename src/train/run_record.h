@@ -15,7 +15,7 @@ class RunRecord {
   RunRecord(const config::JobConfig& config, std::string tokenizer, DataFacts data = {})
       : config_(config), tokenizer_(std::move(tokenizer)), data_(std::move(data)) {}
 
-  // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint, "files", "held_out_files": those of the data,
+  // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint, "files", "held_out_files", "held_out_path": the data,
   // where known}
   Value value() const;
 

@@ -119,7 +119,9 @@ optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int
 }
 
 checkpoint::HuggingFaceFormat hugging_face_format(const TrainSpec& spec) {
-  checkpoint::HuggingFaceFormat format{.output = spec.output, .embedding = spec.embedding};
+  checkpoint::HuggingFaceFormat format;
+  format.output = spec.output;
+  format.embedding = spec.embedding;
   format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
     auto [name, rotary_heads] = name_of(fqn);
     return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
