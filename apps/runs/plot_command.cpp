@@ -55,11 +55,13 @@ std::vector<runs::Series> series_of(const std::vector<runs::RunFolder>& folders,
 
 // By meaning, where other programs have a name of their own for it, else by spelling.
 std::optional<std::string> nearest_metric(const std::string& name, const std::vector<std::string>& known) {
-  static const std::map<std::string, std::string> kOtherNames = {
-      {"learning_rate", "lr"},     {"train_loss", "loss"},
-      {"val_loss", "validation.loss"}, {"eval_loss", "validation.loss"},
-      {"perplexity", "validation.perplexity"}, {"tps", "tokens_per_second"},
-      {"throughput", "tokens_per_second"}};
+  static const std::map<std::string, std::string> kOtherNames = {{"learning_rate", "lr"},
+                                                                 {"train_loss", "loss"},
+                                                                 {"val_loss", "validation.loss"},
+                                                                 {"eval_loss", "validation.loss"},
+                                                                 {"perplexity", "validation.perplexity"},
+                                                                 {"tps", "tokens_per_second"},
+                                                                 {"throughput", "tokens_per_second"}};
   const auto other = kOtherNames.find(name);
   if (other == kOtherNames.end()) return nearest_name(name, known);
   return std::ranges::count(known, other->second) > 0 ? std::optional(other->second) : std::nullopt;

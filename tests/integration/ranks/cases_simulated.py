@@ -163,6 +163,13 @@ def simulated_ranks_may_see_one_device_each(context):
     jobs, codes = start_on(context, "shared", {rank: {**own[rank], "SIMULATED_UUID": "7"} for rank in range(2)})
     expect(codes == [2, 2], f"exit codes {codes}\n{jobs[0].tail()}")
     expect("ranks 0 and 1 have the same CUDA device" in jobs[0].errors(), jobs[0].tail())
-    held = {rank: {"SIMULATED_FREE_MIB": "1"} for rank in range(2)}
-    jobs, codes = start_on(context, "held", held)
-    expect(codes == [2, 2] and "of which 8.00 GiB are held already" in jobs[0].errors(), f"exit codes {codes}\n{jobs[0].tail()}")
+
+
+@case(60, processors=1)
+def simulated_device_may_be_held_by_others(context):
+    """What other processes hold of a GPU is not there for a run, and its forecast says so before it starts."""
+    simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")
+    words = ["--config", write_job(context, "held", steps=2), "--training.device", "cuda"]
+    [job] = start_plain(simulated, 1, words, variables={0: {"SIMULATED_FREE_MIB": "1"}})
+    code = job.wait(60)
+    expect(code == 2 and "of which 8.00 GiB are held already" in job.errors(), f"exit code {code}\n{job.tail()}")
