@@ -233,7 +233,7 @@ predictions() {
   return $status
 }
 
-# What a token costs after a prompt, in bfloat16: of attention each has another length of keys.
+# Says what a token costs after a prompt, in bfloat16: attention finds another length of keys for each.
 writes() {
   train 1 1b-written "${large[@]}" "${ours[@]}" --training.steps 2 --checkpoint.enable=true \
     --checkpoint.last_save_model_only=true || return 1

@@ -25,8 +25,8 @@ void warn_of_missing_files(const CheckedConfig& checked) {
     std::fprintf(stderr, "warning: a start here would be refused: %s\n", error.c_str());
 }
 
-// What a start would make once of large data is made now, after everything else was said. Data that are not there were
-// warned of.
+// Makes what a first start would make of large data, after everything else was said. Data that are not there were warned
+// of.
 void prepare_data(const config::JobConfig& config) {
   spdlog::set_level(spdlog::level::info);  // it may take a while
   for (const config::NamedDataset& dataset : config::named_datasets(config)) {

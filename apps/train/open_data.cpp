@@ -35,7 +35,7 @@ std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedIn
   }
 }
 
-// What tells the data of the keys in `table` from others; "" where there are none.
+// Returns what tells the data of the keys in `table` from others; "" if there are none.
 std::string files_of(const std::string& table, const config::JobConfig& config) {
   std::vector<std::vector<data::FileFacts>> facts;
   for (const config::NamedDataset& dataset : config::named_datasets(config))

@@ -62,7 +62,7 @@ fs::path existing(fs::path path) {
   return path;
 }
 
-// What the driver and the context of this process take of a GPU, at most.
+// The driver and the context of this process take at most so much of a GPU.
 constexpr std::int64_t kHeldByContexts = std::int64_t{2} << 30;
 
 // What each of `ranks` on this machine may use.

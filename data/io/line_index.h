@@ -1,4 +1,4 @@
-// Where the lines of text files begin: found by reading them once, and kept for later starts.
+// Finds where the lines of text files begin, by reading them once, and keeps that for later starts.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct IndexedFile {
 struct LineIndex {
   // Offsets of the lines that are not blank, in their file, behind blanks and a byte order mark; file after file.
   std::span<const std::uint64_t> starts;
-  // Of each file, the number of lines up to its end.
+  // ends[i] is the number of lines up to the end of file i.
   std::vector<std::size_t> ends;
   std::shared_ptr<const void> memory;  // that holds `starts`
 };

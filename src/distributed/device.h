@@ -24,11 +24,11 @@ struct AcceleratorModule {
   std::function<void(int index)> set_device;
   std::function<std::string(int index)> device_name;
   std::function<std::int64_t(int index)> device_capacity_bytes;
-  // Of the capacity, what no process holds at this moment.
+  // Returns the bytes of the capacity that no process holds at this moment.
   std::function<std::int64_t(int index)> device_free_bytes;
   // Names the physical device, the same for every process that sees it.
   std::function<std::string(int index)> device_uuid;
-  // Why the kernels of this build do not run on the device; empty if they do.
+  // Returns why the kernels of this build do not run on the device; empty if they do.
   std::function<std::string(int index)> why_no_kernels;
   // Peak bytes that the caching allocator held since the last reset, and those of them that were in use.
   std::function<std::int64_t(int index)> peak_reserved_bytes;

@@ -101,7 +101,7 @@ bool has_heard(FailureBoard& board, int rank) {
   return life == Life::kEnded || life == Life::kStopped || board.store->check({heard_key(rank)});
 }
 
-// Whether one and the same other rank of this machine has stood still for a while.
+// Finds out whether one and the same other rank of this machine has stood still for a while.
 class StandingRank {
  public:
   explicit StandingRank(const FailureBoard& board) : board_(board) {}

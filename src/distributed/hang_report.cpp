@@ -64,7 +64,7 @@ class Answers {
 
 std::string start_of_line(int rank) { return "titan-train: rank " + std::to_string(rank) + ": "; }
 
-// Where to look further; "" where nothing is written.
+// Returns the line that says where to look further; "" if nothing is written.
 std::string line_of_files(int rank) {
   const auto file = dump_file();
   if (file.empty()) return "";

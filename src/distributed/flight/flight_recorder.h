@@ -64,7 +64,7 @@ struct GroupHistory {
   std::vector<CollectiveRecord> recent;  // the last ones, the oldest first
 };
 
-// What the thread that trains is busy with.
+// Says what the thread that trains is busy with.
 struct PhaseAt {
   std::int64_t step = 0;
   Phase phase = Phase::kStart;
@@ -99,7 +99,7 @@ class FlightRecorder {
   std::vector<GroupHistory> groups() const;
   // Of the first collective that failed; empty where none did.
   Stack failed_stack() const;
-  // What the thread that trains is busy with; after a collective has failed what it was busy with then.
+  // Returns what the thread that trains is busy with, or was when a collective failed.
   PhaseAt phase() const;
   // Seconds since a collective was started or ended that is not of a group that runs beside the others; since this
   // was made, where there was none.

@@ -21,7 +21,7 @@ const StringList kObjectives = {
     "loss",         "max_loss",     "grad_norm",   "tokens_per_second", "tflops",          "mfu",
     "step_seconds", "data_seconds", "tokens_seen", "memory_peak_bytes", "validation.loss", "validation.perplexity"};
 
-// Whether more of it is better.
+// Returns whether more of it is better.
 bool grows(const std::string& field) {
   return field == "tokens_per_second" || field == "tflops" || field == "mfu" || field == "tokens_seen";
 }
