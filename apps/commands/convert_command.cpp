@@ -141,10 +141,11 @@ std::optional<ModelShape> shape_that_was_asked_for(const ConvertArguments& argum
 
 // What to do where nothing says it.
 std::string unknown_shape(const ConvertArguments& arguments, CheckpointKind from) {
-  return "titan-train convert: error: the shape of the model is not known: there is no " +
+  return "titan-train convert: error: " + arguments.source +
+         " does not say how many heads the model has: there is no " +
          (from == CheckpointKind::kHuggingFace ? config_beside(arguments.source).string()
-                                               : "config.toml two folders above " + arguments.source) +
-         "; name a configuration with --config FILE, or --model-flavor";
+                                               : "config.toml two folders above it") +
+         ". Name a job that does (--config job.toml), or its flavor (--model-flavor 8B)";
 }
 
 ModelShape find_shape(const ConvertArguments& arguments, CheckpointKind from) {

@@ -32,7 +32,7 @@ void prepare_data(const config::JobConfig& config) {
   for (const config::NamedDataset& dataset : config::named_datasets(config)) {
     try {
       data::prepare_dataset(dataset.kind, dataset.path);
-    } catch (const DataError&) {
+    } catch (const std::exception&) {
       continue;
     }
   }
@@ -51,7 +51,8 @@ int run_dry(const config::CommandLine& command_line, const LaunchEnv& launch) {
   const auto world_size = static_cast<int>(planned_world_size(command_line, launch));
   const auto run = train::dry_run(checked.config, checked.spec, world_size, device);
   print_result(command_line.json ? train::to_json(run) : train::to_table(run));
-  if (speaks_for_job(launch)) prepare_data(checked.config);
+  const bool is_of_this_machine = !command_line.device && !command_line.json;
+  if (speaks_for_job(launch) && is_of_this_machine) prepare_data(checked.config);
   return command_line.device && !run.demand.fits() ? kExitFailed : kExitDone;
 }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -35,8 +36,10 @@ void check_num_devices(std::size_t count, const std::string& source, const Launc
 
 namespace {
 
-void check_kernels(const dist::AcceleratorModule& gpus) {
-  for (int index = 0; gpus.why_no_kernels && index < gpus.device_count(); ++index)
+// Of the devices that the ranks of this machine take; others may be of any age.
+void check_kernels(const dist::AcceleratorModule& gpus, const LaunchEnv& launch) {
+  const auto taken = std::min<std::int64_t>(gpus.device_count(), std::max<std::int64_t>(launch.local_world_size, 1));
+  for (int index = 0; gpus.why_no_kernels && index < taken; ++index)
     if (const auto reason = gpus.why_no_kernels(index); !reason.empty())
       throw ConfigError("error: device " + std::to_string(index) + ": " + reason);
 }
@@ -50,7 +53,7 @@ c10::DeviceType find_device_type(const config::JobConfig& config, const LaunchEn
   const std::string missing = dist::load_accelerator_module();
   if (missing.empty()) {
     check_num_devices(static_cast<std::size_t>(dist::accelerator()->device_count()), "this machine", launch);
-    check_kernels(*dist::accelerator());
+    check_kernels(*dist::accelerator(), launch);
     train::check_dtypes(config, device_of_a_rank(config, 1));
     return dist::accelerator()->type;
   }

@@ -114,7 +114,7 @@ std::optional<LineIndex> map_index(const fs::path& path, std::uint64_t key, std:
   struct stat stat {};
   const bool has_size = ::fstat(descriptor, &stat) == 0 && stat.st_size >= static_cast<off_t>(sizeof(Header));
   const auto size = static_cast<std::size_t>(stat.st_size);
-  void* memory = has_size ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
+  void* memory = has_size ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
   ::close(descriptor);
   if (memory == MAP_FAILED) return std::nullopt;
   const std::shared_ptr<const void> owner(memory, [size](const void* it) { ::munmap(const_cast<void*>(it), size); });
@@ -158,7 +158,7 @@ LineIndex index_lines(const std::vector<IndexedFile>& files, std::uint64_t worth
   if (files.empty() || bytes < worth_keeping) return in_memory(scan(files));
   try {
     return kept_index(files, bytes);
-  } catch (const DataError& error) {
+  } catch (const std::exception& error) {
     spdlog::warn("the lines of {} are looked for again at each start: {}", files.front().path.string(), error.what());
     return in_memory(scan(files));
   }

@@ -58,7 +58,7 @@ void check_added_tokens(const fs::path& model, const Tokenizer& tokenizer, const
   const TokenizerConfig config = read_tokenizer_config(folder / kHuggingFaceConfigName);
   const auto check_mark = [&](const char* key, const std::optional<std::string>& wanted,
                               std::optional<std::int32_t> id) {
-    if (!wanted || (id && pieces[static_cast<std::size_t>(*id)] == *wanted)) return;
+    if (!wanted || wanted->empty() || (id && pieces[static_cast<std::size_t>(*id)] == *wanted)) return;
     throw DataError((folder / kHuggingFaceConfigName).string() + ": " + key + " = \"" + *wanted + "\", but " +
                     model.string() + " has " +
                     (id ? "\"" + pieces[static_cast<std::size_t>(*id)] + "\"" : "no such token") + " in its place." +

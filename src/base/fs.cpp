@@ -89,9 +89,12 @@ std::vector<std::filesystem::path> matches_of(const std::filesystem::path& patte
   if (pattern.native().find_first_of("*?[") == std::string::npos || std::filesystem::exists(pattern, error)) return {};
   glob_t found{};
   std::vector<std::filesystem::path> out;
-  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
-    out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  const int status = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
+  const int reason = errno;
+  if (status == 0) out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
+  if (status != 0 && status != GLOB_NOMATCH)  // part of the data would be left out without a word
+    throw DataError("cannot list " + pattern.string() + ": " + std::strerror(reason));
   std::ranges::sort(out, {}, [](const auto& path) { return path.native(); });
   return out;
 }

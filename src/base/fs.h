@@ -26,7 +26,8 @@ std::filesystem::path library_of_program(const std::string& name);
 void fsync_folder(const std::filesystem::path& folder);
 
 // Returns what the shell's pattern (*, ?, [...]) matches, sorted bytewise; empty if it is not a pattern, or if there is a file
-// of that very name. As in a shell, no * matches a dot at the start of a name.
+// of that very name. As in a shell, no * matches a dot at the start of a name. Throws DataError for a folder on the way that
+// cannot be read.
 std::vector<std::filesystem::path> matches_of(const std::filesystem::path& pattern);
 
 }  // namespace titan

@@ -40,10 +40,16 @@ cudaDeviceProp properties(int index) {
   return found;
 }
 
+// A device that is full has no room even for the context that the question needs.
 std::int64_t free_bytes(int index) {
-  const c10::cuda::CUDAGuard guard(device_index(index));
   std::size_t free = 0, total = 0;
-  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  auto error = cudaSetDevice(index);
+  if (error == cudaSuccess) error = cudaMemGetInfo(&free, &total);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // forgets it
+    return 0;
+  }
+  C10_CUDA_CHECK(error);
   return static_cast<std::int64_t>(free);
 }
 

@@ -86,6 +86,8 @@ void print_summary(int rank, const std::vector<std::optional<RankState>>& states
 // asked what it does, and each writes and names its own file.
 std::optional<std::string> conclude_stopped(FailureBoard& board, Answers& answers) {
   const bool has_store = board.store_rank < 0 || life_of(board.processes[board.store_rank]) != Life::kStopped;
+  // Before the reason stands in the store, for which the watch of this rank may end the process.
+  const auto states = has_store ? answers.read() : std::vector<std::optional<RankState>>();
   const auto reason = find_stopped_rank(board);
   if (!reason) return std::nullopt;
   if (!has_store) {
@@ -94,7 +96,7 @@ std::optional<std::string> conclude_stopped(FailureBoard& board, Answers& answer
     return reason;
   }
   const auto written = read_failure(board);
-  if (written && written->writer == board.rank) print_summary(board.rank, answers.read());
+  if (written && written->writer == board.rank) print_summary(board.rank, states);
   return reason;
 }
 

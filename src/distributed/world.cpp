@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <mutex>
 #include <numeric>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "base/error.h"
@@ -54,6 +56,15 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   return {type, static_cast<c10::DeviceIndex>(index)};
 }
 
+// The rank that serves the store takes it away when it ends: it waits for the others, but not for ever.
+void wait_until_all_have_read(c10d::Store& store, const LaunchEnv& env) {
+  constexpr const char* kRead = "titan/device/read";
+  store.add(kRead, 1);
+  const auto deadline = std::chrono::steady_clock::now() + kFailurePatience;
+  while (env.rank == 0 && store.add(kRead, 0) < env.world_size && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 // NCCL refuses two ranks of one device, in its own words and late. Collective over the ranks of `store`.
 void check_devices_differ(c10d::Store& store, const LaunchEnv& env, int index) {
   const auto& module = *accelerator();
@@ -64,10 +75,17 @@ void check_devices_differ(c10d::Store& store, const LaunchEnv& env, int index) {
   std::vector<std::string> keys;
   for (std::int64_t r = 0; r < env.world_size; ++r) keys.push_back(key(r));
   std::map<std::vector<std::uint8_t>, std::size_t> ranks;
-  const auto devices = store.multiGet(keys);  // in one exchange, which waits for all of them
+  std::vector<std::vector<std::uint8_t>> devices;
+  try {
+    devices = store.multiGet(keys);  // in one exchange, which waits for all of them
+  } catch (const std::exception& error) {
+    throw DistError("the ranks cannot tell each other which devices they have: " + reason_in(error.what()) +
+                    ". Did a rank fail to start?");
+  }
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     const auto [first, is_new] = ranks.emplace(devices[rank], rank);
     if (is_new) continue;
+    wait_until_all_have_read(store, env);
     throw ConfigError(
         "error: ranks " + std::to_string(first->second) + " and " + std::to_string(rank) +
         " have the same CUDA device, and each takes one of its own; start at most as many ranks as this "

@@ -71,16 +71,32 @@ void put_in_place_by_two_renames(const fs::path& folder) {
   free_name(replaced_folder(folder));
 }
 
+namespace {
+
+// Gives the replacement a name that recover_replacement() leaves alone, where the old folder is whole still. Returns where
+// it is.
+fs::path keep_replacement(const fs::path& target, const fs::path& aside) {
+  if (!is_saved(target)) return aside;  // it is put in place as soon as what is left of the old one can be removed
+  const fs::path kept = target.string() + ".complete";
+  std::error_code error;
+  fs::rename(aside, kept, error);
+  return error ? aside : kept;
+}
+
+}  // namespace
+
 void put_in_place_by_removal(const fs::path& folder) {
   const fs::path target = without_trailing_slash(folder);
   const fs::path aside = replaced_folder(folder);
   fs::rename(temporary_folder(folder), aside);
   sync_parent(target);
-  if (!discard_in_place(target))
+  if (!discard_in_place(target)) {
+    const fs::path kept = keep_replacement(target, aside);
     throw CheckpointError("cannot remove all of " + target.string() +
                           ", and its file system cannot rename it (it is in a " +
-                          "lower layer of an overlay). Its replacement is complete in " + aside.string() + ": remove " +
+                          "lower layer of an overlay). Its replacement is complete in " + kept.string() + ": remove " +
                           target.string() + ", then rename that to it");
+  }
   fs::rename(aside, target);
   sync_parent(target);
 }

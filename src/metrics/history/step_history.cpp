@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "base/text.h"
 #include "metrics/step_metrics.h"
 
 namespace titan::metrics {
@@ -51,7 +52,7 @@ std::string kept_lines(std::string_view content, std::int64_t finished_steps, co
     }
   }
   if (later > 0) {
-    spdlog::info("{}: dropped {} rows of an earlier run past step {}", path.string(), later, finished_steps);
+    spdlog::info("{}: dropped {} of an earlier run past step {}", path.string(), counted(later, "row"), finished_steps);
   }
   return kept;
 }

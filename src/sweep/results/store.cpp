@@ -255,6 +255,7 @@ std::optional<Record> load_record(const std::filesystem::path& folder) {
 
 // Trials that were done have more to do where training.steps was raised: to a further rung, or to the new end.
 void reopen_done(const Record& saved, const Plan& plan, std::vector<Trial>& trials) {
+  if (std::ranges::count(saved.keys, kStepsKey) > 0) return;  // each trial has steps of its own
   const std::int64_t steps = plan.trials.front().config.training.steps;
   if (plan.rungs.empty() ? steps_of(saved) >= steps : saved.rungs.size() >= plan.rungs.size()) return;
   for (Trial& trial : trials) {
@@ -273,6 +274,8 @@ void take_on(const Record& saved, Record& fresh, Plan& plan, const std::filesyst
         "\nSet these back, or give sweep.folder another folder. (Values may be added anywhere: the trials "
         "that there were are kept, and new ones are run.)");
   fresh.started = saved.started;
+  auto trials = saved.trials;
+  reopen_done(saved, plan, trials);
   std::vector<PlannedTrial> planned;
   std::vector<bool> is_placed(fresh.trials.size());
   for (const auto& place : places) {
@@ -280,8 +283,6 @@ void take_on(const Record& saved, Record& fresh, Plan& plan, const std::filesyst
     planned.back().name = saved.trials[planned.size() - 1].name;
     is_placed[*place] = true;
   }
-  auto trials = saved.trials;
-  reopen_done(saved, plan, trials);
   for (std::size_t i = 0; i < is_placed.size(); ++i) {
     if (is_placed[i]) continue;
     planned.push_back(std::move(plan.trials[i]));

@@ -347,12 +347,12 @@ def lines_are_looked_for_once(context):
     env = {"TITAN_DATA_CACHE": str(context.folder / "cache")}
     looks = "looking for the lines of"
     losses = []
-    for name, extra, expected in (("dry", ["--dry-run", "--json"], 1), ("first", [], 0), ("second", [], 0)):
+    for name, extra, expected in (("json", ["--dry-run", "--json"], 0), ("dry", ["--dry-run"], 1), ("first", [], 0), ("second", [], 0)):
         job = run(context, 1, [*words, "--job.dump_folder", context.folder / name, *extra], name=name, env=env, launcher="none")
         expect(job.text().count(looks) == expected, f"{name}\n{job.tail()}")
-        if name == "dry":
+        if name == "json":
             json.loads(job.out_path.read_text())
-        else:
+        elif name != "dry":
             losses.append([row["loss"] for row in read_rows(context.folder / name / "metrics.jsonl", exact=True)])
     other = {"TITAN_DATA_CACHE": str(context.folder / "other")}
     job = run(context, 1, [*words, "--job.dump_folder", context.folder / "anew"], name="anew", env=other, launcher="none")

@@ -149,6 +149,9 @@ TEST(MakeTokenizer, TakesAddedTokensThatTheSentencePieceModelHas) {
     "added_tokens_decoder": {"0": {"content": "<unk>"}, "1": {"content": "<s>"}}})");
   folder.write("added_tokens.json", R"({"</s>": 2})");
   EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 2048);
+  // Early conversions of Llama leave them empty.
+  folder.write("tokenizer_config.json", R"({"bos_token": "", "eos_token": "", "unk_token": ""})");
+  EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 2048);
 }
 
 TEST(CheckVocabSize, RefusesATokenizerLargerThanTheModel) {

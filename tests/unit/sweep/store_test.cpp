@@ -147,6 +147,18 @@ TEST_F(StoreTest, TrainsDoneTrialsOnWhereStepsWereRaised) {
   EXPECT_THAT(refusal("[training]\nsteps = 24\n"), HasSubstr("lr_scheduler.total_steps"));
 }
 
+// Where trials differ in their steps, more of them are values that were added.
+TEST_F(StoreTest, TrialsThatDifferInStepsStayDone) {
+  make("[sweep.grid]\n\"training.steps\" = [20, 30]\n", job_of(18));
+  Record saved = record_;
+  for (Trial& trial : saved.trials) trial.state = State::kDone, trial.objective = 2, trial.rung_objectives = {2};
+  make("[sweep.grid]\n\"training.steps\" = [40, 20, 30]\n", job_of(18));
+  take_on(saved, record_, plan_, "out");
+  EXPECT_EQ(record_.trials[0].state, State::kDone);
+  EXPECT_EQ(record_.trials[1].state, State::kDone);
+  EXPECT_EQ(record_.trials[2].state, State::kPending);
+}
+
 TEST_F(StoreTest, AddsRungsBehindTheLastOne) {
   const std::string asha = std::string(kThreeRates) + "[sweep.asha]\nmin_steps = 6\nreduction_factor = 3\n";
   make(asha, job_of(18));
