@@ -145,7 +145,7 @@ std::string unknown_shape(const ConvertArguments& arguments, CheckpointKind from
          " does not say how many heads the model has: there is no " +
          (from == CheckpointKind::kHuggingFace ? config_beside(arguments.source).string()
                                                : "config.toml two folders above it") +
-         ". Name a job that does (--config job.toml), or its flavor (--model-flavor 8B)";
+         ". Name a job that does (--config FILE), or its flavor (--model-flavor 8B)";
 }
 
 ModelShape find_shape(const ConvertArguments& arguments, CheckpointKind from) {
