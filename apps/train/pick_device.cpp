@@ -36,7 +36,7 @@ void check_num_devices(std::size_t count, const std::string& source, const Launc
 
 namespace {
 
-// Of the devices that the ranks of this machine take; others may be of any age.
+// Checks the devices that the ranks of this machine take; others may be of any age.
 void check_kernels(const dist::AcceleratorModule& gpus, const LaunchEnv& launch) {
   const auto taken = std::min<std::int64_t>(gpus.device_count(), std::max<std::int64_t>(launch.local_world_size, 1));
   for (int index = 0; gpus.why_no_kernels && index < taken; ++index)

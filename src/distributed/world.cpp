@@ -56,6 +56,17 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   return {type, static_cast<c10::DeviceIndex>(index)};
 }
 
+// Tells the other ranks `own`, and returns what each has told, in one exchange that waits for all of them. Collective over
+// the ranks of `store`; `prefix` begins the keys there.
+std::vector<std::string> texts_of_ranks(c10d::Store& store, const LaunchEnv& env, const std::string& prefix,
+                                        const std::string& own) {
+  store.set(prefix + std::to_string(env.rank), std::vector<std::uint8_t>(own.begin(), own.end()));
+  std::vector<std::string> keys, texts;
+  for (std::int64_t r = 0; r < env.world_size; ++r) keys.push_back(prefix + std::to_string(r));
+  for (const auto& text : store.multiGet(keys)) texts.emplace_back(text.begin(), text.end());
+  return texts;
+}
+
 // The rank that serves the store takes it away when it ends: it waits for the others, but not for ever.
 void wait_until_all_have_read(c10d::Store& store, const LaunchEnv& env) {
   constexpr const char* kRead = "titan/device/read";
@@ -69,15 +80,10 @@ void wait_until_all_have_read(c10d::Store& store, const LaunchEnv& env) {
 void check_devices_differ(c10d::Store& store, const LaunchEnv& env, int index) {
   const auto& module = *accelerator();
   if (ranks_share_devices() || !module.device_uuid) return;
-  const auto key = [](std::int64_t rank) { return "titan/device/" + std::to_string(rank); };
-  const std::string own = own_process().machine + " " + module.device_uuid(index);
-  store.set(key(env.rank), std::vector<std::uint8_t>(own.begin(), own.end()));
-  std::vector<std::string> keys;
-  for (std::int64_t r = 0; r < env.world_size; ++r) keys.push_back(key(r));
-  std::map<std::vector<std::uint8_t>, std::size_t> ranks;
-  std::vector<std::vector<std::uint8_t>> devices;
+  std::map<std::string, std::size_t> ranks;
+  std::vector<std::string> devices;
   try {
-    devices = store.multiGet(keys);  // in one exchange, which waits for all of them
+    devices = texts_of_ranks(store, env, "titan/device/", own_process().machine + " " + module.device_uuid(index));
   } catch (const std::exception& error) {
     throw DistError("the ranks cannot tell each other which devices they have: " + reason_in(error.what()) +
                     ". Did a rank fail to start?");
@@ -147,14 +153,9 @@ World::World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::mil
 }
 
 void World::watch_failures() {
-  const auto key = [](int rank) { return "titan/process/" + std::to_string(rank); };
-  const std::string self = to_text(own_process());
-  store_->set(key(rank()), std::vector<std::uint8_t>(self.begin(), self.end()));
   FailureBoard board{store_, rank(), env_.use_agent_store ? -1 : 0, {}};
-  std::vector<std::string> keys;
-  for (int r = 0; r < size(); ++r) keys.push_back(key(r));
-  for (const auto& text : store_->multiGet(keys))  // in one exchange, which waits for all of them
-    board.processes.push_back(rank_process_from_text({text.begin(), text.end()}));
+  for (const auto& text : texts_of_ranks(*store_, env_, "titan/process/", to_text(own_process())))
+    board.processes.push_back(rank_process_from_text(text));
   // Every rank knows all others from here on, and none has left.
   group_->barrier();
   board_ = board;

@@ -285,7 +285,7 @@ def convert_over_a_folder_that_cannot_be_renamed(context):
 
     overwrite("once-1")
     expect_new(out, ["out"])
-    # Where the old folder cannot be removed either, the message says where the new one is, and its rest is not a checkpoint.
+    # The message says where the new folder is if the old one cannot be removed either, whose rest is not a checkpoint.
     error = overwrite("once-2", f"call=unlink path=*only_in_the_old do=errno:{errno.EBUSY}", exit_code=1)
     expect(f"cannot remove all of {out}" in error and f"complete in {out}.replaced" in error, error)
     expect(not (out / "model.safetensors.index.json").exists(), "the old folder still says that it is complete")

@@ -156,7 +156,7 @@ def start_on(context, label, devices):
 
 @case(60)
 def simulated_ranks_may_see_one_device_each(context):
-    """Where a launcher shows each rank its own device alone, they train; where it is the same one, exit code 2 names the ranks."""
+    """Ranks that each see one device of their own train; if it is the same one, exit code 2 names the ranks."""
     own = {rank: {"SIMULATED_DEVICES": "1", "SIMULATED_UUID": str(rank)} for rank in range(2)}
     jobs, codes = start_on(context, "own", own)
     expect(codes == [0, 0], f"exit codes {codes}\n{jobs[0].tail()}")
@@ -167,7 +167,7 @@ def simulated_ranks_may_see_one_device_each(context):
 
 @case(60, processors=1)
 def simulated_device_may_be_held_by_others(context):
-    """What other processes hold of a GPU is not there for a run, and its forecast says so before it starts."""
+    """A run is refused before it starts if other processes hold the memory that it needs, with how much they hold."""
     simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")
     words = ["--config", write_job(context, "held", steps=2), "--training.device", "cuda"]
     [job] = start_plain(simulated, 1, words, variables={0: {"SIMULATED_FREE_MIB": "1"}})

@@ -50,8 +50,8 @@ struct Findings {
   std::vector<Synchronization> synchronizations;
   std::int64_t live_bytes = 0, peak_live_bytes = 0, peak_reserved_bytes = 0;
   std::map<std::int64_t, StepFindings> steps;  // 0: outside of the program's steps
-  // What NCCL read when the first communicator was made: whether torch was deterministic, and the variable that c10d waits by
-  // for its records to be written.
+  // Both hold what NCCL read when the first communicator was made: whether torch was deterministic, and the variable by
+  // which c10d waits for its records to be written.
   bool deterministic_when_connected = false;
   std::string dump_patience;
 };

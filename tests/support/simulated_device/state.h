@@ -54,7 +54,7 @@ class State {
   void free_pinned(void* pointer);
   bool is_pinned(const void* pointer);
 
-  // What NCCL reads when the first communicator is made.
+  // Notes what NCCL reads when the first communicator is made.
   void note_connection();
 
   Findings findings();

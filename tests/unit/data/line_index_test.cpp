@@ -1,4 +1,4 @@
-// Where lines begin, from an index that is made once.
+// Checks that lines are found where they begin, and that their index is made once.
 #include "data/io/line_index.h"
 
 #include <gmock/gmock.h>

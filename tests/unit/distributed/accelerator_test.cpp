@@ -1,4 +1,4 @@
-// What a build says of a driver and of a device that it cannot use, and whose an error of a device is.
+// Checks what a build says of a driver and of a device that it cannot use, and whose fault an error of a device is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -147,7 +147,7 @@ TEST_F(StoreTest, TrainsDoneTrialsOnWhereStepsWereRaised) {
   EXPECT_THAT(refusal("[training]\nsteps = 24\n"), HasSubstr("lr_scheduler.total_steps"));
 }
 
-// Where trials differ in their steps, more of them are values that were added.
+// Another number of steps is a value that was added if trials differ in their steps.
 TEST_F(StoreTest, TrialsThatDifferInStepsStayDone) {
   make("[sweep.grid]\n\"training.steps\" = [20, 30]\n", job_of(18));
   Record saved = record_;
