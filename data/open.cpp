@@ -9,7 +9,7 @@
 #include "data/order/elastic_order.h"
 #include "data/order/saved_order.h"
 #include "data/order/torchtitan_order.h"
-#include "data/registry.h"
+#include "data/dataset_kinds.h"
 
 namespace titan::data {
 namespace {

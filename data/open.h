@@ -13,7 +13,7 @@
 namespace titan::data {
 
 struct DataOptions {
-  std::string dataset;  // a kind, see data/registry.h
+  std::string dataset;  // a kind, see data/dataset_kinds.h
   std::filesystem::path dataset_path = {};
   std::vector<std::string> dataset_mix = {};  // several, with weights (mixture.h), instead of the two above
   std::string text_key = "text";              // the field of JSON lines that holds the document

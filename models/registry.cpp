@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "models/common/hugging_face_config.h"
-#include "models/llama3/hugging_face.h"
+#include "models/llama3/naming.h"
 #include "models/llama3/spec.h"
 
 namespace titan::models {

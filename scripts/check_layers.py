@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every #include of src, models, data and apps against scripts/layers.toml, and the sizes of files and folders.
+"""Checks every #include of src, lab, models, data and apps against scripts/layers.toml, and the sizes and names of files.
 
 usage: check_layers.py [--root FOLDER] [--rules FILE]
 Prints FILE:LINE and the broken rule for each violation. Exit code 0: none, 1: some, 2: the rules themselves are wrong.
@@ -13,7 +13,7 @@ import tomllib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-TREES = ("src", "models", "data", "apps")
+TREES = ("src", "lab", "models", "data", "apps")
 SUFFIXES = {".h", ".hpp", ".cuh", ".cpp", ".cc", ".cu", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
@@ -116,8 +116,8 @@ def violations(root: Path, rules: Rules):
                         yield f"{path}:{number}: {broken}"
 
 
-def too_large(root: Path, rules: Rules):
-    """Folders of more files, and files of more lines, than [limits] allows."""
+def against_limits(root: Path, rules: Rules):
+    """Folders of more files, files of more lines, and names of headers in more places, than [limits] allows."""
     limits, files = rules.limits, {}
     for tree in limits["trees"]:
         for file in sorted((root / tree).rglob("*")):
@@ -132,6 +132,12 @@ def too_large(root: Path, rules: Rules):
         if len(inside_it) > limits["files_of_folder"]:
             path = folder.relative_to(root).as_posix()
             yield f"{path}:1: {len(inside_it)} files, more than {limits['files_of_folder']}; give it folders inside"
+    headers = {}
+    for file in sorted(file for inside_it in files.values() for file in inside_it if file.suffix == ".h"):
+        first = headers.setdefault(file.name, file)
+        if first != file and file.name not in limits.get("shared_names", []):
+            path, other = (each.relative_to(root).as_posix() for each in (file, first))
+            yield f"{path}:1: {other} has this name too; give each a name that says what it holds"
 
 
 def main() -> int:
@@ -145,7 +151,7 @@ def main() -> int:
     except (ValueError, KeyError, OSError) as error:
         print(f"check_layers: {error}", file=sys.stderr)
         return 2
-    found = [*violations(arguments.root, rules), *too_large(arguments.root, rules)]
+    found = [*violations(arguments.root, rules), *against_limits(arguments.root, rules)]
     for line in found:
         print(line)
     if found:

@@ -9,13 +9,14 @@
 #include <iterator>
 #include <utility>
 
-#include "apps/commands/checkpoint_command.h"
-#include "apps/commands/convert_plan.h"
-#include "apps/commands/model_source.h"
-#include "apps/commands/run_state.h"
-#include "apps/print_result.h"
+#include "apps/common/parse_command.h"
+#include "apps/saved/convert_plan.h"
+#include "apps/saved/model_source.h"
+#include "apps/saved/run_state.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/tools/convert.h"

@@ -10,14 +10,15 @@
 #include <iostream>
 #include <random>
 
-#include "apps/code_choice.h"
-#include "apps/commands/checkpoint_command.h"
-#include "apps/commands/trained_model.h"
-#include "apps/print_result.h"
+#include "apps/common/code_choice.h"
+#include "apps/common/parse_command.h"
+#include "apps/saved/trained_model.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/text.h"
-#include "data/text/utf8.h"
+#include "data/text/code_points.h"
 #include "data/tokenizer/token_json.h"
 #include "generate/continuation.h"
 #include "generate/sampler.h"

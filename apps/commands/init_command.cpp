@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/print_result.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "config/starter.h"
 

@@ -5,11 +5,12 @@
 #include <filesystem>
 #include <iterator>
 
-#include "apps/commands/checkpoint_command.h"
-#include "apps/commands/run_state.h"
-#include "apps/print_result.h"
+#include "apps/common/parse_command.h"
+#include "apps/saved/run_state.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/checkpoint_io.h"

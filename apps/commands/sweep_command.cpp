@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/commands/at_least_one.h"
-#include "apps/print_result.h"
+#include "apps/common/at_least_one.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
-#include "sweep/plan/grid_words.h"
-#include "sweep/sweep.h"
+#include "lab/sweep/plan/grid_words.h"
+#include "lab/sweep/sweep.h"
 
 namespace titan {
 

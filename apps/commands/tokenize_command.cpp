@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "apps/commands/at_least_one.h"
-#include "apps/print_result.h"
+#include "apps/common/at_least_one.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process/processors.h"
@@ -17,7 +17,7 @@
 #include "config/keys/datasets.h"
 #include "data/io/file_facts.h"
 #include "data/io/files.h"
-#include "data/registry.h"
+#include "data/dataset_kinds.h"
 #include "data/sources/tokenize.h"
 #include "data/tokenizer/tokenizer.h"
 

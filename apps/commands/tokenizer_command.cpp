@@ -8,15 +8,16 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "apps/commands/at_least_one.h"
-#include "apps/commands/checkpoint_command.h"
-#include "apps/print_result.h"
+#include "apps/common/at_least_one.h"
+#include "apps/common/parse_command.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "data/io/files.h"
-#include "data/registry.h"
+#include "data/dataset_kinds.h"
 #include "data/sources/jsonl_source.h"
 #include "data/sources/sentencepiece_training.h"
 #include "data/sources/text_source.h"

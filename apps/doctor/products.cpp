@@ -8,7 +8,7 @@
 
 #include "apps/doctor/best_seconds.h"
 #include "base/text.h"
-#include "distributed/dtype.h"
+#include "distributed/config_dtype.h"
 #include "kernels/choice.h"
 
 namespace titan::doctor {

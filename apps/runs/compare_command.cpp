@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/commands/checkpoint_command.h"
-#include "apps/print_result.h"
+#include "apps/common/parse_command.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
-#include "runs/compare/compare.h"
-#include "runs/compare/print.h"
+#include "lab/runs/compare/compare.h"
+#include "lab/runs/compare/print_comparison.h"
 
 namespace titan {
 namespace {

@@ -9,13 +9,13 @@
 #include <map>
 #include <optional>
 
-#include "apps/commands/checkpoint_command.h"
-#include "apps/print_result.h"
+#include "apps/common/parse_command.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "runs/plot/plot.h"
-#include "runs/run_folder.h"
+#include "lab/runs/plot/plot.h"
+#include "lab/runs/find_runs.h"
 
 namespace titan {
 namespace {

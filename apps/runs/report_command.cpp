@@ -4,12 +4,12 @@
 #include <ctime>
 #include <filesystem>
 
-#include "apps/commands/checkpoint_command.h"
-#include "apps/print_result.h"
+#include "apps/common/parse_command.h"
+#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
-#include "runs/report/report.h"
+#include "lab/runs/report/runs_report.h"
 
 namespace titan {
 namespace {

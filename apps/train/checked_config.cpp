@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "apps/commands/checkpoint_command.h"
+#include "apps/common/parse_command.h"
 #include "apps/launch/world_size.h"
-#include "apps/speaks.h"
+#include "apps/common/speaks.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "config/load.h"

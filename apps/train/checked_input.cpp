@@ -9,7 +9,7 @@
 #include "config/command_line/command_line.h"
 #include "config/keys/datasets.h"
 #include "config/paths.h"
-#include "data/registry.h"
+#include "data/dataset_kinds.h"
 #include "data/tokenizer/tokenizer_export.h"
 #include "train/run_folder.h"
 

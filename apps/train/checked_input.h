@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "apps/train/checked_config.h"
-#include "contract/prompts.h"
-#include "contract/tokenizer_facts.h"
+#include "facts/prompts.h"
+#include "facts/tokenizer_facts.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace titan {
@@ -30,7 +30,7 @@ CheckedInput check_files(const CheckedConfig& checked);
 // What check_files() would throw about values that were given: a plan for another machine need not have the rest yet.
 std::vector<std::string> missing_files(const CheckedConfig& checked);
 
-// Returns what the names of the data's files make doubtful, a sentence each (data/registry.h). Throws DataError.
+// Returns what the names of the data's files make doubtful, a sentence each (data/dataset_kinds.h). Throws DataError.
 std::vector<std::string> doubtful_data(const config::JobConfig& config);
 
 // What is in the folder of the run that it must not write over. Throws ConfigError.

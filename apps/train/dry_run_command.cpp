@@ -7,13 +7,13 @@
 #include <string>
 
 #include "apps/launch/world_size.h"
-#include "apps/print_result.h"
-#include "apps/speaks.h"
+#include "apps/common/print_result.h"
+#include "apps/common/speaks.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/pick_device.h"
 #include "base/error.h"
 #include "config/keys/datasets.h"
-#include "data/registry.h"
+#include "data/dataset_kinds.h"
 #include "train/dry_run/dry_run.h"
 
 namespace titan {

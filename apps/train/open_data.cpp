@@ -9,7 +9,7 @@
 #include "config/keys/datasets.h"
 #include "data/io/file_facts.h"
 #include "data/open.h"
-#include "data/registry.h"
+#include "data/dataset_kinds.h"
 
 namespace titan {
 namespace {

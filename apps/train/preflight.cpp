@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/speaks.h"
+#include "apps/common/speaks.h"
 #include "base/process/memory.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
@@ -12,7 +12,7 @@
 #include "config/paths.h"
 #include "config/validate.h"
 #include "distributed/device.h"
-#include "distributed/dtype.h"
+#include "distributed/config_dtype.h"
 #include "train/dry_run/dry_run.h"
 
 namespace titan {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/print_result.h"
+#include "apps/common/print_result.h"
 #include "apps/train/checked_config.h"
 #include "base/error.h"
 #include "config/keys/print.h"

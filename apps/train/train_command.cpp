@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/code_choice.h"
-#include "apps/speaks.h"
+#include "apps/common/code_choice.h"
+#include "apps/common/speaks.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/open_data.h"
 #include "apps/train/pick_device.h"
@@ -26,7 +26,7 @@
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"
 #include "kernels/memory/host_arena.h"
-#include "train/agreement.h"
+#include "apps/train/check_same_config.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/slow_products.h"
@@ -110,7 +110,7 @@ void log_host_memory() {
 // Once the ranks have met. Gives the exit code.
 int train_together(const CheckedInput& input, dist::World& world) {
   const auto& config = input.config;
-  train::check_same_config(config, world);
+  check_same_config(config, world);
   train::share_processors(world);
   const auto lock = world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
   const auto shape = dist::RunShape::of(config, world.size());

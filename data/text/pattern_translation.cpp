@@ -9,7 +9,7 @@
 #include "data/text/pcre2_code.h"
 #include "data/text/split_regex.h"
 #include "data/text/unicode_category.h"
-#include "data/text/utf8.h"
+#include "data/text/code_points.h"
 
 namespace titan::data {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "data/text/unicode_category.h"
-#include "data/text/utf8.h"
+#include "data/text/code_points.h"
 
 namespace titan::data {
 namespace {

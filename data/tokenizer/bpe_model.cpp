@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "data/text/utf8.h"
+#include "data/text/code_points.h"
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/word_cache.h"
 

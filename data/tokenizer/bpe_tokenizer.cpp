@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "data/text/nfc.h"
 #include "data/text/split_regex.h"
-#include "data/text/utf8.h"
+#include "data/text/code_points.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe_model.h"
 #include "data/tokenizer/byte_level.h"

@@ -1,6 +1,6 @@
 #include "data/tokenizer/byte_level.h"
 
-#include "data/text/utf8.h"
+#include "data/text/code_points.h"
 
 namespace titan::data {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/text/utf8.h"
+#include "data/text/code_points.h"
 #include "data/tokenizer/sentencepiece_model.h"
 
 namespace titan::data {

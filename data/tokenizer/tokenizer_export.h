@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "contract/hugging_face.h"
+#include "facts/model_naming.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace titan::data {

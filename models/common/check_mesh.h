@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/job_config.h"
-#include "contract/model_stats.h"
+#include "facts/model_stats.h"
 
 namespace titan::models {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "contract/hugging_face.h"
+#include "facts/model_naming.h"
 
 namespace titan::models {
 

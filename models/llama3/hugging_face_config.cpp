@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/json_error.h"
 #include "base/text.h"
-#include "models/llama3/hugging_face.h"
+#include "models/llama3/naming.h"
 
 namespace titan::models {
 namespace {

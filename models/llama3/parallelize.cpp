@@ -1,7 +1,7 @@
 #include "models/llama3/parallelize.h"
 
 #include "models/common/activation_checkpoint.h"
-#include "models/common/sharding.h"
+#include "models/common/fully_shard_options.h"
 #include "models/llama3/tensor_parallel.h"
 #include "parallel/fsdp/fully_shard.h"
 

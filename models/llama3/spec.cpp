@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "models/llama3/hugging_face.h"
+#include "models/llama3/naming.h"
 #include "models/llama3/llama3.h"
 #include "models/llama3/parallelize.h"
 

@@ -1,4 +1,4 @@
-// The error types of the program. Each maps to one exit code (apps/exit_code.h); a message names the thing, what
+// The error types of the program. Each maps to one exit code (apps/common/exit_code.h); a message names the thing, what
 // was expected, what was found, and what to do.
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -114,6 +115,13 @@ void init_log(int rank, int world_size, bool colors, bool is_shown) {
   logger->set_formatter(std::move(formatter));
   logger->set_level(spdlog::level::info);
   logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void log_to_stderr(const std::string& name) {
+  auto logger = std::make_shared<spdlog::logger>("titan", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern(name + ": %l: %v");
+  logger->set_level(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));
 }
 

@@ -14,6 +14,10 @@ namespace titan {
 // and never when NO_COLOR is set. Calling it again replaces the setting. Not thread-safe against concurrent logging.
 void init_log(int rank, int world_size, bool colors, bool is_shown);
 
+// Sets up the log of a subcommand, whose standard output is for results: warnings and errors go to standard error as
+// "<name>: warning: …".
+void log_to_stderr(const std::string& name);
+
 // From here on the rank's lines from level info on, and those since init_log(), go to `path`, too, without colors: that
 // is more than a rank prints that is not shown. The folder is made where it is missing, and lines are added to a file that is
 // there. A line is with the operating system when the call that logs it returns. Once, after init_log(), before a progress

@@ -11,7 +11,7 @@
 #include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/format/cast.h"
 #include "checkpoint/torchtitan_keys.h"
-#include "distributed/dtype.h"
+#include "distributed/config_dtype.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "config/job_config.h"
-#include "contract/hugging_face.h"
+#include "facts/model_naming.h"
 #include "contract/loss.h"
 #include "contract/model.h"
-#include "contract/model_stats.h"
+#include "facts/model_stats.h"
 #include "distributed/parallel_dims.h"
 
 namespace titan {

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "cuda/fused_launches.h"
 #include "cuda/nccl_backend.h"
-#include "distributed/accelerator/driver.h"
+#include "distributed/accelerator/cuda_driver.h"
 #include "distributed/device.h"
 #include "kernels/cuda/fill_uniform.h"
 

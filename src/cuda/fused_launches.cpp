@@ -3,7 +3,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "kernels/cuda/fused_rows.h"
+#include "kernels/cuda/launch_fused_rows.h"
 
 namespace titan::cuda {
 namespace {

@@ -1,7 +1,7 @@
-// The calls of kernels/device/fused_ops.h as launches on the current stream of the current CUDA device.
+// The calls of kernels/device/device_fused_ops.h as launches on the current stream of the current CUDA device.
 #pragma once
 
-#include "kernels/device/fused_ops.h"
+#include "kernels/device/device_fused_ops.h"
 
 namespace titan::cuda {
 

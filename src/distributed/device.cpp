@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "distributed/accelerator/driver.h"
+#include "distributed/accelerator/cuda_driver.h"
 
 namespace titan::dist {
 namespace {

@@ -11,7 +11,7 @@
 #include "distributed/accelerator/device_error.h"
 #include "distributed/collective_trace.h"
 #include "distributed/shared_memory/shared_memory_backend.h"
-#include "profile/named_range.h"
+#include "trace/named_range.h"
 
 namespace titan::dist {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matmul/matmul_kernel.h"
 
 namespace titan::kernels {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/fused.h"
 
 #include "kernels/choice.h"
-#include "kernels/cpu/fused_ops.h"
+#include "kernels/cpu/rows/fused_kernels.h"
 
 namespace titan::kernels {
 namespace {

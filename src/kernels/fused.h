@@ -1,5 +1,5 @@
 // The fused operators of one kind of device: RMSNorm (also of a sum), rotary embedding and SwiGLU, float32 or bfloat16.
-// kernels/cpu/fused_ops.h says what each computes and takes.
+// kernels/cpu/rows/fused_kernels.h says what each computes and takes.
 #pragma once
 
 #include <ATen/core/Tensor.h>

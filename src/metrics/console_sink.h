@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
 

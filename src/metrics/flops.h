@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "contract/model_stats.h"
+#include "facts/model_stats.h"
 
 namespace titan::metrics {
 

@@ -2,7 +2,7 @@
 // finite.
 #pragma once
 
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/job_config.h"
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
 

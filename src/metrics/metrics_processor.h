@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/process/phase.h"
 #include "metrics/process_stats.h"
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "nn/random/random_state.h"
-#include "profile/named_range.h"
+#include "trace/named_range.h"
 
 namespace titan::nn {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "distributed/tensor/dtensor.h"
-#include "profile/named_range.h"
+#include "trace/named_range.h"
 
 namespace titan::nn {
 namespace {
@@ -121,8 +121,6 @@ void Module::add_child(std::string name, std::shared_ptr<Module> module, TakeChi
   children_.emplace_back(std::move(name), std::move(module));
   take_child_.push_back(std::move(take));
 }
-
-void Module::buffer(std::string name, at::Tensor& member) { buffers_.push_back({std::move(name), &member}); }
 
 void ModuleList::append(std::shared_ptr<Module> module) {
   add_child(std::to_string(size()), std::move(module), [](const std::shared_ptr<Module>&) { return true; });

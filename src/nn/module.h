@@ -41,11 +41,6 @@ struct Parameter {
   dist::ProcessGroup* gradient_terms = nullptr;
 };
 
-struct Buffer {
-  std::string name;
-  at::Tensor* tensor;
-};
-
 struct NamedParameter {
   std::string fqn;  // "layers.3.attention.wq.weight"
   Module* module;
@@ -114,7 +109,6 @@ class Module {
   virtual bool is_container() const { return false; }
 
   std::vector<Parameter>& own_parameters() { return parameters_; }
-  std::vector<Buffer>& own_buffers() { return buffers_; }
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
 
   // Puts `module` in the place of the child `name`, in this module's code too: how a layer gets another implementation.
@@ -138,7 +132,6 @@ class Module {
   // Declares a parameter: `member` becomes an empty float32 tensor of `shape` on the meta device that requires grad.
   // The member must live as long as the module.
   void param(std::string name, at::Tensor& member, at::IntArrayRef shape);
-  void buffer(std::string name, at::Tensor& member);
   // Declares a child that this module's code reaches through `member`, which must live as long as the module.
   template <typename M>
   void child(std::string name, std::shared_ptr<M>& member, std::shared_ptr<M> module) {
@@ -165,7 +158,6 @@ class Module {
   at::Tensor wrapped_forward(const Tensors& inputs, std::size_t num_wrappers);
 
   std::vector<Parameter> parameters_;
-  std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::vector<TakeChild> take_child_;  // one per child
   std::vector<PreHook> pre_hooks_;

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/choice.h"
-#include "kernels/cpu/adamw.h"
+#include "kernels/cpu/rows/adamw_kernel.h"
 
 namespace titan::optim {
 

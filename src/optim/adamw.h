@@ -1,5 +1,5 @@
 // AdamW on shards: every rank updates what it holds. The update is ATen's fused kernel, the one PyTorch runs, or on CPU
-// kernels/cpu/adamw.h, which leaves the same bits and clips on its way.
+// kernels/cpu/rows/adamw_kernel.h, which leaves the same bits and clips on its way.
 #pragma once
 
 #include <ATen/core/Tensor.h>

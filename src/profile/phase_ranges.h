@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/process/phase.h"
-#include "profile/named_range.h"
+#include "trace/named_range.h"
 
 namespace titan::profile {
 

@@ -12,7 +12,7 @@
 #include "config/keys/print.h"
 #include "config/paths.h"
 #include "distributed/device.h"
-#include "distributed/dtype.h"
+#include "distributed/config_dtype.h"
 #include "distributed/flight/flight_recorder.h"
 #include "metrics/device_facts.h"
 #include "metrics/flops.h"
@@ -122,16 +122,8 @@ checkpoint::HuggingFaceFormat hugging_face_format(const TrainSpec& spec) {
   checkpoint::HuggingFaceFormat format;
   format.output = spec.output;
   format.embedding = spec.embedding;
-  format.tensor = [name_of = spec.hugging_face_name](const std::string& fqn) {
-    auto [name, rotary_heads] = name_of(fqn);
-    return checkpoint::HuggingFaceTensor{std::move(name), rotary_heads};
-  };
-  format.differences = [differences_of = spec.hugging_face_differences](const std::string& config_json,
-                                                                        const std::string& what) {
-    std::vector<checkpoint::ConfigDifference> out;
-    for (auto& [key, theirs, ours] : differences_of(config_json, what)) out.push_back({key, theirs, ours});
-    return out;
-  };
+  format.tensor = spec.hugging_face_name;
+  format.differences = spec.hugging_face_differences;
   return format;
 }
 

@@ -8,7 +8,7 @@
 #include "base/process/processors.h"
 #include "checkpoint/checkpointer.h"
 #include "config/job_config.h"
-#include "contract/tokenizer_facts.h"
+#include "facts/tokenizer_facts.h"
 #include "contract/train_contract.h"
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"

@@ -1,6 +1,6 @@
 #include "train/slow_products.h"
 
-#include "distributed/dtype.h"
+#include "distributed/config_dtype.h"
 #include "kernels/choice.h"
 
 namespace titan::train {

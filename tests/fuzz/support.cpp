@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "base/fs.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 
 namespace titan::fuzz {
 namespace {

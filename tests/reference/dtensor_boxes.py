@@ -1,6 +1,6 @@
-"""Boxes of torch.distributed.tensor for many shapes, meshes and placements, as a table for tests/distributed/dtensor_test.cpp.
+"""Boxes of torch.distributed.tensor for many shapes, meshes and placements, as a table for tests/distributed/tensor_parallel/dtensor_test.cpp.
 
-    .venv/bin/python tests/reference/dtensor_boxes.py > tests/distributed/dtensor_boxes.txt
+    .venv/bin/python tests/reference/dtensor_boxes.py > tests/distributed/tensor_parallel/dtensor_boxes.txt
 
 A row: global shape | mesh shape | placements (R, S<dim>, SS<dim>/<split factor>) | coordinate | offset | local shape.
 

@@ -9,7 +9,7 @@
 
 #include "base/value.h"
 #include "checkpoint/dcp/metadata.h"
-#include "distributed/tensor/shard.h"
+#include "facts/shard_spec.h"
 
 namespace titan::checkpoint {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/tensor/shard.h"
+#include "facts/shard_spec.h"
 
 namespace titan::checkpoint {
 

@@ -51,12 +51,12 @@ std::map<std::string, Place> places_of(const std::vector<SafetensorsFile>& files
   return places;
 }
 
-std::int64_t their_row(std::int64_t row, std::int64_t rows, const HuggingFaceTensor& tensor) {
+std::int64_t their_row(std::int64_t row, std::int64_t rows, const HuggingFaceName& tensor) {
   return tensor.rotary_heads == 0 ? row : rotary_row(row, rows, tensor.rotary_heads);
 }
 
 void write_box(PlacedFile& file, const SafetensorsEntry& entry, const TensorItem& item,
-               const HuggingFaceTensor& tensor) {
+               const HuggingFaceName& tensor) {
   const auto& spec = item.spec;
   if (item.local.numel() == 0) return;
   const at::Tensor box = cast(item.local.detach(), entry.dtype).to(at::kCPU).contiguous();
@@ -176,7 +176,7 @@ class StoredNames {
   }
 
   bool is_tied() const { return is_tied_; }
-  HuggingFaceTensor operator()(const std::string& fqn) const {
+  HuggingFaceName operator()(const std::string& fqn) const {
     return format_.tensor(is_tied_ && fqn == format_.output ? format_.embedding : fqn);
   }
 
@@ -215,7 +215,7 @@ void check_sources(const fs::path& folder, const Sources& sources, const std::ve
 }
 
 void fill(const TensorItem& item, const MappedSafetensors& file, const SafetensorsEntry& entry,
-          const HuggingFaceTensor& tensor) {
+          const HuggingFaceName& tensor) {
   if (item.local.numel() == 0) return;
   std::vector<std::int64_t> rows;
   for (std::int64_t row = 0; row < item.spec.local_shape[0]; ++row)

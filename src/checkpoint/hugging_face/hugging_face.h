@@ -11,26 +11,12 @@
 #include "checkpoint/dcp/item.h"
 #include "checkpoint/dcp/ranks.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
+#include "facts/model_naming.h"
 
 namespace titan::checkpoint {
 
-// What a parameter is there.
-struct HuggingFaceTensor {
-  std::string name;
-  // The rows of dim 0 are those of so many attention heads, which hold the even rows of ours first, then the odd ones:
-  // rotary embedding turns halves there and pairs here. 0: the same rows.
-  std::int64_t rotary_heads = 0;
-};
-
-// A value of a model's config.json that is not that of the model to load.
-struct ConfigDifference {
-  std::string key;     // of ours: "model.args.rope_theta"
-  std::string theirs;  // "10000"
-  std::string ours;
-};
-
 struct HuggingFaceFormat {
-  std::function<HuggingFaceTensor(const std::string& fqn)> tensor;
+  std::function<HuggingFaceName(const std::string& fqn)> tensor;
   // Of an export whose weights have this dtype; called on rank 0.
   std::function<SmallFiles(c10::ScalarType dtype)> small_files;
   // Our names of the output projection and of the embedding, which weights whose config.json ties them store once,
@@ -38,7 +24,7 @@ struct HuggingFaceFormat {
   std::string output = {}, embedding = {};
   // Returns what `config_json`, of the file `what`, says otherwise than the model. Throws ConfigError for a model that
   // cannot be built here. Null: nothing is compared.
-  std::function<std::vector<ConfigDifference>(const std::string& config_json, const std::string& what)> differences =
+  std::function<std::vector<HuggingFaceDifference>(const std::string& config_json, const std::string& what)> differences =
       {};
 };
 

@@ -13,7 +13,7 @@
 #include "base/text_table.h"
 #include "base/utf8.h"
 #include "checkpoint/tools/inspect_json.h"
-#include "distributed/tensor/shard.h"
+#include "facts/shard_spec.h"
 
 namespace titan::checkpoint {
 namespace {

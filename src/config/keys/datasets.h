@@ -1,4 +1,4 @@
-// The datasets that a configuration names, by kind and place. Opens none: data/registry.h does.
+// The datasets that a configuration names, by kind and place. Opens none: data/dataset_kinds.h does.
 #pragma once
 
 #include <optional>

@@ -6,7 +6,7 @@
 
 #include "distributed/mesh.h"
 #include "distributed/tensor/placement.h"
-#include "distributed/tensor/shard.h"
+#include "facts/shard_spec.h"
 
 namespace titan::dist {
 

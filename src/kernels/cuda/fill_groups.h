@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/philox.h"
+#include "kernels/portable/philox.h"
 
 namespace titan::cuda {
 

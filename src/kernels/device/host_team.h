@@ -1,7 +1,7 @@
 // A team of fused_lanes.h on the host: its lanes one after the other.
 #pragma once
 
-#include "kernels/device/fused_lanes.h"
+#include "kernels/portable/fused_lanes.h"
 
 namespace titan::device {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/simd/vector.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/half_bits.h"
+#include "kernels/portable/half_bits.h"
 
 namespace titan::kernels {
 

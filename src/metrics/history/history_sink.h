@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "metrics/history/step_history.h"
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
 

@@ -10,7 +10,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/fs.h"
 #include "base/process/rank_process.h"
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 #include "metrics/tensorboard/event.h"
 
 namespace titan::metrics::tensorboard {

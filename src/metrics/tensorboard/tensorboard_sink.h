@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 #include "metrics/tensorboard/event.h"
 #include "metrics/tensorboard/event_file.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/choice.h"
-#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/rows/cross_entropy_kernel.h"
 #include "nn/ops/meta_run.h"
 #include "nn/ops/once_differentiable.h"
 

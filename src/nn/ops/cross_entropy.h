@@ -1,7 +1,7 @@
 // The loss of a language model. A row is a token's place in the batch, V the vocabulary, D the model's width.
 //
 // On CPU, and on the meta device as there, logits in float32 or bfloat16 are read as they are
-// (kernels/cpu/cross_entropy.h), and the losses can be differentiated once (InternalError else). On a GPU, and on the meta
+// (kernels/cpu/rows/cross_entropy_kernel.h), and the losses can be differentiated once (InternalError else). On a GPU, and on the meta
 // device where it stands for one, the operators are ATen's, on a float32 copy of the logits, of some rows at a time where
 // this program's own way is asked for (kernels/choice.h); without that they are ATen's everywhere, on all rows.
 #pragma once

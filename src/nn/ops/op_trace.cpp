@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "distributed/tensor/shard.h"
+#include "facts/shard_spec.h"
 
 namespace titan::nn {
 namespace {

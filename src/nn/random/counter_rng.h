@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "kernels/philox.h"
+#include "kernels/portable/philox.h"
 
 namespace titan::nn {
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "distributed/tensor/shard.h"
+#include "facts/shard_spec.h"
 
 namespace titan::fsdp {
 namespace {

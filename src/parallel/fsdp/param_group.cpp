@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "kernels/memory/stream_copy.h"
 #include "nn/ops/meta_run.h"
-#include "profile/named_range.h"
+#include "trace/named_range.h"
 
 namespace titan::fsdp {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/choice.h"
-#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/rows/cross_entropy_kernel.h"
 #include "nn/ops/meta_run.h"
 
 // The meta device, on which memory is planned, has no kernels of at::where and of the logical operators: masks take their

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/text.h"
-#include "distributed/dtype.h"
+#include "distributed/config_dtype.h"
 #include "distributed/parallel_dims.h"
 #include "metrics/flops.h"
-#include "train/dry_run/suggest.h"
+#include "train/dry_run/suggest_changes.h"
 
 namespace titan::train {
 namespace {

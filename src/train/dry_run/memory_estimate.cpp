@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/env.h"
-#include "distributed/dtype.h"
+#include "distributed/config_dtype.h"
 #include "distributed/tensor/sharding.h"
 #include "kernels/choice.h"
 #include "nn/init.h"

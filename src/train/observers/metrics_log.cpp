@@ -4,7 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "base/process/phase.h"
-#include "distributed/dtype.h"
+#include "distributed/config_dtype.h"
 #include "metrics/cpu_peak.h"
 
 namespace titan::train {

@@ -9,9 +9,9 @@
 #include "distributed/world.h"
 #include "nn/module.h"
 #include "profile/kineto.h"
-#include "profile/named_range.h"
+#include "trace/named_range.h"
 #include "profile/phase_ranges.h"
-#include "profile/schedule.h"
+#include "profile/profile_schedule.h"
 #include "profile/step_times.h"
 #include "train/step/step_observer.h"
 

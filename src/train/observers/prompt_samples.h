@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "contract/prompts.h"
+#include "facts/prompts.h"
 #include "contract/train_contract.h"
 #include "distributed/mesh.h"
 

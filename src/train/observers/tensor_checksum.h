@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "distributed/tensor/shard.h"
+#include "facts/shard_spec.h"
 
 namespace titan::train {
 

@@ -7,7 +7,7 @@
 
 #include "base/process/step_work.h"
 #include "nn/ops/cross_entropy.h"
-#include "profile/named_range.h"
+#include "trace/named_range.h"
 
 namespace titan::train {
 namespace {

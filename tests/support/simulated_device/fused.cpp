@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/device/fused_ops.h"
+#include "kernels/device/device_fused_ops.h"
 #include "tests/support/simulated_device/parts.h"
 
 namespace titan::sim {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "apps/engine.h"
-#include "tests/support/simulated_device/device.h"
+#include "tests/support/simulated_device/simulated_device.h"
 
 namespace titan::sim {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/simulated_device/device.h"
+#include "tests/support/simulated_device/simulated_device.h"
 #include "train/dry_run/caching_pools.h"
 
 namespace titan::sim {

@@ -1,4 +1,4 @@
-#include "apps/commands/convert_plan.h"
+#include "apps/saved/convert_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include "apps/doctor/network.h"
 #include "apps/doctor/products.h"
 #include "apps/doctor/rates.h"
-#include "apps/doctor/report.h"
+#include "apps/doctor/doctor_report.h"
 
 namespace titan::doctor {
 namespace {

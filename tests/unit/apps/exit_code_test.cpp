@@ -1,4 +1,4 @@
-#include "apps/exit_code.h"
+#include "apps/common/exit_code.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/speaks.h"
+#include "apps/common/speaks.h"
 #include "base/error.h"
 
 namespace titan {

@@ -1,4 +1,4 @@
-#include "apps/commands/model_source.h"
+#include "apps/saved/model_source.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

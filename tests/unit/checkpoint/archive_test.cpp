@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/format/zip_writer.h"
 #include "checkpoint/io/crc32.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 
 namespace titan::checkpoint {
 namespace {

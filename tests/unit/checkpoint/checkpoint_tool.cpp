@@ -12,7 +12,7 @@
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "data/order/torchtitan_state.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {

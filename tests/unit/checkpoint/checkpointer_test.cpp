@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "tests/support/hand_clock.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {

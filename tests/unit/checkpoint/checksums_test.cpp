@@ -14,7 +14,7 @@
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/io/crc32.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {
@@ -265,7 +265,7 @@ TEST(LoadVerifies, NotByChecksumsOfAnOlderSave) {
 
 TEST(HuggingFaceChecksums, AreWrittenByAnyRanksAndVerifiedByAny) {
   const HuggingFaceFormat format{[](const std::string& fqn) {
-                                   return HuggingFaceTensor{"hf." + fqn, fqn == "wq" ? 4 : 0};
+                                   return HuggingFaceName{"hf." + fqn, fqn == "wq" ? 4 : 0};
                                  },
                                  [](c10::ScalarType) {
                                    return SmallFiles{{"config.json", "{}\n"}};

@@ -15,7 +15,7 @@
 #include "checkpoint/tools/inspect.h"
 #include "checkpoint/tools/verify.h"
 #include "tests/unit/checkpoint/counted_memory.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {
@@ -141,7 +141,7 @@ TEST_F(Convert, OurLoadersReadTheResults) {
   run(folder_ / "dcp", folder_ / "hf", RowOrder::kToHuggingFace);
   run(folder_ / "dcp", folder_ / "back", RowOrder::kSame);
   const at::Tensor wanted = read_all(folder_ / "dcp").at("wq");
-  const HuggingFaceFormat format{[](const std::string& fqn) { return HuggingFaceTensor{fqn, 4}; }, {}};
+  const HuggingFaceFormat format{[](const std::string& fqn) { return HuggingFaceName{fqn, 4}; }, {}};
   const auto errors = run_ranks(3, [&](Ranks& ranks) {
     for (const bool hub : {false, true}) {
       TensorItem item = shard("wq", at::zeros({48, 10}), ranks.rank(), 3);

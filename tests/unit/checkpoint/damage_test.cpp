@@ -8,7 +8,7 @@
 #include "base/fs.h"
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/planner.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {

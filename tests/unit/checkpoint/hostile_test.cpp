@@ -9,7 +9,7 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/value_pickle.h"
 #include "checkpoint/format/zip_writer.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {

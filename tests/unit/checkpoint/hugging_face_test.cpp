@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/format/safetensors.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 HuggingFaceFormat format() {
   return {[](const std::string& fqn) {
-            return HuggingFaceTensor{"hf." + fqn, fqn == "wq" ? 2 : 0};
+            return HuggingFaceName{"hf." + fqn, fqn == "wq" ? 2 : 0};
           },
           [](c10::ScalarType) {
             return SmallFiles{{"config.json", "{}\n"}};

@@ -17,7 +17,7 @@
 #include "checkpoint/tools/inspect_print.h"
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/torchtitan_keys.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {

@@ -7,7 +7,7 @@
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/commit.h"
 #include "checkpoint/io/file.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {

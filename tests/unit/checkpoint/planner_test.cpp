@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "tests/unit/checkpoint/sharding.h"
+#include "tests/unit/checkpoint/sharded_items.h"
 
 namespace titan::checkpoint {
 namespace {

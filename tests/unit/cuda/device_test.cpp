@@ -15,7 +15,7 @@
 
 #include "distributed/process_group.h"
 #include "kernels/choice.h"
-#include "kernels/device/fused_ops.h"
+#include "kernels/device/device_fused_ops.h"
 #include "nn/documents.h"
 #include "nn/ops/kept_ops.h"
 #include "nn/ops/op_trace.h"
@@ -113,7 +113,7 @@ std::vector<at::Tensor> fused_results(const kernels::FusedOps& ops, const at::Te
           ops.swiglu_forward(x, y)};
 }
 
-// The same arithmetic in the same order (kernels/device/fused_lanes.h), so that a result may differ by what a product and a
+// The same arithmetic in the same order (kernels/portable/fused_lanes.h), so that a result may differ by what a product and a
 // sum in one rounding make of it, and by the exponential function: some units of float32 of the largest term, and one of
 // bfloat16 where that crosses a border.
 TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {

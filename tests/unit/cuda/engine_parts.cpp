@@ -3,7 +3,7 @@
 #include <typeinfo>
 
 #include "distributed/world.h"
-#include "kernels/device/fused_ops.h"
+#include "kernels/device/device_fused_ops.h"
 
 namespace titan {
 

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/fs.h"
-#include "data/registry.h"
+#include "data/dataset_kinds.h"
 #include "data/sources/indexed_shards.h"
 #include "data/sources/tokenize.h"
 #include "tests/unit/data/support.h"

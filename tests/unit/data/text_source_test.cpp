@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "config/keys/datasets.h"
-#include "data/registry.h"
+#include "data/dataset_kinds.h"
 #include "data/sources/jsonl_source.h"
 #include "tests/unit/data/support.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "distributed/accelerator/device_error.h"
-#include "distributed/accelerator/driver.h"
+#include "distributed/accelerator/cuda_driver.h"
 
 namespace titan::dist {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/text/utf8.h"
+#include "data/text/code_points.h"
 
 namespace titan::generate {
 namespace {

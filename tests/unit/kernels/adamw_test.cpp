@@ -1,6 +1,6 @@
 // Every set of instructions of this machine against what it stands in for: ATen's multiplication of the gradient in
 // place, and then ATen's _fused_adamw_.
-#include "kernels/cpu/adamw.h"
+#include "kernels/cpu/rows/adamw_kernel.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,5 +1,5 @@
 // Every set of instructions of this machine against the formula in float64, forward and backward.
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention/attention_kernel.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

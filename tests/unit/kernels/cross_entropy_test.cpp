@@ -1,6 +1,6 @@
 // Every set of instructions of this machine against the formula in float64, and against ATen's operators on a float32
 // copy, which are what it stands in for.
-#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/rows/cross_entropy_kernel.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

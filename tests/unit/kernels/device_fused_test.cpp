@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/device/fused_ops.h"
+#include "kernels/device/device_fused_ops.h"
 #include "tests/unit/kernels/fused_formulas.h"
 
 namespace titan::device {

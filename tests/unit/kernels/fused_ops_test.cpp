@@ -1,6 +1,6 @@
 // Every set of instructions of this machine against the formulas in float64 and against ATen's operators, forward and
 // backward.
-#include "kernels/cpu/fused_ops.h"
+#include "kernels/cpu/rows/fused_kernels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,5 +1,5 @@
 // Products in 16 bits against float64, of each set of instructions that this machine has, however the operands lie.
-#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matmul/matmul_kernel.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matmul/matmul_kernel.h"
 #include "kernels/mkl_path.h"
 
 namespace titan::kernels {

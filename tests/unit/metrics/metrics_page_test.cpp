@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/fs.h"
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/step_metrics.h"
+#include "metrics/rows/step_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

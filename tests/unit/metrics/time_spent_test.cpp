@@ -1,4 +1,4 @@
-#include "metrics/time_spent.h"
+#include "metrics/rows/time_spent.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "config/job_config.h"
-#include "models/llama3/hugging_face.h"
+#include "models/llama3/naming.h"
 #include "models/registry.h"
 #include "tests/support/message_of.h"
 

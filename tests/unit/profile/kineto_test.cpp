@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "profile/named_range.h"
+#include "trace/named_range.h"
 #include "profile/phase_ranges.h"
 
 namespace titan::profile {

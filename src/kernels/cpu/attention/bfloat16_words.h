@@ -8,8 +8,8 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/attention/heads.h"
-#include "kernels/cpu/transpose.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/simd/transpose.h"
+#include "kernels/cpu/simd/vector.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {

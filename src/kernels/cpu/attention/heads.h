@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/half_bits.h"
+#include "kernels/portable/half_bits.h"
 
 namespace titan::kernels {
 

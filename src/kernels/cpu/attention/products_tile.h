@@ -1,4 +1,4 @@
-// The products of bfloat16 attention in tiles (kernels/cpu/tiles.h). products_vector.h has the same functions, and says
+// The products of bfloat16 attention in tiles (kernels/cpu/simd/tiles.h). products_vector.h has the same functions, and says
 // what each computes.
 //
 // A product of tiles adds [16, pairs] times [pairs, 16] to 16 x 16 sums, with 16 pairs, or 8 where only those are left.
@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/attention/bfloat16_words.h"
-#include "kernels/cpu/tiles.h"
+#include "kernels/cpu/simd/tiles.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/half_bits.h"
+#include "kernels/portable/half_bits.h"
 
 namespace titan::kernels {
 

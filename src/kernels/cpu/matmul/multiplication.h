@@ -27,7 +27,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/matmul/matmul_kernels.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/simd/vector.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {

@@ -12,8 +12,8 @@
 #include <algorithm>
 
 #include "kernels/cpu/matmul/multiplication.h"
-#include "kernels/cpu/tiles.h"
-#include "kernels/cpu/transpose.h"
+#include "kernels/cpu/simd/tiles.h"
+#include "kernels/cpu/simd/transpose.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/matmul/multiplication.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/simd/vector.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {

@@ -1,0 +1,51 @@
+#include "apps/common/exit_code.h"
+
+#include <exception>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include "apps/common/speaks.h"
+#include "base/env.h"
+#include "base/error.h"
+
+namespace titan {
+namespace {
+
+// "rank 3: " in a process that a launcher has started, else "".
+std::string name_of_rank() {
+  try {
+    const LaunchEnv launch = detect_launch();
+    return launch.launcher == Launcher::kAlone ? "" : "rank " + std::to_string(launch.rank) + ": ";
+  } catch (const ConfigError&) {
+    return "";  // the variables contradict each other, which another message says
+  }
+}
+
+// Messages about input stand alone, as a compiler's do. What fails later, fails on one rank of several, which names
+// itself.
+void print_error(const Error& error, bool may_be_rank) {
+  std::string who = error.keys().empty() ? "" : "error: ";
+  if (error.exit_code() != kExitBadInput) who = "titan-train: " + (may_be_rank ? name_of_rank() : "");
+  std::cerr << who << error.what() << std::endl;
+}
+
+}  // namespace
+
+int exit_code_of(const std::function<int()>& body, bool may_be_rank, std::chrono::milliseconds patience) {
+  try {
+    return body();
+  } catch (const SaidByAnother& error) {
+    std::this_thread::sleep_for(patience);
+    print_error(error, may_be_rank);
+    return error.exit_code();
+  } catch (const Error& error) {
+    print_error(error, may_be_rank);
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    print_error(Error(std::string(error.what()), kExitFailed), may_be_rank);
+    return kExitFailed;
+  }
+}
+
+}  // namespace titan

@@ -1,0 +1,36 @@
+#include "apps/saved/model_source.h"
+
+#include "base/error.h"
+#include "base/run_layout.h"
+
+namespace titan {
+namespace fs = std::filesystem;
+
+std::optional<ModelSource> find_model_source(const fs::path& checkpoint, checkpoint::CheckpointKind kind,
+                                             bool is_named) {
+  using Kind = ModelSource::Kind;
+  const auto if_there = [](Kind found, const fs::path& file) {
+    return fs::is_regular_file(file) ? std::optional(ModelSource{found, file}) : std::nullopt;
+  };
+  if (const auto own = if_there(Kind::kSaved, checkpoint / layout::kSavedConfigFile)) return own;
+  if (is_named) return ModelSource{Kind::kNamed, {}};
+  if (kind == checkpoint::CheckpointKind::kHuggingFace) return if_there(Kind::kHuggingFace, config_beside(checkpoint));
+  // A conversion from Hugging Face's format leaves it there.
+  if (fs::is_directory(checkpoint))
+    if (const auto described = if_there(Kind::kHuggingFace, config_beside(checkpoint))) return described;
+  return if_there(Kind::kRun, layout::config_of_step(checkpoint));
+}
+
+fs::path config_beside(const fs::path& weights) {
+  return (fs::is_directory(weights) ? weights : weights.parent_path()) / "config.json";
+}
+
+void check_same_model(const TrainSpec& named, const NamedModel& words, const TrainSpec& saved,
+                      const fs::path& saved_in) {
+  if (named.hugging_face_config == saved.hugging_face_config) return;
+  throw ConfigError(words.command + ": error: " + words.words +
+                    " describes another model than the one that was saved (" + saved_in.string() + "): leave " +
+                    words.flags + " out");
+}
+
+}  // namespace titan

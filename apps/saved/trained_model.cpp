@@ -1,0 +1,210 @@
+#include "apps/saved/trained_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "apps/saved/model_source.h"
+#include "apps/saved/run_state.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/run_layout.h"
+#include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/tools/convert.h"
+#include "config/load.h"
+#include "distributed/device.h"
+#include "distributed/config_dtype.h"
+#include "models/registry.h"
+#include "nn/init.h"
+#include "parallel/fsdp/fully_shard.h"
+#include "train/setup.h"
+
+namespace titan {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::CheckpointKind;
+
+// The folder with weights in it.
+fs::path find_checkpoint(const TrainedModelOptions& options) {
+  const fs::path given = options.checkpoint;
+  const std::string begin = options.command + ": error: --checkpoint ";
+  const std::string expected =
+      "; expected the folder of a run (job.dump_folder), its folder of checkpoints, one step folder, or a folder with "
+      "*.safetensors and config.json";
+  if (!fs::exists(given)) throw ConfigError(begin + given.string() + " does not exist" + expected);
+  if (!fs::is_directory(given))
+    throw ConfigError(begin + given.string() + " is a file" + expected +
+                      " (titan-train convert makes one of a file of torch.save)");
+  try {
+    const fs::path found = newest_checkpoint(given);
+    checkpoint::detect_kind(found);
+    return found;
+  } catch (const CheckpointError& error) {
+    throw ConfigError(begin + error.what() + expected);
+  }
+}
+
+// What is known of the model before its weights are read.
+struct Description {
+  TrainSpec spec;
+  std::int64_t context = 0;
+  fs::path tokenizer;  // "": not known
+};
+
+std::int64_t pick_context(const TrainedModelOptions& options, std::int64_t trained, std::int64_t longest) {
+  const std::int64_t context = options.context.value_or(trained);
+  if (context <= longest) return context;
+  throw ConfigError(options.command + ": error: --context " + std::to_string(context) + ": expected at most " +
+                    std::to_string(longest) + ", the longest sequence of this model");
+}
+
+Description describe(const config::JobConfig& config, const TrainedModelOptions& options) {
+  const std::int64_t trained = config.training.seq_len;
+  Description out;
+  out.spec = models::make_train_spec(config.model, trained);
+  out.context = pick_context(options, trained, std::max(out.spec.max_seq_len, trained));
+  if (out.context != trained) out.spec = models::make_train_spec(config.model, out.context);
+  out.tokenizer = config.model.hf_assets_path;
+  return out;
+}
+
+config::JobConfig saved_config(const fs::path& file) {
+  return config::load_job_config_text(read_file(file), file.string()).config;
+}
+
+bool has_tokenizer(const fs::path& folder) {
+  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
+}
+
+Description describe_hugging_face(const fs::path& folder, const TrainedModelOptions& options) {
+  const fs::path file = folder / "config.json";
+  const std::string json = read_file(file);
+  Description out;
+  const std::int64_t longest = models::make_train_spec_of_hugging_face(json, file.string()).max_seq_len;
+  out.context = pick_context(options, longest, longest);
+  out.spec = models::make_train_spec_of_hugging_face(json, file.string(), out.context);
+  const fs::path run = layout::config_of_step(folder);
+  if (has_tokenizer(folder)) {
+    out.tokenizer = folder;
+  } else if (fs::is_regular_file(run)) {
+    out.tokenizer = saved_config(run).model.hf_assets_path;
+  }
+  return out;
+}
+
+std::optional<Description> description_that_was_asked_for(const TrainedModelOptions& options) {
+  if (options.config.empty()) return std::nullopt;
+  config::CommandLine command_line;
+  command_line.config_file = options.config;
+  return describe(config::load_job_config(command_line).config, options);
+}
+
+Description describe(const fs::path& folder, CheckpointKind kind, const TrainedModelOptions& options) {
+  auto asked_for = description_that_was_asked_for(options);
+  const auto source = find_model_source(folder, kind, asked_for.has_value());
+  if (!source)
+    throw ConfigError(options.command + ": error: " + folder.string() +
+                      " does not say which model it holds (there is no " +
+                      (kind == CheckpointKind::kDcp ? layout::kSavedConfigFile : "config.json") +
+                      " in it): name a configuration with --config FILE");
+  if (source->kind == ModelSource::Kind::kNamed) return std::move(*asked_for);
+  if (source->kind == ModelSource::Kind::kHuggingFace) return describe_hugging_face(folder, options);
+  Description saved = describe(saved_config(source->file), options);
+  if (!asked_for) return saved;
+  check_same_model(asked_for->spec, {options.command, "--config " + options.config, "--config"}, saved.spec,
+                   source->file);
+  return std::move(*asked_for);
+}
+
+std::shared_ptr<const data::Tokenizer> open_tokenizer(const Description& description,
+                                                      const TrainedModelOptions& options) {
+  const fs::path path = options.tokenizer.empty() ? description.tokenizer : fs::path(options.tokenizer);
+  if (path.empty())
+    throw ConfigError(options.command +
+                      ": error: the checkpoint comes without a tokenizer: name the one that it was trained with, "
+                      "--tokenizer FOLDER (with tokenizer.json or tokenizer.model)");
+  try {
+    auto tokenizer = data::make_tokenizer(path);
+    data::check_vocab_size(*tokenizer, description.spec.stats.vocab_size);
+    return tokenizer;
+  } catch (const DataError& error) {
+    const bool was_named = !options.tokenizer.empty();
+    throw DataError(options.command + ": error: " + (was_named ? "--tokenizer: " : "model.hf_assets_path: ") +
+                    error.what() + (was_named ? "" : " Or name another with --tokenizer FOLDER."));
+  }
+}
+
+at::Device pick_device(const TrainedModelOptions& options) {
+  if (options.device == "cpu") return at::kCPU;
+  const std::string missing = dist::load_accelerator_module();
+  if (missing.empty()) {
+    dist::accelerator()->set_device(0);
+    return {dist::accelerator()->type, 0};
+  }
+  if (options.device == "cuda") throw ConfigError(options.command + ": error: --device cuda, but " + missing);
+  return at::kCPU;
+}
+
+c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSource& source, at::Device device) {
+  if (wanted != "auto") return dist::dtype_of(wanted);
+  const auto is_bfloat16 = [](const auto& tensor) { return tensor.dtype == c10::ScalarType::BFloat16; };
+  const bool was_saved_so = std::ranges::any_of(source.tensors(), [&](const auto& tensor) {
+    return checkpoint::is_model_key(tensor.name) && is_bfloat16(tensor);
+  });
+  return was_saved_so || !device.is_cpu() ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
+}
+
+void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind) {
+  std::vector<checkpoint::Item> items;
+  for (const auto& parameter : model.named_parameters())
+    items.push_back(
+        checkpoint::TensorItem{parameter.fqn, {parameter.fqn}, parameter.tensor().detach(), parameter.spec()});
+  dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
+  checkpoint::GroupRanks ranks(alone);
+  if (kind == CheckpointKind::kHuggingFace) {
+    checkpoint::load_hugging_face(folder, items, train::hugging_face_format(spec), ranks, /*all_weights=*/true);
+  } else {
+    checkpoint::load(folder, items, ranks, {.all_weights = true});
+  }
+}
+
+std::int64_t end_of_document(const data::Tokenizer& tokenizer, const std::string& command) {
+  if (const auto eos = tokenizer.eos_id()) return *eos;
+  throw ConfigError(command +
+                    ": error: the model separates documents by their EOS token (model.args.attn_mask_type = "
+                    "\"block_causal\"), and the tokenizer has none: name another with --tokenizer FOLDER");
+}
+
+}  // namespace
+
+TrainedModel load_trained_model(const TrainedModelOptions& options) {
+  const fs::path folder = find_checkpoint(options);
+  const CheckpointKind kind = checkpoint::detect_kind(folder);
+  const Description description = describe(folder, kind, options);
+  TrainedModel out;
+  out.folder = folder.string();
+  out.tokenizer = open_tokenizer(description, options);
+  out.context = description.context;
+  out.device = pick_device(options);
+  if (const auto eos = out.tokenizer->eos_id()) out.stop_ids.push_back(*eos);
+  if (kind == CheckpointKind::kHuggingFace) {
+    const auto further = checkpoint::read_stop_tokens(folder);
+    out.stop_ids.insert(out.stop_ids.end(), further.begin(), further.end());
+  }
+  std::optional<std::int64_t> document_end;
+  if (description.spec.separates_documents) document_end = end_of_document(*out.tokenizer, options.command);
+  const auto source = checkpoint::open_source(folder, kind);
+  out.dtype = pick_dtype(options.dtype, *source, out.device);
+  const at::NoGradGuard no_grad;
+  out.model = description.spec.build_model(document_end);
+  fsdp::to_empty(*out.model, out.device, out.dtype);
+  nn::BuffersOnly buffers;
+  out.model->init_weights(buffers, out.device);
+  load_weights(*out.model, description.spec, folder, kind);
+  out.model->train(false);
+  return out;
+}
+
+}  // namespace titan

@@ -1,0 +1,77 @@
+#include "lab/runs/report/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace titan::runs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void put(Json& out, const char* name, double value) {
+  if (std::isfinite(value)) out[name] = value;
+}
+
+void put_last(Json& out, const char* name, const Curve& curve) {
+  if (!curve.empty()) put(out, name, curve.values.back());
+}
+
+void put_median(Json& out, const char* name, Curve curve) {
+  std::erase_if(curve.values, [](double value) { return !std::isfinite(value); });
+  if (curve.values.empty()) return;
+  const auto middle = curve.values.begin() + static_cast<std::ptrdiff_t>(curve.values.size() / 2);
+  std::ranges::nth_element(curve.values, middle);
+  put(out, name, *middle);
+}
+
+void put_lowest(Json& out, const std::string& name, const std::string& step_name, const Curve& curve) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < curve.values.size(); ++i)
+    if (std::isfinite(curve.values[i]) && (!best || curve.values[i] < curve.values[*best])) best = i;
+  if (!best) return;
+  out[name] = curve.values[*best];
+  out[step_name] = curve.steps[*best];
+}
+
+// From the last event that is about the process as a whole. A folder without events says nothing.
+std::string state_of(const std::vector<Event>& events) {
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (event->name == "end") return "completed";
+    if (event->name == "diverged") return "diverged";
+    if (event->name == "stop") return event->details.empty() ? "stopped" : "stopped (" + event->details + ")";
+    if (event->name == "start" || event->name == "resume") return "running, or ended without a word";
+  }
+  return "";
+}
+
+}  // namespace
+
+Json summary_of(const RunMetrics& metrics, const std::vector<Event>& events,
+                const std::optional<config::JobConfig>& config) {
+  Json out = Json::object();
+  if (const auto state = state_of(events); !state.empty()) out["state"] = state;
+  out["steps"] = metrics.last_step();
+  if (config) out["of_steps"] = config->training.steps;
+  put_last(out, "loss", metrics.curve("loss"));
+  put_lowest(out, "best_loss", "best_loss_step", metrics.curve("loss"));
+  put_last(out, "validation_loss", metrics.curve("validation.loss"));
+  put_lowest(out, "best_validation_loss", "best_validation_step", metrics.curve("validation.loss"));
+  put_last(out, "tokens", metrics.curve("tokens_seen"));
+  const Curve times = metrics.curve("unix_time");
+  if (!times.empty()) put(out, "hours", (times.values.back() - times.values.front()) / 3600);
+  put_median(out, "tokens_per_second", metrics.curve("tokens_per_second"));
+  put_median(out, "step_seconds", metrics.curve("step_seconds"));
+  const Curve memory = metrics.curve("memory_peak_bytes");
+  if (!memory.empty()) put(out, "memory_peak_bytes", *std::ranges::max_element(memory.values));
+  const auto count = [&](auto... names) {
+    return std::ranges::count_if(events, [&](const Event& event) { return ((event.name == names) || ...); });
+  };
+  if (const auto starts = count("start", "resume"); starts > 0) out["starts"] = starts;
+  if (!events.empty()) out["saves"] = count("save");
+  put_last(out, "goodput_percent", metrics.curve("goodput_percent"));
+  return out;
+}
+
+}  // namespace titan::runs

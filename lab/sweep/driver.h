@@ -1,0 +1,82 @@
+// Runs the trials of a sweep.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/sweep/plan/slots.h"
+#include "lab/sweep/plan/plan.h"
+#include "lab/sweep/plan/trial_schedule.h"
+#include "lab/sweep/process.h"
+#include "lab/sweep/report/display.h"
+#include "lab/sweep/results/store.h"
+#include "lab/sweep/results/trial_metrics.h"
+
+namespace titan::sweep {
+
+// `spec` and `plan` belong together; `record` is that of the folder, with what an earlier driver left of it. The
+// caller holds the folder's lock and has signal handlers installed (base/signal.h).
+class Driver {
+ public:
+  Driver(const SweepSpec& spec, const Plan& plan, Record record, std::vector<Slot> slots);
+
+  // Trials that failed in an earlier start are tried again.
+  void retry_failed() { schedule_.retry_failed(); }
+
+  // Runs until no trial is left to run, or a signal asks to stop: then the running trials are asked to save, and wait
+  // for the next start. Gives kExitDone, kExitFailed when a trial failed, or kExitSavedRequeue. The record on disk and
+  // the report follow every change.
+  int run();
+
+  const Record& record() const { return record_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Running {
+    std::size_t trial;
+    std::size_t slot;
+    pid_t pid;
+    Clock::time_point started;
+    std::int64_t first_step;  // the last one that earlier starts have logged
+    bool was_trained;         // to its target, by earlier starts
+    TrialMetrics metrics;
+    bool timed_out = false;
+    std::optional<Clock::time_point> asked;  // to save and stop
+  };
+
+  void recover();
+  bool start(std::size_t trial, std::size_t slot);
+  Launch launch_of(std::size_t trial, const Slot& slot) const;
+  std::int64_t target_steps(std::size_t trial) const;
+  void write_config(std::size_t trial) const;
+  void fill_slots();
+  void reap();
+  void settle(Running& running, const Exit& exit);
+  std::optional<double> objective_of(std::size_t trial, const TrialMetrics& metrics) const;
+  void finish(std::size_t trial, const TrialMetrics& metrics);
+  void fail(std::size_t trial, const std::string& error, bool may_retry);
+  void watch_clock();
+  void ask_to_stop(Running& running);
+  void save(bool report);
+  void show();
+  std::filesystem::path folder_of(std::size_t trial) const { return spec_.folder / record_.trials[trial].name; }
+
+  const SweepSpec& spec_;
+  const Plan& plan_;
+  Record record_;
+  std::vector<Slot> slots_;
+  Schedule schedule_;
+  std::vector<Running> running_;
+  Display display_;
+  bool stopping_ = false;
+  Clock::time_point reported_{};
+};
+
+// "2026-01-31 12:00:00", local time.
+std::string time_text();
+
+}  // namespace titan::sweep

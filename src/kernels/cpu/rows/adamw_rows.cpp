@@ -1,0 +1,86 @@
+// Compiled with TITAN_ISA (the namespace) and TITAN_VECTOR_BYTES, and without contraction, see CMakeLists.txt: results
+// are equal to ATen's to the bit only where the same products and sums are rounded as one.
+#include "kernels/cpu/rows/adamw_rows.h"
+
+#include <cmath>
+
+#include "kernels/cpu/simd/vector.h"
+
+namespace titan::kernels::TITAN_ISA {
+namespace {
+
+// a * b + c, rounded once where ATen's code for the same instructions has a fused multiply-add, else twice.
+#if TITAN_VECTOR_BYTES == 64
+Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+double multiply_add(double a, double b, double c) { return std::fma(a, b, c); }
+Vector square_root(Vector x) { return _mm512_maskz_sqrt_ps(0xFFFF, x); }
+#elif TITAN_VECTOR_BYTES == 32
+Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+double multiply_add(double a, double b, double c) { return std::fma(a, b, c); }
+Vector square_root(Vector x) { return _mm256_sqrt_ps(x); }
+#else
+Vector multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
+double multiply_add(double a, double b, double c) { return a * b + c; }
+Vector square_root(Vector x) {
+  for (Index i = 0; i < kWidth; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+}
+#endif
+
+// Of a step, each computed in double and rounded once.
+struct Factors {
+  float decay;             // of the parameter
+  bool from_grad;          // the first moment is interpolated from the end that is nearer
+  float first_weight;      // of the way from there
+  float beta2, sq_weight;  // of the second moment, and of the gradient's square
+  float root_correction;   // of the second moment's root
+  float eps;
+  float descent;  // times the first moment; below 0
+};
+
+Factors factors_of(const AdamWStep& step) {
+  const double correction1 = 1 - std::pow(step.beta1, static_cast<double>(step.step));
+  const double correction2 = 1 - std::pow(step.beta2, static_cast<double>(step.step));
+  const auto weight = static_cast<float>(1 - step.beta1);
+  const bool from_grad = !(std::abs(weight) < 0.5F);
+  return {.decay = static_cast<float>(multiply_add(-step.lr, step.weight_decay, 1.0)),
+          .from_grad = from_grad,
+          .first_weight = from_grad ? weight - 1 : weight,
+          .beta2 = static_cast<float>(step.beta2),
+          .sq_weight = static_cast<float>(1 - step.beta2),
+          .root_correction = static_cast<float>(std::sqrt(correction2)),
+          .eps = static_cast<float>(step.eps),
+          .descent = static_cast<float>(-(step.lr / correction1))};
+}
+
+// `kEnd`: the elements that are left when ATen's vectors are done. There its compiler made the other one of the two
+// products of the second moment part of a fused multiply-add.
+template <bool kEnd>
+void update_range(Index begin, Index end, const AdamWShard& shard, const AdamWStep& step, const Factors& factors) {
+  for_vectors(begin, end, [&](Index j, auto lanes) {
+    const Vector grad = load(shard.grad + j, lanes) * step.grad_factor;
+    const Vector first = load(shard.exp_avg + j, lanes), second = load(shard.exp_avg_sq + j, lanes);
+    const Vector exp_avg = multiply_add(grad - first, spread(factors.first_weight), factors.from_grad ? grad : first);
+    const Vector weighted = grad * factors.sq_weight;
+    const Vector exp_avg_sq = kEnd ? multiply_add(second, spread(factors.beta2), weighted * grad)
+                                   : multiply_add(grad, weighted, second * factors.beta2);
+    const Vector scale = square_root(exp_avg_sq) / factors.root_correction + factors.eps;
+    const Vector decayed = load(shard.param + j, lanes) * factors.decay;
+    store(shard.exp_avg + j, exp_avg, lanes);
+    store(shard.exp_avg_sq + j, exp_avg_sq, lanes);
+    store(shard.param + j, decayed + exp_avg * factors.descent / scale, lanes);
+  });
+}
+
+void update(Index count, const AdamWShard& shard, const AdamWStep& step) {
+  const Factors factors = factors_of(step);
+  const Index in_vectors = count - count % kAdamWUnit;
+  update_range<false>(0, in_vectors, shard, step, factors);
+  update_range<true>(in_vectors, count, shard, step, factors);
+}
+
+}  // namespace
+
+extern const AdamWKernels kAdamW = {TITAN_STRING(TITAN_ISA), update};
+
+}  // namespace titan::kernels::TITAN_ISA

@@ -1,0 +1,176 @@
+#include "kernels/cuda/launch_fused_rows.h"
+
+namespace titan::cuda {
+namespace {
+
+using device::BFloat16Bits;
+using device::kLanes;
+
+constexpr int kWarp = 32, kWarps = kLanes / kWarp;
+constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+// Enough for every device to be full; the rest is reached by the grid's stride.
+constexpr std::int64_t kMaxBlocks = 4096;
+// What a block may have without asking.
+constexpr std::size_t kSharedBytes = std::size_t{48} << 10;
+
+// The threads of a block. `of_warps` [kWarps] is shared memory.
+class BlockTeam {
+ public:
+  __device__ explicit BlockTeam(float* of_warps) : of_warps_(of_warps) {}
+
+  template <typename Body>
+  __device__ void each(const Body& body) const {
+    body(static_cast<int>(threadIdx.x));
+  }
+
+  template <typename Body>
+  __device__ float sum(const Body& body) const {
+    const int lane = static_cast<int>(threadIdx.x);
+    const float of_warp = folded<kWarp>(body(lane));
+    __syncthreads();  // the sum before this one has been read
+    if (lane % kWarp == 0) of_warps_[lane / kWarp] = of_warp;
+    __syncthreads();
+    return folded<kWarps>(of_warps_[lane % kWarps]);
+  }
+
+ private:
+  template <int kCount>
+  static __device__ float folded(float value) {
+    for (int apart = kCount / 2; apart > 0; apart /= 2) value += __shfl_xor_sync(kAllLanes, value, apart);
+    return value;
+  }
+
+  float* of_warps_;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kLanes) titan_rms_norm(std::int64_t rows, std::int64_t dim, float eps, const T* x,
+                                                         const T* delta, const T* weight, T* sum, T* out, float* rrms) {
+  __shared__ float of_warps[kWarps];
+  const BlockTeam team(of_warps);
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const std::int64_t at = row * dim;
+    device::rms_norm_row<T>(team, dim, eps, x + at, delta ? delta + at : nullptr, weight, sum ? sum + at : nullptr,
+                            out + at, rrms + row);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kLanes)
+    titan_rms_norm_backward(std::int64_t rows, std::int64_t dim, const T* out_grad, const T* more, const T* x,
+                            const T* weight, const float* rrms, T* x_grad, float* columns) {
+  __shared__ float of_warps[kWarps];
+  extern __shared__ float own_columns[];  // [dim]; a lane has its own, so that none waits
+  const BlockTeam team(of_warps);
+  const auto each_own = [&](auto body) {
+    team.each([&](int lane) {
+      device::for_packs_of<T>(lane, dim, [&](std::int64_t i) {
+        for (int v = 0; v < device::Pack<T>::kSize; ++v) body(device::slot_of<T>(i, v, dim));
+      });
+    });
+  };
+  each_own([&](std::int64_t slot) { own_columns[slot] = 0; });
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const std::int64_t at = row * dim;
+    device::rms_norm_backward_row<T>(team, dim, out_grad + at, more ? more + at : nullptr, x + at, weight, rrms[row],
+                                     x_grad + at, own_columns);
+  }
+  each_own([&](std::int64_t slot) { columns[blockIdx.x * dim + slot] = own_columns[slot]; });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kLanes)
+    titan_sum_teams(const float* columns, std::int64_t teams, std::int64_t dim, T* weight_grad) {
+  const std::int64_t slot = static_cast<std::int64_t>(blockIdx.x) * kLanes + threadIdx.x;
+  if (slot < dim) device::sum_teams<T>(columns, teams, dim, slot, weight_grad);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kLanes)
+    titan_rotate(device::Rotation shape, const T* x, const float* factors, bool conjugate, T* out) {
+  const std::int64_t packs = device::num_packs<T>(shape), stride = static_cast<std::int64_t>(gridDim.x) * kLanes;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kLanes + threadIdx.x; i < packs; i += stride)
+    device::rotate_pack<T>(shape, i, x, factors, conjugate, out);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kLanes) titan_swiglu(std::int64_t packs, const T* gate, const T* up, T* out) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kLanes;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kLanes + threadIdx.x; i < packs; i += stride)
+    device::swiglu_pack<T>(i, gate, up, out);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kLanes)
+    titan_swiglu_backward(std::int64_t packs, const T* out_grad, const T* gate, const T* up, T* gate_grad, T* up_grad) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kLanes;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kLanes + threadIdx.x; i < packs; i += stride)
+    device::swiglu_backward_pack<T>(i, out_grad, gate, up, gate_grad, up_grad);
+}
+
+unsigned blocks_of(std::int64_t count) {
+  const std::int64_t blocks = (count + kLanes - 1) / kLanes;
+  return static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks);
+}
+
+}  // namespace
+
+template <typename T>
+cudaError_t launch_rms_norm(std::int64_t rows, std::int64_t dim, float eps, const T* x, const T* delta, const T* weight,
+                            T* sum, T* out, float* rrms, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(rows < (std::int64_t{1} << 20) ? rows : (std::int64_t{1} << 20));
+  titan_rms_norm<T><<<blocks, kLanes, 0, stream>>>(rows, dim, eps, x, delta, weight, sum, out, rrms);
+  return cudaGetLastError();
+}
+
+template <typename T>
+cudaError_t launch_rms_norm_backward(std::int64_t rows, std::int64_t dim, std::int64_t teams, const T* out_grad,
+                                     const T* more, const T* x, const T* weight, const float* rrms, T* x_grad,
+                                     T* weight_grad, float* columns, cudaStream_t stream) {
+  const std::size_t shared = static_cast<std::size_t>(dim) * sizeof(float);
+  if (shared + kWarps * sizeof(float) > kSharedBytes) {
+    const auto error = cudaFuncSetAttribute(titan_rms_norm_backward<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            static_cast<int>(shared));
+    if (error != cudaSuccess) return error;
+  }
+  titan_rms_norm_backward<T><<<static_cast<unsigned>(teams), kLanes, shared, stream>>>(rows, dim, out_grad, more, x,
+                                                                                       weight, rrms, x_grad, columns);
+  titan_sum_teams<T><<<blocks_of(dim), kLanes, 0, stream>>>(columns, teams, dim, weight_grad);
+  return cudaGetLastError();
+}
+
+template <typename T>
+cudaError_t launch_rotate(const device::Rotation& shape, const T* x, const float* factors, bool conjugate, T* out,
+                          cudaStream_t stream) {
+  titan_rotate<T><<<blocks_of(device::num_packs<T>(shape)), kLanes, 0, stream>>>(shape, x, factors, conjugate, out);
+  return cudaGetLastError();
+}
+
+template <typename T>
+cudaError_t launch_swiglu(std::int64_t count, const T* gate, const T* up, T* out, cudaStream_t stream) {
+  const std::int64_t packs = count / device::Pack<T>::kSize;
+  titan_swiglu<T><<<blocks_of(packs), kLanes, 0, stream>>>(packs, gate, up, out);
+  return cudaGetLastError();
+}
+
+template <typename T>
+cudaError_t launch_swiglu_backward(std::int64_t count, const T* out_grad, const T* gate, const T* up, T* gate_grad,
+                                   T* up_grad, cudaStream_t stream) {
+  const std::int64_t packs = count / device::Pack<T>::kSize;
+  titan_swiglu_backward<T><<<blocks_of(packs), kLanes, 0, stream>>>(packs, out_grad, gate, up, gate_grad, up_grad);
+  return cudaGetLastError();
+}
+
+#define TITAN_INSTANTIATE(T)                                                                                        \
+  template cudaError_t launch_rms_norm<T>(std::int64_t, std::int64_t, float, const T*, const T*, const T*, T*, T*,  \
+                                          float*, cudaStream_t);                                                    \
+  template cudaError_t launch_rms_norm_backward<T>(std::int64_t, std::int64_t, std::int64_t, const T*, const T*,    \
+                                                   const T*, const T*, const float*, T*, T*, float*, cudaStream_t); \
+  template cudaError_t launch_rotate<T>(const device::Rotation&, const T*, const float*, bool, T*, cudaStream_t);   \
+  template cudaError_t launch_swiglu<T>(std::int64_t, const T*, const T*, T*, cudaStream_t);                        \
+  template cudaError_t launch_swiglu_backward<T>(std::int64_t, const T*, const T*, const T*, T*, T*, cudaStream_t)
+TITAN_INSTANTIATE(float);
+TITAN_INSTANTIATE(BFloat16Bits);
+#undef TITAN_INSTANTIATE
+
+}  // namespace titan::cuda

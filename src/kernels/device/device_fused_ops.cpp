@@ -1,0 +1,203 @@
+#include "kernels/device/device_fused_ops.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/device/host_team.h"
+
+namespace titan::device {
+namespace {
+
+// Teams of RMSNorm's backward: enough for any device to be full, few enough that the sum of theirs is short.
+constexpr std::int64_t kMostTeams = 512;
+// A team's columns must fit the shared memory of a block.
+constexpr std::int64_t kMostColumns = 16384;
+
+template <typename T>
+const T* input(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<const T*>(tensor.const_data_ptr()) : nullptr;
+}
+template <typename T>
+T* output(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
+}
+
+// body(launches of the tensor's dtype, an element of it), with its device current
+template <typename Body>
+void with_dtype(const Launches& launches, const at::Tensor& tensor, const Body& body) {
+  const c10::DeviceGuard guard(tensor.device());
+  if (tensor.scalar_type() == at::kFloat) {
+    body(launches.of_float, float{});
+  } else {
+    body(launches.of_bfloat16, BFloat16Bits{});
+  }
+}
+
+std::int64_t pack_size(const at::Tensor& tensor) { return 16 / static_cast<std::int64_t>(tensor.element_size()); }
+
+// Its first element, and each that is a whole number of packs away.
+bool is_aligned(const at::Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+}
+
+// A gradient comes with any strides, and may begin anywhere in its memory.
+at::Tensor packed(const at::Tensor& tensor) {
+  const auto contiguous = tensor.contiguous();
+  return is_aligned(contiguous) ? contiguous : contiguous.clone();
+}
+
+bool are_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.device() == b.device();
+}
+
+at::Tensor contiguous_like(const at::Tensor& tensor) {
+  return at::empty_like(tensor, tensor.options(), at::MemoryFormat::Contiguous);
+}
+
+}  // namespace
+
+bool DeviceFusedOps::takes(const at::Tensor& tensor) const {
+  return tensor.device().type() == type_ &&
+         (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
+}
+
+bool DeviceFusedOps::takes_rms_norm(const at::Tensor& x, const at::Tensor& weight) const {
+  return takes(x) && are_alike(x, weight) && x.dim() > 0 && x.numel() > 0 && weight.dim() == 1 &&
+         weight.size(0) == x.size(-1) && x.size(-1) % pack_size(x) == 0 && x.size(-1) <= kMostColumns &&
+         x.is_contiguous() && weight.is_contiguous() && is_aligned(x) && is_aligned(weight);
+}
+
+bool DeviceFusedOps::takes_add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight) const {
+  return takes_rms_norm(x, weight) && are_alike(x, delta) && x.sizes() == delta.sizes() && delta.is_contiguous() &&
+         is_aligned(delta);
+}
+
+bool DeviceFusedOps::takes_rotation(const at::Tensor& x, const at::Tensor& factors) const {
+  return takes(x) && x.dim() == 4 && x.numel() > 0 && x.size(3) % pack_size(x) == 0 && factors.device() == x.device() &&
+         factors.scalar_type() == at::kComplexFloat && factors.dim() == 2 && factors.is_contiguous() &&
+         !factors.is_conj() && factors.size(0) >= x.size(1) && factors.size(1) == x.size(3) / 2;
+}
+
+bool DeviceFusedOps::takes_swiglu(const at::Tensor& gate, const at::Tensor& up) const {
+  return takes(gate) && are_alike(gate, up) && gate.sizes() == up.sizes() && gate.numel() % pack_size(gate) == 0 &&
+         gate.is_contiguous() && up.is_contiguous() && is_aligned(gate) && is_aligned(up);
+}
+
+std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::rms_norm_forward(const at::Tensor& x, const at::Tensor& weight,
+                                                                    double eps) const {
+  const std::int64_t dim = x.size(-1), rows = x.numel() / dim;
+  const auto out = contiguous_like(x), rrms = at::empty({rows}, x.options().dtype(at::kFloat));
+  with_dtype(launches_, x, [&](const auto& launch, auto element) {
+    using T = decltype(element);
+    launch.rms_norm(rows, dim, static_cast<float>(eps), input<T>(x), nullptr, input<T>(weight), nullptr, output<T>(out),
+                    output<float>(rrms));
+  });
+  return {out, rrms};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> DeviceFusedOps::add_rms_norm_forward(const at::Tensor& x,
+                                                                                    const at::Tensor& delta,
+                                                                                    const at::Tensor& weight,
+                                                                                    double eps) const {
+  const std::int64_t dim = x.size(-1), rows = x.numel() / dim;
+  const auto sum = contiguous_like(x), out = contiguous_like(x);
+  const auto rrms = at::empty({rows}, x.options().dtype(at::kFloat));
+  with_dtype(launches_, x, [&](const auto& launch, auto element) {
+    using T = decltype(element);
+    launch.rms_norm(rows, dim, static_cast<float>(eps), input<T>(x), input<T>(delta), input<T>(weight), output<T>(sum),
+                    output<T>(out), output<float>(rrms));
+  });
+  return {sum, out, rrms};
+}
+
+std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::rms_norm_backward(const at::Tensor& out_grad, const at::Tensor& x,
+                                                                     const at::Tensor& weight, const at::Tensor& rrms,
+                                                                     const at::Tensor& more) const {
+  const std::int64_t dim = x.size(-1), rows = x.numel() / dim, teams = std::min(rows, kMostTeams);
+  const auto grad = packed(out_grad), added = more.defined() ? packed(more) : at::Tensor();
+  const auto x_grad = contiguous_like(x), weight_grad = contiguous_like(weight);
+  const auto columns = at::empty({teams, dim}, rrms.options());
+  with_dtype(launches_, x, [&](const auto& launch, auto element) {
+    using T = decltype(element);
+    launch.rms_norm_backward(rows, dim, teams, input<T>(grad), input<T>(added), input<T>(x), input<T>(weight),
+                             input<float>(rrms), output<T>(x_grad), output<T>(weight_grad), output<float>(columns));
+  });
+  return {x_grad, weight_grad};
+}
+
+at::Tensor DeviceFusedOps::rotate(const at::Tensor& any, const at::Tensor& factors, bool conjugate) const {
+  const auto size = pack_size(any);
+  const bool fits = any.stride(3) == 1 && any.stride(2) % size == 0 && any.stride(1) % size == 0 &&
+                    any.stride(0) % size == 0 && is_aligned(any);
+  const auto x = fits ? any : packed(any);
+  const auto out = contiguous_like(x);
+  const Rotation shape{x.size(0), x.size(1), x.size(2), x.size(3), x.stride(0), x.stride(1), x.stride(2)};
+  with_dtype(launches_, x, [&](const auto& launch, auto element) {
+    using T = decltype(element);
+    launch.rotate(shape, input<T>(x), input<float>(factors), conjugate, output<T>(out));
+  });
+  return out;
+}
+
+at::Tensor DeviceFusedOps::swiglu_forward(const at::Tensor& gate, const at::Tensor& up) const {
+  const auto out = contiguous_like(gate);
+  with_dtype(launches_, gate, [&](const auto& launch, auto element) {
+    using T = decltype(element);
+    launch.swiglu(gate.numel(), input<T>(gate), input<T>(up), output<T>(out));
+  });
+  return out;
+}
+
+std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::swiglu_backward(const at::Tensor& out_grad, const at::Tensor& gate,
+                                                                   const at::Tensor& up) const {
+  const auto grad = packed(out_grad), gate_grad = contiguous_like(gate), up_grad = contiguous_like(up);
+  with_dtype(launches_, gate, [&](const auto& launch, auto element) {
+    using T = decltype(element);
+    launch.swiglu_backward(gate.numel(), input<T>(grad), input<T>(gate), input<T>(up), output<T>(gate_grad),
+                           output<T>(up_grad));
+  });
+  return {gate_grad, up_grad};
+}
+
+namespace {
+
+template <typename T>
+LaunchesFor<T> host_launches_for() {
+  LaunchesFor<T> out;
+  out.rms_norm = [](std::int64_t rows, std::int64_t dim, float eps, const T* x, const T* delta, const T* weight, T* sum,
+                    T* result, float* rrms) {
+    for (std::int64_t row = 0, at = 0; row < rows; ++row, at += dim)
+      rms_norm_row<T>(HostTeam(), dim, eps, x + at, delta ? delta + at : nullptr, weight, sum ? sum + at : nullptr,
+                      result + at, rrms + row);
+  };
+  out.rms_norm_backward = [](std::int64_t rows, std::int64_t dim, std::int64_t teams, const T* out_grad, const T* more,
+                             const T* x, const T* weight, const float* rrms, T* x_grad, T* weight_grad,
+                             float* columns) {
+    std::fill(columns, columns + teams * dim, 0.0F);
+    for (std::int64_t row = 0, at = 0; row < rows; ++row, at += dim)
+      rms_norm_backward_row<T>(HostTeam(), dim, out_grad + at, more ? more + at : nullptr, x + at, weight, rrms[row],
+                               x_grad + at, columns + row % teams * dim);
+    for (std::int64_t slot = 0; slot < dim; ++slot) sum_teams<T>(columns, teams, dim, slot, weight_grad);
+  };
+  out.rotate = [](const Rotation& shape, const T* x, const float* factors, bool conjugate, T* result) {
+    for (std::int64_t i = 0; i < num_packs<T>(shape); ++i) rotate_pack<T>(shape, i, x, factors, conjugate, result);
+  };
+  out.swiglu = [](std::int64_t count, const T* gate, const T* up, T* result) {
+    for (std::int64_t i = 0; i < count / Pack<T>::kSize; ++i) swiglu_pack<T>(i, gate, up, result);
+  };
+  out.swiglu_backward = [](std::int64_t count, const T* out_grad, const T* gate, const T* up, T* gate_grad,
+                           T* up_grad) {
+    for (std::int64_t i = 0; i < count / Pack<T>::kSize; ++i)
+      swiglu_backward_pack<T>(i, out_grad, gate, up, gate_grad, up_grad);
+  };
+  return out;
+}
+
+}  // namespace
+
+Launches host_launches() { return {host_launches_for<float>(), host_launches_for<BFloat16Bits>()}; }
+
+}  // namespace titan::device

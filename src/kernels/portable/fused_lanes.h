@@ -1,0 +1,231 @@
+// RMSNorm (also of a sum), rotary embedding and SwiGLU as a GPU computes them: rows by teams of lanes, of which each takes
+// every kLanes-th pack of 16 bytes, elements by lanes alone. A team is a block of threads on a device
+// (kernels/cuda/launch_fused_rows.cu) and a loop on the host (host_team.h), so that the arithmetic, the order of each sum
+// included, is one text, which the tests of the host compare with the formula.
+//
+// T is float or BFloat16Bits; sums and products are float32. Results are rounded where those of kernels/cpu/rows/fused_rows.h
+// are. Pointers are aligned to 16 bytes, and a row is a whole number of packs.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/portable/half_bits.h"
+
+#ifdef __CUDACC__
+#define TITAN_LANES __host__ __device__ inline
+#else
+#define TITAN_LANES inline
+#endif
+
+namespace titan::device {
+
+using kernels::BFloat16Bits;
+
+constexpr int kLanes = 256;
+
+template <typename T>
+struct alignas(16) Pack {
+  static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
+  T values[kSize];
+};
+
+TITAN_LANES float to_float(float x) { return x; }
+TITAN_LANES float to_float(BFloat16Bits x) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(x.bits) << 16;
+  float out;
+  memcpy(&out, &bits, sizeof(out));
+  return out;
+}
+
+// To the nearest, ties to even, as c10::BFloat16.
+template <typename T>
+TITAN_LANES T rounded(float x);
+template <>
+TITAN_LANES float rounded<float>(float x) {
+  return x;
+}
+template <>
+TITAN_LANES BFloat16Bits rounded<BFloat16Bits>(float x) {
+  if (x != x) return {0x7FC0};
+  std::uint32_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return {static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16)};
+}
+
+template <typename T>
+TITAN_LANES const Pack<T>& pack(const T* values, std::int64_t index) {
+  return reinterpret_cast<const Pack<T>*>(values)[index];
+}
+template <typename T>
+TITAN_LANES Pack<T>& pack(T* values, std::int64_t index) {
+  return reinterpret_cast<Pack<T>*>(values)[index];
+}
+
+// body(index of a pack) for the packs of a lane.
+template <typename T, typename Body>
+TITAN_LANES void for_packs_of(int lane, std::int64_t dim, const Body& body) {
+  for (std::int64_t i = lane; i < dim / Pack<T>::kSize; i += kLanes) body(i);
+}
+
+// ------------------------------------------------------------------------------------------------------ RMSNorm
+// A team has
+//   each(f)   calls f(lane) for every lane
+//   sum(f)    the sum of f(lane) over the lanes: neighbours 16 apart in groups of 32 first, then 8, 4, 2, 1, then the
+//             groups' sums 4, 2 and 1 apart. Every lane has it, and has ended what came before.
+
+// One row of `dim` elements. With `delta`, of sum = x + delta, rounded, which is written to `sum`.
+template <typename T, typename Team>
+TITAN_LANES void rms_norm_row(const Team& team, std::int64_t dim, float eps, const T* x, const T* delta,
+                              const T* weight, T* sum, T* out, float* rrms) {
+  if (delta) {
+    team.each([=](int lane) {
+      for_packs_of<T>(lane, dim, [=](std::int64_t i) {
+        const Pack<T> a = pack(x, i), b = pack(delta, i);
+        Pack<T> s;
+        for (int v = 0; v < Pack<T>::kSize; ++v)
+          s.values[v] = rounded<T>(to_float(a.values[v]) + to_float(b.values[v]));
+        pack(sum, i) = s;
+      });
+    });
+  }
+  const T* const row = delta ? sum : x;  // of which each lane reads what it has written itself
+  const float squares = team.sum([=](int lane) {
+    float of_lane = 0;
+    for_packs_of<T>(lane, dim, [&](std::int64_t i) {
+      const Pack<T> r = pack(row, i);
+      for (int v = 0; v < Pack<T>::kSize; ++v) of_lane += to_float(r.values[v]) * to_float(r.values[v]);
+    });
+    return of_lane;
+  });
+  const float scale = 1.0F / std::sqrt(squares / static_cast<float>(dim) + eps);
+  team.each([=](int lane) {
+    if (lane == 0) *rrms = scale;
+    for_packs_of<T>(lane, dim, [=](std::int64_t i) {
+      const Pack<T> r = pack(row, i), w = pack(weight, i);
+      Pack<T> o;
+      for (int v = 0; v < Pack<T>::kSize; ++v)
+        o.values[v] = rounded<T>(to_float(r.values[v]) * scale * to_float(w.values[v]));
+      pack(out, i) = o;
+    });
+  });
+}
+
+// A team's sums of columns lie as its lanes have them, the first element of each pack, then the second of each: lanes side
+// by side then read and write memory side by side.
+template <typename T>
+TITAN_LANES std::int64_t slot_of(std::int64_t index_of_pack, int element, std::int64_t dim) {
+  return element * (dim / Pack<T>::kSize) + index_of_pack;
+}
+
+// The gradients of one row: of x, and of the weight, which is added to `columns` [dim]. `more`, or null: another gradient
+// of x, added to the rounded one.
+template <typename T, typename Team>
+TITAN_LANES void rms_norm_backward_row(const Team& team, std::int64_t dim, const T* out_grad, const T* more, const T* x,
+                                       const T* weight, float rrms, T* x_grad, float* columns) {
+  const float dot = team.sum([=](int lane) {
+    float of_lane = 0;
+    for_packs_of<T>(lane, dim, [&](std::int64_t i) {
+      const Pack<T> g = pack(out_grad, i), r = pack(x, i), w = pack(weight, i);
+      for (int v = 0; v < Pack<T>::kSize; ++v)
+        of_lane += to_float(g.values[v]) * to_float(w.values[v]) * to_float(r.values[v]);
+    });
+    return of_lane;
+  });
+  const float along_x = dot / static_cast<float>(dim) * rrms * rrms;
+  team.each([=](int lane) {
+    for_packs_of<T>(lane, dim, [=](std::int64_t i) {
+      const Pack<T> g = pack(out_grad, i), r = pack(x, i), w = pack(weight, i);
+      Pack<T> o;
+      for (int v = 0; v < Pack<T>::kSize; ++v) {
+        const float of_out = to_float(g.values[v]), of_x = to_float(r.values[v]);
+        o.values[v] = rounded<T>(rrms * (of_out * to_float(w.values[v]) - of_x * along_x));
+        columns[slot_of<T>(i, v, dim)] += of_out * of_x * rrms;
+      }
+      if (more) {
+        const Pack<T> m = pack(more, i);
+        for (int v = 0; v < Pack<T>::kSize; ++v)
+          o.values[v] = rounded<T>(to_float(o.values[v]) + to_float(m.values[v]));
+      }
+      pack(x_grad, i) = o;
+    });
+  });
+}
+
+// The weight's gradient at one slot: the sum of what `teams` have there, [teams, dim], in their order.
+template <typename T>
+TITAN_LANES void sum_teams(const float* columns, std::int64_t teams, std::int64_t dim, std::int64_t slot,
+                           T* weight_grad) {
+  float sum = 0;
+  for (std::int64_t team = 0; team < teams; ++team) sum += columns[team * dim + slot];
+  const std::int64_t packs = dim / Pack<T>::kSize;
+  weight_grad[slot % packs * Pack<T>::kSize + slot / packs] = rounded<T>(sum);
+}
+
+// ---------------------------------------------------------------------------------------------- rotary embedding
+
+// x [B, T, H, E] with these strides, in elements; the last dim is contiguous. The output is contiguous.
+struct Rotation {
+  std::int64_t batch, tokens, heads, head_dim;
+  std::int64_t batch_stride, token_stride, head_stride;
+};
+
+template <typename T>
+TITAN_LANES std::int64_t num_packs(const Rotation& shape) {
+  return shape.batch * shape.tokens * shape.heads * shape.head_dim / Pack<T>::kSize;
+}
+
+// The index-th pack of the output: its pairs of neighbours as complex numbers, times `factors` [>= T, E / 2], complex as
+// well, or times their conjugates.
+template <typename T>
+TITAN_LANES void rotate_pack(const Rotation& shape, std::int64_t index, const T* x, const float* factors,
+                             bool conjugate, T* out) {
+  const std::int64_t packs_of_head = shape.head_dim / Pack<T>::kSize;
+  const std::int64_t in_head = index % packs_of_head, head = index / packs_of_head % shape.heads;
+  const std::int64_t token = index / packs_of_head / shape.heads % shape.tokens;
+  const std::int64_t row = index / packs_of_head / shape.heads / shape.tokens;
+  const T* const from = x + row * shape.batch_stride + token * shape.token_stride + head * shape.head_stride;
+  const float* const by = factors + token * shape.head_dim + in_head * Pack<T>::kSize;
+  const Pack<T> p = pack(from, in_head);
+  Pack<T> o;
+  for (int v = 0; v < Pack<T>::kSize; v += 2) {
+    const float re = to_float(p.values[v]), im = to_float(p.values[v + 1]);
+    const float cos = by[v], sin = conjugate ? -by[v + 1] : by[v + 1];
+    o.values[v] = rounded<T>(re * cos - im * sin);
+    o.values[v + 1] = rounded<T>(re * sin + im * cos);
+  }
+  pack(out, index) = o;
+}
+
+// -------------------------------------------------------------------------------------------------------- SwiGLU
+
+TITAN_LANES float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
+
+template <typename T>
+TITAN_LANES void swiglu_pack(std::int64_t index, const T* gate, const T* up, T* out) {
+  const Pack<T> g = pack(gate, index), u = pack(up, index);
+  Pack<T> o;
+  for (int v = 0; v < Pack<T>::kSize; ++v) {
+    const float x = to_float(g.values[v]);
+    o.values[v] = rounded<T>(to_float(rounded<T>(x * sigmoid(x))) * to_float(u.values[v]));
+  }
+  pack(out, index) = o;
+}
+
+template <typename T>
+TITAN_LANES void swiglu_backward_pack(std::int64_t index, const T* out_grad, const T* gate, const T* up, T* gate_grad,
+                                      T* up_grad) {
+  const Pack<T> d = pack(out_grad, index), g = pack(gate, index), u = pack(up, index);
+  Pack<T> of_gate, of_up;
+  for (int v = 0; v < Pack<T>::kSize; ++v) {
+    const float x = to_float(g.values[v]), s = sigmoid(x), of_out = to_float(d.values[v]);
+    of_up.values[v] = rounded<T>(of_out * to_float(rounded<T>(x * s)));
+    const float of_silu = to_float(rounded<T>(of_out * to_float(u.values[v])));
+    of_gate.values[v] = rounded<T>(of_silu * (s * (1.0F + x * (1.0F - s))));
+  }
+  pack(gate_grad, index) = of_gate;
+  pack(up_grad, index) = of_up;
+}
+
+}  // namespace titan::device

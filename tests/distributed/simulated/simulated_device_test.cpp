@@ -1,0 +1,118 @@
+// What the simulated device finds: faults that are planted here, one of each kind, beside the same code in order.
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/simulated_device/simulated_device.h"
+
+namespace titan::sim {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class SimulatedDevice : public ::testing::Test {
+ protected:
+  SimulatedDevice() {
+    install();
+    c10::impl::VirtualGuardImpl(device().type()).synchronizeDevice(device().index());  // with the test before
+    reset();
+  }
+
+  static c10::Stream side_stream() {
+    return c10::impl::VirtualGuardImpl(device().type()).getStreamFromGlobalPool(device(), false);
+  }
+  static c10::Stream current() { return c10::impl::VirtualGuardImpl(device().type()).getStream(device()); }
+  // `later` waits for what is queued on `earlier`.
+  static void order(const c10::Stream& earlier, const c10::Stream& later) {
+    c10::Event event(device().type());
+    event.record(earlier);
+    event.block(later);
+  }
+  static at::Tensor numbers(std::int64_t n) { return at::arange(n, at::TensorOptions(at::kFloat).device(device())); }
+};
+
+TEST_F(SimulatedDevice, ComputesAsTheHostDoes) {
+  const auto x = at::randn({3, 4}).set_requires_grad(true), w = at::randn({5, 4});
+  const auto there = x.detach().to(device()).requires_grad_(), weight = w.to(device());
+  at::silu(at::linear(x, w)).sum().backward();
+  at::silu(at::linear(there, weight)).sum().backward();
+  // Other kernels than the host's own for the same products: sums of five terms.
+  EXPECT_TRUE(at::allclose(there.grad().to(at::kCPU), x.grad(), 1e-5, 1e-6));
+  EXPECT_TRUE(there.t().slice(0, 1, 3).contiguous().to(at::kCPU).equal(x.detach().t().slice(0, 1, 3)));
+  EXPECT_THAT(findings().races, IsEmpty());
+}
+
+TEST_F(SimulatedDevice, FindsAReadThatDoesNotWait) {
+  const auto side = side_stream();
+  const auto x = numbers(8);
+  {
+    const c10::StreamGuard guard(side);
+    x.mul_(2);
+  }
+  EXPECT_THAT(findings().races, Each(AllOf(HasSubstr("aten::mul"), HasSubstr("is not ordered after"))));
+  EXPECT_EQ(findings().races.size(), 2u);  // it reads, and it writes
+}
+
+TEST_F(SimulatedDevice, AcceptsOneThatDoes) {
+  const auto side = side_stream();
+  const auto x = numbers(8);
+  order(current(), side);
+  {
+    const c10::StreamGuard guard(side);
+    x.mul_(2);
+  }
+  order(side, current());
+  x.add_(1);
+  EXPECT_THAT(findings().races, IsEmpty());
+  EXPECT_THAT(findings().synchronizations, IsEmpty());
+}
+
+TEST_F(SimulatedDevice, FindsMemoryThatIsGivenOutTooEarly) {
+  const auto side = side_stream();
+  auto x = numbers(1 << 10);
+  at::Tensor sum;
+  order(current(), side);
+  {
+    const c10::StreamGuard guard(side);
+    sum = x.sum();
+  }
+  x.reset();
+  const auto other = numbers(1 << 10);  // the same block, of the stream that computes
+  EXPECT_THAT(findings().races, ElementsAre(AllOf(HasSubstr("given out again"), HasSubstr("aten::sum"))));
+}
+
+TEST_F(SimulatedDevice, FindsAHostThatDoesNotWait) {
+  const auto x = numbers(8);
+  auto host = at::empty({8}, at::TensorOptions().pinned_memory(true));
+  host.copy_(x, /*non_blocking=*/true);
+  EXPECT_EQ(findings().synchronizations.size(), 0u);
+  EXPECT_EQ(host.sum().item<float>(), 28);
+  EXPECT_THAT(findings().races, ElementsAre(HasSubstr("the host does not wait")));
+}
+
+TEST_F(SimulatedDevice, CountsSynchronizations) {
+  const auto x = numbers(8);
+  EXPECT_EQ(x.sum().item<float>(), 28);
+  x.to(at::kCPU);
+  EXPECT_EQ(findings().synchronizations.size(), 2u);
+}
+
+TEST_F(SimulatedDevice, CountsMemory) {
+  const auto before = findings().live_bytes;
+  {
+    const auto x = at::empty({1 << 20}, at::TensorOptions(at::kFloat).device(device()));
+    EXPECT_EQ(findings().live_bytes - before, 4 << 20);
+  }
+  EXPECT_EQ(findings().live_bytes, before);
+  EXPECT_EQ(findings().peak_live_bytes - before, 4 << 20);
+}
+
+}  // namespace
+}  // namespace titan::sim
