@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/command_table.h"
 #include "apps/commands/convert_command.h"
 #include "apps/commands/generate_command.h"
 #include "apps/commands/inspect_command.h"
@@ -33,7 +34,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-// Those of config::subcommands(), but for the sweep; each gets what follows its name.
+// Commands that need torch. Each gets the words after its name.
 const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"tokenizer", run_tokenizer_command},
                                                                             {"tokenize", run_tokenize},
                                                                             {"inspect", run_inspect},
@@ -69,6 +70,7 @@ int run(const Arguments& args) {
 
 int titan_run_engine(int argc, char** argv) {
   using namespace titan;
+  describe_program();
   const bool is_command = argc > 1 && kSubcommands.contains(argv[1]);
   const auto body = [&] {
     // c10d warns with a backtrace when a peer's connection closes; what that means is said once, by who finds out.

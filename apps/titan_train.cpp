@@ -6,11 +6,13 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/commands/init_command.h"
 #include "apps/commands/sweep_command.h"
+#include "apps/command_table.h"
 #include "apps/engine.h"
 #include "apps/common/exit_code.h"
 #include "apps/launch/launch_local.h"
@@ -26,7 +28,8 @@
 #include "config/command_line/command_line.h"
 #include "config/command_line/first_words.h"
 #include "config/command_line/help.h"
-#include "config/command_line/modes.h"
+#include "config/command_line/complete.h"
+#include "config/command_line/program.h"
 #include "config/command_line/variables.h"
 #include "config/keys/print.h"
 #include "config/load.h"
@@ -45,7 +48,7 @@ void raise_open_files_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-bool is_subcommand(const std::string& word) { return std::ranges::count(config::command_names(), word) > 0; }
+bool is_subcommand(const std::string& word) { return config::find_command(word) != nullptr; }
 
 int print(const std::string& text) {
   print_result(text);
@@ -104,6 +107,7 @@ int run(const Arguments& args) {
   if (is_nothing_given(args))
     return say_once(speaks_for_job(detect_launch()), []() -> int { throw ConfigError(config::short_usage()); });
   if (!args.empty() && is_subcommand(args[0])) return run_command(args);
+  if (args.size() > 1 && args[0] == "--complete") return print(config::complete(args[1], std::span(args).subspan(2)));
   const auto command_line = config::parse_command_line(args);
   if (command_line.help)
     return print(command_line.help_topic ? config::help_text(*command_line.help_topic) : config::help_text());
@@ -124,6 +128,7 @@ int run(const Arguments& args) {
 }  // namespace titan
 
 int main(int argc, char** argv) {
+  titan::describe_program();
   const titan::Arguments args = titan::config::spelled_out({argv + 1, argv + argc});
   // A file that may not grow further is an error of its write, which names it, and not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "models/catalog.h"
 #include "models/common/hugging_face_config.h"
 #include "models/llama3/naming.h"
 #include "models/llama3/spec.h"
@@ -38,12 +39,6 @@ const Row& row_of_architecture(const std::string& name) {
 }
 
 }  // namespace
-
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const auto& row : kModels) names.emplace_back(row.name);
-  return names;
-}
 
 TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len) {
   for (const auto& row : kModels) {

@@ -1,18 +1,15 @@
-// Which models there are. One row per name; README.md here is the recipe for a new one.
+// Builds the models that catalog.h lists. One row per name; README.md here is the recipe for a new one.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "config/job_config.h"
 #include "contract/train_contract.h"
 #include "models/common/hugging_face_names.h"
 
 namespace titan::models {
-
-std::vector<std::string> model_names();
 
 // The spec of [model].name, sized by its flavor and [model.args]. `seq_len`: training.seq_len. Builds nothing yet.
 // Throws ConfigError.

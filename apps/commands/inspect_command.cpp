@@ -1,11 +1,10 @@
 #include "apps/commands/inspect_command.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
 
-#include "apps/common/parse_command.h"
+#include "apps/flags/inspect_flags.h"
 #include "apps/saved/run_state.h"
 #include "apps/common/print_result.h"
 #include "base/error.h"
@@ -27,23 +26,7 @@ namespace fs = std::filesystem;
 using checkpoint::Fault;
 using checkpoint::StepInfo;
 
-constexpr const char* kInspectHelp =
-    R"(What a run or a checkpoint holds. PATH is
-  a run's dump folder     outputs: how far the run has come, its checkpoints, the command that goes on with it
-  a run's checkpoints     outputs/checkpoint: lists its steps, whole or not, and the newest
-  a step of a run         outputs/checkpoint/step-1000, ours, TorchTitan's or any DCP folder
-  Hugging Face weights    a folder with *.safetensors, or one such file
-  a file of torch.save    model.pt, a dict of name -> tensor
-Reads metadata alone, whatever the size, unless --verify asks for more.)";
-
-constexpr const char* kExitCodes = "Exit codes: 0 done, 1 damaged or no checkpoint, 2 wrong command line.";
-
-struct InspectArguments {
-  std::string path;
-  bool verify = false;
-  bool json = false;
-  checkpoint::PrintOptions print;
-};
+checkpoint::PrintOptions print_options(const InspectFlags& flags) { return {flags.pattern, flags.all}; }
 
 std::string verdict_text(const std::string& what, const std::vector<Fault>& faults) {
   if (faults.empty()) return "\nverified: everything that " + what + " holds is as it was written\n";
@@ -70,26 +53,26 @@ int exit_code(const std::vector<StepInfo>& steps) {
   return std::ranges::any_of(steps, is_damaged) ? kExitFailed : kExitDone;
 }
 
-int inspect_steps(const InspectArguments& arguments, std::vector<StepInfo> steps) {
+int inspect_steps(const InspectFlags& flags, std::vector<StepInfo> steps) {
   std::vector<Fault> faults;
-  if (arguments.verify) faults = verify_steps(arguments.path, steps);
-  if (arguments.json) {
-    print_result(checkpoint::steps_json(arguments.path, steps, arguments.verify ? &faults : nullptr));
+  if (flags.verify) faults = verify_steps(flags.path, steps);
+  if (flags.json) {
+    print_result(checkpoint::steps_json(flags.path, steps, flags.verify ? &faults : nullptr));
   } else {
-    const auto rows = rows_of_run(fs::weakly_canonical(arguments.path).parent_path());
-    print_result(checkpoint::steps_text(arguments.path, steps, rows) +
-                 (arguments.verify ? verdict_text(arguments.path, faults) : ""));
+    const auto rows = rows_of_run(fs::weakly_canonical(flags.path).parent_path());
+    print_result(checkpoint::steps_text(flags.path, steps, rows) +
+                 (flags.verify ? verdict_text(flags.path, faults) : ""));
   }
   return exit_code(steps);
 }
 
-int inspect_run(const InspectArguments& arguments, checkpoint::RunInfo run) {
+int inspect_run(const InspectFlags& flags, checkpoint::RunInfo run) {
   std::vector<Fault> faults;
-  if (arguments.verify) faults = verify_steps(run.checkpoints, run.steps);
-  if (arguments.json) {
-    print_result(checkpoint::run_json(run, arguments.verify ? &faults : nullptr));
+  if (flags.verify) faults = verify_steps(run.checkpoints, run.steps);
+  if (flags.json) {
+    print_result(checkpoint::run_json(run, flags.verify ? &faults : nullptr));
   } else {
-    print_result(checkpoint::run_text(run) + (arguments.verify ? verdict_text(run.checkpoints.string(), faults) : ""));
+    print_result(checkpoint::run_text(run) + (flags.verify ? verdict_text(run.checkpoints.string(), faults) : ""));
   }
   return exit_code(run.steps);
 }
@@ -117,24 +100,24 @@ checkpoint::Surroundings surroundings(const checkpoint::Inspection& inspection) 
   return around;
 }
 
-int inspect_one(const InspectArguments& arguments) {
+int inspect_one(const InspectFlags& flags) {
   std::vector<Fault> faults;
-  if (arguments.verify) faults = checkpoint::verify_checkpoint(arguments.path);
+  if (flags.verify) faults = checkpoint::verify_checkpoint(flags.path);
   std::optional<checkpoint::Inspection> inspection;
   try {
-    inspection = checkpoint::inspect_checkpoint(arguments.path);
+    inspection = checkpoint::inspect_checkpoint(flags.path);
   } catch (const CheckpointError&) {
     // So damaged that it cannot be listed: the faults say why.
-    if (faults.empty() || arguments.json) throw;
-    print_result(arguments.path + "\n" + verdict_text(arguments.path, faults));
+    if (faults.empty() || flags.json) throw;
+    print_result(flags.path + "\n" + verdict_text(flags.path, faults));
     return kExitFailed;
   }
-  if (arguments.json) {
+  if (flags.json) {
     print_result(
-        checkpoint::inspection_json(*inspection, arguments.print.pattern, arguments.verify ? &faults : nullptr));
+        checkpoint::inspection_json(*inspection, print_options(flags).pattern, flags.verify ? &faults : nullptr));
   } else {
-    print_result(checkpoint::inspection_text(*inspection, arguments.print, surroundings(*inspection)) +
-                 (arguments.verify ? verdict_text(arguments.path, faults) : ""));
+    print_result(checkpoint::inspection_text(*inspection, print_options(flags), surroundings(*inspection)) +
+                 (flags.verify ? verdict_text(flags.path, faults) : ""));
   }
   return faults.empty() ? kExitDone : kExitFailed;
 }
@@ -152,30 +135,19 @@ bool is_checkpoint(const fs::path& path) {
 }  // namespace
 
 int run_inspect(const std::vector<std::string>& args) {
-  CLI::App app(kInspectHelp, "titan-train inspect");
-  app.footer(kExitCodes);
-  InspectArguments arguments;
-  app.add_option("PATH", arguments.path, "what to look at")->required();
-  app.add_flag(
-      "--verify", arguments.verify,
-      "read everything: files and records against their checksums, shapes, boxes that must make up each tensor");
-  app.add_flag("--json", arguments.json, "one JSON object instead of text, with all keys and files");
-  app.add_flag("--all", arguments.print.all, "list the keys of the optimizer and the run too, and the files");
-  app.add_option("--keys", arguments.print.pattern,
-                 "only keys whose names match PATTERN, one by one; * and ? as in the shell, else a part of the name")
-      ->type_name("PATTERN");
-  if (const auto code = parse_command(app, args)) return *code;
+  InspectFlags flags;
+  if (const auto code = parse_flags(flags, args)) return *code;
   log_to_stderr("titan-train inspect");
-  if (is_checkpoint(arguments.path)) return inspect_one(arguments);
-  if (fs::exists(fs::path(arguments.path) / "sweep.json"))
-    throw ConfigError("titan-train inspect: error: " + arguments.path +
-                      " is the folder of a sweep: titan-train sweep --report " + arguments.path +
-                      " prints its ranking, and titan-train inspect looks into one of its trials, " + arguments.path +
+  if (is_checkpoint(flags.path)) return inspect_one(flags);
+  if (fs::exists(fs::path(flags.path) / "sweep.json"))
+    throw ConfigError("titan-train inspect: error: " + flags.path +
+                      " is the folder of a sweep: titan-train sweep --report " + flags.path +
+                      " prints its ranking, and titan-train inspect looks into one of its trials, " + flags.path +
                       "/trial-...");
-  auto steps = checkpoint::inspect_run(arguments.path);
-  if (!steps.empty()) return inspect_steps(arguments, std::move(steps));
-  if (auto run = find_run(arguments.path)) return inspect_run(arguments, std::move(*run));
-  return inspect_one(arguments);  // which says what is missing
+  auto steps = checkpoint::inspect_run(flags.path);
+  if (!steps.empty()) return inspect_steps(flags, std::move(steps));
+  if (auto run = find_run(flags.path)) return inspect_run(flags, std::move(*run));
+  return inspect_one(flags);  // which says what is missing
 }
 
 }  // namespace titan

@@ -2,14 +2,13 @@
 
 #include <ATen/Parallel.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 
 #include "apps/common/code_choice.h"
-#include "apps/common/parse_command.h"
+#include "apps/flags/doctor_flags.h"
 #include "apps/doctor/machine.h"
 #include "apps/doctor/network.h"
 #include "apps/doctor/rates.h"
@@ -36,21 +35,6 @@ namespace titan {
 namespace {
 
 using doctor::Checks;
-
-constexpr const char* kDoctorHelp =
-    R"(Whether this machine, or all machines of a job, are ready to train, and what to do where they are not.
-Start it as the job is started: titan-train doctor alone, with --nproc, or under torchrun, mpirun or srun.
-With --config, and keys as for a run, it also checks what that run needs; nothing is trained.)";
-
-constexpr const char* kDoctorExitCodes =
-    "Exit codes: 0 nothing fails (there may be warnings), 1 a check fails, 2 wrong command line.";
-
-struct DoctorArguments {
-  std::optional<std::string> config_file;
-  std::optional<std::int64_t> nproc;  // the program that starts the ranks reads it
-  bool oversubscribe = false;
-  bool json = false;
-};
 
 // What the checks are about.
 struct Subject {
@@ -127,13 +111,13 @@ Checks check_alone(Subject& subject) {
   return checks;
 }
 
-int print(const DoctorArguments& arguments, const std::vector<doctor::Finding>& findings) {
-  print_result(arguments.json ? doctor::to_json(findings) : doctor::to_text(findings));
+int print(const DoctorFlags& flags, const std::vector<doctor::Finding>& findings) {
+  print_result(flags.json ? doctor::to_json(findings) : doctor::to_text(findings));
   return doctor::has_failure(findings) ? kExitFailed : kExitDone;
 }
 
 // The ranks tell each other what they found. All give the same exit code.
-int check_together(const DoctorArguments& arguments, const Subject& subject, Checks checks, dist::World& world) {
+int check_together(const DoctorFlags& flags, const Subject& subject, Checks checks, dist::World& world) {
   const ProcessorShare share = train::share_processors(world);
   checks.push_back(doctor::check_threads(share.cores, at::get_num_threads(), share.ranks));
   for (auto& check : doctor::check_ranks(world, subject.config.training.mixed_precision_param))
@@ -142,20 +126,20 @@ int check_together(const DoctorArguments& arguments, const Subject& subject, Che
   for (const auto& message : world.group().all_gather_bytes(doctor::to_message(checks)))
     by_rank.push_back(doctor::from_message(message));
   const auto findings = doctor::merge(by_rank);
-  if (speaks_for_job(subject.launch)) print(arguments, findings);
+  if (speaks_for_job(subject.launch)) print(flags, findings);
   world.shutdown();
   return doctor::has_failure(findings) ? kExitFailed : kExitDone;
 }
 
 // Where the ranks do not meet.
-int print_lonely(const DoctorArguments& arguments, Checks checks, const std::string& why) {
+int print_lonely(const DoctorFlags& flags, Checks checks, const std::string& why) {
   checks.push_back(doctor::failure("ranks meet", why,
                                    "see that all ranks run, that MASTER_ADDR and MASTER_PORT are the same on all, and "
                                    "that no firewall is between the machines"));
-  return print(arguments, doctor::merge({checks}));
+  return print(flags, doctor::merge({checks}));
 }
 
-int examine(const DoctorArguments& arguments, Subject subject) {
+int examine(const DoctorFlags& flags, Subject subject) {
   const Checks checks = check_alone(subject);
   std::unique_ptr<dist::World> world;
   try {
@@ -163,44 +147,37 @@ int examine(const DoctorArguments& arguments, Subject subject) {
                                           std::chrono::seconds(subject.config.comm.init_timeout_seconds));
   } catch (const std::exception& error) {
     if (!speaks_for_job(subject.launch)) throw;  // a line on standard error: rank 0 may be the one that is missing
-    return print_lonely(arguments, checks, error.what());
+    return print_lonely(flags, checks, error.what());
   }
   return run_or_report(std::move(world),
-                       [&](dist::World& ranks) { return check_together(arguments, subject, checks, ranks); });
+                       [&](dist::World& ranks) { return check_together(flags, subject, checks, ranks); });
 }
 
-config::CommandLine command_line_of(const DoctorArguments& arguments, const std::vector<std::string>& keys) {
+config::CommandLine command_line_of(const DoctorFlags& flags, const std::vector<std::string>& keys) {
   std::vector<std::string> words = keys;
-  if (arguments.config_file) words.insert(words.end(), {"--config", *arguments.config_file});
+  if (flags.config_file) words.insert(words.end(), {"--config", *flags.config_file});
   return config::parse_command_line(words);
 }
 
 }  // namespace
 
 int run_doctor(const std::vector<std::string>& args) {
-  CLI::App app(kDoctorHelp, "titan-train doctor");
-  app.footer(kDoctorExitCodes);
-  app.allow_extras();
-  DoctorArguments arguments;
-  app.add_option("--config", arguments.config_file, "also check what a run with this TOML file needs");
-  app.add_option("--nproc", arguments.nproc, "ranks to start on this machine, to check them together");
-  app.add_flag("--oversubscribe", arguments.oversubscribe, "with --nproc: however many the machine is good for");
-  app.add_flag("--json", arguments.json, "one JSON object instead of text");
-  if (const auto code = parse_command(app, args)) return *code;
+  DoctorFlags flags;
+  if (const auto code = parse_flags(flags, args)) return *code;
   log_to_stderr("titan-train doctor");
   Subject subject;
   try {
     subject.launch = detect_launch();
   } catch (const ConfigError& error) {
-    return print(arguments, doctor::merge({{doctor::failure("launch", error.what(),
+    return print(flags, doctor::merge({{doctor::failure("launch", error.what(),
                                                             "correct the variables, or unset them to start alone")}}));
   }
-  subject.command_line = command_line_of(arguments, app.remaining());
+  subject.command_line = command_line_of(flags, flags.keys);
   say_once(speaks_for_job(subject.launch), [&] {
     config::throw_if_wrong(subject.command_line.errors);
     return true;
   });
-  return examine(arguments, std::move(subject));
+  return examine(flags, std::move(subject));
 }
 
 }  // namespace titan

@@ -3,27 +3,21 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <optional>
 
-#include "apps/common/parse_command.h"
 #include "apps/common/print_result.h"
+#include "apps/flags/plot_flags.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "lab/runs/plot/plot.h"
 #include "lab/runs/find_runs.h"
+#include "lab/runs/plot/plot.h"
 
 namespace titan {
 namespace {
-
-constexpr const char* kPlotHelp =
-    R"(Draws curves of runs in the terminal. RUN is a dump folder (job.dump_folder), or a folder of such, as a sweep
-makes. The chart is as large as the terminal, and 80x24 where there is none. A metric is a column of metrics.jsonl, or
-validation.NAME for one of validation.jsonl.)";
 
 // Of a terminal; 80x24 elsewhere. One line stays free for the prompt.
 runs::PlotOptions size_of_output() {
@@ -80,26 +74,17 @@ std::optional<std::string> nearest_metric(const std::string& name, const std::ve
 }  // namespace
 
 int run_plot_command(const std::vector<std::string>& args) {
-  CLI::App app(kPlotHelp, "titan-train plot");
-  std::vector<std::string> paths, names;
+  PlotFlags flags;
+  if (const auto code = parse_flags(flags, args)) return *code;
+  const auto names = flags.metrics.empty() ? std::vector<std::string>{"loss"} : flags.metrics;
   runs::PlotOptions options = size_of_output();
-  app.add_option("RUN", paths, "folders of runs")->required();
-  app.add_option("--metric", names, "what to draw; several times for several charts (default: loss)")
-      ->type_name("NAME")
-      ->take_all()
-      ->expected(1);
-  app.add_option("--smooth", options.smooth, "weight of the past in a moving average, 0 to 0.999 (default: 0, none)")
-      ->check(CLI::Range(0.0, 0.999));
-  app.add_flag("--log", options.log, "a logarithmic axis");
-  app.add_option("--columns", options.columns, "width of a chart (default: that of the terminal)")
-      ->check(CLI::Range(runs::kMinColumns, 10000));
-  auto* rows = app.add_option("--rows", options.rows, "height of a chart (default: all charts fill the terminal)")
-                   ->check(CLI::Range(runs::kMinRows, 10000));
-  if (const auto code = parse_command(app, args)) return *code;
-  if (names.empty()) names = {"loss"};
-  if (!*rows) options.rows = std::max(options.rows / static_cast<int>(names.size()), runs::kMinRows);
+  options.smooth = flags.smooth;
+  options.log = flags.log;
+  options.columns = flags.columns.value_or(options.columns);
+  options.rows =
+      flags.rows.value_or(std::max(options.rows / static_cast<int>(names.size()), runs::kMinRows));
   options.colors = may_color();
-  const auto folders = runs::find_runs(paths);
+  const auto folders = runs::find_runs(flags.runs);
   std::vector<runs::RunMetrics> metrics;
   for (const auto& folder : folders) metrics.emplace_back(folder.path).refresh();
   std::string out;

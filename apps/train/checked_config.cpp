@@ -4,13 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "apps/common/parse_command.h"
 #include "apps/launch/world_size.h"
 #include "apps/common/speaks.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "config/load.h"
-#include "models/common/check_mesh.h"
+#include "models/common/check_shape.h"
 #include "models/registry.h"
 
 namespace titan {

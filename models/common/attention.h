@@ -7,18 +7,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "models/common/shapes.h"
 #include "nn/attention_core.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
 
 namespace titan::models {
-
-struct AttentionShape {
-  std::int64_t dim;         // D
-  std::int64_t n_heads;     // H
-  std::int64_t n_kv_heads;  // K, of which H is a multiple
-  std::int64_t head_dim;    // E, even
-};
 
 // Children: wq [H * E, D], wk and wv [K * E, D], wo [D, H * E], and inner_attention without parameters. The number of
 // heads that forward() works on is that of the weights it finds: those of this rank, where the heads are split.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "models/common/attention.h"
+#include "models/common/shapes.h"
 #include "nn/layers.h"
 
 namespace titan::models {
@@ -17,12 +18,6 @@ class FeedForward : public nn::Module {
 
  private:
   std::shared_ptr<nn::Linear> w1_, w2_, w3_;
-};
-
-struct BlockShape {
-  AttentionShape attention;
-  std::int64_t hidden_dim;
-  double norm_eps;
 };
 
 class TransformerBlock : public nn::Module {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "models/common/check_shape.h"
 
 namespace titan::models {
 namespace {
@@ -42,32 +43,13 @@ void override_with(T& value, const std::optional<U>& replacement) {
   if (replacement) value = static_cast<T>(*replacement);
 }
 
-void override_rope_scaling(std::optional<nn::RopeScaling>& scaling, const config::RopeScalingArgs& args) {
+void override_rope_scaling(std::optional<RopeScaling>& scaling, const config::RopeScalingArgs& args) {
   if (args == config::RopeScalingArgs{}) return;
   if (!scaling) scaling.emplace();
   override_with(scaling->scaling_factor, args.scaling_factor);
   override_with(scaling->low_freq_factor, args.low_freq_factor);
   override_with(scaling->high_freq_factor, args.high_freq_factor);
   override_with(scaling->original_max_position_embeddings, args.original_max_position_embeddings);
-}
-
-void check(const LlamaArgs& args) {
-  const auto text = [](std::int64_t n) { return std::to_string(n); };
-  if (args.dim % args.n_heads != 0) {
-    throw ConfigError(
-        "model.args.dim (" + text(args.dim) + ") must be a multiple of model.args.n_heads (" + text(args.n_heads) + ")",
-        {"model.args.dim", "model.args.n_heads"});
-  }
-  if (args.head_dim() % 2 != 0) {
-    throw ConfigError("model.args.dim (" + text(args.dim) + ") / model.args.n_heads (" + text(args.n_heads) +
-                          ") must be even: rotary embedding turns pairs",
-                      {"model.args.dim", "model.args.n_heads"});
-  }
-  if (args.n_heads % args.kv_heads() != 0) {
-    throw ConfigError("model.args.n_heads (" + text(args.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +
-                          text(args.kv_heads()) + ")",
-                      {"model.args.n_heads", "model.args.n_kv_heads"});
-  }
 }
 
 }  // namespace
@@ -100,12 +82,28 @@ const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors() {
   return kFlavors;
 }
 
+std::vector<std::string> llama_flavor_names(const std::string& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, args] : llama_flavors().at(model)) names.push_back(name);
+  return names;
+}
+
+std::vector<Start> llama_starts(const std::string& model) {
+  if (model == "llama2")
+    return {{model, "7B", 6.7, 4096, 1 << 20, "3e-4", "selective", "H100", 80},
+            {model, "13B", 13, 4096, 1 << 20, "3e-4", "full", "H100", 80},
+            {model, "70B", 69, 4096, 1 << 21, "1.5e-4", "full", "H100", 80}};
+  return {{model, "debugmodel", 0.006, 256, 4096, "4e-3", "none", "H100", 80},
+          {model, "8B", 8, 8192, 1 << 20, "3e-4", "selective", "H100", 80},
+          {model, "70B", 70.6, 8192, 1 << 21, "1.5e-4", "full", "H100", 80},
+          {model, "405B", 406, 4096, 1 << 22, "8e-5", "full", "H200", 141}};
+}
+
 LlamaArgs llama_args(const config::Model& model) {
   const auto& flavors = llama_flavors().at(model.name);
   const auto found = flavors.find(model.flavor);
   if (found == flavors.end()) {
-    std::vector<std::string> names;
-    for (const auto& [name, args] : flavors) names.push_back(name);
+    const auto names = llama_flavor_names(model.name);
     const auto nearest = nearest_name(model.flavor, names);
     throw ConfigError("model.flavor = \"" + model.flavor + "\" is no flavor of " + model.name +
                           (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Flavors: " + join(names, ", ") +
@@ -126,7 +124,7 @@ LlamaArgs llama_args(const config::Model& model) {
   override_with(args.depth_init, model.args.depth_init);
   if (model.args.attn_mask_type) args.block_causal = *model.args.attn_mask_type == "block_causal";
   override_rope_scaling(args.rope_scaling, model.args.rope_scaling_args);
-  check(args);
+  check_attention_shape(args.block().attention);
   return args;
 }
 

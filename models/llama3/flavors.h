@@ -5,10 +5,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/job_config.h"
-#include "models/common/transformer_block.h"
-#include "nn/ops/rope.h"
+#include "facts/rope_scaling.h"
+#include "models/catalog.h"
+#include "models/common/shapes.h"
 
 namespace titan::models {
 
@@ -22,7 +24,7 @@ struct LlamaArgs {
   std::optional<double> ffn_dim_multiplier;
   double norm_eps = 1e-5;
   double rope_theta = 10000;
-  std::optional<nn::RopeScaling> rope_scaling = nn::RopeScaling{};  // absent in Llama 2
+  std::optional<RopeScaling> rope_scaling = RopeScaling{};  // absent in Llama 2
   std::int64_t max_seq_len = 131072;
   bool depth_init = true;
   bool block_causal = false;  // a token attends to its own document alone, not to all of its row before it
@@ -38,6 +40,13 @@ struct LlamaArgs {
 // Flavor name -> shape, by model name ("llama3", "llama2"). TorchTitan's names for block-causal attention (_flex,
 // _varlen) say which of its kernels computes it; here one way serves both.
 const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors();
+
+// Returns the flavors of a model of the family, by name.
+std::vector<std::string> llama_flavor_names(const std::string& model);
+
+// Returns values to start from. Learning rates, lengths and batches are those of the models' papers, batches at the small
+// end. But 405B: what one of its layers gathers and reduces leaves little room for activations, at any number of ranks.
+std::vector<Start> llama_starts(const std::string& model);
 
 // The flavor of [model] with the overrides of [model.args]. Throws ConfigError: unknown flavor, or a shape that cannot
 // be.

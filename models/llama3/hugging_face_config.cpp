@@ -92,7 +92,7 @@ void read_rope(const Json& json, LlamaArgs& args, std::vector<std::string>& faul
   const auto kind = value_or<std::string>(rope, "rope_type", value_or<std::string>(rope, "type", "default"));
   if (kind == "llama3") {
     const auto original = value_or(rope, "original_max_position_embeddings", args.max_seq_len);
-    args.rope_scaling = nn::RopeScaling{number_of(rope, "factor"), number_of(rope, "low_freq_factor"),
+    args.rope_scaling = RopeScaling{number_of(rope, "factor"), number_of(rope, "low_freq_factor"),
                                         number_of(rope, "high_freq_factor"), original};
   } else if (kind != "default") {
     faults.push_back("rope_type: expected \"default\" or \"llama3\", found \"" + kind + "\"");

@@ -50,6 +50,12 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   return best;
 }
 
+std::string upper_case(std::string_view text) {
+  std::string out;
+  for (const char c : text) out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
+  return out;
+}
+
 std::string join(std::span<const std::string> parts, std::string_view separator) {
   std::string out;
   for (std::size_t i = 0; i < parts.size(); ++i) {

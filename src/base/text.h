@@ -22,6 +22,9 @@ std::vector<std::string> split(std::string_view text, char separator);
 
 std::string_view trim(std::string_view text);
 
+// Returns `text` with the letters of ASCII in upper case.
+std::string upper_case(std::string_view text);
+
 // 1234567 -> "1,234,567"
 std::string with_thousands(std::int64_t value);
 

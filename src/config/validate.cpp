@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/command_line/program.h"
 #include "config/keys/datasets.h"
 #include "config/keys/fields.h"
 #include "config/keys/rank_list.h"
@@ -198,49 +199,6 @@ void check_profiling(const JobConfig& config, std::optional<std::int64_t> world_
   }
 }
 
-std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
-  std::int64_t best = 1;
-  for (std::int64_t d = 1; d <= number; ++d)
-    if (number % d == 0 && std::abs(d - wanted) < std::abs(best - wanted)) best = d;
-  return best;
-}
-
-// Of the shape what is wrong whatever the flavor; the model checks what the flavor adds (models/llama3/flavors.cpp).
-void check_shape(const JobConfig& config, Faults& errors) {
-  const ModelArgs& a = config.model.args;
-  const std::string dim = "model.args.dim", n_heads = "model.args.n_heads", n_kv_heads = "model.args.n_kv_heads";
-  if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
-    errors.push_back({n_heads + " (" + text(*a.n_heads) + ") must be a multiple of " + n_kv_heads + " (" +
-                          text(*a.n_kv_heads) + "); the nearest number of key/value heads is " +
-                          text(nearest_divisor(*a.n_heads, *a.n_kv_heads)),
-                      {n_heads, n_kv_heads}});
-  if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
-    errors.push_back({dim + " (" + text(*a.dim) + ") must be a multiple of " + n_heads + " (" + text(*a.n_heads) +
-                          "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads),
-                      {dim, n_heads}});
-  } else if (a.dim && a.n_heads && *a.dim / *a.n_heads % 2 != 0) {
-    errors.push_back({dim + " (" + text(*a.dim) + ") / " + n_heads + " (" + text(*a.n_heads) +
-                          ") must be even: rotary embedding turns pairs; set " + dim + " to " +
-                          text(*a.dim + *a.n_heads),
-                      {dim, n_heads}});
-  }
-  const std::int64_t tp = config.parallelism.tensor_parallel_degree;
-  for (const auto& [key, heads] : {std::pair(n_heads, a.n_heads), std::pair(n_kv_heads, a.n_kv_heads)}) {
-    if (heads && *heads % tp != 0)
-      errors.push_back({key + " (" + text(*heads) + ") must be a multiple of parallelism.tensor_parallel_degree (" +
-                            text(tp) + "), as each rank has whole heads; set the degree to " +
-                            text(std::gcd(*heads, tp)),
-                        {key, "parallelism.tensor_parallel_degree"}});
-  }
-  const RopeScalingArgs& r = a.rope_scaling_args;
-  if (r.low_freq_factor && r.high_freq_factor && *r.low_freq_factor >= *r.high_freq_factor)
-    errors.push_back(
-        {"model.args.rope_scaling_args.low_freq_factor (" + to_toml_value(*r.low_freq_factor) +
-             ") must be less than model.args.rope_scaling_args.high_freq_factor (" +
-             to_toml_value(*r.high_freq_factor) + "); exchange them?",
-         {"model.args.rope_scaling_args.low_freq_factor", "model.args.rope_scaling_args.high_freq_factor"}});
-}
-
 // The degrees besides data_parallel_shard_degree, as "name (value)" and as a product.
 struct OtherDegrees {
   std::int64_t product = 1;
@@ -275,7 +233,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_on_nan(config, found.errors);
   check_attention(config, found.errors);
   warn_of_checkpoint_options(config, found.warnings);
-  check_shape(config, found.errors);
+  if (program().check_model) program().check_model(config, found.errors);
   check_validation(config, found.errors, found.warnings);
   check_profiling(config, world_size, found.errors);
   if (!world_size) return found;

@@ -14,7 +14,7 @@
 #include "distributed/device.h"
 #include "distributed/config_dtype.h"
 #include "distributed/flight/flight_recorder.h"
-#include "metrics/device_facts.h"
+#include "facts/device_facts.h"
 #include "metrics/flops.h"
 #include "parallel/fsdp/fully_shard.h"
 
@@ -65,7 +65,7 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
   }
   const auto* module = dist::accelerator();
   options.peak_flops =
-      metrics::device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
+      device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
   options.memory = [module, index = device.index()] {
     metrics::MemoryUsage usage{.peak_bytes = static_cast<std::uint64_t>(module->peak_reserved_bytes(index)),
                                .capacity_bytes = static_cast<std::uint64_t>(module->device_capacity_bytes(index)),

@@ -13,8 +13,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "config/command_line/completion.h"
+#include "config/command_line/complete.h"
 #include "config/command_line/modes.h"
+#include "config/command_line/program.h"
 #include "config/keys/renamed.h"
 #include "config/keys/suggest.h"
 

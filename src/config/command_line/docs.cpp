@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "config/command_line/help.h"
 #include "config/command_line/modes.h"
+#include "config/command_line/program.h"
 #include "config/command_line/variables.h"
 #include "config/keys/fields.h"
 
@@ -84,7 +85,7 @@ std::string status_text(const Status& status) {
 std::string row(const Field& field) {
   return "| `" + last_part_of(field) + "` | " + kind_name(field) + (field.optional ? " or None" : "") + " | `" +
          to_toml_value(default_value(field)) + "` | " + escaped(describe_rule(field.rule)) + " | " +
-         escaped(field.doc) + " | " + status_text(field.status) + " |\n";
+         escaped(doc_of(field)) + " | " + status_text(field.status) + " |\n";
 }
 
 std::string flags() {
@@ -94,8 +95,8 @@ std::string flags() {
         "| `--" + typed_name(mode) + "` | " + std::string(mode.value) + " | " + escaped(std::string(mode.doc)) + " |\n";
   }
   out += "\n## Commands\n\n| `titan-train` ... | what it does |\n|---|---|\n";
-  for (const Subcommand& command : subcommands())
-    out += "| `" + std::string(command.name) + "` | " + escaped(std::string(command.doc)) + " |\n";
+  for (const Command& command : program().commands)
+    out += "| `" + command.name + "` | " + escaped(command.doc) + " |\n";
   return out + "\n";
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/command_line/modes.h"
+#include "config/command_line/program.h"
 #include "config/keys/suggest.h"
 
 namespace titan::config {
@@ -12,15 +12,8 @@ namespace {
 
 constexpr std::string_view kHelpOf = "--help=";
 
-const Subcommand* find_subcommand(std::string_view name) {
-  const auto all = subcommands();
-  const auto it = std::ranges::find(all, name, &Subcommand::name);
-  return it == all.end() ? nullptr : &*it;
-}
-
-bool is_word_of(const Subcommand& command, const std::string& word) {
-  const auto words = split(command.words, ',');
-  return std::ranges::count(words, word) > 0;
+bool is_word_of(const Command& command, const std::string& word) {
+  return std::ranges::count(command.words, word) > 0;
 }
 
 }  // namespace
@@ -31,22 +24,21 @@ std::vector<std::string> spelled_out(std::vector<std::string> args) {
   if (args[0] == "help" || args[0] == "-h") args[0] = "--help";
   if (args[0].starts_with(kHelpOf)) args = {"--help", args[0].substr(kHelpOf.size())};
   if (args[0] != "--help" || args.size() < 2) return args;
-  const Subcommand* command = find_subcommand(args[1]);
+  const Command* command = find_command(args[1]);
   if (!command) return args;
   if (args.size() > 2 && is_word_of(*command, args[2])) return {args[1], args[2], "--help"};
   return {args[1], "--help"};
 }
 
 void check_second_word(const std::vector<std::string>& args) {
-  const Subcommand* command = args.empty() ? nullptr : find_subcommand(args[0]);
+  const Command* command = args.empty() ? nullptr : find_command(args[0]);
   if (!command || command->words.empty()) return;
   const std::string begin = "titan-train " + args[0];
-  const auto words = split(command->words, ',');
-  const std::string expected = join(words, ", ");
+  const std::string expected = join(command->words, ", ");
   if (args.size() < 2)
     throw ConfigError(begin + ": error: expected one of " + expected + " after it; " + begin + " --help says more");
   if (args[1].starts_with('-') || is_word_of(*command, args[1])) return;
-  const auto near = nearest_name(args[1], words);
+  const auto near = nearest_name(args[1], command->words);
   throw ConfigError(begin + ": error: there is no \"" + args[1] + "\"" +
                     (near ? did_you_mean(std::vector{*near}, begin + " ") : "; expected one of " + expected));
 }

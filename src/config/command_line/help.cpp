@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/command_line/modes.h"
+#include "config/command_line/program.h"
 #include "config/keys/fields.h"
 #include "config/keys/renamed.h"
 
@@ -42,7 +43,7 @@ std::string status_note(const Status& status) {
 std::string key_help(const Field& field) {
   const std::string rule = describe_rule(field.rule);
   return "  --" + field.key + " (" + describe_kind(field) + (rule.empty() ? "" : ", " + rule) + "; default " +
-         to_toml_value(default_value(field)) + ")\n      " + field.doc + status_note(field.status) + "\n";
+         to_toml_value(default_value(field)) + ")\n      " + doc_of(field) + status_note(field.status) + "\n";
 }
 
 std::string heading(const TableDoc& table) { return "\n[" + table.name + "] " + table.doc + "\n"; }
@@ -80,15 +81,15 @@ std::string mode_help(const Mode& mode) {
   return "  --" + typed_name(mode) + value + "\n      " + std::string(mode.doc) + "\n";
 }
 
-std::string command_help(const Subcommand& command) {
-  std::string name(command.name);
+std::string command_help(const Command& command) {
+  std::string name = command.name;
   name.resize(std::max<std::size_t>(name.size(), 11), ' ');
-  return "  " + name + std::string(command.doc) + "\n";
+  return "  " + name + command.doc + "\n";
 }
 
 std::string commands_help() {
   std::string out = "\nCommands:\n";
-  for (const Subcommand& command : subcommands()) out += command_help(command);
+  for (const Command& command : program().commands) out += command_help(command);
   return out;
 }
 
@@ -145,7 +146,7 @@ std::vector<const Field*> keys_about(const std::string& words, bool idle) {
     if ((field.status.support != Support::kSupported) != idle) continue;
     if (is_about(last_part_of(field), words)) {
       by_name.push_back(&field);
-    } else if (is_about(field.doc, words)) {
+    } else if (is_about(doc_of(field), words)) {
       by_text.push_back(&field);
     }
   }
@@ -158,9 +159,9 @@ std::string search(const std::string& topic) {
   const std::string words = in_words(topic);
   if (trim(words).empty()) return {};
   std::string out;
-  for (const Subcommand& command : subcommands())
+  for (const Command& command : program().commands)
     if (is_about(command.name, words) || is_about(command.doc, words))
-      out += "  titan-train " + std::string(command.name) + "\n      " + std::string(command.doc) + "\n";
+      out += "  titan-train " + command.name + "\n      " + command.doc + "\n";
   for (const Mode& mode : modes())
     if (is_about(mode.name, words) || is_about(mode.doc, words)) out += mode_help(mode);
   auto keys = keys_about(words, /*idle=*/false);

@@ -1,4 +1,4 @@
-// All that can be configured, as text: for a terminal, for docs/config.md and for shells.
+// All that can be configured, as text: for a terminal and for docs/config.md.
 #pragma once
 
 #include <string>
@@ -15,8 +15,5 @@ std::string help_text(const std::string& topic);
 
 // docs/config.md.
 std::string docs_text();
-
-// A script that completes commands, flags, values and files: for "bash", "zsh" or "fish".
-std::string completion_script(const std::string& shell);
 
 }  // namespace titan::config

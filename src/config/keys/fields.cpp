@@ -95,8 +95,8 @@ class Table {
   }
 
   void add_model_and_optimizer() {
-    add(KEY(model.name), "which model: llama3 or llama2", kNonEmpty, kSupported);
-    add(KEY(model.flavor), "which size of it, for example debugmodel or 8B", kNonEmpty, kSupported);
+    add(KEY(model.name), "which model:", kNonEmpty, kSupported);
+    add(KEY(model.flavor), "which size of it, by the name of a flavor", kNonEmpty, kSupported);
     add(KEY(model.hf_assets_path), "folder with tokenizer.model or tokenizer.json", kNonEmpty, kSupported);
     add(KEY(model.tokenizer_path), "deprecated name of hf_assets_path; wins over it when set", kNonEmpty, kSupported);
     add(KEY(model.converters), "conversions applied to the built model, for example float8", kAny, not_built_but_planned("there are no model converters, so no float8; without them the model computes in training.mixed_precision_param"));

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "metrics/device_facts.h"
+#include "facts/device_facts.h"
 
 namespace titan::train {
 namespace {
@@ -18,12 +18,6 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40},
                            {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
-
-std::string upper(const std::string& text) {
-  std::string out;
-  for (const char c : text) out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
-  return out;
-}
 
 // 0 for a text that is not an amount.
 double parse_bytes(const std::string& text) {
@@ -40,19 +34,19 @@ double parse_bytes(const std::string& text) {
 }  // namespace
 
 Device named_device(const std::string& text) {
-  const std::string name = upper(text);
+  const std::string name = upper_case(text);
   if (const double bytes = parse_bytes(name); bytes > 0)
     return {"a device of " + text, static_cast<std::int64_t>(bytes)};
-  if (const auto facts = metrics::find_device_facts(text); facts && facts->memory_bytes > 0)
+  if (const auto facts = find_device_facts(text); facts && facts->memory_bytes > 0)
     return {text, facts->memory_bytes, facts->has_bfloat16};
   std::vector<std::string> known;
-  for (const auto model : metrics::models_with_known_memory()) known.emplace_back(model);
+  for (const auto model : models_with_known_memory()) known.emplace_back(model);
   throw ConfigError("command line: error: --device: no device \"" + text +
                     "\" is known; expected an amount of memory (80GiB) or one of " + join(known, ", "));
 }
 
 bool has_bfloat16(const std::string& device_name) {
-  const auto facts = metrics::find_device_facts(device_name);
+  const auto facts = find_device_facts(device_name);
   return !facts || facts->has_bfloat16;
 }
 

@@ -34,7 +34,7 @@ Placement placement_of(const std::string& text) {
 }
 
 TEST(ShardingBoxes, AreTorchsOwn) {
-  std::ifstream table(TITAN_SOURCE_DIR "/tests/distributed/dtensor_boxes.txt");
+  std::ifstream table(TITAN_SOURCE_DIR "/tests/distributed/tensor_parallel/dtensor_boxes.txt");
   int rows = 0;
   for (std::string line; std::getline(table, line); ++rows) {
     std::vector<std::string> fields;

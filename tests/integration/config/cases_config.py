@@ -12,6 +12,7 @@ import tomllib
 
 import harness
 from bad_config_folders import prepare
+from cases_completion import bash_candidates
 from fixtures import write_job
 from harness import ROOT, Failure, Job, case, expect, read_rows, run
 
@@ -214,7 +215,7 @@ def config_from_standard_input(context):
 @case(90, processors=1)
 def init_is_accepted(context):
     """What `init` prints is taken by --dry-run on the GPUs that it names, for every model, and fits them."""
-    for model in complete(context, "init", "--model", ""):
+    for model in bash_candidates(context, "init", "--model", ""):
         text = run(context, 1, ["init", "--model", model], launcher="none", name="init").out_path.read_text()
         config = context.folder / "job.toml"
         config.write_text(text)
@@ -224,90 +225,6 @@ def init_is_accepted(context):
         expect("does not fit" not in table and ("--device" not in command or "fits" in table), f"{model}: {table}")
 
 
-COMPLETE = """
-source <("$1" --completion bash)
-shift
-compopt() { printf 'compopt %s\\n' "$*"; }
-COMP_WORDS=(titan-train "$@") COMP_CWORD=$#
-_titan_train
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
-
-
-def complete(context, *words):
-    command = ["bash", "-u", "-c", COMPLETE, "bash", context.program, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30 * harness.TIME_SCALE, cwd=context.folder)
-    expect(done.returncode == 0 and not done.stderr, f"{words}: {done.stderr}")
-    return [line for line in done.stdout.splitlines() if line]
-
-
-COMMANDS = ["init", "tokenizer", "tokenize", "sweep", "report", "plot", "compare", "inspect", "convert", "doctor", "generate"]
-FILES = "compopt -o filenames"  # readline adds the '/' of folders and quotes blanks
-NOTHING = "compopt +o default"
-
-
-@case(90, processors=1)
-def bash_completion(context):
-    """Commands, flags, values of a flag, files: what bash offers after sourcing the script."""
-    for name in ("run.toml", "my run.toml"):
-        (context.folder / name).touch()
-    (context.folder / "runs").mkdir()
-    for words, expected in [
-        ([""], [*COMMANDS, "--config"]),
-        (["tok"], ["tokenizer", "tokenize"]),
-        (["tokenizer", "tr"], ["train"]),
-        (["tokenizer", "train", "--ty"], ["--type"]),
-        (["tokenizer", "train", "--type", ""], ["bpe", "unigram"]),
-        (["tokenizer", "encode", "--tokenizer", "run"], [FILES, "run.toml", "runs"]),
-        (["sweep", "r"], [FILES, "run.toml", "runs"]),
-        (["sweep", "--max"], ["--max-parallel"]),
-        (["sweep", "--max-parallel", ""], [NOTHING]),
-        (["inspect", "run."], [FILES, "run.toml"]),
-        (["convert", "runs", "my"], [FILES, "my run.toml"]),
-        (["convert", "runs", "out", "--to", ""], ["hf", "dcp", "torch"]),
-        (["--training.loc"], ["--training.local_batch_size"]),
-        (["--checkpoint.no-en"], ["--checkpoint.no-enable", "--checkpoint.no-enable_ft_dataloader_checkpoints", "--checkpoint.no-enable_first_step_checkpoint"]),
-        (["--lr_scheduler.decay_type", ""], ["linear", "sqrt", "cosine"]),
-        (["--lr-scheduler.decay-type", "c"], ["cosine"]),
-        (["--lr_scheduler.decay_type", "=", "s"], ["sqrt"]),
-        (["--checkpoint.enable", "="], ["true", "false"]),
-        (["--checkpoint.enable", "--world"], ["--world-size"]),
-        (["--training.steps", ""], [NOTHING]),
-        (["--model.name", ""], ["llama3", "llama2"]),
-        (["--model.flavor", "70"], ["70B"]),
-        (["--training.dataset", "c4"], ["c4_test", "c4", "c4_validation"]),
-        (["--device", "A100"], ["A100", "A100-40GB"]),
-        (["--config", "r"], [FILES, "run.toml", "runs"]),
-        (["-c", "my"], [FILES, "my run.toml"]),
-        (["--config", "my\\ r"], [FILES, "my run.toml"]),
-        (["--config", '"my r'], [FILES, "my run.toml"]),
-        (["--completion", ""], ["bash", "zsh", "fish"]),
-        (["--help", "model.args."], ["model.args.rope_scaling_args"]),
-        (["--print-config", "=", ""], ["origins", "changed"]),
-    ]:  # fmt: skip
-        found = complete(context, *words)
-        expect(sorted(found) == sorted(expected), f"after {words}: {found}, expected {expected}")
-    expect(len(complete(context, "--")) > 200, "not all flags")
-
-
-@case(60, processors=1)
-def completion_is_current(context):
-    """What is completed is what there is: the flags of each command's --help, and names of models and devices."""
-    two_words = [["tokenizer", word] for word in ("train", "encode", "decode")]
-    for command in [*two_words, *([name] for name in COMMANDS if name != "tokenizer")]:
-        text = run(context, 1, [*command, "--help"], launcher="none", name="-".join(command)).out_path.read_text()
-        flags = set(re.findall(r"^ +(?:-h,)?(--[a-z-]+)", text, re.MULTILINE))
-        completed = set(complete(context, *command, "--"))
-        expect(flags == completed, f"{command}: {flags ^ completed} in one of --help and completion")
-
-    def known(*words):
-        return run(context, 1, ["--dry-run", *words], launcher="none", name="known", exit_code=2).text()
-
-    models = {name: known("--model.name", name, "--model.flavor", "?") for name in complete(context, "--model.name", "")}
-    for flavor in complete(context, "--model.flavor", ""):
-        expect(any(re.search(rf"\b{flavor}\b", text) for text in models.values()), f"{flavor} is no flavor: {models}")
-    listed = {word for text in models.values() for word in re.search(r"Flavors: ([^.]*)\.", text)[1].split(", ")}
-    expect(listed == set(complete(context, "--model.flavor", "")), f"flavors {listed}")
     devices = known("--device", "?")
     for device in complete(context, "--device", ""):
         expect(device.split("-")[0] in devices, f"{device} is not in {devices}")

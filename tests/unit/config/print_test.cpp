@@ -7,7 +7,9 @@
 #include <iterator>
 
 #include "base/text.h"
+#include "config/command_line/complete.h"
 #include "config/command_line/help.h"
+#include "config/command_line/program.h"
 #include "config/keys/fields.h"
 #include "support.h"
 
@@ -83,20 +85,34 @@ TEST(Help, OfOneTableOrKey) {
   EXPECT_THAT(error_of([] { help_text("zzzzzzzzzzzzz"); }), HasSubstr("the tables are job, "));
 }
 
-TEST(Completion, KnowsEveryFlagAndQuotesForItsShell) {
-  const std::string bash = completion_script("bash"), zsh = completion_script("zsh"), fish = completion_script("fish");
-  for (const Field& field : fields()) {
-    EXPECT_THAT(bash, HasSubstr("--" + field.key)) << field.key;
-    EXPECT_THAT(zsh, HasSubstr("'--" + field.key)) << field.key;
-    EXPECT_THAT(fish, HasSubstr(" -l '" + field.key + "'")) << field.key;
-  }
-  // In the shell's '...' a quote is '\\''; in a specification ':' and ']' end a part.
-  EXPECT_THAT(zsh,
-              HasSubstr("'--training.dtype=[dtype of parameters and optimizer state]:a string:(float32 bfloat16)'"));
-  EXPECT_THAT(zsh, HasSubstr("JSONL in TorchTitan'\\''s order"));
-  EXPECT_THAT(zsh, HasSubstr("[tokens of one sequence; even]"));
-  EXPECT_THAT(fish, HasSubstr(" -l 'lr_scheduler.decay_type' -x -a 'linear sqrt cosine' -d 'shape of the decay'\n"));
-  EXPECT_THAT(fish, HasSubstr("JSONL in TorchTitan\\'s order"));
+std::string completed(const std::string& shell, const std::vector<std::string>& words) { return complete(shell, words); }
+
+TEST(Completion, KnowsEveryFlag) {
+  const std::string flags = completed("bash", {"--"});
+  for (const Field& field : fields()) EXPECT_THAT(flags, HasSubstr("\n--" + field.key + "\t")) << field.key;
+  EXPECT_THAT(flags, HasSubstr("\n--checkpoint.no-enable\t"));
+  EXPECT_THAT(flags, Not(HasSubstr("\n-c\t")));
+  EXPECT_THAT(flags, HasSubstr("\n--training.seq_len\ttokens of one sequence\n"));  // up to the first ';'
+}
+
+TEST(Completion, CompletesTheValueOfAFlag) {
+  EXPECT_EQ(completed("bash", {"--lr_scheduler.decay_type", "c"}), "words\ncosine\n");
+  EXPECT_EQ(completed("bash", {"--lr_scheduler.decay_type", "=", "c"}), "words\ncosine\n");
+  EXPECT_EQ(completed("zsh", {"--lr_scheduler.decay_type=c"}), "words\ncosine\n");
+  EXPECT_EQ(completed("fish", {"--lr_scheduler.decay_type=c"}), "words\n--lr_scheduler.decay_type=cosine\n");
+  EXPECT_EQ(completed("bash", {"--training.steps", ""}), "nothing\n");
+  EXPECT_EQ(completed("bash", {"-c", "r"}), "files\n");
+  // The value of a boolean stands after '=' only.
+  EXPECT_EQ(completed("bash", {"--checkpoint.enable", "--world"}).substr(0, 19), "words\n--world-size\t");
+  EXPECT_EQ(completed("bash", {"--checkpoint.enable", "="}), "words\ntrue\nfalse\n");
+}
+
+TEST(Completion, AsksTheCommandForItsFlags) {
+  EXPECT_EQ(completed("bash", {"tokenizer", ""}), "words\ntrain\nencode\ndecode\n--help\n");
+  EXPECT_EQ(completed("bash", {"tokenizer", "train", "--type", ""}), "words\nbpe\nunigram\n");
+  EXPECT_EQ(completed("bash", {"convert", "--to", "d"}), "words\ndcp\n");
+  EXPECT_EQ(completed("bash", {"inspect", ""}), "files\n");
+  EXPECT_THAT(completed("bash", {""}), ::testing::EndsWith("\n--config\n"));
 }
 
 TEST(Help, FitsOnAScreen) {
@@ -131,7 +147,7 @@ TEST(Help, NamesEveryKeyWithItsDefault) {
   const std::string help = help_text("all");
   for (const Field& field : fields()) {
     EXPECT_THAT(help, HasSubstr("--" + field.key + " ("));
-    EXPECT_THAT(help, HasSubstr(field.doc));
+    EXPECT_THAT(help, HasSubstr(doc_of(field)));
   }
   EXPECT_THAT(help, HasSubstr("--training.seq_len (an integer, at least 2; default 2048)"));
   EXPECT_THAT(help, HasSubstr("only the default so far: there is no compiler in this program"));

@@ -107,7 +107,7 @@ TEST(HuggingFaceConfig, SaysWhatDiffersByOurKeys) {
                                           "model.args.rope_scaling_args.scaling_factor: 8, 1 (no scaling)"));
   // Llama 3 has no scaling, and the flavor of 3.1 is brought to that by a factor of 1.
   LlamaArgs scaled = ours;
-  scaled.rope_scaling = nn::RopeScaling{};
+  scaled.rope_scaling = RopeScaling{};
   EXPECT_EQ(llama_differences(ours, scaled).size(), 1u);
   scaled.rope_scaling->scaling_factor = 1;
   EXPECT_TRUE(llama_differences(ours, scaled).empty());

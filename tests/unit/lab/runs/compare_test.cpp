@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lab/runs/compare/print_comparison.h"
-#include "support.h"
+#include "run_files.h"
 
 namespace titan::runs {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "support.h"
+#include "run_files.h"
 
 namespace titan::runs {
 namespace {

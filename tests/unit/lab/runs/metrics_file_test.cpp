@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "support.h"
+#include "run_files.h"
 
 namespace titan::runs {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "support.h"
+#include "run_files.h"
 
 namespace titan::runs {
 namespace {

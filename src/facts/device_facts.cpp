@@ -1,10 +1,12 @@
-#include "metrics/device_facts.h"
+#include "facts/device_facts.h"
 
 #include <algorithm>
 #include <cctype>
 #include <string>
 
-namespace titan::metrics {
+#include "base/text.h"
+
+namespace titan {
 namespace {
 
 struct Row {
@@ -56,12 +58,6 @@ constexpr Row kRows[] = {
     {"MI355X", {}, 287.9, 2500},
 };
 
-std::string upper(std::string_view text) {
-  std::string out;
-  for (const char c : text) out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
-  return out;
-}
-
 bool names_model(std::string_view name, std::string_view model) {
   for (auto at = name.find(model); at != std::string_view::npos; at = name.find(model, at + 1)) {
     const auto end = at + model.size();
@@ -73,7 +69,7 @@ bool names_model(std::string_view name, std::string_view model) {
 }  // namespace
 
 std::optional<DeviceFacts> find_device_facts(std::string_view name) {
-  const std::string capitals = upper(name);
+  const std::string capitals = upper_case(name);
   std::string dense = capitals;
   std::erase(dense, ' ');
   const auto has = [&](std::string_view variant) { return dense.find(variant) != std::string::npos; };
@@ -100,4 +96,4 @@ std::optional<double> device_peak_flops(std::string_view device_name, std::strin
   return facts->half_precision_flops;
 }
 
-}  // namespace titan::metrics
+}  // namespace titan

@@ -1,10 +1,12 @@
-#include "config/starter.h"
+#include "models/starter.h"
 
 #include <gmock/gmock.h>
 
-#include "support.h"
+#include "base/error.h"
+#include "config/load.h"
+#include "tests/support/message_of.h"
 
-namespace titan::config {
+namespace titan::models {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,7 +27,7 @@ TEST(Starter, LoadsForEveryModelOnItsGpus) {
                                                                                       {"llama2/7B", 8},
                                                                                       {"llama2/13B", 8},
                                                                                       {"llama2/70B", 64}}) {
-    const LoadedConfig loaded = load_job_config_text(starter(model), "job.toml", {}, {}, ranks);
+    const config::LoadedConfig loaded = config::load_job_config_text(starter(model), "job.toml", {}, {}, ranks);
     EXPECT_THAT(loaded.warnings, IsEmpty()) << model;
     EXPECT_EQ(loaded.config.model.name + "/" + loaded.config.model.flavor, model);
     EXPECT_TRUE(loaded.config.checkpoint.enable);
@@ -34,28 +36,28 @@ TEST(Starter, LoadsForEveryModelOnItsGpus) {
 
 TEST(Starter, TheBatchSuitsTheGpus) {
   for (const std::int64_t gpus : {3, 8, 64, 100, 1024, 2560}) {
-    const auto config = load_job_config_text(starter("8B", gpus), "job.toml", {}, {}, gpus).config;
+    const auto config = config::load_job_config_text(starter("8B", gpus), "job.toml", {}, {}, gpus).config;
     EXPECT_EQ(config.training.global_batch_size % gpus, 0) << gpus;
   }
-  EXPECT_EQ(load(starter("8B", 64)).config.training.global_batch_size, 128);
-  EXPECT_EQ(load(starter("8B", 2560)).config.parallelism.data_parallel_replicate_degree, 10);
+  EXPECT_EQ(config::load_job_config_text(starter("8B", 64), "job.toml").config.training.global_batch_size, 128);
+  EXPECT_EQ(config::load_job_config_text(starter("8B", 2560), "job.toml").config.parallelism.data_parallel_replicate_degree, 10);
 }
 
 TEST(Starter, TakesTheDataAndTheTokenizer) {
   StarterOptions options;
   options.dataset_path = "my data/train.jsonl";
   options.tokenizer = "tokenizers/mine";
-  const JobConfig config = load(starter_config(options)).config;
+  const config::JobConfig config = config::load_job_config_text(starter_config(options), "job.toml").config;
   EXPECT_EQ(config.training.dataset, "jsonl");
   EXPECT_EQ(config.training.dataset_path, "my data/train.jsonl");
   EXPECT_EQ(config.model.hf_assets_path, "tokenizers/mine");
 }
 
 TEST(Starter, RefusesWhatCannotBe) {
-  EXPECT_THAT(error_of([] { starter("llama3/8b"); }), HasSubstr("did you mean llama3/8B?"));
-  EXPECT_THAT(error_of([] { starter("70B"); }), HasSubstr("did you mean llama3/70B or llama2/70B?"));
-  EXPECT_THAT(error_of([] { starter("llama3/70B", 8); }), HasSubstr("use 64 GPUs of 80 GB or more"));
+  EXPECT_THAT(test::message_of<ConfigError>([] { starter("llama3/8b"); }), HasSubstr("did you mean llama3/8B?"));
+  EXPECT_THAT(test::message_of<ConfigError>([] { starter("70B"); }), HasSubstr("did you mean llama3/70B or llama2/70B?"));
+  EXPECT_THAT(test::message_of<ConfigError>([] { starter("llama3/70B", 8); }), HasSubstr("use 64 GPUs of 80 GB or more"));
 }
 
 }  // namespace
-}  // namespace titan::config
+}  // namespace titan::models

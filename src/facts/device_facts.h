@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace titan::metrics {
+namespace titan {
 
 struct DeviceFacts {
   std::string_view model;           // in capitals: "H100"
@@ -27,4 +27,4 @@ std::vector<std::string_view> models_with_known_memory();
 // device or dtype whose peak is not known: a utilization against another device's peak would be misleading.
 std::optional<double> device_peak_flops(std::string_view device_name, std::string_view dtype);
 
-}  // namespace titan::metrics
+}  // namespace titan

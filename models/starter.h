@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
-namespace titan::config {
+namespace titan::models {
 
 struct StarterOptions {
   std::string model = "llama3/debugmodel";  // NAME/FLAVOR, or a flavor that one model alone has
@@ -19,4 +20,7 @@ struct StarterOptions {
 // a model that there is not, and for fewer GPUs than can hold it.
 std::string starter_config(const StarterOptions& options);
 
-}  // namespace titan::config
+// Returns what StarterOptions::model may be: "llama3/debugmodel", "llama3/8B", ...
+std::vector<std::string> starter_models();
+
+}  // namespace titan::models

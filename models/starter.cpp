@@ -1,4 +1,4 @@
-#include "config/starter.h"
+#include "models/starter.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,72 +8,56 @@
 #include "base/text.h"
 #include "config/keys/fields.h"
 #include "config/keys/suggest.h"
+#include "models/catalog.h"
 
-namespace titan::config {
+namespace titan::models {
 namespace {
-
-struct Size {
-  const char* name;
-  const char* flavor;
-  double parameters;  // in billions
-  std::int64_t seq_len;
-  std::int64_t batch_tokens;  // of a step over all ranks
-  const char* lr;
-  const char* recompute;  // activation_checkpoint.mode
-  const char* device;     // that --dry-run is asked about
-  int gigabytes;          // of it
-};
-
-// Learning rates, lengths and batches are those of the models' papers, batches at the small end. But 405B: what one of
-// its layers gathers and reduces leaves little room for activations, in any number of ranks.
-constexpr Size kSizes[] = {
-    {"llama3", "debugmodel", 0.006, 256, 4096, "4e-3", "none", "H100", 80},
-    {"llama3", "8B", 8, 8192, 1 << 20, "3e-4", "selective", "H100", 80},
-    {"llama3", "70B", 70.6, 8192, 1 << 21, "1.5e-4", "full", "H100", 80},
-    {"llama3", "405B", 406, 4096, 1 << 22, "8e-5", "full", "H200", 141},
-    {"llama2", "7B", 6.7, 4096, 1 << 20, "3e-4", "selective", "H100", 80},
-    {"llama2", "13B", 13, 4096, 1 << 20, "3e-4", "full", "H100", 80},
-    {"llama2", "70B", 69, 4096, 1 << 21, "1.5e-4", "full", "H100", 80},
-};
 
 // Weights, gradients and the two moments of AdamW in float32, and what a GPU has for them: the rest is for activations,
 // gathered weights and what CUDA and NCCL take.
 constexpr double kBytesPerParameter = 16;
 constexpr double kGigabytesForState = 30;
 
-std::string full_name(const Size& size) { return std::string(size.name) + "/" + size.flavor; }
+std::string full_name(const Start& start) { return start.model + "/" + start.flavor; }
 
-const Size& find_size(const std::string& model) {
+std::vector<Start> all_starts() {
+  std::vector<Start> out;
+  for (const CatalogEntry& entry : catalog())
+    for (Start& start : entry.starts(entry.name)) out.push_back(std::move(start));
+  return out;
+}
+
+Start find_start(const std::string& model) {
   std::vector<std::string> names, same_flavor;
-  for (const Size& size : kSizes) {
-    if (full_name(size) == model) return size;
-    names.push_back(full_name(size));
-    if (model == size.flavor) same_flavor.push_back(full_name(size));
+  for (const Start& start : all_starts()) {
+    if (full_name(start) == model) return start;
+    names.push_back(full_name(start));
+    if (model == start.flavor) same_flavor.push_back(full_name(start));
   }
-  if (same_flavor.size() == 1) return find_size(same_flavor.front());
+  if (same_flavor.size() == 1) return find_start(same_flavor.front());
   const auto near = nearest_name(model, names);
   if (same_flavor.empty() && near) same_flavor = {*near};
   throw ConfigError("titan-train init: error: --model " + model + ": expected one of " + join(names, ", ") +
-                    did_you_mean(same_flavor));
+                    config::did_you_mean(same_flavor));
 }
 
-std::int64_t gpus_needed(const Size& size) {
+std::int64_t gpus_needed(const Start& start) {
   std::int64_t gpus = 8;
-  while (size.parameters * kBytesPerParameter / static_cast<double>(gpus) > kGigabytesForState) gpus *= 2;
+  while (start.parameters * kBytesPerParameter / static_cast<double>(gpus) > kGigabytesForState) gpus *= 2;
   return gpus;
 }
 
-std::int64_t checked_gpus(const Size& size, const StarterOptions& options) {
-  const bool is_small = size.parameters < 1;
-  const std::int64_t needed = is_small ? 0 : gpus_needed(size);
+std::int64_t checked_gpus(const Start& start, const StarterOptions& options) {
+  const bool is_small = start.parameters < 1;
+  const std::int64_t needed = is_small ? 0 : gpus_needed(start);
   if (!options.gpus) return needed;
   const double gigabytes =
-      size.parameters * kBytesPerParameter / static_cast<double>(std::max<std::int64_t>(*options.gpus, 1));
+      start.parameters * kBytesPerParameter / static_cast<double>(std::max<std::int64_t>(*options.gpus, 1));
   if (is_small || gigabytes <= kGigabytesForState * 1.5) return *options.gpus;
-  throw ConfigError("titan-train init: error: --gpus " + std::to_string(*options.gpus) + ": " + full_name(size) +
+  throw ConfigError("titan-train init: error: --gpus " + std::to_string(*options.gpus) + ": " + full_name(start) +
                     " takes " + std::to_string(static_cast<std::int64_t>(gigabytes)) +
                     " GB on each for weights, gradients and optimizer state alone; use " + std::to_string(needed) +
-                    " GPUs of " + std::to_string(size.gigabytes) + " GB or more");
+                    " GPUs of " + std::to_string(start.gigabytes) + " GB or more");
 }
 
 std::string guessed_dataset(const std::string& path) {
@@ -84,18 +68,18 @@ std::string guessed_dataset(const std::string& path) {
   return !std::filesystem::exists(path, error) && std::filesystem::exists(path + ".json", error) ? "indexed" : "text";
 }
 
-std::string quoted_text(const std::string& text) { return to_toml_value(FieldValue(text)); }
+std::string quoted_text(const std::string& text) { return config::to_toml_value(config::FieldValue(text)); }
 
 class Starter {
  public:
   explicit Starter(const StarterOptions& options)
-      : size_(find_size(options.model)), options_(options), gpus_(checked_gpus(size_, options)) {}
+      : start_(find_start(options.model)), options_(options), gpus_(checked_gpus(start_, options)) {}
 
   std::string text() const { return head() + model() + data() + schedule() + ranks() + checkpoints(); }
 
  private:
   std::int64_t num_ranks() const { return std::max<std::int64_t>(gpus_, 1); }
-  bool is_small() const { return size_.parameters < 1; }
+  bool is_small() const { return start_.parameters < 1; }
   std::int64_t local_batch_size() const { return is_small() ? 8 : 1; }
   static std::string count(std::int64_t value) { return std::to_string(value); }
 
@@ -108,32 +92,32 @@ class Starter {
   // A multiple of what all ranks read at once, near the batch that suits the model.
   std::int64_t global_batch_size() const {
     const std::int64_t at_once = num_ranks() * local_batch_size();
-    const std::int64_t wanted = size_.batch_tokens / size_.seq_len;
+    const std::int64_t wanted = start_.batch_tokens / start_.seq_len;
     return std::max<std::int64_t>(1, wanted / at_once) * at_once;
   }
 
   std::string head() const {
     const std::string where =
-        gpus_ == 0 ? "CPU" : count(gpus_) + (gpus_ == 1 ? " GPU" : " GPUs of " + count(size_.gigabytes) + " GB");
+        gpus_ == 0 ? "CPU" : count(gpus_) + (gpus_ == 1 ? " GPU" : " GPUs of " + count(start_.gigabytes) + " GB");
     std::string start = "titan-train --config job.toml";
     if (gpus_ > 1 && gpus_ <= 8) start = "titan-train --nproc " + count(gpus_) + " --config job.toml";
     if (gpus_ > 8)
       start = "srun -n " + count(gpus_) + " titan-train --config job.toml   (docs/launch.md has other ways)";
-    return "# " + full_name(size_) + " on " + where +
+    return "# " + full_name(start_) + " on " + where +
            ". Made by titan-train init; every key is in docs/config.md and --help.\n#\n"
            "# Check:  titan-train --config job.toml --dry-run --world-size " +
-           count(num_ranks()) + (gpus_ > 0 ? std::string(" --device ") + size_.device : "") + "\n# Start:  " + start +
+           count(num_ranks()) + (gpus_ > 0 ? " --device " + start_.device : "") + "\n# Start:  " + start +
            "\n\n[job]\n" +
-           line("dump_folder = \"./outputs/" + std::string(size_.name) + "-" + size_.flavor + "\"",
+           line("dump_folder = \"./outputs/" + start_.model + "-" + start_.flavor + "\"",
                 "logs, metrics and checkpoints") +
            "\n[metrics]\n" + line("log_freq = 10", "steps between two lines of the log");
   }
 
   std::string model() const {
     const std::string folder = options_.tokenizer.value_or(
-        is_small() ? "./assets/tokenizer" : "./assets/hf/" + std::string(size_.name) + "-" + size_.flavor);
-    return "\n[model]\nname = " + quoted_text(size_.name) + "\n" +
-           line("flavor = " + quoted_text(size_.flavor), "the size; [model.args] changes parts of it") +
+        is_small() ? "./assets/tokenizer" : "./assets/hf/" + start_.model + "-" + start_.flavor);
+    return "\n[model]\nname = " + quoted_text(start_.model) + "\n" +
+           line("flavor = " + quoted_text(start_.flavor), "the size; [model.args] changes parts of it") +
            line("hf_assets_path = " + quoted_text(folder), "a folder with tokenizer.model or tokenizer.json");
   }
 
@@ -143,11 +127,11 @@ class Starter {
            "# text: a folder of files; jsonl: {\"text\": ...} lines; indexed: what titan-train tokenize writes.\n"
            "dataset = " +
            quoted_text(options_.dataset.value_or(guessed_dataset(path))) + "\ndataset_path = " + quoted_text(path) +
-           "\n" + line("seq_len = " + count(size_.seq_len), "tokens of one sequence") +
+           "\n" + line("seq_len = " + count(start_.seq_len), "tokens of one sequence") +
            "# Sequences that a rank computes at once. More is faster until memory is full: see --dry-run.\n"
            "local_batch_size = " +
            count(local_batch_size()) +
-           "\n# Sequences of one step over all ranks: " + with_thousands(global_batch_size() * size_.seq_len) +
+           "\n# Sequences of one step over all ranks: " + with_thousands(global_batch_size() * start_.seq_len) +
            " tokens. A multiple of local_batch_size times ranks.\nglobal_batch_size = " + count(global_batch_size()) +
            "\nsteps = " + count(is_small() ? 250 : 10000) + "\n" +
            line("max_norm = 1.0", "gradients are clipped to this norm");
@@ -155,7 +139,7 @@ class Starter {
 
   std::string schedule() const {
     return "\n[optimizer]\nname = \"AdamW\"\n" +
-           line(std::string("lr = ") + size_.lr, "the peak; a sweep finds a better one (docs/sweeps.md)") +
+           line("lr = " + start_.lr, "the peak; a sweep finds a better one (docs/sweeps.md)") +
            (is_small() ? "" : "beta2 = 0.95\nweight_decay = 0.1\n") + "\n[lr_scheduler]\n" +
            line("warmup_steps = " + count(is_small() ? 20 : 500), "the rate grows to its peak, then falls") +
            "decay_type = \"cosine\"\nmin_lr_factor = 0.1\n\n[debug]\n" +
@@ -166,7 +150,7 @@ class Starter {
   std::string ranks() const {
     constexpr std::int64_t kLargestGroup = 512, kGroup = 256;
     const std::int64_t copies = num_ranks() > kLargestGroup && num_ranks() % kGroup == 0 ? num_ranks() / kGroup : 1;
-    const bool is_selective = std::string_view(size_.recompute) == "selective";
+    const bool is_selective = start_.recompute == "selective";
     return "\n[parallelism]\n# -1: weights, gradients and optimizer state are divided among all ranks of a copy.\n"
            "data_parallel_shard_degree = -1\n" +
            line("data_parallel_replicate_degree = " + count(copies), "copies of the model") +
@@ -174,7 +158,7 @@ class Starter {
            "# none: fastest; selective: computes some of the forward pass again; full: all of it, for the least "
            "memory.\n"
            "mode = " +
-           quoted_text(size_.recompute) + "\n" + (is_selective ? "selective_ac_option = \"op\"\n" : "");
+           quoted_text(start_.recompute) + "\n" + (is_selective ? "selective_ac_option = \"op\"\n" : "");
   }
 
   std::string checkpoints() const {
@@ -185,7 +169,7 @@ class Starter {
            (is_small() ? "" : line("async_mode = \"async\"", "training goes on while one is written"));
   }
 
-  const Size& size_;
+  const Start& start_;
   const StarterOptions& options_;
   std::int64_t gpus_;
 };
@@ -194,4 +178,10 @@ class Starter {
 
 std::string starter_config(const StarterOptions& options) { return Starter(options).text(); }
 
-}  // namespace titan::config
+std::vector<std::string> starter_models() {
+  std::vector<std::string> names;
+  for (const Start& start : all_starts()) names.push_back(full_name(start));
+  return names;
+}
+
+}  // namespace titan::models

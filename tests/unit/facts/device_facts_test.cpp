@@ -1,9 +1,9 @@
-#include "metrics/device_facts.h"
+#include "facts/device_facts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace titan::metrics {
+namespace titan {
 namespace {
 
 double gib(const char* name) {
@@ -76,4 +76,4 @@ TEST(DeviceFacts, ListsEveryModelWithMemoryOnce) {
 }
 
 }  // namespace
-}  // namespace titan::metrics
+}  // namespace titan

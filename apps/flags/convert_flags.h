@@ -1,0 +1,26 @@
+// Flags of `titan-train convert`. No torch: completion and --help do without the engine.
+#pragma once
+
+#include <string>
+
+#include "apps/flags/parse_command.h"
+
+namespace titan {
+
+struct ConvertFlags {
+  std::string source;
+  std::string target;
+  std::string to;
+  std::string dtype = "same";
+  std::string config;
+  std::string model_name = "llama3";
+  std::string model_flavor;
+  std::string tokenizer;
+  bool overwrite = false;
+  bool may_overflow = false;
+};
+
+// Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.
+void declare(CLI::App& app, ConvertFlags& flags);
+
+}  // namespace titan

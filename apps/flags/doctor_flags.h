@@ -1,0 +1,24 @@
+// Flags of `titan-train doctor`. No torch: completion and --help do without the engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/flags/parse_command.h"
+
+namespace titan {
+
+struct DoctorFlags {
+  std::optional<std::string> config_file;
+  std::optional<std::int64_t> nproc;  // the program that starts the ranks reads it
+  bool oversubscribe = false;
+  bool json = false;
+  std::vector<std::string> keys;  // words that belong to the run it is asked about
+};
+
+// Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.
+void declare(CLI::App& app, DoctorFlags& flags);
+
+}  // namespace titan

@@ -1,0 +1,94 @@
+#include "apps/flags/generate_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <functional>
+#include <limits>
+
+#include "base/error.h"
+
+namespace titan {
+namespace {
+
+constexpr const char* kGenerateHelp =
+    R"(Prints what a trained model writes after a prompt. PATH is
+  a run's folder          outputs/debug (job.dump_folder), or outputs/debug/checkpoint: its newest complete step
+  one step                outputs/debug/checkpoint/step-1000, ours, TorchTitan's or any DCP folder
+  Hugging Face weights    a folder with *.safetensors and config.json
+One process, one device. Model, tokenizer and length come from the checkpoint's own configuration.)";
+
+constexpr const char* kGenerateFooter =
+    R"(Examples:
+  titan-train generate --checkpoint outputs/debug --prompt "def forward(" --max-tokens 64
+  titan-train generate --checkpoint llama-hf --interactive --temperature 0.7 --top-p 0.9 --seed 1
+  titan-train generate --checkpoint outputs/debug --prompts prompts.txt --temperature 0 --json > samples.jsonl
+Exit codes: 0 done, 1 weights that are damaged or of another model, 2 wrong command line or input, 130 Ctrl-C.)";
+
+// CLI11 words a wrong number as a conversion that failed; here an option says what it expects.
+template <typename T>
+T number(const std::string& option, const std::string& text, T least, T most, const std::string& expected) {
+  T value{};
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault == std::errc() && end == text.data() + text.size() && value >= least && value <= most) return value;
+  throw ConfigError("titan-train generate: error: " + option + ": expected " + expected + "; found \"" + text + "\"");
+}
+
+template <typename T>
+T at_least(const std::string& option, const std::string& text, T least) {
+  return number<T>(option, text, least, std::numeric_limits<T>::max(), "an integer, at least " + std::to_string(least));
+}
+
+}  // namespace
+
+void declare(CLI::App& app, GenerateFlags& flags) {
+  app.name("titan-train generate");
+  app.description(kGenerateHelp);
+  app.footer(kGenerateFooter);
+  const auto add_number = [&app](const std::string& name, const std::string& doc, const std::string& type,
+                                 std::function<void(const std::string&)> take) {
+    app.add_option_function<std::string>(name, std::move(take), doc)->type_name(type);
+  };
+  app.add_option("--checkpoint", flags.checkpoint, "whose weights to use, see above")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--prompt", flags.prompt, "what the text begins with; - reads it from standard input")
+      ->type_name("TEXT");
+  app.add_option("--prompts", flags.prompts, "a file of prompts, one a line; empty lines are passed over")
+      ->type_name("FILE");
+  app.add_flag("--interactive", flags.interactive, "read prompts from the terminal, one a line, until Ctrl-D");
+  add_number("--max-tokens", "tokens to write at most (default: 128)", "N",
+             [&](const auto& text) { flags.max_tokens = at_least<std::int64_t>("--max-tokens", text, 1); });
+  add_number("--num", "samples for each prompt (default: 1)", "N",
+             [&](const auto& text) { flags.num = at_least<std::int64_t>("--num", text, 1); });
+  add_number("--temperature", "0: always the likeliest token; 1: as the model says (default: 1)", "T",
+             [&](const auto& text) {
+               flags.temperature =
+                   number("--temperature", text, 0.0, std::numeric_limits<double>::max(), "a number, at least 0");
+             });
+  add_number("--top-k", "draw among the K likeliest tokens only", "K",
+             [&](const auto& text) { flags.top_k = at_least<std::int64_t>("--top-k", text, 1); });
+  add_number("--top-p", "draw among the likeliest tokens that are P of all together", "P", [&](const auto& text) {
+    flags.top_p =
+        number("--top-p", text, std::numeric_limits<double>::min(), 1.0, "a number above 0, up to 1");
+  });
+  add_number("--seed", "repeats what was drawn; each further sample takes the next seed (default: another every time)",
+             "S", [&](const auto& text) { flags.seed = at_least<std::uint64_t>("--seed", text, 0); });
+  app.add_option("--config", flags.config, "job.toml of a checkpoint that holds none")->type_name("FILE");
+  app.add_option("--tokenizer", flags.tokenizer, "folder of the tokenizer, in place of the configuration's")
+      ->type_name("FOLDER");
+  add_number("--context", "tokens of prompt and text together (default: what the model was trained with)", "N",
+             [&](const auto& text) { flags.context = at_least<std::int64_t>("--context", text, 2); });
+  app.add_option("--device", flags.device, "auto: a GPU when there is one")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--dtype", flags.dtype,
+                 "of the weights; auto: bfloat16 when they were saved as such or are on a GPU, else float32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
+  app.add_flag("--json", flags.json,
+               "one JSON object for each sample: prompt, text, the ids of both, and why it ended");
+  app.add_flag("--quiet", flags.quiet, "no word about speed and seed on standard error");
+}
+
+}  // namespace titan

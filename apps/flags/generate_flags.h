@@ -1,0 +1,33 @@
+// Flags of `titan-train generate`. No torch: completion and --help do without the engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "apps/flags/parse_command.h"
+
+namespace titan {
+
+struct GenerateFlags {
+  std::string checkpoint, config, tokenizer;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::optional<std::int64_t> context;
+  std::optional<std::string> prompt;
+  std::string prompts;
+  bool interactive = false;
+  std::int64_t max_tokens = 128;
+  std::int64_t num = 1;
+  double temperature = 1.0;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> top_p;
+  std::optional<std::uint64_t> seed;
+  bool json = false;
+  bool quiet = false;
+};
+
+// Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.
+void declare(CLI::App& app, GenerateFlags& flags);
+
+}  // namespace titan

@@ -1,0 +1,39 @@
+#include "apps/flags/init_flags.h"
+
+#include "apps/flags/option_values.h"
+#include "base/text.h"
+
+namespace titan {
+
+namespace {
+
+// Returns "llama3/8B, 70B, llama2/7B": each model's name once.
+std::string in_short(const std::vector<std::string>& names) {
+  std::vector<std::string> parts;
+  std::string model;
+  for (const std::string& name : names) {
+    const auto slash = name.find('/');
+    parts.push_back(name.substr(0, slash) == model ? name.substr(slash + 1) : name);
+    model = name.substr(0, slash);
+  }
+  return join(parts, ", ");
+}
+
+}  // namespace
+
+void declare(CLI::App& app, InitFlags& flags) {
+  app.name("titan-train init");
+  app.description(
+      "Prints a configuration to start from, with comments, whose values suit the model and the machine:\n"
+      "  titan-train init --model llama3/8B --gpus 64 --dataset data/train.jsonl > job.toml");
+  const auto names = models::starter_models();
+  suggest(app.add_option("--model", flags.model, "NAME/FLAVOR: " + in_short(names))->capture_default_str(), names);
+  app.add_option("--gpus", flags.gpus, "GPUs of 80 GB, for 405B of 141 GB; 0: CPU (default: as many as the model needs)")
+      ->check(CLI::NonNegativeNumber);
+  suggest_path(app.add_option("--dataset", flags.dataset_path, "file or folder with the data"));
+  app.add_option("--kind", flags.dataset, "text, jsonl or indexed (default: by the name of the data)")
+      ->check(CLI::IsMember({"text", "jsonl", "indexed"}));
+  suggest_path(app.add_option("--tokenizer", flags.tokenizer, "folder with tokenizer.model or tokenizer.json"));
+}
+
+}  // namespace titan

@@ -1,0 +1,14 @@
+// Flags of `titan-train init`. No torch: completion and --help do without the engine.
+#pragma once
+
+#include "apps/flags/parse_command.h"
+#include "models/starter.h"
+
+namespace titan {
+
+struct InitFlags : models::StarterOptions {};
+
+// Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.
+void declare(CLI::App& app, InitFlags& flags);
+
+}  // namespace titan

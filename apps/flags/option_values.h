@@ -1,0 +1,41 @@
+// What a flag's value may be: a check, and values that completion offers though others may be given.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+
+namespace titan {
+
+// Returns a check for integers of at least 1, since CLI11 words its own as a range of 300 digits.
+inline CLI::Validator at_least_one() {
+  return {[](const std::string& text) -> std::string {
+            std::int64_t value = 0;
+            const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (fault == std::errc() && end == text.data() + text.size() && value >= 1) return "";
+            return "expected an integer, at least 1; found \"" + text + "\"";
+          },
+          "at least 1"};
+}
+
+// Names of the notes below, which are checks that are not active: --help does not show them, and nothing is refused.
+inline constexpr const char* kSuggestedValues = "suggested values";
+inline constexpr const char* kSuggestedPath = "suggested path";
+
+inline void add_note(CLI::Option* option, const std::string& text, const char* name) {
+  option->check(CLI::Validator([](std::string&) { return std::string(); }, text, name).active(false));
+}
+
+// Has completion offer `values` for the option.
+inline void suggest(CLI::Option* option, const std::vector<std::string>& values) {
+  add_note(option, join(values, ","), kSuggestedValues);
+}
+
+// Has completion offer files for the option.
+inline void suggest_path(CLI::Option* option) { add_note(option, "path", kSuggestedPath); }
+
+}  // namespace titan

@@ -1,0 +1,48 @@
+// Lists the models by name, with what can be said of them without torch: flavors, rules of shapes, and values to start
+// from. registry.h builds them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/job_config.h"
+#include "config/keys/source.h"
+
+namespace titan::models {
+
+// Values that suit a flavor: what `titan-train init` prints.
+struct Start {
+  std::string model;          // "llama3"
+  std::string flavor;         // "8B"
+  double parameters;          // in billions
+  std::int64_t seq_len;       // tokens
+  std::int64_t batch_tokens;  // per step, over all ranks
+  std::string lr;             // as TOML writes it
+  std::string recompute;      // activation_checkpoint.mode
+  std::string device;         // for --dry-run --device
+  int gigabytes;              // of that device
+};
+
+struct CatalogEntry {
+  const char* name;  // [model].name
+  std::vector<std::string> (*flavors)(const std::string& name);
+  std::vector<Start> (*starts)(const std::string& name);
+  // Appends what is wrong with [model.args], and with the degrees of parallelism for it.
+  void (*check_args)(const config::JobConfig& config, std::vector<config::Fault>& errors);
+};
+
+std::span<const CatalogEntry> catalog();
+
+// Returns the names of the models, in the order of the catalog.
+std::vector<std::string> model_names();
+
+// Returns the flavors of all models, each once.
+std::vector<std::string> flavor_names();
+
+// Appends what is wrong with [model], by the rules of the model that it names. An unknown name is not among it:
+// make_train_spec() refuses that.
+void check_model(const config::JobConfig& config, std::vector<config::Fault>& errors);
+
+}  // namespace titan::models

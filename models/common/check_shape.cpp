@@ -1,0 +1,114 @@
+#include "models/common/check_shape.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "base/error.h"
+#include "config/keys/field_values.h"
+
+namespace titan::models {
+namespace {
+
+constexpr const char* kDegree = "parallelism.tensor_parallel_degree";
+
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
+  std::int64_t best = 1;
+  for (std::int64_t d = 1; d <= number; ++d)
+    if (number % d == 0 && std::abs(d - wanted) < std::abs(best - wanted)) best = d;
+  return best;
+}
+
+// Returns the divisors of `number` around `degree`, which does not divide it: "2 or 4", "8 at most".
+std::string nearest_divisors(std::int64_t number, std::int64_t degree) {
+  std::int64_t below = std::min(degree, number);
+  while (number % below != 0) --below;
+  if (degree > number) return std::to_string(below) + " at most";
+  std::int64_t above = degree;
+  while (number % above != 0) ++above;
+  return std::to_string(below) + " or " + std::to_string(above);
+}
+
+void check_heads(const ModelStats& stats, std::int64_t degree) {
+  const std::int64_t common = std::gcd(stats.num_heads, stats.num_kv_heads);
+  if (common % degree == 0) return;
+  throw ConfigError(std::string(kDegree) + " (" + std::to_string(degree) + ") must divide the " +
+                        std::to_string(stats.num_heads) + " query heads and the " + std::to_string(stats.num_kv_heads) +
+                        " key/value heads of the model, as each rank has whole heads; set the degree to " +
+                        nearest_divisors(common, degree),
+                    {kDegree, "model.args.n_kv_heads", "model.args.n_heads"});
+}
+
+// PyTorch gives ceil(rows / degree) rows to each of the first ranks, so that few rows can leave the last without one.
+void check_vocabulary(std::int64_t rows, std::int64_t degree) {
+  const std::int64_t chunk = (rows + degree - 1) / degree;
+  if (chunk * (degree - 1) < rows) return;
+  throw ConfigError(std::string(kDegree) + " (" + std::to_string(degree) + ") leaves a rank without one of the " +
+                        std::to_string(rows) + " rows of the vocabulary; set it lower",
+                    {kDegree, "model.args.vocab_size"});
+}
+
+}  // namespace
+
+void check_decoder_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
+  const config::ModelArgs& a = config.model.args;
+  const std::string dim = "model.args.dim", n_heads = "model.args.n_heads", n_kv_heads = "model.args.n_kv_heads";
+  if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
+    errors.push_back({n_heads + " (" + text(*a.n_heads) + ") must be a multiple of " + n_kv_heads + " (" +
+                          text(*a.n_kv_heads) + "); the nearest number of key/value heads is " +
+                          text(nearest_divisor(*a.n_heads, *a.n_kv_heads)),
+                      {n_heads, n_kv_heads}});
+  if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
+    errors.push_back({dim + " (" + text(*a.dim) + ") must be a multiple of " + n_heads + " (" + text(*a.n_heads) +
+                          "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads),
+                      {dim, n_heads}});
+  } else if (a.dim && a.n_heads && *a.dim / *a.n_heads % 2 != 0) {
+    errors.push_back({dim + " (" + text(*a.dim) + ") / " + n_heads + " (" + text(*a.n_heads) +
+                          ") must be even: rotary embedding turns pairs; set " + dim + " to " +
+                          text(*a.dim + *a.n_heads),
+                      {dim, n_heads}});
+  }
+  const std::int64_t tp = config.parallelism.tensor_parallel_degree;
+  for (const auto& [key, heads] : {std::pair(n_heads, a.n_heads), std::pair(n_kv_heads, a.n_kv_heads)}) {
+    if (heads && *heads % tp != 0)
+      errors.push_back({key + " (" + text(*heads) + ") must be a multiple of parallelism.tensor_parallel_degree (" +
+                            text(tp) + "), as each rank has whole heads; set the degree to " +
+                            text(std::gcd(*heads, tp)),
+                        {key, "parallelism.tensor_parallel_degree"}});
+  }
+  const config::RopeScalingArgs& r = a.rope_scaling_args;
+  if (r.low_freq_factor && r.high_freq_factor && *r.low_freq_factor >= *r.high_freq_factor)
+    errors.push_back(
+        {"model.args.rope_scaling_args.low_freq_factor (" + config::to_toml_value(*r.low_freq_factor) +
+             ") must be less than model.args.rope_scaling_args.high_freq_factor (" +
+             config::to_toml_value(*r.high_freq_factor) + "); exchange them?",
+         {"model.args.rope_scaling_args.low_freq_factor", "model.args.rope_scaling_args.high_freq_factor"}});
+}
+
+void check_attention_shape(const AttentionShape& shape) {
+  if (shape.dim % shape.n_heads != 0) {
+    throw ConfigError("model.args.dim (" + text(shape.dim) + ") must be a multiple of model.args.n_heads (" +
+                          text(shape.n_heads) + ")",
+                      {"model.args.dim", "model.args.n_heads"});
+  }
+  if (shape.head_dim % 2 != 0) {
+    throw ConfigError("model.args.dim (" + text(shape.dim) + ") / model.args.n_heads (" + text(shape.n_heads) +
+                          ") must be even: rotary embedding turns pairs",
+                      {"model.args.dim", "model.args.n_heads"});
+  }
+  if (shape.n_heads % shape.n_kv_heads != 0) {
+    throw ConfigError("model.args.n_heads (" + text(shape.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +
+                          text(shape.n_kv_heads) + ")",
+                      {"model.args.n_heads", "model.args.n_kv_heads"});
+  }
+}
+
+void check_mesh(const ModelStats& stats, const config::Parallelism& parallelism) {
+  if (parallelism.tensor_parallel_degree == 1) return;
+  check_heads(stats, parallelism.tensor_parallel_degree);
+  check_vocabulary(stats.vocab_size, parallelism.tensor_parallel_degree);
+}
+
+}  // namespace titan::models

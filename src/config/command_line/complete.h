@@ -1,0 +1,24 @@
+// Completes command lines for shells. The scripts of --completion ask `titan-train --complete SHELL WORD...`.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace titan::config {
+
+// Returns the answer to a shell ("bash", "zsh" or "fish") whose command line holds `words` after the program's name; the
+// last one is being typed and may be empty. The first line of the answer is
+//   words    the candidates follow, one per line, with a tab and their description
+//   files    the shell completes names of files
+//   nothing  any value may follow
+// bash passes "--flag=value" as three words and completes the last one, zsh as one word of which it completes the part
+// after '=', fish as one word that the candidates repeat.
+std::string complete(const std::string& shell, std::span<const std::string> words);
+
+// Returns the flag that sets a boolean key to false: "--checkpoint.enable" -> "--checkpoint.no-enable".
+std::string negated_flag(const std::string& flag);
+
+// Returns a script that registers the completion: for "bash", "zsh" or "fish".
+std::string completion_script(const std::string& shell);
+
+}  // namespace titan::config
