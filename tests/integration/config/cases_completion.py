@@ -157,3 +157,6 @@ def completion_is_current(context):
         expect(any(re.search(rf"\b{flavor}\b", text) for text in models.values()), f"{flavor} is no flavor: {models}")
     listed = {word for text in models.values() for word in re.search(r"Flavors: ([^.]*)\.", text)[1].split(", ")}
     expect(listed == set(bash_candidates(context, "--model.flavor", "")), f"flavors {listed}")
+    devices = known("--device", "?")
+    for device in bash_candidates(context, "--device", ""):
+        expect(device in devices, f"{device} is not in {devices}")

@@ -225,11 +225,6 @@ def init_is_accepted(context):
         expect("does not fit" not in table and ("--device" not in command or "fits" in table), f"{model}: {table}")
 
 
-    devices = known("--device", "?")
-    for device in complete(context, "--device", ""):
-        expect(device.split("-")[0] in devices, f"{device} is not in {devices}")
-
-
 @case(60, quick=True, processors=1)
 def version_and_help(context):
     """--version, --help and one table of it need no file and no GPU."""
