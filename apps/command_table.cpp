@@ -43,7 +43,8 @@ std::vector<std::string> listed_values(const std::string& type) {
 }
 
 config::CompletedFlag completed(CLI::Option* option) {
-  config::CompletedFlag out{.flag = "--" + option->get_lnames().front(), .doc = option->get_description(), .values = {}};
+  config::CompletedFlag out{
+      .flag = "--" + option->get_lnames().front(), .doc = option->get_description(), .values = {}};
   const std::string type = option->get_type_name(), suggested = note(option, kSuggestedValues);
   out.takes_value = option->get_items_expected_max() > 0;
   out.values = suggested.empty() ? listed_values(type) : split(suggested, ',');

@@ -6,10 +6,10 @@
 #include "base/text.h"
 #include "config/keys/datasets.h"
 #include "data/batch_loader.h"
+#include "data/dataset_kinds.h"
 #include "data/order/elastic_order.h"
 #include "data/order/saved_order.h"
 #include "data/order/torchtitan_order.h"
-#include "data/dataset_kinds.h"
 
 namespace titan::data {
 namespace {

@@ -18,12 +18,14 @@ struct Row {
   TrainSpec (*make_spec)(const config::Model& model, std::int64_t seq_len);
   TrainSpec (*make_spec_of_hugging_face)(const std::string& config_json, const std::string& what,
                                          std::optional<std::int64_t> seq_len);
-  HuggingFaceNames (*hugging_face_names)(std::int64_t num_heads, std::int64_t num_kv_heads);
+  ModelNaming (*naming)();  // of any flavor
 };
 
+ModelNaming any_llama_naming() { return llama_naming({}); }
+
 constexpr std::array kModels = {
-    Row{"llama3", kLlamaArchitecture, llama_spec, llama_spec_of_hugging_face, llama_hugging_face_names},
-    Row{"llama2", kLlamaArchitecture, llama_spec, llama_spec_of_hugging_face, llama_hugging_face_names},
+    Row{"llama3", kLlamaArchitecture, llama_spec, llama_spec_of_hugging_face, any_llama_naming},
+    Row{"llama2", kLlamaArchitecture, llama_spec, llama_spec_of_hugging_face, any_llama_naming},
 };
 
 // Rows of one architecture are alike in what is asked of them by it.
@@ -62,9 +64,10 @@ TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const 
   return row->make_spec_of_hugging_face(config_json, what, seq_len);
 }
 
-HuggingFaceNames hugging_face_names(const std::string& architecture, std::int64_t num_heads,
-                                    std::int64_t num_kv_heads) {
-  return row_of_architecture(architecture).hugging_face_names(num_heads, num_kv_heads);
+std::optional<std::string> parameter_of_hub_name(const std::string& name) {
+  for (const Row& row : kModels)
+    if (const auto origin = row.naming().from_hub(name)) return origin->fqn;
+  return std::nullopt;
 }
 
 }  // namespace titan::models

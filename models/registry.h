@@ -7,7 +7,6 @@
 
 #include "config/job_config.h"
 #include "contract/train_contract.h"
-#include "models/common/hugging_face_names.h"
 
 namespace titan::models {
 
@@ -20,7 +19,7 @@ TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len);
 TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const std::string& what,
                                           std::optional<std::int64_t> seq_len = std::nullopt);
 
-// `architecture` as config.json names it. Throws ConfigError for one that no model here has.
-HuggingFaceNames hugging_face_names(const std::string& architecture, std::int64_t num_heads, std::int64_t num_kv_heads);
+// Returns the parameter that a model here calls `name` in Hugging Face's format; nullopt if none does.
+std::optional<std::string> parameter_of_hub_name(const std::string& name);
 
 }  // namespace titan::models

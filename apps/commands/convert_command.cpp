@@ -8,11 +8,11 @@
 #include <iterator>
 #include <utility>
 
+#include "apps/common/print_result.h"
 #include "apps/flags/convert_flags.h"
 #include "apps/saved/convert_plan.h"
 #include "apps/saved/model_source.h"
 #include "apps/saved/run_state.h"
-#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -51,10 +51,6 @@ CheckpointKind target_kind(const ConvertFlags& flags, CheckpointKind source) {
 ModelShape shape_of(const config::Model& model, std::int64_t seq_len, const std::string& origin) {
   ModelShape shape;
   shape.spec = models::make_train_spec(model, seq_len);
-  const ModelStats& stats = shape.spec->stats;
-  const std::string architecture =
-      checkpoint::parse_hugging_face_config(shape.spec->hugging_face_config, origin).architecture;
-  shape.names = models::hugging_face_names(architecture, stats.num_heads, stats.num_kv_heads);
   shape.origin = origin;
   return shape;
 }
@@ -81,8 +77,6 @@ ModelShape shape_from_hugging_face(const fs::path& file) {
   const auto config = checkpoint::parse_hugging_face_config(json, file.string());
   ModelShape shape;
   shape.spec = models::make_train_spec_of_hugging_face(json, file.string());
-  const ModelStats& stats = shape.spec->stats;
-  shape.names = models::hugging_face_names(config.architecture, stats.num_heads, stats.num_kv_heads);
   shape.tied_embeddings = config.tied_embeddings;
   shape.origin = file.string();
   return shape;
@@ -111,8 +105,7 @@ std::optional<ModelShape> shape_that_was_asked_for(const ConvertFlags& flags) {
 
 // What to do where nothing says it.
 std::string unknown_shape(const ConvertFlags& flags, CheckpointKind from) {
-  return "titan-train convert: error: " + flags.source +
-         " does not say how many heads the model has: there is no " +
+  return "titan-train convert: error: " + flags.source + " does not say how many heads the model has: there is no " +
          (from == CheckpointKind::kHuggingFace ? config_beside(flags.source).string()
                                                : "config.toml two folders above it") +
          ". Name a job that does (--config FILE), or its flavor (--model-flavor 8B)";
@@ -157,11 +150,10 @@ HuggingFaceTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShap
 }
 
 // Beside the weights of a configuration's model.
-checkpoint::SmallFiles small_files_of(const ConvertFlags& flags, const ModelShape& shape,
-                                      c10::ScalarType dtype) {
+checkpoint::SmallFiles small_files_of(const ConvertFlags& flags, const ModelShape& shape, c10::ScalarType dtype) {
   HuggingFaceTokenizer tokenizer =
       flags.tokenizer.empty() ? tokenizer_of_run(flags, shape) : read_tokenizer(flags.tokenizer, shape);
-  auto files = checkpoint::describe_model(shape.spec->hugging_face_config, dtype, tokenizer.bos_id, tokenizer.eos_id);
+  auto files = checkpoint::describe_model(shape.spec->naming.config_json, dtype, tokenizer.bos_id, tokenizer.eos_id);
   files.merge(tokenizer.files);
   return files;
 }

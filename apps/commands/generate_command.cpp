@@ -9,10 +9,10 @@
 #include <random>
 
 #include "apps/common/code_choice.h"
-#include "apps/flags/generate_flags.h"
-#include "apps/saved/trained_model.h"
 #include "apps/common/piped_input.h"
 #include "apps/common/print_result.h"
+#include "apps/flags/generate_flags.h"
+#include "apps/saved/trained_model.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -33,8 +33,7 @@ constexpr const char* kGenerate = "titan-train generate";
 }
 
 TrainedModelOptions model_options(const GenerateFlags& flags) {
-  return {kGenerate,    flags.checkpoint, flags.config, flags.tokenizer,
-          flags.device, flags.dtype,      flags.context};
+  return {kGenerate, flags.checkpoint, flags.config, flags.tokenizer, flags.device, flags.dtype, flags.context};
 }
 
 generate::Sampling sampling(const GenerateFlags& flags) { return {flags.temperature, flags.top_k, flags.top_p}; }

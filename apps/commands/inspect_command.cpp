@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <iterator>
 
+#include "apps/common/print_result.h"
 #include "apps/flags/inspect_flags.h"
 #include "apps/saved/run_state.h"
-#include "apps/common/print_result.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"

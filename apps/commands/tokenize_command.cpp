@@ -13,9 +13,9 @@
 #include "base/process/signal.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
+#include "data/dataset_kinds.h"
 #include "data/io/file_facts.h"
 #include "data/io/files.h"
-#include "data/dataset_kinds.h"
 #include "data/sources/tokenize.h"
 #include "data/tokenizer/tokenizer.h"
 

@@ -7,16 +7,16 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "apps/flags/tokenizer_flags.h"
 #include "apps/common/piped_input.h"
 #include "apps/common/print_result.h"
+#include "apps/flags/tokenizer_flags.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "data/io/files.h"
 #include "data/dataset_kinds.h"
+#include "data/io/files.h"
 #include "data/sources/jsonl_source.h"
 #include "data/sources/sentencepiece_training.h"
 #include "data/sources/text_source.h"
@@ -59,10 +59,8 @@ int encode(const TokenizerFlags::Encode& flags) {
   const auto tokenizer = data::make_tokenizer(flags.tokenizer);
   const data::Tokenizer::Marks marks{flags.bos, flags.eos};
   // As in training, where TorchTitan's rule holds: what a tokenizer does not have is not added.
-  if (marks.bos && !tokenizer->bos_id())
-    spdlog::warn("--bos adds nothing: {} names no such token", flags.tokenizer);
-  if (marks.eos && !tokenizer->eos_id())
-    spdlog::warn("--eos adds nothing: {} names no such token", flags.tokenizer);
+  if (marks.bos && !tokenizer->bos_id()) spdlog::warn("--bos adds nothing: {} names no such token", flags.tokenizer);
+  if (marks.eos && !tokenizer->eos_id()) spdlog::warn("--eos adds nothing: {} names no such token", flags.tokenizer);
   std::vector<std::int32_t> ids;
   const auto print_ids = [&](std::string_view text) {
     ids.clear();

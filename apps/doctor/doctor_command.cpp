@@ -8,19 +8,19 @@
 #include <optional>
 
 #include "apps/common/code_choice.h"
-#include "apps/flags/doctor_flags.h"
+#include "apps/common/print_result.h"
+#include "apps/common/speaks.h"
+#include "apps/common/version.h"
+#include "apps/doctor/doctor_report.h"
 #include "apps/doctor/machine.h"
 #include "apps/doctor/network.h"
 #include "apps/doctor/rates.h"
-#include "apps/doctor/doctor_report.h"
-#include "apps/common/print_result.h"
-#include "apps/common/speaks.h"
+#include "apps/flags/doctor_flags.h"
 #include "apps/train/checked_config.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/pick_device.h"
 #include "apps/train/preflight.h"
 #include "apps/train/run_or_report.h"
-#include "apps/common/version.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -170,7 +170,7 @@ int run_doctor(const std::vector<std::string>& args) {
     subject.launch = detect_launch();
   } catch (const ConfigError& error) {
     return print(flags, doctor::merge({{doctor::failure("launch", error.what(),
-                                                            "correct the variables, or unset them to start alone")}}));
+                                                        "correct the variables, or unset them to start alone")}}));
   }
   subject.command_line = command_line_of(flags, flags.keys);
   say_once(speaks_for_job(subject.launch), [&] {

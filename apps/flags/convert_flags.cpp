@@ -33,11 +33,11 @@ void declare(CLI::App& app, ConvertFlags& flags) {
                  "what to read; its format is seen from its files. Of a run, or a folder of its steps, the newest step")
       ->required();
   app.add_option("TARGET", flags.target, "the folder or file to write")->required();
-  suggest(app.add_option(
-                 "--to", flags.to,
-                 "hf, dcp or torch (default: torch for *.pt and *.pth, else hf from dcp, and dcp from the others)")
-              ->type_name("FORMAT"),
-          {"hf", "dcp", "torch"});
+  suggest(
+      app.add_option("--to", flags.to,
+                     "hf, dcp or torch (default: torch for *.pt and *.pth, else hf from dcp, and dcp from the others)")
+          ->type_name("FORMAT"),
+      {"hf", "dcp", "torch"});
   app.add_option("--export-dtype", flags.dtype, "dtype of floating-point tensors; same: as they are stored")
       ->capture_default_str()
       ->check(CLI::IsMember({"same", "float32", "float16", "bfloat16"}));

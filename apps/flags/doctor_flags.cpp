@@ -2,7 +2,6 @@
 
 #include "apps/flags/option_values.h"
 
-
 namespace titan {
 namespace {
 

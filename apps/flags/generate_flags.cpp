@@ -1,7 +1,6 @@
 #include "apps/flags/generate_flags.h"
 
 #include <CLI/CLI.hpp>
-
 #include <charconv>
 #include <functional>
 #include <limits>
@@ -49,9 +48,7 @@ void declare(CLI::App& app, GenerateFlags& flags) {
                                  std::function<void(const std::string&)> take) {
     app.add_option_function<std::string>(name, std::move(take), doc)->type_name(type);
   };
-  app.add_option("--checkpoint", flags.checkpoint, "whose weights to use, see above")
-      ->required()
-      ->type_name("PATH");
+  app.add_option("--checkpoint", flags.checkpoint, "whose weights to use, see above")->required()->type_name("PATH");
   app.add_option("--prompt", flags.prompt, "what the text begins with; - reads it from standard input")
       ->type_name("TEXT");
   app.add_option("--prompts", flags.prompts, "a file of prompts, one a line; empty lines are passed over")
@@ -69,8 +66,7 @@ void declare(CLI::App& app, GenerateFlags& flags) {
   add_number("--top-k", "draw among the K likeliest tokens only", "K",
              [&](const auto& text) { flags.top_k = at_least<std::int64_t>("--top-k", text, 1); });
   add_number("--top-p", "draw among the likeliest tokens that are P of all together", "P", [&](const auto& text) {
-    flags.top_p =
-        number("--top-p", text, std::numeric_limits<double>::min(), 1.0, "a number above 0, up to 1");
+    flags.top_p = number("--top-p", text, std::numeric_limits<double>::min(), 1.0, "a number above 0, up to 1");
   });
   add_number("--seed", "repeats what was drawn; each further sample takes the next seed (default: another every time)",
              "S", [&](const auto& text) { flags.seed = at_least<std::uint64_t>("--seed", text, 0); });

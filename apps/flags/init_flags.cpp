@@ -28,7 +28,8 @@ void declare(CLI::App& app, InitFlags& flags) {
       "  titan-train init --model llama3/8B --gpus 64 --dataset data/train.jsonl > job.toml");
   const auto names = models::starter_models();
   suggest(app.add_option("--model", flags.model, "NAME/FLAVOR: " + in_short(names))->capture_default_str(), names);
-  app.add_option("--gpus", flags.gpus, "GPUs of 80 GB, for 405B of 141 GB; 0: CPU (default: as many as the model needs)")
+  app.add_option("--gpus", flags.gpus,
+                 "GPUs of 80 GB, for 405B of 141 GB; 0: CPU (default: as many as the model needs)")
       ->check(CLI::NonNegativeNumber);
   suggest_path(app.add_option("--dataset", flags.dataset_path, "file or folder with the data"));
   app.add_option("--kind", flags.dataset, "text, jsonl or indexed (default: by the name of the data)")

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-
 namespace titan {
 namespace {
 

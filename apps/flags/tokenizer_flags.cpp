@@ -34,8 +34,7 @@ void declare_encode(CLI::App& app, TokenizerFlags::Encode& flags) {
   app.add_flag("--bos", flags.bos, "begin with the token that begins documents");
   app.add_flag("--eos", flags.eos, "end with the token that ends documents");
   app.add_option("--text-key", flags.text_key, kTextKeyHelp)->capture_default_str();
-  suggest_path(
-      app.add_option("--jsonl", flags.jsonl, "FILE of {\"text\": ...} lines, or a folder of such files"));
+  suggest_path(app.add_option("--jsonl", flags.jsonl, "FILE of {\"text\": ...} lines, or a folder of such files"));
 }
 
 void declare_decode(CLI::App& app, TokenizerFlags::Decode& flags) {

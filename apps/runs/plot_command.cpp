@@ -81,8 +81,7 @@ int run_plot_command(const std::vector<std::string>& args) {
   options.smooth = flags.smooth;
   options.log = flags.log;
   options.columns = flags.columns.value_or(options.columns);
-  options.rows =
-      flags.rows.value_or(std::max(options.rows / static_cast<int>(names.size()), runs::kMinRows));
+  options.rows = flags.rows.value_or(std::max(options.rows / static_cast<int>(names.size()), runs::kMinRows));
   options.colors = may_color();
   const auto folders = runs::find_runs(flags.runs);
   std::vector<runs::RunMetrics> metrics;

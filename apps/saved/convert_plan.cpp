@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <iterator>
 #include <map>
 
 #include "base/error.h"
@@ -29,24 +30,40 @@ std::string unwrapped(std::string name) {
   return name;
 }
 
-// `fqn` if it is a parameter that the architecture knows: one that it calls by a name that leads back.
-std::optional<std::string> own_name(const ModelShape& shape, const std::string& fqn) {
+// Returns `fqn` if it is a parameter that the model knows: one whose name there leads back.
+std::optional<std::string> own_name(const ModelNaming& naming, const std::string& fqn) {
   try {
-    if (shape.names.fqn_of(shape.names.name_of(fqn).name) == fqn) return fqn;
+    if (const auto origin = naming.from_hub(naming.to_hub(fqn).front().name); origin && origin->fqn == fqn) return fqn;
   } catch (const InternalError&) {
   }
   return std::nullopt;
 }
 
-// That the result is the model of the configuration: every parameter, each of its shape.
+std::vector<std::int64_t> shape_in_hub(std::vector<std::int64_t> shape, const HubTensor& tensor) {
+  if (tensor.index) shape.erase(shape.begin());
+  return shape;
+}
+
+// Name -> shape of each tensor that the model has in the target format.
+std::map<std::string, std::vector<std::int64_t>> tensors_of(const ModelShape& shape, bool to_hub) {
+  std::map<std::string, std::vector<std::int64_t>> tensors;
+  const auto model = shape.spec->build_model(std::nullopt);
+  for (const auto& parameter : model->named_parameters()) {
+    const auto sizes = parameter.tensor().sizes().vec();
+    if (!to_hub) tensors[parameter.fqn] = sizes;
+    if (to_hub)
+      for (const HubTensor& hub : shape.spec->naming.to_hub(parameter.fqn))
+        tensors[hub.name] = shape_in_hub(sizes, hub);
+  }
+  return tensors;
+}
+
+// Checks that the result is the model of the configuration: every parameter, each of its shape.
 void check_model(const std::vector<Conversion>& plan, bool to_hub, const ModelShape& shape) {
   std::map<std::string, std::vector<std::int64_t>> found;
   for (const Conversion& each : plan) found[each.target.name] = each.target.shape;
   std::vector<std::string> wrong;
-  const auto model = shape.spec->build_model(std::nullopt);
-  for (const auto& parameter : model->named_parameters()) {
-    const std::string name = to_hub ? shape.names.name_of(parameter.fqn).name : parameter.fqn;
-    const auto wanted = parameter.tensor().sizes().vec();
+  for (const auto& [name, wanted] : tensors_of(shape, to_hub)) {
     const auto stored = found.find(name);
     if (stored == found.end()) {
       wrong.push_back(name + " is missing");
@@ -55,28 +72,55 @@ void check_model(const std::vector<Conversion>& plan, bool to_hub, const ModelSh
     }
     if (stored != found.end()) found.erase(stored);
   }
-  for (const auto& [name, other] : found) wrong.push_back(name + " is no parameter of it");
+  for (const auto& [name, other] : found) wrong.push_back(name + " is not a parameter of it");
   if (!wrong.empty())
     throw CheckpointError("the source is not the model of " + shape.origin + ": " + join(wrong, "; "));
 }
 
-}  // namespace
+RowOrder order_of(const HubTensor& hub, bool to_hub) {
+  if (hub.rotary_heads == 0) return RowOrder::kSame;
+  return to_hub ? RowOrder::kToHuggingFace : RowOrder::kFromHuggingFace;
+}
 
-std::vector<Conversion> plan_renamed(const std::vector<TensorInfo>& tensors, bool to_hub, const ModelShape& shape,
-                                     const std::string& dtype) {
-  std::vector<Conversion> plan;
+// Adds to `plan` the tensors of the parameter `fqn`, which is tensor `source` of `tensors`.
+void add_to_hub(const std::vector<TensorInfo>& tensors, std::size_t source, const std::vector<HubTensor>& names,
+                const std::string& dtype, std::vector<Conversion>& plan) {
+  const TensorInfo& from = tensors[source];
+  for (const HubTensor& hub : names)
+    plan.push_back({source,
+                    {hub.name, target_dtype(dtype, from.dtype), shape_in_hub(from.shape, hub)},
+                    order_of(hub, /*to_hub=*/true),
+                    hub.rotary_heads,
+                    hub.index});
+}
+
+// Adds to `plan` the parameter `fqn`, of the tensors `sources` (index in its dim 0 -> index in `tensors`).
+void add_from_hub(const std::vector<TensorInfo>& tensors, const std::map<std::int64_t, std::size_t>& sources,
+                  const std::string& fqn, const HubTensor& hub, const std::string& dtype,
+                  std::vector<Conversion>& plan) {
+  const std::size_t first = sources.begin()->second;
+  Conversion each{first,
+                  {fqn, target_dtype(dtype, tensors[first].dtype), tensors[first].shape},
+                  order_of(hub, /*to_hub=*/false),
+                  hub.rotary_heads};
+  if (hub.index) {
+    each.stacked_with.emplace();
+    for (auto next = std::next(sources.begin()); next != sources.end(); ++next)
+      each.stacked_with->push_back(next->second);
+    each.target.shape.insert(each.target.shape.begin(), static_cast<std::int64_t>(sources.size()));
+  }
+  plan.push_back(std::move(each));
+}
+
+// The parameters of the model among the source's tensors, in the source's order.
+struct Found {
+  std::vector<std::string> order;
+  std::map<std::string, std::map<std::int64_t, std::size_t>> sources;  // by parameter and index in its dim 0
   std::vector<std::string> unknown;
-  const auto add = [&](std::size_t index, const std::string& fqn) {
-    const TensorInfo& from = tensors[index];
-    const HuggingFaceName hub = shape.names.name_of(fqn);
-    const RowOrder order = hub.rotary_heads == 0 ? RowOrder::kSame
-                           : to_hub              ? RowOrder::kToHuggingFace
-                                                 : RowOrder::kFromHuggingFace;
-    plan.push_back(
-        {index, {to_hub ? hub.name : fqn, target_dtype(dtype, from.dtype), from.shape}, order, hub.rotary_heads});
-  };
-  std::optional<std::size_t> embedding;
-  bool has_output = false;
+};
+
+Found find_parameters(const std::vector<TensorInfo>& tensors, bool to_hub, const ModelNaming& naming) {
+  Found found;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::string name = unwrapped(tensors[i].name);
     if (to_hub && !checkpoint::is_model_key(name)) continue;
@@ -85,19 +129,41 @@ std::vector<Conversion> plan_renamed(const std::vector<TensorInfo>& tensors, boo
       spdlog::warn("{} is left out: it follows from the configuration", name);
       continue;
     }
-    const auto fqn = to_hub ? own_name(shape, name) : shape.names.fqn_of(name);
-    if (!fqn) {
-      unknown.push_back(name);
+    std::optional<HubOrigin> origin = to_hub ? std::nullopt : naming.from_hub(name);
+    if (to_hub)
+      if (const auto fqn = own_name(naming, name)) origin = HubOrigin{*fqn};
+    if (!origin) {
+      found.unknown.push_back(name);
       continue;
     }
-    if (*fqn == shape.names.embedding) embedding = i;
-    has_output = has_output || *fqn == shape.names.output;
-    add(i, *fqn);
+    auto& sources = found.sources[origin->fqn];
+    if (sources.empty()) found.order.push_back(origin->fqn);
+    sources[origin->index.value_or(0)] = i;
   }
-  if (!unknown.empty())
-    throw CheckpointError("the source holds tensors that are no parameters of the model: " + join(unknown, ", "));
-  if (shape.tied_embeddings && !has_output && embedding) add(*embedding, shape.names.output);
-  if (shape.spec) check_model(plan, to_hub, shape);
+  return found;
+}
+
+}  // namespace
+
+std::vector<Conversion> plan_renamed(const std::vector<TensorInfo>& tensors, bool to_hub, const ModelShape& shape,
+                                     const std::string& dtype) {
+  const ModelNaming& naming = shape.spec->naming;
+  Found found = find_parameters(tensors, to_hub, naming);
+  if (!found.unknown.empty())
+    throw CheckpointError("the source holds tensors that are not parameters of the model: " +
+                          join(found.unknown, ", "));
+  if (shape.tied_embeddings && found.sources.contains(naming.embedding) && !found.sources.contains(naming.output)) {
+    found.sources[naming.output] = found.sources[naming.embedding];
+    found.order.push_back(naming.output);
+  }
+  std::vector<Conversion> plan;
+  for (const std::string& fqn : found.order) {
+    const auto names = naming.to_hub(fqn);
+    const auto& sources = found.sources[fqn];
+    if (to_hub) add_to_hub(tensors, sources.begin()->second, names, dtype, plan);
+    if (!to_hub) add_from_hub(tensors, sources, fqn, names.front(), dtype, plan);
+  }
+  check_model(plan, to_hub, shape);
   return plan;
 }
 
@@ -113,9 +179,8 @@ std::vector<Conversion> plan_same_names(const std::vector<TensorInfo>& tensors, 
 }
 
 void check_own_names(const std::vector<TensorInfo>& tensors, const std::string& source) {
-  const auto names = models::hugging_face_names("LlamaForCausalLM", 1, 1);
   for (const TensorInfo& tensor : tensors)
-    if (const auto fqn = names.fqn_of(unwrapped(tensor.name)); fqn && *fqn != tensor.name)
+    if (const auto fqn = models::parameter_of_hub_name(unwrapped(tensor.name)); fqn && *fqn != tensor.name)
       throw CheckpointError(source + " has Hugging Face's names (" + tensor.name +
                             "): save the model with save_pretrained(FOLDER), whose config.json says what it is, and "
                             "convert that folder");

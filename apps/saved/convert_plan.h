@@ -11,10 +11,9 @@
 
 namespace titan {
 
-// What is known of the model, from a configuration or from Hugging Face's config.json.
+// The model of a checkpoint, from a configuration or from Hugging Face's config.json.
 struct ModelShape {
-  std::optional<TrainSpec> spec;  // from a configuration
-  models::HuggingFaceNames names;
+  std::optional<TrainSpec> spec;
   bool tied_embeddings = false;  // the output projection is the embedding, and may not be stored
   std::string origin;            // for messages
   std::string tokenizer;         // the run's: a path that its configuration names; "" when there is none

@@ -27,7 +27,7 @@ fs::path config_beside(const fs::path& weights) {
 
 void check_same_model(const TrainSpec& named, const NamedModel& words, const TrainSpec& saved,
                       const fs::path& saved_in) {
-  if (named.hugging_face_config == saved.hugging_face_config) return;
+  if (named.naming.config_json == saved.naming.config_json) return;
   throw ConfigError(words.command + ": error: " + words.words +
                     " describes another model than the one that was saved (" + saved_in.string() + "): leave " +
                     words.flags + " out");

@@ -13,8 +13,8 @@
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/convert.h"
 #include "config/load.h"
-#include "distributed/device.h"
 #include "distributed/config_dtype.h"
+#include "distributed/device.h"
 #include "models/registry.h"
 #include "nn/init.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -164,7 +164,7 @@ void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& f
   dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
   checkpoint::GroupRanks ranks(alone);
   if (kind == CheckpointKind::kHuggingFace) {
-    checkpoint::load_hugging_face(folder, items, train::hugging_face_format(spec), ranks, /*all_weights=*/true);
+    checkpoint::load_hugging_face(folder, items, {spec.naming, {}}, ranks, /*all_weights=*/true);
   } else {
     checkpoint::load(folder, items, ranks, {.all_weights = true});
   }

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "apps/launch/world_size.h"
 #include "apps/common/speaks.h"
+#include "apps/launch/world_size.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "config/load.h"

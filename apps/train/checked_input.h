@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "apps/train/checked_config.h"
+#include "data/tokenizer/tokenizer.h"
 #include "facts/prompts.h"
 #include "facts/tokenizer_facts.h"
-#include "data/tokenizer/tokenizer.h"
 
 namespace titan {
 

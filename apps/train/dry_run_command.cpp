@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <string>
 
-#include "apps/launch/world_size.h"
 #include "apps/common/print_result.h"
 #include "apps/common/speaks.h"
+#include "apps/launch/world_size.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/pick_device.h"
 #include "base/error.h"

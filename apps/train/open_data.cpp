@@ -7,9 +7,9 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "config/keys/datasets.h"
+#include "data/dataset_kinds.h"
 #include "data/io/file_facts.h"
 #include "data/open.h"
-#include "data/dataset_kinds.h"
 
 namespace titan {
 namespace {

@@ -11,8 +11,8 @@
 #include "config/keys/source.h"
 #include "config/paths.h"
 #include "config/validate.h"
-#include "distributed/device.h"
 #include "distributed/config_dtype.h"
+#include "distributed/device.h"
 #include "train/dry_run/dry_run.h"
 
 namespace titan {

@@ -12,6 +12,7 @@
 
 #include "apps/common/code_choice.h"
 #include "apps/common/speaks.h"
+#include "apps/train/check_same_config.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/open_data.h"
 #include "apps/train/pick_device.h"
@@ -26,7 +27,6 @@
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"
 #include "kernels/memory/host_arena.h"
-#include "apps/train/check_same_config.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/slow_products.h"

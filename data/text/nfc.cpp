@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/text/unicode_category.h"
 #include "data/text/code_points.h"
+#include "data/text/unicode_category.h"
 
 namespace titan::data {
 namespace {

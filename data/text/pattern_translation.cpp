@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "base/error.h"
+#include "data/text/code_points.h"
 #include "data/text/pcre2_code.h"
 #include "data/text/split_regex.h"
 #include "data/text/unicode_category.h"
-#include "data/text/code_points.h"
 
 namespace titan::data {
 namespace {

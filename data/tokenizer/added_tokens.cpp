@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/text/unicode_category.h"
 #include "data/text/code_points.h"
+#include "data/text/unicode_category.h"
 
 namespace titan::data {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/text/code_points.h"
 #include "data/text/nfc.h"
 #include "data/text/split_regex.h"
-#include "data/text/code_points.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe_model.h"
 #include "data/tokenizer/byte_level.h"

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "facts/model_naming.h"
 #include "data/tokenizer/tokenizer.h"
+#include "facts/model_naming.h"
 
 namespace titan::data {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/sweep/plan/slots.h"
 #include "lab/sweep/plan/plan.h"
+#include "lab/sweep/plan/slots.h"
 #include "lab/sweep/plan/trial_schedule.h"
 #include "lab/sweep/process.h"
 #include "lab/sweep/report/display.h"

@@ -93,7 +93,7 @@ void read_rope(const Json& json, LlamaArgs& args, std::vector<std::string>& faul
   if (kind == "llama3") {
     const auto original = value_or(rope, "original_max_position_embeddings", args.max_seq_len);
     args.rope_scaling = RopeScaling{number_of(rope, "factor"), number_of(rope, "low_freq_factor"),
-                                        number_of(rope, "high_freq_factor"), original};
+                                    number_of(rope, "high_freq_factor"), original};
   } else if (kind != "default") {
     faults.push_back("rope_type: expected \"default\" or \"llama3\", found \"" + kind + "\"");
   }
@@ -144,8 +144,8 @@ LlamaArgs llama_args_from_hugging_face(const std::string& config_json, const std
   }
 }
 
-std::vector<HuggingFaceDifference> llama_differences(const LlamaArgs& theirs, const LlamaArgs& ours) {
-  std::vector<HuggingFaceDifference> out;
+std::vector<HubDifference> llama_differences(const LlamaArgs& theirs, const LlamaArgs& ours) {
+  std::vector<HubDifference> out;
   const auto compare = [&](const std::string& key, const auto& there, const auto& here) {
     if (there != here) out.push_back({"model.args." + key, fmt::format("{}", there), fmt::format("{}", here)});
   };

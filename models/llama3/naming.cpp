@@ -2,79 +2,40 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <algorithm>
-#include <map>
-
-#include "base/error.h"
+#include "models/common/hub_names.h"
 
 namespace titan::models {
 namespace {
 
-// Within a block; our wq and wk turn pairs of rows, theirs the two halves of a head.
-const std::map<std::string, std::string>& block_names() {
-  static const std::map<std::string, std::string> kNames = {
-      {"attention.wq", "self_attn.q_proj"},     {"attention.wk", "self_attn.k_proj"},
-      {"attention.wv", "self_attn.v_proj"},     {"attention.wo", "self_attn.o_proj"},
-      {"feed_forward.w1", "mlp.gate_proj"},     {"feed_forward.w2", "mlp.down_proj"},
-      {"feed_forward.w3", "mlp.up_proj"},       {"attention_norm", "input_layernorm"},
-      {"ffn_norm", "post_attention_layernorm"},
-  };
-  return kNames;
-}
-
-const std::map<std::string, std::string>& other_names() {
-  static const std::map<std::string, std::string> kNames = {
-      {kLlamaEmbedding, "model.embed_tokens.weight"},
-      {"norm.weight", "model.norm.weight"},
-      {kLlamaOutput, "lm_head.weight"},
-  };
-  return kNames;
-}
-
-// The other way round.
-std::map<std::string, std::string> turned(const std::map<std::string, std::string>& names) {
-  std::map<std::string, std::string> result;
-  for (const auto& [ours, theirs] : names) result[theirs] = ours;
-  return result;
-}
-
-}  // namespace
-
-std::optional<std::string> llama_name_from_hugging_face(const std::string& name) {
-  static const std::map<std::string, std::string> kInBlock = turned(block_names()), kOutside = turned(other_names());
-  if (const auto found = kOutside.find(name); found != kOutside.end()) return found->second;
-  constexpr std::string_view kLayers = "model.layers.", kWeight = ".weight";
-  const auto dot = name.find('.', std::min(kLayers.size(), name.size()));
-  if (!name.starts_with(kLayers) || !name.ends_with(kWeight) || dot == std::string::npos) return std::nullopt;
-  const auto number = name.substr(kLayers.size(), dot - kLayers.size());
-  if (dot + 1 + kWeight.size() >= name.size() || number.empty() ||
-      number.find_first_not_of("0123456789") != std::string::npos)
-    return std::nullopt;
-  const auto found = kInBlock.find(name.substr(dot + 1, name.size() - kWeight.size() - dot - 1));
-  if (found == kInBlock.end()) return std::nullopt;
-  return "layers." + number + "." + found->second + ".weight";
-}
-
-HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs& args) {
-  if (const auto found = other_names().find(fqn); found != other_names().end()) return {found->second};
-  constexpr std::string_view kLayers = "layers.", kWeight = ".weight";
-  const auto dot = fqn.find('.', kLayers.size());
-  if (fqn.starts_with(kLayers) && fqn.ends_with(kWeight) && dot != std::string::npos) {
-    const auto number = fqn.substr(kLayers.size(), dot - kLayers.size());
-    const auto inside = fqn.substr(dot + 1, fqn.size() - kWeight.size() - dot - 1);
-    if (const auto found = block_names().find(inside); found != block_names().end()) {
-      const auto heads = inside == "attention.wq" ? args.n_heads : inside == "attention.wk" ? args.kv_heads() : 0;
-      return {"model.layers." + number + "." + found->second + ".weight", heads};
-    }
-  }
-  throw InternalError(fqn + " has no name in Hugging Face's format");
-}
-
-// As Python writes a float: transformers refuses whole numbers where it wants one.
+// Writes a float as Python does: transformers refuses whole numbers where it wants one.
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
+}
+
+}  // namespace
+
+ModelNaming llama_naming(const LlamaArgs& args) {
+  ModelNaming naming;
+  set_names(naming,
+            {.outside = {{"tok_embeddings", "model.embed_tokens"}, {"norm", "model.norm"}, {"output", "lm_head"}},
+             .block = {{"attention.wq", "self_attn.q_proj", args.n_heads},
+                       {"attention.wk", "self_attn.k_proj", args.kv_heads()},
+                       {"attention.wv", "self_attn.v_proj"},
+                       {"attention.wo", "self_attn.o_proj"},
+                       {"feed_forward.w1", "mlp.gate_proj"},
+                       {"feed_forward.w2", "mlp.down_proj"},
+                       {"feed_forward.w3", "mlp.up_proj"},
+                       {"attention_norm", "input_layernorm"},
+                       {"ffn_norm", "post_attention_layernorm"}}});
+  naming.embedding = "tok_embeddings.weight";
+  naming.output = "output.weight";
+  naming.config_json = llama_hugging_face_config(args);
+  naming.differences = [args](const std::string& config_json, const std::string& what) {
+    return llama_differences(llama_args_from_hugging_face(config_json, what), args);
+  };
+  return naming;
 }
 
 std::string llama_hugging_face_config(const LlamaArgs& args) {

@@ -1,7 +1,6 @@
-// The Llama family in Hugging Face's transformers: names of parameters, and config.json (LlamaForCausalLM).
+// Names of the Llama family in Hugging Face's transformers: parameters, and config.json (LlamaForCausalLM).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,26 +10,20 @@
 namespace titan::models {
 
 inline constexpr const char* kLlamaArchitecture = "LlamaForCausalLM";
-inline constexpr const char* kLlamaEmbedding = "tok_embeddings.weight";
-inline constexpr const char* kLlamaOutput = "output.weight";
 
-// "model.layers.3.self_attn.q_proj.weight" -> "layers.3.attention.wq.weight"; nothing for a name that is no
-// parameter's.
-std::optional<std::string> llama_name_from_hugging_face(const std::string& name);
+// Returns how a model of this shape is called there.
+ModelNaming llama_naming(const LlamaArgs& args);
 
-// "layers.3.attention.wq.weight" -> "model.layers.3.self_attn.q_proj.weight". Throws InternalError for a name that is
-// no parameter of the model.
-HuggingFaceName llama_hugging_face_name(const std::string& fqn, const LlamaArgs& args);
-
+// Returns the config.json of a model of this shape.
 std::string llama_hugging_face_config(const LlamaArgs& args);
 
-// The shape that a config.json of kLlamaArchitecture describes, or of a Mistral without a sliding window, which is the
-// same, with transformers' own defaults for keys that it leaves out. `what` names the file in errors. Throws
+// Returns the shape that a config.json of kLlamaArchitecture describes, or one of a Mistral without a sliding window,
+// which is the same model. Keys that it leaves out have transformers' defaults. `what` names the file in errors. Throws
 // ConfigError for a missing size, and for what this Llama does not have (biases, other activations and rotary
 // scalings).
 LlamaArgs llama_args_from_hugging_face(const std::string& config_json, const std::string& what);
 
 // Returns where the two differ in what changes a model's numbers, each with our key.
-std::vector<HuggingFaceDifference> llama_differences(const LlamaArgs& theirs, const LlamaArgs& ours);
+std::vector<HubDifference> llama_differences(const LlamaArgs& theirs, const LlamaArgs& ours);
 
 }  // namespace titan::models

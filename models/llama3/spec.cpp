@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "models/llama3/naming.h"
 #include "models/llama3/llama3.h"
+#include "models/llama3/naming.h"
 #include "models/llama3/parallelize.h"
 
 namespace titan::models {
@@ -39,13 +39,7 @@ TrainSpec spec_of(const std::string& name, const LlamaArgs& args, std::int64_t s
   spec.parallelize = [](LanguageModel& model, const ParallelContext& context) {
     parallelize_llama(dynamic_cast<Llama&>(model), context);
   };
-  spec.hugging_face_name = [args](const std::string& fqn) { return llama_hugging_face_name(fqn, args); };
-  spec.hugging_face_config = llama_hugging_face_config(args);
-  spec.hugging_face_differences = [args](const std::string& config_json, const std::string& what) {
-    return llama_differences(llama_args_from_hugging_face(config_json, what), args);
-  };
-  spec.embedding = kLlamaEmbedding;
-  spec.output = kLlamaOutput;
+  spec.naming = llama_naming(args);
   return spec;
 }
 
@@ -64,14 +58,6 @@ TrainSpec llama_spec_of_hugging_face(const std::string& config_json, const std::
                                      std::optional<std::int64_t> seq_len) {
   const LlamaArgs args = llama_args_from_hugging_face(config_json, what);
   return spec_of(what, args, seq_len.value_or(args.max_seq_len));
-}
-
-HuggingFaceNames llama_hugging_face_names(std::int64_t num_heads, std::int64_t num_kv_heads) {
-  LlamaArgs args;
-  args.n_heads = num_heads;
-  args.n_kv_heads = num_kv_heads;
-  return {[args](const std::string& fqn) { return llama_hugging_face_name(fqn, args); }, llama_name_from_hugging_face,
-          kLlamaEmbedding, kLlamaOutput};
 }
 
 }  // namespace titan::models

@@ -7,7 +7,6 @@
 
 #include "config/job_config.h"
 #include "contract/train_contract.h"
-#include "models/common/hugging_face_names.h"
 
 namespace titan::models {
 
@@ -17,7 +16,5 @@ TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len);
 // Of a config.json; `what` names that file. Without `seq_len` the longest sequence. Throws ConfigError.
 TrainSpec llama_spec_of_hugging_face(const std::string& config_json, const std::string& what,
                                      std::optional<std::int64_t> seq_len);
-
-HuggingFaceNames llama_hugging_face_names(std::int64_t num_heads, std::int64_t num_kv_heads);
 
 }  // namespace titan::models

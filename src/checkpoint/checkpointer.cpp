@@ -195,9 +195,9 @@ void Checkpointer::check_fits(const LoadChoice& choice) {
 void Checkpointer::check_config(const fs::path& folder) const {
   on_rank_0(ranks_, "loading " + folder.string() + " failed", [&] {
     const fs::path file = folder / "config.json";
-    if (!run_.hf_format.differences || !fs::is_regular_file(file)) return std::string();
+    if (!run_.hf_format.naming.differences || !fs::is_regular_file(file)) return std::string();
     std::vector<std::string> refused, keys;
-    for (const auto& [key, theirs, ours] : run_.hf_format.differences(read_file(file), file.string())) {
+    for (const auto& [key, theirs, ours] : run_.hf_format.naming.differences(read_file(file), file.string())) {
       const std::string text = key + " is " + theirs + " there, " + ours + " here";
       if (std::ranges::count(options_.allow_changed, key) > 0) {
         spdlog::warn("{} describes another model, as checkpoint.allow_changed allows: {}", file.string(), text);

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "config/job_config.h"
-#include "facts/model_naming.h"
 #include "contract/loss.h"
 #include "contract/model.h"
-#include "facts/model_stats.h"
 #include "distributed/parallel_dims.h"
+#include "facts/model_naming.h"
+#include "facts/model_stats.h"
 
 namespace titan {
 
@@ -38,15 +38,7 @@ struct TrainSpec {
   // call only. Collective over the meshes.
   std::function<void(LanguageModel&, const ParallelContext&)> parallelize;
   LossFunction loss = cross_entropy_of_model;
-  // Of a parameter by its name here, and the model's config.json there.
-  std::function<HuggingFaceName(const std::string& fqn)> hugging_face_name;
-  std::string hugging_face_config;
-  // Returns where `config_json`, of the file `what`, describes another model than this one: values that change numbers.
-  // Throws ConfigError for a model that cannot be built here.
-  std::function<std::vector<HuggingFaceDifference>(const std::string& config_json, const std::string& what)>
-      hugging_face_differences;
-  // Names of the embedding and of the output projection, which other programs' models may store as one.
-  std::string embedding, output;
+  ModelNaming naming;  // in Hugging Face's format
 };
 
 }  // namespace titan

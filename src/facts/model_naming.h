@@ -1,32 +1,60 @@
-// What weights in Hugging Face's format need beside the numbers: names, and the tokenizer's files.
+// Names of a model's parameters in Hugging Face's format, and the tokenizer's files beside them.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace titan {
 
-// A parameter in Hugging Face's format.
-struct HuggingFaceName {
+// A tensor in Hugging Face's format that holds a parameter, or one index of its dim 0.
+struct HubTensor {
   std::string name;
   // Number of attention heads in dim 0, each of which holds the even rows of ours first, then the odd ones: rotary
   // embedding turns halves there and pairs here. 0: the rows are the same.
   std::int64_t rotary_heads = 0;
+  // Index in dim 0 of a parameter that stacks several tensors, such as experts; the tensor is without that dim.
+  // nullopt: the tensor is the whole parameter.
+  std::optional<std::int64_t> index = {};
+};
+
+// The parameter that a tensor in Hugging Face's format belongs to.
+struct HubOrigin {
+  std::string fqn;
+  std::optional<std::int64_t> index = {};  // as HubTensor::index
 };
 
 // A value of a config.json that differs from that of the model here.
-struct HuggingFaceDifference {
+struct HubDifference {
   std::string key;     // ours: "model.args.rope_theta"
   std::string theirs;  // "10000"
   std::string ours;
 };
 
-// What stands of the tokenizer beside weights in Hugging Face's format.
+// How one model is called in Hugging Face's format. The functions are pure; those that are empty have nothing to say.
+struct ModelNaming {
+  // Returns the tensors of the parameter `fqn`: one, or all indices of its dim 0 in their order. Throws InternalError for
+  // a name that is not a parameter's.
+  std::function<std::vector<HubTensor>(const std::string& fqn)> to_hub;
+  // Returns the parameter that a tensor belongs to; nullopt for a name that is not a parameter's.
+  std::function<std::optional<HubOrigin>(const std::string& name)> from_hub;
+  // Our names of the embedding and the output projection, which weights whose config.json ties them store once, under
+  // the embedding's name. Empty if that cannot be.
+  std::string embedding, output;
+  // The model's config.json.
+  std::string config_json;
+  // Returns where `config_json`, of the file `what`, describes another model than this one: values that change numbers.
+  // Throws ConfigError for a model that cannot be built here.
+  std::function<std::vector<HubDifference>(const std::string& config_json, const std::string& what)> differences;
+};
+
+// The tokenizer's files beside weights in Hugging Face's format.
 struct HuggingFaceTokenizer {
   std::map<std::string, std::string> files;  // name -> content
-  std::optional<std::int64_t> bos_id;        // nothing where it has none, or is not known
+  std::optional<std::int64_t> bos_id;        // nullopt if it has none, or it is not known
   std::optional<std::int64_t> eos_id;
 };
 

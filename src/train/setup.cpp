@@ -11,8 +11,8 @@
 #include "base/process/processors.h"
 #include "config/keys/print.h"
 #include "config/paths.h"
-#include "distributed/device.h"
 #include "distributed/config_dtype.h"
+#include "distributed/device.h"
 #include "distributed/flight/flight_recorder.h"
 #include "facts/device_facts.h"
 #include "metrics/flops.h"
@@ -64,8 +64,7 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
     return options;
   }
   const auto* module = dist::accelerator();
-  options.peak_flops =
-      device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
+  options.peak_flops = device_peak_flops(module->device_name(device.index()), config.training.mixed_precision_param);
   options.memory = [module, index = device.index()] {
     metrics::MemoryUsage usage{.peak_bytes = static_cast<std::uint64_t>(module->peak_reserved_bytes(index)),
                                .capacity_bytes = static_cast<std::uint64_t>(module->device_capacity_bytes(index)),
@@ -118,23 +117,14 @@ optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int
                             .min_lr_factor = options.min_lr_factor});
 }
 
-checkpoint::HuggingFaceFormat hugging_face_format(const TrainSpec& spec) {
-  checkpoint::HuggingFaceFormat format;
-  format.output = spec.output;
-  format.embedding = spec.embedding;
-  format.tensor = spec.hugging_face_name;
-  format.differences = spec.hugging_face_differences;
-  return format;
-}
-
 checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec,
                                const TokenizerFacts& tokenizer) {
   checkpoint::RunFacts run;
   run.base = config::checkpoint_folder(config);
   run.training_steps = config.training.steps;
   run.hf_assets_path = config.model.hf_assets_path;
-  run.hf_format = hugging_face_format(spec);
-  run.hf_format.small_files = [config_json = spec.hugging_face_config,
+  run.hf_format.naming = spec.naming;
+  run.hf_format.small_files = [config_json = spec.naming.config_json,
                                tokenizer_of_run = tokenizer.hugging_face](c10::ScalarType dtype) {
     HuggingFaceTokenizer exported = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
     auto files = checkpoint::describe_model(config_json, dtype, exported.bos_id, exported.eos_id);

@@ -8,10 +8,10 @@
 #include "base/process/processors.h"
 #include "checkpoint/checkpointer.h"
 #include "config/job_config.h"
-#include "facts/tokenizer_facts.h"
 #include "contract/train_contract.h"
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"
+#include "facts/tokenizer_facts.h"
 #include "metrics/metrics_processor.h"
 #include "optim/adamw.h"
 #include "optim/lr_schedule.h"
@@ -50,8 +50,6 @@ void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
-// How this program's names and formats are Hugging Face's, for weights of that kind that are read or written.
-checkpoint::HuggingFaceFormat hugging_face_format(const TrainSpec& spec);
 checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec, const TokenizerFacts& tokenizer);
 
 }  // namespace titan::train

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/runs/metrics_file.h"
 #include "lab/runs/find_runs.h"
+#include "lab/runs/metrics_file.h"
 
 namespace titan::runs {
 

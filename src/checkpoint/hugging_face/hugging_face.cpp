@@ -27,18 +27,39 @@ struct Place {
   SafetensorsEntry entry;
 };
 
-// Every rank works it out from its own items: all have all tensors, each its box of them.
+std::vector<std::int64_t> shape_in_hub(const std::vector<std::int64_t>& shape, const HubTensor& tensor) {
+  return tensor.index ? std::vector<std::int64_t>(shape.begin() + 1, shape.end()) : shape;
+}
+
+// Returns the part of `item` that `tensor` holds, without the dim that stacks; nullopt if this rank has nothing of it.
+std::optional<TensorItem> part_of(const TensorItem& item, const HubTensor& tensor) {
+  if (!tensor.index) return item;
+  const std::int64_t row = *tensor.index - item.spec.offset[0];
+  if (row < 0 || row >= item.spec.local_shape[0]) return std::nullopt;
+  const auto without_first = [](const std::vector<std::int64_t>& dims) {
+    return std::vector<std::int64_t>(dims.begin() + 1, dims.end());
+  };
+  TensorItem part = item;
+  part.local = item.local.detach().select(0, row);
+  part.spec = {without_first(item.spec.global_shape), without_first(item.spec.offset),
+               without_first(item.spec.local_shape)};
+  return part;
+}
+
+// Every rank computes it from its own items: all have all tensors, each its box of them.
 std::vector<SafetensorsFile> lay_out(const std::vector<Item>& items, const HuggingFaceFormat& format,
                                      c10::ScalarType dtype, std::uint64_t file_bytes) {
   std::vector<SafetensorsEntry> entries;
   for (const Item& item : items) {
     const auto* tensor = std::get_if<TensorItem>(&item);
     if (!tensor) continue;
-    const auto& shape = tensor->spec.global_shape;
-    if (shape.empty() || shape.size() > 2)
-      throw CheckpointError(tensor->fqn + " has " + std::to_string(shape.size()) +
-                            " dims; only 1 and 2 can be exported");
-    entries.push_back({format.tensor(tensor->fqn).name, dtype, shape});
+    for (const HubTensor& hub : format.naming.to_hub(tensor->fqn)) {
+      const auto shape = shape_in_hub(tensor->spec.global_shape, hub);
+      if (shape.empty() || shape.size() > 2)
+        throw CheckpointError(tensor->fqn + " has " + std::to_string(shape.size()) +
+                              " dims; only 1 and 2 can be exported");
+      entries.push_back({hub.name, dtype, shape});
+    }
   }
   return lay_out_files(std::move(entries), file_bytes);
 }
@@ -51,12 +72,11 @@ std::map<std::string, Place> places_of(const std::vector<SafetensorsFile>& files
   return places;
 }
 
-std::int64_t their_row(std::int64_t row, std::int64_t rows, const HuggingFaceName& tensor) {
+std::int64_t their_row(std::int64_t row, std::int64_t rows, const HubTensor& tensor) {
   return tensor.rotary_heads == 0 ? row : rotary_row(row, rows, tensor.rotary_heads);
 }
 
-void write_box(PlacedFile& file, const SafetensorsEntry& entry, const TensorItem& item,
-               const HuggingFaceName& tensor) {
+void write_box(PlacedFile& file, const SafetensorsEntry& entry, const TensorItem& item, const HubTensor& tensor) {
   const auto& spec = item.spec;
   if (item.local.numel() == 0) return;
   const at::Tensor box = cast(item.local.detach(), entry.dtype).to(at::kCPU).contiguous();
@@ -112,11 +132,14 @@ Pieces write_boxes(const fs::path& folder, const std::vector<SafetensorsFile>& f
   for (const std::size_t index : chosen) {
     const auto* item = std::get_if<TensorItem>(&items.at(index));
     if (!item) continue;
-    const auto tensor = format.tensor(item->fqn);
-    const auto& place = places.at(tensor.name);
-    auto& file = open[place.file];
-    if (!file) file = std::make_unique<PlacedFile>(folder / place.file);
-    write_box(*file, place.entry, *item, tensor);
+    for (const HubTensor& tensor : format.naming.to_hub(item->fqn)) {
+      const auto part = part_of(*item, tensor);
+      if (!part) continue;
+      const auto& place = places.at(tensor.name);
+      auto& file = open[place.file];
+      if (!file) file = std::make_unique<PlacedFile>(folder / place.file);
+      write_box(*file, place.entry, *part, tensor);
+    }
   }
   Pieces pieces;
   for (auto& [name, file] : open) {
@@ -165,23 +188,24 @@ Sources sources_of(const WeightFiles& weights, const std::vector<std::unique_ptr
   return sources;
 }
 
-// `names`, or for a model that stores its output projection as the embedding that one's name.
+// Names under which a folder stores parameters: the output projection's is the embedding's if the folder ties them.
 class StoredNames {
  public:
-  StoredNames(const HuggingFaceFormat& format, const fs::path& folder, const Sources& sources) : format_(format) {
+  StoredNames(const ModelNaming& naming, const fs::path& folder, const Sources& sources) : naming_(naming) {
     const fs::path file = folder / "config.json";
-    if (format.output.empty() || !fs::is_regular_file(file) || sources.contains(format.tensor(format.output).name))
+    if (naming.output.empty() || !fs::is_regular_file(file) ||
+        sources.contains(naming.to_hub(naming.output).front().name))
       return;
     is_tied_ = parse_hugging_face_config(read_file(file), file.string()).tied_embeddings;
   }
 
   bool is_tied() const { return is_tied_; }
-  HuggingFaceName operator()(const std::string& fqn) const {
-    return format_.tensor(is_tied_ && fqn == format_.output ? format_.embedding : fqn);
+  std::vector<HubTensor> operator()(const std::string& fqn) const {
+    return naming_.to_hub(is_tied_ && fqn == naming_.output ? naming_.embedding : fqn);
   }
 
  private:
-  const HuggingFaceFormat& format_;
+  const ModelNaming& naming_;
   bool is_tied_ = false;
 };
 
@@ -193,14 +217,16 @@ void check_sources(const fs::path& folder, const Sources& sources, const std::ve
   for (const Item& item : items) {
     const auto* tensor = std::get_if<TensorItem>(&item);
     if (!tensor) continue;
-    const auto name = stored(tensor->fqn).name;
-    wanted.insert(name);
-    const auto found = sources.find(name);
-    if (found == sources.end()) {
-      missing.push_back(name + " (" + tensor->fqn + ")");
-    } else if (found->second.second->shape != tensor->spec.global_shape) {
-      wrong.push_back(name + " is " + dist::shape_text(found->second.second->shape) + ", the model's " + tensor->fqn +
-                      " " + dist::shape_text(tensor->spec.global_shape));
+    for (const HubTensor& hub : stored(tensor->fqn)) {
+      wanted.insert(hub.name);
+      const auto found = sources.find(hub.name);
+      const auto shape = shape_in_hub(tensor->spec.global_shape, hub);
+      if (found == sources.end()) {
+        missing.push_back(hub.name + " (" + tensor->fqn + ")");
+      } else if (found->second.second->shape != shape) {
+        wrong.push_back(hub.name + " is " + dist::shape_text(found->second.second->shape) + ", the model's " +
+                        tensor->fqn + " " + dist::shape_text(shape));
+      }
     }
   }
   for (const auto& [name, source] : sources) {
@@ -215,7 +241,7 @@ void check_sources(const fs::path& folder, const Sources& sources, const std::ve
 }
 
 void fill(const TensorItem& item, const MappedSafetensors& file, const SafetensorsEntry& entry,
-          const HuggingFaceName& tensor) {
+          const HubTensor& tensor) {
   if (item.local.numel() == 0) return;
   std::vector<std::int64_t> rows;
   for (std::int64_t row = 0; row < item.spec.local_shape[0]; ++row)
@@ -282,17 +308,20 @@ void load_hugging_face(const fs::path& folder, const std::vector<Item>& items, c
     std::vector<std::unique_ptr<MappedSafetensors>> files;
     for (const auto& path : weights.files()) files.push_back(std::make_unique<MappedSafetensors>(path));
     const auto sources = sources_of(weights, files);
-    const StoredNames stored(format, folder, sources);
+    const StoredNames stored(format.naming, folder, sources);
     check_sources(folder, sources, items, stored, all_weights);
     if (stored.is_tied() && all_weights && ranks.rank() == 0)
-      spdlog::warn("{} stores {} and {} as one, which are two parameters here", folder.string(), format.embedding,
-                   format.output);
+      spdlog::warn("{} stores {} and {} as one, which are two parameters here", folder.string(),
+                   format.naming.embedding, format.naming.output);
     for (const Item& item : items) {
       const auto* tensor = std::get_if<TensorItem>(&item);
       if (!tensor) continue;
-      const auto theirs = stored(tensor->fqn);
-      const auto& [file, entry] = sources.at(theirs.name);
-      fill(*tensor, *file, *entry, theirs);
+      for (const HubTensor& theirs : stored(tensor->fqn)) {
+        const auto part = part_of(*tensor, theirs);
+        if (!part) continue;
+        const auto& [file, entry] = sources.at(theirs.name);
+        fill(*part, *file, *entry, theirs);
+      }
     }
     return std::string();
   });

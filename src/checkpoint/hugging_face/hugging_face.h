@@ -1,4 +1,4 @@
-// A model in Hugging Face's folder format (model*.safetensors, an index, config.json), written and read by all ranks
+// Writes and reads a model in Hugging Face's folder format (model*.safetensors, an index, config.json), by all ranks
 // together. No rank ever holds more than its own shards: each writes its rows to their place in the files, and reads
 // only those.
 #pragma once
@@ -16,19 +16,12 @@
 namespace titan::checkpoint {
 
 struct HuggingFaceFormat {
-  std::function<HuggingFaceName(const std::string& fqn)> tensor;
-  // Of an export whose weights have this dtype; called on rank 0.
+  ModelNaming naming;
+  // Returns the files beside exported weights of this dtype. Called on rank 0.
   std::function<SmallFiles(c10::ScalarType dtype)> small_files;
-  // Our names of the output projection and of the embedding, which weights whose config.json ties them store once,
-  // under the second one's name; "" where that cannot be.
-  std::string output = {}, embedding = {};
-  // Returns what `config_json`, of the file `what`, says otherwise than the model. Throws ConfigError for a model that
-  // cannot be built here. Null: nothing is compared.
-  std::function<std::vector<HuggingFaceDifference>(const std::string& config_json, const std::string& what)> differences =
-      {};
 };
 
-// The row of theirs that row `row` of ours is, of `rows`.
+// Returns the row in Hugging Face's format of row `row` of ours, of `rows` rows in `heads` heads.
 std::int64_t rotary_row(std::int64_t row, std::int64_t rows, std::int64_t heads);
 
 // Writes `folder` with the tensors of `items`, cast to `dtype`, in files of at most `file_bytes` (a larger tensor has

@@ -69,13 +69,78 @@ at::Tensor reorder_rows(const at::Tensor& rows, std::int64_t head_size, RowOrder
   return rows.reshape({heads, outer, head_size / outer, -1}).transpose(1, 2).reshape(rows.sizes());
 }
 
+namespace {
+
+// Returns the shape of the target that `each` makes of tensors of the shape `from`.
+std::vector<std::int64_t> target_shape(const Conversion& each, std::vector<std::int64_t> from) {
+  if (each.index) from.erase(from.begin());
+  if (each.stacked_with) from.insert(from.begin(), static_cast<std::int64_t>(each.stacked_with->size()) + 1);
+  return from;
+}
+
+std::vector<std::size_t> sources_of(const Conversion& each) {
+  std::vector<std::size_t> sources = {each.source};
+  if (each.stacked_with) sources.insert(sources.end(), each.stacked_with->begin(), each.stacked_with->end());
+  return sources;
+}
+
+void check_overflow(TensorSource& source, const std::string& name, const at::Tensor& rows, c10::ScalarType dtype) {
+  const std::string lost = overflow_text(rows, dtype);
+  if (lost.empty()) return;
+  source.verify();  // damage may look like this
+  throw CheckpointError(name + " holds " + lost + ": they would become infinite. Use --export-dtype bfloat16 or " +
+                        "float32, or write infinities with --allow-overflow");
+}
+
+// Copies rows [begin, end) of one tensor, in blocks of about `block_bytes`.
+class Copier {
+ public:
+  Copier(TensorSource& source, TensorSink& sink, std::uint64_t block_bytes, bool may_overflow)
+      : source_(source), sink_(sink), block_bytes_(block_bytes), may_overflow_(may_overflow) {}
+
+  void copy(const Conversion& each, std::size_t tensor) {
+    const TensorInfo& from = source_.tensors().at(tensor);
+    const std::int64_t begin = each.index.value_or(0), end = each.index ? *each.index + 1 : from.rows();
+    const std::int64_t head_size = each.order == RowOrder::kSame ? 1 : from.rows() / each.heads;
+    const std::int64_t block = block_rows(from, each.target.dtype, head_size);
+    for (std::int64_t row = begin; row < end; row += block) {
+      at::Tensor rows = source_.read(tensor, row, std::min(row + block, end));
+      if (each.order != RowOrder::kSame && rows.numel() > 0) rows = reorder_rows(rows, head_size, each.order);
+      if (!may_overflow_) check_overflow(source_, from.name, rows, each.target.dtype);
+      sink_.append(cast(rows, each.target.dtype));
+    }
+  }
+
+ private:
+  std::int64_t block_rows(const TensorInfo& from, c10::ScalarType target, std::int64_t head_size) const {
+    const std::size_t element = std::max(c10::elementSize(from.dtype), c10::elementSize(target));
+    const std::int64_t head_bytes =
+        std::max<std::int64_t>(head_size * from.elements_per_row() * static_cast<std::int64_t>(element), 1);
+    return std::max<std::int64_t>(static_cast<std::int64_t>(block_bytes_) / head_bytes, 1) * head_size;
+  }
+
+  TensorSource& source_;
+  TensorSink& sink_;
+  std::uint64_t block_bytes_;
+  bool may_overflow_;
+};
+
+}  // namespace
+
 void check_conversions(const TensorSource& source, const std::vector<Conversion>& conversions) {
   for (const Conversion& each : conversions) {
-    const TensorInfo& from = source.tensors().at(each.source);
-    TITAN_CHECK(from.shape == each.target.shape, from.name + " changes its shape");
+    const TensorInfo& first = source.tensors().at(each.source);
+    for (const std::size_t tensor : sources_of(each)) {
+      const TensorInfo& from = source.tensors().at(tensor);
+      if (from.shape != first.shape)
+        throw CheckpointError(from.name + " of shape " + dist::shape_text(from.shape) + " and " + first.name + " of " +
+                              dist::shape_text(first.shape) + " are parts of one tensor, and must have one shape");
+    }
+    TITAN_CHECK(target_shape(each, first.shape) == each.target.shape, first.name + " changes its shape");
     if (each.order == RowOrder::kSame) continue;
-    if (each.heads < 1 || from.shape.empty() || from.shape[0] % (2 * each.heads) != 0)
-      throw CheckpointError(from.name + " of shape " + dist::shape_text(from.shape) + " cannot be divided into " +
+    TITAN_CHECK(!each.index && !each.stacked_with, first.name + ": stacked tensors keep the order of their rows");
+    if (each.heads < 1 || first.shape.empty() || first.shape[0] % (2 * each.heads) != 0)
+      throw CheckpointError(first.name + " of shape " + dist::shape_text(first.shape) + " cannot be divided into " +
                             std::to_string(each.heads) + " heads of an even size: it is of another model");
   }
 }
@@ -84,26 +149,10 @@ std::uint64_t convert(TensorSource& source, TensorSink& sink, const std::vector<
                       std::uint64_t block_bytes, bool may_overflow) {
   const at::NoGradGuard no_grad;
   check_conversions(source, conversions);
+  Copier copier(source, sink, block_bytes, may_overflow);
   for (const Conversion& each : conversions) {
-    const TensorInfo& from = source.tensors().at(each.source);
-    const std::size_t element = std::max(c10::elementSize(from.dtype), c10::elementSize(each.target.dtype));
-    const std::int64_t head_size = each.order == RowOrder::kSame ? 1 : from.rows() / each.heads;
-    const std::int64_t head_bytes =
-        std::max<std::int64_t>(head_size * from.elements_per_row() * static_cast<std::int64_t>(element), 1);
-    const std::int64_t block =
-        std::max<std::int64_t>(static_cast<std::int64_t>(block_bytes) / head_bytes, 1) * head_size;
     sink.begin(each.target);
-    for (std::int64_t row = 0; row < from.rows(); row += block) {
-      at::Tensor rows = source.read(each.source, row, std::min(row + block, from.rows()));
-      if (each.order != RowOrder::kSame && rows.numel() > 0) rows = reorder_rows(rows, head_size, each.order);
-      const std::string lost = may_overflow ? "" : overflow_text(rows, each.target.dtype);
-      if (!lost.empty()) source.verify();  // damage may look like this
-      if (!lost.empty())
-        throw CheckpointError(from.name + " holds " + lost +
-                              ": they would become infinite. Use --export-dtype bfloat16 or " +
-                              "float32, or write infinities with --allow-overflow");
-      sink.append(cast(rows, each.target.dtype));
-    }
+    for (const std::size_t tensor : sources_of(each)) copier.copy(each, tensor);
     sink.end();
   }
   source.verify();

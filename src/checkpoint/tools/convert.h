@@ -32,15 +32,19 @@ enum class RowOrder { kSame, kToHuggingFace, kFromHuggingFace };
 
 struct Conversion {
   std::size_t source = 0;  // index into the source's tensors
-  TensorInfo target;       // of the same shape; other dtypes are cast
+  TensorInfo target;       // of the same shape unless it is taken out or stacked below; other dtypes are cast
   RowOrder order = RowOrder::kSame;
   std::int64_t heads = 0;  // unless kSame: rows / heads rows change places among themselves
+  // The target is this index of the source's dim 0, without that dim.
+  std::optional<std::int64_t> index = {};
+  // The target stacks `source` (its index 0) and these tensors of the source along a new dim 0.
+  std::optional<std::vector<std::size_t>> stacked_with = {};
 };
 
 // Reorders the rows of whole heads, [k * head_size, ...]. `order` is not kSame.
 at::Tensor reorder_rows(const at::Tensor& rows, std::int64_t head_size, RowOrder order);
 
-// Throws CheckpointError for heads that do not divide the rows into pairs.
+// Throws CheckpointError for heads that do not divide the rows into pairs, and for stacked tensors of different shapes.
 void check_conversions(const TensorSource& source, const std::vector<Conversion>& conversions);
 
 // Runs them in order, finishes the sink after the source was verified. `block_bytes`: of one read; a block has at least

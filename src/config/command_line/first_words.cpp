@@ -12,9 +12,7 @@ namespace {
 
 constexpr std::string_view kHelpOf = "--help=";
 
-bool is_word_of(const Command& command, const std::string& word) {
-  return std::ranges::count(command.words, word) > 0;
-}
+bool is_word_of(const Command& command, const std::string& word) { return std::ranges::count(command.words, word) > 0; }
 
 }  // namespace
 

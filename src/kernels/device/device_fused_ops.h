@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "kernels/portable/fused_lanes.h"
 #include "kernels/fused.h"
+#include "kernels/portable/fused_lanes.h"
 
 namespace titan::device {
 

@@ -9,10 +9,10 @@
 #include "distributed/world.h"
 #include "nn/module.h"
 #include "profile/kineto.h"
-#include "trace/named_range.h"
 #include "profile/phase_ranges.h"
 #include "profile/profile_schedule.h"
 #include "profile/step_times.h"
+#include "trace/named_range.h"
 #include "train/step/step_observer.h"
 
 namespace titan::train {

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "facts/prompts.h"
 #include "contract/train_contract.h"
 #include "distributed/mesh.h"
+#include "facts/prompts.h"
 
 namespace titan::train {
 

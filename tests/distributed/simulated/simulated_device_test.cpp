@@ -1,12 +1,12 @@
 // What the simulated device finds: faults that are planted here, one of each kind, beside the same code in order.
+#include "tests/support/simulated_device/simulated_device.h"
+
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "tests/support/simulated_device/simulated_device.h"
 
 namespace titan::sim {
 namespace {

@@ -23,8 +23,6 @@ ModelShape shape_of_debugmodel() {
   model.flavor = "debugmodel";
   ModelShape shape;
   shape.spec = models::make_train_spec(model, 1);
-  shape.names =
-      models::hugging_face_names("LlamaForCausalLM", shape.spec->stats.num_heads, shape.spec->stats.num_kv_heads);
   shape.origin = "job.toml";
   return shape;
 }
@@ -88,7 +86,7 @@ TEST(ConvertPlan, RefusesWhatIsNotTheModel) {
   };
   auto tensors = tensors_of(shape);
   tensors.push_back({"layers.0.gate.weight", c10::ScalarType::Float, {2}});
-  EXPECT_THAT(error(tensors), HasSubstr("tensors that are no parameters of the model: layers.0.gate.weight"));
+  EXPECT_THAT(error(tensors), HasSubstr("tensors that are not parameters of the model: layers.0.gate.weight"));
   tensors.pop_back();
   tensors.back().shape = {3, 4};
   EXPECT_THAT(error(tensors), HasSubstr("is [3, 4], expected ["));

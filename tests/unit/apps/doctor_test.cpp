@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "apps/doctor/doctor_report.h"
 #include "apps/doctor/machine.h"
 #include "apps/doctor/network.h"
 #include "apps/doctor/products.h"
 #include "apps/doctor/rates.h"
-#include "apps/doctor/doctor_report.h"
 
 namespace titan::doctor {
 namespace {

@@ -264,9 +264,10 @@ TEST(LoadVerifies, NotByChecksumsOfAnOlderSave) {
 }
 
 TEST(HuggingFaceChecksums, AreWrittenByAnyRanksAndVerifiedByAny) {
-  const HuggingFaceFormat format{[](const std::string& fqn) {
-                                   return HuggingFaceName{"hf." + fqn, fqn == "wq" ? 4 : 0};
-                                 },
+  const HuggingFaceFormat format{{.to_hub =
+                                      [](const std::string& fqn) {
+                                        return std::vector{HubTensor{"hf." + fqn, fqn == "wq" ? 4 : 0}};
+                                      }},
                                  [](c10::ScalarType) {
                                    return SmallFiles{{"config.json", "{}\n"}};
                                  }};

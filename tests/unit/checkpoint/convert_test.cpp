@@ -14,6 +14,7 @@
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/inspect.h"
 #include "checkpoint/tools/verify.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/checkpoint/counted_memory.h"
 #include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
@@ -93,6 +94,34 @@ void expect_same(const std::map<std::string, at::Tensor>& found, const std::map<
   }
 }
 
+// Experts [E, rows, cols] become E tensors, and these one again.
+TEST(ConvertStacks, TakesThemApartAndPutsThemTogether) {
+  const TemporaryFolder folder;
+  const at::Tensor experts = at::rand({3, 4, 5});
+  const auto errors = run_ranks(1, [&](Ranks& ranks) { save(folder / "dcp", {replicate("experts", experts)}, ranks); });
+  EXPECT_EQ(errors[0], "");
+  std::vector<Conversion> apart;
+  for (std::int64_t i = 0; i < 3; ++i)
+    apart.push_back({0, {"experts." + std::to_string(i), c10::ScalarType::Float, {4, 5}}, RowOrder::kSame, 0, i});
+  const auto stacked = open_source(folder / "dcp", CheckpointKind::kDcp);
+  convert(*stacked, *make_safetensors_sink(folder / "hf", targets(apart), {}), apart);
+  for (const auto& [name, tensor] : read_all(folder / "hf")) EXPECT_TRUE(tensor.equal(experts[name.back() - '0']));
+
+  const auto parts = open_source(folder / "hf", CheckpointKind::kHuggingFace);
+  const auto index_of = [&](const std::string& name) {
+    const auto found = std::ranges::find(parts->tensors(), name, &TensorInfo::name);
+    return static_cast<std::size_t>(found - parts->tensors().begin());
+  };
+  const std::vector<Conversion> together = {{index_of("experts.0"),
+                                             {"experts", c10::ScalarType::Float, {3, 4, 5}},
+                                             RowOrder::kSame,
+                                             0,
+                                             {},
+                                             {{index_of("experts.1"), index_of("experts.2")}}}};
+  convert(*parts, *make_dcp_sink(folder / "back", targets(together)), together, /*block_bytes=*/40);
+  EXPECT_TRUE(read_all(folder / "back").at("experts").equal(experts));
+}
+
 TEST(ReorderRows, IsTheRotaryPermutationAndItsInverse) {
   const at::Tensor ours = at::arange(24 * 3).reshape({24, 3});
   const at::Tensor theirs = reorder_rows(ours, 8, RowOrder::kToHuggingFace);
@@ -141,7 +170,7 @@ TEST_F(Convert, OurLoadersReadTheResults) {
   run(folder_ / "dcp", folder_ / "hf", RowOrder::kToHuggingFace);
   run(folder_ / "dcp", folder_ / "back", RowOrder::kSame);
   const at::Tensor wanted = read_all(folder_ / "dcp").at("wq");
-  const HuggingFaceFormat format{[](const std::string& fqn) { return HuggingFaceName{fqn, 4}; }, {}};
+  const HuggingFaceFormat format{{.to_hub = [](const std::string& fqn) { return std::vector{HubTensor{fqn, 4}}; }}, {}};
   const auto errors = run_ranks(3, [&](Ranks& ranks) {
     for (const bool hub : {false, true}) {
       TensorItem item = shard("wq", at::zeros({48, 10}), ranks.rank(), 3);

@@ -20,9 +20,10 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 HuggingFaceFormat format() {
-  return {[](const std::string& fqn) {
-            return HuggingFaceName{"hf." + fqn, fqn == "wq" ? 2 : 0};
-          },
+  return {{.to_hub =
+               [](const std::string& fqn) {
+                 return std::vector{HubTensor{"hf." + fqn, fqn == "wq" ? 2 : 0}};
+               }},
           [](c10::ScalarType) {
             return SmallFiles{{"config.json", "{}\n"}};
           }};
@@ -86,6 +87,47 @@ TEST(HuggingFace, AnyRanksReadWhatAnyRanksWrote) {
           const auto& item = std::get<TensorItem>(items[i]);
           if (!item.local.equal(std::get<TensorItem>(want[i]).local)) throw std::runtime_error(item.fqn + " differs");
         }
+      });
+      for (const auto& error : errors) EXPECT_EQ(error, "") << writers << " -> " << readers;
+    }
+  }
+}
+
+// A parameter [E, rows, cols] that stacks experts is E tensors there.
+HuggingFaceFormat format_of_experts() {
+  HuggingFaceFormat format;
+  format.naming.to_hub = [](const std::string& /*fqn*/) {
+    std::vector<HubTensor> tensors;
+    for (std::int64_t i = 0; i < 5; ++i) tensors.push_back({"experts." + std::to_string(i) + ".up_proj", 0, i});
+    return tensors;
+  };
+  format.small_files = [](c10::ScalarType) { return SmallFiles{{"config.json", "{}\n"}}; };
+  return format;
+}
+
+TEST(HuggingFace, StackedExpertsAreTensorsOfTheirOwn) {
+  const at::Tensor experts = at::arange(5 * 3 * 2, at::kFloat).reshape({5, 3, 2}) / 7;
+  const HuggingFaceFormat format = format_of_experts();
+  for (const int writers : {1, 2, 4}) {
+    TemporaryFolder folder;
+    auto errors = run_ranks(writers, [&](Ranks& ranks) {
+      save_hugging_face(folder / "hf", {shard("experts", experts, ranks.rank(), writers)}, format,
+                        c10::ScalarType::Float, ranks);
+    });
+    for (const auto& error : errors) EXPECT_EQ(error, "");
+    const MappedSafetensors file(folder / "hf" / "model.safetensors");
+    ASSERT_EQ(file.entries().size(), 5u);
+    EXPECT_EQ(file.entries()[3].name, "experts.3.up_proj");
+    EXPECT_EQ(file.entries()[3].shape, (std::vector<std::int64_t>{3, 2}));
+    auto stored = at::zeros({3, 2});
+    file.copy_rows(file.entries()[3], {0, 1, 2}, 0, stored);
+    EXPECT_TRUE(stored.equal(experts[3]));
+    for (const int readers : {1, 3}) {
+      errors = run_ranks(readers, [&](Ranks& ranks) {
+        TensorItem item = shard("experts", at::zeros_like(experts), ranks.rank(), readers);
+        load_hugging_face(folder / "hf", {item}, format, ranks);
+        if (!item.local.equal(shard("experts", experts, ranks.rank(), readers).local))
+          throw std::runtime_error("experts differ");
       });
       for (const auto& error : errors) EXPECT_EQ(error, "") << writers << " -> " << readers;
     }

@@ -85,7 +85,9 @@ TEST(Help, OfOneTableOrKey) {
   EXPECT_THAT(error_of([] { help_text("zzzzzzzzzzzzz"); }), HasSubstr("the tables are job, "));
 }
 
-std::string completed(const std::string& shell, const std::vector<std::string>& words) { return complete(shell, words); }
+std::string completed(const std::string& shell, const std::vector<std::string>& words) {
+  return complete(shell, words);
+}
 
 TEST(Completion, KnowsEveryFlag) {
   const std::string flags = completed("bash", {"--"});

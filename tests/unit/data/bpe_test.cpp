@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "data/text/code_points.h"
 #include "data/text/nfc.h"
 #include "data/text/split_regex.h"
 #include "data/text/unicode_category.h"
-#include "data/text/code_points.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe_model.h"
 #include "data/tokenizer/bpe_tokenizer.h"

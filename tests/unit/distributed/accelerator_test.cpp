@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "distributed/accelerator/device_error.h"
 #include "distributed/accelerator/cuda_driver.h"
+#include "distributed/accelerator/device_error.h"
 
 namespace titan::dist {
 namespace {

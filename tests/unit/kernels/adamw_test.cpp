@@ -1,7 +1,5 @@
 // Every set of instructions of this machine against what it stands in for: ATen's multiplication of the gradient in
 // place, and then ATen's _fused_adamw_.
-#include "kernels/cpu/rows/adamw_kernel.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
@@ -14,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/rows/adamw_kernel.h"
 #include "tests/unit/kernels/of_this_machine.h"
 
 namespace titan::kernels {

@@ -1,6 +1,4 @@
 // Every set of instructions of this machine against the formula in float64, forward and backward.
-#include "kernels/cpu/attention/attention_kernel.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/attention/attention_kernel.h"
 #include "tests/unit/kernels/of_this_machine.h"
 
 namespace titan::kernels {

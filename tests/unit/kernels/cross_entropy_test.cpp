@@ -1,7 +1,5 @@
 // Every set of instructions of this machine against the formula in float64, and against ATen's operators on a float32
 // copy, which are what it stands in for.
-#include "kernels/cpu/rows/cross_entropy_kernel.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -11,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/rows/cross_entropy_kernel.h"
 #include "tests/unit/kernels/of_this_machine.h"
 
 namespace titan::kernels {

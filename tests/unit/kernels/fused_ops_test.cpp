@@ -1,7 +1,5 @@
 // Every set of instructions of this machine against the formulas in float64 and against ATen's operators, forward and
 // backward.
-#include "kernels/cpu/rows/fused_kernels.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/rows/fused_kernels.h"
 #include "tests/unit/kernels/fused_formulas.h"
 #include "tests/unit/kernels/of_this_machine.h"
 

@@ -1,6 +1,4 @@
 // Products in 16 bits against float64, of each set of instructions that this machine has, however the operands lie.
-#include "kernels/cpu/matmul/matmul_kernel.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/matmul/matmul_kernel.h"
 #include "of_this_machine.h"
 
 namespace titan::kernels {

@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "trace/named_range.h"
 #include "profile/phase_ranges.h"
+#include "trace/named_range.h"
 
 namespace titan::profile {
 namespace {

@@ -1,11 +1,10 @@
-#include "lab/runs/report/runs_report.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lab/runs/report/runs_report.h"
 #include "run_files.h"
 
 namespace titan::runs {

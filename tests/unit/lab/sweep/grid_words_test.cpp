@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "support.h"
 #include "lab/sweep/plan/plan.h"
+#include "support.h"
 
 namespace titan::sweep {
 namespace {

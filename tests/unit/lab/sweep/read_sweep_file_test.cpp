@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
-#include "support.h"
 #include "lab/sweep/plan/sweep_spec.h"
+#include "support.h"
 
 namespace titan::sweep {
 namespace {

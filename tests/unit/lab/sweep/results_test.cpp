@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "support.h"
 #include "lab/sweep/report/sweep_report.h"
+#include "support.h"
 
 namespace titan::sweep {
 namespace {

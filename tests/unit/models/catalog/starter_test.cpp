@@ -40,7 +40,9 @@ TEST(Starter, TheBatchSuitsTheGpus) {
     EXPECT_EQ(config.training.global_batch_size % gpus, 0) << gpus;
   }
   EXPECT_EQ(config::load_job_config_text(starter("8B", 64), "job.toml").config.training.global_batch_size, 128);
-  EXPECT_EQ(config::load_job_config_text(starter("8B", 2560), "job.toml").config.parallelism.data_parallel_replicate_degree, 10);
+  EXPECT_EQ(
+      config::load_job_config_text(starter("8B", 2560), "job.toml").config.parallelism.data_parallel_replicate_degree,
+      10);
 }
 
 TEST(Starter, TakesTheDataAndTheTokenizer) {
@@ -55,8 +57,10 @@ TEST(Starter, TakesTheDataAndTheTokenizer) {
 
 TEST(Starter, RefusesWhatCannotBe) {
   EXPECT_THAT(test::message_of<ConfigError>([] { starter("llama3/8b"); }), HasSubstr("did you mean llama3/8B?"));
-  EXPECT_THAT(test::message_of<ConfigError>([] { starter("70B"); }), HasSubstr("did you mean llama3/70B or llama2/70B?"));
-  EXPECT_THAT(test::message_of<ConfigError>([] { starter("llama3/70B", 8); }), HasSubstr("use 64 GPUs of 80 GB or more"));
+  EXPECT_THAT(test::message_of<ConfigError>([] { starter("70B"); }),
+              HasSubstr("did you mean llama3/70B or llama2/70B?"));
+  EXPECT_THAT(test::message_of<ConfigError>([] { starter("llama3/70B", 8); }),
+              HasSubstr("use 64 GPUs of 80 GB or more"));
 }
 
 }  // namespace
