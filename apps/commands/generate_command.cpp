@@ -79,7 +79,7 @@ const char* end_name(generate::End end) {
 // As data, prompts that are not UTF-8 are read with U+FFFD in place of what is none.
 std::string valid_text(const std::string& text) {
   const data::ValidText valid(text);
-  if (valid.view() != text) spdlog::warn("the prompt is not valid UTF-8: what is not counts as U+FFFD");
+  if (valid.view() != text) spdlog::warn("the prompt is not valid UTF-8; invalid bytes are replaced by U+FFFD");
   return std::string(valid.view());
 }
 

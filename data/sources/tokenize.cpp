@@ -118,7 +118,7 @@ class Job {
 
   // "documents: 150 there, 1 here; ..."
   static std::string differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& plan) {
-    if (!there.is_object()) return "it is no JSON object";
+    if (!there.is_object()) return "it is not a JSON object";
     std::vector<std::string> lines;
     for (const auto& [key, here] : plan.items()) {
       const std::string was = there.contains(key) ? there[key].dump() : "nothing";

@@ -263,7 +263,7 @@ class Translator {
     const std::string text(in_.substr(at_, digits));
     if (digits == 0 || digits > 6 || text.size() < digits ||
         text.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
-      throw DataError("\"" + text + "\" is no code point");
+      throw DataError("\"" + text + "\" is not a code point");
     }
     at_ += digits;
     return static_cast<char32_t>(std::stoul(text, nullptr, 16));

@@ -22,7 +22,7 @@ using sentencepiece::SentencePieceProcessor;
 bool is_mark(const SentencePieceProcessor& pieces, int id) { return pieces.IsControl(id) || pieces.IsUnknown(id); }
 
 std::string reason_against(const SentencePieceProcessor& pieces, const SentencePieceModelInfo& info) {
-  if (info.model_type != kModelTypeBpe) return "it is no byte-pair encoding";
+  if (info.model_type != kModelTypeBpe) return "it is not a byte-pair encoding";
   if (info.has_charsmap) return "it normalizes text by a table of its own";
   if (info.remove_extra_whitespaces) return "it removes spaces";
   if (!info.add_dummy_prefix || !info.escape_whitespaces || info.treat_whitespace_as_suffix)

@@ -69,7 +69,7 @@ void refuse_unknown_keys(const Json& object, const std::string& where, std::init
 std::string type_of(const Json& object, const std::string& where) { return get<std::string>(object, "type", where); }
 
 void read_merges(const Json& merges, BpeSpec& spec) {
-  if (!merges.is_array()) throw DataError("model.merges is no array");
+  if (!merges.is_array()) throw DataError("model.merges is not an array");
   for (const Json& merge : merges) {
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
       spec.merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
@@ -106,11 +106,11 @@ BpeSpec read_model(const Json& model) {
   spec.ignore_merges = get_or(model, "ignore_merges", "model", false);
   if (find(model, "unk_token")) spec.unk_token = get<std::string>(model, "unk_token", "model");
   const Json& vocab = at(model, "vocab", "model");
-  if (!vocab.is_object() || vocab.empty()) throw DataError("model.vocab is no object, or empty");
+  if (!vocab.is_object() || vocab.empty()) throw DataError("model.vocab is not an object, or empty");
   spec.vocab.reserve(vocab.size());
   for (const auto& [token, id] : vocab.items()) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() > INT32_MAX) {
-      throw DataError("model.vocab[\"" + token + "\"] = " + shortened(id) + " is no token id");
+      throw DataError("model.vocab[\"" + token + "\"] = " + shortened(id) + " is not a token id");
     }
     spec.vocab.insert_or_assign(token, id.get<std::int32_t>());
   }
@@ -222,7 +222,7 @@ void read_added_token(const Json& token, TokenizerSpec& spec) {
 }
 
 TokenizerSpec read_spec(const Json& root) {
-  if (!root.is_object()) throw DataError("it is no JSON object");
+  if (!root.is_object()) throw DataError("it is not a JSON object");
   refuse_unknown_keys(root, "",
                       {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                        "post_processor", "decoder", "model"});
@@ -277,7 +277,7 @@ AddedToken special_token(const std::string& content, const OrderedJson& options)
 }
 
 TokenizerConfig read_config(const OrderedJson& root) {
-  if (!root.is_object()) throw DataError("it is no JSON object");
+  if (!root.is_object()) throw DataError("it is not a JSON object");
   TokenizerConfig config;
   for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"}) {
     if (const auto text = token_text(root, key)) config.special_tokens.push_back(special_token(*text, root[key]));

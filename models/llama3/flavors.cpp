@@ -105,7 +105,7 @@ LlamaArgs llama_args(const config::Model& model) {
   if (found == flavors.end()) {
     const auto names = llama_flavor_names(model.name);
     const auto nearest = nearest_name(model.flavor, names);
-    throw ConfigError("model.flavor = \"" + model.flavor + "\" is no flavor of " + model.name +
+    throw ConfigError("model.flavor = \"" + model.flavor + "\" is not a flavor of " + model.name +
                           (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Flavors: " + join(names, ", ") +
                           ". Other sizes: take one and set [model.args]",
                       {"model.flavor"});

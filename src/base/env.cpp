@@ -232,7 +232,7 @@ std::vector<std::string> expand_range(std::string_view list, std::string_view ra
   const auto last_text = dash == std::string_view::npos ? first_text : range.substr(dash + 1);
   const auto first = to_int(first_text), last = to_int(last_text);
   if (!first || !last || *first < 0 || *last < *first || *last - *first > 1'000'000)
-    bad_list(list, "\"" + std::string(range) + "\" is no range of numbers");
+    bad_list(list, "\"" + std::string(range) + "\" is not a range of numbers");
   std::vector<std::string> out;
   for (std::int64_t i = *first; i <= *last; ++i) {
     std::string digits = std::to_string(i);

@@ -116,7 +116,7 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
   const double seconds = seconds_between(start, std::chrono::steady_clock::now());
   if (ranks.rank() == 0) {
     const std::string stall =
-        is_async_ ? fmt::format(" beside training, which stood still for {:.3f} s", saver_.stall_seconds()) : "";
+        is_async_ ? fmt::format(" in the background; training stalled for {:.3f} s", saver_.stall_seconds()) : "";
     spdlog::info("Saved checkpoint {} ({}, {}) in {:.2f} s{}", folder.string(),
                  save.model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds,
                  stall);

@@ -18,7 +18,7 @@ bool Rollback::run(std::int64_t step) {
   const int time = ++times_[*good];
   if (time > kMostToOne) {
     if (speaks_for_all())
-      spdlog::error("the run went back to step {} {} times, and other data did not help", *good, kMostToOne);
+      spdlog::error("the run went back to step {} {} times; giving up", *good, kMostToOne);
     return false;
   }
   parts_.metrics.roll_back(parts_.state.step);
@@ -26,8 +26,8 @@ bool Rollback::run(std::int64_t step) {
   if (parts_.validator) parts_.validator->forget_after(parts_.state.step);
   if (speaks_for_all())
     spdlog::warn(
-        "back at step {} of {}, as training.on_nan = \"rollback\" asks (time {} of {} to that checkpoint); the data "
-        "goes on behind step {}",
+        "back at step {} of {}, as training.on_nan = \"rollback\" asks (time {} of {} to that checkpoint); continuing "
+        "with the data after step {}",
         *good, step, time, kMostToOne, step);
   return true;
 }

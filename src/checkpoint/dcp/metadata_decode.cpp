@@ -247,7 +247,7 @@ class Decoder {
         return;
       }
     }
-    tree_.fail("storage_data has an offset of " + fqn + " that is no chunk's");
+    tree_.fail("storage_data has an offset of " + fqn + " that is not a chunk's");
   }
 
   // What a later format says may mean something else here. Older PyTorch writes no version.

@@ -68,7 +68,7 @@ class Planner {
       throw CheckpointError(
           std::to_string(num_wrong) + " of " + std::to_string(items_.size()) +
           " wanted items do not match the checkpoint " + what +
-          (others > 0 ? ", which has " + std::to_string(others) + " weights that the model has not:" : ":") +
+          (others > 0 ? ", which has " + std::to_string(others) + " weights that are not in the model:" : ":") +
           problems_);
     }
     std::sort(plan_.boxes.begin(), plan_.boxes.end(), [](const ReadBox& a, const ReadBox& b) {
@@ -129,7 +129,7 @@ class Planner {
       problem(item.fqn + ": the stored chunks hold " + std::to_string(covered) + " of the " +
               std::to_string(c10::multiply_integers(item.spec.local_shape)) + " elements of this rank's part");
     } else if (overlap(std::span(plan_.boxes).subspan(first_box))) {
-      problem(item.fqn + ": stored chunks overlap, so that a part of the tensor is in none");
+      problem(item.fqn + ": stored chunks overlap, so that a part of the tensor is in none of them");
     }
   }
 

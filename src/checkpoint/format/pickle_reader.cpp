@@ -112,8 +112,8 @@ class PickleMachine {
   Node& target(Kind kind) {
     Node& node = tree_.nodes_[top()];
     if (node.kind != kind)
-      fail(kind == Kind::kList ? "items are appended to something that is no list"
-                               : "items are set in something that is no dict");
+      fail(kind == Kind::kList ? "items are appended to something that is not a list"
+                               : "items are set in something that is not a dict");
     return node;
   }
 
@@ -302,8 +302,8 @@ void PickleMachine::push_global(std::string_view module, std::string_view name) 
 
 void PickleMachine::call() {
   std::vector<NodeId> parts = pop_count(2);
-  if (tree_.nodes_[parts[0]].kind != Kind::kGlobal) fail("something that is no class or function is called");
-  if (tree_.nodes_[parts[1]].kind != Kind::kTuple) fail("the arguments of a call are no tuple");
+  if (tree_.nodes_[parts[0]].kind != Kind::kGlobal) fail("something that is not a class or function is called");
+  if (tree_.nodes_[parts[1]].kind != Kind::kTuple) fail("the arguments of a call are not a tuple");
   // An ordered dict is filled afterwards, like a plain one.
   if (tree_.is_global(parts[0], "collections\nOrderedDict") && tree_.nodes_[parts[1]].children.empty()) {
     push_kind(Kind::kDict);
@@ -323,7 +323,7 @@ bool PickleMachine::object(unsigned char code) {
       const std::vector<NodeId> names = pop_count(2);
       const Node& module = tree_.nodes_[names[0]];
       const Node& name = tree_.nodes_[names[1]];
-      if (module.kind != Kind::kText || name.kind != Kind::kText) fail("the name of a global is no text");
+      if (module.kind != Kind::kText || name.kind != Kind::kText) fail("the name of a global is not a text");
       push_global(module.text, name.text);
       return true;
     }

@@ -37,7 +37,7 @@ constexpr std::array<std::pair<const char*, c10::ScalarType>, 9> kDtypes = {{{"F
                                                                              {"U8", c10::ScalarType::Byte}}};
 
 [[noreturn]] void fail(const fs::path& path, const std::string& why) {
-  throw CheckpointError(path.string() + " is no valid safetensors file: " + why);
+  throw CheckpointError(path.string() + " is not a valid safetensors file: " + why);
 }
 
 const char* name_of(c10::ScalarType dtype) {
@@ -72,16 +72,16 @@ std::pair<SafetensorsEntry, std::uint64_t> parse_entry(const fs::path& path, con
   const auto known = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const auto& d) { return dtype == d.first; });
   if (known == kDtypes.end()) fail(path, name + " has the dtype " + dtype + ", which is not supported");
   entry.dtype = known->second;
-  if (!json.at("shape").is_array()) fail(path, name + " has a shape that is none");
+  if (!json.at("shape").is_array()) fail(path, name + " has an invalid shape");
   for (const auto& size : json.at("shape")) {
-    if (!size.is_number_unsigned()) fail(path, name + " has a shape that is none");
+    if (!size.is_number_unsigned()) fail(path, name + " has an invalid shape");
     entry.shape.push_back(size.get<std::int64_t>());
-    if (entry.shape.back() < 0) fail(path, name + " has a shape that is none");
+    if (entry.shape.back() < 0) fail(path, name + " has an invalid shape");
   }
   const auto& offsets = json.at("data_offsets");
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
       !offsets[1].is_number_unsigned())
-    fail(path, name + " has data_offsets that are none");
+    fail(path, name + " has invalid data_offsets");
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
   if (begin > end || end > data_size) fail(path, name + " lies outside the file");
   if (end - begin != bytes_of(entry, path)) fail(path, name + " has another size than its shape and dtype say");
@@ -135,7 +135,7 @@ std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
   try {
     if (deeper_than(text, kDeepestHeader)) fail(path, "its header is nested too deeply");
     const Json header = Json::parse(text);
-    if (!header.is_object()) fail(path, "its header is no JSON object");
+    if (!header.is_object()) fail(path, "its header is not a JSON object");
     for (const auto& [name, json] : header.items()) {
       if (name != "__metadata__") parsed.push_back(parse_entry(path, name, json, data_begin, file.size() - data_begin));
     }

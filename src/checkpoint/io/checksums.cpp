@@ -21,7 +21,7 @@ constexpr std::uintmax_t kLongest = 64 << 20;  // a file takes some 70 bytes
 
 std::uint32_t parse_crc(const std::string& text) {
   if (text.size() != 8 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
-    throw CheckpointError("\"" + text + "\" is no checksum of 8 hexadecimal digits");
+    throw CheckpointError("\"" + text + "\" is not a checksum of 8 hexadecimal digits");
   return static_cast<std::uint32_t>(std::stoul(text, nullptr, 16));
 }
 
@@ -31,8 +31,8 @@ Checksums parse(const Json& json) {
   Checksums checksums;
   checksums.save_id = json.at("save_id").get<std::string>();
   for (const auto& [name, file] : json.at("files").items()) {
-    if (name.empty() || name.find('/') != std::string::npos) throw CheckpointError(name + " is no file of the folder");
-    if (!file.at("size").is_number_unsigned()) throw CheckpointError("the size of " + name + " is no natural number");
+    if (name.empty() || name.find('/') != std::string::npos) throw CheckpointError(name + " is not a file of the folder");
+    if (!file.at("size").is_number_unsigned()) throw CheckpointError("the size of " + name + " is not a natural number");
     checksums.files[name] = {file.at("size").get<std::uint64_t>(), parse_crc(file.at("crc32").get<std::string>())};
   }
   return checksums;

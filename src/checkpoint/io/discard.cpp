@@ -33,7 +33,7 @@ bool discard(const fs::path& folder) {
   fs::remove_all(folder, error);
   if (!error) return true;
   warn_once("cannot remove all of " + folder.string() + ": " + error.message() +
-            ". It is no checkpoint any more, nothing reads it, and each save tries again; if it stays, find who holds "
+            ". It is not a checkpoint any more, nothing reads it, and each save tries again; if it stays, find who holds "
             "its files (lsof, lsattr) and remove it by hand");
   return false;
 }

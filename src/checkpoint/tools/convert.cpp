@@ -35,7 +35,7 @@ CheckpointKind detect_kind(const fs::path& path) {
       if (entry.path().extension() == ".safetensors") return CheckpointKind::kHuggingFace;
     }
     throw CheckpointError(path.string() +
-                          " is no checkpoint: it has neither .metadata, which a save writes last, nor *.safetensors");
+                          " is not a checkpoint: it has neither .metadata, which a save writes last, nor *.safetensors");
   }
   if (path.extension() == ".safetensors") return CheckpointKind::kHuggingFace;
   std::array<char, 4> head{};

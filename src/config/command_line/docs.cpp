@@ -89,7 +89,7 @@ std::string row(const Field& field) {
 }
 
 std::string flags() {
-  std::string out = "## Flags that are no keys\n\n| flag | value | what it does |\n|---|---|---|\n";
+  std::string out = "## Other flags\n\n| flag | value | what it does |\n|---|---|---|\n";
   for (const Mode& mode : modes()) {
     out +=
         "| `--" + typed_name(mode) + "` | " + std::string(mode.value) + " | " + escaped(std::string(mode.doc)) + " |\n";

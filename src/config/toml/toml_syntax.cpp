@@ -65,8 +65,8 @@ std::optional<std::string> bare_word_message(const std::string& value) {
   if (lower == "false" || lower == "no" || lower == "off")
     return "expected true or false; found " + value + "; write false";
   if (lower == "none" || lower == "null")
-    return value + " is no value of TOML; write \"None\" to unset a key that may be unset, or leave it out";
-  return value + " is no value of TOML; if it is a string, write it in quotes: " + quoted(value);
+    return value + " is not a value of TOML; write \"None\" to unset a key that may be unset, or leave it out";
+  return value + " is not a value of TOML; if it is a string, write it in quotes: " + quoted(value);
 }
 
 // Where the parser stopped before the value, the mistake is further up: a list that is not closed.

@@ -188,7 +188,7 @@ void for_each_metric(const StepMetrics& m, Use&& use) {
       m.memory.num_alloc_retries);
   use(Metric{.name = "num_ooms",
              .tag = "memory/num_ooms",
-             .meaning = "of one rank: how often there was no memory all the same, since this start; on CPU 0"},
+             .meaning = "of one rank: failed allocations, since this start; on CPU 0"},
       m.memory.num_ooms);
   use(Metric{.name = "goodput_percent",
              .tag = "titan/goodput(%)",

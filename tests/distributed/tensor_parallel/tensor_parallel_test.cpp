@@ -315,7 +315,7 @@ TEST(FullyShardOverTensorParallel, NamesTheMistake) {
   auto weight = partial.parameter("output.weight");
   weight.parameter->sharding = dist::Sharding::of({11, kDim}, mesh.slice({"tp"}), {dist::Partial{}});
   EXPECT_THAT(message_of([&] { fsdp::fully_shard(*partial.output, {.mesh = mesh.slice({"fsdp"})}); }),
-              HasSubstr("a partial sum is no parameter"));
+              HasSubstr("parameters cannot have a Partial placement"));
   weight.parameter->sharding = dist::Sharding::of({11, kDim}, mesh.slice({"tp"}), {Shard{0}});
   EXPECT_THAT(message_of([&] { fsdp::fully_shard(*partial.output, {.mesh = mesh.slice({"fsdp"})}); }),
               HasSubstr("its local tensor has shape [11, 6], which should be [6, 6]"));

@@ -68,7 +68,7 @@ def async_checkpoints(context, ranks):
     for mode in ("disabled", "async"):
         config = write_job(context, mode, steps=6)
         job = run(context, ranks, ["--config", config, *words, "--checkpoint.async_mode", mode], name=mode)
-    expect(len(re.findall(r"beside training, which stood still for [\d.]+ s", job.text())) == 3, "no line says the stall")
+    expect(len(re.findall(r"in the background; training stalled for [\d.]+ s", job.text())) == 3, "no line says the stall")
     tables = [rows_by_step(context.dump(mode) / "metrics.jsonl", exact=True) for mode in ("async", "disabled")]
     check_identical(*tables, ["loss", "grad_norm"], "asynchronous checkpoints")
     for step in (2, 4, 6):

@@ -75,7 +75,7 @@ TEST(Planner, WeightsThatNobodyWantsAreAnotherModel) {
     return std::string();
   };
   EXPECT_EQ(error(true),
-            "1 of 2 wanted items do not match the checkpoint ck, which has 1 weights that the model has not:\n"
+            "1 of 2 wanted items do not match the checkpoint ck, which has 1 weights that are not in the model:\n"
             "  missing key: c\n  unexpected key: layers.6.w");
   EXPECT_EQ(error(false), "1 of 2 wanted items do not match the checkpoint ck:\n  missing key: c");
 }

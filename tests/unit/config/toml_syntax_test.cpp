@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 TEST(TomlSyntax, BareWords) {
   EXPECT_EQ(
       load_error("[model]\nflavor = debugmodel  # small"),
-      "t.toml:2:10: error: debugmodel is no value of TOML; if it is a string, write it in quotes: \"debugmodel\"\n"
+      "t.toml:2:10: error: debugmodel is not a value of TOML; if it is a string, write it in quotes: \"debugmodel\"\n"
       "   2 | flavor = debugmodel  # small\n"
       "     |          ^");
   for (const char* value : {"8B", "./assets/tokenizer", "my first run", "~/data"})
