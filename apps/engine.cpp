@@ -42,7 +42,7 @@ const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"to
                                                                             {"doctor", run_doctor},
                                                                             {"generate", run_generate}};
 
-// What a configuration is for: to be printed, to be planned with, or to train.
+// Runs the mode that the flags ask for: print the configuration, predict a run (--dry-run), or train.
 int run_mode(const config::CommandLine& command_line) {
   const LaunchEnv launch = detect_launch();
   if (launch.launcher != Launcher::kAlone) install_crash_handlers(static_cast<int>(launch.rank));
@@ -56,7 +56,7 @@ int run_mode(const config::CommandLine& command_line) {
 int run(const Arguments& args) {
   const auto command = args.empty() ? kSubcommands.end() : kSubcommands.find(args[0]);
   if (command != kSubcommands.end()) {
-    if (command->first != "tokenize") end_at_once_on_signal("");  // the others hold nothing that could go on later
+    if (command->first != "tokenize") end_at_once_on_signal("");  // the others have no work to resume later
     return command->second({args.begin() + 1, args.end()});
   }
   const auto command_line = config::parse_command_line(args);
@@ -73,7 +73,7 @@ int titan_run_engine(int argc, char** argv) {
   describe_program();
   const bool is_command = argc > 1 && kSubcommands.contains(argv[1]);
   const auto body = [&] {
-    // c10d warns with a backtrace when a peer's connection closes; what that means is said once, by who finds out.
+    // c10d warns with a backtrace when a peer's connection closes. The rank that finds the failure reports it once.
     setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
     c10::initLogging();
     kernels::install_host_arena();

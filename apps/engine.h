@@ -1,18 +1,18 @@
-// All of the program that needs torch, as a library of its own: libtitan_engine.so. Without it a launcher, a sweep or
-// --help starts in milliseconds; torch's libraries take a fifth of a second.
+// The part of the program that needs torch, as a library of its own: libtitan_engine.so. A launcher, a sweep or --help
+// does not load it and starts in milliseconds; loading torch's libraries takes a fifth of a second.
 #pragma once
 
 #include <string>
 #include <vector>
 
-// What the program does with these arguments, but for the modes that need no torch (titan_train.cpp). Prints errors
-// itself; the exit code.
+// Runs the program with these arguments, except for the modes that need no torch (titan_train.cpp). Prints errors
+// itself. Returns the exit code.
 extern "C" int titan_run_engine(int argc, char** argv);
 
 namespace titan {
 
-// Loads the library and calls that with `args`, which are without the program's name. It lies beside the program, or in
-// ../lib where it is installed. Throws Error where it cannot be loaded.
+// Loads the library and calls titan_run_engine() with `args`, without the program's name. The library is beside the
+// program, or in ../lib if installed. Throws Error if it cannot be loaded.
 int run_engine(std::vector<std::string> args);
 
 }  // namespace titan

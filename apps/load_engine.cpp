@@ -8,7 +8,8 @@ namespace titan {
 
 int run_engine(std::vector<std::string> args) {
   const auto library = library_of_program("libtitan_engine.so");
-  // Global: the CUDA module uses the engine's symbols, and MKL finds the engine's answer before its own.
+  // RTLD_GLOBAL: the CUDA module uses the engine's symbols, and MKL must find the engine's mkl_serv_intel_cpu_true()
+  // before its own (kernels/mkl_path.h).
   void* handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_GLOBAL);
   if (!handle) throw Error(std::string("the program's engine cannot be loaded: ") + dlerror(), kExitFailed);
   auto* run = reinterpret_cast<decltype(&titan_run_engine)>(dlsym(handle, "titan_run_engine"));

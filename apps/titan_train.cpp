@@ -1,4 +1,4 @@
-// The program: reads the command line, does itself what needs no torch, and has the engine do the rest.
+// main() of the program: reads the command line, handles what needs no torch, and calls the engine for the rest.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-// Data of many files and checkpoints of many ranks take more than the 1,024 that most systems begin with.
+// Raises the limit of open files: data in many files and checkpoints of many ranks need more than the usual 1,024.
 void raise_open_files_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -55,7 +55,7 @@ int print(const std::string& text) {
   return kExitDone;
 }
 
-// A run says it in its log; commands have none.
+// Checks the TITAN_ variables for commands, which have no log. A run reports them in its log.
 void check_environment_of_command() {
   std::vector<std::string> errors, warnings;
   config::check_variables(config::titan_variables(), errors, warnings);
@@ -63,7 +63,7 @@ void check_environment_of_command() {
   for (const auto& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
 }
 
-// A mistake in the configuration is said before torch is loaded, and before ranks are started.
+// Reports mistakes in the configuration before torch is loaded and before ranks are started.
 void check_config(const config::CommandLine& command_line) {
   const LaunchEnv launch = detect_launch();
   if (speaks_for_job(launch)) config::load_job_config(command_line, planned_world_size(command_line, launch));
@@ -74,7 +74,7 @@ int start_ranks(const Arguments& args, std::int64_t nproc) {
   return launch_local(arguments_of_ranks(args), nproc);
 }
 
-// Keys stand among its words, as in the command line of the run that it is asked about.
+// Runs doctor. Its arguments may include keys, as in the command line of the run to check.
 int run_doctor_command(const Arguments& args) {
   const auto command_line = config::parse_command_line(Arguments(args.begin() + 1, args.end()));
   if (!command_line.nproc || command_line.help) return run_engine(args);
@@ -96,13 +96,14 @@ int run_command(const Arguments& args) {
   return run_sweep_command(rest);
 }
 
-// Keys may stand in the environment alone.
+// True if there are no arguments and no TITAN_ variable names a key.
 bool is_nothing_given(const Arguments& args) {
   return args.empty() && std::ranges::none_of(config::titan_variables(),
                                               [](const auto& item) { return config::names_a_key(item.first); });
 }
 
-// Signals that come while the engine is loaded end the process: nothing has begun that could be stopped in order.
+// Runs the program. A signal that arrives while the engine is loaded ends the process: there is nothing yet to stop
+// cleanly.
 int run(const Arguments& args) {
   if (is_nothing_given(args))
     return say_once(speaks_for_job(detect_launch()), []() -> int { throw ConfigError(config::short_usage()); });
@@ -130,7 +131,8 @@ int run(const Arguments& args) {
 int main(int argc, char** argv) {
   titan::describe_program();
   const titan::Arguments args = titan::config::spelled_out({argv + 1, argv + argc});
-  // A file that may not grow further is an error of its write, which names it, and not the end of the process.
+  // Ignore SIGXFSZ: a write beyond the file size limit then fails with an error that names the file, instead of
+  // killing the process.
   std::signal(SIGXFSZ, SIG_IGN);
   titan::raise_open_files_limit();
   const bool is_command = !args.empty() && titan::is_subcommand(args[0]);

@@ -1,13 +1,13 @@
-"""Saving and loading a checkpoint beside PyTorch's Distributed Checkpoint and beside dd, on the same disk, in turns.
+"""Compares checkpoint saves and loads with PyTorch's Distributed Checkpoint and with dd, on the same disk, in turns.
 
     .venv/bin/python benchmarks/checkpoint_speed.py [--model 90m] [--ranks 2] [--repeats 5] [--folder FOLDER]
 
-The same float32 tensors (parameters and two moments of each) split over the same number of Gloo ranks. Both sides flush
-their files to the disk (fsync) before a save is over; so does dd. A load is timed cold, with the files dropped from the
-page cache, and warm, right after that. Every loaded element is checked. Needs the target speed_tool.
+The same float32 tensors (parameters and two moments of each) are split over the same number of Gloo ranks. Both sides
+flush their files to the disk (fsync) before a save ends; so does dd. Loads are timed cold, with the files dropped from
+the page cache, and warm, right after that. Every loaded element is checked. Needs the target speed_tool.
 
-Each round makes every measurement once, beginning with another side each time, and the ratios are of the same round, so that a disk or
-a machine whose speed drifts weighs on all alike. --folder: where the files go; the disk under it is what is measured.
+Each round makes every measurement once, starting with another side each time, and ratios are within a round, so that
+drift of the disk or the machine affects all sides alike. --folder: where the files go, on the disk to measure.
 """
 import argparse
 import math
@@ -30,14 +30,14 @@ MEASURES = ("save", "load cold", "load warm")
 
 
 def write_shapes(path, shape):
-    """A line a tensor; the number of bytes of all."""
+    """Writes one line per tensor. Returns the bytes of all tensors."""
     tensors = [sizes for group in shape.groups() for sizes in group for _ in ("weight", "exp_avg", "exp_avg_sq")]
     path.write_text("".join(" ".join(map(str, sizes)) + "\n" for sizes in tensors))
     return 4 * sum(math.prod(sizes) for sizes in tensors)
 
 
 def drop_from_cache(folder):
-    """Only clean pages can be dropped: flushed files, which all sides leave."""
+    """Drops the folder's files from the page cache. Only clean pages can be dropped; all sides flush their files."""
     for path in folder.rglob("*"):
         if path.is_file():
             file = os.open(path, os.O_RDONLY)
@@ -78,7 +78,7 @@ class Sides:
         return float(done.stderr.splitlines()[-1].split(",")[-2].split()[0])
 
     def measure(self, side):
-        """measure -> seconds, of one save into an empty place and two loads."""
+        """Returns {measure: seconds} of one save into an empty place and two loads."""
         target = self.folder / "checkpoint"
         shutil.rmtree(target, ignore_errors=True)
         os.sync()

@@ -1,9 +1,9 @@
-"""How long training stands still for a checkpoint: written in between, and beside it.
+"""Measures how long a checkpoint stalls training, if written synchronously and in the background.
 
     .venv/bin/python benchmarks/checkpoint_stall.py [--model 125m] [--ranks 2] [--repeats 3]
 
-Runs the program alternately with checkpoint.async_mode = "disabled" and "async", a checkpoint every other step, and reads
-from its log what each one cost: all of the write, or what it says that training waited. Prints medians and their ratio.
+Runs the program alternately with checkpoint.async_mode = "disabled" and "async", with a checkpoint every other step.
+Reads the cost of each checkpoint from its log: the full write, or the stall it reports. Prints medians and the ratio.
 """
 import argparse
 import pathlib

@@ -1,7 +1,7 @@
-"""What the benchmarks share: jobs that both programs read, alternating runs, and each rank's memory while it runs.
+"""Shared by the benchmarks: jobs that both programs read, alternating runs, and each rank's memory while it runs.
 
-Both are run alike: under torchrun, one thread a rank, on the same TOML file, from the same weights. The program
-draws them from debug.seed; the reference, which would draw the whole model on every rank, loads its shards of them.
+Both programs are run alike: under torchrun, one thread per rank, on the same TOML file, from the same weights. The
+program draws them from debug.seed; the reference, which would draw all of them on every rank, loads its shards.
 """
 import dataclasses
 import pathlib
@@ -47,7 +47,7 @@ seed = 42
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A model and its batch a rank. The vocabulary is at least the tokenizer's; ids above it do not occur."""
+    """A model and its batch per rank. The vocabulary is at least the tokenizer's; ids above it do not occur."""
 
     dim: int
     layers: int
@@ -58,12 +58,12 @@ class Shape:
     sequence: int
 
     def args(self):
-        """The keys of model.args, which are the fields of TorchTitan's TransformerModelArgs, too."""
+        """Returns the keys of model.args, which are also the fields of TorchTitan's TransformerModelArgs."""
         args = {"dim": self.dim, "n_layers": self.layers, "n_heads": self.heads, "vocab_size": self.vocabulary}
         return args | {"multiple_of": self.multiple_of}
 
     def job(self, folder, assets, steps):
-        """The job's TOML text; the program's metrics.jsonl goes to folder/program."""
+        """Returns the job's TOML text; the program's metrics.jsonl goes to folder/program."""
         args = "\n".join(f"{name} = {value}" for name, value in self.args().items())
         return JOB.format(
             folder=folder, fixtures=assets, args=args, batch=self.batch, sequence=self.sequence, steps=steps
@@ -74,7 +74,7 @@ class Shape:
         return -(-(2 * 4 * self.dim // 3) // self.multiple_of) * self.multiple_of
 
     def groups(self):
-        """The parameters' shapes, a list for each group that communicates at once."""
+        """Returns the parameters' shapes, one list for each group that communicates at once."""
         square, wide = (self.dim, self.dim), (self.hidden, self.dim)
         block = [square] * 4 + [wide, wide, (self.dim, self.hidden), (self.dim,), (self.dim,)]
         embedding = (self.vocabulary, self.dim)
@@ -85,7 +85,7 @@ SHAPES = {
     "125m": Shape(768, 12, 12, 32000, 256, batch=2, sequence=512),
     "debug": Shape(256, 6, 16, 2048, 256, batch=4, sequence=256),
 }
-# As little model as a run can have: what remains is the program, its libraries, its threads and its connections.
+# The smallest model that a run can have: what remains is the program, its libraries, threads and connections.
 BARE = Shape(16, 1, 1, fixtures.VOCABULARY, 16, batch=1, sequence=16)
 
 
@@ -97,7 +97,7 @@ def write_job(folder, shape, assets, steps):
 
 
 def make_seed(config, folder):
-    """A DCP folder with the weights of the job's seed, drawn by the reference."""
+    """Writes a DCP folder with the weights of the job's seed, drawn by the reference. Returns the folder."""
     command = [harness.VENV / "python", harness.REFERENCE / "init_weights.py", "--config", config, "--save", folder]
     job = harness.Job(command, folder.parent / "logs", "seed")
     code = job.wait(600)
@@ -106,7 +106,7 @@ def make_seed(config, folder):
 
 
 class Watch:
-    """The memory of a job's ranks, read from outside while it runs, so that no program reports about itself.
+    """Reads the memory of a job's ranks from outside while it runs, so that no program reports about itself.
 
     The peak is the kernel's own (VmHWM), so that no moment between two readings is missed.
     """
@@ -121,7 +121,7 @@ class Watch:
         self.largest = {}  # rank -> all fields at the reading with the largest VmRSS
 
     def run(self, ranks, timeout_s):
-        """Waits for the job's end; its exit code."""
+        """Waits for the job's end. Returns its exit code."""
         deadline, next_search = time.monotonic() + timeout_s, 0.0
         while self.job.process.poll() is None and time.monotonic() < deadline:
             if len(self.pids) < ranks and time.monotonic() > next_search:
@@ -133,7 +133,7 @@ class Watch:
         return self.job.wait(max(deadline - time.monotonic(), 1))
 
     def find_ranks(self):
-        """The launcher has no RANK; what it starts has."""
+        """Returns {rank: pid}. The launcher has no RANK; the processes that it starts have."""
         found = {}
         for pid in harness.processes_marked(self.job.mark):
             rank = harness.environment_of(pid).get("RANK")
@@ -163,7 +163,7 @@ class Result:
 
 
 def run_once(which, program, config, seed, ranks, words=(), timeout_s=900):
-    """One run of one of PROGRAMS; `config` lies in a folder of its own."""
+    """Runs one of PROGRAMS once; `config` is in a folder of its own."""
     folder = config.parent
     launcher = [harness.VENV / "torchrun", "--nproc-per-node", ranks, "--master-port", harness.free_port()]
     if which == PROGRAMS[0]:

@@ -1,12 +1,12 @@
-"""One build of titan-train beside another: a step's time and a rank's memory, in turns, with equal losses.
+"""Compares two builds of titan-train in turns: a step's time and a rank's memory, with equal losses.
 
     .venv/bin/python benchmarks/compare_programs.py --against OTHER/titan-train [--program build/release/titan-train]
                              [--rows debug,125m,wide] [--ranks 2] [--dtypes bf16,fp32] [--repeats 4] [--steps N]
                              [--tolerance 0]
 
-Each round runs both once, on the models of compare_torchtitan.py, and the next round begins with the other; a ratio is of one
-round. Where a loss differs in a bit, or by more than that part of it which --tolerance says, there is no ratio, and the exit
-code is 1. Ranks have one thread each.
+Each round runs both builds once, on the models of compare_torchtitan.py; the next round starts with the other build,
+and ratios are within a round. If a loss differs in any bit, or relatively by more than --tolerance, no ratio is printed
+and the exit code is 1. Ranks have one thread each.
 """
 import argparse
 import pathlib
@@ -20,7 +20,7 @@ from compare_torchtitan import DTYPES, ROWS, STEPS, UNCOUNTED_STEPS, words_of
 
 
 def run(program, row, ranks, dtype, steps, folder, assets):
-    """(median seconds of a step, peak bytes of the largest rank, losses)"""
+    """Returns (median seconds of a step, peak bytes of the largest rank, losses)."""
     config = common.write_job(folder, ROWS[row], assets, steps)
     words = ["--training.mixed_precision_param", DTYPES[dtype]]
     result = common.run_once(common.PROGRAMS[0], program, config, None, ranks, words)
@@ -33,7 +33,7 @@ def are_equal(ours, other, tolerance):
 
 
 def compare(options, row, ranks, dtype, folder, assets):
-    """Prints a line of the table; whether the losses are equal."""
+    """Prints a line of the table. Returns True if the losses are equal."""
     steps = options.steps or STEPS[row]
     rounds = []
     for number in range(options.repeats):

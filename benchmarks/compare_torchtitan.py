@@ -1,14 +1,14 @@
-"""titan-train beside TorchTitan 0.2.2, eager and compiled: speed, start, memory and losses, on CPU and Gloo, in turns.
+"""Compares titan-train with TorchTitan 0.2.2, eager and compiled: speed, start, memory and losses, on CPU and Gloo.
 
     .venv/bin/python benchmarks/compare_torchtitan.py [--rows debug,125m] [--ranks 1,2] [--dtypes fp32,bf16] [--compiled]
                                                       [--tensor-parallel 2] [--instructions avx2] [--repeats 5] [--steps N]
                                                       [--json FILE]
 
-Needs a built program. The first run makes a virtual environment with TorchTitan (--venv; $TITAN_PEER_PYTHON names another
-Python that has it); --setup does only that. Both train the same steps from TorchTitan's own seed checkpoint on the same
-TOML file and tokens, in rounds of one run each, whose order turns; a ratio is of one round. No ratio is printed where the
-losses disagree, and the exit code is 1. TorchTitan trains in float32 where there is tensor parallelism and nothing else,
-whatever the TOML file says: compare --dtypes fp32 there.
+Needs a built program. The first run makes a virtual environment with TorchTitan (--venv; $TITAN_PEER_PYTHON names
+another Python that has it); --setup does only that. Both train the same steps from TorchTitan's own seed checkpoint on
+the same TOML file and tokens. Each round runs every side once, in rotating order, and ratios are within a round. If the
+losses disagree, no ratio is printed and the exit code is 1. With tensor parallelism and nothing else, TorchTitan trains
+in float32 whatever the TOML file says: compare --dtypes fp32 there.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ from titan_pair import COMPILED, CORES, EAGER, OURS
 ROWS = {
     "debug": common.SHAPES["debug"],
     "125m": common.SHAPES["125m"],
-    "wide": Shape(2048, 2, 16, 8192, 256, batch=1, sequence=512),  # large products, little else
+    "wide": Shape(2048, 2, 16, 8192, 256, batch=1, sequence=512),  # large matmuls, little else
 }
 STEPS = {"debug": 50, "125m": 10, "wide": 10}
 # The first steps fill caches and allocators, and TorchTitan compiles in them.
@@ -46,7 +46,7 @@ def speed(run):
 
 
 def measure(pair, cell, sides, repeats, cold, rounds):
-    """Fills cold (side -> Run that filled the caches) and rounds (a list of side -> Run)."""
+    """Fills cold (side -> the Run that filled the caches) and rounds (a list of side -> Run)."""
     print(f"\n{title(cell)}", flush=True)
     cold.update({side: pair.run(side, cell, WARM_UP_STEPS) for side in sides})
     for repeat in range(repeats):
@@ -72,13 +72,13 @@ def title(cell):
 
 
 def peak_of(cell, peaks):
-    """The best rate of the whole comparison, by any library, in this dtype or in float32, to which it can be widened: a
-    disturbed measurement cannot flatter anybody."""
+    """Returns the best rate of the full comparison, by any library, in this dtype or in float32, to which it can be
+    widened, so that a disturbed measurement favors neither side."""
     return max(rate for each in peaks for name, rate in each.items() if name.startswith((cell.dtype, "float32")))
 
 
 def summarize(cell, cold, rounds, peaks):
-    """The numbers of one cell as one object: measure -> side -> a value a round."""
+    """Returns the numbers of one cell as one object: measure -> side -> one value per round."""
     sides = list(rounds[0])
     peak = peak_of(cell, peaks)
     flops = cell.flops_per_token()
@@ -158,7 +158,7 @@ def print_table(found):
 
 
 def print_summary(results):
-    """A Markdown table, a line a comparison."""
+    """Prints a Markdown table, one line per comparison."""
     print("\n| model | ranks | dtype | against | tokens/s | ratio | CPU time | first step | memory | GEMM peak | loss difference |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for found in results:
@@ -258,7 +258,7 @@ def main():
                 measured.append((cell, cold, rounds))
                 measure(pair, cell, sides, options.repeats, cold, rounds)
                 peaks.append(titan_pair.gemm_peak(python, pair.folder, options.instructions))
-        finally:  # what was measured is hours of work: an error or Ctrl-C does not lose it
+        finally:  # measuring takes hours: an error or Ctrl-C must not lose the results
             results = [summarize(*each, peaks) for each in measured if each[-1]]
             report(results, peaks, options.instructions, options.json)
     return 0 if all(len(found["ratios"]) == len(sides) - 1 for found in results) else 1

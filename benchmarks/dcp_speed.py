@@ -50,7 +50,7 @@ def main():
     dist.barrier()
     start = time.perf_counter()
     if action == "save":
-        # As the program does: flushed to the disk. It is the default; said here, as it is what is compared.
+        # Flushes to the disk, as the program does. This is the default; it is explicit because it is what is compared.
         dcp.save(state, storage_writer=FileSystemWriter(folder, sync_files=True))
     else:
         dcp.load(state, storage_reader=FileSystemReader(folder))
@@ -62,7 +62,7 @@ def main():
         print(f"{seconds:.6f}", flush=True)
     dist.barrier()
     sys.stdout.flush()
-    # Not through the interpreter's teardown, where c10d's threads sometimes abort the process.
+    # Skips the interpreter's teardown, where c10d's threads sometimes abort the process.
     os._exit(0)
 
 

@@ -1,10 +1,10 @@
-"""What a step asks of a GPU, told by the simulated device: kernels, collectives, waits of the host and peak memory by mode.
+"""Counts what a step asks of a simulated GPU: kernels, collectives, waits of the host and peak memory by mode.
 
     .venv/bin/python benchmarks/device_schedule.py [--ranks 2] [--json FILE]
 
-Needs a build with tests (build/release/simulated-titan-train). Where $TITAN_PEER_PYTHON or the folder of
-compare_torchtitan.py has TorchTitan 0.2.2, its own operators are counted beside, in the step of the same TOML file.
-Kernels of a block are half the difference between a model of four blocks and one of two. Nothing here is a time: the
+Needs a build with tests (build/release/simulated-titan-train). If $TITAN_PEER_PYTHON or the folder of
+compare_torchtitan.py has TorchTitan 0.2.2, its own operators are counted too, in the step of the same TOML file. The
+kernels of a block are half the difference between a model of four blocks and one of two. Nothing here is a time: the
 numbers are the same on every machine.
 """
 import argparse
@@ -32,7 +32,7 @@ MODES = {
 }
 STEP = 3
 COLLECTIVE = re.compile(r"all_?gather|reduce_?scatter|all_?reduce|broadcast|_coalesced")
-# One kernel under several names: of a device's library, of the simulated one, of torch's Python layer.
+# Names of the same kernel: in a device's library, on the simulated device, in torch's Python layer.
 SAME = {
     **dict.fromkeys(("copy to device", "copy to host", "clone", "_to_copy"), "copy_"),
     "chunk_cat": "_chunk_cat",
@@ -105,7 +105,7 @@ def theirs(python, folder, layers, ranks, words, data):
 
 
 def parts(two, four):
-    """(kernels of a block, of the rest of a step), each a Counter."""
+    """Returns (kernels of a block, kernels of the rest of a step), each a Counter."""
     block = collections.Counter({n: (four.kernels[n] - two.kernels[n]) / 2 for n in four.kernels | two.kernels})
     return block, collections.Counter({n: two.kernels[n] - 2 * block[n] for n in four.kernels | two.kernels})
 
@@ -126,7 +126,7 @@ def print_modes(results):
 
 
 def print_kernels(mine, peer):
-    """Of a block, kernel by kernel."""
+    """Prints the kernels of a block, one per line."""
     blocks = {"titan-train": parts(*mine)[0]} | ({"TorchTitan eager": parts(*peer)[0]} if peer else {})
     print(f"\n| kernel of a block, forward and backward | {' | '.join(blocks)} |\n| --- |{' --- |' * len(blocks)}")
     names = sorted(set().union(*blocks.values()), key=lambda n: -blocks["titan-train"][n])

@@ -1,8 +1,8 @@
-"""The rate of large matrix products on this machine, all cores at once, one process and one thread each.
+"""Measures the rate of large matmuls on this machine, on all cores at once, with one process and one thread each.
 
     python benchmarks/gemm_peak.py PROCESSES        # a Python with torch; prints one JSON object: name -> FLOP/s of all
 
-Names: "float32 mm" and "bfloat16 mm" are torch.mm; "float32 oneDNN" is the same product through oneDNN, since the MKL in
+Names: "float32 mm" and "bfloat16 mm" are torch.mm; "float32 oneDNN" is the same matmul through oneDNN, since the MKL in
 torch's wheel takes a slow path for float32 on processors that are not Intel's.
 """
 import json
@@ -14,7 +14,7 @@ import torch
 
 SIZE = 2048
 FLOPS = 2 * SIZE**3
-SECONDS = 0.6  # for each product; the best single one counts, so that a short disturbance does not
+SECONDS = 0.6  # for each matmul; the best single one counts, so that a short disturbance does not
 
 
 def products():
@@ -37,7 +37,7 @@ def seconds_of(product):
 
 def rate(product):
     best = seconds_of(product)
-    if best > SECONDS:  # ATen's reference loops: what is made on first use is nothing beside them
+    if best > SECONDS:  # ATen's reference loops: costs of the first use do not matter
         return FLOPS / best
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:

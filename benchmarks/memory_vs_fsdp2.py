@@ -1,10 +1,10 @@
-"""Peak memory of a rank: this program beside PyTorch's FSDP2 (the reference of tests/reference), on CPU and Gloo.
+"""Compares the peak memory of a rank with PyTorch's FSDP2 (the reference of tests/reference), on CPU and Gloo.
 
     .venv/bin/python benchmarks/memory_vs_fsdp2.py [--model debug|125m|both] [--ranks 1,2,4] [--repeats N] [--json FILE]
 
-Both train the same few steps, in turns. "Above bare" is the peak resident set less that of the same program training a
-model of 16 features and one layer: what is left out is the program, its libraries, threads and connections. A ratio is
-printed only where the losses of both agree.
+Both train the same few steps, in turns. "Above bare" is the peak resident set minus that of the same program training a
+model of 16 features and one layer, which is the program, its libraries, threads and connections. A ratio is printed
+only if the losses of both agree.
 """
 import argparse
 import json
@@ -20,14 +20,14 @@ from common import MIB, PROGRAMS
 STEPS = 3
 # bf16 losses of two correct programs over three steps; a wrong weight or token moves them by more.
 LOSS_TOLERANCE = 5e-3
-# A checkpoint has some kilobytes of indices and of the data position beside the tensors.
+# A checkpoint has some kilobytes of indices and of the data position besides the tensors.
 HELD_TOLERANCE = 0.01
 FLOAT, BFLOAT = 4, 2
 DEFAULT_RANKS = {"125m": [2], "debug": [1, 2, 4]}
 
 
 def expected_bytes(shape, ranks):
-    """What rank 0, which has the largest chunks, holds by the shapes, and the two largest gathered groups."""
+    """Returns the bytes that rank 0 (the largest chunks) holds by the shapes, and the two largest gathered groups."""
     groups = [[(rows, size // rows) for size, rows in ((numel(p), p[0]) for p in group)] for group in shape.groups()]
     shard = sum(-(-rows // ranks) * width for group in groups for rows, width in group)
     gathered = sorted((sum(-(-rows // ranks) * ranks * width for rows, width in group) for group in groups))[-2:]
@@ -47,7 +47,7 @@ def numel(dims):
 
 
 def measured_held(program, config, seed, ranks):
-    """What rank 0 really holds, for both: our checkpoint's own file, and PyTorch's tensors."""
+    """Returns the bytes that rank 0 really holds, for both: our checkpoint's own file, and PyTorch's tensors."""
     words = ["--checkpoint.enable", "--checkpoint.interval", "100000", "--checkpoint.no-last-save-model-only"]
     common.run_once(PROGRAMS[0], program, config, seed, ranks, ["--training.steps", "1", *words])
     files = list((config.parent / "program/checkpoint/step-1").glob("__0_*.distcp"))
@@ -59,9 +59,9 @@ def measured_held(program, config, seed, ranks):
 
 
 def check_held(expected, ours, theirs):
-    """Raises where what a rank holds is not its share of the whole."""
+    """Raises if a rank does not hold exactly its share."""
     for name, size in theirs.items():
-        # Adam's step counters are a few bytes a parameter.
+        # Adam's step counters are a few bytes per parameter.
         close = abs(size - expected[name]) <= HELD_TOLERANCE * expected[name]
         common.harness.expect(close, f"FSDP2 holds {size} bytes of {name}, expected {expected[name]}")
     saved = expected["parameters"] + expected["optimizer"]
@@ -75,7 +75,7 @@ def check_losses(results):
 
 
 def measure(name, ranks, options, assets, folder):
-    """Runs everything for one model and number of ranks; the numbers as one object."""
+    """Runs everything for one model and number of ranks. Returns the numbers as one object."""
     shape = common.SHAPES[name]
     configs = {
         "full": common.write_job(folder / f"{name}-{ranks}", shape, assets, STEPS),

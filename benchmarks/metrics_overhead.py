@@ -1,12 +1,13 @@
-"""What writing everything down costs: processor time a step with a row, TensorBoard, a table and histograms of every step,
-against a row every 1000 steps.
+"""Measures what recording everything costs: processor time per step with a row, TensorBoard, a table and histograms of
+every step, against a row every 1000 steps.
 
     .venv/bin/python benchmarks/metrics_overhead.py [--repeats 5] [--steps 100] [--program build/release/titan-train]
 
-One rank of the debug model with one thread. Each round runs both sides, in turns; a side's figure is the difference of a
-run of all steps and one of a single step, over the steps between, so that the start does not count. Prints both sides'
-medians and the median of the rounds' ratios, which is promised to be below 1.01; and, as a ratio of processor times
-spreads by some percent, the share of the run's time that its own rows say went to reading back and writing down.
+Trains the debug model on one rank with one thread. Each round runs both sides, in turns. A side's value is the
+difference between a run of all steps and one of a single step, divided by the steps between, so that the start does not
+count. Prints both sides' medians and the median of the rounds' ratios, which is promised to be below 1.01. A ratio of
+processor times varies by some percent, so it also prints the share of the run's time that its own rows attribute to
+reading back and writing.
 """
 import argparse
 import json
@@ -31,7 +32,7 @@ def seconds_of(context, side, steps):
 
 
 def log_share(folder):
-    """Of the time between the second row and the last one."""
+    """Returns the share of the time between the second row and the last one."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     spent = [rows[at]["lost_log_seconds"] + rows[at]["lost_other_seconds"] for at in (1, -1)]
     return (spent[1] - spent[0]) / (rows[-1]["unix_time"] - rows[1]["unix_time"])

@@ -1,12 +1,12 @@
-"""This program's speed and memory on this processor and on lesser ones, played on it, in each dtype.
+"""Measures this program's speed and memory with all and with fewer instructions of this processor, in each dtype.
 
     .venv/bin/python benchmarks/processors.py [--rows debug,125m,wide] [--sets all,avx512,avx2]
                                               [--dtypes float32,bfloat16,float16] [--ranks 2] [--repeats 3] [--steps N]
 
-Needs a built program, and TorchTitan's Python for the seed and the GEMM peak (compare_torchtitan.py --setup). Every round
-runs each set of instructions and dtype once, the next begins with another, and a ratio is of one round: speed to float32's
-with the same instructions, memory to the same dtype's with all instructions. The GEMM peak is torch's best with these
-instructions, in this dtype or in float32, to which a library can widen.
+Needs a built program, and TorchTitan's Python for the seed and the GEMM peak (compare_torchtitan.py --setup). Every
+round runs each instruction set and dtype once; the next round starts with another, and ratios are within a round: speed
+relative to float32 with the same instructions, memory relative to the same dtype with all instructions. The GEMM peak
+is torch's best with these instructions, in this dtype or in float32, to which a library can widen.
 """
 import argparse
 import pathlib
@@ -22,7 +22,7 @@ DTYPES = ["float32", "bfloat16", "float16"]
 
 
 def measure(pair, cells, repeats):
-    """cell -> a Run a round."""
+    """Returns {cell: a list of one Run per round}."""
     runs = {cell: [] for cell in cells}
     for cell in cells:
         pair.run(titan_pair.OURS, cell, compare_torchtitan.WARM_UP_STEPS)

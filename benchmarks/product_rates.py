@@ -1,11 +1,11 @@
-"""GFLOP/s of one core in the products of a linear layer: this program's kernels beside the libraries in torch's wheel.
+"""Measures one core's GFLOP/s in matmuls of a linear layer: this program's kernels and the libraries in torch's wheel.
 
     .venv/bin/python benchmarks/product_rates.py [--rounds 3] [--sets all,avx512,avx2] [--rows debug,125m,wide]
 
-Needs the target product_tool. For each set of instructions, which lesser processors have, and each shape: the product of
-forward and the two of backward, in float32 through MKL, and in 16 bits with this program's kernels, through MKL on operands
-that are widened to float32 and a result that is rounded, and as ATen does it. Sets, shapes and ways take turns; a rate is
-the best of all rounds, for what else runs here only takes away from it.
+Needs the target product_tool. For each instruction set, as smaller processors have it, and each shape, measures the
+matmul of forward and the two of backward: in float32 through MKL, and in 16 bits with this program's kernels, through
+MKL on operands widened to float32 with a rounded result, and as ATen does it. Sets, shapes and ways take turns; a rate
+is the best of all rounds, because other load on the machine can only lower it.
 """
 import argparse
 import pathlib
@@ -13,13 +13,13 @@ import subprocess
 
 import common
 
-SETS = ["all", "avx512_bf16", "avx512", "avx2"]  # one that the processor does not have limits nothing
-# Tokens of a rank, and the sizes of the first product of a feed-forward layer.
+SETS = ["all", "avx512_bf16", "avx512", "avx2"]  # a set that the processor lacks has no effect
+# Tokens per rank, and the sizes of the first matmul of a feed-forward layer.
 SHAPES = {"debug": (1024, 256, 768), "125m": (1024, 768, 2048), "wide": (512, 2048, 5632)}
 
 
 def measure(tool, instructions, shape):
-    """name -> (GFLOP/s in forward, in backward)."""
+    """Returns {name: (GFLOP/s in forward, in backward)}."""
     command = [tool, instructions, *map(str, shape)]
     text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
     rows = [line.split("\t") for line in text.splitlines()]

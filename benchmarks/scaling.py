@@ -1,10 +1,11 @@
-"""How speed depends on the size of the model, the length of sequences and the number of ranks, beside TorchTitan, on CPU.
+"""Measures how speed depends on model size, sequence length and number of ranks, compared with TorchTitan, on CPU.
 
     .venv/bin/python benchmarks/scaling.py [--axes size,sequence,ranks] [--dtype bf16] [--repeats 3] [--steps 12] [--json FILE]
     PYTHON benchmarks/scaling.py --plot FILE.json docs/scaling.svg       # with matplotlib: benchmarks/requirements-plots.txt
 
-Runs are those of compare_torchtitan.py: the same TOML file, seed checkpoint and tokens, in rounds whose order turns; a point is
-the median over rounds, and there is none where the losses disagree (the exit code is then 1). One axis changes at a time, around the debug model at 2 ranks; sequences share their tokens a step.
+Runs are those of compare_torchtitan.py: the same TOML file, seed checkpoint and tokens, in rounds of rotating order. A
+point is the median over rounds; if the losses disagree there is no point, and the exit code is 1. One axis changes at a
+time, around the debug model at 2 ranks; all sequence lengths have the same tokens per step.
 """
 import argparse
 import json
@@ -21,14 +22,14 @@ from titan_pair import EAGER, OURS
 
 SIZES = [(64, 2, 4), (128, 4, 8), (256, 6, 16), (512, 8, 8), (768, 12, 12)]  # dim, layers, heads
 SEQUENCES = [64, 128, 256, 512, 1024, 2048]
-TOKENS = 2048  # of a rank's step on the axis of sequences
+TOKENS = 2048  # tokens per rank and step on the sequence axis
 RANKS = [1, 2, 4]
 AXES = ("size", "sequence", "ranks")
 TITLES = {"size": "model", "sequence": "sequence length", "ranks": "ranks on the same cores"}
 
 
 def cells_of(axis, dtype, steps):
-    """label -> what is run there."""
+    """Returns {label: Cell to run}."""
     def cell(label, dim=256, layers=6, heads=16, batch=4, sequence=256, ranks=2):
         shape = Shape(dim, layers, heads, 2048, 256, batch, sequence)
         return label, titan_pair.Cell(f"{axis}-{label}", shape, ranks, dtype, steps)
@@ -62,7 +63,7 @@ def measure(pair, axis, options):
 
 
 def plot(source, target):
-    """Share of the GEMM peak of both, and the ratio, a column an axis."""
+    """Plots the share of the GEMM peak of both, and the ratio, one column per axis."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,9 +1,9 @@
-"""How long it takes to start: to the first step of the debug model, to its ranks' start, to the end of --help, and to refusals.
+"""Measures startup: to the first step of the debug model, to its ranks' start, to the end of --help, and to refusals.
 
     .venv/bin/python benchmarks/startup.py [--repeats 10] [--against OTHER/titan-train]
 
-Each round runs every row once; with --against also with another build, in turns, so that a ratio is of one round. Prints
-medians and ranges of wall-clock seconds beside what is promised for a machine that does nothing else.
+Each round runs every row once; with --against also with another build, in turns, so that ratios are within a round.
+Prints medians and ranges of wall-clock seconds next to what is promised for a machine that does nothing else.
 """
 import argparse
 import pathlib
@@ -15,7 +15,7 @@ import time
 import common
 from common import fixtures, harness
 
-# Row: the words after the program, its exit code (None: ended once its ranks run), the seconds that are promised.
+# Row: the words after the program, its exit code (None: ended once its ranks run), the promised seconds.
 ROWS = {
     "first step, 1 rank": (["--config", "job.toml"], 0, 1.5),
     "first step, 2 ranks": (["--nproc", "2", "--config", "job.toml"], 0, 1.5),
@@ -27,7 +27,7 @@ ROWS = {
 
 
 def seconds_until_ranks(command, folder):
-    """Until the launcher has as many children as ranks, looked at every half millisecond. The job is ended then."""
+    """Returns the seconds until the launcher has as many children as ranks, polled every half millisecond. Ends it."""
     wanted = int(command[command.index("--nproc") + 1])
     started = time.monotonic()
     launcher = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,8 +1,8 @@
-"""One run of titan-train or of TorchTitan 0.2.2 on CPU and Gloo, on one TOML file, measured from outside.
+"""Runs titan-train or TorchTitan 0.2.2 once on CPU and Gloo, on one TOML file, measured from outside.
 
-TorchTitan runs unchanged but for tests/reference/torchtitan_cpu.py, which answers what it asks of an accelerator. Sizes
-that its TOML cannot give go to it by $TITAN_PEER_ARGS and to the program on its command line. Both get
-OMP_NUM_THREADS = cores / ranks.
+TorchTitan runs unchanged except for tests/reference/torchtitan_cpu.py, which provides what it needs of an accelerator.
+Sizes that have no key in its TOML go to TorchTitan through $TITAN_PEER_ARGS and to the program on its command line.
+Both get OMP_NUM_THREADS = cores / ranks.
 """
 import dataclasses
 import json
@@ -26,7 +26,7 @@ FIRST_LINE = re.compile(r"step: +1 .{0,20}loss:")
 CORES = len(os.sched_getaffinity(0))
 TICKS = os.sysconf("SC_CLK_TCK")
 
-# A lesser processor, played for all of PyTorch's libraries. The program has cpu.instructions for that.
+# Variables that limit PyTorch's libraries to fewer instructions. The program has cpu.instructions for that.
 PLAYED = {
     "all": {},
     "avx512_bf16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
@@ -80,7 +80,7 @@ initial_load_path = "{seed}"
 
 
 def find_python(venv):
-    """A Python with TorchTitan: $TITAN_PEER_PYTHON, else that of the folder `venv`, which is made when it is not there."""
+    """Returns a Python with TorchTitan: $TITAN_PEER_PYTHON, else that of `venv`, made if it is missing."""
     given = os.environ.get("TITAN_PEER_PYTHON")
     if given:
         harness.expect(harness.has_module(given, "torchtitan"), f"TITAN_PEER_PYTHON={given} is no Python that has torchtitan")
@@ -95,7 +95,7 @@ def find_python(venv):
 
 
 def make_data(work):
-    """Corpus and tokenizer.json that both read, below 2,048 entries; kept between runs."""
+    """Returns a folder with a corpus and a tokenizer.json below 2,048 entries that both read; kept between runs."""
     folder = work / "torchtitan-data"
     if not (folder / "complete").exists():
         import tokenizer_fixtures
@@ -113,7 +113,7 @@ def make_data(work):
 
 
 def gemm_peak(python, folder, instructions="all"):
-    """name -> FLOP/s of all cores together, see gemm_peak.py."""
+    """Returns {name: FLOP/s of all cores together}, see gemm_peak.py."""
     command = [python, pathlib.Path(__file__).with_name("gemm_peak.py"), CORES]
     job = harness.Job(command, folder / "logs", "gemm", PLAYED[instructions])
     code = job.wait(180)
@@ -122,13 +122,13 @@ def gemm_peak(python, folder, instructions="all"):
 
 
 def cpu_ticks():
-    """Ticks in which the machine's cores were busy, or taken by its host, since it started."""
+    """Returns the ticks since its start in which the machine's cores were busy, or taken by its host."""
     user, nice, system, _, _, irq, softirq, steal = map(int, open("/proc/stat").readline().split()[1:9])
     return user + nice + system + irq + softirq + steal
 
 
 def own_seconds():
-    """CPU time of this process and of all that it started and that has ended."""
+    """Returns the CPU time of this process and of all its children that have ended."""
     return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
@@ -137,19 +137,19 @@ def own_seconds():
 
 @dataclasses.dataclass
 class Run:
-    tokens_per_second: list  # of all ranks together, a number a step
-    losses: list  # a number a step
+    tokens_per_second: list  # all ranks together, one value per step
+    losses: list  # one value per step
     peak_bytes: int  # VmHWM of the largest rank
     rank_seconds: float  # from the start of the first rank's process to the end of the first step
     command_seconds: float  # the same from the start of the command, launcher included
-    cpu_seconds: float  # of all ranks, for a step after the first
+    cpu_seconds: float  # all ranks together, per step after the first
     others: float  # share of the cores' time that other processes took meanwhile
 
 
 class StepWatch(common.Watch):
-    """Also notes when the first step's line is on the console, and the ranks' CPU time then and at the last step's line.
+    """Also records when the first step's line is on the console, and the ranks' CPU time then and at the last line.
 
-    Both at the price of at most one interval.
+    Both may be late by at most one interval.
     """
 
     def __init__(self, job, steps, single):
@@ -157,7 +157,7 @@ class StepWatch(common.Watch):
         self.last_line = re.compile(rf"step: +{steps} .{{0,20}}loss:")
         self.process_start = self.first_step = None  # seconds since the machine started
         self.cpu = {}  # rank -> seconds so far
-        self.cpu_at_first = self.cpu_at_last = None  # of all ranks
+        self.cpu_at_first = self.cpu_at_last = None  # sums over all ranks
         if single:  # no launcher: the job is the rank
             self.pids = {0: job.process.pid}
 
@@ -184,7 +184,7 @@ class StepWatch(common.Watch):
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What is compared: a model, a number of ranks and a dtype."""
+    """A configuration to compare: a model, a number of ranks and a dtype."""
 
     name: str
     shape: common.Shape
@@ -196,7 +196,7 @@ class Cell:
 
     @property
     def mesh_words(self):
-        """Without fully_shard besides TorchTitan clips the gradients of norms less than it means to: nothing is clipped."""
+        """Returns options without clipping: without fully_shard, TorchTitan clips gradients of norms too little."""
         if self.tensor_parallel == 1:
             return []
         return ["--parallelism.tensor_parallel_degree", self.tensor_parallel, "--training.max_norm", 1000]
@@ -210,7 +210,7 @@ class Cell:
         return JOB.format(data=data, batch=shape.batch, sequence=shape.sequence, steps=steps, dtype=self.dtype)
 
     def flops_per_token(self):
-        """As TorchTitan counts: 6 for each weight but the embedding's, and attention without the causal half."""
+        """Counts like TorchTitan: 6 per weight except the embedding's, and attention without the causal half."""
         shape = self.shape
         weights = sum(math.prod(p) for group in shape.groups()[1:] for p in group)
         return 6 * weights + 12 * shape.layers * shape.dim * shape.sequence
@@ -240,7 +240,7 @@ class Pair:
         return [*launcher, "--master-port", harness.free_port(), harness.REFERENCE / "torchtitan_cpu.py"]
 
     def seed(self, cell):
-        """The folder of TorchTitan's own seed checkpoint of this model, made once."""
+        """Returns the folder of TorchTitan's own seed checkpoint of this model, made once."""
         if cell.name not in self.seeds:
             folder = self.folder / f"seed-{cell.name}"
             folder.mkdir()
@@ -275,13 +275,13 @@ class Pair:
         harness.expect(code == 0, f"{side} failed with {code}: {' '.join(job.command)}\n{job.tail(40)}")
         harness.expect(len(watch.peaks) == cell.ranks, f"{side}: {len(watch.peaks)} of {cell.ranks} ranks were seen")
         harness.expect(watch.first_step, f"{side}: no line of step 1 was seen\n{job.tail(40)}")
-        # A job may end before its last line is looked at; then the reading before that counts.
+        # A job may end before its last line is read; then the previous reading counts.
         cpu_end = sum(watch.cpu.values()) if watch.cpu_at_last is None else watch.cpu_at_last
         busy = (cpu_ticks() - ticks) / TICKS - (own_seconds() - own)
         rows = our_rows(dump) if side == OURS else peer_rows(job.text(), cell.ranks)
         harness.expect(sorted(rows) == list(range(1, steps + 1)), f"{side}: steps {sorted(rows)}, expected 1 to {steps}")
         return Run(
-            # Both say it of one rank: its tokens over the time since the last step was logged.
+            # Both report it for one rank: its tokens over the time since the last step was logged.
             tokens_per_second=[cell.ranks * rows[step][0] for step in sorted(rows)],
             losses=[rows[step][1] for step in sorted(rows)],
             peak_bytes=max(watch.peaks.values()),
@@ -293,13 +293,13 @@ class Pair:
 
 
 def our_rows(dump):
-    """step -> (tokens/s of a rank, loss)."""
+    """Returns {step: (tokens/s per rank, loss)}."""
     rows = harness.rows_by_step(dump / "metrics.jsonl")
     return {step: (row["tokens_per_second"], row["loss"]) for step, row in rows.items()}
 
 
 def peer_rows(text, ranks):
-    """step -> (tokens/s of a rank, loss) from the console, where every rank prints its own."""
+    """Returns {step: (tokens/s per rank, loss)} from the console, where every rank prints its own."""
     lines = {}
     for match in PEER_LINE.finditer(text):
         speed = float(match["tps"].replace(",", ""))

@@ -1,10 +1,10 @@
-"""Encoding speed on one thread: this program beside the `tokenizers` and `sentencepiece` packages.
+"""Compares encoding speed on one thread with the `tokenizers` and `sentencepiece` packages.
 
     .venv/bin/python benchmarks/tokenizer_speed.py [--repeats N] [--vocab-size N] [--tool FILE]
 
-Both encode the same documents, one after the other, in turns. A ratio above 1 says that this program is faster. It is the
-median of the ratios of neighbouring runs, with their range; the first pair, in which both fill their caches, stands
-apart. Numbers of ids must agree, or no ratio is printed.
+Both encode the same documents, one after the other, in turns. A ratio above 1 means that this program is faster. It is
+the median of the ratios of neighboring runs, with their range; the first pair, which fills the caches of both, is
+reported separately. If the numbers of ids differ, no ratio is printed.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-# Before the package is loaded, which reads them once.
+# Set before the package is loaded, which reads them once.
 os.environ["RAYON_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
@@ -29,7 +29,7 @@ import tokenizers  # noqa: E402
 
 
 def corpora(limit_bytes):
-    """name -> documents: the default corpus of source code, and ten languages in turn."""
+    """Returns {name: documents}: the default corpus of source code, and ten languages in turn."""
     code, size = [], 0
     with open(ROOT / "assets/corpus/train.jsonl", encoding="utf-8") as file:
         for line in file:
@@ -49,7 +49,7 @@ def seconds_of(function):
 
 class Ours:
     def __init__(self, tool, tokenizer, documents):
-        # Opened while it runs; all documents are read before the first time is taken.
+        # Stays open while it runs; all documents are read before the first time is taken.
         self.process = subprocess.Popen([tool, "--time", tokenizer, documents], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self):
@@ -67,7 +67,7 @@ def compare(name, tool, folder, documents, path, theirs, repeats):
     ours = Ours(tool, folder, path)
     pairs = []
     for repeat in range(repeats + 1):
-        # Who goes first alternates.
+        # The side that goes first alternates.
         if repeat % 2:
             (our_seconds, our_count), (their_seconds, their_count) = ours.run(), theirs()
         else:

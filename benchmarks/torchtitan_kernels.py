@@ -1,10 +1,10 @@
-"""Starts TorchTitan 0.2.2 as tests/reference/torchtitan_cpu.py does, and counts what its third step asks of torch.
+"""Starts TorchTitan 0.2.2 as tests/reference/torchtitan_cpu.py does, and counts the torch operators of its third step.
 
     torchrun ... benchmarks/torchtitan_kernels.py --job.config_file FILE [...]
 
-Writes {operator: count} of rank 0 to $COUNTS: operators as they reach a backend, without views and without empty memory,
-as the simulated device counts them. What CUDA does in one kernel is one here: the fused RMSNorm has no kernel for the CPU,
-and gets one that is made of others.
+Writes {operator: count} of rank 0 to $COUNTS: operators as they reach a backend, without views and without empty
+memory, as the simulated device counts them. What CUDA does in one kernel counts once: the fused RMSNorm has no kernel
+for the CPU, and gets one that is made of other operators.
 """
 import collections
 import json

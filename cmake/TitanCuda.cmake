@@ -1,5 +1,5 @@
-# Decides whether the CUDA module is built (TITAN_BUILD_CUDA), enables the language for it, and imports the CUDA part of the
-# torch wheel as titan::torch_cuda. Nothing but src/cuda and its tests uses it.
+# Decides whether the CUDA module is built (TITAN_BUILD_CUDA), enables the language for it, and
+# imports the CUDA part of the torch wheel as titan::torch_cuda. Used only by src/cuda and its tests.
 
 set(TITAN_BUILD_CUDA OFF)
 set(titan_cuda_missing "")
@@ -17,7 +17,7 @@ else()
 endif()
 
 if(NOT titan_cuda_missing)
-  # The kernel is launched through the wheel's CUDA runtime, so the toolkit must be of the same major version.
+  # Kernels are launched through the wheel's CUDA runtime, so the toolkit must have the same major version.
   execute_process(COMMAND ${TITAN_NVCC} --version OUTPUT_VARIABLE titan_nvcc_version ERROR_QUIET)
   string(REGEX MATCH "release ([0-9]+)\\.([0-9]+)" ignored "${titan_nvcc_version}")
   if(NOT CMAKE_MATCH_1)
@@ -28,7 +28,7 @@ if(NOT titan_cuda_missing)
 endif()
 
 if(NOT titan_cuda_missing)
-  # T4, A100, H100/H200 and, where nvcc knows it, B200: later ones run the text that comes with each.
+  # T4, A100, H100/H200 and, if nvcc supports it, B200. Later GPUs run the PTX that is embedded with each.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     execute_process(COMMAND ${TITAN_NVCC} --list-gpu-arch OUTPUT_VARIABLE titan_nvcc_archs ERROR_QUIET)
     set(CMAKE_CUDA_ARCHITECTURES 75 80 90)
@@ -39,7 +39,7 @@ if(NOT titan_cuda_missing)
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   set(ENV{CUDACXX} ${TITAN_NVCC})
   include(CheckLanguage)
-  check_language(CUDA)  # a toolkit that cannot compile does not end the configuration of everything else
+  check_language(CUDA)  # a toolkit that cannot compile must not stop the rest of the configuration
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
     set(TITAN_BUILD_CUDA ON)
@@ -56,11 +56,11 @@ if(NOT TITAN_BUILD_CUDA)
   return()
 endif()
 message(STATUS "The CUDA module is built with ${TITAN_NVCC} for ${CMAKE_CUDA_ARCHITECTURES}")
-set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no later one of nvcc; what the kernels include keeps to it
+set(CMAKE_CUDA_STANDARD 17)  # the latest that CMake 3.25 supports for nvcc; headers that kernels include stick to it
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # the wheel's, like torch itself
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # use the wheel's runtime, like torch itself
 
-# The wheels of CUDA and NCCL that the torch wheel depends on lie beside it.
+# The CUDA and NCCL wheels that the torch wheel depends on are installed beside it.
 get_filename_component(titan_nvidia ${TITAN_TORCH_DIR}/../nvidia ABSOLUTE)
 set(titan_cuda_wheel ${titan_nvidia}/cu${titan_torch_cuda_major})
 file(GLOB titan_cudart ${titan_cuda_wheel}/lib/libcudart.so.*)
@@ -71,7 +71,7 @@ add_library(titan_torch_cuda INTERFACE)
 target_link_libraries(
   titan_torch_cuda
   INTERFACE titan::torch_cpu
-            # torch's CUDA part registers itself when it is loaded; no symbol of it needs to be used.
+            # torch's CUDA part registers itself on loading, so it is linked although none of its symbols is used.
             -Wl,--no-as-needed
             ${TITAN_TORCH_DIR}/lib/libtorch_cuda.so
             ${TITAN_TORCH_DIR}/lib/libc10_cuda.so

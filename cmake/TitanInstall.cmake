@@ -1,5 +1,6 @@
-# `cmake --install build/release --prefix DIR`: a folder that runs wherever it is copied to, on a machine whose python3 has the
-# same torch wheel. It holds what is not LibTorch's, CUDA's, the C++ compiler's or the C library's; see cmake/install_readme.txt.in.
+# `cmake --install build/release --prefix DIR` makes a folder that runs wherever it is copied to, on
+# a machine whose python3 has the same torch wheel. It contains everything except LibTorch, CUDA,
+# the C++ compiler's and the C library; see cmake/install_readme.txt.in.
 #
 #   bin/titan-train, tests/cuda_device_test   find torch and start the program of that name in libexec/ (cmake/find_torch.sh.in)
 #   libexec/  lib/                            programs; the engine, the CUDA module and the distribution's libraries
@@ -35,12 +36,12 @@ install(
   titan_dependencies
   PRE_EXCLUDE_REGEXES
   "^lib(torch|c10|gomp)" # the wheel's
-  "^lib(c|m|dl|rt|pthread|util|stdc\\+\\+|gcc_s)\\.so" "^ld-linux" # of every machine that runs torch
+  "^lib(c|m|dl|rt|pthread|util|stdc\\+\\+|gcc_s)\\.so" "^ld-linux" # present on every machine that runs torch
   LIBRARY
   DESTINATION
   lib)
 
-# What the dynamic loader and the CUDA module need of the symbols stays.
+# Keep the symbols that the dynamic loader and the CUDA module need.
 get_property(titan_stripped GLOBAL PROPERTY TITAN_STRIPPED)
 foreach(file ${titan_stripped})
   install(
@@ -57,7 +58,7 @@ install(
   PATTERN "*.py"
   PATTERN "__pycache__" EXCLUDE)
 install(FILES ${CMAKE_BINARY_DIR}/install/README.txt DESTINATION share/titan-train)
-# Made by scripts/setup.sh, possibly after this build was configured.
+# Checked when installing: scripts/setup.sh may have run after this build was configured.
 install(
   CODE "if(NOT EXISTS \"${CMAKE_SOURCE_DIR}/assets/tokenizer/tokenizer.model\")
   message(FATAL_ERROR \"${CMAKE_SOURCE_DIR}/assets has no tokenizer and corpus. Run scripts/setup.sh, then install again.\")

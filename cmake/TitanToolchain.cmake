@@ -1,34 +1,34 @@
-# Compiler flags, build accelerators, and titan_library(), with which every folder declares itself.
+# Compiler flags, build accelerators, and titan_library(), which declares the library of a folder.
 
 find_program(TITAN_CCACHE ccache)
 if(TITAN_CCACHE)
-  # ccache sees through a precompiled header only with these settings (its manual, "Precompiled headers").
+  # ccache supports a precompiled header only with these settings (its manual, "Precompiled headers").
   set(CMAKE_CXX_COMPILER_LAUNCHER
       env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TITAN_CCACHE})
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
                       "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
-# lld, or GNU's linker, which takes longer. Not mold: before 2.4 (Debian 12 has 1.10) it can place what the loader makes
-# read-only where nothing is loaded, so that the program does not start (its issue 1151), and with -z norelro it may never
-# come to an end.
+# Use lld, or else GNU's linker, which takes longer. Not mold: before 2.4 (Debian 12 has 1.10) it
+# can place what the loader makes read-only where nothing is mapped, so that the program does not
+# start (its issue 1151), and with -z norelro it may never terminate.
 find_program(TITAN_LLD ld.lld)
 if(TITAN_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
-# Most of a file's compile time is the headers that it shares with its neighbours, so from nothing the files of a target in
-# groups take half as long as one by one. After a change they take longer: switch this off to work on the code.
+# Headers that a file shares with its neighbors take most of its compile time, so a full build in groups
+# takes half as long as file by file. An incremental build takes longer: switch this off to work on the code.
 string(COMPARE EQUAL "${CMAKE_BUILD_TYPE}" "Release" titan_is_release)
 option(TITAN_UNITY "Compile the files of a target in groups" ${titan_is_release})
 set(CMAKE_UNITY_BUILD ${TITAN_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
 
-# Flags are for C++ alone: nvcc (src/cuda) is given its own.
+# These flags are only for C++: nvcc (src/cuda) has its own.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Woverloaded-virtual>")
-# GCC 12 reports these two on plain std::string concatenation where there is nothing to report (GCC bugs 105329, 105651).
+# GCC 12 reports these two falsely on plain std::string concatenation (GCC bugs 105329, 105651).
 add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
-  # Line tables only: a backtrace and a profile name the line, at no cost in speed.
+  # Line tables only: backtraces and profiles name the line, at no cost in speed.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-g1>)
 endif()
 if(TITAN_SANITIZE)
@@ -40,7 +40,7 @@ endif()
 set(TITAN_ENGINE_INCLUDE ${CMAKE_SOURCE_DIR}/src)
 set(TITAN_PLUGIN_INCLUDE ${CMAKE_SOURCE_DIR})
 
-# For targets in which a run spends no time to speak of: -O1 compiles in two thirds of the time of -O3.
+# For targets that take no significant part of a run's time: -O1 compiles in two thirds of the time of -O3.
 function(titan_compile_quickly)
   foreach(name ${ARGN})
     if(CMAKE_BUILD_TYPE STREQUAL "Release")

@@ -1,5 +1,6 @@
-# Imported targets on the torch wheel's own libraries. The wheel's find_package(Torch) wants a CUDA toolkit at configure
-# time; a CPU program needs libtorch_cpu and libc10 only, and starts in a fraction of the time without the rest.
+# Imported targets for the torch wheel's own libraries. The wheel's find_package(Torch) requires a
+# CUDA toolkit at configure time; a CPU program needs only libtorch_cpu and libc10, and starts in a
+# fraction of the time without the rest.
 
 file(GLOB titan_torch_candidates ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 list(APPEND titan_torch_candidates "")
@@ -12,7 +13,7 @@ file(READ ${TITAN_TORCH_DIR}/version.py titan_torch_version_file)
 string(REGEX MATCH "cuda: [^=]*= '(([0-9]+)\\.([0-9]+)[^']*)'" ignored "${titan_torch_version_file}")
 set(titan_cuda_version "${CMAKE_MATCH_1}")
 set(titan_torch_cuda_major "${CMAKE_MATCH_2}")
-set(titan_cuda_needed 0) # of a driver, in the form of cuDriverGetVersion
+set(titan_cuda_needed 0) # minimum driver version, as cuDriverGetVersion reports it
 if(titan_cuda_version)
   math(EXPR titan_cuda_needed "1000 * ${CMAKE_MATCH_2} + 10 * ${CMAKE_MATCH_3}")
 endif()
@@ -23,7 +24,7 @@ endif()
 # Gloo's headers are not in the wheel; Debian's libgloo-dev has the same interface. Only its headers are used.
 find_path(TITAN_GLOO_INCLUDE gloo/context.h REQUIRED)
 
-# The wheel ships fmt 12, Debian's spdlog is built on the system's fmt: the system's must be found first.
+# The wheel ships fmt 12, but Debian's spdlog is built on the system's fmt, which must therefore be found first.
 set(TITAN_FMT_FIRST ${CMAKE_BINARY_DIR}/fmt_first)
 file(MAKE_DIRECTORY ${TITAN_FMT_FIRST})
 find_path(TITAN_FMT_INCLUDE fmt/core.h PATHS /usr/include REQUIRED)

@@ -26,7 +26,7 @@ struct HostBatch {
   std::vector<SampleId> samples{};  // for the sample log
 };
 
-// What the thread puts into the queue: a batch, or the end with the exception that made it.
+// An element of the queue: a batch, or the end of the data with the exception, if any, that caused it.
 struct Queued {
   std::optional<HostBatch> batch;
   std::exception_ptr error;
@@ -59,8 +59,8 @@ at::Tensor to_tensor(std::vector<std::int64_t>&& values, std::int64_t rows, std:
   return pinned;
 }
 
-// One JSON object a row: which sample it is, where its tokens begin, and a hash of its tokens and labels. Lines are
-// flushed batch by batch: what a killed run has logged was returned to the train loop.
+// Writes one JSON object per row: which sample it is, where its tokens begin, and a hash of its tokens and labels.
+// Flushes after each batch, so that the log of a killed run holds what was returned to the train loop.
 class SampleLog {
  public:
   explicit SampleLog(const std::filesystem::path& path) : path_(path), file_(path, std::ios::app) {
@@ -131,7 +131,7 @@ class BatchLoader final : public BatchSource {
   }
 
   std::vector<std::string> probes() const override { return order_keys(); }
-  // Allowed beside the thread: it looks at nothing that next_row() changes.
+  // Safe while the thread runs: it reads nothing that next_row() changes.
   void check_state(const Values& saved) const override { rows_->check_state(saved); }
 
   std::string description() const override { return options_.description; }
@@ -141,7 +141,7 @@ class BatchLoader final : public BatchSource {
   }
 
  private:
-  // The thread: alone touches rows_ while it runs.
+  // Body of the prefetch thread. While it runs, only it changes rows_.
   void run() {
     while (true) {
       Queued queued;
@@ -156,7 +156,7 @@ class BatchLoader final : public BatchSource {
     }
   }
 
-  // False when the loader is stopping.
+  // Returns false if the loader is stopping.
   bool push(Queued&& queued) {
     std::unique_lock lock(mutex_);
     has_room_.wait(lock, [&] { return stopping_ || std::ssize(queue_) < options_.prefetch_batches; });
@@ -169,7 +169,7 @@ class BatchLoader final : public BatchSource {
   std::optional<HostBatch> pop() {
     std::unique_lock lock(mutex_);
     has_item_.wait(lock, [&] { return !queue_.empty(); });
-    // The end stays in the queue, so that every later call meets it too.
+    // The end stays in the queue, so that every later call sees it too.
     if (queue_.front().error) std::rethrow_exception(queue_.front().error);
     if (!queue_.front().batch) return std::nullopt;
     std::optional<HostBatch> batch = std::move(queue_.front().batch);
@@ -192,7 +192,7 @@ class BatchLoader final : public BatchSource {
 
   std::unique_ptr<RowSource> rows_;
   const LoaderOptions options_;
-  std::shared_ptr<const RowPosition> returned_;  // as of the last batch returned
+  std::shared_ptr<const RowPosition> returned_;  // after the last batch returned
   std::int64_t num_batches_ = 0;
   std::int64_t bad_records_ = 0;
   std::optional<SampleLog> sample_log_;

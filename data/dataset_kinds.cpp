@@ -17,7 +17,7 @@ struct DatasetKind {
   const char* name;
   std::unique_ptr<TextSource> (*open)(const std::filesystem::path& path, const std::string& text_key);
   std::vector<std::filesystem::path> (*list)(const std::filesystem::path& path);
-  void (*prepare)(const std::filesystem::path& path);  // null where nothing is made once
+  void (*prepare)(const std::filesystem::path& path);  // null if there is nothing to prepare
 };
 
 std::unique_ptr<TextSource> open_whole_files(const std::filesystem::path& path, const std::string& /*text_key*/) {
@@ -33,7 +33,7 @@ constexpr DatasetKind kDatasets[] = {
     {"c4_validation", open_jsonl_files, list_jsonl_files, prepare_jsonl_files},
 };
 
-constexpr const char* kIndexed = "indexed";  // not of text: tokenized before
+constexpr const char* kIndexed = "indexed";  // tokenized shards, not text
 
 const DatasetKind& kind_of(const std::string& name) {
   const std::string lower = config::lower_case(name);

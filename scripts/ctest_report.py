@@ -1,13 +1,13 @@
-"""What scripts/test.sh and scripts/flake.sh ask about a run of ctest: its JUnit report and its output.
+"""Answers questions of scripts/test.sh and scripts/flake.sh about a run of ctest, from its JUnit report and its output.
 
     ctest_report.py count REPORT [--again REPORT] --skips FILE   prints "PASSED FAILED SKIPPED FLAKY"
     ctest_report.py retryable REPORT OUTPUT AT_MOST [NAME ...]   a regular expression for the tests to run once more, or nothing
-    ctest_report.py interrupted OUTPUT                           of a run that left no report: "PASSED"
-    ctest_report.py rounds REPORT ...                            of tests that ran several times: "PASSED FAILED"
+    ctest_report.py interrupted OUTPUT                           for a run that left no report: "PASSED"
+    ctest_report.py rounds REPORT ...                            for tests that ran several times: "PASSED FAILED"
 
-What there is to say in words goes to standard error: what was skipped and why, what passed at its second try (also within a test,
-which says so in a line that begins with FLAKY, and in lines that begin with "    | "), what failed how often.
-NAMEs are the tests whose verdict is a comparison of times (label `timing`).
+Details go to standard error: what was skipped and why, what passed at its second try (also within a test, which says
+so in a line that begins with FLAKY, and in lines that begin with "    | "), and what failed how often. NAMEs are the
+tests whose verdict is a comparison of times (label `timing`).
 """
 
 import argparse
@@ -18,7 +18,7 @@ import re
 import sys
 import xml.etree.ElementTree
 
-# A failure with one of these is no matter of time.
+# A failure with one of these is not a matter of time.
 CRASH = re.compile(r"terminate called|Segmentation|AddressSanitizer|core dumped|Traceback")
 SAID_FLAKY = re.compile(r"^(FLAKY .*)((?:\n    \| .*)*)", re.MULTILINE)
 STARTED = re.compile(r"^ *Start +\d+: (\S+)", re.MULTILINE)
@@ -32,7 +32,7 @@ class Result:
 
 
 def read(report):
-    """name -> Result. What could not be started, or is disabled, has failed: nothing is left out silently."""
+    """Returns {name: Result}. Tests that were not started, or are disabled, have failed: none is skipped silently."""
     results = {}
     for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
         skipped = case.find("skipped")
@@ -43,13 +43,13 @@ def read(report):
 
 
 def ends(output):
-    """name -> the word with which ctest says how a test ended. The report has the same one for a failure and a hang."""
+    """Returns {name: ctest's word for how a test ended}. The report has the same word for a failure and a hang."""
     return dict(ENDED.findall(output))
 
 
 def skips(name, result):
-    """(name, reason) of a test that was skipped, or of each GoogleTest case that was within a test that was not."""
-    # "FILE:LINE: Skipped", the reason, and the case's name, of which the last comes again in GoogleTest's summary.
+    """Returns (name, reason) of a skipped test, or of each GoogleTest case skipped within another test."""
+    # Matches "FILE:LINE: Skipped", the reason, and the case's name. The summary repeats the last name.
     cases = re.findall(r": Skipped\n(.*)\n+\[  SKIPPED \] (\S+\.\S+) \(", result.output)
     if result.outcome == "skipped":
         reasons = re.findall(r"^skipped \S+: (.*)", result.output, re.MULTILINE) + [reason for reason, _ in cases]
@@ -58,19 +58,19 @@ def skips(name, result):
 
 
 def retryable(results, ended, timing, at_most):
-    """Names of the failed tests that may run once more. None when there are too many: then it is not the machine."""
+    """Returns the names of the failed tests that may run once more; empty if they are too many."""
     failed = [name for name in results if results[name].outcome == "failed" and name in timing]
     names = [name for name in failed if ended.get(name) == "Failed" and not CRASH.search(results[name].output)]
     return names if len(names) <= at_most else []
 
 
 def said_flaky(results):
-    """What tests did again themselves, whatever became of them."""
+    """Returns what tests repeated themselves, whatever their result."""
     return [f"{said} (in {name}){output}" for name in results for said, output in SAID_FLAKY.findall(results[name].output)]
 
 
 def count(results, again, expected):
-    """(passed, failed, skipped, flaky, lines that say more). `again`: the second results of what was retryable."""
+    """Returns (passed, failed, skipped, flaky, further lines). `again`: the second results of the retryable tests."""
     flaky = [name for name in again if results[name].outcome == "failed" and again[name].outcome == "passed"]
     lines = [f"FLAKY {name}: failed, then passed alone" for name in flaky]
     lines += said_flaky(results)
@@ -99,7 +99,7 @@ def say(*lines):
 
 
 def print_rounds(reports):
-    """Each test that failed, how often, and the first output to look at, which lies beside its report."""
+    """Prints each test that failed, how often, and its first output, which is next to its report."""
     all_names, first, times = set(), {}, {}
     for report in reports:
         results = read(report)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Looks for tests that fail now and then: scripts/flake.sh ROUNDS [LABEL|REGEX]. Runs what is built (build/release), by default
-# the labels dist and integration, ROUNDS times beside a busy loop on every core, while the programs under test are stopped
-# for 0.1 to 1 second at random moments. With TITAN_FLAKE_STOPS=tests it is the integration cases that stand still, for 0.9 of
-# each second: beside them the programs are ten times as fast. Nothing is tried again. Prints each test that failed, how often,
-# and where its first output is; "N passed, N failed" last. The exit code is 0 only when tests ran and none failed.
+# Looks for tests that fail now and then: scripts/flake.sh ROUNDS [LABEL|REGEX]. Runs what is built (build/release),
+# by default the labels dist and integration, ROUNDS times with a busy loop on every core, while the programs under
+# test are stopped for 0.1 to 1 second at random moments. With TITAN_FLAKE_STOPS=tests it stops the integration cases
+# instead, for 0.9 of each second: compared with them, the programs are ten times as fast. Nothing is retried. Prints
+# each test that failed, how often, and where its first output is; "N passed, N failed" last. The exit code is 0 only
+# if tests ran and none failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 source scripts/marked.sh
@@ -37,8 +38,8 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Whether a process runs a program of the build that nobody has stopped. These cases stop ranks themselves, which may not go on
-# before they say so.
+# True if a process runs a program of the build and is not stopped. The cases below stop ranks themselves, which may
+# not continue before the case says so.
 stops_ranks='stopped_rank|peer_lost_beside_one_that_stands|resume_after_sigterm_under_nproc'
 may_stop() {
   local program state
@@ -47,7 +48,7 @@ may_stop() {
   ! grep -qE "$stops_ranks" "/proc/$1/cmdline"
 } 2>/dev/null
 
-# 0.1 to 1 second, without a process that could be left behind.
+# Waits 0.1 to 1 second, without a process that could be left behind.
 exec 4<> <(:)
 pause() { local tenths=$((RANDOM % 10 + 1)); read -rt "$((tenths / 10)).$((tenths % 10))" -u 4; }
 
@@ -64,7 +65,7 @@ stop_programs() {
   done
 }
 
-# Whether a process runs integration cases, and not something that these started.
+# True if a process runs integration cases, not something that they started.
 is_case() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | grep -q 'integration/run\.py$'; }
 
 stop_tests() {
@@ -92,7 +93,7 @@ exec 3>&1
 found=()
 for ((round = 1; round <= rounds; round++)); do
   echo "flake.sh: round $round of $rounds"
-  # Three times the cores: ranks wait for each other, and the more there are the more each is late.
+  # Three times as many tests as cores: ranks wait for each other, and with more of them each is later.
   run_marked "$mark" ctest --test-dir "$tests" "${chosen[@]}" -j $((3 * $(nproc))) --output-on-failure --no-tests=error \
     --test-output-size-passed 1000000 --output-junit "$reports/$round.xml" >"$reports/$round.log" 2>&1
   [[ -f $reports/$round.xml ]] && found+=("$reports/$round.xml")

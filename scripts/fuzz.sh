@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Feeds broken checkpoint and model files to their readers, under the address and undefined-behaviour sanitizers:
-# scripts/fuzz.sh [SECONDS] [TARGET...]. SECONDS is for each target (60 by default); the targets are those of tests/fuzz/targets.h
-# (all by default). Builds the preset "fuzz", runs its fuzz_regression_test, then two targets at a time. Prints "N passed, N failed" last; exit code 0 when
-# none failed.
+# Feeds broken checkpoint and model files to their readers, under the address and undefined-behavior sanitizers:
+# scripts/fuzz.sh [SECONDS] [TARGET...]. SECONDS is per target (60 by default); the targets are those of
+# tests/fuzz/targets.h (all by default). Builds the preset "fuzz", runs its fuzz_regression_test, then two targets at a
+# time. Prints "N passed, N failed" last; the exit code is 0 if none failed.
 #
-# A target fails when an input crashes it, runs for more than a minute, allocates more than 64 MiB at once or 1 GiB in all, leaks,
-# or brings out an error that is not one of ours. The input stays in build/fuzz/findings; "reproduce" says how to run it again.
+# A target fails if an input crashes it, runs for more than a minute, allocates more than 64 MiB at once or 1 GiB in
+# total, leaks, or causes an error that is not one of ours. The input stays in build/fuzz/findings; "reproduce" says how
+# to run it.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec </dev/null
@@ -43,7 +44,7 @@ if ! { scripts/build.sh fuzz fuzz_make_seeds fuzz_regression_test "${targets[@]/
 fi
 mkdir -p "$findings"
 
-# What a target found that is new goes to a folder of its own, which later runs go on from; seeds and corpus are only read.
+# New inputs go to a folder per target, from which later runs continue; seeds and corpus are only read.
 fuzz() {
   local target=$1 grown=build/fuzz/grown/$1 dictionary=tests/fuzz/pickle.dict
   [[ $target == safetensors ]] && dictionary=tests/fuzz/safetensors.dict
@@ -76,7 +77,7 @@ report() {
   fi
 }
 
-# First what needs no luck: seeds, corpus, and each of their damages in turn.
+# Deterministic inputs first: seeds, corpus, and each of their damages in turn.
 if MALLOC_ARENA_MAX=1 timeout -k 5 1500 "$programs/fuzz_regression_test" >"$findings/regression.log" 2>&1; then
   passed=$((passed + 1))
   echo "ok     regression"

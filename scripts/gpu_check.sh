@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Checks on a machine with at least one GPU (written for H100 and H200) what needs one, in at most ten minutes after the
-# build. Prints a table of what was found at the end, and "N passed, N failed" last.
+# Runs the checks that need a GPU, on a machine with at least one (written for H100 and H200), in at most ten minutes
+# after the build. Prints a table of the results at the end, and "N passed, N failed" last.
 #
 #   scripts/gpu_check.sh            in an installed folder: checks it; in the repository: builds build/cuda and checks that
 #   scripts/gpu_check.sh FOLDER     checks an installed folder (cmake --install), or a build folder
-#   --json FILE                     also writes what was measured, with date and hardware
-#   --only REGEX                    makes only the checks whose name it matches (bash's =~); some need what others leave
+#   --json FILE                     also writes the measurements, with date and hardware
+#   --only REGEX                    runs only the checks whose name it matches (bash's =~); some need files of others
 #
 # TITAN_PEER_PYTHON, an interpreter that has torchtitan 0.2.2, adds TorchTitan's speed and memory on the same GPU.
 # Exit code: 0 all passed, 1 some failed, 2 nothing could be checked (no GPU, no build, no assets).
 #
-# One GPU shows the kernel, the memory statistics, NCCL with one rank, FSDP's streams on one rank, and sharding over ranks
-# that share the GPU through Gloo (TITAN_DEVICE_COMM). Sharding over NCCL needs two: NCCL takes no two ranks on one device.
+# One GPU covers the kernel, the memory statistics, NCCL with one rank, FSDP's streams on one rank, and sharding over
+# ranks that share the GPU through Gloo (TITAN_DEVICE_COMM). Sharding over NCCL needs two: NCCL allows one rank per
+# device.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
 
@@ -71,7 +72,7 @@ mapfile -t cases < <("$device_test" --gtest_list_tests | sed -n 's/^  \([A-Za-z0
 . "$here/scripts/gpu_check_runs.sh"
 make_inputs || refuse "$python cannot prepare the data"
 
-# What is quick and says most comes first: what the ten minutes have no time for is left out at the end.
+# Quick and informative checks come first: checks for which the ten minutes have no time are skipped at the end.
 for name in "${cases[@]}"; do check 30 "device: $name" device_case "$name"; done
 check 60 "one rank: the loss falls" train_and_fall 1 one
 check 60 "one rank: deterministic runs are equal" repeat

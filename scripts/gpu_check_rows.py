@@ -1,4 +1,4 @@
-"""What scripts/gpu_check.sh asks of the files that its runs wrote. The exit code is the answer; lines that begin with
+"""Checks the files that the runs of scripts/gpu_check.sh wrote. The exit code is the answer; lines that begin with
 "found: " go into the table at the end and into the report.
 
     falls STEPS RUN               every loss is finite, it starts near ln(2048) and the last five are lower by 1 at least
@@ -10,11 +10,11 @@
     profiled STEP RUN             rank 0's trace and memory snapshot of that step show the device's kernels and allocations
     predicted RATIO FILE DRY_RUN  the peak in FILE (of `measured`) is at most RATIO of the dry run's; both go into FILE
     torchtitan STEPS LOG FILE OURS  every step is in TorchTitan's log; writes FILE, with ratios to OURS (of `measured`)
-    measured RUN                  no question: prints a JSON object of the run's speed and memory
-    speed FILE                    no question: says what `measured` found
-    inputs FOLDER CORPUS          no question: makes a data set and a tokenizer that TorchTitan reads, too
-    table RESULTS                 no question: prints the results folder (see gpu_check.sh) as a table
-    report FILE RESULTS           no question: writes FILE, one JSON object, of the results folder
+    measured RUN                  not a check: prints a JSON object of the run's speed and memory
+    speed FILE                    not a check: prints what `measured` found
+    inputs FOLDER CORPUS          not a check: makes a data set and a tokenizer that TorchTitan reads, too
+    table RESULTS                 not a check: prints the results folder (see gpu_check.sh) as a table
+    report FILE RESULTS           not a check: writes FILE, one JSON object, of the results folder
 """
 import datetime
 import json
@@ -39,7 +39,7 @@ def rows_of(run, name="metrics.jsonl"):
 
 
 def series(run, key, name="metrics.jsonl"):
-    """Numbers that are not finite are strings in the file."""
+    """Returns one column of the rows as floats; numbers that are not finite are strings in the file."""
     return [float(row[key]) for row in rows_of(run, name)]
 
 
@@ -65,7 +65,7 @@ BITS = {
 
 
 def first_difference(first, second, key):
-    """Checksums are objects: parameter -> number."""
+    """Returns the first difference, or None. Checksums are objects: parameter -> number."""
     a, b = first.get(key), second.get(key)
     if not isinstance(a, dict) or not isinstance(b, dict):
         return None if a == b else f"{key} {a} and {b}"
@@ -196,14 +196,14 @@ SPECIAL = ["<|begin_of_text|>", "<|end_of_text|>"]
 
 
 def byte_names():
-    """GPT-2's names of the 256 bytes: those that print name themselves, the others come after."""
+    """Returns GPT-2's names of the 256 bytes: printable bytes name themselves, the others come after."""
     prints = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in prints]
     return {byte: chr(byte) for byte in prints} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
 def write_tokenizer(folder):
-    """One token per byte, so that nothing has to be trained; what both programs need of a tokenizer.json."""
+    """Writes a tokenizer.json that both programs read, with one token per byte, so that nothing has to be trained."""
     names = byte_names()
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     added = [{"id": 256 + i, "content": name, **flags, "special": True} for i, name in enumerate(SPECIAL)]
@@ -239,8 +239,8 @@ def processor():
 
 
 def read_results(results):
-    """RESULTS: gpus and version (text), checks (passed|FAILED, seconds, name, found; tabs between), left_out (lines),
-    runs/ (RUN.json)."""
+    """Reads the folder RESULTS: gpus and version (text), checks (passed|FAILED, seconds, name, found; tabs between),
+    left_out (lines), runs/ (RUN.json)."""
     results = pathlib.Path(results)
     lines = lambda name: [line for line in (results / name).read_text().splitlines() if line]  # noqa: E731
     checks = [line.split("\t", 3) for line in lines("checks")]
@@ -270,7 +270,7 @@ def table(results):
     width = max((len(check["name"]) for check in content["checks"]), default=0)
     print(f"{'result':<8} {'s':>4}  {'check':<{width}}  found")
     for check in content["checks"]:
-        # What a check found several times, one below the other.
+        # Several findings of a check, one below the other.
         first, *others = check["found"].split("; ")
         print(f"{'passed' if check['passed'] else 'failed':<8} {check['seconds']:>4}  {check['name']:<{width}}  {first}")
         for other in others:

@@ -5,14 +5,14 @@
 # ------------------------------------------------------------------------------------------------ counting and time
 
 passed=0 failed=0
-# A process has ten more seconds to end after its time is up, so the whole takes less than ten minutes.
+# A process has ten more seconds to end after its time is up, so the total is less than ten minutes.
 allowed_seconds=580
-# Tests set TITAN_TIME_SCALE, because they may run on a machine that does other things too.
+# Tests set TITAN_TIME_SCALE, because they may run on a busy machine.
 scale=${TITAN_TIME_SCALE:-1} scale=${scale%.*}
 end=$((SECONDS + allowed_seconds * scale)) deadline=$end
 
-# check SECONDS NAME COMMAND...: prints one line, and the end of the output of what failed. COMMAND says what it found in
-# lines that begin with "found: ".
+# check SECONDS NAME COMMAND...: prints one line, and the end of the output of a failed COMMAND. COMMAND reports its
+# findings in lines that begin with "found: ".
 check() {
   local limit=$(($1 * scale)) name=$2 word=passed started=$SECONDS found
   shift 2
@@ -47,8 +47,8 @@ leave_out() {
   echo "$1" >>"$results/left_out"
 }
 
-# Every process of a check runs under this: it ends, with all that it started, when the check's time is up. It is waited
-# for in the background, so that Ctrl-C is obeyed at once.
+# Every process of a check runs under this, which ends it and all that it started when the check's time is up. It is
+# waited for in the background, so that Ctrl-C is obeyed at once.
 within() {
   local left=$((deadline - SECONDS)) status
   ((left > 0)) || return 124
@@ -64,7 +64,7 @@ rows() { "$python" "$here/scripts/gpu_check_rows.py" "$@"; }
 
 # ------------------------------------------------------------------------------------------------ small runs
 
-# A case that was skipped checked nothing.
+# A skipped case has checked nothing.
 device_case() {
   within "$device_test" --gtest_filter="CudaDevice.$1" >"$work/gtest"
   local status=$?
@@ -83,7 +83,7 @@ make_words() {
   ((ranks == 1)) || words=(--nproc "$ranks" "${words[@]}")
 }
 
-# train RANKS NAME [words]: trains on CUDA; what was measured goes into the report.
+# train RANKS NAME [words]: trains on CUDA; the measurements go into the report.
 train() {
   local words
   make_words "$1" "$2" --training.device cuda "${@:3}"
@@ -97,7 +97,7 @@ share_gpu() { TITAN_DEVICE_COMM=gloo "$@"; }
 few=(--training.steps 10 --training.local_batch_size 2)
 fp32=(--training.mixed_precision_param float32)
 
-# Deterministic runs: the same bits again, and with every launch blocking, where no order of streams can go wrong.
+# Deterministic runs: the same bits again, also with blocking launches, where streams cannot get out of order.
 deterministic() { CUBLAS_WORKSPACE_CONFIG=:4096:8 train 1 "$1" --debug.deterministic=true "${@:2}"; }
 same_bits() {
   rows same "$work/$1" "$work/$2" && return
@@ -107,8 +107,8 @@ same_bits() {
 repeat() { deterministic again-a "${few[@]}" && deterministic again-b "${few[@]}" && same_bits again-a again-b; }
 blocking() { CUDA_LAUNCH_BLOCKING=1 deterministic blocking "${few[@]}" && same_bits blocking again-a; }
 
-# In fp32 a device and a CPU differ in the order of sums, some 1e-7 relative an operation; AdamW divides by the root of
-# a squared gradient and carries that on over ten steps. A missing shard or factor moves a loss by 1e-2 and more.
+# In fp32 a device and a CPU differ in the order of sums, some 1e-7 relative per operation; AdamW divides by the root
+# of a squared gradient and amplifies that over ten steps. A missing shard or factor moves a loss by 1e-2 and more.
 device_tolerance=1e-3
 # A CPU and a GPU draw different weights from one seed (nn/init.h), so both start from those that one CPU rank draws.
 from_one_seed=(--checkpoint.enable=true --checkpoint.load_only=true --checkpoint.initial_load_path "$work/seed/checkpoint/step-0")
@@ -129,9 +129,9 @@ as_on_cpu() {
     rows close $device_tolerance "$work/$name" "$work/$name-cpu"
 }
 
-# A data set with documents of eight lines. Documents of the corpus are long, and attention that looked beyond them would
-# move losses by less than the tolerance; here it moves the gradient's norm by 1e-2 in the first step. A tokenizer with
-# one token per byte comes with it, because TorchTitan cannot read the tokenizer.model of assets/.
+# A data set with documents of eight lines. Documents of the corpus are long, and attention across documents would
+# move losses by less than the tolerance; here it moves the gradient's norm by 1e-2 in the first step. A tokenizer
+# with one token per byte comes with it, because TorchTitan cannot read the tokenizer.model of assets/.
 make_inputs() { rows inputs "$work/inputs" assets/corpus/train; }
 inputs=(--training.dataset c4_test --training.dataset_path "$work/inputs/corpus")
 documents=(--model.flavor debugmodel_varlen_attn "${inputs[@]}")
@@ -145,15 +145,15 @@ offload() {
     rows close $device_tolerance "$work/offload" "$work/kept" && rows at_most 0.999 "$work/offload" "$work/kept"
 }
 
-# A trace shows what the device did, and a snapshot its memory; losses are those of a run without either.
+# A trace shows what the device did, and a snapshot its memory; losses equal those of a run without either.
 profile() {
   local profiling=(--profiling.enable_profiling=true --profiling.profile_freq 4 --profiling.enable_memory_snapshot=true)
   [[ -s $work/again-a/metrics.jsonl ]] || deterministic again-a "${few[@]}" || return 1
   deterministic profiled "${few[@]}" "${profiling[@]}" && same_bits profiled again-a && rows profiled 4 "$work/profiled"
 }
 
-# These 46M parameters are enough that the copy of an asynchronous save is under way while the next step computes, and
-# few enough that a disk takes them in a second.
+# These 46M parameters are enough that an asynchronous save is still copying while the next step computes, and few
+# enough that a disk takes them in a second.
 middle=("${few[@]}" --training.seq_len 512 --model.args.dim 768 --model.args.n_layers 6 --model.args.n_heads 12
   --debug.checksum_freq 5)
 # A run that saves after step 5, and one that resumes from there, have the losses of a run that did neither, to the bit.
@@ -170,7 +170,7 @@ resume() {
   return $status
 }
 
-# The 125M shape; peak reserved memory of one rank. The reference takes random tokens: it needs no tokenizer then, and
+# The 125M shape; peak reserved memory of one rank. The reference takes random tokens: it then needs no tokenizer, and
 # memory does not depend on them.
 shape=(--model.args.dim 768 --model.args.n_layers 12 --model.args.n_heads 12 --model.args.vocab_size 32000
   --training.local_batch_size 2 --training.seq_len 512 --training.steps 5)
@@ -209,15 +209,15 @@ recomputation() { same_bits 1b-full 1b-plain && same_bits 1b-by-operator 1b-plai
 # TorchTitan's start script sets the allocator like this, so both programs get it.
 expandable() { PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "$@"; }
 speed() { expandable train 1 1b-speed "${large[@]}" "${ours[@]}" && rows speed "$results/runs/1b-speed.json"; }
-# What the own kernels save is said, and that they take no more memory is asked.
+# Reports what the own kernels save, and checks that they take no more memory.
 speed_of_own() {
   expandable train 1 1b-own-speed "${large[@]}" "${ours[@]}" "${own_kernels[@]}" &&
     rows speed "$results/runs/1b-own-speed.json" && rows at_most 1.0 "$work/1b-own-speed" "$work/1b-speed"
 }
 
-# A configuration fits if the prediction is at most 95 % of the device's memory (docs/memory.md), so one that is lower
-# than the run by more than 1 / 0.95 may promise what does not fit. Both numbers are of the caching allocator: neither
-# the CUDA context nor NCCL is in them, workspaces inside operators are in that of the run alone.
+# A configuration fits if the prediction is at most 95 % of the device's memory (docs/memory.md), so a prediction that
+# is more than 1 / 0.95 below the run may promise what does not fit. Both numbers are of the caching allocator:
+# neither includes the CUDA context or NCCL, and workspaces inside operators are only in the run's.
 allowed_over_prediction=1.053
 predict() {
   local words run=$results/runs/$1.json
@@ -233,7 +233,7 @@ predictions() {
   return $status
 }
 
-# Says what a token costs after a prompt, in bfloat16: attention finds another length of keys for each.
+# Reports what a token costs after a prompt, in bfloat16: attention sees another length of keys for each.
 writes() {
   train 1 1b-written "${large[@]}" "${ours[@]}" --training.steps 2 --checkpoint.enable=true \
     --checkpoint.last_save_model_only=true || return 1
@@ -246,7 +246,7 @@ writes() {
   return $status
 }
 
-# A run that cannot fit, whose forecast is passed over, ends with exit code 1, the step and what to change.
+# A run that cannot fit and ignores the forecast ends with exit code 1, the step and what to change.
 out_of_memory() {
   local words status
   make_words 1 too-large --training.device cuda "${large[@]}" "${ours[@]}" --training.local_batch_size 64 --no-preflight
@@ -275,8 +275,8 @@ beside_torchtitan() {
 
 tiny=(--training.steps 2 --training.local_batch_size 1 --training.seq_len 64 --model.args.dim 64 --model.args.n_layers 2
   --model.args.n_heads 4)
-# Errors that calls of CUDA return are left to the caller: libraries ask for what a device may not have. What was found
-# stands before the stacks, of which a log shows the end.
+# Errors that CUDA calls return are left to the caller: libraries ask for what a device may not have. Findings are
+# printed before the stacks, of which a log shows the end.
 sanitized() {
   local options=() status
   [[ $1 != memcheck ]] || options=(--report-api-errors no)
@@ -294,8 +294,8 @@ stream_order() {
   make_words "$1" "sanitized-$1" --training.device cuda "${tiny[@]}"
   PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync sanitized memcheck --track-stream-ordered-races all "$program" "${words[@]}"
 }
-# Only this program's kernels are looked at, which the device test launches at every size: those of libraries are not ours
-# to judge, and take minutes.
+# Checks only this program's kernels, which the device test launches at every size: library kernels are not ours to
+# judge, and take minutes.
 races() {
   sanitized racecheck --kernel-name kernel_substring=titan "$device_test" --gtest_filter='CudaDevice.Fused*'
   local status=$?

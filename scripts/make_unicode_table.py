@@ -3,9 +3,9 @@
 
     .venv/bin/python scripts/make_unicode_table.py > data/text/unicode_table.cpp
 
-The package brings a regex library with a Unicode version of its own, and PCRE2 brings another. Where they differ, the
-package is right by definition: its ids are those that models were trained on. Run this again when the pinned version
-in requirements.txt changes; the test tokenizer_ids_unicode says when the table is out of date.
+The package includes a regex library with its own Unicode version, and PCRE2 has another. Where they differ, the package
+is right by definition: models were trained on its ids. Run this again when the pinned version in requirements.txt
+changes; the test tokenizer_ids_unicode fails when the table is out of date.
 """
 
 import sys
@@ -15,7 +15,7 @@ from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cn Cs".split()
-# Planes 4 to 13 are unassigned and 15 and 16 private: only their ends are asked for, which keeps this at a minute.
+# Planes 4 to 13 are unassigned and 15 and 16 private: only their ends are queried, which keeps this at a minute.
 POINTS = [
     point
     for first, last in ((0, 0xD7FF), (0xE000, 0x3FFFF), (0xDFFF0, 0xE0FFF), (0xEFFF0, 0xF000F), (0xFFFF0, 0x10000F), (0x10FFF0, 0x10FFFF))

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# Sourced. Finds and ends processes by a variable of their environment, which whatever they start inherits.
+# Sourced. Finds and ends processes by an environment variable, which all that they start inherits.
 
-# marked NAME=VALUE: their pids, one a line.
+# marked NAME=VALUE: prints their pids, one per line.
 marked() { grep -lzxF -- "$1" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3; }
 
-# run_marked NAME=VALUE COMMAND...: its exit code. In the background, because a trap waits for what runs in the foreground; and
-# there bash has it ignore Ctrl-C, which tests of that signal must not inherit.
+# run_marked NAME=VALUE COMMAND...: returns its exit code. Runs in the background, because a trap waits for a
+# foreground command. Bash makes background commands ignore Ctrl-C, which tests of that signal must not inherit.
 run_marked() {
   env --default-signal=INT,QUIT -- "$@" &
   wait "$!"
 }
 
-# end_marked NAME=VALUE: asks them to end, and after 5 seconds does not ask.
+# end_marked NAME=VALUE: asks them to end, and kills them after 5 seconds.
 end_marked() {
   local pids tries
   for ((tries = 0; tries < 100; tries++)); do

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Makes the default corpus and tokenizer from what every installation of the torch wheel has: its Python source files.
+"""Makes the default corpus and tokenizer from the torch wheel's Python source files, which every installation has.
 
     .venv/bin/python scripts/prepare_data.py --output assets
 
-OUTPUT/corpus/train/*.txt        one document a file, for training.dataset = "text"
+OUTPUT/corpus/train/*.txt        one document per file, for training.dataset = "text"
 OUTPUT/corpus/validation/*.txt   held-out documents
-OUTPUT/corpus/train.jsonl        the same documents in the same order, {"text": ...} a line
+OUTPUT/corpus/train.jsonl        the same documents in the same order, {"text": ...} per line
 OUTPUT/corpus/validation.jsonl
 OUTPUT/tokenizer/tokenizer.model SentencePiece BPE, 2048 pieces with byte fallback, bos 1, eos 2
 
-The same wheel gives the same bytes. A stamp makes a second run return at once; work happens in a temporary folder and
-is renamed into place, so that a killed run leaves no half-made corpus behind.
+The same wheel gives the same bytes. A stamp makes a second run return at once. Work happens in a temporary folder that
+is renamed into place, so that a killed run leaves no partial corpus.
 """
 
 import argparse
@@ -44,10 +44,10 @@ def stamp_text(train_bytes: int) -> str:
 
 
 def select_documents(train_bytes: int) -> list[tuple[str, str]]:
-    """(file name, text) of the chosen source files, sorted by file name as the text source sorts them (bytewise)."""
+    """Returns (file name, text) of the chosen source files, sorted bytewise by file name, as the text source does."""
     package = pathlib.Path(importlib.util.find_spec("torch").origin).parent  # without loading it
     paths = [path.relative_to(package).as_posix() for path in package.rglob("*.py")]
-    # By a hash of the path: every part of the package is represented, and the choice does not depend on the machine.
+    # Sorts by a hash of the path: every part of the package is represented, whatever the machine.
     paths.sort(key=lambda path: hashlib.sha256(path.encode()).digest())
     documents: dict[str, str] = {}
     budget = train_bytes * VALIDATION_EVERY // (VALIDATION_EVERY - 1)
@@ -80,10 +80,10 @@ def write_split(corpus: pathlib.Path, split: str, documents: list[tuple[str, str
 
 
 def train_tokenizer(folder: pathlib.Path, documents: list[tuple[str, str]]) -> None:
-    # The trainer wants short sentences; lines (with their indentation) are what code is made of.
+    # The trainer wants short sentences, so each line of code (with its indentation) is one.
     lines = [line for _, text in documents for line in text.split("\n") if line.strip() and len(line) < 1000]
     step = -(-len(lines) // TOKENIZER_SENTENCES)
-    model = io.BytesIO()  # a model_prefix would be written into the model, temporary path and all
+    model = io.BytesIO()  # a model_prefix would be stored in the model, including its temporary path
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines[::step]),
         model_writer=model,

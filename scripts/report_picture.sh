@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes docs/report.png anew, from two real runs of a small model: scripts/report_picture.sh [PROGRAM]. Needs Chromium and
-# the corpus of scripts/setup.sh; takes a minute.
+# Makes docs/report.png again, from two real runs of a small model: scripts/report_picture.sh [PROGRAM]. Needs
+# Chromium and the corpus of scripts/setup.sh; takes a minute.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=${1:-build/release/titan-train}
@@ -11,7 +11,7 @@ browser=$(command -v chromium-headless-shell chromium chromium-browser google-ch
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# What a run has beside its curves: validation, checkpoints, a stop by a signal and a resume.
+# A run with everything that a report shows besides curves: validation, checkpoints, a stop by a signal and a resume.
 train() {
   "$program" --config configs/debug.toml --job.dump_folder "$folder/$1" --job.description "two layers on text" \
     --model.args.dim 64 --model.args.n_layers 2 --model.args.n_heads 4 --training.seq_len 64 --training.steps 800 \

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests of hooks, collectives and handles under the sanitizers, and shows on planted mistakes that these see:
-# scripts/sanitize.sh [asan|tsan|all]. Builds only what it runs. Prints "N passed, N failed" last; exit code 0 when none failed.
+# Runs the tests of hooks, collectives and handles under the sanitizers, and checks that they find planted bugs:
+# scripts/sanitize.sh [asan|tsan|all]. Builds only what it runs. Prints "N passed, N failed" last; the exit code is 0 if
+# none failed.
 #
-#   asan  address, leaks (scripts/lsan.supp names one of the wheel's), undefined behaviour
-#   tsan  data races; scripts/tsan.supp names what is left out, and why
+#   asan  address, leaks (scripts/lsan.supp names one of the wheel's), undefined behavior
+#   tsan  data races; scripts/tsan.supp names what is ignored, and why
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec </dev/null

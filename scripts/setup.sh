@@ -15,7 +15,7 @@ packages=(g++ cmake ninja-build lld ccache pkg-config git python3 python3-venv
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-# Once more after a while: for what needs the network.
+# Retries once after a while: for what needs the network.
 twice() { "$@" || { sleep 10; "$@"; }; }
 
 has_libfuzzer() {
@@ -49,8 +49,8 @@ install_packages() {
     die "apt-get could not install: ${missing[*]}"
 }
 
-# For tests that open the reports of runs and of a sweep. Not every distribution has it as a package; without it that test
-# is skipped.
+# For tests that open the reports of runs and of a sweep. Not every distribution packages a browser; without one they
+# are skipped.
 install_browser() {
   local name
   for name in chromium-headless-shell chromium chromium-browser google-chrome; do
@@ -66,7 +66,7 @@ make_venv() {
   local without_dependencies=tests/requirements-tensorboard.txt
   cat requirements.txt "$without_dependencies" | cmp -s - "$stamp" && return 0
   echo "setup: making .venv (torch wheel and what it needs, about 5 GB)"
-  # A half-made environment is made again from nothing: pip cannot repair one that was killed midway.
+  # A partial environment is made again from scratch: pip cannot repair one that was killed midway.
   [[ -f $stamp ]] || rm -rf .venv
   "${PYTHON:-python3}" -m venv .venv || die "python3 -m venv failed: is the package python3-venv installed?"
   twice .venv/bin/python -m pip install -q --disable-pip-version-check --retries 10 --timeout 60 -r requirements.txt ||
@@ -85,8 +85,8 @@ install_from_debian() {
 }
 
 if "${PYTHON:-python3}" -c 'import ensurepip' 2>/dev/null; then
-  # Beside each other: half a minute less on a fresh machine. A package that is half installed is worse than one that is
-  # not, so whatever ends this script, they are waited for.
+  # Runs both at once, which saves half a minute on a fresh machine. A half-installed package is worse than a missing
+  # one, so the script waits for both however it ends.
   install_from_debian &
   packages_job=$!
   trap wait EXIT

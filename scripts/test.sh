@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Prepares the machine, builds the release preset and runs tests. Prints "N passed, N failed" last, with ", N skipped" where
-# some were; the exit code is 0 only when tests ran and none failed.
+# Prepares the machine, builds the release preset and runs tests. Prints "N passed, N failed" last, with ", N skipped"
+# if some were; the exit code is 0 only if tests ran and none failed.
 #
 #   scripts/test.sh                     everything that is deterministic: the labels unit, dist and integration
 #   scripts/test.sh quick               a few minutes: most unit tests, and one path of each kind
-#   scripts/test.sh long                what takes hours or chance: the label long, fuzz, sanitize and flake
+#   scripts/test.sh long                tests that take hours or depend on chance: label long, fuzz, sanitize and flake
 #   scripts/test.sh unit dist           only the tests with these labels
 #   TITAN_SKIP_SETUP=1 scripts/test.sh  without scripts/setup.sh and scripts/build.sh: tests what is built
 #
-# fuzz, sanitize and flake are the scripts of these names, which may be asked for as labels are.
+# fuzz, sanitize and flake are the scripts of these names, which can be named like labels.
 #
-# A test that is skipped must be in tests/expected_skips.txt; else that is a failure. A failed test with the label `timing`
-# runs once more, alone, and counts as passed with a line FLAKY then; at most three do. No other failure is tried again; but
-# where PyTorch, as the oracle, dies of its own code, its answers are computed once more, with such a line too.
+# A skipped test must be in tests/expected_skips.txt; otherwise it is a failure. A failed test with the label `timing`
+# runs once more, alone, and if it passes then counts as passed with a line FLAKY; at most three do. No other failure is
+# retried; but if PyTorch, as the oracle, crashes in its own code, its answers are computed again, with such a line too.
 #
-# For the test of this script: TITAN_TEST_DIR and TITAN_EXPECTED_SKIPS, in place of build/release and the list.
+# For the test of this script: TITAN_TEST_DIR and TITAN_EXPECTED_SKIPS replace build/release and the list.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 source scripts/marked.sh
@@ -44,11 +44,11 @@ finish() {
   exit
 }
 
-# What it says goes with the tests' output; the counts are what it prints.
+# Details go with the tests' output; only the counts are the output of this function.
 exec 3>&1
 report() { python3 scripts/ctest_report.py "$@" 2>&3; }
 
-# Counts what had passed when ctest ended without a report.
+# Counts the tests that had passed when ctest ended without a report.
 count_interrupted() {
   local good=0
   [[ -f $reports/tests.log ]] && read -r good < <(report interrupted "$reports/tests.log")
@@ -66,11 +66,11 @@ interrupted() {
 }
 trap interrupted TERM INT
 
-# logged NAME COMMAND...: its output goes to $reports/NAME.log too.
+# logged NAME COMMAND...: also writes its output to $reports/NAME.log.
 # shellcheck disable=SC2016
 logged() { run_marked "$mark" bash -o pipefail -c '"${@:2}" 2>&1 | tee "$1"' logged "$reports/$1.log" "${@:2}"; }
 
-# run_ctest NAME WORDS...: leaves $reports/NAME.xml. GoogleTest says in the output of a test that passed what it skipped.
+# run_ctest NAME WORDS...: leaves $reports/NAME.xml. GoogleTest reports skipped cases in a passing test's output.
 run_ctest() {
   rm -f "$reports/$1.xml"
   logged "$1" ctest --test-dir "$tests" "${@:2}" --output-on-failure --no-tests=error --test-output-size-passed 1000000 \
@@ -84,8 +84,8 @@ run_labels() {
     echo "test.sh: no test has the label $label" >&2
     failed=$((failed + 1))
   done
-  # Four times the cores, since a test that starts ranks counts for two: ranks wait for each other, and no verdict depends on
-  # how long.
+  # Four times as many as cores, since a test that starts ranks counts for two: ranks wait for each other, and no
+  # verdict depends on how long.
   if ! run_ctest tests -j $((4 * $(nproc))) -L "^($(IFS='|'; echo "${labels[*]}"))\$"; then
     [[ -f $reports/tests.xml ]] || { count_interrupted; return; }
     mapfile -t timing < <(ctest --test-dir "$tests" -N -L '^timing$' | sed -n 's/^ *Test *#[0-9]*: //p')
@@ -96,14 +96,14 @@ run_labels() {
       [[ -f $reports/again.xml ]] && again=(--again "$reports/again.xml")
     fi
   fi
-  # Without counts nothing is known, and that is a failure.
+  # Without counts nothing is known, which is a failure.
   read -r good bad left_out flaky < <(report count "$reports/tests.xml" "${again[@]}" \
     --skips "${TITAN_EXPECTED_SKIPS:-tests/expected_skips.txt}") || good=0 bad=1 left_out=0 flaky=0
   passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left_out))
   ((flaky == 0)) || echo "test.sh: $flaky FLAKY; first outputs in $reports, tests.log and tests.xml"
 }
 
-# run_step NAME COMMAND...: one that counts for itself.
+# run_step NAME COMMAND...: runs a step that counts for itself.
 run_step() {
   local code=0 good bad
   doing=$1

@@ -31,7 +31,7 @@ void choose_cpu_code(const config::Cpu& cpu) {
 
 void choose_cuda_code(const config::Cuda& cuda) {
   kernels::use_own_on_device(cuda.kernels == "own");
-  if (cuda.attention == "auto") return;  // as PyTorch chooses
+  if (cuda.attention == "auto") return;  // PyTorch chooses
   auto& context = at::globalContext();
   context.setSDPUseCuDNN(cuda.attention == "cudnn");
   context.setSDPUseFlash(cuda.attention == "flash");

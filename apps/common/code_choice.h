@@ -1,15 +1,15 @@
-// Which code computes: the sections [cpu] and [cuda].
+// Applies the sections [cpu] and [cuda], which choose the kernels.
 #pragma once
 
 #include "config/job_config.h"
 
 namespace titan {
 
-// For the process, whatever device trains: a few tensors are on the CPU in any run. Call it before the first matrix
-// product.
+// Applies [cpu] to this process. Call it for every device, since any run has a few tensors on the CPU, and before the
+// first matmul.
 void choose_cpu_code(const config::Cpu& cpu);
 
-// For the process, where an accelerator trains. Call it before the first forward.
+// Applies [cuda] to this process. Call it if an accelerator trains, before the first forward.
 void choose_cuda_code(const config::Cuda& cuda);
 
 }  // namespace titan

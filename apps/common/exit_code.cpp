@@ -12,18 +12,18 @@
 namespace titan {
 namespace {
 
-// "rank 3: " in a process that a launcher has started, else "".
+// Returns "rank 3: " in a process that a launcher started, else "".
 std::string name_of_rank() {
   try {
     const LaunchEnv launch = detect_launch();
     return launch.launcher == Launcher::kAlone ? "" : "rank " + std::to_string(launch.rank) + ": ";
   } catch (const ConfigError&) {
-    return "";  // the variables contradict each other, which another message says
+    return "";  // the variables contradict each other; another message reports that
   }
 }
 
-// Messages about input stand alone, as a compiler's do. What fails later, fails on one rank of several, which names
-// itself.
+// Errors in input look like a compiler's ("error: ..."). Later failures happen on one rank of several, so their
+// messages name the program and the rank.
 void print_error(const Error& error, bool may_be_rank) {
   std::string who = error.keys().empty() ? "" : "error: ";
   if (error.exit_code() != kExitBadInput) who = "titan-train: " + (may_be_rank ? name_of_rank() : "");

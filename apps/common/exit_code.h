@@ -1,4 +1,4 @@
-// How the program ends: every error as one line and one exit code.
+// Turns every error into one line on standard error and one exit code.
 #pragma once
 
 #include <chrono>
@@ -6,14 +6,14 @@
 
 namespace titan {
 
-// How long a rank with nothing to say waits for its launcher to end it.
+// Time that a rank with nothing to report waits for its launcher to end it.
 constexpr auto kSpeakerPatience = std::chrono::seconds(10);
 
-// Returns what `body` returns; where it throws, that error's exit code, after its message was printed. A rank that
-// throws SaidByAnother waits: a launcher ends all ranks as soon as the first has ended, also the one that is about to
-// print. Where it is not ended within `patience`, it prints the message too. `may_be_rank`: the process trains, so that
-// a launcher may have started it as one of several, whose failures name their rank; a command is nobody's rank,
-// whatever the environment of a job around it says.
+// Returns what `body` returns. If it throws, prints the error's message and returns its exit code. A rank that throws
+// SaidByAnother first waits up to `patience`: a launcher ends all ranks as soon as the first one exits, including the
+// one about to print the message. If nothing ends it, it prints the message too. `may_be_rank`: true if the process
+// trains, so that a launcher may have started it as one of several ranks and its failures name the rank. Commands pass
+// false: they are never ranks, whatever the environment of a surrounding job says.
 int exit_code_of(const std::function<int()>& body, bool may_be_rank,
                  std::chrono::milliseconds patience = kSpeakerPatience);
 

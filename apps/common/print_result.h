@@ -1,4 +1,4 @@
-// Writes what a command is asked for to standard output.
+// Writes a command's result to standard output.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace titan {
 
-// Throws Error where it cannot be written (a full disk): who redirects it would take a part for the whole.
+// Throws Error if writing fails (a full disk), so that nobody mistakes a truncated result for a complete one.
 inline void print_result(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written || std::fflush(stdout) != 0) throw Error("standard output cannot be written", kExitFailed);

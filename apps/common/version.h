@@ -1,11 +1,11 @@
-// --version: what a report of a problem should begin with.
+// --version: the facts that a bug report should begin with.
 #pragma once
 
 #include <string>
 
 namespace titan {
 
-// This program, its revision and compiler, and the libraries that it is built on. Needs no GPU.
+// Returns the program's version, revision and compiler, and the versions of its libraries. Needs no GPU.
 std::string version_text();
 
 }  // namespace titan

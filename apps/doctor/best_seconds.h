@@ -1,4 +1,4 @@
-// How doctor takes times.
+// Timing for doctor's measurements.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,8 +10,8 @@
 
 namespace titan::doctor {
 
-// The shortest time of some calls of `run`, in seconds, the device's work included. A call before them makes what is
-// made on first use.
+// Returns the shortest time of five calls of `run`, in seconds, including the device's work. An untimed call before
+// them pays for lazy initialization.
 template <typename Run>
 double best_seconds(c10::Device device, Run&& run) {
   constexpr int kRuns = 5;

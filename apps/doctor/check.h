@@ -1,4 +1,4 @@
-// What titan-train doctor finds out: one thing each, how it is, and what to do where it is not well.
+// A single result of titan-train doctor: a name, a state, and what to do if something is wrong.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct Check {
   std::string name;  // "open files"
   State state = State::kOk;
   std::string found;        // "1,024"
-  std::string advice = {};  // what to do; empty where it is well
+  std::string advice = {};  // advice to the user; empty if all is well
 
   bool operator==(const Check&) const = default;
 };

@@ -18,7 +18,7 @@ constexpr std::size_t kNameWidth = 20;
 
 const char* state_text(State state) { return kStates[static_cast<std::size_t>(state)]; }
 
-// Messages of several lines stay together below their first one.
+// Indents all lines of `text` but the first by `width`.
 std::string indented(const std::string& text, std::size_t width) {
   std::string out;
   for (const char c : text) out += c == '\n' ? "\n" + std::string(width, ' ') : std::string(1, c);

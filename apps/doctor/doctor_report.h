@@ -1,4 +1,4 @@
-// What all ranks found, as one report.
+// Merges what all ranks found into one report.
 #pragma once
 
 #include <string>
@@ -8,23 +8,24 @@
 
 namespace titan::doctor {
 
-// A check and the ranks that found it alike; all of them: empty.
+// A check, and the ranks that had this result (empty if all had it).
 struct Finding {
   Check check;
   std::vector<int> ranks = {};
 };
 
-// In the order of the first rank that has a check; those of one name stand together. `by_rank`: what each rank found.
+// Groups equal checks. Names are in order of first appearance, from rank 0 on; checks of one name are adjacent.
+// `by_rank`: each rank's checks.
 std::vector<Finding> merge(const std::vector<Checks>& by_rank);
 
 bool has_failure(const std::vector<Finding>& findings);
 
-// A line for each, with what to do on a line of its own, and a last one that counts.
+// Returns a line per finding, its advice on a separate line, and a last line with the counts.
 std::string to_text(const std::vector<Finding>& findings);
 // {"ok": true, "checks": [{"name", "state": "ok" | "warning" | "failure", "found", "advice", "ranks": null | [0, 2]}]}
 std::string to_json(const std::vector<Finding>& findings);
 
-// From rank to rank.
+// Serialize checks, to send them from rank to rank.
 std::string to_message(const Checks& checks);
 Checks from_message(const std::string& message);
 

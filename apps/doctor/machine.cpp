@@ -26,14 +26,14 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
-// "" where there is no such file, as on another system.
+// Returns the text of a file, "" if it does not exist (on other systems).
 std::string text_of(const char* path) {
   std::ostringstream text;
   if (const std::ifstream file(path); file) text << file.rdbuf();
   return text.str();
 }
 
-// The value of the first line "key   : value".
+// Returns the value of the first line "key   : value", "" without one.
 std::string value_of(std::string_view text, std::string_view key) {
   for (const auto& line : split(text, '\n')) {
     const auto colon = line.find(':');

@@ -16,13 +16,13 @@ namespace {
 
 constexpr double kMuchSlower = 1.5;
 
-// Says how large a linear layer is, and how many tokens it takes.
+// Size of a linear layer and its number of tokens.
 struct LayerShape {
   std::int64_t tokens, in, out;
   double flops() const { return 2.0 * static_cast<double>(tokens * in * out); }
 };
 
-// Small on a CPU: in a slow dtype it computes a hundred times as long.
+// Returns a small layer on a CPU, where a slow dtype can take a hundred times as long.
 LayerShape shape_for(c10::Device device) {
   return device.is_cpu() ? LayerShape{512, 256, 1024} : LayerShape{8192, 8192, 8192};
 }
@@ -41,7 +41,7 @@ ProductRate measure(c10::Device device, const std::string& dtype) {
   return {dtype, shape.flops() / forward, 2 * shape.flops() / backward};
 }
 
-// Seconds for a step's products of a FLOP.
+// Returns the seconds of a step's matmuls per FLOP of forward; backward has twice as many FLOPs.
 double step_seconds(const ProductRate& rate) { return 1 / rate.forward + 2 / rate.backward; }
 
 std::string to_text(const ProductRate& rate) {

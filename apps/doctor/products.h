@@ -1,4 +1,4 @@
-// How fast a rank multiplies matrices in each dtype that a run may compute in.
+// Measures how fast a rank multiplies matrices, in each dtype that a run may compute in.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,20 +11,21 @@
 
 namespace titan::doctor {
 
-// Holds the rates of a linear layer's products: the one of forward, and the two of its gradients in backward.
+// Holds the rates of a linear layer's matmuls: one in forward, and two in backward for the gradients.
 struct ProductRate {
   std::string dtype;         // as in training.mixed_precision_param
   double forward, backward;  // FLOP/s
 };
 
 // Returns the rates in float32, bfloat16 and float16, with the threads that this rank has. Not collective; takes a
-// second, two where a dtype is slow.
+// second, two if a dtype is slow.
 std::vector<ProductRate> measure_products(c10::Device device);
 
 // Returns the lowest rates of all ranks. Collective; the same on all ranks.
 std::vector<ProductRate> slowest_products(dist::ProcessGroup& group, std::vector<ProductRate> own);
 
-// Returns a warning where a step in `dtype`, the configured one, would take half as long again in another.
+// Returns a warning if a step in `dtype`, the configured one, takes at least 1.5 times as long as in the fastest
+// dtype.
 Check check_products(const std::vector<ProductRate>& rates, const std::string& dtype);
 
 }  // namespace titan::doctor

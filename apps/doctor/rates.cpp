@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kMiB = 1 << 20;
 
-// `bytes` come to each rank in `seconds`.
+// Judges a collective that brings `bytes` to each rank in `seconds`.
 Check check_rate(const std::string& name, double bytes, double seconds) {
   constexpr double kSlow = 0.1e9;  // a gigabit network
   const double rate = bytes / seconds;
@@ -35,7 +35,7 @@ Check check_rate(const std::string& name, double bytes, double seconds) {
                  "(GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME name it), or end what else runs on these machines");
 }
 
-// Of what all ranks measured.
+// Returns the longest time that any rank measured. Collective.
 double slowest(dist::ProcessGroup& group, double seconds) {
   auto longest = at::full({1}, seconds, at::kDouble);
   group.all_reduce(longest, dist::ReduceOp::kMax).wait();
@@ -46,7 +46,7 @@ Checks check_collectives(dist::World& world) {
   auto& group = world.group();
   const auto size = world.size();
   if (size == 1) return {};
-  const std::int64_t numel = (std::int64_t{16} << 20) / size;  // of a rank's part; all parts are 64 MiB of float32
+  const std::int64_t numel = (std::int64_t{16} << 20) / size;  // elements per rank; 64 MiB of float32 in all
   const auto options = at::TensorOptions().dtype(at::kFloat).device(world.device());
   const auto part = at::ones({numel}, options);
   const auto whole = at::ones({numel * size}, options);
@@ -59,7 +59,7 @@ Checks check_collectives(dist::World& world) {
   return {check_rate("all-gather", bytes, gather), check_rate("reduce-scatter", bytes, scatter)};
 }
 
-// The nearest folder above one that may not be there yet.
+// Returns `path`, or its nearest parent that exists.
 fs::path existing(fs::path path) {
   std::error_code error;
   path = fs::absolute(path, error).lexically_normal();
@@ -69,7 +69,7 @@ fs::path existing(fs::path path) {
 
 std::string reason() { return std::strerror(errno); }
 
-// Seconds to write and flush; negative where that fails, with the reason in errno.
+// Returns the seconds to write and flush a file; negative on failure, with the reason in errno. Removes the file.
 double write_seconds(const fs::path& file, std::size_t bytes) {
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (descriptor < 0) return -1;

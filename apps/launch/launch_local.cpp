@@ -27,11 +27,11 @@ namespace titan {
 namespace {
 
 using std::chrono::steady_clock;
-// A failed rank tells the others, which then end by themselves; what is left after this is ended by force.
+// A failed rank tells the others, which then exit by themselves. Ranks that still run after this time are killed.
 constexpr std::chrono::milliseconds kGrace(5000), kShortGrace(200);
 
-// Where the ranks will meet. It listens from the start, so that nobody else can take the port before rank 0 is up, and
-// no rank has to try again.
+// Listening socket where the ranks will meet. It listens from the start, so that no other program can take the port
+// before rank 0 is up, and no rank has to retry.
 class Listener {
  public:
   Listener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -50,7 +50,7 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
 
   int port() const { return port_; }
-  // The socket of a process of its own (as after fork), which keeps it through exec.
+  // Returns the socket and keeps it open through exec. Call it in the child process, after fork.
   int keep() const {
     fcntl(fd_, F_SETFD, 0);
     return fd_;
@@ -67,12 +67,13 @@ class Listener {
 
 struct Rank {
   pid_t pid;
-  int exit_code = -1;  // -1: runs
+  int exit_code = -1;  // -1 while it runs
 };
 
 int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// Rank 0 keeps the terminal: it is the one that reports. What others say, warnings and errors, gets their names.
+// Starts a rank. Rank 0, which reports, keeps the terminal; lines of other ranks (warnings and errors) get the rank's
+// name.
 pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::int64_t nproc, const Listener& listener,
                  RankOutput& output) {
   std::vector<std::string> argument_texts = {"titan-train"};
@@ -80,7 +81,7 @@ pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::i
   std::vector<char*> argv;
   for (auto& text : argument_texts) argv.push_back(text.data());
   argv.push_back(nullptr);
-  const HeldSignals held;  // the rank gets those that come from here on, too
+  const HeldSignals held;  // signals from here on also reach the new rank
   const pid_t parent = getpid();
   const int out = rank > 0 ? output.open(rank, STDOUT_FILENO) : -1;
   const int err = rank > 0 ? output.open(rank, STDERR_FILENO) : -1;
@@ -91,7 +92,7 @@ pid_t start_rank(const std::vector<std::string>& args, std::int64_t rank, std::i
     return pid;
   }
   if (rank > 0) dup2(out, STDOUT_FILENO), dup2(err, STDERR_FILENO);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives its launcher, however that ends
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives its launcher, however it ends
   if (getppid() != parent) _exit(kExitPeerFailed);
   const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
   set("RANK", std::to_string(rank));
@@ -111,8 +112,9 @@ void signal_all(const std::vector<Rank>& ranks, int signal) {
   }
 }
 
-// Reaps ranks that ended; sets `failed` to the code of the first that ended badly by itself, or of the first at all.
-// What ranks that were signalled or forced from here then end by is not news.
+// Reaps ranks that ended. Sets `failed` to the exit code of the first rank that failed by itself, or of the first that
+// failed at all. Does not report ranks that end because they were signalled or killed from here (`signalled`,
+// `forced`).
 void reap(std::vector<Rank>& ranks, std::optional<int>& failed, bool signalled, bool forced) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     int status = 0;
@@ -156,10 +158,10 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
   Listener listener;
   RankOutput output;
   std::vector<Rank> ranks;
-  // Who asks to stop now gets no rank that was not started yet, and the loop below ends the others.
+  // After a stop request no further ranks start, and the loop below ends the ones that run.
   while (std::ssize(ranks) < nproc && !stop_requested())
     ranks.push_back({start_rank(args, std::ssize(ranks), nproc, listener, output)});
-  listener.close();  // rank 0 has its own: when that one ends, nobody listens
+  listener.close();  // rank 0 has its own copy: once it ends, nobody listens
   std::optional<int> failed;
   std::optional<steady_clock::time_point> failed_at;
   bool signal_sent = false, forced = false;
@@ -174,8 +176,8 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
     }
     reap(ranks, failed, signal_sent, forced);
     if (failed && !failed_at) failed_at = steady_clock::now();
-    // Bad input is found before ranks meet, and the others wait for one that is gone; but it is rank 0 that says what
-    // is wrong, and another may have found it first.
+    // Bad input is found before the ranks meet, so the others wait for a rank that is gone: end them soon. But rank 0
+    // prints the message, and another rank may have found the error first, so wait until rank 0 has ended.
     const bool is_said = failed == kExitBadInput && ranks[0].exit_code >= 0;
     if (failed_at && steady_clock::now() - *failed_at > (is_said ? kShortGrace : kGrace)) {
       signal_all(ranks, SIGKILL);

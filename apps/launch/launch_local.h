@@ -7,15 +7,15 @@
 
 namespace titan {
 
-// Throws ConfigError when this machine's cores and free memory are not good for so many ranks.
+// Throws ConfigError if this machine's cores and free memory are not enough for `nproc` ranks.
 void check_room_for(std::int64_t nproc);
 
-// Starts the ranks with `args` (those of the ranks), hands signals on, and waits. When one fails, the others end too.
-// Gives the exit code of the rank that failed first by itself, else the highest. Call before anything has started a
-// thread. Throws ConfigError when another launcher started this process already.
+// Starts `nproc` ranks with `args` (see arguments_of_ranks()), forwards signals to them, and waits. When one fails,
+// the others end too. Returns the exit code of the rank that failed first by itself, else the highest one. Call it
+// before any thread is started. Throws ConfigError if another launcher started this process.
 int launch_local(const std::vector<std::string>& args, std::int64_t nproc);
 
-// `args` without what speaks to the launcher: --nproc and its value, --oversubscribe.
+// Returns `args` without the launcher's own flags: --nproc and its value, --oversubscribe.
 std::vector<std::string> arguments_of_ranks(const std::vector<std::string>& args);
 
 }  // namespace titan

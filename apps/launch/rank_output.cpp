@@ -42,13 +42,13 @@ void RankOutput::read(Stream& stream) {
   for (std::size_t end; (end = stream.line.find('\n', begin)) != std::string::npos; begin = end + 1)
     out += stream.prefix + stream.line.substr(begin, end + 1 - begin);
   stream.line.erase(0, begin);
-  // At once, so that lines of several writers do not mix. A reader that is gone is nobody's fault.
+  // One write, so that lines of several writers do not mix. A failure is ignored: the reader may be gone.
   write_all(stream.target, out);
 }
 
 void RankOutput::forward(int timeout_ms) {
   std::vector<pollfd> polled;
-  for (const Stream& stream : streams_) polled.push_back({stream.fd, POLLIN, 0});  // a negative fd is passed over
+  for (const Stream& stream : streams_) polled.push_back({stream.fd, POLLIN, 0});  // poll ignores a negative fd
   if (::poll(polled.data(), polled.size(), timeout_ms) <= 0) return;
   for (std::size_t i = 0; i < polled.size(); ++i) {
     if (polled[i].revents != 0) read(streams_[i]);

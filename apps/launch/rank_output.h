@@ -1,4 +1,4 @@
-// What local ranks print, told apart: whole lines, each with the name of its rank before it.
+// Forwards the output of local ranks line by line, with the rank's name in front of each line.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace titan {
 
-// The launcher's ends of pipes that ranks write to.
+// Holds the launcher's ends of the pipes that ranks write to.
 class RankOutput {
  public:
   RankOutput() = default;
@@ -15,14 +15,14 @@ class RankOutput {
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
-  // Before the fork: a pipe for one stream of `rank`, whose lines go to `target` (1 or 2). Gives the end to dup2() onto
-  // that stream in the rank, and to close() in the launcher. Throws std::system_error.
+  // Opens a pipe for one stream of `rank`, whose lines go to `target` (1 or 2). Call it before fork. Returns the write
+  // end: dup2() it onto the stream in the rank, and close() it in the launcher. Throws std::system_error.
   int open(std::int64_t rank, int target);
 
-  // Copies what has arrived; waits up to `timeout_ms` for something to. A line without an end is printed when the rank
+  // Waits up to `timeout_ms` for output, and prints the complete lines. A line without an end is printed when the rank
   // closes its stream.
   void forward(int timeout_ms);
-  // All that is still to come, until every rank has closed its streams.
+  // Forwards all output until every rank has closed its streams.
   void drain();
 
  private:
@@ -30,7 +30,7 @@ class RankOutput {
     int fd;
     int target;
     std::string prefix;
-    std::string line;  // so far
+    std::string line;  // the unfinished line so far
   };
   void read(Stream& stream);
 

@@ -1,4 +1,4 @@
-// How many ranks a command line is about.
+// Number of ranks of a command line.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace titan {
 
-// Those that it names (--world-size to plan for, --nproc to start), else those that a launcher has started.
+// Returns the number that the command line names (--world-size to plan for, --nproc to start), else the number of
+// ranks that a launcher started.
 inline std::int64_t planned_world_size(const config::CommandLine& command_line, const LaunchEnv& launch) {
   return command_line.world_size.value_or(command_line.nproc.value_or(launch.world_size));
 }

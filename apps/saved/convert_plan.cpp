@@ -22,7 +22,8 @@ c10::ScalarType target_dtype(const std::string& wanted, c10::ScalarType stored) 
   return *checkpoint::dtype_from_name(wanted);
 }
 
-// Without what torch.compile, activation checkpointing, FSDP and DDP put into the names of the modules that they wrap.
+// Returns `name` without the parts that torch.compile, activation checkpointing, FSDP and DDP insert for their
+// wrappers.
 std::string unwrapped(std::string name) {
   if (name.starts_with("module.")) name.erase(0, std::string_view("module.").size());
   for (const std::string_view wrapper : {"_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."})
@@ -124,7 +125,7 @@ Found find_parameters(const std::vector<TensorInfo>& tensors, bool to_hub, const
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::string name = unwrapped(tensors[i].name);
     if (to_hub && !checkpoint::is_model_key(name)) continue;
-    // Old exports keep the frequencies of the rotary embedding, which follow from config.json.
+    // Old exports hold the rotary embedding's frequencies, which follow from config.json.
     if (!to_hub && name.ends_with(".rotary_emb.inv_freq")) {
       spdlog::warn("{} is left out: it follows from the configuration", name);
       continue;

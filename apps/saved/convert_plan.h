@@ -1,4 +1,4 @@
-// What each tensor of a checkpoint becomes in another format: its name, its dtype, and the order of its rows.
+// Plans the conversion of a checkpoint's tensors to another format: names, dtypes, and the order of rows.
 #pragma once
 
 #include <optional>
@@ -16,28 +16,28 @@ struct ModelShape {
   std::optional<TrainSpec> spec;
   bool tied_embeddings = false;  // the output projection is the embedding, and may not be stored
   std::string origin;            // for messages
-  std::string tokenizer;         // the run's: a path that its configuration names; "" when there is none
+  std::string tokenizer;         // path that the run's configuration names; "" if there is none
 };
 
-// `dtype` in all plans: of floating-point tensors; "same" leaves them as they are stored. Tensors that are not the
-// model's (the optimizer's, a run's state) are left out, and names lose what PyTorch's wrappers of modules put into
-// them (_orig_mod. and the like).
+// In all plans, `dtype` is the target dtype of floating-point tensors; "same" keeps the stored dtype. Tensors outside
+// the model (the optimizer's, a run's state) are skipped, and names lose the parts that PyTorch's module wrappers add
+// (_orig_mod. and the like).
 
-// Between our names and Hugging Face's, in the direction of `to_hub`. Where embeddings are tied and the output
+// Plans a conversion from our names to Hugging Face's (`to_hub`) or back. If embeddings are tied and the output
 // projection is not stored, the plan has the embedding twice. Throws CheckpointError that lists tensors that are not
-// parameters of the model, and one that lists what the plan lacks where the model's parameters are known (shape.spec).
+// parameters of the model or, if the model's parameters are known (shape.spec), all differences from them.
 std::vector<checkpoint::Conversion> plan_renamed(const std::vector<checkpoint::TensorInfo>& tensors, bool to_hub,
                                                  const ModelShape& shape, const std::string& dtype);
 
-// For formats that call the tensors alike.
+// Plans a conversion between formats with the same tensor names.
 std::vector<checkpoint::Conversion> plan_same_names(const std::vector<checkpoint::TensorInfo>& tensors,
                                                     const std::string& dtype);
 
-// Throws CheckpointError for tensors with Hugging Face's names in a checkpoint of another format, where nothing says
-// which model they are of.
+// Throws CheckpointError if a checkpoint of another format has Hugging Face's tensor names: nothing says which model
+// they belong to.
 void check_own_names(const std::vector<checkpoint::TensorInfo>& tensors, const std::string& source);
 
-// That of the targets that are floating-point, float32 where there are none: all such weights of a model have the same.
+// Returns the dtype of the floating-point targets, which all such weights of a model share; float32 if there are none.
 c10::ScalarType dtype_of(const std::vector<checkpoint::Conversion>& plan);
 
 }  // namespace titan

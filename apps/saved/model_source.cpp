@@ -15,7 +15,7 @@ std::optional<ModelSource> find_model_source(const fs::path& checkpoint, checkpo
   if (const auto own = if_there(Kind::kSaved, checkpoint / layout::kSavedConfigFile)) return own;
   if (is_named) return ModelSource{Kind::kNamed, {}};
   if (kind == checkpoint::CheckpointKind::kHuggingFace) return if_there(Kind::kHuggingFace, config_beside(checkpoint));
-  // A conversion from Hugging Face's format leaves it there.
+  // A conversion from Hugging Face's format leaves config.json there.
   if (fs::is_directory(checkpoint))
     if (const auto described = if_there(Kind::kHuggingFace, config_beside(checkpoint))) return described;
   return if_there(Kind::kRun, layout::config_of_step(checkpoint));

@@ -1,4 +1,4 @@
-// Which configuration says what model a checkpoint holds.
+// Finds the configuration that describes the model in a checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -12,31 +12,31 @@ namespace titan {
 
 struct ModelSource {
   enum class Kind {
-    kSaved,        // the run's configuration as the save wrote it among the checkpoint's files
-    kNamed,        // what the command line names
-    kHuggingFace,  // the config.json of Hugging Face weights, or of what was converted from them
-    kRun,          // the configuration of the run whose folder the checkpoint lies in
+    kSaved,        // the run's configuration, which a save writes into the checkpoint
+    kNamed,        // the model that the command line names
+    kHuggingFace,  // config.json of Hugging Face weights, or of a checkpoint converted from them
+    kRun,          // the configuration of the run whose folder contains the checkpoint
   };
   Kind kind = Kind::kNamed;
   std::filesystem::path file;  // "" for kNamed
 };
 
-// The first of these that is there, in the order above, since a checkpoint knows its model best. `is_named`: the
-// command line names a model. Nothing where nothing says it.
+// Returns the first of these that exists, in the order above: the checkpoint's own description comes first. nullopt if
+// there is none. `is_named`: the command line names a model.
 std::optional<ModelSource> find_model_source(const std::filesystem::path& checkpoint, checkpoint::CheckpointKind kind,
                                              bool is_named);
 
-// config.json of Hugging Face weights, a folder or one file. Need not be there.
+// Returns the path of config.json for Hugging Face weights, a folder or one file. It need not exist.
 std::filesystem::path config_beside(const std::filesystem::path& weights);
 
-// A model that the command line names, in words for a message.
+// Words for messages about the model that the command line names.
 struct NamedModel {
   std::string command;  // "titan-train convert"
   std::string words;    // "--config job.toml"
-  std::string flags;    // "--config", those to leave out
+  std::string flags;    // "--config", the flags to leave out
 };
 
-// Throws ConfigError where `named` is not the model that the checkpoint's own configuration, `saved_in`, describes.
+// Throws ConfigError if `named` is not the model that the checkpoint's own configuration, `saved_in`, describes.
 void check_same_model(const TrainSpec& named, const NamedModel& words, const TrainSpec& saved,
                       const std::filesystem::path& saved_in);
 

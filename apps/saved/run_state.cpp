@@ -36,7 +36,8 @@ config::JobConfig config_of(const fs::path& folder) {
   return config;
 }
 
-// Where they lie now: the folder may have moved with them, or the run have had another current folder.
+// Returns the folder where the checkpoints are now. A relative path starts at `folder`, not at job.dump_folder: the
+// folder may have moved, or the run had another current folder.
 fs::path checkpoints_of(const config::JobConfig& config, const fs::path& folder) {
   const fs::path named = config.checkpoint.folder;
   return named.is_absolute() ? named : folder / named;
@@ -58,12 +59,12 @@ std::string command_of(const RunInfo& run, const config::JobConfig& config, std:
   std::string command = "titan-train";
   if (ranks > 1) command += " --nproc " + std::to_string(ranks);
   command += " --config " + quoted((run.path / kConfigFile).string());
-  // Its configuration names the folder as it was seen from where the run was started.
+  // The configuration may name the folder relative to where the run was started.
   if (!is_same_folder(config.job.dump_folder, run.path)) command += " --job.dump_folder " + quoted(run.path.string());
   return command;
 }
 
-// What goes on with the run from here, or why nothing does.
+// Returns the command that resumes the run, or why it cannot be resumed.
 std::string next_of(const RunInfo& run, const config::JobConfig& config) {
   if (run.state == State::kRunning) return "nothing to do: it is running";
   if (!fs::is_regular_file(run.path / kConfigFile))

@@ -1,4 +1,4 @@
-// What lies in a run's folder, for the commands that look at one from outside.
+// Reads the state of a run from its folder, for commands that inspect runs.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,18 @@
 
 namespace titan {
 
-// The run whose job.dump_folder `folder` is: one with a config.toml, or with a folder checkpoint of steps. Nothing for
-// another folder. Throws CheckpointError for a config.toml that cannot be read.
+// Returns the run whose job.dump_folder is `folder`: it has a config.toml, checkpoints or logged steps. nullopt for
+// other folders. Throws CheckpointError for a config.toml that cannot be read.
 std::optional<checkpoint::RunInfo> find_run(const std::filesystem::path& folder);
 
-// Of the run that a step folder, or the folder of its steps, belongs to; nothing where there are none.
+// Returns the logged steps of the run whose job.dump_folder is `folder`; empty if there are none.
 std::vector<checkpoint::LoggedStep> rows_of_run(const std::filesystem::path& folder);
 
-// "dp_shard 2 x tp 2", on `ranks` ranks; "" where `ranks` is not known or does not fit.
+// Returns the mesh on `ranks` ranks, "dp_shard 2 x tp 2"; "" if `ranks` is not known or does not fit.
 std::string mesh_text(const config::Parallelism& parallelism, std::optional<std::int64_t> ranks);
 
-// `path`, or of a folder of steps or a run the newest complete one. Throws CheckpointError where all steps are
-// incomplete or damaged.
+// Returns the newest complete checkpoint of a run or of a folder of steps; any other `path` is returned unchanged.
+// Throws CheckpointError if a run has no checkpoint, or if all steps are incomplete or damaged.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& path);
 
 }  // namespace titan

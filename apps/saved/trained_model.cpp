@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::CheckpointKind;
 
-// The folder with weights in it.
+// Returns the folder that holds the weights. Throws ConfigError.
 fs::path find_checkpoint(const TrainedModelOptions& options) {
   const fs::path given = options.checkpoint;
   const std::string begin = options.command + ": error: --checkpoint ";
@@ -46,11 +46,11 @@ fs::path find_checkpoint(const TrainedModelOptions& options) {
   }
 }
 
-// What is known of the model before its weights are read.
+// Facts about the model before its weights are read.
 struct Description {
   TrainSpec spec;
   std::int64_t context = 0;
-  fs::path tokenizer;  // "": not known
+  fs::path tokenizer;  // "" if not known
 };
 
 std::int64_t pick_context(const TrainedModelOptions& options, std::int64_t trained, std::int64_t longest) {

@@ -1,4 +1,4 @@
-// A trained model with what it takes to use it: from a checkpoint to weights, tokenizer and limits, in one process.
+// Loads a trained model from a checkpoint, with its tokenizer and limits, into one process.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,27 +17,27 @@ namespace titan {
 struct TrainedModelOptions {
   std::string command;                  // "titan-train generate", before errors
   std::string checkpoint;               // --checkpoint: a run, its checkpoints, a step, or Hugging Face weights
-  std::string config;                   // --config: of a checkpoint that has none; "": there is none
-  std::string tokenizer;                // --tokenizer: in place of the configuration's; "": that one
+  std::string config;                   // --config: for a checkpoint without a configuration; "" if not given
+  std::string tokenizer;                // --tokenizer: instead of the configuration's; "" for that one
   std::string device = "auto";          // --device: auto, cpu or cuda
   std::string dtype = "auto";           // --dtype: auto, float32 or bfloat16
-  std::optional<std::int64_t> context;  // --context: in place of the length that the model was trained with
+  std::optional<std::int64_t> context;  // --context: instead of the sequence length of training
 };
 
 struct TrainedModel {
-  std::string folder;  // of the checkpoint that was loaded
+  std::string folder;  // folder of the loaded checkpoint
   std::unique_ptr<LanguageModel> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
   at::Device device = at::kCPU;
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::int64_t context = 0;  // tokens of the longest sequence
-  // The tokens that end a text: the tokenizer's, and what a Hugging Face folder says.
+  // Tokens that end a text: the tokenizer's EOS, and those that a Hugging Face folder names.
   std::vector<std::int64_t> stop_ids;
 };
 
-// Weights are read straight into the model, so memory holds one copy of them. With --dtype auto they are bfloat16 where
-// they were saved as such or the device is a GPU, else float32. Throws ConfigError and DataError for what the user can
-// put right, naming the flag, and CheckpointError for weights that are damaged or of another model.
+// Reads the weights straight into the model, so that memory holds one copy. With --dtype auto they are bfloat16 if
+// they were saved as bfloat16 or the device is a GPU, else float32. Throws ConfigError and DataError, naming the flag,
+// for mistakes that the user can fix, and CheckpointError for weights that are damaged or of another model.
 TrainedModel load_trained_model(const TrainedModelOptions& options);
 
 }  // namespace titan

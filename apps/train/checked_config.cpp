@@ -30,7 +30,8 @@ CheckedConfig check_model(config::LoadedConfig loaded) {
   return checked;
 }
 
-// Of the ranks that --log-rank names, or of rank 0 alone.
+// True if this rank shows its log: --log-rank names it or, without the flag, it is rank 0. Throws ConfigError if the
+// flag names a rank that does not exist.
 bool log_is_shown(const config::CommandLine& command_line, const LaunchEnv& launch) {
   if (!command_line.log_ranks) return launch.rank == 0;
   if (const auto highest = command_line.log_ranks->highest(); highest >= launch.world_size)
@@ -45,7 +46,7 @@ bool log_is_shown(const config::CommandLine& command_line, const LaunchEnv& laun
 CheckedConfig check_to_train(const config::CommandLine& command_line, const LaunchEnv& launch) {
   return say_once(speaks_for_job(launch), [&] {
     config::LoadedConfig loaded = load(command_line, launch);
-    // Before the model is looked at, which may warn.
+    // The log comes first, since checking the model may warn.
     init_log(static_cast<int>(launch.rank), static_cast<int>(launch.world_size),
              !loaded.config.metrics.disable_color_printing, log_is_shown(command_line, launch));
     return check_model(std::move(loaded));

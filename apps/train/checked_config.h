@@ -1,4 +1,4 @@
-// The configuration of a run, checked without a look at any file but its own. Nothing here is collective.
+// Checks the configuration of a run without reading any file but its own. Nothing here is collective.
 #pragma once
 
 #include <string>
@@ -17,15 +17,15 @@ struct CheckedConfig {
   config::JobConfig config;
   std::vector<std::string> warnings;  // for rank 0 to print
   config::Origins origins;
-  TrainSpec spec;  // without what the tokenizer adds to it
+  TrainSpec spec;  // without the tokenizer's facts
 };
 
-// For a run: sets up the log as the configuration has it. Throws ConfigError with all that is wrong on rank 0, and
+// Checks the configuration of a run and sets up its log. Throws ConfigError with all mistakes on rank 0, and
 // SaidByAnother on the others.
 CheckedConfig check_to_train(const config::CommandLine& command_line, const LaunchEnv& launch);
 
-// For a result on standard output: the log goes to standard error, and so do the warnings, which rank 0 prints. Throws
-// as check_to_train().
+// Checks the configuration for a command whose result goes to standard output: the log and the warnings, which rank 0
+// prints, go to standard error. Throws as check_to_train().
 CheckedConfig check_to_print(const config::CommandLine& command_line, const LaunchEnv& launch);
 
 }  // namespace titan

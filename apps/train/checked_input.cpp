@@ -16,7 +16,7 @@
 namespace titan {
 namespace {
 
-// The functions here throw errors with keys and not yet at their places.
+// The functions here throw errors that name keys, but not yet their locations (config::at_its_place()).
 
 std::int64_t end_of_document(const CheckedInput& input) {
   if (const auto eos = input.tokenizer->eos_id()) return *eos;
@@ -27,8 +27,8 @@ std::int64_t end_of_document(const CheckedInput& input) {
       {"model.args.attn_mask_type"});
 }
 
-// Asked when the run ends, perhaps after weeks: a folder that is gone by then costs the tokenizer's files, not the
-// model.
+// Returns the tokenizer's files for an export. The run may end after weeks: if the folder is gone by then, the export
+// lacks only the tokenizer's files.
 HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::Tokenizer& tokenizer) {
   try {
     return data::export_tokenizer(path, tokenizer);
@@ -41,7 +41,7 @@ HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::T
   }
 }
 
-// With the room for a token after each.
+// Encodes validation.prompts. Each must leave room for at least one more token.
 Prompts encode_prompts(const CheckedInput& input) {
   const auto fail = [](const std::string& prompt, const std::string& fault, std::vector<std::string> keys) {
     throw ConfigError("validation.prompts: \"" + prompt + "\" " + fault, std::move(keys));
@@ -95,7 +95,7 @@ void check_datasets(const CheckedInput& input) {
   }
 }
 
-// The input, where nothing is wrong; else at least one error.
+// Holds the input if nothing is wrong, else at least one error.
 struct FoundFiles {
   std::optional<CheckedInput> input;
   std::vector<config::Fault> errors;

@@ -1,4 +1,4 @@
-// What a run is given, checked as far as that goes before ranks meet, so that a mistake costs no rendezvous. Nothing
+// Checks the input of a run as far as possible before the ranks meet, so that mistakes cost no rendezvous. Nothing
 // here is collective.
 #pragma once
 
@@ -13,27 +13,28 @@
 
 namespace titan {
 
-// A checked configuration with what its files say: all that training needs.
+// A checked configuration and the contents of its files: all that training needs.
 struct CheckedInput : CheckedConfig {
   std::shared_ptr<const data::Tokenizer> tokenizer;
   TokenizerFacts tokenizer_facts;
-  Prompts prompts;  // those of validation.prompts
+  Prompts prompts;  // from validation.prompts
 };
 
 // Opens the tokenizer. Throws ConfigError.
 CheckedInput load_tokenizer(const CheckedConfig& checked);
 
-// The same, and before it looks at all files and folders that the configuration names, as far as they can be judged
-// without reading data: once per machine is enough. Throws ConfigError with all that is wrong.
+// Checks all files and folders that the configuration names, as far as possible without reading data, and opens the
+// tokenizer. Once per machine is enough. Throws ConfigError with all mistakes.
 CheckedInput check_files(const CheckedConfig& checked);
 
-// What check_files() would throw about values that were given: a plan for another machine need not have the rest yet.
+// Returns the errors of check_files() about values that were set: a plan for another machine need not have the other
+// files yet.
 std::vector<std::string> missing_files(const CheckedConfig& checked);
 
-// Returns what the names of the data's files make doubtful, a sentence each (data/dataset_kinds.h). Throws DataError.
+// Returns doubts about the names of the data files, one sentence each (data/dataset_kinds.h). Throws DataError.
 std::vector<std::string> doubtful_data(const config::JobConfig& config);
 
-// What is in the folder of the run that it must not write over. Throws ConfigError.
+// Throws ConfigError if the run's folder holds results that the run must not overwrite.
 void check_folder(const CheckedConfig& checked, bool overwrite);
 
 }  // namespace titan

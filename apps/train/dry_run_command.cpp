@@ -19,14 +19,13 @@
 namespace titan {
 namespace {
 
-// What a dry run tells is true wherever it is asked; a start, though, needs files.
+// Warns of missing files, which a run needs and a dry run does not.
 void warn_of_missing_files(const CheckedConfig& checked) {
   for (const auto& error : missing_files(checked))
     std::fprintf(stderr, "warning: a start here would be refused: %s\n", error.c_str());
 }
 
-// Makes what a first start would make of large data, after everything else was said. Data that are not there were warned
-// of.
+// Prepares large data as a first start would, after all other output. Missing data was reported before.
 void prepare_data(const config::JobConfig& config) {
   spdlog::set_level(spdlog::level::info);  // it may take a while
   for (const config::NamedDataset& dataset : config::named_datasets(config)) {

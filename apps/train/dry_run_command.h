@@ -1,4 +1,4 @@
-// --dry-run: what a run would take, without one.
+// --dry-run: predicts what a run takes, without running it.
 #pragma once
 
 #include "base/env.h"
@@ -6,8 +6,8 @@
 
 namespace titan {
 
-// Prints what a rank would take to standard output, warnings to standard error. Gives the exit code: kExitFailed where
-// --device names a device that it does not fit. Throws ConfigError.
+// Prints what a rank would take to standard output, and warnings to standard error. Returns the exit code: kExitFailed
+// if the run does not fit the device that --device names. Throws ConfigError.
 int run_dry(const config::CommandLine& command_line, const LaunchEnv& launch);
 
 }  // namespace titan

@@ -22,7 +22,7 @@ data::DataOptions data_options(const dist::DeviceMesh& batch_mesh) {
   return options;
 }
 
-// `table`: whose keys name the data.
+// Opens the data that the keys in `table` name.
 std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedInput& input,
                                        const data::DataOptions& options) {
   try {
@@ -35,7 +35,7 @@ std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedIn
   }
 }
 
-// Returns what tells the data of the keys in `table` from others; "" if there are none.
+// Returns a text that identifies the data of the keys in `table`; "" if there are none.
 std::string files_of(const std::string& table, const config::JobConfig& config) {
   std::vector<std::vector<data::FileFacts>> facts;
   for (const config::NamedDataset& dataset : config::named_datasets(config))

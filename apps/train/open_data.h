@@ -1,4 +1,4 @@
-// The data sets of a run, opened for one rank.
+// Opens the datasets of a run for one rank.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace titan {
 
-// The two functions that open data take `batch_mesh`, which has the one axis "batch", of the ranks that read different
-// batches. They are not collective. They throw DataError and ConfigError with the place of the key that names the data.
+// `batch_mesh` has one axis, "batch": the ranks that read different batches. The two functions that open data are not
+// collective. They throw DataError and ConfigError with the location of the key that names the data.
 
-// This rank's training batches.
+// Returns this rank's training batches.
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
                                                const dist::World& world, const dist::RunShape& shape);
 
-// Returns what a checkpoint keeps of the training data and of the held-out data, to know them again. Rank 0 looks at the
-// files. Collective.
+// Returns the facts by which a checkpoint recognizes the training and held-out data later. Rank 0 looks at the files.
+// Collective.
 DataFacts facts_of_data(const CheckedInput& input, const dist::World& world);
 
-// What Validator takes: with validation.steps above 0 this rank's batches, with -1 those of all ranks together. Null
-// where validation is not enabled.
+// Returns the batches for Validator: this rank's if validation.steps is above 0, those of all ranks together if it is
+// -1. null if validation is not enabled.
 std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh);
 
 }  // namespace titan

@@ -21,8 +21,8 @@ std::size_t num_visible_devices(const std::string& list) {
 }
 
 void check_num_devices(std::size_t count, const std::string& source, const LaunchEnv& launch) {
-  // One that each rank sees may be another one for each: a launcher that binds them shows every rank its own alone. The
-  // ranks compare them when they have met (World).
+  // A single visible device may be a different one for each rank: a launcher that binds devices shows each rank only
+  // its own. The ranks compare their devices when they have met (World).
   if (count == 1 || count >= static_cast<std::size_t>(launch.local_world_size) ||
       get_env("TITAN_DEVICE_COMM") == "gloo")
     return;
@@ -36,7 +36,8 @@ void check_num_devices(std::size_t count, const std::string& source, const Launc
 
 namespace {
 
-// Checks the devices that the ranks of this machine take; others may be of any age.
+// Throws ConfigError if this build has no kernels for a device that the ranks of this machine use; other devices may
+// be of any age.
 void check_kernels(const dist::AcceleratorModule& gpus, const LaunchEnv& launch) {
   const auto taken = std::min<std::int64_t>(gpus.device_count(), std::max<std::int64_t>(launch.local_world_size, 1));
   for (int index = 0; gpus.why_no_kernels && index < taken; ++index)

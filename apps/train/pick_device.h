@@ -1,4 +1,4 @@
-// Which device a rank trains on, and what it has. Nothing here is collective.
+// Picks the device that a rank trains on. Nothing here is collective.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -13,20 +13,22 @@
 
 namespace titan {
 
-// Number of devices that CUDA exposes for a value of CUDA_VISIBLE_DEVICES: the entries up to the first invalid one (an
-// empty or a negative one); 0 where an entry repeats.
+// Returns the number of devices that CUDA exposes for a value of CUDA_VISIBLE_DEVICES: the entries before the first
+// invalid one (empty or negative); 0 if an entry repeats.
 std::size_t num_visible_devices(const std::string& list);
 
-// Throws ConfigError where `count` devices are not one for each of this machine's ranks. `source`: who has so many,
-// "this machine".
+// Throws ConfigError if `count` devices cannot give each rank of this machine its own. `source`: the origin of the
+// count, "this machine".
 void check_num_devices(std::size_t count, const std::string& source, const LaunchEnv& launch);
 
-// CUDA where there are devices and training.device allows it, after a look at their number and at the dtypes; else CPU.
-// Loads the CUDA module, unless training.device is "cpu". Throws ConfigError, also where a key asks for what a CPU has
-// not: profiling.enable_memory_snapshot.
+// Returns CUDA if there are devices and training.device allows it, else CPU. Loads the CUDA module, unless
+// training.device is "cpu". Throws ConfigError if the number of devices, their kernels or the dtypes do not fit, if
+// training.device is "cuda" without a device, or if a key needs a GPU and the run is on CPU
+// (profiling.enable_memory_snapshot).
 c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEnv& launch);
 
-// The GPU that is present, else this machine's memory, shared by the `local_ranks` that run here.
+// Returns the GPU that is present, else the share of this machine's memory for each of the `local_ranks` that run
+// here.
 train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t local_ranks);
 
 }  // namespace titan

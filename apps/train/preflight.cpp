@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 double bytes_of(const std::string& dtype) { return static_cast<double>(c10::elementSize(dist::dtype_of(dtype))); }
 
-// What a run is about, in numbers that cannot overflow whatever the configuration says.
+// Sizes of a run as doubles, which cannot overflow whatever the configuration says.
 struct Size {
   double parameters, ranks, tokens, layers, dim, vocabulary;
 };
@@ -36,25 +36,25 @@ Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int6
           static_cast<double>(stats.vocab_size)};
 }
 
-// More bytes than any run takes: for the many that are nowhere near a limit, which need no estimate.
+// Returns an upper bound in bytes, so that runs far below the limit skip the full estimate.
 double most(const Size& size) {
-  constexpr double kBytesOfParameter = 16;  // it, its gradient and AdamW's two moments
-  constexpr double kBytesOfGathered = 8;    // in fact two groups of them at a time
-  constexpr double kBytesOfLayer = 60 * 4;  // of a token, times the model's width
+  constexpr double kBytesOfParameter = 16;  // parameter, gradient and AdamW's two moments
+  constexpr double kBytesOfGathered = 8;    // upper bound: only two groups are gathered at a time
+  constexpr double kBytesOfLayer = 60 * 4;  // per token, times the model's width
   constexpr double kBytesOfLogit = 16;
   return size.parameters * (kBytesOfParameter / size.ranks + kBytesOfGathered) +
          size.tokens * (size.layers * size.dim * kBytesOfLayer + size.vocabulary * kBytesOfLogit);
 }
 
-// Fewer than any run takes: an estimate of what is beyond all measure could take minutes.
+// Returns a cheap lower bound in bytes, so that absurd sizes skip the full estimate, which could take minutes.
 double least(const Size& size, double bytes_of_parameter) {
-  constexpr double kBytesOfToken = 16;  // it and its label
-  constexpr double kBytesOfInput = 2;   // of a block, which is kept whatever is recomputed
+  constexpr double kBytesOfToken = 16;  // token and label
+  constexpr double kBytesOfInput = 2;   // a block's input, kept even with full recomputation
   return 3 * size.parameters * bytes_of_parameter / size.ranks +
          size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput);
 }
 
-// The nearest folder above one that may not be there yet.
+// Returns `path`, or its nearest parent that exists.
 fs::path existing(fs::path path) {
   std::error_code error;
   path = fs::absolute(path, error);
@@ -62,10 +62,10 @@ fs::path existing(fs::path path) {
   return path;
 }
 
-// The driver and the context of this process take at most so much of a GPU.
+// GPU memory that the driver and this process's context take at most.
 constexpr std::int64_t kHeldByContexts = std::int64_t{2} << 30;
 
-// What each of `ranks` on this machine may use.
+// Returns the memory that each of `ranks` on this machine may use.
 Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
   Capacity capacity{.bytes_of_a_rank = free_memory_bytes() / ranks};
   capacity.words = "this machine has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank * ranks)) +
@@ -139,7 +139,7 @@ std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, c
   if (last >= steps && !options.create_seed_checkpoint) return std::nullopt;  // nothing is left to do
   std::error_code error;
   const auto space = fs::space(existing(folder), error);
-  if (error || space.capacity == 0) return std::nullopt;  // some file systems do not know
+  if (error || space.capacity == 0) return std::nullopt;  // some file systems do not report it
   const auto free = static_cast<double>(space.available);
   const std::string where = "checkpoints go to " + folder.string() + ", where " + format_bytes(free) + " are free";
   const double first = saves > 0 ? full : end;
@@ -149,7 +149,7 @@ std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, c
                              "starts all the same",
                          {"job.dump_folder", "checkpoint.folder"}},
                         /*is_certain=*/true};
-  // While one is written those that it replaces are still there.
+  // While a checkpoint is written, the one that it replaces still exists.
   std::int64_t kept = saves;
   if (options.keep_latest_k > 0) kept = std::min(saves, options.keep_latest_k + 1 - std::ssize(there));
   const double all = static_cast<double>(std::max<std::int64_t>(kept, 0)) * full + end;

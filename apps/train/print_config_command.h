@@ -6,7 +6,7 @@
 
 namespace titan {
 
-// Prints the configuration as TOML to standard output, warnings to standard error. Gives the exit code. Throws
+// Prints the configuration as TOML to standard output, and warnings to standard error. Returns the exit code. Throws
 // ConfigError.
 int run_print_config(const config::CommandLine& command_line, const LaunchEnv& launch);
 

@@ -1,4 +1,4 @@
-// What a rank does when it fails among others.
+// Handles the failure of a rank among other ranks.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace titan {
 
-// What `body` gives. Where it throws, the first rank that fails tells the others its reason, and throws on; the others
-// end with that reason in place of their own symptom. A rank whose own reason another has given already ends with the
-// exit code of its error and without a word. A world in which something failed is not taken down: what other threads
-// wait for may be the rank that is gone. Not collective, whatever `body` is.
+// Returns what `body` returns. If `body` throws, the first rank that fails tells the others its reason and rethrows;
+// the others end with that reason instead of their own symptom. A rank whose reason another rank has already reported
+// ends silently, with the exit code of its error. After a failure the world is not destroyed: its threads may wait for
+// the rank that is gone. Not collective, even if `body` is.
 int run_or_report(std::unique_ptr<dist::World> world, const std::function<int(dist::World&)>& body);
 
 }  // namespace titan

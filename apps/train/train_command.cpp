@@ -35,15 +35,15 @@
 namespace titan {
 namespace {
 
-// What a rank knows before it meets the others.
+// State of a rank before it meets the others.
 struct Start {
   CheckedInput input;
   std::vector<std::string> warnings;
   c10::DeviceType device_type;
 };
 
-// Files and memory are looked at once per machine. Where one rank alone lacks a file, it finds out after the ranks have
-// met, and all hear of it.
+// Checks files and memory once per machine. If only one rank lacks a file, that shows after the ranks have met, and
+// all ranks are told.
 Start check_machine(const CheckedConfig& checked, const config::CommandLine& command_line, const LaunchEnv& launch) {
   const bool speaks = speaks_for_machine(launch);
   return say_once(speaks, [&] {
@@ -68,7 +68,7 @@ void log_start(const Start& start, const LaunchEnv& launch) {
   spdlog::log(level, "training on CPU: {}", dist::load_accelerator_module());
 }
 
-// What this rank keeps and writes for whoever asks why the run stands still.
+// Configures the flight recorder and its dump file.
 void set_up_flight_recorder(const config::JobConfig& config, std::int64_t rank) {
   const config::Comm& comm = config.comm;
   dist::flight_recorder().resize(static_cast<std::size_t>(comm.trace_buf_size));
@@ -77,17 +77,17 @@ void set_up_flight_recorder(const config::JobConfig& config, std::int64_t rank) 
                       (comm.save_traces_file_prefix + std::to_string(rank)));
 }
 
-// c10d records what NCCL does by itself, when it is told to by its variables before it is first used; those that the
-// user has set stay. The files are binary, for torchfrtrace.
+// Turns on c10d's own recorder for NCCL through its variables, which must be set before it is first used; values that
+// the user set are kept. Its files are binary, for torchfrtrace.
 void set_up_device_recorder(const config::JobConfig& config) {
   const config::Comm& comm = config.comm;
   setenv("TORCH_FR_BUFFER_SIZE", std::to_string(comm.trace_buf_size).c_str(), /*overwrite=*/0);
   if (comm.trace_buf_size == 0) return;
   const auto folder = std::filesystem::path(config.job.dump_folder) / comm.save_traces_folder;
-  std::error_code ignored;  // c10d says that it cannot write there
+  std::error_code ignored;  // c10d reports that it cannot write there
   std::filesystem::create_directories(folder, ignored);
   setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", /*overwrite=*/0);
-  // Its watchdog gives all ranks four times this to write, and only then throws.
+  // c10d's watchdog gives all ranks four times this to write, and then throws.
   setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "500", /*overwrite=*/0);
   const std::string start = (folder / ("nccl_" + comm.save_traces_file_prefix)).string();
   for (const char* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"})
@@ -107,7 +107,7 @@ void log_host_memory() {
                  format_bytes(static_cast<double>(arena.peak_in_use)));
 }
 
-// Once the ranks have met. Gives the exit code.
+// Trains after the ranks have met. Returns the exit code.
 int train_together(const CheckedInput& input, dist::World& world) {
   const auto& config = input.config;
   check_same_config(config, world);

@@ -6,8 +6,8 @@
 
 namespace titan {
 
-// Checks what the run is given, meets the other ranks, opens the data and trains. Collective over all ranks of the
-// launch. Gives the exit code. Throws Error.
+// Checks the input, meets the other ranks, opens the data and trains. Collective over all ranks of the launch. Returns
+// the exit code. Throws Error.
 int run_train(const config::CommandLine& command_line, const LaunchEnv& launch);
 
 }  // namespace titan

@@ -25,7 +25,7 @@ train::Trainer::End train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
   }
 }
 
-// torch says the amount in the middle of a long text, the standard library not at all.
+// torch gives the amount in the middle of a long text; the standard library does not give it.
 std::optional<std::string> refused_allocation(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error)) return "an array of the host";
   static const std::regex kTorch("[Tt]ried to allocate ([0-9.]+) ?([A-Za-z]+)");
@@ -42,7 +42,7 @@ int exit_code_of_end(train::Trainer::End end) {
   if (end == train::Trainer::End::kCompleted) return kExitDone;
   if (end == train::Trainer::End::kStopped) return kExitSavedRequeue;
   if (end == train::Trainer::End::kDiverged) return kExitDiverged;
-  return 128 + stop_requested().value_or(SIGTERM);  // this rank may not have got it
+  return 128 + stop_requested().value_or(SIGTERM);  // this rank may not have received the signal
 }
 
 }  // namespace titan

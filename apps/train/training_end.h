@@ -1,4 +1,4 @@
-// How training ends, and what the program says of it.
+// Runs training to its end, and maps the end to a message and an exit code.
 #pragma once
 
 #include <exception>
@@ -10,16 +10,16 @@
 
 namespace titan {
 
-// Trains. Collective. Throws what Trainer::train() throws, a failed allocation as an Error that says how much was asked
-// for and which keys take less. A trainer that failed is not taken down: its end waits for a save under way, which may
-// wait for a rank that is gone. The process ends with it.
+// Trains. Collective. Throws what Trainer::train() throws; a failed allocation becomes an Error that says how much was
+// requested and which keys reduce memory. After a failure the trainer is not destroyed: its destructor waits for a
+// save in progress, which may wait for a rank that is gone.
 train::Trainer::End train_to_the_end(std::unique_ptr<train::Trainer> trainer);
 
-// "a tensor of 2.00 GiB": how much was asked for, where `error` says that there was no room for it. Nothing for other
-// errors.
+// Returns how much was requested ("a tensor of 2.00 GiB") if `error` is a failed allocation; nullopt for other errors.
 std::optional<std::string> refused_allocation(const std::exception& error);
 
-// Only what is saved can be gone on with: without that the code is the signal's, as of any program that it ends.
+// Returns the exit code. Only a saved run can be resumed: a run stopped without a save returns the signal's code, like
+// any program that a signal ends.
 int exit_code_of_end(train::Trainer::End end);
 
 }  // namespace titan

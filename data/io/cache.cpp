@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A file that another process has made meanwhile stays: readers may have looked at its time of change.
+// Keeps a file that another process has made meanwhile: readers may already have seen its modification time.
 void put_in_place(const fs::path& temporary, const fs::path& made) {
   if (::link(temporary.c_str(), made.c_str()) == 0 || errno == EEXIST) {
     fs::remove(temporary);
@@ -27,7 +27,7 @@ void put_in_place(const fs::path& temporary, const fs::path& made) {
   }
 }
 
-// Waits for whoever makes the file; at once where the file system has no locks.
+// Waits for the process that makes the file; does not wait if the file system has no locks.
 class Lock {
  public:
   explicit Lock(const fs::path& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
@@ -68,8 +68,8 @@ fs::path made_once(const std::string& name, const std::function<void(const fs::p
   const fs::path made = folder / name;
   if (fs::exists(made, error)) return made;
   const Lock lock(made.string() + ".lock");
-  if (fs::exists(made, error)) return made;  // while this process waited
-  // A name of its own: where the file system has no locks, several work at once, and the first file stays.
+  if (fs::exists(made, error)) return made;  // another process made it while this one waited
+  // A unique name: without file locks, several processes write at once, and the first finished file is kept.
   const fs::path temporary = made.string() + "." + host_name() + "." + std::to_string(::getpid()) + ".tmp";
   try {
     write(temporary);

@@ -1,4 +1,4 @@
-// Files that are made of data files once and found again by later starts: decompressed copies, indexes of lines.
+// Cached files made from data files and reused by later starts: decompressed copies, line indexes.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace titan::data {
 
-// Returns the folder that such files lie in: $TITAN_DATA_CACHE, else $XDG_CACHE_HOME/titan-train, else
-// $HOME/.cache/titan-train. They may be removed when nothing runs. Throws DataError where none of the three is set.
+// Returns the folder of the cached files: $TITAN_DATA_CACHE, else $XDG_CACHE_HOME/titan-train, else
+// $HOME/.cache/titan-train. They may be removed when nothing runs. Throws DataError if none of the three is set.
 std::filesystem::path cache_folder();
 
-// Returns a number of the file at `path` that another path, size or time of change gives another value.
+// Returns a key of the file at `path` that changes with its path, size and modification time.
 std::uint64_t key_of(const std::filesystem::path& path, const FileStamp& stamp);
 
-// Returns `name` in the folder above, which `write` makes at the path it is given if it is not there. Of several processes
-// that ask at once one works and the others wait; where the file system has no locks, each makes the file, and the first
-// one stays. Throws DataError if it cannot be written, and what `write` throws.
+// Returns the path of `name` in the cache folder; if it does not exist, `write` makes it at the path that it is given.
+// If several processes ask at once, one writes and the others wait; without file locks each writes, and the first
+// finished file is kept. Throws DataError if the folder cannot be made or written, and what `write` throws.
 std::filesystem::path made_once(const std::string& name,
                                 const std::function<void(const std::filesystem::path&)>& write);
 
-// A file that is being written. Throws DataError with the reason.
+// A file that is being written. Every function throws DataError with the reason if it fails.
 class OutputFile {
  public:
   explicit OutputFile(const std::filesystem::path& path);
@@ -33,7 +33,7 @@ class OutputFile {
   ~OutputFile();
 
   void write(std::span<const char> bytes);
-  // Call it last: the bytes are on the disk when it returns.
+  // Call sync() last: the bytes are on the disk when it returns.
   void sync();
 
  private:

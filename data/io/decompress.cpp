@@ -26,7 +26,7 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 
 using Sink = std::function<void(std::span<const char>)>;
 
-// Gives the file piece by piece; an empty piece is its end.
+// Reads the file piece by piece; an empty piece means the end.
 class Input {
  public:
   explicit Input(const fs::path& path) : file_(path), piece_(kPieceBytes) {}
@@ -44,7 +44,7 @@ class Input {
   std::uint64_t at_ = 0;
 };
 
-// What went wrong, or nothing.
+// Returns the error, or "" on success.
 std::string inflate_all(Input& input, const Sink& sink) {
   z_stream stream{};
   TITAN_CHECK(inflateInit2(&stream, 15 + 16) == Z_OK, "zlib cannot start");
@@ -85,7 +85,7 @@ std::string inflate_all(Input& input, const Sink& sink) {
 std::string unzstd_all(Input& input, const Sink& sink) {
   const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
   TITAN_CHECK(context != nullptr, "zstd cannot start");
-  // Files made with --long=31 are read, as the zstd program reads them when it is asked to.
+  // Accepts files made with --long=31, as the zstd program does with that option.
   ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, 31);
   std::vector<char> out(ZSTD_DStreamOutSize());
   std::size_t state = 1;  // 0: between frames

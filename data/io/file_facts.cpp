@@ -36,7 +36,7 @@ std::uint32_t checksum_of(const InputFile& file, std::uint64_t blocks) {
 }
 
 std::string name_of(const fs::path& path, const fs::path& root) {
-  // JSON and checkpoints keep the name, as UTF-8.
+  // Escapes bytes that are not UTF-8: JSON and checkpoints store the name.
   return escape_invalid_utf8(path.lexically_relative(folder_of(root)).string());
 }
 

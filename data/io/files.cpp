@@ -74,7 +74,7 @@ std::string reason() {
   return errno == EMFILE ? text + " (this process may have no more: raise ulimit -Hn, or join the data's files)" : text;
 }
 
-// Nothing for what is not a regular file.
+// Returns nullopt if the descriptor is not of a regular file.
 std::optional<FileStamp> stamp_of(int descriptor) {
   struct stat info {};
   if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
@@ -161,7 +161,7 @@ void InputFile::read_at(std::uint64_t offset, std::span<char> out) const {
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
-  // After the read: what was read before a change is returned by no call.
+  // Checks after the read, so that no call returns bytes of a changed file.
   const FileStamp now = stamp_of(descriptor_).value_or(FileStamp{});
   if (now != stamp_) throw_changed(path_, stamp_, now);
   if (done < out.size())

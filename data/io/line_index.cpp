@@ -26,7 +26,8 @@ namespace {
 
 constexpr std::size_t kScanBytes = 1 << 20;
 
-// An index on disk, in the byte order of the machine: this, the ends of the files, and the starts of the lines.
+// Header of an index on disk, in the byte order of the machine. The ends of the files and the starts of the lines
+// follow.
 struct Header {
   std::array<char, 8> magic = {'T', 'T', 'L', 'I', 'N', 'E', 'S', '1'};
   std::uint64_t key = 0;
@@ -49,7 +50,7 @@ class LineScanner {
     std::size_t at = chunk_offset == 0 && chunk.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
     while (at < chunk.size()) {
       if (!in_line_) {
-        // Before the first character that counts; a newline here ends a blank line.
+        // Skips blanks before the line; a newline here ends a blank line.
         while (at < chunk.size() && (is_blank(chunk[at]) || chunk[at] == '\n')) ++at;
         if (at == chunk.size()) return;
         starts_.push_back(chunk_offset + at);
@@ -107,7 +108,7 @@ void write_index(const Scan& found, std::uint64_t key, const fs::path& path) {
   out.sync();
 }
 
-// Nothing if the file is not a whole index of that key.
+// Returns nullopt if the file is not a complete index with that key.
 std::optional<LineIndex> map_index(const fs::path& path, std::uint64_t key, std::size_t num_files) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return std::nullopt;

@@ -94,7 +94,7 @@ std::int64_t ElasticOrder::item_of(std::int64_t lane, std::size_t source, std::i
   return Permutation(items, key)(ordinal % items);
 }
 
-// The next item that has tokens.
+// Moves `stream` to its next item that has tokens.
 void ElasticOrder::begin_next_item(Stream& stream, std::int64_t lane, std::size_t source) {
   const std::int64_t items = sources_[source]->num_items();
   for (std::int64_t tried = 0; tried <= items; ++tried) {
@@ -108,7 +108,7 @@ void ElasticOrder::begin_next_item(Stream& stream, std::int64_t lane, std::size_
                   " items in a row gave no tokens at all. Is everything in it empty or unusable?");
 }
 
-// After load_state(): the tokens of the item that the stream stands in.
+// Loads the tokens of the stream's current item after load_state().
 void ElasticOrder::load(Stream& stream, std::int64_t lane, std::size_t source) {
   const std::int64_t item = item_of(lane, source, stream.items - 1);
   stream.run = read_item(*sources_[source], item, options_.on_bad_record, bad_records_);

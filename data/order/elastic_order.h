@@ -1,5 +1,4 @@
-// Elastic order: the sequence of global batches depends on the data, the seed, the step and the global batch size
-// alone.
+// Elastic order: the sequence of global batches depends only on the data, the seed, the step and the global batch size.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +12,29 @@
 
 namespace titan::data {
 
-// A step's global batch is one window of each of L lanes, L = training.global_batch_size; row l is lane l's. Sample
-// number s = step * L + l. Rank r of W draws for lanes [r * L / W, (r + 1) * L / W), in order, microbatch after
-// microbatch; so a lane's windows are the same whoever draws them, and its position moves with it to another world.
+// A step's global batch has one window from each of L lanes, L = training.global_batch_size; row l comes from lane l.
+// Sample number s = step * L + l. Rank r of W draws for lanes [r * L / W, (r + 1) * L / W), in order, microbatch after
+// microbatch. So a lane's windows do not depend on the rank that draws them, and its position can move to another rank.
 //
 // Each lane reads its share of every source: item number o = k * L + l of an endless list, k = 0, 1, ...; item o is
 // item shuffle(seed, source, o / N)(o % N) of a source of N items. So in each pass (o / N) every item is read once, by
-// one lane. A lane cuts the tokens of its items into windows of seq_len + 1 without overlap. Which source a sample
-// comes from is Mixture's choice. A lane's position: its number of windows, and for each source how many items it began
-// and how many tokens of the last one it used.
+// one lane. A lane cuts the tokens of its items into windows of seq_len + 1 without overlap. Mixture chooses the source
+// of each sample. A lane's position is its number of windows and, for each source, the number of items begun and the
+// number of tokens used of the last one.
 class ElasticOrder final : public RowSource {
  public:
   struct Options {
     std::int64_t seq_len = 0;
     std::int64_t num_lanes = 1;
-    std::int64_t first_lane = 0;  // of this rank
+    std::int64_t first_lane = 0;  // first lane of this rank
     std::int64_t own_lanes = 1;
     std::int64_t local_batch_size = 1;  // divides own_lanes
     std::uint64_t seed = 0;
     OnBadRecord on_bad_record = OnBadRecord::kError;
   };
 
-  // A source that has fewer items than there are lanes is cut into parts (with_items). Throws DataError.
+  // Cuts the items of a source with fewer items than lanes into parts (with_items). Throws ConfigError for a weight
+  // that is not positive.
   ElasticOrder(std::vector<std::shared_ptr<const TokenSource>> sources, std::vector<double> weights, Options options);
 
   bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) override;
@@ -48,9 +48,9 @@ class ElasticOrder final : public RowSource {
  private:
   // A lane's share of one source.
   struct Stream {
-    std::int64_t items = 0;  // begun
-    std::size_t used = 0;    // tokens of the last one
-    TokenRun run;            // that one; null until it is needed, after load_state()
+    std::int64_t items = 0;  // items begun
+    std::size_t used = 0;    // tokens used of the last one
+    TokenRun run;            // tokens of the last one; null until they are needed
   };
   struct Lane {
     std::int64_t windows = 0;
@@ -64,7 +64,7 @@ class ElasticOrder final : public RowSource {
   void check_same_data(const ElasticState& state) const;
 
   std::vector<std::shared_ptr<const TokenSource>> sources_;
-  std::vector<std::int64_t> saved_items_;  // of the sources as they are, not of their parts
+  std::vector<std::int64_t> saved_items_;  // items of the sources before they are cut into parts
   Mixture mixture_;
   Options options_;
   std::vector<Lane> lanes_;  // this rank's

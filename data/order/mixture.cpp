@@ -9,7 +9,7 @@
 namespace titan::data {
 namespace {
 
-constexpr std::uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // of 2^64
+constexpr std::uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // 2^64 divided by the golden ratio
 constexpr std::uint64_t kMixtureKey = 0x6d69787475726521;
 
 }  // namespace

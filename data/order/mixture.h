@@ -1,4 +1,4 @@
-// Which dataset of a weighted list each sample comes from.
+// Chooses the dataset of each sample from a weighted list.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace titan::data {
 
-// A pure function of the sample number, the weights and the seed. Samples are dealt along an irrational rotation of the
-// circle, not drawn at random: among any n samples in a row a dataset of share w has n * w of them, within a few.
+// A pure function of the sample number, the weights and the seed. Samples follow an irrational rotation of the circle
+// and are not drawn at random: n consecutive samples have n * w of a dataset of share w, within a few.
 class Mixture {
  public:
   // `weights` are positive and need not add up to 1. Throws ConfigError.
@@ -19,7 +19,7 @@ class Mixture {
 
  private:
   std::uint64_t offset_;
-  std::vector<std::uint64_t> ends_;  // of all sources but the last, on a circle of 2^64
+  std::vector<std::uint64_t> ends_;  // ends of the shares of all sources but the last, on a circle of 2^64
 };
 
 }  // namespace titan::data

@@ -6,13 +6,13 @@
 
 namespace titan::data {
 
-// A Feistel network over the smallest even number of bits that holds `size`, walked until the value falls below `size`
-// (four steps on average at most). Depends on `size` and `key` alone, on every machine.
+// A Feistel network over the smallest even number of bits that holds `size`, repeated until the value is below `size`
+// (four steps on average at most). Depends only on `size` and `key`, on every machine.
 class Permutation {
  public:
   Permutation(std::int64_t size, std::uint64_t key);
 
-  // A bijection of [0, size).
+  // Returns the image of `index`; a bijection of [0, size).
   std::int64_t operator()(std::int64_t index) const;
 
  private:

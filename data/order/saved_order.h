@@ -1,4 +1,4 @@
-// Which order a saved data position is of.
+// The data order to which a saved position belongs.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace titan::data {
 
-// The ways to put data in order; a checkpoint knows each by a key that the positions of no other have.
+// Data orders. A checkpoint identifies each by a key that positions of the other order do not have.
 enum class DataOrder { kElastic, kTorchTitan };
 
 inline constexpr const char* kElasticKey = "dataloader.titan.order";
@@ -18,10 +18,10 @@ inline constexpr const char* kTorchTitanKey = "dataloader.world_size";
 inline constexpr const char* kOrRestart =
     ", or set checkpoint.exclude_from_loading = [\"dataloader\"] to restart the data from the beginning";
 
-// The key of every order.
+// Returns the keys of all orders.
 std::vector<std::string> order_keys();
 
-// Throws CheckpointError when `saved` has the key of another order, and not that of `now`.
+// Throws CheckpointError if `saved` has the key of another order and not that of `now`.
 void check_order(const Values& saved, DataOrder now);
 
 }  // namespace titan::data

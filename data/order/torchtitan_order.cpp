@@ -94,7 +94,7 @@ bool TorchTitanOrder::reloop() {
                     " documents of data-parallel rank " + std::to_string(options_.rank.rank) +
                     " give no tokens at all");
   }
-  // Small data begins anew many times a step: said for the first time, and each time that the count has doubled.
+  // Small datasets restart many times per step: logs the first restart, and each time their number has doubled.
   if (std::has_single_bit(++num_loops_))
     spdlog::info("Dataset {} is being re-looped (pass {} over it)", options_.dataset_name, num_loops_ + 1);
   loop_had_tokens_ = false;
@@ -120,7 +120,7 @@ void TorchTitanOrder::seek(std::int64_t sample_idx, std::span<const std::int64_t
   stream_ = {.sample_idx = sample_idx, .tokens = whole_run(std::move(tokens)), .consumed = 0};
   snapshot_ = stream_;
   filled_ = 0;
-  // Not known of the documents before the position; the next pass tells.
+  // Unknown for the documents before the position; the next pass checks.
   loop_had_tokens_ = true;
 }
 
@@ -131,7 +131,7 @@ std::shared_ptr<const RowPosition> TorchTitanOrder::position() const {
 void TorchTitanOrder::check_state(const Values& saved) const {
   check_order(saved, DataOrder::kTorchTitan);
   const auto ranks = saved.find(kTorchTitanKey);
-  if (ranks == saved.end()) return;  // left out of the load
+  if (ranks == saved.end()) return;  // excluded from the load
   const auto then = ranks->second.as_int(kTorchTitanKey);
   if (then != options_.rank.size)
     throw CheckpointError("the dataloader state was saved at " + std::to_string(then) +

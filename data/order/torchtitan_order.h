@@ -14,8 +14,8 @@
 
 namespace titan::data {
 
-// Windows follow each other without overlap: the last token of a window is the label of its row and the input of none,
-// as in TorchTitan. Not thread-safe.
+// Cuts windows without overlap, as TorchTitan does: the last token of a window is a label of its row and never an
+// input. Not thread-safe.
 class TorchTitanOrder final : public RowSource {
  public:
   struct Options {
@@ -27,29 +27,29 @@ class TorchTitanOrder final : public RowSource {
     OnBadRecord on_bad_record = OnBadRecord::kError;
   };
 
-  // Where the stream stands between two windows. Cheap to copy: the tokens are shared.
+  // Position of the stream between two windows. Cheap to copy: the tokens are shared.
   struct Snapshot {
     std::int64_t sample_idx = 0;  // documents of the block tokenized since the last re-loop
     TokenRun tokens;
-    std::size_t consumed = 0;  // of `tokens`
+    std::size_t consumed = 0;  // number of `tokens` used
 
     std::vector<std::int64_t> token_buffer() const;  // the tokens not consumed
   };
 
-  // Throws DataError when this rank would get no document.
+  // Throws DataError if there are fewer documents than data-parallel ranks.
   TorchTitanOrder(std::shared_ptr<const TokenSource> source, Options options);
   TorchTitanOrder(std::shared_ptr<const TextSource> source, std::shared_ptr<const Tokenizer> tokenizer, Options options)
       : TorchTitanOrder(tokenize_documents(std::move(source), std::move(tokenizer), options.dataset_name), options) {}
 
-  // Writes the next window: `input` its first seq_len tokens, `label` its last seq_len. Both have seq_len elements.
-  // False when a finite source has too few tokens left for a window; those are dropped, as in TorchTitan.
-  // Throws DataError when a document cannot be read.
+  // Writes the next window: its first seq_len tokens to `input`, its last seq_len to `label`. Both have seq_len
+  // elements. Returns false if a finite source has too few tokens left for a window; these are dropped, as in
+  // TorchTitan. Throws DataError if a document cannot be read.
   bool next_window(std::span<std::int64_t> input, std::span<std::int64_t> label);
 
-  // As of the last window that next_window() wrote, the last seek() or restart().
+  // The position after the last window that next_window() wrote, or after a later seek() or restart().
   const Snapshot& snapshot() const { return snapshot_; }
 
-  // Continues with `token_buffer`, then document `sample_idx` of the block. Throws DataError when they cannot be of
+  // Continues with `token_buffer`, then document `sample_idx` of the block. Throws DataError if they cannot belong to
   // this dataset and tokenizer.
   void seek(std::int64_t sample_idx, std::span<const std::int64_t> token_buffer);
 
@@ -74,7 +74,7 @@ class TorchTitanOrder final : public RowSource {
   std::size_t filled_ = 0;
   Snapshot stream_;  // ahead of snapshot_ by the tokens in window_
   Snapshot snapshot_;
-  std::uint64_t num_loops_ = 0;   // of this process
+  std::uint64_t num_loops_ = 0;   // in this process
   bool loop_had_tokens_ = false;  // since the last re-loop or seek
   std::int64_t windows_ = 0;
   SampleId sample_id_;

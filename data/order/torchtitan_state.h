@@ -14,17 +14,17 @@ struct TorchTitanState {
   std::vector<std::int64_t> token_buffer = {};  // their tokens that are not in a returned batch yet
 };
 
-// Which of the data-parallel ranks.
+// A data-parallel rank, and the number of them.
 struct DataRank {
   std::int64_t rank = 0;
   std::int64_t size = 1;
 };
 
-// dataloader.dp_rank_<rank>, which is the state of torchdata's StatefulDataLoader, and dataloader.world_size.
-// `batch_size`: samples per batch, from which torchdata's own count of samples is made.
+// Returns dataloader.dp_rank_<rank>, the state of torchdata's StatefulDataLoader, and dataloader.world_size.
+// `batch_size` is the number of samples per batch, from which torchdata's own count of samples is computed.
 std::vector<StateEntry> to_entries(const TorchTitanState& state, const DataRank& rank, std::int64_t batch_size);
 
-// Throws CheckpointError when `saved` has no position of this rank, or not one of a loader without workers.
+// Throws CheckpointError if `saved` has no position of this rank, or one of a loader with worker processes.
 TorchTitanState parse_torchtitan_state(const Values& saved, std::int64_t rank);
 
 }  // namespace titan::data

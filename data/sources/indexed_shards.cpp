@@ -44,7 +44,7 @@ T number_at(const char* bytes) {
   return value;
 }
 
-// One .idx file: reads it piece by piece, and checks it against itself and its .bin.
+// Reads one .idx file piece by piece, and checks that it is consistent and agrees with its .bin.
 class Index {
  public:
   Index(const fs::path& path, std::uint64_t bin_bytes) : path_(path), file_(path), bin_bytes_(bin_bytes) {}
@@ -81,7 +81,7 @@ class Index {
     }
     const Header header{static_cast<TokenType>(code), number_at<std::uint64_t>(bytes.data() + 18),
                         number_at<std::uint64_t>(bytes.data() + 26)};
-    const std::uint64_t most = file_.size();  // so that the products below cannot overflow
+    const std::uint64_t most = file_.size();  // so that the multiplications below cannot overflow
     const std::uint64_t expected = header.num_sequences > most || header.num_boundaries > most
                                        ? 0
                                        : kHeaderBytes + 12 * header.num_sequences + 8 * header.num_boundaries;
@@ -94,7 +94,8 @@ class Index {
     return header;
   }
 
-  // Sequences must follow each other without gaps, as every writer of the format leaves them, and fill the .bin.
+  // Checks that the sequences follow each other without gaps, as every writer of the format stores them, and fill the
+  // .bin.
   void check_sequences(const Header& header, std::uint64_t sizes_at, std::uint64_t pointers_at) const {
     std::uint64_t expected = 0;
     std::vector<char> sizes, pointers;
@@ -147,9 +148,9 @@ class Index {
   std::uint64_t bin_bytes_;
 };
 
-constexpr std::size_t kNumber = 5, kTail = 1 + kNumber + 4 + kNumber;  // of "-00003-of-00010"
+constexpr std::size_t kNumber = 5, kTail = 1 + kNumber + 4 + kNumber;  // lengths in "-00003-of-00010"
 
-// "PREFIX-00003-of-00010" -> 10, for PREFIX.
+// Returns 10 for "PREFIX-00003-of-00010" if `prefix` is PREFIX; nullopt for other names.
 std::optional<std::int64_t> shards_in_all(const std::string& name, const std::string& prefix) {
   if (name.size() != prefix.size() + kTail || !name.starts_with(prefix)) return std::nullopt;
   const std::string tail = name.substr(prefix.size());
@@ -164,7 +165,7 @@ std::optional<std::int64_t> shards_in_all(const std::string& name, const std::st
                   " shards are there. Run titan-train tokenize again: it goes on where it stopped");
 }
 
-// Checks that each series of shards in a folder has all of its numbers.
+// Checks that each series of shards in a folder is complete.
 void check_whole(const std::vector<fs::path>& shards) {
   std::map<std::pair<fs::path, std::int64_t>, std::int64_t> counts;
   for (const fs::path& shard : shards) {
@@ -176,7 +177,7 @@ void check_whole(const std::vector<fs::path>& shards) {
     if (there != series.second) throw_incomplete(series.first, there, series.second);
 }
 
-// The prefixes of the shards that `path` names, in order.
+// Returns the prefixes of the shards that `path` names, in order.
 std::vector<fs::path> find_shards(fs::path path) {
   const std::array<std::string, 1> extension = {".idx"};
   std::vector<fs::path> found;
@@ -211,7 +212,7 @@ std::vector<fs::path> find_shards(fs::path path) {
   return found;
 }
 
-// Where `titan-train tokenize` noted what it made these shards of.
+// Returns the PREFIX.json files in which `titan-train tokenize` recorded how these shards were made.
 std::set<fs::path> notes_of(const std::vector<fs::path>& shards) {
   std::set<fs::path> notes;
   for (const fs::path& shard : shards) {
@@ -224,7 +225,7 @@ std::set<fs::path> notes_of(const std::vector<fs::path>& shards) {
 
 struct BadToken {
   std::size_t index = SIZE_MAX;
-  std::int64_t id = 0;  // as it is stored
+  std::int64_t id = 0;  // as stored
 };
 
 template <typename T>
@@ -312,7 +313,7 @@ class IndexedShards final : public TokenSource {
 
   std::int64_t window_;
   std::int64_t vocab_size_;
-  std::vector<Shard> shards_;  // those that hold tokens
+  std::vector<Shard> shards_;  // only shards that hold tokens
   std::int64_t total_tokens_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Documents that were tokenized before, in Megatron's .bin/.idx format: dataset kind "indexed".
+// Tokenized documents in Megatron's .bin/.idx format: dataset kind "indexed".
 //
 // PREFIX.bin holds the tokens of all documents, one after the other. PREFIX.idx, all numbers little-endian:
 //   9 bytes   "MMIDIDX\0\0"
@@ -25,27 +25,27 @@ enum class TokenType : std::uint8_t { kUint8 = 1, kInt8 = 2, kInt16 = 3, kInt32 
 
 std::size_t bytes_of(TokenType type);
 
-// uint16 where every id fits, else int32.
+// Returns uint16 if every id fits, else int32.
 TokenType token_type_for(std::int64_t vocab_size);
 
-// The windows of seq_len + 1 tokens of one stream: the shards' tokens one after the other, in the order of their names;
-// tokens beyond the last whole window are left out. `path` is one shard ("PREFIX", with or without .idx or .bin), all
-// shards that `titan-train tokenize --output PREFIX` wrote ("PREFIX" again), or a folder, of which all shards are read,
-// those in subfolders too. Opening reads and checks every .idx once; nothing of them is kept. Throws DataError for a
-// missing or incomplete shard, for an index that is not an index, is cut short or disagrees with its .bin, and, from
-// tokens(), for ids outside [0, vocab_size) and files that have changed.
+// Opens shards as windows of seq_len + 1 tokens of one stream: the tokens of all shards, in the order of their names.
+// Tokens after the last full window are dropped. `path` is one shard ("PREFIX", with or without .idx or .bin), all
+// shards that `titan-train tokenize --output PREFIX` wrote ("PREFIX" again), or a folder, including its subfolders.
+// Opening reads and checks every .idx once and keeps nothing of it. Throws DataError for a missing or incomplete shard,
+// for an index that is not an index, is cut short or disagrees with its .bin, and, from tokens(), for ids outside [0,
+// vocab_size) and changed files.
 std::shared_ptr<const TokenSource> open_indexed_shards(const std::filesystem::path& path, std::int64_t seq_len,
                                                        std::int64_t vocab_size);
 
-// The .bin and .idx of the shards of `path`, in order. Throws DataError as open_indexed_shards() does.
+// Returns the .bin and .idx files of the shards of `path`, in order. Throws DataError as open_indexed_shards() does.
 std::vector<std::filesystem::path> list_indexed_files(const std::filesystem::path& path);
 
-// Without reading tokens: that the shards of `path` are there and that those which `titan-train tokenize` wrote were
+// Checks without reading tokens that the shards of `path` exist and that those written by `titan-train tokenize` were
 // made with the tokenizer of this fingerprint (tokenizer.h). Throws DataError.
 void check_indexed_shards(const std::filesystem::path& path, const std::string& tokenizer);
 
-// Writes one shard. Nothing has the final names before finish(): PREFIX.bin gets its name first, PREFIX.idx is the sign
-// that the shard is whole. An object that is destroyed before leaves PREFIX.bin.tmp behind, which the next one
+// Writes one shard. No file has its final name before finish(): PREFIX.bin gets its name first, and PREFIX.idx shows
+// that the shard is complete. An object destroyed before finish() leaves PREFIX.bin.tmp behind, which the next one
 // replaces.
 class IndexedShardWriter {
  public:
@@ -54,10 +54,10 @@ class IndexedShardWriter {
   IndexedShardWriter& operator=(const IndexedShardWriter&) = delete;
   ~IndexedShardWriter();
 
-  // One document of one sequence.
+  // Appends a document of one sequence.
   void add_document(std::span<const std::int32_t> tokens);
 
-  // Flushes both files to the disk and names them.
+  // Flushes both files to the disk and gives them their final names.
   void finish();
 
  private:

@@ -25,8 +25,8 @@ namespace {
 constexpr std::size_t kLineScanBytes = 1 << 20;
 const std::array<std::string, 6> kExtensions = {".json", ".jsonl", ".json.gz", ".jsonl.gz", ".json.zst", ".jsonl.zst"};
 
-// `json` with 0 for the NaN, Infinity and -Infinity that Python writes as numbers, padded to the same length, so that a
-// fault keeps its column.
+// Returns `json` with 0 in place of NaN, Infinity and -Infinity, which Python writes as numbers. The 0 is padded to the
+// same length, so that errors keep their column.
 std::string without_not_finite(std::string json) {
   bool in_string = false;
   for (std::size_t at = 0; at < json.size(); ++at) {
@@ -76,7 +76,7 @@ class JsonlFiles final : public TextSource {
   }
 
  private:
-  // " (its strings: content, title)": what the document may be in.
+  // Returns the names of strings that may hold the document: " (its strings: content, title)".
   static std::string other_strings(const nlohmann::json& object) {
     constexpr std::size_t kMost = 4;
     std::vector<std::string> names;
@@ -88,8 +88,8 @@ class JsonlFiles final : public TextSource {
   struct Shard {
     fs::path path;        // as it was given
     fs::path content;     // decompressed
-    InputFile file;       // of the content
-    std::size_t end = 0;  // in starts_
+    InputFile file;       // open content
+    std::size_t end = 0;  // end of its lines in starts_
   };
 
   void find_lines() {
@@ -105,7 +105,7 @@ class JsonlFiles final : public TextSource {
     return *std::ranges::upper_bound(shards_, index, {}, &Shard::end);
   }
 
-  // The line without what follows it: its newline, and blank lines up to the next document.
+  // Returns the line without its newline and the blank lines up to the next document.
   std::string read_line(const Shard& shard, std::size_t index) const {
     const std::uint64_t end = index + 1 < shard.end ? starts_[index + 1] : shard.file.size();
     std::string line(end - starts_[index], '\0');
@@ -115,7 +115,7 @@ class JsonlFiles final : public TextSource {
   }
 
   nlohmann::json parse(const Shard& shard, const std::string& line, std::size_t index) const {
-    // Before the parser, whose message for bad UTF-8 does not say so plainly.
+    // Checks first: the parser's message for invalid UTF-8 is unclear.
     if (const auto bad = find_invalid_utf8(line)) {
       throw BadRecord(where(shard, index) + ": byte " + std::to_string(*bad) + " of the line is not valid UTF-8");
     }
@@ -130,8 +130,8 @@ class JsonlFiles final : public TextSource {
     }
   }
 
-  // "file:line", or "file:line:column" with a column of the record (1-based), which blanks may stand before. Counts
-  // lines from the start of the file: for messages only.
+  // Returns "file:line", or "file:line:column" for a 1-based column of the record; blanks may precede the record.
+  // Counts lines from the start of the file: for messages only.
   std::string where(const Shard& shard, std::size_t index, std::int64_t column = 0) const {
     std::int64_t line = 1;
     std::uint64_t line_start = 0;
@@ -150,7 +150,7 @@ class JsonlFiles final : public TextSource {
   std::string text_key_;
   std::vector<Shard> shards_;  // in order
   LineIndex index_;
-  std::span<const std::uint64_t> starts_;  // of every document, in its file
+  std::span<const std::uint64_t> starts_;  // start of every document, in its file
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Dataset kind "jsonl": one document per line, a string of a JSON object, by default "text"; blank lines are skipped.
+// Dataset kind "jsonl": one JSON object per line, with its document in a string, by default "text"; blank lines are
+// skipped.
 #pragma once
 
 #include <filesystem>
@@ -10,19 +11,19 @@
 
 namespace titan::data {
 
-// `text_key` names the field of the documents. `path` is a file, or a folder whose *.json and *.jsonl files are read recursively, each of which may also end in .gz
-// or .zst (see decompress.h). Opening finds the
-// lines: from an index that is kept (line_index.h), for which all files are read once.
+// Opens files whose documents are in the field `text_key`. `path` is a file, or a folder whose *.json and *.jsonl files
+// are read recursively; names may also end in .gz or .zst (see decompress.h). Opening finds the lines by reading all
+// files, or in a cached index (line_index.h).
 std::unique_ptr<TextSource> open_jsonl_files(const std::filesystem::path& path, const std::string& text_key = "text");
 
-// Makes the index of their lines if it would be kept and is not there yet. Leaves out a dataset with compressed files, whose
-// copies the first start makes.
+// Makes the line index of a dataset if it would be cached and is missing. Skips a dataset with compressed files: the
+// first start makes their copies.
 void prepare_jsonl_files(const std::filesystem::path& path);
 
-// Returns whether the name ends as those of such files do.
+// True if the name ends in an extension of such files.
 bool is_named_as_jsonl(const std::filesystem::path& path);
 
-// The files that it opens, without reading any. Throws DataError where there are none.
+// Returns the files that open_jsonl_files() opens, without reading any. Throws DataError if there are none.
 std::vector<std::filesystem::path> list_jsonl_files(const std::filesystem::path& path);
 
 }  // namespace titan::data

@@ -12,9 +12,9 @@
 namespace titan::data {
 namespace {
 
-constexpr std::size_t kMaxSentenceBytes = 8192;  // the trainer leaves longer ones out, so they are cut
+constexpr std::size_t kMaxSentenceBytes = 8192;  // the trainer skips longer ones, so they are cut
 
-// The lines of all documents, in order.
+// Iterates over the lines of all documents, in order.
 class Lines final : public sentencepiece::SentenceIterator {
  public:
   Lines(const TextSource& source, OnBadRecord policy) : source_(source), policy_(policy) { Next(); }
@@ -39,7 +39,7 @@ class Lines final : public sentencepiece::SentenceIterator {
       line_ = text_.substr(at_, length);
       at_ += length;
       if (at_ == end) ++at_;
-      std::erase(line_, '\0');  // the trainer takes it for the end
+      std::erase(line_, '\0');  // the trainer takes it for the end of the line
     } while (line_.empty());
   }
 
@@ -56,7 +56,7 @@ class Lines final : public sentencepiece::SentenceIterator {
     }
   }
 
-  // The length of a line, or of its start that ends with a whole character.
+  // Returns the length of `line`, or of its longest prefix that fits and ends with a complete character.
   static std::size_t cut(std::string_view line) {
     if (line.size() <= kMaxSentenceBytes) return line.size();
     std::size_t length = kMaxSentenceBytes;
@@ -74,7 +74,7 @@ class Lines final : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
-// The number that follows `mark`, "" where there is none.
+// Returns the number that follows `mark`, or "" if there is none.
 std::string number_after(const std::string& text, std::string_view mark) {
   const auto at = text.find(mark);
   if (at == std::string::npos) return "";
@@ -82,7 +82,8 @@ std::string number_after(const std::string& text, std::string_view mark) {
   return text.substr(begin, text.find_first_not_of("0123456789", begin) - begin);
 }
 
-// The library's message is a place in its source, the condition that failed there, and words about its own options.
+// Explains the library's message: a place in its source, the condition that failed there, and text about its own
+// options.
 std::string reason_of(const std::string& message) {
   if (message.find("sentences_.empty()") != std::string::npos) return "the input holds no text";
   if (message.find("Vocabulary size too high") != std::string::npos) {

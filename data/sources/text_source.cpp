@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Files of these names would fail to be read as text or, worse, be taken for it.
+// Extensions of files that are not text: reading them as text would fail or give garbage.
 const std::array<fs::path, 13> kNoText = {".bz2", ".xz",  ".lz4",     ".zip",   ".7z",          ".tar", ".tgz",
                                           ".rar", ".npy", ".parquet", ".arrow", ".safetensors", ".pt"};
 

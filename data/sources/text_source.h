@@ -1,4 +1,4 @@
-// Documents by number: what a dataset is to the orders that read it.
+// Documents by number: the interface of text datasets.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace titan::data {
 
-// One record of a dataset is unusable; the others are not touched by it. What training.on_bad_record = "skip" skips.
+// Error for one unusable record of a dataset; the other records are usable. training.on_bad_record = "skip" skips it.
 class BadRecord : public DataError {
  public:
   using DataError::DataError;
@@ -24,8 +24,8 @@ class TextSource {
 
   virtual std::int64_t num_documents() const = 0;
 
-  // The text of document `index` in [0, num_documents()), valid UTF-8. Throws BadRecord naming file and line when the
-  // record is at fault, DataError when it cannot be read.
+  // Returns the text of document `index` in [0, num_documents()), valid UTF-8. Throws BadRecord naming file and line if
+  // the record is at fault, DataError if it cannot be read.
   virtual std::string document(std::int64_t index) const = 0;
 };
 
@@ -35,16 +35,16 @@ struct DocumentBlock {
   std::int64_t count = 0;
 };
 
-// TorchTitan's split of `num_documents` over `dp_size` ranks: contiguous blocks, of which the first num_documents %
-// dp_size have one document more.
+// Splits `num_documents` over `dp_size` ranks as TorchTitan does: into contiguous blocks; the first num_documents %
+// dp_size blocks have one document more.
 DocumentBlock contiguous_block(std::int64_t num_documents, std::int64_t dp_rank, std::int64_t dp_size);
 
-// Dataset kind "text": one document a file. `path` is a file, or a folder that is read recursively;
-// names may end in .gz or .zst (decompress.h).
+// Opens dataset kind "text": one document per file. `path` is a file, or a folder that is read recursively; names may
+// end in .gz or .zst (decompress.h).
 std::unique_ptr<TextSource> open_text_files(const std::filesystem::path& path);
 
-// The files that it opens, without reading any. Throws DataError where there are none, and for one whose name
-// says that it is not text (.bz2, .parquet and the like).
+// Returns the files that open_text_files() opens, without reading any. Throws DataError if there are none, or if a name
+// shows that the file is not text (.bz2, .parquet and the like).
 std::vector<std::filesystem::path> list_text_files(const std::filesystem::path& path);
 
 }  // namespace titan::data

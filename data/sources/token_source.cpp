@@ -60,7 +60,7 @@ class SplitItems final : public TokenSource {
     std::size_t end = 0;
   };
 
-  // Lanes begin with parts of the same documents: each is tokenized once for all of them.
+  // Returns the full item. Lanes that read parts of it at the same time share its tokens: it is tokenized once.
   TokenRun whole(std::int64_t index) const {
     const std::lock_guard lock(mutex_);
     Kept& kept = in_use_[static_cast<std::size_t>(index)];

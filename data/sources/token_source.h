@@ -1,5 +1,5 @@
-// Tokens by item number: what an order draws from. An item is a document, a part of one, or a window of shards that
-// were tokenized before.
+// Tokens by item number, from which the data orders draw. An item is a document, a part of one, or a window of
+// tokenized shards.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace titan::data {
 
-// Some of the tokens of `owner`, which it keeps alive.
+// A range of the tokens in `owner`, which it keeps alive.
 struct TokenRun {
   std::shared_ptr<const std::vector<std::int32_t>> owner;
   std::size_t begin = 0;
@@ -31,33 +31,34 @@ class TokenSource {
 
   virtual std::int64_t num_items() const = 0;
 
-  // The tokens of item `index` in [0, num_items()), possibly none; a pure function of `index`. Throws BadRecord when
-  // this item alone is unusable, DataError for anything else.
+  // Returns the tokens of item `index` in [0, num_items()), possibly none; a pure function of `index`. Throws BadRecord
+  // if only this item is unusable, DataError for anything else.
   virtual TokenRun tokens(std::int64_t index) const = 0;
 
-  // Every token is below it.
+  // Upper bound of all tokens, exclusive.
   virtual std::int64_t vocab_size() const = 0;
 
-  // For messages: "dataset \"jsonl\"".
+  // Name for messages: "dataset \"jsonl\"".
   virtual std::string name() const = 0;
 };
 
-// Documents, each with BOS and EOS (see Tokenizer::encode_document). `kind` is the dataset's, for messages.
+// Tokenizes documents, each with BOS and EOS (see Tokenizer::encode_document). `kind` is the dataset's, for messages.
 std::shared_ptr<const TokenSource> tokenize_documents(std::shared_ptr<const TextSource> source,
                                                       std::shared_ptr<const Tokenizer> tokenizer, std::string kind);
 
-// At least `wanted` items: the source itself when it has as many, else the same tokens with every item cut into equal
-// parts (item i becomes items i * parts ...). Then the tokens of all items that are in use at once stay in memory.
+// Returns a source with at least `wanted` items: `source` itself if it has as many, else the same tokens with every
+// item cut into equal parts (item i becomes items i * parts ...). A cut source keeps the tokens of all items in use in
+// memory.
 std::shared_ptr<const TokenSource> with_items(std::shared_ptr<const TokenSource> source, std::int64_t wanted);
 
-// What to do with a record that cannot be used: training.on_bad_record.
+// Policy for an unusable record: training.on_bad_record.
 enum class OnBadRecord { kError, kSkip };
 
 // Throws ConfigError for anything but "error" and "skip".
 OnBadRecord parse_on_bad_record(const std::string& text);
 
-// source.tokens(index); with kSkip a BadRecord gives no tokens and adds one to `skipped`, and is logged the first
-// times.
+// Returns source.tokens(index). With kSkip, a BadRecord gives no tokens and adds one to `skipped`; the first five are
+// logged.
 TokenRun read_item(const TokenSource& source, std::int64_t index, OnBadRecord policy, std::int64_t& skipped);
 
 }  // namespace titan::data

@@ -77,7 +77,7 @@ class Job {
     if (!options_.files.empty()) with_files["files"] = to_json(options_.files);
     const std::string text = with_files.dump(1) + "\n";
     if (options_.output.has_parent_path()) fs::create_directories(options_.output.parent_path());
-    // Until a shard is finished there is nothing that could be of two minds.
+    // Overwrites the plan as long as no shard is finished: nothing can contradict it yet.
     if (!fs::exists(path) || !has_finished_shards()) {
       write_file_atomically(path, text);
     } else {
@@ -116,7 +116,7 @@ class Job {
     });
   }
 
-  // "documents: 150 there, 1 here; ..."
+  // Returns "documents: 150 there, 1 here; ...", or "" if there are none.
   static std::string differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& plan) {
     if (!there.is_object()) return "it is not a JSON object";
     std::vector<std::string> lines;
@@ -170,7 +170,7 @@ class Job {
     ++progress_.finished_shards;
   }
 
-  // False for a record that is skipped.
+  // Returns false if the record is skipped.
   bool encode(std::int64_t document, std::vector<std::int32_t>& ids) {
     ids.clear();
     std::string text;
@@ -195,9 +195,9 @@ class Job {
   std::atomic<std::size_t> next_ = 0;
   std::atomic<bool> stop_ = false;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  TokenizeProgress progress_;  // .shards and .kept_shards change before the threads start
+  TokenizeProgress progress_;  // shards and kept_shards are set before the threads start
   std::int64_t running_ = 0;
   std::exception_ptr error_;
 };

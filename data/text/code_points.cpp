@@ -11,7 +11,7 @@ unsigned char byte_at(std::string_view text, std::size_t at) { return static_cas
 
 bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-// The length of the ill-formed sequence that begins at text[0]: the longest start of a well-formed one, at least 1.
+// Returns the length of the ill-formed sequence at text[0]: the longest prefix of a well-formed one, at least 1.
 std::size_t ill_formed_length(std::string_view text) {
   const unsigned char lead = byte_at(text, 0);
   if (lead < 0xC2 || lead > 0xF4) return 1;

@@ -6,19 +6,19 @@
 
 namespace titan::data {
 
-// The code point at `text[at]`, and moves `at` behind it. `text` must be valid.
+// Returns the code point at `text[at]` and moves `at` past it. `text` must be valid.
 char32_t next_code_point(std::string_view text, std::size_t& at);
 
-// The code point that ends before `text[end]`; `end` > 0.
+// Returns the code point that ends before `text[end]`; `end` > 0.
 char32_t previous_code_point(std::string_view text, std::size_t end);
 
 void append_utf8(std::string& text, char32_t point);
 
-// Every maximal ill-formed sequence becomes one U+FFFD, as in Python's bytes.decode(errors="replace").
+// Replaces every maximal ill-formed sequence by one U+FFFD, as Python's bytes.decode(errors="replace") does.
 std::string replace_invalid_utf8(std::string_view text);
 
-// Text as every tokenizer takes it: valid UTF-8, made so with replace_invalid_utf8() where it is not. Copies only then;
-// the view is good as long as this object and the given text.
+// Valid UTF-8 for a tokenizer: the given text, or a copy made by replace_invalid_utf8() if that is not valid. The view
+// is valid as long as this object and the given text.
 class ValidText {
  public:
   explicit ValidText(std::string_view text);

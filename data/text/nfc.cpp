@@ -14,10 +14,10 @@ namespace {
 
 constexpr auto kCompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 constexpr std::uint16_t kNone = 0xFFFF;  // an index of utf8proc that is not set
-// Everything below is in form C, whatever stands beside it.
+// Code points below this one are in form C, whatever their neighbors.
 constexpr char32_t kFirstMark = 0x300;
 
-// Characters that utf8proc reorders, and the package's older tables do not.
+// Characters that utf8proc reorders but the package's older tables do not.
 const CodeRanges kNewCharacters = {
     {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
@@ -28,10 +28,10 @@ const CodeRanges kNewCharacters = {
     {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x16FF0, 0x16FF1}, {0x1E08F, 0x1E08F},
     {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}};
 
-// What a code point can do to its neighbours.
+// Effect of a code point on its neighbors.
 enum class Role {
-  kWall,   // nothing: no composition or reordering crosses it
-  kBase,   // changes only if something behind it is active
+  kWall,   // none: no composition or reordering crosses it
+  kBase,   // changes only if something after it is active
   kActive  // may reorder, decompose or compose
 };
 
@@ -49,7 +49,7 @@ Role role_of(char32_t point) {
 
 int combining_class(utf8proc_int32_t point) { return utf8proc_get_property(point)->combining_class; }
 
-// Appends form C of `run`, which has no wall. The ordering is our own: utf8proc's takes quadratic time.
+// Appends form C of `run`, which has no wall. Sorts the marks without utf8proc, whose sort takes quadratic time.
 void append_composed(std::string_view run, std::vector<utf8proc_int32_t>& points, std::string& out) {
   points.clear();
   for (std::size_t at = 0; at < run.size();) {
@@ -84,7 +84,7 @@ std::string to_nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 64);
   std::vector<utf8proc_int32_t> points;
-  std::size_t run = 0;  // where the characters since the last wall begin
+  std::size_t run = 0;  // start of the characters since the last wall
   bool active = false;
   const auto flush = [&](std::size_t end) {
     if (active) {

@@ -6,11 +6,11 @@
 
 namespace titan::data {
 
-// True when `text` cannot change: the common case, found fast.
+// True if `text` is certainly in form C: a fast test for the common case.
 bool is_surely_nfc(std::string_view text);
 
-// `text` (valid UTF-8) in form C. The package's normalizer knows an older Unicode than utf8proc does: characters that
-// are new to it stay as and where they are.
+// Returns `text` (valid UTF-8) in form C. The package's normalizer knows an older Unicode than utf8proc: newer
+// characters stay unchanged and in place.
 std::string to_nfc(std::string_view text);
 
 }  // namespace titan::data

@@ -1,4 +1,4 @@
-// translate_pattern() of split_regex.h. Everything that is not known to mean the same to both libraries is refused.
+// Implements translate_pattern() of split_regex.h. Refuses everything not known to mean the same to both libraries.
 #include <array>
 #include <cctype>
 #include <map>
@@ -33,12 +33,12 @@ std::string class_text(const CodeRanges& ranges) {
   return text;
 }
 
-// No surrogates: PCRE2 rejects them in a class.
+// Excludes surrogates: PCRE2 rejects them in a class.
 CodeRanges complement(const CodeRanges& ranges) {
   return difference(difference({{0, kLastCodePoint}}, ranges), {{0xD800, 0xDFFF}});
 }
 
-// What PCRE2 takes \p{name} for.
+// Returns the code points that PCRE2 matches with \p{name}.
 CodeRanges pcre2_ranges(const std::string& name) {
   static const std::string every_point = [] {
     std::string text;
@@ -61,10 +61,11 @@ CodeRanges pcre2_ranges(const std::string& name) {
   return ranges;
 }
 
-// The inside of a class that means \p{name}: the library's own property, which is fast, and what it misses.
+// Returns the inside of a class that means \p{name}: the library's own property, which is fast, and what it lacks. If
+// the library's property has more, spells out the code points.
 std::string property_text(const std::string& name) {
   static std::mutex mutex;
-  static std::map<std::string, std::string> known;  // a tokenizer has few properties, many times each
+  static std::map<std::string, std::string> known;  // tokenizers use few properties, each many times
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(name); found != known.end()) return found->second;
   const auto wanted = category_ranges(name);
@@ -137,7 +138,7 @@ class Translator {
     }
   }
 
-  // Without regard to case, Oniguruma takes one ligature for two letters.
+  // Refuses two letters that Oniguruma, ignoring case, also matches with one ligature.
   void check_caseless(char32_t point) {
     if (point >= 0x80) refuse("a character beyond ASCII in (?i:)");
     const char lower = static_cast<char>(std::tolower(static_cast<int>(point)));
@@ -158,7 +159,7 @@ class Translator {
       return;
     }
     if (looking_at("(?")) refuse("\"" + std::string(in_.substr(at_, 4)) + "\"");
-    out_ += "(?:";  // what is captured is never asked for
+    out_ += "(?:";  // captures are never used
     ++at_;
     caseless_.push_back(is_caseless());
   }
@@ -173,7 +174,7 @@ class Translator {
     if (at_ < in_.size() && (in_[at_] == '*' || in_[at_] == '+' || in_[at_] == '?')) refuse("a repeated repetition");
   }
 
-  // {n}, {n,}, {n,m}; what follows it means other things to the two libraries.
+  // Copies {n}, {n,} or {n,m}. A quantifier after it means different things to the two libraries.
   void interval() {
     const std::size_t end = in_.find('}', at_);
     const std::string_view body = end == std::string_view::npos ? "" : in_.substr(at_ + 1, end - at_ - 1);
@@ -195,7 +196,7 @@ class Translator {
     literal(character_escape());
   }
 
-  // \p{..}, \P{..}, \s, \d and their opposites; nothing, and no step, for another escape.
+  // Parses \p{..}, \P{..}, \s, \d and their opposites. Returns nullopt and consumes nothing for another escape.
   std::optional<ClassItem> class_escape() {
     if (at_ + 1 >= in_.size()) throw DataError("it ends with a backslash");
     const char kind = in_[at_ + 1];
@@ -315,8 +316,8 @@ class Translator {
   std::string_view in_;
   std::size_t at_ = 0;
   std::string out_;
-  std::vector<bool> caseless_;  // of the open groups
-  char last_caseless_ = 0;      // the letter before, in a caseless group
+  std::vector<bool> caseless_;  // per open group
+  char last_caseless_ = 0;      // the previous letter in a caseless group
 };
 
 }  // namespace

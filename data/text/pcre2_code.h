@@ -1,4 +1,4 @@
-// A compiled PCRE2 pattern; for the files that split_regex.h is made of.
+// A compiled PCRE2 pattern, used only to implement split_regex.h.
 #pragma once
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -18,8 +18,8 @@ struct FreePcre2 {
 template <typename T>
 using Pcre2Ptr = std::unique_ptr<T, FreePcre2>;
 
-// Compiled for UTF-8 with Unicode properties and the just-in-time compiler; a line ends with "\n". Throws DataError
-// with the library's message.
+// Compiles `pattern` for UTF-8 with Unicode properties and the just-in-time compiler; a line ends with "\n". Throws
+// DataError with the library's message.
 Pcre2Ptr<pcre2_code> compile_pcre2(const std::string& pattern);
 
 }  // namespace titan::data

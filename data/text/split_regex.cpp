@@ -7,7 +7,7 @@ namespace titan::data {
 namespace {
 
 constexpr std::size_t kJitStackStart = 64 << 10;
-constexpr std::size_t kJitStackMost = 64 << 20;  // a match in a megabyte of one character may need some
+constexpr std::size_t kJitStackMost = 64 << 20;  // a match in a megabyte of one character may need much
 
 std::string message_of(int error) {
   PCRE2_UCHAR text[256];
@@ -46,7 +46,7 @@ struct SplitRegex::Scratch::Data {
 
 SplitRegex::Scratch::Scratch() : data_(std::make_unique<Data>()) {
   pcre2_jit_stack_assign(data_->context.get(), nullptr, data_->stack.get());
-  pcre2_set_match_limit(data_->context.get(), UINT32_MAX);  // long runs of spaces are tried over and over
+  pcre2_set_match_limit(data_->context.get(), UINT32_MAX);  // long runs of spaces are tried repeatedly
 }
 SplitRegex::Scratch::Scratch(Scratch&&) noexcept = default;
 SplitRegex::Scratch& SplitRegex::Scratch::operator=(Scratch&&) noexcept = default;

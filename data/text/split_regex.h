@@ -1,4 +1,4 @@
-// The regular expressions of Hugging Face pre-tokenizers, which are written for Oniguruma, on PCRE2.
+// Runs the regular expressions of Hugging Face pre-tokenizers, which are written for Oniguruma, on PCRE2.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace titan::data {
 
-// The pattern as PCRE2 must be given it to match the same text. Classes (\s, \p{L}, ...) are spelled out where PCRE2's
-// Unicode version or definition differs, see unicode_category.h. Throws DataError that names what has no equivalent
-// here: back references, word boundaries, \w, nested classes, caseless classes, ...
+// Returns a pattern with which PCRE2 matches the same text. Spells out classes (\s, \p{L}, ...) where PCRE2's Unicode
+// version or definition differs, see unicode_category.h. Throws DataError naming what has no equivalent here: back
+// references, word boundaries, \w, nested classes, caseless classes, ...
 std::string translate_pattern(std::string_view oniguruma);
 
 // Const calls may run on several threads, each with a Scratch of its own.
@@ -35,7 +35,7 @@ class SplitRegex {
   SplitRegex(SplitRegex&&) noexcept;
   ~SplitRegex();
 
-  // Appends the pieces of `text` (valid UTF-8): every match, and what lies between matches unless `only_matches`.
+  // Appends the pieces of `text` (valid UTF-8): every match, and the text between matches unless `only_matches`.
   void split(std::string_view text, bool only_matches, Scratch& scratch, std::vector<std::string_view>& pieces) const;
 
  private:

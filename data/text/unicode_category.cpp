@@ -73,7 +73,8 @@ const CodeRanges& whitespace_ranges() {
 }
 
 const CodeRanges& word_ranges() {
-  // Alphabetic beyond letters, letter numbers and marks: circled, parenthesized and squared letters. Then the joiners.
+  // The joiners, and Alphabetic characters that are not letters, letter numbers or marks: circled, parenthesized and
+  // squared letters.
   static const CodeRanges extra = {
       {0x200C, 0x200D}, {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
   static const CodeRanges ranges = merged(ranges_where([](std::string_view c) {

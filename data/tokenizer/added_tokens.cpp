@@ -19,7 +19,7 @@ bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
   return end == text.size() || !contains(word_ranges(), next_code_point(text, at));
 }
 
-// Where the white space that ends before `end` begins.
+// Returns the start of the white space that ends before `end`.
 std::size_t skip_space_back(std::string_view text, std::size_t end) {
   while (end > 0) {
     const char32_t point = previous_code_point(text, end);
@@ -96,7 +96,7 @@ void AddedTokens::add(std::span<const AddedToken> tokens) {
     ids_[token.content] = id;
     if (token.special) special_contents_.insert(token.content);
     tokens_[id] = token;
-    // Once normalized, it decodes so even if it is added again as one that is not.
+    // A token that was once normalized still decodes to its normalized text if it is added again as not normalized.
     if (token.normalized || !texts_.contains(id))
       texts_[id] = token.normalized ? normalize_(token.content) : token.content;
   }
@@ -116,7 +116,7 @@ void AddedTokens::rebuild() {
 }
 
 void AddedTokens::split(const TextMatcher& matcher, std::string_view text, std::vector<Piece>& pieces) const {
-  std::size_t done = 0;  // what lies before has been appended
+  std::size_t done = 0;  // the text before it has been appended
   std::size_t from = 0;  // matches do not overlap, taken or not
   while (const auto match = matcher.find(text, from)) {
     from = match->end;
@@ -126,7 +126,7 @@ void AddedTokens::split(const TextMatcher& matcher, std::string_view text, std::
     if (token.lstrip) begin = std::max(skip_space_back(text, begin), done);
     if (done < begin) pieces.push_back({text.substr(done, begin - done)});
     done = std::max(done, token.rstrip ? skip_space(text, match->end) : match->end);
-    // Nothing is left of a token of white space that the one before has taken in.
+    // A white-space token is empty if the token before it has included it.
     if (begin < done) pieces.push_back({text.substr(begin, done - begin), match->value});
   }
   if (done < text.size()) pieces.push_back({text.substr(done)});

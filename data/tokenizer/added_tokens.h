@@ -1,4 +1,4 @@
-// Tokens that are found in the text before everything else ("added_tokens"), as the `tokenizers` package finds them.
+// Added tokens ("added_tokens"), which are found in the text before anything else, as in the `tokenizers` package.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace titan::data {
 
 struct AddedToken {
   std::string content;
-  bool single_word = false;  // not beside a letter or digit
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // and after it
-  bool normalized = true;    // found in normalized text, where its own content is normalized too
-  bool special = false;      // left out of decoded text on demand
+  bool single_word = false;  // not next to a letter or digit
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = true;    // matches normalized text; its own content is normalized too
+  bool special = false;      // can be skipped in decoded text
   bool operator==(const AddedToken&) const = default;
 };
 
-// Finds the leftmost, longest of several texts.
+// Finds the leftmost, then longest, match of several texts.
 class TextMatcher {
  public:
   struct Match {
@@ -33,15 +33,15 @@ class TextMatcher {
     std::int32_t value;
   };
 
-  // Throws DataError for an empty text and for one that is there already.
+  // Throws DataError for an empty text and for one that was added before.
   void add(std::string_view text, std::int32_t value);
 
-  // The first match that begins at `from` or later.
+  // Returns the first match that begins at `from` or later.
   std::optional<Match> find(std::string_view text, std::size_t from) const;
 
  private:
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // node << 8 | byte -> node
-  std::vector<std::int32_t> values_ = {-1};                    // of every node; 0 is the root
+  std::vector<std::int32_t> values_ = {-1};                    // per node; 0 is the root
   std::vector<bool> begins_ = std::vector<bool>(256);          // bytes that some text begins with
 };
 
@@ -50,10 +50,10 @@ class AddedTokens {
   using Normalize = std::function<std::string(std::string_view)>;
   using IdOfToken = std::function<std::optional<std::int32_t>(const std::string&)>;
 
-  // `model_ids` knows the model's own tokens, `model_size` their number: new tokens are numbered from there on.
+  // `model_ids` finds the model's own tokens; `model_size` is their number and the first id of new tokens.
   AddedTokens(IdOfToken model_ids, std::int64_t model_size, Normalize normalize);
 
-  // A content that is there already takes the new properties. Empty contents are left out.
+  // Adds tokens. A content that was added before gets the new properties; empty contents are skipped.
   void add(std::span<const AddedToken> tokens);
 
   // A piece of a text: an added token, or text between them.
@@ -62,14 +62,14 @@ class AddedTokens {
     std::int32_t id = -1;  // -1: not an added token
   };
 
-  // Appends the pieces of text that is not normalized yet, by the tokens that are not `normalized`.
+  // Splits text that is not normalized yet at the tokens that are not `normalized`, and appends the pieces.
   void split_raw(std::string_view text, std::vector<Piece>& pieces) const { split(raw_, text, pieces); }
-  // Appends the pieces of normalized text, by those that are.
+  // Splits normalized text at the tokens that are `normalized`, and appends the pieces.
   void split_normalized(std::string_view text, std::vector<Piece>& pieces) const { split(normalized_, text, pieces); }
 
   std::optional<std::int32_t> id_of(const std::string& content) const;
   bool is_special(std::int32_t id) const;
-  // What decoding starts from: id -> text.
+  // Texts of the tokens by id, for decoding.
   const std::map<std::int32_t, std::string>& texts() const { return texts_; }
 
  private:

@@ -13,7 +13,7 @@ namespace titan::data {
 namespace {
 
 constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
-// Below it, looking at all pairs for each merge is faster than a queue.
+// Longest word, in symbols, for which scanning all pairs for each merge is faster than a queue.
 constexpr std::size_t kShortWord = 48;
 
 std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
@@ -35,8 +35,8 @@ std::int32_t id_in(const BpeSpec& spec, const std::string& token, const std::str
 // A symbol of the word being merged, and the pair that it makes with the next one.
 struct Symbol {
   std::int32_t id;
-  std::uint32_t rank;     // of the pair; kNoRank when it is not merged
-  std::int32_t merged;    // what the pair becomes
+  std::uint32_t rank;     // rank of the pair; kNoRank if it is not merged
+  std::int32_t merged;    // id of the merged pair
   std::int32_t next;      // merge_long(): index, -1 at the end
   std::int32_t previous;  // merge_long()
 };
@@ -81,7 +81,7 @@ BpeModel::BpeModel(const BpeSpec& spec) : ignore_merges_(spec.ignore_merges) {
 
 void BpeModel::add_merge(std::uint64_t pair, std::uint32_t rank, std::int32_t id) {
   std::size_t at = slot_of(pair, merges_.size() - 1);
-  // Of two equal pairs the last one counts, as in the `tokenizers` package.
+  // The last of two equal pairs counts, as in the `tokenizers` package.
   while (merges_[at].pair != kNoPair && merges_[at].pair != pair) at = (at + 1) & (merges_.size() - 1);
   merges_[at] = {pair, rank, id};
 }
@@ -144,7 +144,7 @@ void BpeModel::merge_long(Scratch& scratch) const {
   auto& queue = scratch.queue;
   queue.clear();
   const auto at = [&](std::int32_t index) -> Symbol& { return symbols[static_cast<std::size_t>(index)]; };
-  // Looks the pair at `index` up again; true when it is one to merge.
+  // Looks up the pair at `index` again. Returns true if it can be merged.
   const auto look_up = [&](std::int32_t index) {
     Symbol& symbol = at(index);
     const Merge* merge = symbol.next >= 0 ? find(symbol.id, at(symbol.next).id) : nullptr;

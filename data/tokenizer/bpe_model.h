@@ -13,11 +13,11 @@
 
 namespace titan::data {
 
-// As tokenizer.json has it, tokens spelled in the byte-level alphabet.
+// The model as tokenizer.json has it, with tokens spelled in the byte-level alphabet.
 struct BpeSpec {
   std::unordered_map<std::string, std::int32_t> vocab;
-  std::vector<std::pair<std::string, std::string>> merges;  // first ones first
-  bool ignore_merges = false;                               // a word that is a token is that token
+  std::vector<std::pair<std::string, std::string>> merges;  // in order of priority
+  bool ignore_merges = false;                               // a word that is a token is not split
   std::optional<std::string> unk_token;
 };
 
@@ -31,14 +31,14 @@ class BpeModel {
   using ScratchPtr = std::unique_ptr<Scratch, FreeScratch>;
   static ScratchPtr make_scratch();
 
-  // Throws DataError for a merge whose tokens are not in the vocabulary, and for an unknown-token that could be needed.
+  // Throws DataError for a merge whose tokens are not in the vocabulary, and for an unknown token that could be needed.
   explicit BpeModel(const BpeSpec& spec);
 
-  // Appends the ids of a word of raw bytes. Starts with a token a byte and does, again and again, the first of the
-  // merges that applies, at its leftmost place. Bytes without a token are left out: see missing_bytes().
+  // Appends the ids of a word of raw bytes. Starts with one token per byte and repeats the first merge of the list that
+  // applies, at its leftmost place. Skips bytes without a token: see missing_bytes().
   void encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const;
 
-  // How many of the 256 bytes have no token.
+  // Number of the 256 bytes that have no token.
   int missing_bytes() const { return missing_bytes_; }
 
  private:

@@ -43,7 +43,7 @@ class BpeTokenizer final : public Tokenizer {
           "the tokenizer has no token for {} of the 256 bytes: text loses them, as with the tokenizers package",
           model_.missing_bytes());
     }
-    spec_.model = {};  // all that is needed of it has been taken over
+    spec_.model = {};  // everything needed has been copied
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
@@ -61,7 +61,7 @@ class BpeTokenizer final : public Tokenizer {
     if (marks.eos && eos_id_ && !is_put_around(*eos_id_)) ids.push_back(*eos_id_);
   }
 
-  // Bytes that are not UTF-8 become U+FFFD, one for every maximal ill-formed sequence, as in the package.
+  // Replaces bytes that are not UTF-8 by U+FFFD, one for every maximal ill-formed sequence, as the package does.
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string bytes;
     for (const std::int32_t id : ids) {
@@ -101,7 +101,7 @@ class BpeTokenizer final : public Tokenizer {
     added_.add(config.special_tokens);
   }
 
-  // What every id decodes to. An id between others that no token has decodes to nothing.
+  // Collects the decoded text of every id. An id without a token decodes to nothing.
   void collect_texts() {
     std::int32_t last = -1;
     for (const auto& [token, id] : spec_.model.vocab) last = std::max(last, id);
@@ -174,7 +174,7 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<std::int32_t> bos_id_;
   std::optional<std::int32_t> eos_id_;
   mutable std::mutex mutex_;                              // guards idle_
-  mutable std::vector<std::unique_ptr<Workspace>> idle_;  // those not in use by a call
+  mutable std::vector<std::unique_ptr<Workspace>> idle_;  // not in use by a call
 };
 
 }  // namespace

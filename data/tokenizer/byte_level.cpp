@@ -5,12 +5,12 @@
 namespace titan::data {
 namespace {
 
-// These stand for themselves; the others are numbered from U+0100 on.
+// True for bytes that are their own character; the others are numbered from U+0100 on.
 bool is_printable(int byte) { return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE; }
 
 constexpr char32_t kFirstSubstitute = 0x100;
 
-// byte_characters() the other way, -1 for a character of no byte.
+// Returns the inverse of byte_characters(), with -1 for a character of no byte.
 std::array<int, 2 * kFirstSubstitute> make_character_bytes() {
   std::array<int, 2 * kFirstSubstitute> bytes;
   bytes.fill(-1);

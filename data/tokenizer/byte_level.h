@@ -1,4 +1,4 @@
-// The byte-level alphabet of GPT-2: one printable character for every byte, in which tokenizer.json spells its tokens.
+// The byte-level alphabet of GPT-2: one printable character for every byte. tokenizer.json spells its tokens in it.
 #pragma once
 
 #include <array>
@@ -8,10 +8,10 @@
 
 namespace titan::data {
 
-// The character that stands for a byte.
+// Returns the character of each byte.
 const std::array<char32_t, 256>& byte_characters();
 
-// The bytes that a token's text (valid UTF-8) stands for; nothing when it has a character of no byte.
+// Returns the bytes that a token's text (valid UTF-8) spells; nullopt if it has a character of no byte.
 std::optional<std::string> bytes_of_token(std::string_view token);
 
 }  // namespace titan::data

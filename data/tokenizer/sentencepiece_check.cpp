@@ -32,7 +32,7 @@ std::string with_symbols(const std::string& text) {
   return out;
 }
 
-// Merges by rank, of equal ranks the leftmost first, as the `tokenizers` package does.
+// Merges by rank, and the leftmost first among equal ranks, as the `tokenizers` package does.
 class Merger {
  public:
   Merger(const SentencePieceProcessor& pieces, const std::vector<std::pair<int, int>>& merges) {
@@ -65,7 +65,7 @@ class Merger {
     while (!queue.empty()) {
       const auto [rank, left, left_id, right_id] = queue.top();
       queue.pop();
-      if (ids[left] != left_id || next[left] == size || ids[next[left]] != right_id) continue;  // of a past state
+      if (ids[left] != left_id || next[left] == size || ids[next[left]] != right_id) continue;  // outdated
       const std::size_t right = next[left];
       ids[left] = ranks_.at(key(left_id, right_id)).second;
       ids[right] = kGone;
@@ -79,7 +79,7 @@ class Merger {
   }
 
  private:
-  using Merge = std::tuple<int, std::size_t, int, int>;  // rank, place, and what stood there and behind it
+  using Merge = std::tuple<int, std::size_t, int, int>;  // rank, position, and the ids there and after it
   static constexpr int kGone = -1;
 
   static std::uint64_t key(int left, int right) {
@@ -102,7 +102,7 @@ class Merger {
 
   std::unordered_map<std::string, int> ids_;
   std::array<int, 256> bytes_{};
-  std::unordered_map<std::uint64_t, std::pair<int, int>> ranks_;  // of a pair: its rank, and what it becomes
+  std::unordered_map<std::uint64_t, std::pair<int, int>> ranks_;  // pair -> its rank and the merged id
 };
 
 std::vector<std::string> own_pieces(const SentencePieceProcessor& pieces) {
@@ -117,7 +117,8 @@ std::vector<std::string> own_pieces(const SentencePieceProcessor& pieces) {
   return out;
 }
 
-// Pieces of one character several times are where models have many equal scores: white space, lines of dashes.
+// Returns runs of one character. Models have many equal scores in pieces of one repeated character: white space,
+// dashes.
 std::vector<std::string> runs(const std::vector<std::string>& pieces) {
   std::map<std::string, std::size_t> longest = {{" ", 8}};
   for (const std::string& piece : pieces) {
@@ -140,7 +141,7 @@ std::vector<std::string> runs(const std::vector<std::string>& pieces) {
   return out;
 }
 
-// Some pieces in a row, each piece about four times, always in the same order.
+// Returns texts of several pieces in a row, each piece about four times, always in the same order.
 std::vector<std::string> joined(const std::vector<std::string>& pieces) {
   constexpr std::size_t kTogether = 8;
   std::vector<std::string> out;

@@ -1,4 +1,4 @@
-// Checks that merges in an order give the ids of the SentencePiece model that they were made of.
+// Checks that an ordered list of merges gives the ids of the SentencePiece model from which it was made.
 #pragma once
 
 #include <string>
@@ -11,9 +11,10 @@ class SentencePieceProcessor;
 
 namespace titan::data {
 
-// Encodes texts made of the model's own pieces, and runs of each character of which it has several in a row, both by
-// the model and by `merges` (ids of a left and a right piece, the best first), as the `tokenizers` package does with
-// byte_fallback. Returns the first text that differs with both results, in words; "" where none does.
+// Encodes texts with both the model and `merges` (ids of a left and a right piece, best first), applied as the
+// `tokenizers` package does with byte_fallback. The texts are made of the model's own pieces, and of runs of each
+// character that a piece repeats. Returns the first text whose ids differ, with both results, in words; "" if there is
+// none.
 std::string find_merge_fault(const sentencepiece::SentencePieceProcessor& pieces,
                              const std::vector<std::pair<int, int>>& merges);
 

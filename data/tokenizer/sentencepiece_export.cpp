@@ -33,15 +33,15 @@ std::string reason_against(const SentencePieceProcessor& pieces, const SentenceP
   return bytes == 256 ? "" : "it has no pieces for single bytes";
 }
 
-// The merge of two pieces into a third is as good as the third's score. The model keeps no pairs: every pair of pieces
-// that make up a third is one. Pieces of equal scores (Mistral's and Llama 2's white space) are merged from the left:
-// the longer left piece first, then the longer right one.
+// Ranks the merge of two pieces by the score of the merged piece. The model stores no pairs: every pair of pieces that
+// forms a third is a merge. Pieces of equal scores (Mistral's and Llama 2's white space) are merged from the left: the
+// longer left piece first, then the longer right one.
 std::vector<std::pair<int, int>> merges_of(const SentencePieceProcessor& pieces) {
   std::unordered_map<std::string, int> mergeable;
   for (int id = 0; id < pieces.GetPieceSize(); ++id) {
     if (!is_mark(pieces, id) && !pieces.IsByte(id) && !pieces.IsUnused(id)) mergeable.emplace(pieces.IdToPiece(id), id);
   }
-  // Best first: the negative score, the negative lengths of left and right, and then both, so that no order is open.
+  // Sort keys, best first: the negative score, the negative lengths of left and right, and both ids for a unique order.
   std::vector<std::tuple<float, std::int64_t, std::int64_t, int, int>> merges;
   for (const auto& [piece, id] : mergeable) {
     for (std::size_t cut = 1; cut < piece.size(); ++cut) {
@@ -83,7 +83,7 @@ OrderedJson replacement(std::string_view pattern, std::string_view content) {
   return {{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
 }
 
-// A text begins with BOS, as Llama's do.
+// Returns a template in which a text begins with BOS, as Llama's do.
 OrderedJson template_of(const std::string& bos, int bos_id) {
   const auto token = [&](int type) { return OrderedJson{{"SpecialToken", {{"id", bos}, {"type_id", type}}}}; };
   const auto text = [](const char* id, int type) { return OrderedJson{{"Sequence", {{"id", id}, {"type_id", type}}}}; };

@@ -18,7 +18,7 @@ class Fields {
  public:
   explicit Fields(std::string_view bytes) : rest_(bytes) {}
 
-  // False at the end of the message.
+  // Returns false at the end of the message.
   bool next() {
     if (rest_.empty()) return false;
     const std::uint64_t tag = varint();

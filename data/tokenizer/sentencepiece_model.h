@@ -1,4 +1,4 @@
-// What a serialized SentencePiece model says about its training and normalization. The library does not export its
+// Reads the training and normalization options of a serialized SentencePiece model. The library does not export its
 // protobuf classes, so the few fields are read from the wire format.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace titan::data {
 
-// U+2581, which stands for a space inside pieces.
+// U+2581, the symbol for a space inside pieces.
 inline constexpr std::string_view kSpaceSymbol = "\xe2\x96\x81";
 
 inline constexpr std::int64_t kModelTypeBpe = 2;

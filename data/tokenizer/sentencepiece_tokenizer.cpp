@@ -23,7 +23,7 @@ struct StringHash {
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
 };
 
-// Ids of words seen before, for one thread at a time.
+// Cache of the ids of words, for one thread at a time.
 struct WordCache {
   std::unordered_map<std::string, std::vector<std::int32_t>, StringHash, std::equal_to<>> words;
   std::vector<int> scratch;
@@ -35,9 +35,9 @@ bool has_space_after_letter(std::string_view piece) {
   return piece.find(kSpaceSymbol, at) != std::string_view::npos;
 }
 
-// True when text may be cut before any run of spaces that follows something else: BPE merges never cross the cut,
-// because no piece spans it, and what follows the cut encodes alone as it does in place, because the prefix that the
-// normalizer adds is the very space that was cut off.
+// True if text may be cut before any run of spaces that follows another character. BPE merges never cross the cut,
+// because no piece spans it. The text after the cut encodes alone as it does in place, because the prefix that the
+// normalizer adds is the space that was cut off.
 bool can_encode_by_words(const SentencePieceProcessor& processor) {
   const SentencePieceModelInfo info = read_sentencepiece_model_info(processor.serialized_model_proto());
   if (info.model_type != kModelTypeBpe || info.has_charsmap || info.remove_extra_whitespaces) return false;
@@ -50,14 +50,15 @@ bool can_encode_by_words(const SentencePieceProcessor& processor) {
   return true;
 }
 
-// Where the word that starts at `text[0]` ends: before the next space that follows something else.
+// Returns the length of the word at `text[0]`: it ends before the next space that follows another character.
 std::size_t word_length(std::string_view text) {
   std::size_t at = text.find_first_not_of(' ');
   while (at != std::string_view::npos) {
     at = text.find(' ', at);
-    // A last lone space stays with its word: its rest would be empty, and encodes to nothing rather than to a space.
+    // A single space at the end stays with its word: without it the rest is empty and encodes to nothing, not to a
+    // space.
     if (at == std::string_view::npos || at + 1 == text.size()) break;
-    // The symbol itself in the text reads as a space.
+    // The space symbol itself in the text counts as a space.
     if (!text.substr(0, at).ends_with(kSpaceSymbol)) return at;
     at = text.find_first_not_of(' ', at);
   }
@@ -131,7 +132,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     bool first = true;
     while (!text.empty()) {
       const std::size_t length = word_length(text);
-      // Every word but the first begins with the space that the normalizer will put back.
+      // Every word but the first begins with the space that the normalizer adds again.
       append_word(first ? text.substr(0, length) : text.substr(1, length - 1), cache, ids);
       text.remove_prefix(length);
       first = false;
@@ -153,7 +154,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceProcessor processor_;
   bool by_words_ = false;
   mutable std::mutex mutex_;                                // guards caches_
-  mutable std::vector<std::unique_ptr<WordCache>> caches_;  // those not in use by a call
+  mutable std::vector<std::unique_ptr<WordCache>> caches_;  // not in use by a call
 };
 
 }  // namespace

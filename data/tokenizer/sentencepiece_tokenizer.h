@@ -1,4 +1,4 @@
-// SentencePiece models (tokenizer.model). The only file that sees the library is sentencepiece_tokenizer.cpp.
+// SentencePiece models (tokenizer.model). Only the sentencepiece_*.cpp files include the library's headers.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@ namespace titan::data {
 
 // Throws DataError when `file` is not a SentencePiece model.
 //
-// Encoding gives the ids of SentencePieceProcessor::Encode. When the model allows it (see can_encode_by_words), text is
+// Encodes to the ids of SentencePieceProcessor::Encode. If the model allows it (see can_encode_by_words), text is
 // encoded word by word with a cache of words: about three times faster on source code, and the library's working
-// memory, many times the size of its input, is that of one word. `by_words` false turns that off; the tests compare
+// memory, many times the size of its input, is that of one word. `by_words` = false turns this off; the tests compare
 // both.
 std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words = true);
 

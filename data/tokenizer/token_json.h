@@ -9,16 +9,16 @@
 
 namespace titan::data {
 
-// "[1,2,3]"
+// Returns text like "[1,2,3]".
 std::string ids_to_json(std::span<const std::int32_t> ids);
 
 // Throws DataError when `line` is not a JSON array of token ids.
 std::vector<std::int32_t> ids_from_json(std::string_view line);
 
-// "..." with quotes and escapes; `text` must be valid UTF-8.
+// Returns "..." with quotes and escapes; `text` must be valid UTF-8.
 std::string string_to_json(const std::string& text);
 
-// {"text":"..."}; `text` must be valid UTF-8.
+// Returns {"text":"..."}; `text` must be valid UTF-8.
 std::string text_to_json(const std::string& text);
 
 }  // namespace titan::data

@@ -26,8 +26,8 @@ constexpr char kSentencePieceName[] = "tokenizer.model";
 constexpr char kHuggingFaceName[] = "tokenizer.json";
 constexpr char kHuggingFaceConfigName[] = "tokenizer_config.json";
 
-// Throws DataError if files beside `model` name tokens that it does not have: it would encode them as plain text.
-// `why` says why those files are not the tokenizer.
+// Throws DataError if files beside `model` name tokens that it does not have: it would encode them as plain text. `why`
+// is the reason why those files are not the tokenizer.
 void check_added_tokens(const fs::path& model, const Tokenizer& tokenizer, const std::string& why) {
   const fs::path folder = model.parent_path();
   const auto pieces = read_sentencepiece_pieces(model);
@@ -68,7 +68,8 @@ void check_added_tokens(const fs::path& model, const Tokenizer& tokenizer, const
   check_mark("eos_token", config.eos_token, tokenizer.eos_id());
 }
 
-// Llama 2's folders have both, and its tokenizer.json is SentencePiece's BPE in other clothes.
+// Uses tokenizer.json if it is supported, else tokenizer.model. Llama 2's folders have both, and its tokenizer.json is
+// SentencePiece's BPE in another format.
 std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& model) {
   try {
     auto tokenizer = make_bpe_tokenizer(json);

@@ -17,27 +17,26 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Appends the ids of `text` to `ids`. Bytes that are not valid UTF-8 count as U+FFFD, one for every maximal
-  // ill-formed sequence, which is what Python's bytes.decode(errors="replace") makes of them. Adds no token that stands
-  // for no text: see encode_marked().
+  // Appends the ids of `text` to `ids`. Replaces every maximal sequence of bytes that is not valid UTF-8 by one U+FFFD,
+  // as Python's bytes.decode(errors="replace") does. Adds no tokens around the text: see encode_marked().
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
 
-  // Throws DataError when an id is outside [0, vocab_size()). Special tokens are text too; to leave them out, drop the
-  // ids that is_special() names.
+  // Throws DataError for an id outside [0, vocab_size()). Decodes special tokens too; to skip them, drop the ids for
+  // which is_special() is true.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
-  // decode() of the ids that stand for text: not special tokens, nor ids that only a model with more embeddings than
-  // this tokenizer has tokens can give.
+  // Decodes the ids that are text. Skips special tokens and ids that only a model with more embeddings than this
+  // tokenizer has tokens can give.
   std::string decode_text(std::span<const std::int32_t> ids) const;
 
-  // Nothing when the tokenizer has no such token.
+  // nullopt if the tokenizer has no such token.
   virtual std::optional<std::int32_t> bos_id() const = 0;
   virtual std::optional<std::int32_t> eos_id() const = 0;
 
-  // Every id is below it.
+  // Upper bound of all ids, exclusive.
   virtual std::int64_t vocab_size() const = 0;
 
-  // True for an id that marks something (BOS, EOS, a chat role) rather than being text.
+  // True for an id that marks something (BOS, EOS, a chat role) and is not text.
   virtual bool is_special(std::int32_t) const { return false; }
 
   struct Marks {
@@ -45,24 +44,25 @@ class Tokenizer {
     bool eos = true;
   };
 
-  // Appends the ids of `text` with the wanted marks around it. A token that the tokenizer does not have is not added,
-  // one that the tokenizer's own template puts there is not added twice. What else the template has is always added.
+  // Appends the ids of `text` with the wanted marks around it. Does not add a mark that the tokenizer does not have,
+  // nor twice one that the tokenizer's own template adds. Other tokens of the template are always added.
   virtual void encode_marked(std::string_view text, Marks marks, std::vector<std::int32_t>& ids) const;
 
   // Appends BOS + ids of `text` + EOS, as TorchTitan does for every document.
   void encode_document(std::string_view text, std::vector<std::int32_t>& ids) const { encode_marked(text, {}, ids); }
 };
 
-// The tokenizer in `path`: a folder, or one of the files tokenizer.json (Hugging Face, byte-level BPE) and
-// tokenizer.model (SentencePiece). Where a folder holds both, tokenizer.json counts, as for TorchTitan, unless it is of
-// a kind that only SentencePiece serves here; the log says which was taken. Throws DataError listing what was looked
-// for and what the folder holds when there is none, and when the file is of an unsupported kind.
+// Opens the tokenizer in `path`: a folder, or one of the files tokenizer.json (Hugging Face, byte-level BPE) and
+// tokenizer.model (SentencePiece). If a folder holds both, uses tokenizer.json, as TorchTitan does, unless only
+// SentencePiece supports its kind here; the log says which was used. Throws DataError if there is none, listing what
+// was looked for and what the folder holds, and if the file is of an unsupported kind.
 std::shared_ptr<Tokenizer> make_tokenizer(const std::filesystem::path& path);
 
-// Tells one tokenizer from another: sizes and checksums of the files in `path` that make_tokenizer() would read.
+// Returns a string that identifies a tokenizer: sizes and checksums of its files, which are `path` if that is a file,
+// else tokenizer.json and tokenizer_config.json, else tokenizer.model.
 std::string tokenizer_fingerprint(const std::filesystem::path& path);
 
-// Throws DataError when the tokenizer can make ids that the model has no embedding for. A larger model is fine.
+// Throws DataError if the tokenizer has ids for which the model has no embedding. A larger model is allowed.
 void check_vocab_size(const Tokenizer& tokenizer, std::int64_t model_vocab_size);
 
 }  // namespace titan::data

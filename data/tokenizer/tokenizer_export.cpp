@@ -18,7 +18,7 @@ constexpr const char* kJson = "tokenizer.json";
 constexpr const char* kModel = "tokenizer.model";
 constexpr const char* kConfig = "tokenizer_config.json";
 
-// What a tokenizer's folder may hold of it. A folder of assets may have a model and its description too.
+// Names of a tokenizer's files in its folder, which may also hold a model and its description.
 constexpr std::array kNames = {
     kJson,        kModel,       kConfig,     "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "merges.txt", "vocab.txt", "chat_template.jinja",     "chat_template.json"};
@@ -50,7 +50,7 @@ std::map<std::string, std::string> tokenizer_files(const fs::path& path) {
   Files files;
   const bool is_file = !fs::is_directory(path);
   const char* own_name = path.extension() == ".json" ? kJson : kModel;
-  // A tokenizer.json is read with the files beside it, a tokenizer.model stands for itself.
+  // A tokenizer.json is read with the files beside it, a tokenizer.model alone.
   if (is_file) files[own_name] = read_file(path);
   if (is_file && own_name == kModel) return files;
   const fs::path folder = is_file ? path.parent_path() : path;

@@ -12,10 +12,10 @@ namespace titan::data {
 namespace {
 
 using Json = nlohmann::json;
-// For tokenizer_config.json, where the order of added_tokens_decoder counts; too slow for a vocabulary.
+// Used for tokenizer_config.json, where the order of added_tokens_decoder counts; too slow for a vocabulary.
 using OrderedJson = nlohmann::ordered_json;
 
-// The pattern that the package's ByteLevel pre-tokenizer has built in.
+// The built-in pattern of the package's ByteLevel pre-tokenizer.
 constexpr char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 const std::string kOnlyBpe = "only byte-level BPE (as Llama 3, Qwen and GPT-2 have it) is supported";
@@ -26,7 +26,7 @@ std::string shortened(const J& value) {
   return text.size() > 120 ? text.substr(0, 117) + "..." : text;
 }
 
-// What a key with a value may not be.
+// Throws DataError for a key with an unsupported value.
 [[noreturn]] void refuse(const std::string& key, const Json& value, const std::string& reason) {
   throw DataError(key + " = " + shortened(value) + " is not supported: " + reason);
 }
@@ -37,7 +37,7 @@ const J& at(const J& object, const std::string& name, const std::string& where) 
   return object.at(name);
 }
 
-// Null and absent are the same.
+// Returns null if the key is absent or null.
 template <typename J>
 const J* find(const J& object, const std::string& name) {
   const auto found = object.find(name);
@@ -58,7 +58,7 @@ T get_or(const J& object, const std::string& name, const std::string& where, T f
   return find(object, name) ? get<T>(object, name, where) : fallback;
 }
 
-// Throws for keys that are in no version of the format that was read when this was written. `where`: "" for the file.
+// Throws for keys that no version of the format had when this was written. `where` is "" for the top level of the file.
 void refuse_unknown_keys(const Json& object, const std::string& where, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(known, key) == known.end())
@@ -86,7 +86,7 @@ void read_merges(const Json& merges, BpeSpec& spec) {
 }
 
 BpeSpec read_model(const Json& model) {
-  // Old files have no type; the package then goes by what fits, and merges fit BPE alone.
+  // Old files have no type; the package then takes the model that fits, and merges fit only BPE.
   const std::string type = find(model, "type") ? type_of(model, "model") : model.contains("merges") ? "BPE" : "unnamed";
   if (type != "BPE") throw DataError("model.type = \"" + type + "\" is not supported: " + kOnlyBpe);
   refuse_unknown_keys(model, "model",
@@ -140,7 +140,7 @@ SplitStep read_split(const Json& step, const std::string& where) {
   refuse(where + ".behavior", Json(behavior), "known are Isolated, and Removed with invert");
 }
 
-// Appends to `spec`; true once a ByteLevel step has been read, which must be the last.
+// Appends to `spec`. Returns true after a ByteLevel step, which must be the last.
 bool read_pre_tokenizer(const Json& step, const std::string& where, TokenizerSpec& spec) {
   const std::string type = type_of(step, where);
   if (type == "Sequence") {
@@ -168,7 +168,7 @@ bool read_pre_tokenizer(const Json& step, const std::string& where, TokenizerSpe
   return true;
 }
 
-// The ids that a template puts before and after the text, around those of the processors before it.
+// Adds the ids that a template puts before and after the text, around those of earlier processors.
 void read_template(const Json& processor, const std::string& where, TokenizerSpec& spec) {
   std::vector<std::int32_t> before;
   std::vector<std::int32_t> after;
@@ -194,7 +194,7 @@ void read_template(const Json& processor, const std::string& where, TokenizerSpe
 
 void read_post_processor(const Json& processor, const std::string& where, TokenizerSpec& spec) {
   const std::string type = type_of(processor, where);
-  if (type == "ByteLevel") return;  // offsets only
+  if (type == "ByteLevel") return;  // affects offsets only
   if (type == "TemplateProcessing") return read_template(processor, where, spec);
   if (type != "Sequence") {
     throw DataError(where + ".type = \"" + type +
@@ -245,7 +245,7 @@ TokenizerSpec read_spec(const Json& root) {
   return spec;
 }
 
-// Throws DataError that names the file.
+// Parses a JSON file. Throws DataError that names the file.
 template <typename J>
 J parse(const std::filesystem::path& file) {
   try {
@@ -257,7 +257,7 @@ J parse(const std::filesystem::path& file) {
   }
 }
 
-// "text" or {"content": "text", ...}; nothing for null.
+// Returns the text of "text" or {"content": "text", ...}; nullopt for null.
 std::optional<std::string> token_text(const OrderedJson& config, const std::string& key) {
   const OrderedJson* token = find(config, key);
   if (!token) return std::nullopt;
@@ -297,7 +297,7 @@ TokenizerConfig read_config(const OrderedJson& root) {
 
 using AddedOfFile = std::map<std::int64_t, std::string>;  // id -> content
 
-// {"added_tokens": [{"id": 5, "content": "text"}]}, tokenizer.json
+// Reads {"added_tokens": [{"id": 5, "content": "text"}]} of tokenizer.json.
 AddedOfFile added_in_tokenizer_json(const OrderedJson& root) {
   AddedOfFile added;
   const OrderedJson* tokens = find(root, "added_tokens");
@@ -306,14 +306,14 @@ AddedOfFile added_in_tokenizer_json(const OrderedJson& root) {
   return added;
 }
 
-// {"text": 5}, added_tokens.json
+// Reads {"text": 5} of added_tokens.json.
 AddedOfFile added_in_added_tokens_json(const OrderedJson& root) {
   AddedOfFile added;
   for (const auto& [content, id] : root.items()) added.emplace(get<std::int64_t>(root, content, "it"), content);
   return added;
 }
 
-// {"added_tokens_decoder": {"5": {"content": "text"}}}, tokenizer_config.json
+// Reads {"added_tokens_decoder": {"5": {"content": "text"}}} of tokenizer_config.json.
 AddedOfFile added_in_tokenizer_config(const OrderedJson& root) {
   const std::string key = "added_tokens_decoder";
   AddedOfFile added;

@@ -15,35 +15,35 @@ namespace titan::data {
 // One step of the pre-tokenizer.
 struct SplitStep {
   std::string pattern;        // Oniguruma's syntax
-  bool only_matches = false;  // what lies between matches is dropped
+  bool only_matches = false;  // drops the text between matches
 };
 
 struct TokenizerSpec {
   BpeSpec model;
   std::vector<AddedToken> added_tokens;
-  std::vector<std::int32_t> added_ids;  // that the file claims for them
+  std::vector<std::int32_t> added_ids;  // their ids according to the file
   bool nfc = false;
   std::vector<SplitStep> splits;
   bool add_prefix_space = false;
-  std::vector<std::int32_t> prefix_ids;  // that the post-processor puts around every text
+  std::vector<std::int32_t> prefix_ids;  // put before every text by the post-processor
   std::vector<std::int32_t> suffix_ids;
 };
 
 // Throws DataError for a file that is not a byte-level BPE tokenizer, and for everything in it that this program does
-// not do exactly as the `tokenizers` package: the message has the key, its value and the reason. Nothing is left out.
+// not do exactly as the `tokenizers` package: the message has the key, its value and the reason. Ignores nothing.
 TokenizerSpec read_tokenizer_json(const std::filesystem::path& file);
 
-// What TorchTitan takes from tokenizer_config.json.
+// Values that TorchTitan takes from tokenizer_config.json.
 struct TokenizerConfig {
   std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;  // nothing, too, when it is the same text as bos_token: TorchTitan's rule
+  std::optional<std::string> eos_token;  // also nullopt if it is the same text as bos_token: TorchTitan's rule
   std::vector<AddedToken> special_tokens;
 };
 
-// All empty when there is no such file. Throws DataError for one that TorchTitan would not take either.
+// Returns an empty config if there is no such file. Throws DataError for one that TorchTitan would not accept either.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& file);
 
-// A token to which a file beside the tokenizer's model gives an id.
+// A token whose id is given by a file beside the tokenizer's model.
 struct NumberedToken {
   std::filesystem::path file;
   std::string content;
@@ -51,7 +51,7 @@ struct NumberedToken {
 };
 
 // Returns the added tokens of a Hugging Face folder, by file and id: those in tokenizer.json, added_tokens.json and
-// tokenizer_config.json, as far as these files are there. Throws DataError for a file that cannot be read so.
+// tokenizer_config.json, as far as these files exist. Throws DataError if one of them cannot be read.
 std::vector<NumberedToken> read_added_tokens(const std::filesystem::path& folder);
 
 }  // namespace titan::data

@@ -1,4 +1,4 @@
-// Ids of words seen before, bounded in memory, for one thread at a time.
+// A cache of the ids of words, bounded in memory, for one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace titan::data {
 
-// A flat table with linear probing. When it is full it forgets everything: natural text refills it within
-// milliseconds, and there is no order of use to keep.
+// A flat table with linear probing. It is cleared when it is full: natural text refills it within milliseconds, and no
+// order of use needs to be kept.
 class WordCache {
  public:
   static constexpr std::size_t kMaxWordBytes = 64;
@@ -22,7 +22,7 @@ class WordCache {
     slots_.resize(slots);
   }
 
-  // The ids of `word`, or null data. Good until the next insert().
+  // Returns the ids of `word`, or null data if it is not cached. Valid until the next insert().
   std::span<const std::int32_t> find(std::string_view word) const {
     const std::uint64_t hash = hash_of(word);
     for (std::size_t at = hash & (slots_.size() - 1); slots_[at].num_ids != 0; at = (at + 1) & (slots_.size() - 1)) {
@@ -34,7 +34,7 @@ class WordCache {
     return {};
   }
 
-  // A word that find() has just not found. One that is too long, or has no ids, is not kept.
+  // Inserts a word that find() has just not found. Does not keep a word that is too long or has no ids.
   void insert(std::string_view word, std::span<const std::int32_t> ids) {
     if (word.size() > kMaxWordBytes || ids.empty()) return;
     if (num_words_ >= max_words_) clear();

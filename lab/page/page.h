@@ -1,5 +1,5 @@
-// Pages that need no other file and no network: a template, which has its style, its script and page.css and page.js
-// in it, and data as JSON.
+// Builds HTML pages that need no other file and no network: a template, which contains its style,
+// its script and page.css and page.js, plus data as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,11 +8,11 @@
 
 namespace titan::page {
 
-// The template with `json` in the place of "@DATA@". What would end the script element, or change how it is read, is
-// escaped.
+// Returns the template with `json` in place of "@DATA@". Escapes what would end the script element
+// or change how it is read.
 std::string with_data(std::string_view page_template, std::string_view json);
 
-// What a page needs of a number, as it holds many of them: `digits` digits. null for NaN and infinities.
+// Rounds a number to `digits` digits, because a page holds many. null for NaN and infinities.
 nlohmann::ordered_json short_number(double value, int digits);
 
 }  // namespace titan::page

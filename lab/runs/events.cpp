@@ -23,7 +23,7 @@ std::string details_of(const Json& row) {
   return out;
 }
 
-// Going back to a step undoes what happened after it, from there backwards in the file.
+// Marks events after the step that the run later went back to. Scans the file from the end.
 void mark_undone(std::vector<Event>& events) {
   std::int64_t went_back_to = std::numeric_limits<std::int64_t>::max();
   for (Event& event : std::views::reverse(events)) {

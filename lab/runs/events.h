@@ -1,4 +1,4 @@
-// events.jsonl as it is read again: what happened to a run besides its steps.
+// Reads events.jsonl: what happened to a run besides its steps.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@ struct Event {
   std::int64_t step = 0;   // finished steps at the time
   double unix_time = 0;    // seconds
   std::string name;        // "start", "resume", "save", "spike", ...
-  std::string details;     // "seconds 0.12, background true"; "" where there are none
-  bool is_undone = false;  // the run went on from an earlier step later on, and this step has run again
+  std::string details;     // "seconds 0.12, background true"; "" if there are none
+  bool is_undone = false;  // a later resume or rollback went back before this step
 };
 
-// In the order in which they happened. A folder without the file has none, and other lines are skipped.
+// Returns the events in the order in which they happened; none for a folder without the file. Skips
+// lines that are not events.
 std::vector<Event> read_events(const std::filesystem::path& folder);
 
 }  // namespace titan::runs

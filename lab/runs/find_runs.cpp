@@ -29,7 +29,7 @@ std::vector<fs::path> runs_inside(const fs::path& folder) {
   return out;
 }
 
-// "." and "runs/" name folders as well.
+// Normalizes a path, since "." and "runs/" name folders too.
 fs::path normal(const std::string& word) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(word, error);
@@ -39,7 +39,7 @@ fs::path normal(const std::string& word) {
 std::vector<fs::path> runs_of(const std::string& word) {
   const fs::path path = normal(word);
   if (is_run(path)) return {path};
-  // metrics.jsonl and checkpoint/ lie in a run's folder, a step one below.
+  // metrics.jsonl and checkpoint/ are in the run's folder, a step folder is one level below.
   const fs::path parent = path.parent_path();
   std::error_code error;
   const bool is_step = layout::step_of(path.filename().string()).has_value();

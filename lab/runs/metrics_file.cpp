@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::string_view kValidation = "validation.";
 
-// JSON has no word for these; a run writes them as strings.
+// JSON has no NaN or infinity, so a run writes them as strings.
 std::optional<double> parsed_number(const Json& value) {
   if (value.is_number()) return value.get<double>();
   if (value == "NaN") return std::numeric_limits<double>::quiet_NaN();

@@ -1,4 +1,4 @@
-// metrics.jsonl and validation.jsonl as they are read again: curves by step.
+// Reads metrics.jsonl and validation.jsonl as curves by step.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace titan::runs {
 
-// Points of one column, by rising step.
+// Points of one column, in ascending order of steps.
 struct Curve {
   std::vector<std::int64_t> steps;
   std::vector<double> values;  // NaN and infinities as the run wrote them
@@ -20,22 +20,22 @@ struct Curve {
   bool empty() const { return steps.empty(); }
 };
 
-// At most `max_points` of the curve, evenly spread, the first and the last among them.
+// Returns at most `max_points` points of the curve, evenly spread, including the first and the last.
 Curve thinned(const Curve& curve, std::size_t max_points);
 
-// Follows the metrics.jsonl or validation.jsonl of a run that may be writing it, or starting over from a checkpoint:
-// that rewrites the file without the rows past the checkpoint.
+// Follows the metrics.jsonl or validation.jsonl of a run that may still be writing. A run that
+// restarts from a checkpoint rewrites the file without the rows past the checkpoint.
 class MetricsFile {
  public:
   explicit MetricsFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // Reads what is new. A file that is not there yet has no rows; a last line without its end is left for later, and
-  // lines that are not rows are skipped: a crash may have cut them.
+  // Reads new rows. A missing file has no rows; a last line without its newline is left for later.
+  // Skips lines that are not rows, which a crash may have cut.
   void refresh();
 
-  // The column, without rows that lack it.
+  // Returns the column, without the rows that lack it.
   Curve curve(const std::string& column) const;
-  // Names of the columns that hold numbers, in the order in which they first came, without "step".
+  // Returns the names of numeric columns, in the order of first appearance, without "step".
   std::vector<std::string> columns() const;
   std::vector<std::int64_t> steps() const;
   std::int64_t last_step() const { return rows_.empty() ? 0 : rows_.rbegin()->first; }
@@ -47,18 +47,18 @@ class MetricsFile {
   std::uint64_t inode_ = 0;
   std::int64_t offset_ = 0;
   std::vector<std::string> names_;
-  std::map<std::string, std::uint32_t> numbers_;                                // of the names
+  std::map<std::string, std::uint32_t> numbers_;                                // column name -> index in names_
   std::map<std::int64_t, std::vector<std::pair<std::uint32_t, double>>> rows_;  // the last row of each step
 };
 
-// Both files of a run's folder.
+// Both metrics files of a run's folder.
 class RunMetrics {
  public:
   explicit RunMetrics(const std::filesystem::path& folder)
       : metrics_(folder / layout::kStepsFile), validation_(folder / layout::kValidationsFile) {}
 
   void refresh();
-  // "loss" of metrics.jsonl, "validation.loss" of validation.jsonl.
+  // Reads "loss" from metrics.jsonl, "validation.loss" from validation.jsonl.
   Curve curve(const std::string& field) const;
   std::vector<std::string> fields() const;
   std::int64_t last_step() const { return metrics_.last_step(); }

@@ -23,9 +23,9 @@ namespace titan::sweep {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(20);
-// A trial whose time is up gets this long to save before it is killed.
+// Time that a trial gets to save after a timeout, before it is killed.
 constexpr auto kGrace = std::chrono::seconds(30);
-// How long processes of an earlier start may take to disappear; they were killed with their driver.
+// Time that processes of an earlier start may take to disappear; they were killed with their driver.
 constexpr auto kLockPatience = std::chrono::seconds(30);
 constexpr auto kReportEvery = std::chrono::seconds(20);
 constexpr const char* kLog = "log.txt";
@@ -38,8 +38,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The save after the trial's last step, in whichever format, comes before the process ends: one that was killed after
-// it has nothing left to do.
+// True if the save after the trial's last step is complete, in either format. It happens before the
+// process ends, so a process killed after it has nothing left to do.
 bool is_trained(const config::JobConfig& config, const std::filesystem::path& folder, std::int64_t steps) {
   return config.checkpoint.enable &&
          layout::is_complete_save(folder / config.checkpoint.folder / layout::step_name(steps));
@@ -88,7 +88,7 @@ int Driver::run() {
   return schedule_.any(State::kFailed) ? kExitFailed : kExitDone;
 }
 
-// Trials that the record calls running died with an earlier driver.
+// Trials that the record calls running died with an earlier driver, so finish or resume them.
 void Driver::recover() {
   for (std::size_t i = 0; i < record_.trials.size(); ++i) {
     if (record_.trials[i].state != State::kRunning) continue;
@@ -154,7 +154,7 @@ bool Driver::start(std::size_t trial, std::size_t slot) {
   const Launch launch = launch_of(trial, slots_[slot]);
   std::ofstream(launch.log, std::ios::app) << "=== " << time_text() << " start " << record_.trials[trial].starts + 1
                                            << ": " << join(launch.words, " ") << std::endl;
-  // On disk before there is a process: a crash in between costs a start, never a trial that runs unnoticed.
+  // Save before there is a process: a crash in between costs a start, but no trial ever runs unnoticed.
   schedule_.start(trial);
   save(false);
   TrialMetrics metrics(folder_of(trial));
@@ -196,7 +196,7 @@ void Driver::reap() {
   }
 }
 
-// What the end of a process means for its trial.
+// Updates a trial after its process has ended.
 void Driver::settle(Running& running, const Exit& exit) {
   const std::size_t trial = running.trial;
   running.metrics.refresh();
@@ -205,12 +205,12 @@ void Driver::settle(Running& running, const Exit& exit) {
   const bool stopped_by_us = running.asked && !running.timed_out;
   if (exit.code == kExitDone && !running.was_trained && !objective_of(trial, running.metrics) &&
       is_trained(plan_.trials[trial].config, folder_of(trial), target_steps(trial))) {
-    // A signal cut the validation of its last step short; another start catches up on it.
+    // A signal interrupted the validation of its last step; another start catches up.
     schedule_.interrupt(trial);
   } else if (exit.code == kExitDone) {
     finish(trial, running.metrics);
   } else if (exit.code == kExitDiverged) {
-    // A result, not a failure, and the worst that there is, whatever its metrics were before.
+    // A result, not a failure, but the worst one, whatever its earlier metrics were.
     schedule_.finish(trial, std::nan(""));
     display_.event("sweep: " + trial_text(record_, trial) + " diverged at step " +
                    std::to_string(running.metrics.last_step()));
@@ -222,7 +222,7 @@ void Driver::settle(Running& running, const Exit& exit) {
                    (exit.code == kExitSavedRequeue ? " saved at step " : " stopped at step ") +
                    std::to_string(running.metrics.last_step()));
   } else if (exit.code == kExitSavedRequeue && running.metrics.last_step() > running.first_step) {
-    // Someone else's signal, for example a scheduler's at a time limit. The trial resumes as long as it makes progress.
+    // A signal from elsewhere, e.g. from a scheduler at a time limit. The trial resumes as long as it makes progress.
     schedule_.interrupt(trial);
     display_.event("sweep: " + trial_text(record_, trial) + " was asked to stop and saved; it goes on");
   } else {
@@ -233,7 +233,7 @@ void Driver::settle(Running& running, const Exit& exit) {
   }
 }
 
-// Nothing where there is no row, and where the newest validation is of an earlier step than the one it was trained to.
+// Returns nullopt if there is no row, or if the newest validation is older than the trial's target step.
 std::optional<double> Driver::objective_of(std::size_t trial, const TrialMetrics& metrics) const {
   const Curve curve = metrics.curve(record_.objective.field);
   if (is_of_validation(record_.objective) && (curve.empty() || curve.steps.back() != target_steps(trial)))
@@ -284,7 +284,7 @@ void Driver::watch_clock() {
       running.timed_out = true;
       ask_to_stop(running);
     }
-    // The group: a launcher that does not hear SIGTERM has ranks.
+    // Kill the group: a launcher that ignores SIGTERM has ranks.
     if (running.timed_out && Clock::now() - *running.asked > kGrace) signal_process(running.pid, SIGKILL, true);
   }
 }
@@ -292,7 +292,7 @@ void Driver::watch_clock() {
 void Driver::save(bool report) {
   record_.trials = schedule_.trials();
   save_record(spec_.folder, record_);
-  // Reading every trial's metrics takes its time.
+  // Limit how often: the report reads every trial's metrics.
   if (!report || (!running_.empty() && Clock::now() - reported_ < kReportEvery)) return;
   reported_ = Clock::now();
   write_report(spec_.folder, record_, time_text());

@@ -17,18 +17,18 @@
 
 namespace titan::sweep {
 
-// `spec` and `plan` belong together; `record` is that of the folder, with what an earlier driver left of it. The
-// caller holds the folder's lock and has signal handlers installed (base/signal.h).
+// `spec` and `plan` belong together; `record` is the folder's record, including the results of earlier
+// drivers. The caller holds the folder's lock and has installed the signal handlers (base/signal.h).
 class Driver {
  public:
   Driver(const SweepSpec& spec, const Plan& plan, Record record, std::vector<Slot> slots);
 
-  // Trials that failed in an earlier start are tried again.
+  // Retries trials that failed in an earlier start.
   void retry_failed() { schedule_.retry_failed(); }
 
-  // Runs until no trial is left to run, or a signal asks to stop: then the running trials are asked to save, and wait
-  // for the next start. Gives kExitDone, kExitFailed when a trial failed, or kExitSavedRequeue. The record on disk and
-  // the report follow every change.
+  // Runs until no trial is left, or until a signal requests a stop: then the running trials are
+  // asked to save, and resume at the next start. Returns kExitDone, kExitFailed if a trial failed,
+  // or kExitSavedRequeue. Updates the record on disk and the report after every change.
   int run();
 
   const Record& record() const { return record_; }
@@ -41,11 +41,11 @@ class Driver {
     std::size_t slot;
     pid_t pid;
     Clock::time_point started;
-    std::int64_t first_step;  // the last one that earlier starts have logged
-    bool was_trained;         // to its target, by earlier starts
+    std::int64_t first_step;  // last step that earlier starts have logged
+    bool was_trained;         // earlier starts have reached the target
     TrialMetrics metrics;
     bool timed_out = false;
-    std::optional<Clock::time_point> asked;  // to save and stop
+    std::optional<Clock::time_point> asked;  // when it was asked to save and stop
   };
 
   void recover();
@@ -76,7 +76,7 @@ class Driver {
   Clock::time_point reported_{};
 };
 
-// "2026-01-31 12:00:00", local time.
+// Returns the local time as "2026-01-31 12:00:00".
 std::string time_text();
 
 }  // namespace titan::sweep

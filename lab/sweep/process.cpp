@@ -63,7 +63,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-// What the new process does before it becomes the program. After a fork only system calls are safe.
+// Runs in the new process before it becomes the program. After a fork only system calls are safe.
 void become(const Launch& launch, pid_t parent, int log, int null, char* const* argv, char* const* envp) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExitPeerFailed);
@@ -94,9 +94,9 @@ bool tells_of_error(std::string line) {
 }  // namespace
 
 std::optional<pid_t> start_process(const Launch& launch) {
-  // Without O_CLOEXEC: the lock goes to the process and its ranks, and lasts until the last of them is gone.
+  // No O_CLOEXEC: the process and its ranks inherit the lock, which is held until the last of them ends.
   const Fd lock(launch.lock, O_RDWR | O_CREAT);
-  // Ranks of an earlier driver ended with it, so that a file system without locks loses nothing.
+  // Ranks of an earlier driver ended with it, so a file system without locks is safe too.
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && !has_no_locks(errno)) {
     if (errno == EWOULDBLOCK) return std::nullopt;
     fail("lock " + launch.lock.string());
@@ -130,7 +130,7 @@ std::string last_error_line(const std::filesystem::path& log, std::size_t max_le
   std::string last, error;
   for (std::string line; std::getline(in, line);) {
     const std::string text(trim(line));
-    // A caret's line and the source line above it belong to the message before them.
+    // Skip a caret's line; it belongs to the message before it.
     if (text.empty() || text.find_first_not_of("|^ ") == std::string::npos) continue;
     last = text;
     if (tells_of_error(text)) error = text;

@@ -41,7 +41,7 @@ std::string list_trials(const SweepSpec& spec, const Plan& plan, std::size_t num
   return out;
 }
 
-// Files and folders that trials would not find, each once.
+// Returns files and folders that trials would not find, each once.
 std::vector<std::string> missing_files(const Plan& plan) {
   std::vector<std::string> out;
   for (const PlannedTrial& trial : plan.trials)
@@ -50,7 +50,7 @@ std::vector<std::string> missing_files(const Plan& plan) {
   return out;
 }
 
-// Of trials that this machine runs: each starts its ranks here.
+// Checks trials that run on this machine: each starts its ranks here.
 void check_ranks(const SweepSpec& spec) {
   if (!spec.launcher.empty()) return;
   const std::string begin = "sweep.nproc = " + std::to_string(spec.nproc) + ": ";
@@ -78,7 +78,7 @@ int run_sweep(const SweepOptions& options) {
   if (options.max_parallel) spec.max_parallel = options.max_parallel;
   Plan plan = make_plan(spec);
   const auto slots = make_slots(spec, find_machine());
-  // The launcher's words are checked here rather than trial by trial.
+  // Check the launcher's words once here rather than per trial.
   if (!spec.launcher.empty()) fill_launcher(spec.launcher, {}, {});
   check_ranks(spec);
   for (const auto& warning : plan.warnings) print("warning: " + warning + "\n");
@@ -95,7 +95,7 @@ int run_sweep(const SweepOptions& options) {
   const SweepLock lock(spec.folder);
   Record record = new_record(spec, plan, static_cast<double>(std::time(nullptr)));
   if (const auto saved = load_record(spec.folder)) take_on(*saved, record, plan, spec.folder);
-  // Not before it is known to be this folder's sweep.
+  // Write the file only now that the folder is known to belong to this sweep.
   if (options.text) write_file_atomically(options.file, *options.text);
   Driver driver(spec, plan, std::move(record), slots);
   if (options.retry_failed) driver.retry_failed();

@@ -17,7 +17,7 @@ bool contains_one_of(const std::string& text, const std::vector<std::string>& pa
                      [&](const auto& part) { return text.find(part) != std::string::npos; });
 }
 
-// The weight shapes of the linear layers of `block` that the configuration names.
+// Returns the weight shapes of the linear layers of `block` that the configuration names.
 std::vector<std::vector<std::int64_t>> named_shapes(nn::Module& block, const std::string& block_fqn,
                                                     const std::vector<std::string>& names) {
   std::vector<std::vector<std::int64_t>> shapes;

@@ -1,4 +1,4 @@
-// What [activation_checkpoint] means for the blocks of a model.
+// Applies [activation_checkpoint] to the blocks of a model.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace titan::models {
 
-// "full": every block. "selective" with n: every n-th block (TorchTitan's count starts so that the n-th is the first);
-// with "op": every block, which keeps some of its operators' outputs. "none": nothing. `fqn`: of the list below the
-// model ("layers"), by which the configuration names modules. Throws ConfigError for modules that it names and that are
-// not linear layers.
+// Recomputes blocks by mode. "full": every block. "selective" with n: every n-th block, beginning with the n-th as in
+// TorchTitan; with "op": every block, but outputs of some operators are kept. "none": no block. `fqn`: name of the
+// list in the model ("layers"), with which the configuration names modules. Throws ConfigError if the configuration
+// names modules that are not linear layers.
 void checkpoint_blocks(const nn::ModuleList& blocks, const std::string& fqn,
                        const config::ActivationCheckpoint& config);
 

@@ -1,4 +1,4 @@
-// What the configuration means for fully_shard, whatever the model.
+// Makes fully_shard's options from the configuration, for any model.
 #pragma once
 
 #include "contract/train_contract.h"
@@ -6,17 +6,19 @@
 
 namespace titan::models {
 
-// Mesh, dtypes and offloading of every group. When gathered parameters are freed is a matter of ReshardRule.
+// Returns the mesh, dtypes and offloading of every group. ReshardRule decides when gathered parameters are freed.
 fsdp::FullyShardOptions fully_shard_options(const ParallelContext& context);
 
-// "default" keeps the last group: backward starts with it. "always" and "never" are literal; a number re-shards over so
-// many neighbours, and again keeps the last group.
+// Reshard settings of the blocks and of the last group. "default" reshards the blocks and keeps the last group, with
+// which backward starts. "always" and "never" apply to all groups. A number reshards the blocks over that many
+// neighboring ranks, and keeps the last group.
 struct ReshardRule {
   fsdp::ReshardAfterForward blocks;
   fsdp::ReshardAfterForward last;
 };
 
-// parallelism.fsdp_reshard_after_forward. Throws ConfigError for a number that does not divide the shard ranks.
+// Returns the rule for parallelism.fsdp_reshard_after_forward. Throws ConfigError for a number that does not divide
+// the shard ranks.
 ReshardRule reshard_rule(const ParallelContext& context);
 
 }  // namespace titan::models

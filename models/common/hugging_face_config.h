@@ -1,11 +1,12 @@
-// What every config.json of Hugging Face's transformers has.
+// Reads keys that every config.json of Hugging Face's transformers has.
 #pragma once
 
 #include <string>
 
 namespace titan::models {
 
-// "LlamaForCausalLM". Throws ConfigError for a text that is not JSON or does not say; it names no file.
+// Returns the architecture, "LlamaForCausalLM". Throws ConfigError, without a file name, if the text is not JSON or
+// names no architecture.
 std::string architecture_of(const std::string& config_json);
 
 }  // namespace titan::models

@@ -16,7 +16,7 @@ FeedForward::FeedForward(std::int64_t dim, std::int64_t hidden_dim) {
 
 at::Tensor FeedForward::forward(const nn::Tensors& inputs) {
   const auto& x = inputs[0];
-  // In this order: selective recomputation counts matrix products.
+  // Keep this order: selective recomputation counts matmuls.
   const auto gate = (*w1_)(x);
   const auto up = (*w3_)(x);
   return (*w2_)(nn::swiglu(gate, up));

@@ -23,7 +23,7 @@ class FeedForward : public nn::Module {
 class TransformerBlock : public nn::Module {
  public:
   explicit TransformerBlock(const BlockShape& shape);
-  at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], what Attention takes besides -> [B, T, D]
+  at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], Attention's other inputs -> [B, T, D]
   Attention& attention() { return *attention_; }
 
  private:

@@ -11,7 +11,7 @@
 namespace titan {
 namespace {
 
-// Ports for srun'ed jobs: below Linux's ephemeral range for the most part, above the services.
+// Port range for srun jobs: above the services' ports, overlapping Linux's ephemeral range (from 32768).
 constexpr std::uint64_t kFirstPort = 20000;
 constexpr std::uint64_t kNumPorts = 40000;
 
@@ -42,7 +42,7 @@ class Variables {
     return parsed;
   }
 
-  // As number(), of a variable that `because` makes necessary.
+  // Like number(), but throws if the variable is not set; `because` says why it is needed.
   std::int64_t needed(const std::string& name, const std::string& because) const {
     if (const auto value = number(name)) return *value;
     throw ConfigError("environment: " + name + " is not set, although " + because +
@@ -83,7 +83,7 @@ void check_ranks(const LaunchEnv& out, const RankNames& names) {
         out.local_world_size);
 }
 
-// Without torchelastic, RANK may be a leftover of a shell while mpirun's variables speak of this process.
+// Without torchelastic, RANK may be left over in the shell while mpirun's variables describe this process.
 void check_no_contradiction(const Variables& env) {
   if (env.has("TORCHELASTIC_RUN_ID")) return;
   for (const RankNames* other : {&kOpenMpi, &kMpich}) {
@@ -118,16 +118,16 @@ LaunchEnv from_torchrun(const Variables& env) {
   out.use_agent_store = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   out.restart_count = env.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
   out.job_id = env.text("TORCHELASTIC_RUN_ID").value_or("none");
-  // A run id of "none" is torchrun's default and says nothing; the port tells runs on one machine apart.
+  // The run id "none" is torchrun's default and not unique; the port tells runs on one machine apart.
   if (out.job_id == "none") out.job_id = out.master_addr + "-" + std::to_string(out.master_port);
   return out;
 }
 
-// What tells one mpirun from another on this machine; the same for all its ranks.
+// Returns an id that differs between mpiruns on this machine and is identical on all ranks of one.
 std::string mpi_job_id(const Variables& env) {
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_KVSNAME", "PMI_PORT"})
     if (const auto value = env.text(name)) return *value;
-  // Every rank of one mpirun on one machine is a child of the same process, if no wrapper stands between.
+  // All ranks of one mpirun on one machine are children of the same process, unless a wrapper is in between.
   return "ppid" + std::to_string(getppid());
 }
 
@@ -162,7 +162,7 @@ LaunchEnv from_mpi(const Variables& env, const RankNames& names) {
   return out;
 }
 
-// "4", "4(x2),3": ranks on the node with this index.
+// Returns the number of ranks on the node with index `node`, from "4" or "4(x2),3".
 std::int64_t tasks_on_node(const std::string& text, std::int64_t node) {
   std::int64_t first = 0;
   for (const std::string& part : split(text, ',')) {
@@ -204,13 +204,13 @@ LaunchEnv from_slurm(const Variables& env) {
           "0");
     out.master_addr = expand_node_list(*nodes).front();
   }
-  // Steps of one job, and jobs next to each other, get ports far apart.
+  // Different steps of one job, and consecutive jobs, get ports far apart.
   const std::uint64_t mixed = static_cast<std::uint64_t>(job) * 7919 + static_cast<std::uint64_t>(step) * 104729;
   out.master_port = env.has("MASTER_PORT") ? env.port("MASTER_PORT") : static_cast<int>(kFirstPort + mixed % kNumPorts);
   return out;
 }
 
-// An sbatch or salloc shell has Slurm's variables too, but srun alone starts ranks.
+// An sbatch or salloc shell has Slurm's variables too, but only srun starts ranks.
 bool is_srun(const Variables& env) {
   if (!env.has("SLURM_JOB_ID") || !env.has("SLURM_STEP_ID") || !env.has("SLURM_PROCID")) return false;
   if (!to_int(*env.text("SLURM_STEP_ID"))) return false;  // "batch", "interactive", "extern"
@@ -225,7 +225,7 @@ bool is_srun(const Variables& env) {
                     "; set MASTER_ADDR to the host of rank 0");
 }
 
-// "003-007" or "9" -> the numbers, as wide as written.
+// Expands "003-007" or "9" to its numbers, zero-padded to the width of the first.
 std::vector<std::string> expand_range(std::string_view list, std::string_view range) {
   const auto dash = range.find('-');
   const auto first_text = range.substr(0, dash);
@@ -242,7 +242,7 @@ std::vector<std::string> expand_range(std::string_view list, std::string_view ra
   return out;
 }
 
-// One host pattern, "rack[1-2]n[0-1]": every bracket multiplies.
+// Expands one host pattern, "rack[1-2]n[0-1]", to all combinations of its brackets.
 std::vector<std::string> expand_pattern(std::string_view list, std::string_view pattern) {
   std::vector<std::string> hosts = {""};
   while (!pattern.empty()) {
@@ -291,7 +291,7 @@ namespace {
 std::optional<LaunchEnv> launch_by_others(const Variables& env) {
   if (env.has("RANK")) return std::nullopt;
   if (env.has(kOpenMpi.rank) || env.has(kOpenMpi.size)) return from_mpi(env, kOpenMpi);
-  // srun sets PMI_RANK as well where its PMI plug-in is on.
+  // srun also sets PMI_RANK if its PMI plug-in is on.
   if (is_srun(env)) return from_slurm(env);
   if (env.has(kMpich.rank) || env.has(kMpich.size)) return from_mpi(env, kMpich);
   return std::nullopt;

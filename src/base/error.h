@@ -1,5 +1,5 @@
-// The error types of the program. Each maps to one exit code (apps/common/exit_code.h); a message names the thing, what
-// was expected, what was found, and what to do.
+// Error types of the program. Each maps to one exit code (apps/common/exit_code.h); a message names the thing, what was
+// expected, what was found, and what to do.
 #pragma once
 
 #include <stdexcept>
@@ -15,13 +15,13 @@ enum ExitCode : int {
   kExitFailed = 1,
   kExitBadInput = 2,      // configuration, command line or input file
   kExitPeerFailed = 3,    // another rank failed or hung
-  kExitDiverged = 4,      // the loss is not a number any more (training.on_nan = "stop")
+  kExitDiverged = 4,      // the loss is NaN or infinite (training.on_nan = "stop")
   kExitSavedRequeue = 75  // a signal asked to stop; a checkpoint is on disk (EX_TEMPFAIL)
 };
 
-// An error about keys of the configuration ("training.steps") carries them, the one at fault first. Its message is
-// bare: config::at_its_place() puts it where the keys were given, and where nobody does, the program puts "error: "
-// before it. A message of bad input without keys is printed as it is.
+// Error with an exit code. If it is about configuration keys ("training.steps"), it carries them, the one at fault
+// first, and its message is bare: config::at_its_place() adds the place where the keys were given; without that,
+// the program prints "error: " before the message. A message of bad input without keys is printed unchanged.
 class Error : public std::runtime_error {
  public:
   Error(const std::string& message, ExitCode exit_code, std::vector<std::string> keys = {})
@@ -54,13 +54,13 @@ class CheckpointError : public Error {
   explicit CheckpointError(const std::string& message) : Error(message, kExitFailed) {}
 };
 
-// A process group that cannot be made, or ranks that disagree.
+// A process group that cannot be created, or ranks that disagree.
 class DistError : public Error {
  public:
   explicit DistError(const std::string& message) : Error(message, kExitFailed) {}
 };
 
-// Another rank failed, vanished or hung; this one is only the messenger.
+// Another rank failed, vanished or hung; this rank only reports it.
 class PeerError : public Error {
  public:
   explicit PeerError(const std::string& message) : Error(message, kExitPeerFailed) {}

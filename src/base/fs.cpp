@@ -93,7 +93,7 @@ std::vector<std::filesystem::path> matches_of(const std::filesystem::path& patte
   const int reason = errno;
   if (status == 0) out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  if (status != 0 && status != GLOB_NOMATCH)  // part of the data would be left out without a word
+  if (status != 0 && status != GLOB_NOMATCH)  // an unreadable folder would silently drop part of the data
     throw DataError("cannot list " + pattern.string() + ": " + std::strerror(reason));
   std::ranges::sort(out, {}, [](const auto& path) { return path.native(); });
   return out;

@@ -6,7 +6,8 @@
 namespace titan {
 namespace {
 
-// Drops `text` up to the end of `mark`, and gives what was before it; "" and nothing dropped where it is not there.
+// Removes the text up to and including `mark`, and returns what was before it. Without `mark`:
+// removes nothing, returns "".
 std::string_view take_until(std::string_view& text, std::string_view mark) {
   const auto at = text.find(mark);
   if (at == std::string_view::npos) return {};
@@ -43,7 +44,7 @@ JsonError explain_json_error(std::string_view message) {
     error.reason = message;
     return error;
   }
-  // What was read may hold the mark itself: the last one counts.
+  // The text that was read may contain the mark itself, so search from the end.
   const auto expected = rest.rfind("'; expected ");
   const std::string_view read = expected == std::string_view::npos ? rest : rest.substr(0, expected + 1);
   error.reason = std::string(what) + " at " + std::string(read);

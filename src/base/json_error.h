@@ -1,4 +1,4 @@
-// What a JSON parser finds wrong, in words for users.
+// Explains errors of a JSON parser in words for users.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 namespace titan {
 
 struct JsonError {
-  std::int64_t line = 0;  // both 1-based, in the text that was parsed; 0: the parser names no place
+  std::int64_t line = 0;  // both 1-based, in the parsed text; 0 if the parser names no position
   std::int64_t column = 0;
   std::string reason;
 };
 
-// From the message of an exception of nlohmann's library, whose words are its parser's.
+// Parses the message of an exception of nlohmann's library.
 JsonError explain_json_error(std::string_view message);
 
-// "line 3, column 14: unexpected '}'; expected a string", without the place where none is named.
+// Returns "line 3, column 14: unexpected '}'; expected a string", without the position if it is unknown.
 std::string json_error_text(std::string_view message);
 
 }  // namespace titan

@@ -23,7 +23,7 @@ namespace {
 
 int g_rank = 0;
 
-// Level names in upper case, as TorchTitan prints them.
+// Prints level names in upper case, as TorchTitan does.
 class LevelFlag : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -34,7 +34,7 @@ class LevelFlag : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelFlag>(); }
 };
 
-// Holds lines until it has a file: a start that is refused leaves none.
+// Buffers lines until open(), so that a refused start leaves no file.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   ~FileSink() override {
@@ -63,7 +63,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 
  private:
-  static constexpr std::size_t kMaxHeld = std::size_t{1} << 20;  // commands never open it
+  static constexpr std::size_t kMaxHeld = std::size_t{1} << 20;  // commands never call open()
 
   static void append_plain(std::string& out, std::string_view text) {
     for (std::size_t at = 0; at < text.size(); ++at) {
@@ -75,7 +75,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
     }
   }
 
-  // A log that cannot be written, on a disk that is full, does not end the run.
+  // Ignores errors: a log that cannot be written (disk full) does not end the run.
   void write(std::string_view text) {
     plain_.clear();
     append_plain(plain_, text);
@@ -84,7 +84,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
 
   int fd_ = -1;
   std::string held_;
-  spdlog::memory_buf_t line_;  // kept, as the next, for its memory
+  spdlog::memory_buf_t line_;  // a member, like plain_, to reuse its memory
   std::string plain_;
 };
 
@@ -93,7 +93,7 @@ std::shared_ptr<FileSink> g_file_sink;
 }  // namespace
 
 bool stdout_is_terminal() {
-  // Open MPI gives its ranks a terminal each and passes on what they write there, to a file as well.
+  // Open MPI gives each rank a terminal, but forwards its output, possibly to a file.
   if (std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return false;
   const char* term = std::getenv("TERM");
   return isatty(STDOUT_FILENO) && term != nullptr && std::string_view(term) != "dumb";

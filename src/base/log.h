@@ -9,22 +9,23 @@
 
 namespace titan {
 
-// Sets up the logger. A rank that `is_shown` prints from level info, others from level warn; where that is rank 0 alone, a
-// message that all ranks agree on is printed once. Ranks but 0 have their number in the line. Colors only on a terminal,
-// and never when NO_COLOR is set. Calling it again replaces the setting. Not thread-safe against concurrent logging.
+// Sets up the logger. A rank with `is_shown` prints from level info, others from level warn; if
+// only rank 0 is shown, a message that all ranks agree on is printed once. Ranks other than 0 have
+// their number in the line. Colors are used only on a terminal, and never when NO_COLOR is set.
+// Calling it again replaces the setting. Not thread-safe against concurrent logging.
 void init_log(int rank, int world_size, bool colors, bool is_shown);
 
-// Sets up the log of a subcommand, whose standard output is for results: warnings and errors go to standard error as
-// "<name>: warning: …".
+// Sets up the log of a subcommand, which prints its results to standard output: warnings and errors
+// go to standard error as "<name>: warning: …".
 void log_to_stderr(const std::string& name);
 
-// From here on the rank's lines from level info on, and those since init_log(), go to `path`, too, without colors: that
-// is more than a rank prints that is not shown. The folder is made where it is missing, and lines are added to a file that is
-// there. A line is with the operating system when the call that logs it returns. Once, after init_log(), before a progress
-// bar takes the terminal; does nothing without init_log(). Throws std::system_error naming the path.
+// Also writes this rank's lines to `path`, from level info on and without colors, even if the rank is not shown;
+// includes the lines since init_log(). Creates the folder if needed, and appends to an existing file. When a
+// logging call returns, its line has reached the operating system. Call once, after init_log() and before a
+// progress bar takes the terminal; without init_log() it does nothing. Throws std::system_error naming the path.
 void log_to_file(const std::filesystem::path& path);
 
-// True on rank 0, which says what all ranks agree on, and in a process that has no log.
+// True on rank 0, which prints what all ranks agree on, and in a process without a log.
 bool speaks_for_all();
 
 // True when standard output is a terminal that accepts control sequences.

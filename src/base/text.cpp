@@ -17,7 +17,7 @@ std::string folded(std::string_view text) {
   return out;
 }
 
-// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours cost 1.
+// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbors cost 1.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;

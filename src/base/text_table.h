@@ -1,4 +1,4 @@
-// Rows of text in columns, for what commands print.
+// Formats rows of text in columns, for the output of commands.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace titan {
 
-// Columns of equal width, in bytes; those of `right` are flush right. Two spaces in front of each line. A row may have
-// fewer cells than there are columns.
+// Aligns `rows` in columns, whose widths count bytes; columns with `right` set are flush right.
+// Each line starts with two spaces. A row may have fewer cells than there are columns.
 std::string text_table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right);
 
 }  // namespace titan

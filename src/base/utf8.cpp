@@ -7,7 +7,7 @@
 namespace titan {
 namespace {
 
-// The length of the UTF-8 sequence at the start of `text`, 0 when it is not one.
+// Returns the length of the UTF-8 sequence at the start of `text`, 0 if there is none.
 std::size_t utf8_sequence_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0) == 0x80; };

@@ -1,4 +1,4 @@
-// Tells whether bytes are UTF-8.
+// Checks whether bytes are UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace titan {
 
-// Returns the offset of the first byte that is not UTF-8 (RFC 3629: no overlong forms, no surrogates), or nothing.
+// Returns the offset of the first byte that is not UTF-8 (RFC 3629: no overlong forms, no surrogates), or nullopt.
 std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
 // Returns `text` with each byte that is not UTF-8 written as "\xFF", for messages.

@@ -11,8 +11,8 @@
 
 namespace titan {
 
-// None, bool, int (64 bits), float, str (UTF-8), bytes, list, tuple or dict, nested at will. Dictionaries keep their
-// order.
+// None, bool, int (64 bits), float, str (UTF-8), bytes, list, tuple or dict, nested to any depth.
+// Dictionaries keep their order.
 class Value {
  public:
   struct Bytes {
@@ -30,9 +30,9 @@ class Value {
   struct Dict {
     std::vector<std::pair<Value, Value>> items;
     bool operator==(const Dict&) const;
-    // The value under a string key, or null.
+    // Returns the value under a string key, or null.
     const Value* find(const std::string& key) const;
-    // That value. Throws CheckpointError "<what> has no entry <key>".
+    // Same, but throws CheckpointError "<what> has no entry <key>" if there is none.
     const Value& at(const std::string& key, const std::string& what) const;
   };
   using Variant = std::variant<std::monostate, bool, std::int64_t, double, std::string, Bytes, List, Tuple, Dict>;
@@ -62,7 +62,8 @@ class Value {
   bool is_none() const { return std::holds_alternative<std::monostate>(data_); }
   const Variant& variant() const { return data_; }
 
-  // Typed access. Each throws CheckpointError "<what> is a <type>, expected <type>"; as_double also takes an int.
+  // Typed access. Each throws CheckpointError "<what> is a Python <type>, expected <type>";
+  // as_double also accepts an int.
   bool as_bool(const std::string& what) const;
   std::int64_t as_int(const std::string& what) const;
   double as_double(const std::string& what) const;
@@ -88,7 +89,7 @@ inline bool Value::Dict::operator==(const Dict& other) const { return items == o
 // Values by their keys in a checkpoint.
 using Values = std::map<std::string, Value>;
 
-// The value of `key`. Throws CheckpointError "the checkpoint state has no <key>".
+// Returns the value of `key`. Throws CheckpointError "the checkpoint state has no <key>".
 const Value& value_at(const Values& values, const std::string& key);
 
 }  // namespace titan

@@ -7,7 +7,7 @@
 namespace titan::checkpoint {
 namespace {
 
-// Adds the time until the end of its scope.
+// Adds the time from construction to destruction to `seconds`.
 class StallTimer {
  public:
   explicit StallTimer(std::atomic<double>& seconds) : seconds_(seconds) {}
@@ -75,7 +75,7 @@ std::vector<Item> AsyncSaver::stage(const std::vector<Item>& items) {
     at::Tensor& copy = staging_[next++];
     const at::Tensor& live = tensor->local;
     const bool fits = copy.defined() && copy.sizes() == live.sizes() && copy.scalar_type() == live.scalar_type();
-    // Page-locked for tensors of a device: the copy runs at the link's speed.
+    // Page-locked memory for device tensors: the copy then runs at the link's speed.
     if (!fits) copy = at::empty(live.sizes(), live.options().device(at::kCPU).pinned_memory(!live.is_cpu()));
     copies_.copy(copy, live);
     tensor->local = copy;

@@ -1,5 +1,5 @@
-// Saves beside training. A thread copies the state to host memory, which the training must not change meanwhile, and
-// then writes the copy while training goes on. One save at a time.
+// Saves in the background: a thread copies the state to host memory, then writes the copy while training continues.
+// Training must not change the state during the copy. One save at a time.
 #pragma once
 
 #include <atomic>
@@ -21,24 +21,23 @@ class AsyncSaver {
   using Write = std::function<void(const std::vector<Item>& items)>;
 
   AsyncSaver() = default;
-  // Waits for the save under way; what it throws is lost.
+  // Waits for the save under way; its error is lost.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // Waits for the save before this one, and starts. Throws what that one threw.
+  // Waits for the previous save, then starts this one. Throws the error of the previous save.
   void start(std::vector<Item> items, Write write);
-  // Until the tensors given to start() may change: before the optimizer's step. Those of a device may be changed by what
-  // the caller queues on its stream from here on.
+  // Waits until the tensors given to start() may change; call before the optimizer step. Device tensors may be changed
+  // by work that the caller queues on its stream after this call.
   void wait_staged();
-  // Until the save under way is on the disk. Throws what it threw, once.
+  // Waits until the save under way is on disk. Throws its error, once.
   void wait();
-  // Throws what a save that is over threw, once; does not wait.
+  // Throws the error of a finished save, once; does not wait.
   void check();
 
   bool is_running() const;
-  // How long the caller stood still for the last save: in start() and wait_staged().
-  // Safe from any thread.
+  // Seconds that the last save blocked the caller in start() and wait_staged(). Safe from any thread.
   double stall_seconds() const { return stall_seconds_; }
 
  private:
@@ -47,7 +46,7 @@ class AsyncSaver {
   std::thread thread_;
   std::future<void> staged_;
   std::future<void> written_;
-  std::vector<at::Tensor> staging_;  // of the last save, to be used again
+  std::vector<at::Tensor> staging_;  // copies of the last save, reused by the next
   DeviceCopies copies_;
   std::atomic<double> stall_seconds_ = 0;
 };

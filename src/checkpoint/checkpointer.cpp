@@ -17,7 +17,7 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-// What checkpoint.exclude_from_loading may name.
+// Groups that checkpoint.exclude_from_loading may name.
 constexpr const char* kStateGroups[] = {"model", "optimizer", "lr_scheduler", "dataloader", "train_state"};
 
 std::string group_of(const Item& item) {
@@ -78,12 +78,12 @@ void Checkpointer::finish() {
   }
 }
 
-// As in TorchTitan the last save removes nothing: a full state to resume from stays beside a model-only one.
+// As in TorchTitan, the last save removes nothing: a full state to resume from remains next to a model-only one.
 void Checkpointer::write(int step, bool model_only, bool is_last) {
   last_save_ = run_.now();
   const Save save{.step = step, .model_only = model_only, .make_room = !is_last, .options = save_options()};
   try {
-    // On its own, so that ranks which heard of a failed save at different steps all come to start() below.
+    // Waits separately, so that ranks which learned of a failed save at different steps all reach start() below.
     if (is_async_) finish();
     is_last_save_ = is_last;
     if (!is_async_) return write_items(save, state_.items(model_only), ranks_);
@@ -94,7 +94,7 @@ void Checkpointer::write(int step, bool model_only, bool is_last) {
   }
 }
 
-// A save throws on every rank or on none, so the ranks decide alike.
+// A save throws on all ranks or on none, so all ranks decide the same.
 void Checkpointer::handle_failed_save(const CheckpointError& error) const {
   if (options_.on_save_error == "stop" || is_last_save_) throw error;
   if (ranks_.rank() == 0)
@@ -124,8 +124,7 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
   }
 }
 
-// Weights that the export's dtype cannot hold are saved as they are, for the run is over: nothing is lost but the
-// format.
+// If the export's dtype cannot hold the weights, saves them unchanged and throws: only the format is lost.
 std::uint64_t Checkpointer::export_whole_model(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks,
                                                const SaveOptions& options) const {
   if (!options_.allow_export_overflow) {
@@ -175,12 +174,12 @@ bool Checkpointer::is_excluded(const Item& item) const {
 
 std::vector<Item> Checkpointer::wanted_items(bool model_only) const {
   std::vector<Item> items = state_.items(model_only);
-  // As in TorchTitan a load of the model alone takes no exclusions.
+  // As in TorchTitan, exclusions do not apply to a model-only load.
   if (!model_only) std::erase_if(items, [&](const Item& item) { return is_excluded(item); });
   return items;
 }
 
-// Before anything is overwritten, from the few values that tell.
+// Compares a few saved values with this run before anything is overwritten.
 void Checkpointer::check_fits(const LoadChoice& choice) {
   std::vector<Item> probes = state_.probes();
   std::erase_if(probes, [&](const Item& item) { return is_excluded(item); });
@@ -191,7 +190,7 @@ void Checkpointer::check_fits(const LoadChoice& choice) {
   });
 }
 
-// Facts that no shape shows. A folder without config.json has none to compare.
+// Compares facts that shapes do not show. Skipped if the folder has no config.json.
 void Checkpointer::check_config(const fs::path& folder) const {
   on_rank_0(ranks_, "loading " + folder.string() + " failed", [&] {
     const fs::path file = folder / "config.json";

@@ -1,4 +1,4 @@
-// When to save, what to load, which folders to keep. The state itself comes from the trainer through CheckpointState.
+// Decides when to save, what to load and which folders to keep. The trainer provides the state (CheckpointState).
 #pragma once
 
 #include <filesystem>
@@ -18,75 +18,75 @@
 
 namespace titan::checkpoint {
 
-// The trainer's side.
+// Interface through which the trainer provides and receives the state.
 class CheckpointState {
  public:
   virtual ~CheckpointState() = default;
-  // This rank's items, for a save with their content, for a load as the places to fill. `model_only`: the parameters
-  // alone.
+  // Returns this rank's items: with their content for a save, as the places to fill for a load. `model_only`:
+  // parameters.
   virtual std::vector<Item> items(bool model_only) = 0;
-  // Optional values of a full checkpoint that check_fits() looks at.
+  // Returns the optional values of a full checkpoint that check_fits() needs.
   virtual std::vector<Item> probes() = 0;
-  // On rank 0, before a full state overwrites anything: throws CheckpointError when this run must not go on from it.
-  // What the checkpoint lacks or exclude_from_loading names is not among the values.
+  // Throws CheckpointError if this run must not resume from the saved state. Called on rank 0, before a full state
+  // overwrites anything. `saved` lacks values that the checkpoint lacks or that exclude_from_loading names.
   virtual void check_fits(const Values& saved) = 0;
-  // After the tensors were filled: the values that came with them. What exclude_from_loading names is absent.
+  // Called after the tensors were filled, with the loaded values; those that exclude_from_loading names are absent.
   virtual void restored(const Values& values, bool model_only) = 0;
 };
 
 struct Loaded {
-  std::optional<int> step;   // after which training continues: 0 when only the model was loaded; nothing: nothing was
-  bool has_weights = false;  // of every parameter: not so where exclude_from_loading names the model
-  bool is_finished = false;  // nothing was loaded: `step` is the run's last one, which was saved without its state
+  std::optional<int> step;   // last finished step; 0 if only the model was loaded; nullopt if nothing was
+  bool has_weights = false;  // every parameter was loaded; false if exclude_from_loading names the model
+  bool is_finished = false;  // nothing was loaded: `step` is the run's last step, saved as model only
 };
 
 class Checkpointer {
  public:
   // `ranks`, `background` and `state` must outlive this. `options` must have passed config::validate(). `background`:
-  // the same ranks over a group of its own, which saves beside training use; may be null where async_mode is
-  // "disabled".
+  // the same ranks over a separate process group, for saves in the background; may be null if async_mode is "disabled".
   Checkpointer(config::Checkpoint options, RunFacts run, Ranks& ranks, CheckpointState& state,
                Ranks* background = nullptr);
 
-  // True after the last step, every `interval` steps, and after step 1 when that was asked for.
+  // True after the last step, every `interval` steps, and after step 1 with enable_first_step_checkpoint.
   bool should_save(int step, int last_step) const;
 
-  // True when interval_minutes have passed on this rank since the last save. Clocks differ: agree before save().
+  // True if interval_minutes have passed on this rank since the last save; ranks must agree before save().
   bool is_time_due() const;
 
-  // Whether this run writes checkpoints at all.
+  // True if this run writes checkpoints.
   bool saves() const { return options_.enable && !options_.load_only; }
 
-  // Saves step `step` when should_save() says so or `time_due`; collective. Says whether it did. The last save holds
-  // the model only when last_save_model_only is set. After any other save the oldest folders beyond keep_latest_k are
-  // removed, but the one that the keep rule names. Throws, also at steps that do not save, what a save beside training
-  // threw. The last save, and save_full(), throw also with on_save_error = "warn": nothing comes after them.
+  // Saves step `step` if should_save() or `time_due`; collective. Returns true if it saved. The last save holds only
+  // the model if last_save_model_only is set. Every other save then removes the oldest folders beyond keep_latest_k,
+  // except the one that the keep rule names. Throws the error of a background save, also at steps that do not save. The
+  // last save and save_full() throw even with on_save_error = "warn", because no later save follows.
   bool save(int step, int last_step, bool time_due = false);
 
-  // With an async_mode: before what items() refers to changes, and before the process ends.
+  // For asynchronous saves: call wait_staged() before the tensors of items() change, finish() before the process ends.
   void wait_staged() { saver_.wait_staged(); }
   void finish();
 
-  // Asked on rank 0 before old folders are removed, with an async_mode on another thread. Set it before the first save.
+  // Sets the rule that rank 0 asks before it removes old folders (on another thread with an async_mode). Call before
+  // the first save.
   void set_keep_rule(KeepRule rule) { keep_rule_ = std::move(rule); }
 
-  // Saves now whatever the interval says, with the full state: for a signal that asks to stop. Collective.
+  // Saves the full state now, regardless of the interval: for a signal that asks to stop. Collective.
   void save_full(int step);
 
   // Writes step-0 for create_seed_checkpoint: the model only (the full state when last_save_model_only is false).
   void save_seed();
 
-  // From here on the state is not one of numbers: it is still saved, with a mark, and no such save takes the place of
-  // the newest one before it, whatever keep_latest_k says. On every rank.
+  // Marks all later saves as not finite. Such a save never replaces the newest finite one, regardless of keep_latest_k.
+  // Call on every rank.
   void mark_not_finite() { is_of_numbers_ = false; }
 
-  // Back to the newest save of this run whose weights are numbers (choose_good): everything but the position in the
-  // data. Waits for a save under way first. The step it is of; nothing where there is none. Collective. Throws as
-  // load() and finish() do.
+  // Loads the newest save of this run with finite weights (choose_good), except the position in the data. First waits
+  // for a save under way. Returns the step of the save, or nullopt if there is none. Collective. Throws as load() and
+  // finish() do.
   std::optional<int> roll_back();
 
-  // Loads what choose_load() says; collective. Throws CheckpointError, on all ranks, also what choose_load() and
-  // CheckpointState::check_fits() throw. From a damaged checkpoint it falls back, with an error in the log, to the
+  // Loads what choose_load() chooses; collective. Throws CheckpointError on all ranks, including the errors of
+  // choose_load() and CheckpointState::check_fits(). If the checkpoint is damaged, logs an error and falls back to the
   // newest intact one before it, unless load_step named it.
   Loaded load();
 
@@ -99,13 +99,13 @@ class Checkpointer {
   void check_fits(const LoadChoice& choice);
   void write(int step, bool model_only, bool is_last);
   SaveOptions save_options() const;
-  // The last model-only save, in the dtype and format asked for.
   void check_config(const std::filesystem::path& folder) const;
+  // Writes the last, model-only save in the configured dtype and format.
   std::uint64_t export_whole_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks,
                                    const SaveOptions& options) const;
   std::uint64_t export_model(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks,
                              const SaveOptions& options) const;
-  // What a save is, as decided when it began: with an async_mode it is written later.
+  // Parameters of a save, fixed when it begins; with an async_mode it is written later.
   struct Save {
     int step;
     bool model_only;
@@ -123,9 +123,9 @@ class Checkpointer {
   Ranks* background_;
   KeepRule keep_rule_;
   TimePoint last_save_;
-  bool is_last_save_ = false;  // of the newest write(): no later one makes up for it
+  bool is_last_save_ = false;  // the newest write() is the last one, so no later save makes up for its failure
   bool is_of_numbers_ = true;
-  AsyncSaver saver_;  // last: its thread uses the members above
+  AsyncSaver saver_;  // declared last: its thread uses the members above
 };
 
 }  // namespace titan::checkpoint

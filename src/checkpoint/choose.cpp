@@ -16,10 +16,10 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-// As the last save of a run with checkpoint.last_save_in_hf. Its index is written last.
+// True if `folder` is a complete last save with checkpoint.last_save_in_hf, whose index is written last.
 bool is_hugging_face(const fs::path& folder) { return fs::exists(folder / kHuggingFaceIndex); }
 
-// A full state can be resumed; a model-only one lacks the trainer's own keys.
+// True for a full state, which can be resumed; a model-only save lacks the trainer's own keys.
 bool is_full(const fs::path& folder) {
   return !is_hugging_face(folder) && read_metadata(folder).find(kStepKey) != nullptr;
 }
@@ -86,7 +86,7 @@ LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, co
   throw CheckpointError(folder(step).string() + " is the newest checkpoint and cannot be resumed: " + hint);
 }
 
-// training.on_nan = "warn" saves such states, and goes on from them too.
+// Warns if the state is not finite: training.on_nan = "warn" saves such states and also resumes from them.
 void warn_if_not_finite(const RunFacts& run, const LoadChoice& choice) {
   if (is_of_numbers(choice.folder)) return;
   const LoadChoice good = choose_good(run, {});
@@ -97,7 +97,7 @@ void warn_if_not_finite(const RunFacts& run, const LoadChoice& choice) {
                                 ": checkpoint.load_step = " + std::to_string(good.step) + " goes on from there");
 }
 
-// The newest complete step in a folder, or one folder below; empty where there is none.
+// Returns the newest complete step in `folder` or one folder below; empty if there is none.
 fs::path newest_step(const fs::path& folder) {
   std::vector<fs::path> places = {folder};
   for (const auto& entry : fs::directory_iterator(folder))
@@ -109,7 +109,7 @@ fs::path newest_step(const fs::path& folder) {
   return newest.second;
 }
 
-// In words, what was named where a checkpoint is wanted, and what to set.
+// Describes a path that is not a checkpoint, and says what to set instead.
 std::string what_it_is(const fs::path& path) {
   if (!fs::exists(path)) return "does not exist";
   if (!fs::is_directory(path))

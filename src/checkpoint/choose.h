@@ -1,4 +1,4 @@
-// What a starting run loads. Rank 0 chooses; nothing here is collective.
+// Chooses the checkpoint that a starting run loads. Called on rank 0; nothing here is collective.
 #pragma once
 
 #include <string>
@@ -10,27 +10,27 @@
 namespace titan::checkpoint {
 
 struct LoadChoice {
-  std::string folder;  // "": there is nothing to load
-  int step = 0;        // 0: the model only
+  std::string folder;  // empty if there is nothing to load
+  int step = 0;        // 0 for the model only
   bool model_only = false;
   bool in_hf = false;
-  bool is_finished = false;  // `folder` is the last save of a run that has all its steps: the model alone, for others
+  bool is_finished = false;  // the run has all its steps; `folder` is its last save, model only
 
   bool operator==(const LoadChoice&) const = default;
 };
 
-// As rank 0 sends it to the others.
+// Encodes and decodes a choice for the broadcast from rank 0.
 std::string encode_choice(const LoadChoice& choice);
 LoadChoice decode_choice(const std::string& bytes);
 
-// The run's own newest resumable checkpoint, else what initial_load_* names; the log says what was found, what is
-// loaded, and what is not and why. `damaged`: steps that turned out to be so. Never passes over an existing run in
-// silence: folders without a complete checkpoint, a load_step that does not exist and a finished model-only run throw
-// CheckpointError.
+// Returns the run's own newest resumable checkpoint, or else what initial_load_* names. Logs what was found, what is
+// loaded, and what is not and why. `damaged`: steps found to be damaged. Never silently ignores an existing run: throws
+// CheckpointError if it has no complete checkpoint, if load_step does not exist or cannot be resumed, or if an
+// unfinished run has only model-only saves.
 LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, std::vector<int> damaged);
 
-// The run's own newest full state that is_of_numbers(), `damaged` left out: what a run that diverged goes back to. An
-// empty folder: there is none.
+// Returns the run's newest full state that is_of_numbers() and is not in `damaged`, to which a diverged run rolls back.
+// The folder is empty if there is none.
 LoadChoice choose_good(const RunFacts& run, const std::vector<int>& damaged);
 
 }  // namespace titan::checkpoint

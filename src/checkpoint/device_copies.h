@@ -1,5 +1,5 @@
-// Copies of a device's tensors to the host that run beside what the device computes: on a stream of their own, which waits
-// for what was queued before them. For tensors of the host each call but copy() does nothing.
+// Copies device tensors to the host while the device computes: on a separate stream, which waits for the work queued
+// before. For host tensors every call except copy() does nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,15 +12,17 @@ namespace titan::checkpoint {
 
 class DeviceCopies {
  public:
-  // On the thread that computes: what it has queued on `device` comes before the copies.
+  // Call on the computing thread: the copies wait for what it has queued on `device`.
   void begin(at::Device device);
 
-  // On one thread, any: `to` is page-locked where `from` is on the device. Both must live until host_waits() returns.
+  // Call the next three on one thread (any). `to` is page-locked if `from` is on the device. Both must live until
+  // host_waits() returns.
   void copy(const at::Tensor& to, const at::Tensor& from) const;
   void end();
   void host_waits() const;
 
-  // On the thread that computes, after end(): what it queues from here on, which may change what is copied, comes after.
+  // Call on the computing thread, after end(): work that it queues from now on waits for the copies, and may change
+  // `from`.
   void current_stream_waits() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a checkpointer must know of its run besides the [checkpoint] table.
+// Facts about a run that a Checkpointer needs besides the [checkpoint] table.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,12 @@
 namespace titan::checkpoint {
 
 struct RunFacts {
-  std::filesystem::path base;                                              // the folder of the step folders
-  std::int64_t training_steps = std::numeric_limits<std::int64_t>::max();  // after which the run is finished
+  std::filesystem::path base;                                              // contains the step folders
+  std::int64_t training_steps = std::numeric_limits<std::int64_t>::max();  // the run is finished after these
   std::string hf_assets_path;  // for checkpoint.initial_load_in_hf without an initial_load_path
   HuggingFaceFormat hf_format;
-  std::string run_config;  // goes into every DCP folder under the name kRunConfigFile; "" = none
-  // What checkpoint.interval_minutes are measured by.
+  std::string run_config;  // content of kRunConfigFile in every DCP folder; empty if there is none
+  // Clock that measures checkpoint.interval_minutes.
   Clock now = std::chrono::steady_clock::now;
 };
 

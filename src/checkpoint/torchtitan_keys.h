@@ -1,6 +1,5 @@
-// The keys of a TorchTitan checkpoint, made from plain structs and read back into them. Model parameters and the
-// tensors optimizer.state.<P>.{step,exp_avg,exp_avg_sq} are TensorItems that the trainer makes itself; all else is
-// here.
+// Writes the keys of a TorchTitan checkpoint from plain structs and reads them back. The trainer itself makes the
+// TensorItems of model parameters and of optimizer.state.<P>.{step,exp_avg,exp_avg_sq}; all other keys are here.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +13,28 @@
 namespace titan::checkpoint {
 
 inline constexpr const char* kStepKey = "train_state.step";
-inline constexpr const char* kTokensKey = "titan.tokens_seen";  // by all ranks, whatever their number was
-inline constexpr const char* kRunKey = "titan.run";             // a dict: what the run that saved was
+inline constexpr const char* kTokensKey = "titan.tokens_seen";  // count of all ranks, also if their number changed
+inline constexpr const char* kRunKey = "titan.run";             // a dict that describes the run that saved
 
-// {"optimizer", "state.X.step"} for "optimizer.state.X.step": split at the first dot, as TorchTitan nests its state.
+// Splits "optimizer.state.X.step" at the first dot into {"optimizer", "state.X.step"}, as TorchTitan nests its state.
 // For the keys of model parameters use {fqn}.
 StatePath group_path(const std::string& fqn);
 
-// A value under its group_path().
+// Makes a value item under its group_path().
 ValueItem value_item(const std::string& fqn, Value value, bool optional = false);
 
-// `value` as the bytes of its pickle, which is how TorchTitan stores the state of a data loader, and back. `what` names
+// Converts `value` to the bytes of its pickle, as TorchTitan stores the state of a data loader, and back. `what` names
 // the stored value in errors: unpickled() throws CheckpointError for anything else.
 Value pickled(const Value& value);
 Value unpickled(const Value& stored, const std::string& what);
 
-// optimizer.state.<parameter>.<name>, name being step, exp_avg or exp_avg_sq. `step` is a 0-d float32 tensor,
-// replicated.
+// Makes optimizer.state.<parameter>.<name>, with name step, exp_avg or exp_avg_sq. `step` is a replicated 0-d float32.
 TensorItem optimizer_tensor(const std::string& parameter, const std::string& name, at::Tensor local,
                             dist::ShardSpec spec, bool sharded);
 
 // One parameter's group as torch.optim.AdamW keeps it.
 struct AdamWGroup {
-  double lr = 0;  // of the next step
+  double lr = 0;  // rate of the next step
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
@@ -45,7 +43,7 @@ struct AdamWGroup {
   bool fused = true;
   double initial_lr = 0;
 };
-// The 12 entries optimizer.param_groups.<parameter>.*
+// Appends the 12 entries optimizer.param_groups.<parameter>.*
 void append_param_group(std::vector<Item>& items, const std::string& parameter, const AdamWGroup& group);
 AdamWGroup parse_param_group(const Values& values, const std::string& parameter);
 
@@ -64,8 +62,8 @@ struct TrainProgress {
 void append_train_state(std::vector<Item>& items, const TrainProgress& progress);
 TrainProgress parse_train_state(const Values& values);
 
-// grad_scaler.scale and grad_scaler._growth_tracker, torch.amp.GradScaler's names. Only runs in float16 have them, and
-// a checkpoint without them loads: the parser then gives nothing. TorchTitan ignores these extra keys.
+// State of torch.amp.GradScaler under its names, grad_scaler.scale and grad_scaler._growth_tracker. Only float16 runs
+// have it; the parser returns nullopt for a checkpoint without it. TorchTitan ignores these extra keys.
 struct GradScalerState {
   double scale = 0;
   std::int64_t growth_tracker = 0;
@@ -73,9 +71,9 @@ struct GradScalerState {
 void append_grad_scaler(std::vector<Item>& items, const GradScalerState& state);
 std::optional<GradScalerState> parse_grad_scaler(const Values& values);
 
-// titan.rng.rank_<rank> and titan.rng.world_size: the CPU generator. TorchTitan ignores these extra keys.
+// Appends titan.rng.rank_<rank>, the CPU generator's state, and titan.rng.world_size. TorchTitan ignores these keys.
 void append_rng(std::vector<Item>& items, int rank, int world_size);
-// Restores the generator when the checkpoint has this rank's state from as many ranks as now; says whether it did.
+// Restores the generator if the checkpoint has this rank's state, saved by as many ranks. Returns true if it did.
 bool restore_rng(const Values& values, int rank, int world_size);
 
 }  // namespace titan::checkpoint

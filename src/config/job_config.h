@@ -1,11 +1,10 @@
-// Every knob of a training run: one struct per TOML table, one member per key.
+// All settings of a training run: one struct per TOML table, one member per key.
 //
 // Names, nesting and defaults are TorchTitan 0.2.2's, so its TOML files load here. One default differs:
-// model.hf_assets_path, because TorchTitan's names a folder of its own tests. What each key means, which values it
-// allows, whether this program carries it out and whether TorchTitan has it stands in keys/fields.cpp and nowhere else;
-// here are names, types, defaults and units. A value read by load.h has been checked against that table. An absent
-// (nullopt) value is `None` on the command line; TOML has no spelling for it but leaving the key out. Choices are
-// strings, spelled as in TOML.
+// model.hf_assets_path, because TorchTitan's names a folder of its own tests. keys/fields.cpp is the only place that
+// says what each key means, which values it allows, whether this program supports it and whether TorchTitan has it;
+// this file has names, types, defaults and units. load.h checks every value against that table. An absent (nullopt)
+// value is `None` on the command line; in TOML, leave the key out. Choices are strings, spelled as in TOML.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,8 @@ class Loader {
     values_[given.key] = {given.value, Origin{nullptr, {}, where, given.flag}};
   }
 
-  // The files' from top to bottom, then those of the environment and the command line, then those between keys.
+  // Returns the errors of the files from top to bottom, then of the environment and command line,
+  // then those between keys.
   std::vector<std::string> all_errors(const std::vector<Fault>& conflicts) const {
     std::vector<std::string> all = files_.errors.in_order();
     all.insert(all.end(), errors_.begin(), errors_.end());
@@ -64,7 +65,7 @@ class Loader {
       if (given.origin.source) {
         files_.errors.add(*given.origin.source, given.origin.at, *fault);
       } else {
-        const std::string key = field.key + ": ";  // the flag says it already
+        const std::string key = field.key + ": ";  // the flag already names it
         errors_.push_back(given.origin.where + ": error: " + given.origin.name + ": " +
                           (fault->starts_with(key) ? fault->substr(key.size()) : *fault));
       }
@@ -86,7 +87,7 @@ class Loader {
     out_.warnings.push_back("model.tokenizer_path is deprecated; call it model.hf_assets_path");
   }
 
-  // The last of several flags wins, which scripts that append flags rely on; a slip should still be seen.
+  // The last of several flags wins, which scripts that append flags rely on; a slip should still be visible.
   void warn_of_repetitions(const CommandLine& command_line) {
     const auto& all = command_line.overrides;
     for (auto later = all.begin(); later != all.end(); ++later) {
@@ -99,7 +100,7 @@ class Loader {
 
   FileValues files_;
   std::vector<std::string> errors_;
-  bool plans_;  // nothing but --dry-run
+  bool plans_;  // --dry-run only
   std::map<std::string, FileValue> values_;
   LoadedConfig out_;
 };

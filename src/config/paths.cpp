@@ -32,13 +32,13 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// "looked from /home/me" where that helps.
+// Adds "looked from /home/me" if the path is relative.
 Fault missing(const std::string& key, const std::string& path) {
   const std::string from = fs::path(path).is_absolute() ? "" : ", looked from " + fs::current_path().string();
   return {key + " = \"" + path + "\": there is no such file or folder" + from, {key}};
 }
 
-// "indexed" names the beginning of several files' names.
+// True if any file name begins with `prefix`: an "indexed" dataset is named by the common prefix of its files.
 bool exists_with_suffix(const fs::path& prefix) {
   std::error_code error;
   const fs::path folder = prefix.parent_path().empty() ? "." : prefix.parent_path();
@@ -70,7 +70,7 @@ void check_datasets(const JobConfig& config, Faults& errors) {
   }
 }
 
-// The folder is made when the run starts; until then the nearest one above it says whether that will work.
+// The run creates the folder when it starts; until then the nearest existing parent tells whether that will work.
 void check_dump_folder(const std::string& folder, Faults& errors) {
   const auto fail = [&](const std::string& why) {
     errors.push_back({"job.dump_folder = \"" + folder + "\": " + why, {"job.dump_folder"}});

@@ -1,4 +1,4 @@
-// One microbatch of one rank.
+// A microbatch of one rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>

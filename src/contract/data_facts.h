@@ -1,4 +1,4 @@
-// Tells the engine what it must know of a run's data, which itself stays with the application.
+// Facts about a run's data that the engine needs; the data itself stays in the application.
 #pragma once
 
 #include <functional>
@@ -7,11 +7,12 @@
 namespace titan {
 
 struct DataFacts {
-  // Tells the training data from others. Kept in checkpoints; "" where nothing is known.
+  // Identifies the training data. Saved in checkpoints; "" if unknown.
   std::string files;
-  // The same of the held-out data; "" also where there are none.
+  // Identifies the held-out data; "" also if there are none.
   std::string held_out_files;
-  // Returns what differs between two such texts, in words; "" for the same data. Null where both are "".
+  // Returns the differences between two such texts, in words; "" if the data is the same. Null if
+  // both texts above are "".
   std::function<std::string(const std::string& before, const std::string& now)> differences;
 };
 

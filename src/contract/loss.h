@@ -1,4 +1,4 @@
-// What a model is trained for, as the train loop and validation call it. A loss that is computed in another way
+// The loss function, as the train loop and validation call it. A loss that is computed in another way
 // (sharded over the vocabulary, in chunks, fused) is another function of this type: TrainSpec::loss.
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace titan {
 
-// The sum of the losses of `labels` int64 [B, T] on the model's device, which follow `tokens` int64 [B, T] (on the host or
-// there): float32 0-d on the device, with a graph where autograd is on. Labels of nn::kIgnoreIndex count as nothing; the caller divides
-// by the number of the others. Collective where the model is sharded.
+// Returns the sum of the losses of `labels` int64 [B, T] (on the model's device), which follow `tokens` int64 [B, T]
+// (on that device or the host): float32 0-d on the device, with a graph if autograd is on. Labels of
+// nn::kIgnoreIndex do not count; the caller divides by the number of the others. Collective if the model is sharded.
 using LossFunction =
     std::function<at::Tensor(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels)>;
 
-// The model's own, which need not have all logits in memory at once: the sum of cross entropies.
+// The model's own loss, the sum of cross entropies. It need not hold all logits in memory at once.
 inline at::Tensor cross_entropy_of_model(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
   return model(tokens, labels);
 }

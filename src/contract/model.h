@@ -8,19 +8,19 @@
 
 namespace titan {
 
-// A language model: tokens int64 [B, T] -> logits [B, T, V]; with labels int64 [B, T] as a second input, the sum of
-// their cross entropies, float32 0-d (nn/ops/cross_entropy.h), for which the logits need not be whole. The tokens may
-// be on the host: the model takes them to its device, and what it asks of them itself does not wait for that.
+// A language model: tokens int64 [B, T] -> logits [B, T, V]. With labels int64 [B, T] as a second input it returns the
+// sum of their cross entropies, float32 0-d (nn/ops/cross_entropy.h), without holding all logits at once. The tokens
+// may be on the host: the model copies them to its device, and reads the host's values without waiting for that copy.
 class LanguageModel : public nn::Module {
  public:
-  // Fills every parameter (materialized, sharded or not), and makes the buffers anew on `buffer_device`: the one that
-  // computes, which need not be that of offloaded shards.
+  // Fills every parameter (materialized, sharded or not) and creates the buffers on
+  // `buffer_device`: the device that computes, which may differ from that of offloaded shards.
   virtual void init_weights(nn::Initializer& initializer, at::Device buffer_device) = 0;
 
-  // From here on a call continues the tokens of the calls before it, whose keys and values `cache` holds: the first
-  // call takes any number of tokens, each later one takes one token per row. The logits are those of the last token,
-  // [B, 1, V]; there is no loss and no gradient. Null ends it, and the cache must live until then. Throws InternalError
-  // where the model cannot.
+  // Makes each later call continue the tokens of the calls before it, whose keys and values `cache`
+  // holds: the first call takes any number of tokens, each later call one token per row. Calls
+  // return the logits of the last token, [B, 1, V], without loss or gradient. Null stops this;
+  // `cache` must stay alive until then. Throws InternalError if the model does not support it.
   virtual void use_cache(nn::KvCache* /*cache*/) { throw InternalError("this model cannot continue from a cache"); }
 };
 

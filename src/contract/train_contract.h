@@ -1,5 +1,5 @@
-// What an application hands to the trainer about a model: how to build it, and how to shard it. models/registry.h makes
-// one from the [model] section.
+// Everything that the trainer needs to know about a model: how to build it and how to shard it.
+// models/registry.h makes a TrainSpec from the [model] section.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace titan {
 
-// All that decides how a model is spread over ranks. A way to split it that is new needs no other argument.
+// Everything that decides how a model is parallelized. A new kind of parallelism needs no further argument.
 struct ParallelContext {
   const dist::Meshes& meshes;
   const config::Training& training;
@@ -28,14 +28,15 @@ struct ParallelContext {
 
 struct TrainSpec {
   std::string name;              // "llama3 debugmodel"
-  std::int64_t max_seq_len = 0;  // the longest sequence that the model is made for
+  std::int64_t max_seq_len = 0;  // the longest sequence that the model supports
   ModelStats stats;
-  // The model keeps the documents of a row apart, and must know the token that ends them.
+  // The model separates the documents of a row, and needs the token that ends them.
   bool separates_documents = false;
-  // On the meta device: no memory. Without a document_end that it needs the model can be built, but not called.
+  // Builds the model on the meta device, without memory. Without a document_end that it needs, it
+  // can be built but not called.
   std::function<std::unique_ptr<LanguageModel>(std::optional<std::int64_t> document_end)> build_model;
-  // Activation checkpointing, then fully_shard bottom-up. The model is still on meta. The context is needed during the
-  // call only. Collective over the meshes.
+  // Applies tensor parallelism, activation checkpointing, then fully_shard bottom-up. The model is
+  // still on meta. The context is needed only during the call. Collective over the meshes.
   std::function<void(LanguageModel&, const ParallelContext&)> parallelize;
   LossFunction loss = cross_entropy_of_model;
   ModelNaming naming;  // in Hugging Face's format

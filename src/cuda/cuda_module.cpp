@@ -28,7 +28,7 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 
 c10::DeviceIndex device_index(int index) { return static_cast<c10::DeviceIndex>(index); }
 
-// Memory statistics exist once the allocator does.
+// Initializes the allocator too: memory statistics exist only after that.
 void set_device(int index) {
   c10::cuda::set_device(device_index(index));
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
@@ -40,13 +40,13 @@ cudaDeviceProp properties(int index) {
   return found;
 }
 
-// A device that is full has no room even for the context that the question needs.
+// Returns 0 for a full device, which has no room even for the context that the query needs.
 std::int64_t free_bytes(int index) {
   std::size_t free = 0, total = 0;
   auto error = cudaSetDevice(index);
   if (error == cudaSuccess) error = cudaMemGetInfo(&free, &total);
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // forgets it
+    cudaGetLastError();  // clears the error
     return 0;
   }
   C10_CUDA_CHECK(error);
@@ -82,8 +82,8 @@ void fill_uniform(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std:
   C10_CUDA_CHECK(launch_fill_uniform(out.mutable_data_ptr<float>(), fill, c10::cuda::getCurrentCUDAStream()));
 }
 
-// As torch.cuda.memory._record_memory_history(max_entries=...) does. Stacks get their names from the loader: addr2line,
-// which torch would ask, takes minutes for libraries as large as torch's.
+// Records as torch.cuda.memory._record_memory_history(max_entries=...) does. Stacks get their names from the loader:
+// addr2line, torch's default, takes minutes for libraries as large as torch's.
 void record_memory_history(std::size_t max_entries, std::function<void()> on_out_of_memory) {
   setenv("TORCH_SYMBOLIZE_MODE", "dladdr", /*overwrite=*/0);
   torch::cuda::_record_memory_history("all", "all", "all", max_entries);
@@ -96,8 +96,8 @@ void record_memory_history(std::size_t max_entries, std::function<void()> on_out
 
 extern "C" void titan_register_cuda() {
   using namespace titan;
-  // Torch looks its CUDA part up once and keeps the answer: asked before this library was loaded, it would stay
-  // without.
+  // Torch looks up its CUDA part once and keeps the answer: if asked before this library was loaded, it would never
+  // find it.
   TITAN_CHECK(at::Context::hasCUDART(), "torch was asked about CUDA before the CUDA module was loaded");
   cuda::end_on_nccl_failure();
   static const device::DeviceFusedOps fused_ops(c10::DeviceType::CUDA, cuda::fused_launches());

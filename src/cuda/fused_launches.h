@@ -1,4 +1,4 @@
-// The calls of kernels/device/device_fused_ops.h as launches on the current stream of the current CUDA device.
+// Implements the Launches of kernels/device/device_fused_ops.h on the current stream of the current CUDA device.
 #pragma once
 
 #include "kernels/device/device_fused_ops.h"

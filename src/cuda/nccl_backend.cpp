@@ -16,8 +16,7 @@
 namespace titan::cuda {
 namespace {
 
-// Ends its communicators with itself: at a good end nothing is in flight any more, and after a failure nobody may wait
-// for what never comes.
+// Aborts its communicators on destruction: after success nothing is in flight, after a failure waiting would hang.
 class NcclBackend final : public c10d::ProcessGroupNCCL {
  public:
   using ProcessGroupNCCL::ProcessGroupNCCL;
@@ -30,7 +29,7 @@ class NcclBackend final : public c10d::ProcessGroupNCCL {
   }
 };
 
-// Where c10d has left what NCCL was at; its files end in the rank.
+// Returns a note on where c10d wrote its record of NCCL, in files whose names end in the rank; empty if none is set.
 std::string dump_of_c10d() {
   const char* start = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
   if (!start) start = std::getenv("TORCH_NCCL_DEBUG_INFO_TEMP_FILE");
@@ -39,9 +38,9 @@ std::string dump_of_c10d() {
 
 std::terminate_handler previous_handler = nullptr;
 
-// NCCL's watchdog meets an error of this rank's device within 0.1 s, often before the thread that trains does. Where that
-// thread is first, the error is on its way to whoever reports it, and every tensor in page-locked memory that is freed on
-// that way meets it again, in a destructor: the process would end by SIGABRT.
+// Ends the process for an error of this rank's device. NCCL's watchdog sees it within 0.1 s, often before the training
+// thread. If that thread is first, the error is on its way to the code that reports it, and every tensor in page-locked
+// memory that is freed meanwhile hits it again, in a destructor: the process would end by SIGABRT.
 [[noreturn]] void end_this_rank(const std::string& reason) {
   const std::string told = "the device failed: " + reason;
   dist::fail_this_rank(told);
@@ -79,7 +78,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Sto
   auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = timeout;
   auto backend = c10::make_intrusive<NcclBackend>(std::move(store), rank, size, std::move(options));
-  // Now and not at the first collective: a host whose NCCL cannot connect says so before the model is built.
+  // Connects now, not at the first collective: a host whose NCCL cannot connect fails before the model is built.
   backend->eagerConnectSingleDevice(c10::Device(c10::DeviceType::CUDA, c10::cuda::current_device()));
   return backend;
 }

@@ -7,15 +7,15 @@
 
 namespace titan::cuda {
 
-// A communicator over the ranks that meet in `store`, on the current device and on streams of high priority, so that a
-// collective is not queued behind computation. Collective over these ranks: it returns when they are connected. Throws
-// c10's errors.
+// Creates a communicator over the ranks that meet in `store`, on the current device and on high-priority streams, so
+// that a collective is not queued behind computation. Collective over these ranks: returns when they are connected.
+// Throws c10's errors.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                                     std::chrono::milliseconds timeout);
 
-// The thread that watches NCCL has nobody to tell that a collective failed or took too long: it throws, and the process
-// ends by std::terminate. From now on it ends with the reason in one line and kExitPeerFailed. Other exceptions end as
-// before.
+// Makes NCCL's watchdog end the process with one line and kExitPeerFailed when a collective fails or takes too long,
+// and with kExitFailed when this rank's device fails. The watchdog can only throw, which would end the process by
+// std::terminate. Other exceptions end it as before.
 void end_on_nccl_failure();
 
 }  // namespace titan::cuda

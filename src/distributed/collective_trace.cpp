@@ -18,7 +18,7 @@ struct TraceFile {
 TraceFile* open_trace() {
   const char* path = std::getenv("TITAN_TRACE_COLLECTIVES");
   if (!path || !*path) return nullptr;
-  auto* trace = new TraceFile;  // until the process ends, whenever its threads do
+  auto* trace = new TraceFile;  // never freed: threads may still use it at exit
   trace->path = path;
   trace->file.open(path, std::ios::trunc);
   return trace;

@@ -23,7 +23,7 @@ const CudaDriver& driver() {
   return found;
 }
 
-// Before CUDA starts, which reads it.
+// Sets the caching allocator's options. Call before CUDA starts, which reads them.
 void configure_allocator() {
   if (!std::getenv("PYTORCH_CUDA_ALLOC_CONF") && driver().has_virtual_memory)
     setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);

@@ -1,6 +1,5 @@
-// The accelerator seam. The engine speaks to devices through libc10's generic guards; what only a CUDA build can
-// provide (NCCL, memory statistics, device-side initialization) is registered here by the CUDA module when that is
-// loaded.
+// The accelerator interface. The engine uses devices through libc10's generic guards; the CUDA module, once loaded,
+// registers here what only a CUDA build can provide (NCCL, memory statistics, device-side initialization).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,42 +23,42 @@ struct AcceleratorModule {
   std::function<void(int index)> set_device;
   std::function<std::string(int index)> device_name;
   std::function<std::int64_t(int index)> device_capacity_bytes;
-  // Returns the bytes of the capacity that no process holds at this moment.
+  // Returns the bytes of the capacity that no process uses at this moment.
   std::function<std::int64_t(int index)> device_free_bytes;
-  // Names the physical device, the same for every process that sees it.
+  // Returns an identifier of the physical device, the same in every process that sees it.
   std::function<std::string(int index)> device_uuid;
   // Returns why the kernels of this build do not run on the device; empty if they do.
   std::function<std::string(int index)> why_no_kernels;
-  // Peak bytes that the caching allocator held since the last reset, and those of them that were in use.
+  // Peak bytes that the caching allocator reserved since the last reset, and peak bytes in use.
   std::function<std::int64_t(int index)> peak_reserved_bytes;
   std::function<std::int64_t(int index)> peak_active_bytes;
   std::function<void(int index)> reset_peak_memory;
-  // How often, since the process started, the caching allocator gave back what it held and asked again, and how often
-  // there was no memory all the same.
+  // Counts since the process started: allocations retried after the caching allocator freed its cache, and
+  // allocations that still failed.
   std::function<std::int64_t(int index)> num_alloc_retries;
   std::function<std::int64_t(int index)> num_ooms;
   // Fills `out` (contiguous float32) with values that depend only on seed, stream and the global element index
   // first_index + i: uniform in [0, 1), from Philox-4x32-10 (nn/random/counter_rng.h is the plain reference).
   std::function<void(at::Tensor out, std::uint64_t seed, std::uint64_t stream, std::int64_t first_index)> fill_uniform;
-  // From here on the caching allocator remembers its last `max_entries` allocations and frees, with stack traces, and
-  // calls `on_out_of_memory` (on the thread that asked for too much) before it throws. Once in a process.
+  // Makes the caching allocator record its last `max_entries` allocations and frees, with stack traces, and call
+  // `on_out_of_memory` (on the allocating thread) before it throws. Call once per process.
   std::function<void(std::size_t max_entries, std::function<void()> on_out_of_memory)> record_memory_history;
-  // What the allocator holds and remembers, as the pickle that pytorch.org/memory_viz reads.
+  // Returns the allocator's blocks and recorded history as the pickle that pytorch.org/memory_viz reads.
   std::function<std::string()> memory_snapshot;
 };
 
 void register_accelerator(AcceleratorModule module);
 
-// Null until the CUDA module was loaded.
+// Returns the registered module; null until the CUDA module is loaded.
 const AcceleratorModule* accelerator();
 
-// Loads libtitan_cuda.so from beside the program, or from ../lib of an installed one, when a CUDA driver that is new enough
-// is found with at least one device. The caching allocator gets expandable segments, without which the pools of the side
-// streams fragment, unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set or a device cannot have them. Returns why
-// there is no accelerator, or an empty string when there is one. `accelerator()` is set afterwards. Idempotent.
+// Loads libtitan_cuda.so from the program's folder, or from ../lib of an installation, if a CUDA driver that is new
+// enough finds a device. Turns on the caching allocator's expandable segments, without which the pools of the side
+// streams fragment, unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set or a device does not support them.
+// Returns why there is no accelerator; empty if there is one, and then accelerator() is set. Idempotent.
 std::string load_accelerator_module();
 
-// True if a CUDA driver finds a device here, also where load_accelerator_module() says why it cannot be used.
+// True if a CUDA driver finds a device here, even if load_accelerator_module() cannot use it.
 bool has_cuda_device();
 
 }  // namespace titan::dist

@@ -16,14 +16,14 @@ using std::chrono::steady_clock;
 constexpr const char* kKey = "titan/failure";
 constexpr auto kPeriod = milliseconds(200);
 constexpr auto kLook = milliseconds(10);
-// A process that stands still for so long, once the time limit of a collective has passed, was not stopped for a moment.
+// A process that stays suspended this long after a collective has timed out counts as stopped.
 constexpr auto kStandsStill = milliseconds(1000);
-// A rank of another machine is lost when it missed so many beats while this one made them: two seconds, which no rank
-// is starved for by what ordinarily runs beside it.
+// A rank of another machine counts as lost after this many missed heartbeats, counted in this rank's own: two
+// seconds, longer than ordinary load on its machine delays a rank.
 constexpr std::int64_t kMissedBeats = 10;
 
 constexpr const char* kEndedReason = "ended without a word (killed, or out of memory?)";
-// Of another machine nothing is known but its silence.
+// Processes of other machines cannot be inspected: only their silence is known.
 constexpr const char* kSilentReason = "has fallen silent: its process was killed or stopped, or its machine is gone";
 constexpr const char* kStoppedReason = "stands still: something stopped its process (SIGSTOP, a debugger)";
 constexpr const char* kStoreGone = "rank 0 or the launcher ended: the rendezvous store is gone";
@@ -32,7 +32,7 @@ std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
 std::string beat_key(int rank) { return "titan/beat/" + std::to_string(rank); }
 std::string heard_key(int rank) { return "titan/heard/" + std::to_string(rank); }
 
-// What stands in the store: the reason in one line, and who wrote it in the next.
+// The format in the store: the reason in one line, the rank that wrote it in the next.
 std::string to_text(const WrittenFailure& failure) { return failure.reason + "\n" + std::to_string(failure.writer); }
 WrittenFailure written_failure_from_text(const std::vector<std::uint8_t>& bytes) {
   const std::string text(bytes.begin(), bytes.end());
@@ -47,20 +47,21 @@ std::optional<std::string> read_reason(FailureBoard& board) {
   return failure ? std::optional(failure->reason) : std::nullopt;
 }
 
-// Another rank of this machine in that state.
+// Finds another rank of this machine whose process is in state `life`.
 std::optional<int> find_rank(const FailureBoard& board, Life life) {
   for (int rank = 0; rank < static_cast<int>(board.processes.size()); ++rank)
     if (rank != board.rank && life_of(board.processes[rank]) == life) return rank;
   return std::nullopt;
 }
 
-// Writes for all what was found of `rank`. It may have written its own reason before it ended: that one is then given.
+// Reports `rank` as failed to all ranks. Returns the first reason in the store, which `rank` may have written before
+// it ended.
 std::string report_lost(FailureBoard& board, int rank, const std::string& reason) {
   report_failure(board, rank, reason);
   return read_reason(board).value_or(name_of(rank) + reason);
 }
 
-// The ranks of other machines that have not counted up since, measured by this rank's own count.
+// Finds ranks of other machines whose heartbeat has stopped, measured in this rank's own heartbeats.
 class Beats {
  public:
   explicit Beats(FailureBoard& board) : board_(board), seen_(board.processes.size(), {-1, 0}) {}
@@ -84,10 +85,10 @@ class Beats {
  private:
   FailureBoard& board_;
   std::vector<std::pair<std::int64_t, std::int64_t>>
-      seen_;  // the other rank's count, and this rank's own when it arrived
+      seen_;  // per rank: its last count, and this rank's own count when it arrived
 };
 
-// Of another process, which serves the store.
+// Returns the state of the process that serves the store; kUnknown if this process or a launcher serves it.
 Life store_life(const FailureBoard& board) noexcept {
   if (board.store_rank < 0 || board.store_rank == board.rank) return Life::kUnknown;
   return life_of(board.processes[board.store_rank]);
@@ -95,13 +96,13 @@ Life store_life(const FailureBoard& board) noexcept {
 
 std::string of_store_rank(const FailureBoard& board, const char* reason) { return name_of(board.store_rank) + reason; }
 
-// One that stands still hears nothing.
+// True if `rank` has read the failure, or never will because its process has ended or is suspended.
 bool has_heard(FailureBoard& board, int rank) {
   const Life life = life_of(board.processes[rank]);
   return life == Life::kEnded || life == Life::kStopped || board.store->check({heard_key(rank)});
 }
 
-// Finds out whether one and the same other rank of this machine has stood still for a while.
+// Detects that the same other rank of this machine has been suspended for kStandsStill.
 class StandingRank {
  public:
   explicit StandingRank(const FailureBoard& board) : board_(board) {}
@@ -120,7 +121,7 @@ class StandingRank {
   steady_clock::time_point since_;
 };
 
-// The N of "rank N: ...".
+// Returns N of "rank N: ..."; nullopt for other texts.
 std::optional<int> rank_to_blame(const std::string& reason) {
   int rank = 0;
   constexpr std::string_view kStart = "rank ";
@@ -154,7 +155,7 @@ std::optional<WrittenFailure> read_failure(FailureBoard& board) {
   if (auto failure = board.heard->get()) return failure;
   if (!board.store->check({kKey})) return std::nullopt;
   const WrittenFailure failure = written_failure_from_text(board.store->get(kKey));
-  board.heard->keep(failure);  // before the others learn of it, who may then leave
+  board.heard->keep(failure);  // before the other ranks see it and leave
   board.store->set(heard_key(board.rank), std::vector<std::uint8_t>{1});
   return failure;
 }
@@ -194,8 +195,8 @@ void FailureWatch::run() {
     } catch (const std::exception&) {
       if (!stopping_) failure = WrittenFailure{why_store_is_gone(board_), -1};
     }
-    // A rank that wrote of itself says so on the thread that failed. One of which another has written may have no
-    // thread left that could.
+    // A rank that blamed itself prints the reason on the thread that failed. If another rank blamed it, that thread
+    // may hang, so the watch reports.
     const bool is_own = failure && failure->writer == board_.rank && rank_to_blame(failure->reason) == board_.rank;
     if (!stopping_ && !is_own) on_failure_(failure->reason);
     return;
@@ -210,7 +211,7 @@ std::optional<int> report_failure(FailureBoard& board, int rank, const std::stri
     const std::string said = written_failure_from_text(first).reason;
     const auto by = rank_to_blame(said);
     return by && *by != rank && said == name_of(*by) + line ? by : std::nullopt;
-  } catch (...) {  // nobody left to tell
+  } catch (...) {  // the store is gone: nobody to tell
     return std::nullopt;
   }
 }
@@ -222,7 +223,7 @@ std::optional<std::string> find_failure(FailureBoard& board, milliseconds patien
   const auto deadline = steady_clock::now() + patience;
   do {
     if (const auto failure = board.heard->get()) return failure->reason;
-    // A store whose host stands still does not answer, and asking it would take its whole time limit.
+    // A store whose process is suspended does not answer; asking it would take the full timeout.
     if (store_life(board) != Life::kStopped) {
       if (auto reason = read_reason(board)) return reason;
       if (const auto lost = find_rank(board, Life::kEnded)) return report_lost(board, *lost, kEndedReason);
@@ -255,7 +256,7 @@ void leave_in_order(FailureBoard& board, const std::string& reason, milliseconds
       return life_of(board.processes[*blamed]) != Life::kRuns;
     };
     while (!may_leave() && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
-  } catch (...) {  // the store went: nobody left to wait for
+  } catch (...) {  // the store is gone: nobody to wait for
   }
 }
 

@@ -1,8 +1,8 @@
-// One clear reason for every rank: the first rank to fail writes why to the job's store before it unwinds, and a thread
-// on every other rank, which looks there a few times a second, ends its process with that reason. The same thread looks
-// whether the other ranks of this machine still live, and counts up a key of its own, by which ranks of other machines
-// can tell that this one was killed. Without it a rank that waits for data, or writes a checkpoint, would learn of a
-// lost peer only at the next collective's time limit.
+// Makes every rank end with the same clear reason. The first rank to fail writes its reason to the job's store before
+// it unwinds. A thread on every other rank polls the store a few times a second and ends its process with that
+// reason. The same thread checks that the other ranks of this machine are alive, and counts up a heartbeat key, by
+// which ranks of other machines notice that this one was killed. Without it, a rank that waits for data or writes a
+// checkpoint would learn of a lost peer only at the next collective's timeout.
 #pragma once
 
 #include <atomic>
@@ -20,17 +20,17 @@
 
 namespace titan::dist {
 
-// How long a rank that ends waits for what others may still have to say or to hear.
+// The longest time that a rank, before it ends, waits for other ranks to write or read the reason.
 constexpr auto kFailurePatience = std::chrono::milliseconds(3000);
 
-// A failure as it stands in the store.
+// A failure as written in the store.
 struct WrittenFailure {
   std::string reason;  // "rank 3: ...", one line
-  int writer;          // the rank that wrote it, which need not be the one to blame
+  int writer;          // the rank that wrote it, not necessarily the one to blame
 };
 
-// The first failure that this process has heard of, for all of its threads. The rank that serves the store leaves once all
-// others have heard why: whoever then finds it gone, and asks here, does not take it for the one to blame.
+// The first failure that this process has read, shared by its threads. The rank that serves the store leaves once all
+// others have read the reason; a thread that then finds the store gone asks here and does not blame that rank.
 class HeardFailure {
  public:
   void keep(const WrittenFailure& failure);
@@ -41,22 +41,22 @@ class HeardFailure {
   std::optional<WrittenFailure> failure_;
 };
 
-// A job's store as one rank sees it, with what it knows of the others. Not for two threads at once: each has a copy, and
-// they have in common what was heard.
+// A job's store as one rank sees it, with what it knows of the others. Not thread-safe: each thread has a copy, and
+// the copies share `heard`.
 struct FailureBoard {
   c10::intrusive_ptr<c10d::Store> store;
   int rank;
-  int store_rank;                      // whose process takes the store away with it; -1: a launcher serves it
-  std::vector<RankProcess> processes;  // of all ranks
+  int store_rank;                      // its process serves the store; -1 if a launcher does
+  std::vector<RankProcess> processes;  // one per rank
   std::shared_ptr<HeardFailure> heard = std::make_shared<HeardFailure>();
 };
 
 class FailureWatch {
  public:
-  // `on_failure` runs on the watch's own thread, at most once, with the reason in one line; it is expected to end the
-  // process. It is not called for what this rank wrote of itself. `board.store` must be a connection of its own
-  // (clone_store). `on_look` runs on the same thread at every look, before it, with that board; it may throw what the
-  // store throws.
+  // `on_failure` runs on the watch's own thread, at most once, with the reason in one line; it should end the
+  // process. It is not called for a failure that this rank reported of itself. `board.store` must be a separate
+  // connection (clone_store). `on_look` runs on the same thread before every poll, with that board; it may throw the
+  // store's errors.
   FailureWatch(FailureBoard board, std::function<void(const std::string& reason)> on_failure,
                std::function<void(FailureBoard& board)> on_look = nullptr);
   ~FailureWatch();
@@ -74,31 +74,32 @@ class FailureWatch {
   std::thread thread_;
 };
 
-// Writes the reason of `rank` ("rank 3: <its first line>"); the first rank to fail wins. Returns the rank that had
-// written the same words of itself before, which says them for all; nothing where it is this one. Never throws: the
-// store may be gone already.
+// Writes `rank`'s reason ("rank 3: <its first line>"); the first rank to fail wins. Returns the rank that had already
+// written the same reason of itself, and so prints it for all; nullopt otherwise. Never throws: the store may be
+// gone.
 std::optional<int> report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
 
-// The first failure that was written, by whichever rank; it counts as heard, and is given again without asking the store.
-// Throws what the store throws.
+// Returns the first failure that any rank wrote, and marks it as read; later calls return it without asking the
+// store. Returns nullopt if no rank failed. Throws the store's errors.
 std::optional<WrittenFailure> read_failure(FailureBoard& board);
 
-// The reason that a rank wrote; else the rank whose process has ended or, on another machine, fallen silent, written
-// for the others. Never this rank. Nothing after `patience`, or as soon as `is_enough`, which is asked at every look, says
-// so. Throws what the store throws.
+// Returns the reason that a rank wrote. Otherwise looks for another rank whose process has ended or, on another
+// machine, fallen silent, and reports it to all ranks. Returns nullopt after `patience`, once `is_enough`, called at
+// every poll, returns true, or if a rank of this machine stays suspended. Throws the store's errors.
 std::optional<std::string> find_failure(FailureBoard& board, std::chrono::milliseconds patience,
                                         const std::function<bool()>& is_enough = nullptr);
 
-// Another rank of this machine that was stopped, written for the others. Throws what the store throws.
+// Finds another rank of this machine that is suspended, and reports it to all ranks, unless it serves the store.
+// Returns the reason; nullopt if no rank is suspended. Throws the store's errors.
 std::optional<std::string> find_stopped_rank(FailureBoard& board);
 
-// The store does not answer. What this process had heard before is the reason; else, where a rank of this machine serves
-// it, the system says whether that one is gone.
+// Returns why the store does not answer: the failure that this process has read before; otherwise, if another rank of
+// this machine serves the store, whether its process has ended.
 std::string why_store_is_gone(const FailureBoard& board) noexcept;
 
-// Before this process ends: the rank that serves the store stays until all others that live have read the reason; the
-// others stay until the rank that failed has ended, so that a launcher takes its exit code and not theirs. For
-// `patience` at most.
+// Waits before this process ends, for at most `patience`. The rank that serves the store waits until all other live
+// ranks have read the reason. Every rank waits until the rank to blame has ended, so that a launcher takes that
+// rank's exit code.
 void leave_in_order(FailureBoard& board, const std::string& reason,
                     std::chrono::milliseconds patience = kFailurePatience) noexcept;
 

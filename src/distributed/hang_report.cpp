@@ -17,9 +17,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kAskKey = "titan/hang";
-// A peer that has just been killed is seen to be gone before this: nobody is asked then.
+// Time before the ranks are asked. A peer that was just killed is noticed earlier, and then no rank is asked.
 constexpr auto kBeforeAsking = milliseconds(300);
-// Ranks that run but do not answer get so much more patience than a reason that somebody may yet write.
+// Ranks that run but do not answer get this many times `patience` in addition.
 constexpr int kMorePatience = 9;
 constexpr std::size_t kMostLines = 16;
 
@@ -27,14 +27,14 @@ std::string state_key(int rank) { return "titan/state/" + std::to_string(rank); 
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-// What the ranks say when one of them asks.
+// Asks the ranks for their states and collects the answers.
 class Answers {
  public:
   explicit Answers(FailureBoard& board) : board_(board), states_(board.processes.size()) {
     for (std::size_t rank = 0; rank < states_.size(); ++rank) keys_.push_back(state_key(static_cast<int>(rank)));
   }
 
-  // To be called again and again: asks, once it is time to, and whether all have answered.
+  // Call repeatedly. Asks after kBeforeAsking. Returns true once all ranks have answered.
   bool look() {
     if (steady_clock::now() < ask_at_) return false;
     if (!std::exchange(is_asked_, true)) board_.store->compareSet(kAskKey, {}, bytes_of(std::to_string(board_.rank)));
@@ -43,7 +43,7 @@ class Answers {
 
   bool is_complete() const { return is_complete_; }
 
-  // Of those who have answered.
+  // Returns the states of the ranks that have answered.
   const std::vector<std::optional<RankState>>& read() {
     for (std::size_t rank = 0; rank < states_.size(); ++rank) {
       if (states_[rank] || !board_.store->check({keys_[rank]})) continue;
@@ -64,7 +64,7 @@ class Answers {
 
 std::string start_of_line(int rank) { return "titan-train: rank " + std::to_string(rank) + ": "; }
 
-// Returns the line that says where to look further; "" if nothing is written.
+// Returns the line that names the dump files; empty if none is written.
 std::string line_of_files(int rank) {
   const auto file = dump_file();
   if (file.empty()) return "";
@@ -72,7 +72,7 @@ std::string line_of_files(int rank) {
          ", those of the other ranks beside it\n";
 }
 
-// In one write, so that what other ranks print does not come in between.
+// Prints in one write, so that other ranks' output does not come in between.
 void print_summary(int rank, const std::vector<std::optional<RankState>>& states) {
   std::string text = start_of_line(rank) + "a collective did not end. What the ranks do:\n";
   const auto lines = summarize(states);
@@ -82,11 +82,11 @@ void print_summary(int rank, const std::vector<std::optional<RankState>>& states
   std::fputs(text.c_str(), stderr);
 }
 
-// The reason where a rank of this machine stands still; nothing where none does. Where it serves the store, no rank can be
-// asked what it does, and each writes and names its own file.
+// Returns the reason if a rank of this machine is suspended; otherwise nullopt. If that rank serves the store, the
+// other ranks cannot be asked, and each writes and names its own file.
 std::optional<std::string> conclude_stopped(FailureBoard& board, Answers& answers) {
   const bool has_store = board.store_rank < 0 || life_of(board.processes[board.store_rank]) != Life::kStopped;
-  // Before the reason stands in the store, for which the watch of this rank may end the process.
+  // Read before the reason is in the store: from then on, this rank's watch may end the process.
   const auto states = has_store ? answers.read() : std::vector<std::optional<RankState>>();
   const auto reason = find_stopped_rank(board);
   if (!reason) return std::nullopt;
@@ -100,7 +100,7 @@ std::optional<std::string> conclude_stopped(FailureBoard& board, Answers& answer
   return reason;
 }
 
-// Of all ranks that find it out the first one writes it and prints the summary.
+// Returns the reason. The first rank that finds it writes it and prints the summary.
 std::string conclude(FailureBoard& board, const std::vector<std::optional<RankState>>& states,
                      const std::string& symptom) {
   const auto found = find_culprit(states);
@@ -130,7 +130,7 @@ std::string diagnose_hang(FailureBoard& board, const std::string& symptom, milli
     const auto look = [&] { return answers.look(); };
     if (auto reason = find_failure(board, patience, look)) return *reason;
     if (!answers.is_complete()) {
-      // Only now: that a process was stopped for a moment is not a reason.
+      // Checked only now: a process that was suspended for a moment is not the cause.
       if (auto stopped = conclude_stopped(board, answers)) return *stopped;
       if (auto reason = find_failure(board, kMorePatience * patience, look)) return *reason;
     }

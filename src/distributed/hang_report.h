@@ -1,4 +1,4 @@
-// Why a collective did not end: each rank says what it is doing, and the ranks' answers are compared.
+// Explains why a collective hangs: each rank reports its state, and the states are compared.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace titan::dist {
 
-// What the watch of every rank does at each look: where some rank waits in vain, it writes this rank's state to the
-// store, once, and starts its dump (flight/dump.h).
+// Answers other ranks. Every rank's watch calls look() at each poll; when some rank has asked, it writes this rank's
+// state to the store, once, and starts its dump (flight/dump.h).
 class HangAnswer {
  public:
   void look(FailureBoard& board);
@@ -18,14 +18,15 @@ class HangAnswer {
   bool is_given_ = false;
 };
 
-// Why a collective failed on this rank with `symptom`, in one line, written for the others where a rank is to blame:
-//   - what failure_watch.h finds: the reason that a rank gave, a rank that has ended or fallen silent, one that stands
-//     still;
-//   - else what the states of all ranks show (flight/find_culprit.h), of which this rank then prints a summary to
-//     standard error;
-//   - else `symptom`.
-// It waits for `patience` for a reason, and for the answers of ranks that run for ten times as long. The watches must
-// still run. Never throws.
+// Returns why a collective failed on this rank with `symptom`, in one line. Writes it to the store if a rank is to
+// blame. The reason is
+//   - what failure_watch.h finds: the reason that a rank wrote, or a rank that has ended, fallen silent or is
+//     suspended;
+//   - otherwise what the states of all ranks show (flight/find_culprit.h); the rank that writes it first prints a
+//     summary to standard error;
+//   - otherwise `symptom`.
+// Waits `patience` for a reason, and ten times as long for the answers of ranks that run. The watches must still run.
+// Never throws.
 std::string diagnose_hang(FailureBoard& board, const std::string& symptom,
                           std::chrono::milliseconds patience = kFailurePatience) noexcept;
 

@@ -9,10 +9,10 @@
 namespace titan::dist {
 namespace {
 
-// What the host's collective reads or writes in place of `tensor`.
+// Returns a host tensor for the host's collective to use instead of `tensor`.
 at::Tensor host_like(const at::Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options().device(at::kCPU)); }
 
-// A blocking copy: it waits for what is queued on the current stream before.
+// Copies to the host. Blocks, also for earlier work on the current stream.
 at::Tensor to_host(const at::Tensor& tensor) { return host_like(tensor).copy_(tensor); }
 
 class HostStagedBackend final : public c10d::Backend {

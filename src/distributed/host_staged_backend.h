@@ -7,9 +7,9 @@
 namespace titan::dist {
 
 // Lets ranks that share one device communicate, which NCCL refuses. Slow: every call copies its input to the host,
-// waits for `host` to finish, and copies the result back, so it returns only when the result is there. It takes its
-// input from, and leaves its output on, the caller's current stream; in that it orders work as NCCL does after wait().
-// `host` is a backend for CPU tensors over the same ranks, of this object alone.
+// waits for `host` to finish, and copies the result back, so it returns only when the result is there. It reads its
+// input and writes its output on the caller's current stream; in that it orders work as NCCL does after wait().
+// `host` is a backend for CPU tensors over the same ranks that nothing else uses.
 c10::intrusive_ptr<c10d::Backend> make_host_staged_backend(c10::intrusive_ptr<c10d::Backend> host);
 
 }  // namespace titan::dist

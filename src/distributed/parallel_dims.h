@@ -1,5 +1,5 @@
 // The parallel degrees of a run, checked against the number of ranks, the meshes made from them (TorchTitan's
-// ParallelDims: row-major, pipeline outermost, tensor innermost), and the sizes of a step that follow.
+// ParallelDims: row-major, pipeline outermost, tensor innermost), and the resulting sizes of a step.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct ParallelDims {
   int dp_replicate = 1;  // copies of the weights
   int dp_shard = 1;      // ranks that share one copy
   int cp = 1;            // ranks that share each sequence
-  int tp = 1;            // ranks that share each matrix product
+  int tp = 1;            // ranks that share each matmul
   int world_size = 1;
 
   // Resolves -1 and checks the product. Throws ConfigError naming every factor.
@@ -25,17 +25,17 @@ struct ParallelDims {
   int batch() const { return dp_replicate * dp_shard; }  // ranks that read different data
   int ranks_of_batch() const { return cp * tp * pp; }    // ranks that read the same
 
-  // "dp_shard 2 x tp 2": the degrees above 1, outermost first; empty where there is none.
+  // Returns the degrees above 1, outermost first: "dp_shard 2 x tp 2"; empty if all are 1.
   std::string text() const;
 };
 
-// Views of one grid (pp, dp_replicate, dp_shard, cp, tp) over all ranks. A view of one rank, which is what an axis of
-// degree 1 gives, has no connection and communicates nothing.
+// Views of one grid (pp, dp_replicate, dp_shard, cp, tp) over all ranks. A view of one rank, from an axis of degree
+// 1, has no connections and communicates nothing.
 struct Meshes {
-  DeviceMesh batch;  // (batch) = dp_replicate x dp_shard: who reads which data. The ranks along cp, tp and pp read the
-                     // same rows, so that what is counted on rows as read is summed over this
-  DeviceMesh loss;   // (loss) = batch x cp: over whom sums run of what each rank computes from its part of the rows
-  DeviceMesh fsdp;   // what fully_shard gets: (fsdp) = dp_shard x cp, or (dp_replicate, fsdp) when dp_replicate > 1
+  DeviceMesh batch;  // (batch) = dp_replicate x dp_shard: ranks that read different data. Ranks along cp, tp and pp
+                     // read the same rows, so counts of rows read are summed over this
+  DeviceMesh loss;   // (loss) = batch x cp: for sums of what each rank computes from its part of the rows
+  DeviceMesh fsdp;   // for fully_shard: (fsdp) = dp_shard x cp, or (dp_replicate, fsdp) when dp_replicate > 1
   DeviceMesh cp;
   DeviceMesh tp;
   DeviceMesh pp;
@@ -44,13 +44,13 @@ struct Meshes {
   static Meshes build(World& world, const ParallelDims& dims);
 };
 
-// What the configuration and the number of ranks mean for a step.
+// The sizes of a step, from the configuration and the number of ranks.
 struct RunShape {
   ParallelDims dims;
   std::int64_t accumulation_steps = 1;  // microbatches that each rank runs for one step
-  std::int64_t sequences_per_step = 1;  // of all ranks together
+  std::int64_t sequences_per_step = 1;  // over all ranks
 
-  // Throws ConfigError where the degrees do not multiply to `world_size` or the global batch does not divide.
+  // Throws ConfigError if the degrees do not multiply to `world_size` or the global batch does not divide.
   static RunShape of(const config::JobConfig& config, int world_size);
 };
 

@@ -35,8 +35,8 @@ bool is_one_of(const std::exception& error) {
   return (dynamic_cast<const Errors*>(&error) || ...);
 }
 
-// True if no peer can be the cause of what a collective throws: no memory for its buffers, a wrong call, or an error of this
-// rank's device, which comes out of whatever is called next.
+// True if this rank alone caused the error of a collective: it has no memory for its buffers, made a wrong call, or
+// its device failed, which surfaces in whatever is called next.
 bool is_of_this_rank(const std::exception& error) {
   return is_one_of<std::bad_alloc, c10::OutOfMemoryError, c10::ValueError, c10::TypeError, c10::IndexError,
                    c10::NotImplementedError, c10::AcceleratorError>(error) ||
@@ -44,8 +44,8 @@ bool is_of_this_rank(const std::exception& error) {
          std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;  // torch's on a CPU
 }
 
-// What a collective throws when a peer is gone differs by backend and moment; to the user it is one event. Called in the
-// handler of `error`, which goes on as it is where this rank alone is the cause.
+// Call from the catch block of `error`. Rethrows it unchanged if this rank alone caused it. Otherwise throws
+// PeerError: the error for a lost peer differs by backend and moment, but to the user it is one event.
 [[noreturn]] void throw_peer_error(const CollectiveTicket& ticket, const std::exception& error) {
   flight_recorder().fail(ticket);
   if (is_of_this_rank(error)) throw;

@@ -7,8 +7,8 @@
 
 namespace titan::dist {
 
-// A Gloo communicator over TCP. Collective over `size` ranks that share `store`. `local_only` binds to the loopback
-// interface; otherwise GLOO_SOCKET_IFNAME names the interface, or the host's name decides.
+// Makes a Gloo communicator over TCP, on the interface that GLOO_SOCKET_IFNAME names; if unset, on the loopback
+// interface for `local_only`, otherwise on that of the host's name. Collective over `size` ranks that share `store`.
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                     std::chrono::milliseconds timeout, bool local_only);
 

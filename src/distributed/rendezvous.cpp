@@ -38,7 +38,7 @@ std::string try_connect(const std::string& host, int port) {
   return reason;
 }
 
-// c10d waits a whole second between attempts; ranks start milliseconds apart, so wait here in small steps instead.
+// Waits in small steps: ranks start milliseconds apart, but c10d waits a full second between attempts.
 void wait_until_listening(const std::string& host, int port, std::chrono::milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
   std::string reason;
@@ -56,16 +56,16 @@ fs::path port_file(const LaunchEnv& env) {
   return fs::temp_directory_path() / ("titan-train-" + std::to_string(getuid()) + "-" + env.rendezvous_key + ".port");
 }
 
-// "PORT" and the process that serves it.
+// The content of the port file: the port and the process that serves it.
 std::string port_text(int port) { return std::to_string(port) + " " + to_text(own_process()) + "\n"; }
 
 struct Port {
-  int number = 0;  // 0: not known yet, for `reason`
+  int number = 0;  // 0 if not known yet; `reason` says why
   std::string reason;
 };
 
-// An earlier job of the same key may have left its file: it is believed while its writer lives. Where that cannot be
-// told (another container's process), the port has to answer.
+// Reads the port file. An earlier job with the same key may have left it, so its writer must be alive. If that is
+// unknown (a process of another container), the port must answer.
 Port read_port(const fs::path& path, const std::string& host) {
   std::ifstream file(path);
   if (!file) return {0, "there is no such file"};
@@ -97,7 +97,7 @@ int wait_for_port_file(const fs::path& path, const std::string& host, std::chron
   }
 }
 
-// listen_fd: for a server, a socket that listens already; -1: it makes its own.
+// `listen_fd`: a server's socket that already listens; -1 to make one.
 c10::intrusive_ptr<c10d::TCPStore> connect_tcp(const std::string& host, int port, bool server,
                                                std::chrono::milliseconds timeout, int listen_fd = -1) {
   c10d::TCPStoreOptions options;
@@ -132,8 +132,9 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const LaunchEnv& env, std::chrono::mi
 
 }  // namespace
 
-// torchrun's agent keeps its store when it starts the ranks again, with all that they wrote: reasons why they failed,
-// addresses of the dead. A membership change leaves the count of restarts as it is, but not the number of ranks.
+// Each attempt has its own prefix. torchrun's agent keeps its store when it restarts the ranks, with everything they
+// wrote: failure reasons, addresses of dead processes. A membership change keeps the restart count but not the number
+// of ranks, so the prefix has both.
 c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnv& env, std::chrono::milliseconds timeout) {
   const std::string attempt = std::to_string(env.restart_count) + "-" + std::to_string(env.world_size);
   return c10::make_intrusive<c10d::PrefixStore>("titan/attempt-" + attempt, connect(env, timeout));

@@ -1,4 +1,4 @@
-// How the ranks of a job find each other: a c10d TCPStore.
+// The rendezvous of a job's ranks: a c10d TCPStore.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnv& env, std::chrono:
 // Rank 0 removes the port file, if there is one. Call when every rank is connected.
 void forget_port_file(const LaunchEnv& env);
 
-// A second connection to the same store, for a thread of its own (a TCPStore client is not shared between threads that
-// block). `store` is what connect_store returned.
+// Opens a second connection to the same store for another thread (threads that block must not share a TCPStore
+// client). `store` must come from connect_store.
 c10::intrusive_ptr<c10d::Store> clone_store(const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace titan::dist

@@ -28,8 +28,8 @@
 namespace titan::dist {
 namespace {
 
-// How tensors of an accelerator travel. Gloo is for several ranks on one device, to test sharding where there is but
-// one.
+// True if accelerator tensors go through Gloo (TITAN_DEVICE_COMM). Several ranks can then share one device, to test
+// sharding.
 bool ranks_share_devices() {
   const auto comm = get_env("TITAN_DEVICE_COMM").value_or("nccl");
   if (comm != "nccl" && comm != "gloo") {
@@ -43,7 +43,7 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   const auto* module = accelerator();
   TITAN_CHECK(module && module->type == type, "the accelerator module is not loaded");
   const int count = module->device_count();
-  // A rank that sees one device alone has it for itself, or shares it: check_devices_differ().
+  // A rank that sees only one device uses it; check_devices_differ() finds out if other ranks do too.
   const bool wraps = ranks_share_devices() || count == 1;
   const auto index = static_cast<int>(wraps ? env.local_rank % std::max(count, 1) : env.local_rank);
   if (index >= count) {
@@ -56,8 +56,8 @@ c10::Device pick_device(const LaunchEnv& env, c10::DeviceType type) {
   return {type, static_cast<c10::DeviceIndex>(index)};
 }
 
-// Tells the other ranks `own`, and returns what each has told, in one exchange that waits for all of them. Collective over
-// the ranks of `store`; `prefix` begins the keys there.
+// Exchanges `own` between the ranks. Returns the texts of all ranks, in rank order, after waiting for all of them.
+// Collective over the ranks of `store`; keys in it start with `prefix`.
 std::vector<std::string> texts_of_ranks(c10d::Store& store, const LaunchEnv& env, const std::string& prefix,
                                         const std::string& own) {
   store.set(prefix + std::to_string(env.rank), std::vector<std::uint8_t>(own.begin(), own.end()));
@@ -67,7 +67,8 @@ std::vector<std::string> texts_of_ranks(c10d::Store& store, const LaunchEnv& env
   return texts;
 }
 
-// The rank that serves the store takes it away when it ends: it waits for the others, but not for ever.
+// Waits on the rank that serves the store, for a limited time, until all ranks have read: the store ends with that
+// rank.
 void wait_until_all_have_read(c10d::Store& store, const LaunchEnv& env) {
   constexpr const char* kRead = "titan/device/read";
   store.add(kRead, 1);
@@ -76,7 +77,8 @@ void wait_until_all_have_read(c10d::Store& store, const LaunchEnv& env) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-// NCCL refuses two ranks of one device, in its own words and late. Collective over the ranks of `store`.
+// Throws if two ranks have the same device; NCCL would fail later and less clearly. Collective over the ranks of
+// `store`.
 void check_devices_differ(c10d::Store& store, const LaunchEnv& env, int index) {
   const auto& module = *accelerator();
   if (ranks_share_devices() || !module.device_uuid) return;
@@ -100,19 +102,18 @@ void check_devices_differ(c10d::Store& store, const LaunchEnv& env, int index) {
   }
 }
 
-// The number of ranks where it is none of them.
+// Returns the index of `rank` in `ranks`; the number of ranks if it is not one of them.
 int index_of(int rank, const std::vector<int>& ranks) {
   return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
-// For those who cannot be given the world.
+// The world, for callers that cannot be passed it.
 std::atomic<World*> g_world = nullptr;
 
-// Who has it says why this process ends, and ends it: the watch, or the thread that trains. It is never given back.
+// Held by the thread that reports the failure and ends the process: the watch or the training thread. Never released.
 std::mutex g_last_word;
 
-// The reason may come to the watch's thread while the one that trains is blocked for minutes, or the other way round:
-// the process ends here.
+// Ends the process from the watch's thread or from the training thread: the other one may be blocked for minutes.
 [[noreturn]] void end_process(FailureBoard& board, const std::string& reason) {
   g_last_word.lock();
   std::fprintf(stderr, "titan-train: rank %d: stops: %s\n", board.rank, reason.c_str());
@@ -125,7 +126,7 @@ std::mutex g_last_word;
   _exit(kExitPeerFailed);
 }
 
-// A crash of this process is told to the other ranks by its watch, on whose thread this runs.
+// Reports a crash of this process to the other ranks. Runs on the watch's thread.
 void tell_of_crash(FailureBoard& board) {
   const auto signal = crash_under_way();
   if (!signal) return;
@@ -184,7 +185,7 @@ World::~World() {
   g_world.compare_exchange_strong(self, nullptr);
 }
 
-// The same on all ranks. Of a job on several machines, known once the ranks have told each other where they are.
+// The same on all ranks. In a job on several machines, false until the ranks have exchanged their machines.
 bool World::are_on_one_machine(const std::vector<int>& ranks) const {
   if (env_.local_world_size == env_.world_size) return true;
   if (!board_) return false;
@@ -264,7 +265,7 @@ void World::stop(const std::string& symptom) noexcept {
 void World::stop_apart(const std::string& symptom) noexcept {
   try {
     FailureBoard board = *board_;
-    board.store = clone_store(store_);  // the thread that trains may be using the other one
+    board.store = clone_store(store_);  // the training thread may be using the other one
     end_process(board, diagnose_hang(board, symptom));
   } catch (const std::exception&) {  // the store is gone: the symptom is all there is
   }
@@ -276,7 +277,7 @@ void World::fail_apart(const std::string& reason) noexcept {
   std::fflush(nullptr);
   try {
     FailureBoard board = *board_;
-    board.store = clone_store(store_);  // the thread that trains may be using the other one
+    board.store = clone_store(store_);  // the training thread may be using the other one
     dist::report_failure(board, rank(), reason);
     leave_in_order(board, "rank " + std::to_string(rank()));
   } catch (const std::exception&) {  // the store is gone: the others find out by themselves

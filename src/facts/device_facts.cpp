@@ -11,20 +11,20 @@ namespace {
 
 struct Row {
   std::string_view model;        // in capitals
-  std::string_view variants[2];  // also in the name, without its blanks; "" asks for nothing
-  double gib;                    // 0: not known
-  double teraflops;              // in half precision; 0: not known
+  std::string_view variants[2];  // must also be in the name without its blanks; "" always matches
+  double gib;                    // 0 if not known
+  double teraflops;              // in half precision; 0 if not known
   bool has_bfloat16 = true;
 };
 
-// The first match counts, so a model's variants stand above it, the more special ones first.
+// The first match counts, so a model's variants come before it, the most specific first.
 //
-// Memory is what drivers report, where it differs between them the least: vendors' "80 GB" is 80 GiB less what the
-// driver and error correction keep. Of a card with two devices it is that of one.
+// Memory is what drivers report, the smallest value if they differ: a vendor's "80 GB" is 80 GiB less what the driver
+// and error correction keep. For a card with two devices it is that of one.
 //
-// Peaks are those of vendors' data sheets, without sparsity. GeForce cards have none here: their names are shared with
-// slower chips for laptops and for single markets. Devices before NVIDIA's compute capability 8.0 and AMD's MI200 do
-// not compute in bfloat16.
+// Peaks are from vendors' data sheets, without sparsity. GeForce cards have none here, because slower chips for laptops
+// and for single markets share their names. Devices before NVIDIA's compute capability 8.0 and AMD's MI200 do not
+// compute in bfloat16.
 constexpr Row kRows[] = {
     {"B200", {}, 178.3, 2250},
     {"H200", {}, 139.7, 989},

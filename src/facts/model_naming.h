@@ -13,8 +13,8 @@ namespace titan {
 // A tensor in Hugging Face's format that holds a parameter, or one index of its dim 0.
 struct HubTensor {
   std::string name;
-  // Number of attention heads in dim 0, each of which holds the even rows of ours first, then the odd ones: rotary
-  // embedding turns halves there and pairs here. 0: the rows are the same.
+  // Number of attention heads in dim 0. Within each head, Hugging Face stores our even rows first, then our odd
+  // rows, because its rotary embedding rotates halves and ours rotates pairs. 0: the row order is the same.
   std::int64_t rotary_heads = 0;
   // Index in dim 0 of a parameter that stacks several tensors, such as experts; the tensor is without that dim.
   // nullopt: the tensor is the whole parameter.

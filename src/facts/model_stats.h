@@ -1,4 +1,4 @@
-// The sizes of a model, from which its arithmetic and its memory are computed.
+// Sizes of a model, from which its FLOPs and its memory are computed.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace titan {
 
 struct ModelStats {
-  std::int64_t num_parameters = 0;            // of the whole, unsharded model
-  std::int64_t num_embedding_parameters = 0;  // of the token table; the output projection is not among them
+  std::int64_t num_parameters = 0;            // of the full, unsharded model
+  std::int64_t num_embedding_parameters = 0;  // of the token table; does not include the output projection
   std::int64_t vocab_size = 0;
   std::int64_t dim = 0;
   std::int64_t hidden_dim = 0;

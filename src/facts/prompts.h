@@ -1,4 +1,4 @@
-// Texts that a model continues while it is trained. The application encodes them: the engine knows no tokenizer.
+// Texts that the model continues during training. The application encodes them: the engine has no tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace titan {
 
 struct Prompt {
   std::string text;
-  std::vector<std::int32_t> ids;  // at least one: BOS, where the tokenizer has it, and the text's
+  std::vector<std::int32_t> ids;  // at least one: BOS, if the tokenizer has it, then the text's
 };
 
 struct Prompts {
   std::vector<Prompt> prompts;
   std::vector<std::int64_t> stop_ids;  // each of them ends a text
-  // The text of ids, special tokens left out.
+  // Returns the text of ids, without special tokens.
   std::function<std::string(std::span<const std::int32_t>)> decode;
 };
 

@@ -1,4 +1,4 @@
-// Which box of a global tensor a rank holds. Plain numbers: checkpoint and initialization need no more than this.
+// The box of a global tensor that a rank holds, in plain numbers: enough for checkpoints and initialization.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace titan::dist {
 
 struct ShardSpec {
   std::vector<std::int64_t> global_shape;
-  std::vector<std::int64_t> offset;  // of the local box in the global tensor, one entry a dim
+  std::vector<std::int64_t> offset;  // of the local box in the global tensor, one per dim
   std::vector<std::int64_t>
       local_shape;  // may have a zero: an empty shard is normal (its offset is then the global size)
 

@@ -1,4 +1,4 @@
-// What the engine must know of a run's tokenizer, which itself stays with the application.
+// Facts about a run's tokenizer that the engine needs; the tokenizer itself stays in the application.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 namespace titan {
 
 struct TokenizerFacts {
-  std::string fingerprint;  // tells the tokenizer from others; kept in checkpoints
-  // The token that ends a document. Needed where TrainSpec::separates_documents says so.
+  std::string fingerprint;  // identifies the tokenizer; saved in checkpoints
+  // The token that ends a document. Required if TrainSpec::separates_documents is true.
   std::optional<std::int64_t> document_end;
-  // Called on rank 0 each time that weights in Hugging Face's format are written. Null: the tokenizer is not known.
+  // Called on rank 0 each time weights in Hugging Face's format are written. Null if the tokenizer is unknown.
   std::function<HuggingFaceTokenizer()> hugging_face;
 };
 

@@ -9,7 +9,7 @@
 namespace titan::generate {
 namespace {
 
-// A model that has a cache for as long as this lives.
+// A model that uses a cache while this lives.
 class CachedModel {
  public:
   CachedModel(LanguageModel& model, std::int64_t capacity) : model_(model), cache_(capacity) {
@@ -19,7 +19,7 @@ class CachedModel {
   CachedModel(const CachedModel&) = delete;
   CachedModel& operator=(const CachedModel&) = delete;
 
-  // The logits [V] of the token that follows `tokens` int64 [1, T].
+  // Returns the logits [V] of the token that follows `tokens` int64 [1, T].
   at::Tensor logits(const at::Tensor& tokens) { return model_(tokens)[0][-1]; }
 
  private:

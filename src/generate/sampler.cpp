@@ -18,7 +18,7 @@ at::Tensor keep_top_k(const at::Tensor& scores, std::int64_t k) {
   return scores.masked_fill(scores < lowest, kNever);
 }
 
-// From the least likely on, tokens go as long as all that went make up 1 - p at most. The likeliest always stays.
+// Removes the least likely tokens whose probabilities sum to at most 1 - p. The likeliest always stays.
 at::Tensor keep_top_p(const at::Tensor& scores, double p) {
   const auto [sorted, order] = scores.sort(/*dim=*/0, /*descending=*/false);
   auto goes = sorted.softmax(0).cumsum(0) <= 1 - p;

@@ -1,4 +1,4 @@
-// Which token follows: the likeliest, or one that is drawn.
+// Chooses the next token: the likeliest, or a random one.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -10,26 +10,26 @@
 namespace titan::generate {
 
 struct Sampling {
-  double temperature = 1.0;                // at least 0; 0: the likeliest token, always
-  std::optional<std::int64_t> top_k = {};  // at least 1: only so many of the likeliest tokens, and what is as likely
-  std::optional<double> top_p = {};  // above 0, up to 1: only the likeliest tokens that reach this probability together
+  double temperature = 1.0;                // at least 0; 0: always the likeliest token
+  std::optional<std::int64_t> top_k = {};  // at least 1: only this many of the likeliest tokens, and ties with the last
+  std::optional<double> top_p = {};  // above 0, up to 1: only the likeliest tokens that together reach this probability
 };
 
-// The probabilities from which a token is drawn, float32 [V] on CPU: temperature, then top-k, then top-p, each as
-// transformers' generate() defines it. logits [V], any floating dtype and device; the temperature is above 0.
+// Returns the probabilities from which a token is drawn, float32 [V] on CPU: temperature, then top-k, then top-p, each
+// as transformers' generate() defines it. logits [V], any floating dtype and device; the temperature must be above 0.
 at::Tensor probabilities(const at::Tensor& logits, const Sampling& sampling);
 
 class Sampler {
  public:
-  // Equal seeds draw equal tokens from equal logits, on whatever device those are.
+  // Equal seeds draw equal tokens from equal logits, on any device.
   Sampler(const Sampling& sampling, std::uint64_t seed);
 
-  // The id of a token. logits [V]. Throws Error where a logit is not a finite number.
+  // Returns the id of the chosen token. logits [V]. Throws Error if a logit is not finite.
   std::int64_t pick(const at::Tensor& logits);
 
  private:
   Sampling sampling_;
-  at::Generator generator_;  // of the CPU
+  at::Generator generator_;  // on CPU
 };
 
 }  // namespace titan::generate

@@ -7,12 +7,12 @@ namespace titan::generate {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
-// Of a character of four bytes the first three may be there, and a tokenizer may replace each of them.
+// Three bytes of an incomplete four-byte character may be present, and a tokenizer may replace each of them.
 constexpr int kMostReplaced = 3;
-// Every token is decoded together with those before it: enough that its text is right, few enough to be quick.
+// Each token is decoded together with those before it: enough for correct text, few enough to be fast.
 constexpr std::size_t kLongestWindow = 64, kKept = 8;
 
-// Where the text ends that no later token can change.
+// Returns the end of the text that no later token can change.
 std::size_t end_of_certain(std::string_view text) {
   for (int i = 0; i < kMostReplaced && text.ends_with(kReplacement); ++i) text.remove_suffix(kReplacement.size());
   return text.size();

@@ -1,4 +1,4 @@
-// Tokens become text while they come, never half a character of it.
+// Turns tokens into text as they arrive, in complete characters.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace titan::generate {
 
-// The text of ids, with U+FFFD for bytes that are not UTF-8: at most three at the end for a character whose last
-// bytes are missing.
+// Returns the text of ids, with U+FFFD for bytes that are not UTF-8: at most three at the end if
+// the last character is incomplete.
 using Decode = std::function<std::string(std::span<const std::int32_t>)>;
 
 class TextStream {
  public:
-  // `before`: the tokens that come first and are not part of the text. How a token reads may depend on them: a piece of
-  // SentencePiece's loses its space at the beginning.
+  // `before`: the preceding tokens, which are not part of the text but may affect it: SentencePiece
+  // drops the space of a piece at the beginning.
   TextStream(Decode decode, std::span<const std::int32_t> before);
 
-  // The text that is certain with this token: whole characters, in UTF-8. May be empty.
+  // Returns the text that this token makes certain: complete characters, in UTF-8. May be empty.
   std::string add(std::int32_t id);
-  // What is left at the end, a character that was not completed as U+FFFD.
+  // Returns the rest at the end; an incomplete character becomes U+FFFD.
   std::string finish();
 
  private:
@@ -29,7 +29,7 @@ class TextStream {
 
   Decode decode_;
   std::vector<std::int32_t> window_;  // the last tokens
-  std::size_t taken_;                 // bytes of the window's text that were given out, or come before
+  std::size_t taken_;                 // bytes of the window's text that were returned or come before
 };
 
 }  // namespace titan::generate

@@ -1,20 +1,20 @@
-// Whether this program's own kernels take the place of ATen's operators: the keys cpu.kernels and cuda.kernels.
+// Chooses between this program's own kernels and ATen's operators: the keys cpu.kernels and cuda.kernels.
 #pragma once
 
 #include <c10/core/ScalarType.h>
 
 namespace titan::kernels {
 
-// For the process, on processors and on the meta device; yes until it is said. Before the first forward pass: a backward
-// pass belongs to its forward pass.
+// Selects this program's kernels (true, the default) or ATen's for the process, on CPU and the meta device. Call before
+// the first forward pass: a backward pass must use the choice of its forward pass.
 void use_own(bool own);
 bool uses_own();
 
-// True if products of matrices in `dtype` run at this processor's speed. Those of 16 bits that are left to ATen are
-// dozens of times slower than float32's where the processor has no instructions for them.
+// True if matmuls in `dtype` run at this processor's speed. 16-bit matmuls left to ATen are dozens of times slower than
+// float32's if the processor has no instructions for them.
 bool has_fast_products(c10::ScalarType dtype);
 
-// The same on an accelerator; no until it is said.
+// The same for an accelerator; the default is false.
 void use_own_on_device(bool own);
 bool uses_own_on_device();
 

@@ -1,5 +1,5 @@
-// The fused operators of one kind of device: RMSNorm (also of a sum), rotary embedding and SwiGLU, float32 or bfloat16.
-// kernels/cpu/rows/fused_kernels.h says what each computes and takes.
+// Interface of the fused operators of one kind of device: RMSNorm (also of a sum), rotary embedding and SwiGLU, in
+// float32 or bfloat16. kernels/cpu/rows/fused_kernels.h says what each computes and takes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ class FusedOps {
   virtual bool takes_rotation(const at::Tensor& x, const at::Tensor& factors) const = 0;
   virtual bool takes_swiglu(const at::Tensor& gate, const at::Tensor& up) const = 0;
 
-  // {out, rrms}, {sum, out, rrms}, {x's gradient, the weight's}
+  // Return {out, rrms}, {sum, out, rrms} and {x's gradient, weight's gradient}.
   virtual std::tuple<at::Tensor, at::Tensor> rms_norm_forward(const at::Tensor& x, const at::Tensor& weight,
                                                               double eps) const = 0;
   virtual std::tuple<at::Tensor, at::Tensor, at::Tensor> add_rms_norm_forward(const at::Tensor& x,
@@ -33,13 +33,13 @@ class FusedOps {
                                                              const at::Tensor& up) const = 0;
 };
 
-// Of processors, and of the meta device as there.
+// Returns the CPU implementation, which also handles meta tensors.
 const FusedOps& cpu_fused_ops();
 
-// Those of an accelerator, which must live as long as the process. Once, when its module is loaded.
+// Registers an accelerator's operators, which must live as long as the process. Call once, when its module is loaded.
 void register_fused_ops(const FusedOps& of_accelerator);
 
-// Those that take the place of ATen's operators for tensors that lie where `tensor` does (kernels/choice.h); null: none.
+// Returns the fused operators for `tensor`'s device, or null to use ATen's (kernels/choice.h).
 const FusedOps* fused_ops_for(const at::Tensor& tensor);
 
 }  // namespace titan::kernels

@@ -15,7 +15,7 @@ bool is_intel() { return __builtin_cpu_is("intel"); }
 bool is_intel() { return false; }
 #endif
 
-// What MKL's vector functions answer for processors that are not Intel's: the code for any.
+// The answer of MKL's vector functions on processors that are not Intel's: the code for any processor.
 constexpr int kAnyProcessor = 0;
 
 std::atomic<MklPath> chosen = MklPath::kByInstructions;
@@ -30,7 +30,7 @@ bool mkl_takes_fast_code() { return is_intel() || is_taken_for_intel(); }
 
 }  // namespace titan::kernels
 
-// Found by MKL's code in libtorch_cpu before its own: a program's symbols come first.
+// MKL's code in libtorch_cpu calls these functions instead of its own: a program's symbols come first.
 extern "C" {
 
 __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() {

@@ -38,7 +38,7 @@ constexpr Palette kColored = {.red = "\033[31m",
 // fmt prints the sign of a NaN (and left-aligns it unless told); TorchTitan's Python does not.
 double unsigned_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
-// 1234.5 with two decimals: "1,234.50"; a half goes to the even number beside it, as in Python.
+// Appends 1234.5 with two decimals as "1,234.50"; halves round to even, as in Python.
 void add_with_thousands(std::string& line, double value, int decimals) {
   const std::size_t begin = line.size();
   append(line, "{:.{}f}", unsigned_nan(value), decimals);

@@ -1,4 +1,4 @@
-// TorchTitan's one line a step, through the program's log.
+// Logs TorchTitan's one line per step, through the program's log.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace titan::metrics {
 
 // Puts into `line`
-// "step:  1  loss:  8.04030  grad_norm:  1.3470  memory:  1.02GiB(1.08%)  tps: 27,483  tflops: 1.97  mfu: 0.20%", equal to
-// TorchTitan's line with and without colors, except that an unknown mfu reads "N/A".
+// "step:  1  loss:  8.04030  grad_norm:  1.3470  memory:  1.02GiB(1.08%)  tps: 27,483  tflops: 1.97  mfu: 0.20%",
+// equal to TorchTitan's line with and without colors, except that an unknown mfu reads "N/A".
 void format_console_line(const StepMetrics& metrics, bool colors, std::string& line);
 
 // Puts into `line` "validate step:  5  loss:  7.1234  memory:  1.02GiB(1.08%)  tps: 27,483"
@@ -17,8 +17,7 @@ void format_console_line(const ValidationMetrics& metrics, bool colors, std::str
 
 class ConsoleSink : public MetricsSink {
  public:
-  // `colors`: the setting of the configuration; there are none all the same when standard output is not a terminal or
-  // NO_COLOR is set.
+  // `colors`: the configured setting; ignored (no colors) if standard output is not a terminal or NO_COLOR is set.
   explicit ConsoleSink(bool colors);
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;

@@ -40,8 +40,8 @@ class Stopwatch {
     return flops_of_product(size) / best_s;
   }
 
-  // Whether this product of the small size says that one of the large size would take too long. A rank that did not run
-  // for a moment is not slow: every try must say so.
+  // True if the small matmul predicts that a large one would take too long. Every try must agree, because a rank that
+  // was not scheduled for a moment is not slow.
   bool is_slow(const Product& small) const {
     const double more_work = flops_of_product(kSize) / flops_of_product(kSmallSize);
     for (int i = 0; i < kTries; ++i)
@@ -53,7 +53,8 @@ class Stopwatch {
   const Clock& clock_;
 };
 
-// Large products come nearer to the peak, but take seconds in a type that this processor has no instructions for.
+// Returns the factor to measure with. Large matmuls come closer to the peak, but take seconds in a type for which this
+// processor has no instructions.
 at::Tensor factor(c10::ScalarType dtype, const Stopwatch& watch) {
   const at::Tensor small = at::ones({kSmallSize, kSmallSize}, at::TensorOptions().dtype(dtype));
   const auto product = [&] { return at::mm(small, small); };
@@ -68,7 +69,7 @@ double measure_cpu_peak_flops(c10::ScalarType dtype, const Clock& clock) {
   const kernels::OutsideHostArena no_part_of_training;
   const Stopwatch watch(clock);
   const at::Tensor a = factor(dtype, watch);
-  // What the processor has no instructions for, libraries may compute in float32, in some operators but not in others.
+  // Libraries may compute a type without instructions in float32, in some operators but not in others.
   if (dtype != c10::kFloat && a.size(0) == kSmallSize) return measure_cpu_peak_flops(c10::kFloat, clock);
   const auto plain = [&] { return at::mm(a, a); };
   if (dtype != c10::kFloat || !at::globalContext().hasMKLDNN()) return watch.best_flops(a.size(0), plain, kBudget);

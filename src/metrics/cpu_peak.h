@@ -1,4 +1,4 @@
-// CPUs have no stated peak worth dividing by; this measures one.
+// Measures a CPU's peak FLOP/s; vendors state none worth dividing by.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,11 +7,11 @@
 
 namespace titan::metrics {
 
-// The best FLOP/s of a large square matrix product with the threads that this rank has (at::get_num_threads()). Takes
-// about 50 ms, more on a slow CPU (three products at least): call it once, after the first logged step, so that it does
-// not delay that step, and on all ranks of a machine at the same time, so that they share its cores as they do in
-// training. For float32 the faster of the two libraries behind torch counts, and for a type that this processor is slow
-// in the figure is float32's. The random generator and the host arena (kernels/memory) are not touched.
+// Returns the best FLOP/s of a large square matmul with this rank's threads (at::get_num_threads()). Takes about 50 ms,
+// more on a slow CPU (at least three matmuls). Call once, after the first logged step, so that it does not delay that
+// step, and on all ranks of a machine at the same time, so that they share its cores as in training. For float32 the
+// faster of torch's two libraries counts; for a type that this processor is slow in, the value is float32's. Does not
+// touch the random generator and the host arena (kernels/memory).
 double measure_cpu_peak_flops(c10::ScalarType dtype, const Clock& clock = std::chrono::steady_clock::now);
 
 }  // namespace titan::metrics

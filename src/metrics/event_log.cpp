@@ -27,7 +27,7 @@ void EventLog::begin(bool is_fresh) {
   if (history_) return;
   const auto path = folder_ / layout::kEventsFile;
   if (is_fresh) std::filesystem::remove(path);
-  // No row is past the largest number: what goes is the torn last line of a crash.
+  // No step exceeds the maximum: this only drops a last line torn by a crash.
   history_ = std::make_unique<StepHistory>(path, std::numeric_limits<std::int64_t>::max(), json_lines());
   for (const auto& row : waiting_) history_->append(row.dump());
   waiting_.clear();

@@ -1,8 +1,8 @@
-// events.jsonl: what happened to a run besides its steps, a JSON object a line:
+// events.jsonl: what happened to a run besides its steps, one JSON object per line:
 //   {"step": 20, "unix_time": 1763890000.1, "event": "save", "seconds": 0.2}
-// `step` is the number of finished steps at the time. Names in use: start and resume (of a process), save, stop (asked
-// for by a signal), nan, spike, rollback, diverged, end; and whatever others append. Unlike metrics.jsonl it keeps what
-// a crash undid: a resume adds rows, and only a start from step 0 begins the file anew.
+// `step` is the number of finished steps at the time. Event names: start and resume (of a process), save, stop (asked
+// for by a signal), nan, spike, rollback, diverged, end, and any that others append. Unlike metrics.jsonl it keeps the
+// rows of steps that a crash undid: a resume adds rows, and only a start from step 0 begins the file anew.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ namespace titan::metrics {
 
 class EventLog {
  public:
-  // `is_writer`: false on all ranks but 0, where everything here does nothing. Touches no file.
+  // `is_writer`: true on rank 0, false on other ranks, where every call does nothing. Touches no file.
   EventLog(std::filesystem::path folder, bool is_writer) : folder_(std::move(folder)), is_writer_(is_writer) {}
 
-  // Adds a row; `details` is an object whose members join it. Any thread. Rows that come before begin() wait for it.
-  // Throws std::system_error naming the file.
+  // Adds a row with the members of the object `details`. Safe from any thread. begin() writes the rows that were added
+  // before it. Throws std::system_error naming the file.
   void append(std::string_view event, std::int64_t step, const nlohmann::ordered_json& details = {});
 
-  // When the first step is done: a start that fails before leaves the file as it was. `is_fresh`: training began at
-  // step 0.
+  // Opens the file. Call when the first step is done: a start that fails earlier leaves the file unchanged. `is_fresh`:
+  // training began at step 0.
   void begin(bool is_fresh);
 
  private:
   std::filesystem::path folder_;
   bool is_writer_;
-  std::mutex mutex_;                      // guards what follows
+  std::mutex mutex_;                      // guards the members below
   std::unique_ptr<StepHistory> history_;  // null before begin()
   std::vector<nlohmann::ordered_json> waiting_;
 };

@@ -1,4 +1,4 @@
-// Arithmetic per token.
+// Floating-point operations per token.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace titan::metrics {
 
-// Forward and backward of one token: 6 per parameter that multiplies, and attention over the full square of the
-// sequence (causal masking does not halve it, recomputation adds nothing). The convention of the PaLM paper and of
-// TorchTitan.
+// Returns the FLOPs of forward and backward for one token: 6 per non-embedding parameter, and attention over the full
+// square of the sequence (causal masking does not halve it, recomputation adds nothing). The convention of the PaLM
+// paper and of TorchTitan.
 std::int64_t flops_per_token(const ModelStats& stats, std::int64_t seq_len);
 
 }  // namespace titan::metrics

@@ -1,5 +1,4 @@
-// Warns when float16 training learns nothing: a gradient scale that keeps falling means gradients that are never
-// finite.
+// Warns if float16 training learns nothing: a gradient scale that keeps falling means that gradients are never finite.
 #pragma once
 
 #include "metrics/rows/step_metrics.h"
@@ -8,11 +7,11 @@ namespace titan::metrics {
 
 class GradScaleWatch : public MetricsSink {
  public:
-  // One warning for each time that the scale was below 1 in three logged steps in a row.
+  // Warns once each time the scale is below 1 in three consecutive logged steps.
   void log(const StepMetrics& metrics) override;
 
  private:
-  int num_small_ = 0;  // logged steps in a row
+  int num_small_ = 0;  // consecutive logged steps with a scale below 1
 };
 
 }  // namespace titan::metrics

@@ -20,8 +20,8 @@ namespace {
 
 using layout::kStepsFile, layout::kValidationsFile;
 
-// Makes an object of what for_each_metric() gives, whose names need no escapes. By hand, for a tree of JSON would be made and
-// thrown away at every row.
+// Writes the metrics of for_each_metric() as an object; their names need no escapes. Written by hand, because a JSON
+// tree would be built and discarded for every row.
 class ObjectWriter {
  public:
   explicit ObjectWriter(std::string& row) : row_(row) { row_.clear(); }
@@ -54,7 +54,7 @@ class ObjectWriter {
     }
     const std::size_t begin = row_.size();
     append(row_, "{}", value);
-    // A reader that tells integers from floats shall not see the kind of a value change from row to row.
+    // Writes a float as a float in every row, for readers that distinguish integers from floats.
     if (row_.find_first_of(".e", begin) == std::string::npos) row_.append(".0");
   }
 
@@ -67,7 +67,7 @@ void write_row(const Metrics& metrics, std::string& row) {
   row.push_back('}');
 }
 
-// Lines that are not rows are left out.
+// Calls `use` for every row; skips lines that are not rows.
 void for_each_row(const std::filesystem::path& path,
                   const std::function<void(std::int64_t step, const nlohmann::json& row)>& use) {
   if (!std::filesystem::exists(path)) return;
@@ -105,7 +105,7 @@ std::map<std::int64_t, double> read_validation_losses(const std::filesystem::pat
                                                       std::int64_t finished_steps) {
   std::map<std::int64_t, double> losses;
   for_each_row(folder / kValidationsFile, [&](std::int64_t step, const nlohmann::json& row) {
-    // A loss that is a string was not a number.
+    // A loss that is stored as a string was not a number.
     if (step <= finished_steps && row.contains("loss"))
       losses[step] = row["loss"].is_number() ? row["loss"].get<double>() : std::numeric_limits<double>::quiet_NaN();
   });
@@ -132,10 +132,10 @@ TimeSpent read_earlier_time(const std::filesystem::path& folder, std::int64_t fi
   if (finished_steps == 0) return {};
   const auto rows = read_steps(folder);
   if (rows.empty()) return {};
-  EarlierRow kept{.unix_time = rows.front().unix_time};  // where no row is kept
+  EarlierRow kept{.unix_time = rows.front().unix_time};  // if no row is kept
   for (const StepMetrics& row : rows)
     if (row.step <= finished_steps) kept = {row.step, row.unix_time, row.time_spent.value_or(TimeSpent{})};
-  // Nobody waited for a run that had come to its end, until it was given more steps.
+  // The time after a run had finished, until it was given more steps, does not count as down time.
   std::optional<double> end;
   for_each_row(folder / layout::kEventsFile, [&](std::int64_t step, const nlohmann::json& row) {
     end = std::nullopt;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kRankPrefix = "rank_";
 
-// N of a folder rank_N.
+// Returns the N of a folder rank_N, or nullopt.
 std::optional<int> rank_of(const std::string& name) {
   if (!name.starts_with(kRankPrefix)) return std::nullopt;
   int rank = 0;
@@ -29,8 +29,8 @@ std::optional<int> rank_of(const std::string& name) {
   return error == std::errc() && end == last ? std::optional(rank) : std::nullopt;
 }
 
-// Folders under `folder` that earlier starts have filled, with other ranks or another metrics.save_for_all_ranks, and
-// this one does not.
+// Returns the folders that earlier starts wrote to, with other ranks or another metrics.save_for_all_ranks, but this
+// start does not.
 std::vector<std::filesystem::path> abandoned_folders(const std::filesystem::path& folder, int num_reporters) {
   std::vector<std::filesystem::path> found;
   if (num_reporters > 0) found.push_back(folder);

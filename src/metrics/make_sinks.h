@@ -1,4 +1,4 @@
-// The list of those who report a run's numbers. A new sink is a line in make_sinks.cpp.
+// Makes the sinks that report a run's metrics. A new sink is a line in make_sinks.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct Reporter {
   int world_size = 1;
 };
 
-// In the order in which they hear of a step. `finished_steps`: the step that training resumes after, 0 for a fresh
-// start. Rank 0 reports for all; others log their lines, and write TensorBoard files where metrics.save_for_all_ranks asks
-// for them. Once in a process, since the progress bar takes the log's place. `config` may end before the sinks. Not
-// collective, and no file is touched before the first step ends.
+// Returns the sinks in the order in which they are called. `finished_steps`: the step that training resumes after, 0
+// for a fresh start. Rank 0 reports for all ranks; other ranks log their lines, and write TensorBoard files with
+// metrics.save_for_all_ranks. Call once per process, because the progress bar replaces the log's sinks. `config` may
+// end before the sinks. Not collective; no file is touched before the first step ends.
 std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& config, std::int64_t finished_steps,
                                                      Reporter reporter);
 

@@ -1,4 +1,4 @@
-// Owns the clock of the train loop: what a step cost, how many tokens it saw, and when to report it.
+// Measures the train loop: what a step cost, how many tokens it saw, and when to report it.
 #pragma once
 
 #include <array>
@@ -21,18 +21,18 @@ struct MetricsOptions {
   std::int64_t log_freq = 10;               // metrics.log_freq; at least 1
   std::int64_t flops_per_token = 0;         // flops.h
   std::int64_t non_data_parallel_size = 1;  // cp * tp * pp: ranks that share one batch
-  std::optional<double> peak_flops = {};    // of one rank's device
+  std::optional<double> peak_flops = {};    // peak of one rank's device
   MemoryProbe memory = process_memory;
   Clock now = std::chrono::steady_clock::now;
   std::function<double()> process_age = seconds_since_process_start;
-  // Seconds in collectives since some moment; none where that is not known.
+  // Seconds in collectives since some fixed time; null if not known.
   std::function<double()> communication = {};
   std::function<std::array<double, kNumPhases>()> phases = [] { return phase_log().seconds(); };
 };
 
-// One on each rank, made before the model is built (the first row's throughput includes the start-up); only the rank
-// that reports gets sinks. In a step: begin_step(), add_data() for every batch, end_step(step), and log() if
-// should_log(step). Nothing here communicates. For the training thread, but for show_progress().
+// Measures and reports on every rank. Make it before the model is built (the first row's throughput includes the
+// start-up). In a step call begin_step(), add_data() for every batch, end_step(step), and log() if should_log(step).
+// Nothing here communicates. For the training thread, except show_progress().
 class MetricsProcessor {
  public:
   // Throws ConfigError when log_freq is below 1.
@@ -41,37 +41,37 @@ class MetricsProcessor {
   bool should_log(std::int64_t step) const { return step == 1 || step % options_.log_freq == 0; }
 
   void begin_step();
-  // From another thread, during the first step: for the sinks of that name.
+  // Passes progress to the sinks' on_progress(). From another thread, during the first step.
   void show_progress(std::int64_t step, const StepProgress& progress, double seconds);
-  // A batch of `num_tokens` tokens of this rank that took `seconds` to come.
+  // Counts a batch of `num_tokens` tokens of this rank that took `seconds` to arrive.
   void add_data(std::int64_t num_tokens, double seconds);
   void end_step(std::int64_t step);
 
-  // Once after each step for which should_log(): adds what was measured here, reports, and starts the next interval.
+  // Adds what was measured here, reports, and starts the next interval. Call once after each step with should_log().
   void log(StepMetrics metrics);
-  // After a validation pass: the same, but the training interval goes on.
+  // Does the same after a validation pass, but the training interval continues.
   void log_validation(ValidationMetrics metrics);
-  // The run goes on after `finished_steps` again; tokens_seen is set by who brings the state back. The steps past it
-  // count as redone in time_spent(), each with the mean of this process's steps.
+  // Continues the run after `finished_steps`; whoever restores the state sets tokens_seen. The steps past it count as
+  // redone in time_spent(), each with the mean of this process's steps.
   void roll_back(std::int64_t finished_steps);
-  // After log() of the same step, where norms were asked for.
+  // Reports the norms. Call after log() of the same step, if norms were asked for.
   void log_gradient_norms(std::int64_t step, std::span<const double> norms);
-  // What log() was last given, with what it added.
+  // Returns the metrics of the last log(), with what it added.
   const std::optional<StepMetrics>& last() const { return last_; }
 
-  // Of this rank, since tokens_before() or, where that is not known, since the first step of the training. Restored
-  // before the first step.
+  // Tokens of this rank that are not in tokens_before() or, if that is not known, since the first step of the training.
+  // Restored before the first step.
   std::int64_t tokens_seen() const { return tokens_seen_; }
   void set_tokens_seen(std::int64_t tokens) { tokens_seen_ = tokens; }
-  // Of all ranks, in earlier starts, which may have had another number of them.
+  // Tokens of all ranks in earlier starts, which may have had another number of ranks.
   std::int64_t tokens_before() const { return tokens_before_; }
   void set_tokens_before(std::int64_t tokens) { tokens_before_ = tokens; }
 
-  // Where the time of the run went, up to now: of this process, and of earlier ones where they are known.
+  // Returns where the time of the run went until now: in this process, and in earlier ones if known.
   TimeSpent time_spent() const;
   void set_earlier_time(const TimeSpent& earlier) { earlier_ = earlier; }
 
-  // For what is known later than the clock must start.
+  // Setters for what is known only after the clock has started.
   void set_sinks(std::vector<std::unique_ptr<MetricsSink>> sinks) { sinks_ = std::move(sinks); }
   void set_peak_flops(double flops) { options_.peak_flops = flops; }
   bool has_peak_flops() const { return options_.peak_flops.has_value(); }
@@ -82,10 +82,10 @@ class MetricsProcessor {
   std::int64_t tokens_seen_ = 0;
   std::int64_t tokens_before_ = 0;
   TimeSpent earlier_;
-  std::int64_t last_step_ = 0, num_steps_ = 0;  // of this process, steps that were rolled back included
-  double redone_seconds_ = 0.0;                 // productive, had they not been rolled back
+  std::int64_t last_step_ = 0, num_steps_ = 0;  // steps of this process, including rolled-back ones
+  double redone_seconds_ = 0.0;                 // productive time of rolled-back steps
   std::optional<StepMetrics> last_;
-  std::optional<double> first_step_seconds_;  // until it is reported
+  std::optional<double> first_step_seconds_;  // reset when it is reported
   bool first_step_ended_ = false;
   TimePoint step_begin_;
   double communication_at_begin_ = 0.0;

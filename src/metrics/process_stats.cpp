@@ -17,8 +17,8 @@
 namespace titan::metrics {
 namespace {
 
-// VmHWM, because ru_maxrss of a process started by a larger one begins at the size of its parent. Read on the stack: a row
-// is made of it, and asks the allocator for nothing.
+// Reads VmHWM, because ru_maxrss of a process started by a larger one begins at the size of its parent. Reads into the
+// stack, because a row must not allocate.
 std::uint64_t peak_resident_bytes() {
   constexpr std::string_view kName = "\nVmHWM:";
   std::array<char, 8192> bytes;
@@ -51,7 +51,7 @@ MemoryUsage process_memory() {
 }
 
 double seconds_since_process_start() {
-  static thread_local RankProcess self;  // a process forked from this one has a start of its own
+  static thread_local RankProcess self;  // a forked process has its own start time
   if (self.pid != ::getpid()) self = own_process();
   if (self.start_time == 0)
     throw std::runtime_error("/proc/self/stat does not say when the process began; is /proc mounted?");

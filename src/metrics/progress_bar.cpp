@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kRedrawEvery{100};
 constexpr std::size_t kSparklineCells = 24;
 constexpr const char* kHeights[] = {"\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
 
-// As setlocale(3) looks for it.
+// Checks the variables in the order of setlocale(3).
 bool terminal_has_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = std::getenv(name);
@@ -51,7 +51,7 @@ int columns_of(std::FILE* terminal) {
 
 namespace detail {
 
-// Takes the place of the logger's sinks; its mutex keeps lines and bar apart.
+// Replaces the logger's sinks; its mutex keeps lines and bar apart.
 class BarLogSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   BarLogSink(std::FILE* terminal, std::vector<spdlog::sink_ptr> inner)

@@ -1,4 +1,4 @@
-// One line at the bottom of a terminal that is redrawn after every step, under the log lines.
+// Draws one line at the bottom of a terminal, under the log lines, after every step.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,21 @@
 
 namespace titan::metrics {
 
-// Puts " 42% |########            | 42/100  loss 3.1416  tps 2,650  0:12 left" into `text`, cut to `columns`. Where there is
-// room, the memory ("  1.02GiB") and then `sparkline` follow.
+// Puts " 42% |########            | 42/100  loss 3.1416  tps 2,650  0:12 left" into `text`, cut to `columns`. If there
+// is room, the memory ("  1.02GiB") and then `sparkline` follow.
 void format_progress(std::int64_t step, std::int64_t total_steps, const StepMetrics* last, double seconds_left,
                      int columns, std::string_view sparkline, std::string& text);
 
-// Puts into `text` a column of one of eight heights for each value, in UTF-8: the largest is the highest, one that is not
-// finite a blank. Empty for less than two values.
+// Puts into `text` one UTF-8 column of eight possible heights per value: the largest value is the highest, one that is
+// not finite a blank. Empty for fewer than two values.
 void format_sparkline(std::span<const double> values, std::string& text);
 
 namespace detail {
 class BarLogSink;
 }
 
-// While it lives, every line of the default logger goes through it: the bar is wiped, the line printed, the bar drawn
-// again. What others print to the terminal is not seen and may leave a piece of the bar behind. Make and destroy it
+// While it exists, every line of the default logger goes through it: it wipes the bar, prints the line and draws the
+// bar again. Other output to the terminal is not seen and may leave a piece of the bar behind. Make and destroy it
 // (before the logger is replaced) while no other thread logs. Destruction wipes the bar.
 class ProgressBar : public MetricsSink {
  public:
@@ -47,15 +47,15 @@ class ProgressBar : public MetricsSink {
   std::shared_ptr<detail::BarLogSink> log_sink_;
   StepMetrics last_;
   bool has_last_ = false;
-  std::vector<double> losses_;   // of the last rows
+  std::vector<double> losses_;   // losses of the last rows
   std::int64_t first_step_ = 0;  // 0 until a step ended
   std::int64_t step_ = 0;
   std::chrono::steady_clock::time_point first_step_end_;
   std::chrono::steady_clock::time_point last_draw_;
-  std::string sparkline_, text_;  // kept for their memory
+  std::string sparkline_, text_;  // reused, so that drawing does not allocate
 };
 
-// A bar on standard output, or null when that is not a terminal: the console sink's lines say it all there.
+// Returns a bar on standard output, or null if that is not a terminal: then the console sink's lines suffice.
 std::unique_ptr<MetricsSink> make_progress_bar(std::int64_t total_steps);
 
 }  // namespace titan::metrics

@@ -39,7 +39,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
       output = call->forward(inputs.vec());  // Function::apply runs this with gradients off
     }
     call->trace.module_output(output);
-    // Kept tensors lie in the node, which frees them after its backward, and notices when someone writes to them.
+    // Kept tensors are saved in the node, which frees them after its backward and detects in-place writes to them.
     variable_list saved = inputs.vec();
     const auto kept = call->trace.release_kept();
     saved.insert(saved.end(), kept.begin(), kept.end());
@@ -85,8 +85,8 @@ void checkpoint_activations(Module& module, CheckpointOptions options) {
       [options = std::move(options)](const Module::Forward& forward, const Tensors& inputs) -> at::Tensor {
         bool any_grad = false;
         for (const auto& input : inputs) any_grad |= input.requires_grad();
-        // Without a graph through the inputs nothing would call backward: parameters alone do not reach the function's
-        // node.
+        // Without a graph through the inputs nothing would call backward: parameters alone do not connect to the
+        // function's node.
         if (!at::GradMode::is_enabled() || !any_grad || OpTrace::current()) return forward(inputs);
         return Recompute::apply(c10::make_intrusive<Call>(forward, options), at::TensorList(inputs));
       });

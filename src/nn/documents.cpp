@@ -13,7 +13,8 @@ at::IntArrayRef sizes_of(const at::Tensor& lengths) {
   return {lengths.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(lengths.size(0))};
 }
 
-// One split, whose gradient is one concatenation: slices would each have a gradient as large as the batch.
+// Runs one attention per document. The gradient of one split is one concatenation; slices would each have a gradient as
+// large as the batch.
 at::Tensor one_after_the_other(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::IntArrayRef sizes) {
   const auto as_batch = [](const at::Tensor& document) { return document.transpose(0, 1).unsqueeze(0); };
   const auto queries = q.split_with_sizes(sizes), keys = k.split_with_sizes(sizes), values = v.split_with_sizes(sizes);
@@ -28,7 +29,7 @@ at::Tensor one_after_the_other(const at::Tensor& q, const at::Tensor& k, const a
 }  // namespace
 
 at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end) {
-  // Without numbers no ends are found: a row is one document.
+  // Meta tensors have no values to find ends in: a row is one document.
   if (tokens.is_meta()) return at::full({tokens.size(0)}, tokens.size(1), at::kLong);
   auto is_last = tokens.eq(end);  // [B, T]
   is_last.select(1, -1).fill_(true);

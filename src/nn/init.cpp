@@ -13,21 +13,21 @@
 namespace titan::nn {
 namespace {
 
-// A stretch of a parameter that is contiguous both in the whole parameter and in the local box.
+// A run of elements that are contiguous both in the full parameter and in the local box.
 struct Run {
   std::int64_t global;
   std::int64_t local;
   std::int64_t length;
 };
 
-// The runs of a box, ascending in the flat index of the whole parameter.
+// Returns the runs of a box, in ascending order of the full parameter's flat index.
 std::vector<Run> runs_of(const dist::ShardSpec& spec) {
   const auto& shape = spec.global_shape;
   const auto& box = spec.local_shape;
   std::int64_t local_numel = 1;
   for (const auto n : box) local_numel *= n;
   if (local_numel == 0) return {};
-  // Dims from `inner` on are whole, so one index of the dim before them (a range of it) is one run.
+  // Dims from `inner` on are not split, so the box's range of the dim before them is one run.
   std::size_t inner = shape.size();
   std::int64_t inner_numel = 1;
   while (inner > 0 && box[inner - 1] == shape[inner - 1]) inner_numel *= shape[--inner];
@@ -51,16 +51,16 @@ struct TruncNormal {
   double mean, std, a, b;
   double low() const { return 2 * normal_cdf((a - mean) / std) - 1; }
   double high() const { return 2 * normal_cdf((b - mean) / std) - 1; }
-  // From uniform in [low, high), the operations of torch.nn.init.trunc_normal_ in its order.
+  // Maps uniforms in [low, high) to values by the operations of torch.nn.init.trunc_normal_, in its order.
   void finish(at::Tensor& block) const { block.erfinv_().mul_(std * std::numbers::sqrt2).add_(mean).clamp_(a, b); }
 };
 
-// Draws a whole parameter block by block and copies what falls into the local box. `draw` fills a block; a block that
-// the box does not touch only advances the generator.
+// Draws a full parameter block by block and copies the part in the local box. `draw` fills a block; a block that the
+// box does not touch only advances the generator.
 template <typename Draw>
 void draw_sequentially(const NamedParameter& parameter, at::Generator& generator, Draw&& draw) {
-  // A multiple of 16: normal_ works in groups of 16, and treats the last 16 of a tensor apart. So the last block is
-  // never smaller than 16, and never skipped.
+  // A multiple of 16: normal_ works in groups of 16, and treats the last 16 of a tensor differently. So the last block
+  // is never smaller than 16, and never skipped.
   constexpr std::int64_t kBlock = 1 << 16;
   const auto spec = parameter.spec();
   auto& local = parameter.tensor();
@@ -86,7 +86,7 @@ void draw_sequentially(const NamedParameter& parameter, at::Generator& generator
       }
     } else {
       auto* engine = at::check_generator<at::CPUGeneratorImpl>(generator);
-      for (std::int64_t i = begin; i < end; ++i) engine->random();  // float32 takes one draw an element
+      for (std::int64_t i = begin; i < end; ++i) engine->random();  // one draw per float32 element
     }
     begin = end;
   }

@@ -1,5 +1,5 @@
-// Weights from one seed, the same at every world size and mesh. An initializer fills the box that a rank holds of a
-// parameter with the values that the whole parameter would have there.
+// Initializes weights from one seed, the same at every world size and mesh. An initializer fills a rank's box of a
+// parameter with the values that the full parameter has there.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -16,14 +16,14 @@ class Initializer {
   virtual ~Initializer() = default;
   void ones(const NamedParameter& parameter);
   virtual void normal(const NamedParameter& parameter, double mean, double std) = 0;
-  // Normal with values beyond [a, b] (absolute bounds) cut off by inverse transform sampling
+  // Draws from a normal truncated to [a, b] (absolute bounds) by inverse transform sampling
   // (torch.nn.init.trunc_normal_).
   virtual void trunc_normal(const NamedParameter& parameter, double mean, double std, double a, double b) = 0;
 };
 
-// CPU: PyTorch's own stream. torch.manual_seed(seed) and the same calls in the same order on whole tensors give the
-// same bits. Every rank draws the whole stream, a small block at a time, and keeps its part, so no rank holds a whole
-// parameter.
+// Draws from PyTorch's own stream, for CPU. torch.manual_seed(seed) and the same calls in the same order on full
+// tensors give the same bits. Every rank draws the full stream in small blocks and keeps its part, so no rank holds a
+// full parameter.
 class SequentialInitializer : public Initializer {
  public:
   explicit SequentialInitializer(std::uint64_t seed);
@@ -34,7 +34,8 @@ class SequentialInitializer : public Initializer {
   at::Generator generator_;
 };
 
-// Devices: a counter-based generator keyed by seed, parameter name and element, so a rank draws its own part only.
+// Draws from a counter-based generator keyed by seed, parameter name and element, for accelerators: a rank draws only
+// its own part.
 class CounterInitializer : public Initializer {
  public:
   explicit CounterInitializer(std::uint64_t seed) : seed_(seed) {}

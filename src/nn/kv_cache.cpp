@@ -8,8 +8,8 @@
 namespace titan::nn {
 namespace {
 
-// While it lives, PyTorch chooses among the kernels of attention that take any length at once. cuDNN's, its first choice
-// on new GPUs, makes a plan for each length, in 0.05 to 0.2 s, and a cache has another length for each token.
+// While one exists, PyTorch chooses only among attention kernels that need no plan per length. cuDNN's, its first
+// choice on new GPUs, makes a plan for each length, in 0.05 to 0.2 s, and a cache has a new length for each token.
 class WithoutPlans {
  public:
   explicit WithoutPlans(at::Device device) : is_on_gpu_(!device.is_cpu()) {
@@ -65,7 +65,7 @@ at::Tensor KvCache::attend(std::size_t layer, const at::Tensor& q) const {
   const auto visible = [&](const at::Tensor& stored) {
     return stored.narrow(2, first_visible_, size_ + 1 - first_visible_);
   };
-  // The query heads that share a key head are the rows of one attention, so that no key is repeated for each of them.
+  // Treats the query heads that share a key head as the rows of one attention, so that keys are not repeated for each.
   const auto grouped = q.view({q.size(0), own.keys.size(1), -1, q.size(3)});  // [B, K, H / K, E]
   return at::scaled_dot_product_attention(grouped, visible(own.keys), visible(own.values)).reshape(q.sizes());
 }

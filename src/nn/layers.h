@@ -14,7 +14,7 @@ class Linear : public Module {
   at::Tensor weight;
 };
 
-// weight [num_embeddings, D].
+// Looks up rows of weight [num_embeddings, D].
 class Embedding : public Module {
  public:
   Embedding(std::int64_t num_embeddings, std::int64_t dim);
@@ -27,9 +27,10 @@ class RMSNorm : public Module {
  public:
   RMSNorm(std::int64_t dim, double eps);
   at::Tensor forward(const Tensors& inputs) override;  // [..., D] -> [..., D]
-  // What x + delta and a call with that sum give, to the bit, in one pass where add_rms_norm() has one. It is a call of
-  // the module: pre-hooks see both tensors. With post-hooks or forward wrappers (a norm that fully_shard or activation
-  // checkpointing took by itself) it is the addition and a call of operator(), whose one output those are made for.
+  // Returns x + delta and the norm of that sum, equal to an addition and a call to the bit, in one pass if
+  // add_rms_norm() has one. It is a call of the module: pre-hooks see both tensors. With post-hooks or forward wrappers
+  // (a norm that fully_shard or activation checkpointing wraps by itself) it runs the addition and operator(), since
+  // these expect one output.
   NormedSum of_sum(const at::Tensor& x, const at::Tensor& delta);
   at::Tensor weight;
 

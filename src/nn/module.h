@@ -1,6 +1,6 @@
-// The base of everything that holds parameters. LibTorch's own Module has no forward hooks and cannot move between the
-// meta device and a real one; here operator() runs hooks around forward(), and every parameter is reached through its
-// slot, so that sharding, materialization and unsharding replace the tensor that the module's code reads.
+// Base class of everything that holds parameters. LibTorch's own Module has no forward hooks and cannot move between
+// the meta device and a real one. Here operator() runs hooks around forward(), and every parameter is accessed through
+// its slot, so that sharding, materialization and unsharding replace the tensor that the module's code reads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,18 +26,19 @@ class Module;
 
 using Tensors = std::vector<at::Tensor>;
 
-// One parameter of one module. `tensor` is the module's own member: what forward() uses. It is the local shard between
-// steps once the module is sharded, and the whole parameter while the module computes.
+// One parameter of one module. `tensor` points to the module's own member, which forward() uses. Once the module is
+// sharded, it is the local shard between steps and the full parameter while the module computes.
 struct Parameter {
   std::string name;  // within its module: "weight"
   at::Tensor* tensor;
-  // Which part of the whole parameter the local tensor is; nothing while the parameter is not sharded.
+  // The part of the full parameter that the local tensor is; nullopt if the parameter is not sharded.
   std::optional<dist::Sharding> sharding;
-  // Who from now on decides what `tensor` is, and moves it: "fsdp" once a fully_shard call took it. Empty: nobody, and
-  // forward() sees the local part.
+  // The component that owns and replaces `tensor`: "fsdp" after a fully_shard call. Empty if none: forward() sees the
+  // local shard.
   std::string owner = {};
-  // The ranks of this group work with the same parameter on different tokens: backward leaves a term of the gradient on
-  // each, and whoever takes it sums them over the group, which outlives the module. Null: it is the gradient.
+  // Group whose ranks use the same parameter on different tokens: backward leaves a term of the gradient on each rank,
+  // and the component that takes it must sum the terms over the group, which outlives the module. Null if backward
+  // leaves the full gradient.
   dist::ProcessGroup* gradient_terms = nullptr;
 };
 
@@ -47,15 +48,15 @@ struct NamedParameter {
   Parameter* parameter;
 
   at::Tensor& tensor() const { return *parameter->tensor; }
-  // The box of the local tensor; the whole parameter when it is not sharded.
+  // Returns the box of the local tensor; the full parameter if it is not sharded.
   dist::ShardSpec spec() const;
-  // The local tensor with its mesh and placements, detached: for full_tensor() and the like. Throws InternalError for a
-  // parameter that is not sharded, or that is gathered at the moment.
+  // Returns the local tensor with its mesh and placements, detached, for full_tensor() and the like. Throws
+  // InternalError if the parameter is not sharded, or is gathered at the moment.
   dist::DTensor dtensor() const;
 };
 
-// Replaces a whole parameter, also one on the meta device, by this rank's part under `placements`, and says so in the
-// slot: how tensor parallelism starts, before fully_shard. No communication. Throws InternalError when it is sharded
+// Replaces a full parameter, also one on the meta device, with this rank's part under `placements`, and records that in
+// the slot. Tensor parallelism does this before fully_shard. No communication. Throws InternalError if it is sharded
 // already, DistError for placements that do not fit.
 void distribute(const NamedParameter& parameter, const dist::DeviceMesh& mesh, std::vector<dist::Placement> placements);
 
@@ -69,7 +70,7 @@ class Module {
   using PreHook = std::function<void(Module&, Tensors& inputs)>;
   using PostHook = std::function<void(Module&, const Tensors& inputs, at::Tensor& output)>;
   using Forward = std::function<at::Tensor(const Tensors&)>;
-  // Runs in place of the module's forward, and calls `forward` for that: activation checkpointing.
+  // Runs instead of the module's forward, and calls `forward` to run it: activation checkpointing.
   using ForwardWrapper = std::function<at::Tensor(const Forward& forward, const Tensors& inputs)>;
 
   Module() = default;
@@ -90,9 +91,9 @@ class Module {
   // Hooks run in the order added (a pre-hook added first runs first, a post-hook added first runs first).
   void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
-  // Takes away the post-hook that was added last: for one that looks at a single call.
+  // Removes the post-hook that was added last, for a hook that observes a single call.
   void pop_post_hook() { post_hooks_.pop_back(); }
-  // Runs when a call of the module throws, in place of the post-hooks. It must not throw.
+  // Adds a hook that runs instead of the post-hooks when a call of the module throws. It must not throw.
   void add_failure_hook(std::function<void()> hook) { failure_hooks_.push_back(std::move(hook)); }
   // A wrapper added later runs around those added before; hooks stay outside all of them.
   void add_forward_wrapper(ForwardWrapper wrapper) { forward_wrappers_.push_back(std::move(wrapper)); }
@@ -105,24 +106,24 @@ class Module {
     return found == attachments_.end() ? nullptr : static_cast<T*>(found->second.get());
   }
 
-  // True where calling the module makes no sense (a list of blocks).
+  // True if the module cannot be called (a list of blocks).
   virtual bool is_container() const { return false; }
 
   std::vector<Parameter>& own_parameters() { return parameters_; }
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
 
-  // Puts `module` in the place of the child `name`, in this module's code too: how a layer gets another implementation.
-  // Before anything is attached to the old one: it comes with its own parameters, on meta, under the same names or
-  // others. Throws InternalError: there is no such child, this module's code needs another type, or a parameter of the
-  // old one is sharded.
+  // Replaces the child `name` with `module`, in this module's code too, to give a layer another implementation. Call
+  // before anything is attached to the old child. The new one has its own parameters, on meta, under the same names or
+  // others. Throws InternalError if there is no such child, this module's code needs another type, or a parameter of
+  // the old child is sharded.
   void replace_child(const std::string& name, std::shared_ptr<Module> module);
 
-  // Registration order: a module's own parameters first, then its children's, depth first. It is the order of the
-  // optimizer, of checkpoints and of the random numbers.
+  // Returns the parameters in registration order: a module's own first, then its children's, depth first. The
+  // optimizer, checkpoints and the random numbers use this order.
   std::vector<NamedParameter> named_parameters();
   std::vector<NamedModule> named_modules();  // this module first, with an empty name
 
-  // What a profile calls this module's calls; empty: they are not in it.
+  // Sets the name of this module's calls in profiles; with an empty name they are not in it.
   void set_name_in_profiles(std::string name) { name_in_profiles_ = std::move(name); }
 
   void train(bool training = true);
@@ -142,19 +143,19 @@ class Module {
       return member == other;
     });
   }
-  // Says whether the module's code can work with another child, which it then uses.
+  // Makes the module's code use another child. Returns false if the code cannot.
   using TakeChild = std::function<bool(const std::shared_ptr<Module>&)>;
   void add_child(std::string name, std::shared_ptr<Module> module, TakeChild take);
 
-  // For a second way to call a module, one with several outputs. Post-hooks and forward wrappers are made for the one
-  // tensor of forward(): where there are some, that way has to go through operator(). Where there are none, it runs the
-  // pre-hooks, as operator() does.
+  // True if the module has post-hooks or forward wrappers, which expect the one tensor of forward(). A second way to
+  // call a module, with several outputs, then has to go through operator(); otherwise it calls run_pre_hooks(), as
+  // operator() does.
   bool only_forward_may_run() const { return !post_hooks_.empty() || !forward_wrappers_.empty(); }
   void run_pre_hooks(Tensors& inputs);
 
  private:
   at::Tensor call(Tensors& inputs);
-  // forward() inside the first `num_wrappers` wrappers.
+  // Runs forward() inside the first `num_wrappers` wrappers.
   at::Tensor wrapped_forward(const Tensors& inputs, std::size_t num_wrappers);
 
   std::vector<Parameter> parameters_;
@@ -169,10 +170,10 @@ class Module {
   bool training_ = true;
 };
 
-// Calls of the modules below `root` are in profiles under their names, "layers.3.attention", from here on.
+// Makes profiles show calls of the modules below `root` under their names, "layers.3.attention".
 void show_names_in_profiles(Module& root);
 
-// Blocks under the names "0", "1", ...
+// A list of blocks, named "0", "1", ...
 class ModuleList : public Module {
  public:
   void append(std::shared_ptr<Module> module);

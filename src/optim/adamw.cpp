@@ -19,7 +19,7 @@ AdamW::AdamW(const std::vector<TrainedParameter>& params, const AdamWOptions& op
                           " is on the meta device: materialize and initialize the model before the "
                           "optimizer is made");
     }
-    // The step lives where the kernel reads it: on the parameter's device.
+    // The step counter is on the parameter's device, where the kernel reads it.
     const auto on_device = at::TensorOptions().dtype(at::kFloat).device(param.device());
     states_.push_back({fqn, param, {}, {}, at::zeros({}, on_device), groups_that_cut(sharding)});
   }
@@ -60,7 +60,7 @@ void AdamW::step(const StepOptions& given) {
   const at::NoGradGuard no_grad;
   check_any_grad();
   StepOptions options = given;
-  states();  // with moments, which a checkpoint wants also where the first step is left out
+  states();  // allocates the moments, which a checkpoint needs even if the first step is skipped
   if (options.found_inf.defined() && options.found_inf.is_cpu()) {
     if (options.found_inf.item<float>() != 0) return;
     options.found_inf.reset();  // any kernel may take the step
@@ -75,7 +75,7 @@ void AdamW::step(const StepOptions& given) {
   if (!others.empty()) step_by_aten(others, options);
 }
 
-// Of the parameters with a gradient; an empty shard has nothing here, but its step counts.
+// Counts for every parameter with a gradient, even for an empty shard, which has nothing to update.
 void AdamW::count_steps(const at::Tensor& found_inf) {
   std::vector<at::Tensor> on_device;
   for (auto& state : states_) {
@@ -89,7 +89,7 @@ void AdamW::count_steps(const at::Tensor& found_inf) {
     }
   }
   if (on_device.empty()) return;
-  // One kernel for all of them.
+  // One kernel for all.
   if (found_inf.defined()) {
     at::_foreach_add_(on_device, 1 - found_inf);
   } else {
@@ -97,7 +97,7 @@ void AdamW::count_steps(const at::Tensor& found_inf) {
   }
 }
 
-// Whether it was done: this program's kernel takes the parameter, and may be used.
+// Returns false if this program's kernel does not support the parameter or must not be used; nothing is done then.
 bool AdamW::step_in_one_pass(const AdamWState& state, const StepOptions& options) const {
   const kernels::AdamWTensors tensors = {state.param, state.param.grad(), state.exp_avg, state.exp_avg_sq};
   if (!kernels::uses_own() || options.found_inf.defined() || !kernels::takes_adamw(tensors)) return false;

@@ -1,5 +1,5 @@
-// AdamW on shards: every rank updates what it holds. The update is ATen's fused kernel, the one PyTorch runs, or on CPU
-// kernels/cpu/rows/adamw_kernel.h, which leaves the same bits and clips on its way.
+// AdamW on shards: every rank updates what it holds. The update runs ATen's fused kernel, like PyTorch,
+// or on CPU kernels/cpu/rows/adamw_kernel.h, which produces the same bits and clips in the same pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,14 +21,15 @@ struct AdamWOptions {
   double weight_decay = 0.1;  // decoupled, on every parameter
 };
 
-// A parameter to train: its name, the local tensor, and how that lies on a mesh; nothing: every rank has the whole.
+// A parameter to train: its name, local tensor and sharding over a mesh; nullopt if every rank
+// holds the full parameter.
 struct TrainedParameter {
   std::string fqn;
   at::Tensor tensor;
   std::optional<dist::Sharding> sharding = {};
 };
 
-// A parameter and its state. Moments have the parameter's shape and dtype; `step` is a float32 scalar on the host.
+// A parameter and its state. Moments have the parameter's shape and dtype; `step` is a float32 scalar on its device.
 struct AdamWState {
   std::string fqn;
   at::Tensor param;
@@ -38,29 +39,29 @@ struct AdamWState {
   std::vector<dist::ProcessGroup*> sharded_over = {};  // see ShardedGrad
 };
 
-// What a step takes into account; both float32 0-d, or undefined.
+// Optional inputs of a step; both float32 0-d, or undefined.
 struct StepOptions {
-  // Where it is 1, nothing changes, the step counters included: GradScaler's, or one made like it. On the host it is read
-  // at once, and on a device never.
+  // If 1, the step changes nothing, not even the step counters. From GradScaler, or built like it.
+  // On the host it is read at once; on a device never, unless parameters are on the host.
   at::Tensor found_inf = {};
-  at::Tensor grad_factor = {};  // of clip_factor(): the step is that of the gradients times it
+  at::Tensor grad_factor = {};  // from clip_factor(): the step uses the gradients times this
 };
 
 class AdamW {
  public:
-  // `params`: local shards, materialized, in the model's order. Moments start at zero, and take memory from the
-  // first step() or states() on: what the first forward and backward leave serves for them. Throws InternalError for a
-  // parameter on the meta device.
+  // `params`: local shards, materialized, in the model's order. The moments start at zero and are
+  // allocated by the first step() or states(), so that they reuse memory that the first forward and
+  // backward free. Throws InternalError for a parameter on the meta device.
   AdamW(const std::vector<TrainedParameter>& params, const AdamWOptions& options);
 
-  // Updates every parameter that has a gradient. Throws InternalError when none has: an optimizer made before
-  // fully_shard holds the parameters that this replaced.
-  // With a grad_factor, some gradients are multiplied by it in place and others stay as they are, so nobody may read
-  // them after: who wants clipped gradients calls clip_grad_norm(), and gives none.
+  // Updates every parameter that has a gradient. Throws InternalError if none has: an optimizer
+  // made before fully_shard holds the parameters that fully_shard replaced.
+  // With a grad_factor, do not read the gradients afterwards: some are multiplied by it in place and
+  // others are unchanged. To read clipped gradients, call clip_grad_norm() and pass no grad_factor.
   void step(const StepOptions& options = {});
-  // Of all parameters in order, undefined where there is none.
+  // Returns all parameters' gradients in order, undefined where there is none.
   std::vector<at::Tensor> grads() const;
-  // The same with the groups that each is sharded over: for total_norm() and its like.
+  // Same, with the groups that each is sharded over: for total_norm() and similar.
   std::vector<ShardedGrad> sharded_grads() const;
   // Drops the gradients.
   void zero_grad();
@@ -68,7 +69,7 @@ class AdamW {
   void set_lr(double lr) { options_.lr = lr; }
   AdamWOptions& options() { return options_; }
   const AdamWOptions& options() const { return options_; }
-  // With moments.
+  // Returns the states of all parameters; allocates the moments.
   std::vector<AdamWState>& states();
 
  private:

@@ -19,13 +19,13 @@ namespace {
 
 using Groups = std::vector<dist::ProcessGroup*>;
 
-// Gradients (their indices) whose norms are reduced together.
+// Gradients (by index) whose norms are reduced together.
 struct Batch {
   Groups groups;
   std::vector<std::size_t> members;
 };
 
-// In the order of first use, which is every rank's.
+// Groups the gradients by their groups, in the order of first use, which is the same on every rank.
 std::vector<Batch> batches_of(const std::vector<ShardedGrad>& grads) {
   std::vector<Batch> batches;
   for (std::size_t i = 0; i < grads.size(); ++i) {
@@ -50,12 +50,12 @@ at::Device device_of(const std::vector<ShardedGrad>& grads) {
   return at::kCPU;
 }
 
-// ATen takes a tensor of float32 on the host on one thread, for the order 2.
+// ATen computes the 2-norm of a float32 tensor on the host on a single thread.
 bool is_on_one_thread(const at::Tensor& part) {
   return part.is_cpu() && part.scalar_type() == at::kFloat && part.is_contiguous();
 }
 
-// at::_foreach_norm, to the bit, with as many tensors at once as there are threads, the largest first.
+// at::_foreach_norm, equal to the bit, but on as many tensors in parallel as there are threads, the largest first.
 std::vector<at::Tensor> foreach_norm(const std::vector<at::Tensor>& parts, double norm_type) {
   if (norm_type != 2 || !std::ranges::all_of(parts, is_on_one_thread)) return at::_foreach_norm(parts, norm_type);
   std::vector<std::size_t> by_size(parts.size());
@@ -64,14 +64,14 @@ std::vector<at::Tensor> foreach_norm(const std::vector<at::Tensor>& parts, doubl
   std::vector<at::Tensor> norms(parts.size());
   std::atomic<std::size_t> next = 0;
   kernels::parallel_for(0, static_cast<std::int64_t>(parts.size()), /*grain=*/1, [&](std::int64_t, std::int64_t) {
-    const at::NoGradGuard no_grad;  // of each thread
+    const at::NoGradGuard no_grad;  // per thread
     for (std::size_t taken = next++; taken < parts.size(); taken = next++)
       norms[by_size[taken]] = at::linalg_vector_norm(parts[by_size[taken]], norm_type);
   });
   return norms;
 }
 
-// [grads], float32: the norm of each part, computed in the part's dtype. No elements have the norm that adds nothing.
+// [grads], float32: the norm of each part, computed in the part's dtype. A part without elements has the neutral norm.
 at::Tensor local_norms(const std::vector<ShardedGrad>& grads, double norm_type) {
   const auto device = device_of(grads);
   std::vector<at::Tensor> parts;
@@ -89,13 +89,13 @@ at::Tensor local_norms(const std::vector<ShardedGrad>& grads, double norm_type) 
   return at::stack(norms);
 }
 
-// The norms of the wholes from those of the parts.
+// Reduces the norms of the parts to those of the full gradients.
 at::Tensor reduce(at::Tensor norms, const Groups& groups, double norm_type) {
   const auto all_reduce = [&](dist::ReduceOp op) {
     for (auto* group : groups) group->all_reduce(norms, op).wait();
   };
   if (std::isinf(norm_type)) {
-    // Backends differ in what the maximum of NaN and a number is: whether there was one is reduced beside it.
+    // Backends differ in the maximum of NaN and a number, so "is NaN" is reduced beside the norms.
     const double sign = norm_type > 0 ? 1.0 : -1.0;
     const auto is_nan = norms.isnan();
     const auto num = norms.numel();
@@ -140,7 +140,7 @@ std::vector<dist::ProcessGroup*> groups_that_cut(const std::optional<dist::Shard
 
 namespace {
 
-// [grads], float32: the norm of each whole gradient.
+// [grads], float32: the norm of each full gradient.
 at::Tensor norms_of_wholes(const std::vector<ShardedGrad>& grads, double norm_type) {
   if (grads.empty()) return at::zeros({0});
   at::Tensor norms = local_norms(grads, norm_type);

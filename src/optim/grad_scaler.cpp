@@ -7,7 +7,7 @@
 namespace titan::optim {
 namespace {
 
-// The kernels take gradients of one device and dtype at a time.
+// Groups gradients by device and dtype: the kernels take one of each at a time.
 std::vector<std::vector<at::Tensor>> alike(const std::vector<at::Tensor>& grads) {
   std::vector<std::vector<at::Tensor>> groups;
   for (const auto& grad : grads) {

@@ -57,7 +57,7 @@ LrSchedule::LrSchedule(const LrScheduleOptions& options)
   const std::int64_t rest = total - warmup_steps_;
   decay_steps_ = rest;
   if (options.decay_ratio) {
-    // Python's round(): halves go to the even neighbour, which is nearbyint's default too.
+    // Like Python's round(): halves go to the even neighbor, which is nearbyint's default too.
     const double decay = std::nearbyint(static_cast<double>(total) * *options.decay_ratio);
     decay_steps_ = std::min(static_cast<std::int64_t>(decay), rest);
   }

@@ -1,4 +1,4 @@
-// The learning-rate schedule: linear warm-up, a stable stretch, then a decay. Equal to TorchTitan's to the last bit.
+// The learning-rate schedule: linear warm-up, a stable stretch, then a decay. Bitwise equal to TorchTitan's.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@ namespace titan::optim {
 
 enum class DecayType { kLinear, kSqrt, kCosine };
 
-// "linear", "sqrt" or "cosine". Throws ConfigError.
+// Parses "linear", "sqrt" or "cosine". Throws ConfigError.
 DecayType parse_decay_type(std::string_view name);
 
 struct LrScheduleOptions {
-  std::int64_t total_steps = 0;  // lr_scheduler.total_steps, or training.steps where that is not set
+  std::int64_t total_steps = 0;  // lr_scheduler.total_steps, or training.steps if that is not set
   std::int64_t warmup_steps = 0;
-  std::optional<double> decay_ratio;  // part of total_steps that decays; without it, all that follows the warm-up
+  std::optional<double> decay_ratio;  // part of total_steps that decays; nullopt: everything after the warm-up
   DecayType decay_type = DecayType::kLinear;
-  double min_lr_factor = 0.0;  // where the decay ends
+  double min_lr_factor = 0.0;  // factor at the end of the decay
 };
 
 // Immutable; the only state of a run is the number of finished steps.
 class LrSchedule {
  public:
-  // Throws ConfigError for a negative count or a factor or ratio outside [0, 1]. Counts that do not fit are
-  // cut, as config::validate() warns.
+  // Throws ConfigError for a negative count or a factor or ratio outside [0, 1]. Counts that exceed
+  // total_steps are clamped, as config::validate() warns.
   explicit LrSchedule(const LrScheduleOptions& options);
 
-  // What the base learning rate is multiplied by in the step that follows `finished_steps` finished ones: 0 for the
-  // first step, which gets 1 / warmup_steps. The decay would reach min_lr_factor one step after the last, so that the
-  // last step still learns; beyond that the factor stays where it ended (TorchTitan's formula turns negative there).
+  // Returns the factor of the base learning rate in the step after `finished_steps` finished ones. The first step has
+  // finished_steps 0 and factor 1 / warmup_steps. The decay would reach min_lr_factor one step after the last, so that
+  // the last step still learns; beyond that the factor stays constant (TorchTitan's formula turns negative there).
   double factor(std::int64_t finished_steps) const;
 
   std::int64_t warmup_steps() const { return warmup_steps_; }

@@ -23,7 +23,7 @@ void keep(AutogradContext* context, std::int64_t dim, dist::ProcessGroup* group)
   keep_group(context, group);
 }
 
-// The parts of all ranks, one after the other along `dim`.
+// Returns the parts of all ranks, concatenated along `dim`.
 at::Tensor gather_values(const at::Tensor& x, std::int64_t dim, dist::ProcessGroup& group) {
   const auto part = x.contiguous();
   if (group.shares_memory(part.device())) {
@@ -41,7 +41,7 @@ at::Tensor gather_values(const at::Tensor& x, std::int64_t dim, dist::ProcessGro
   return stacked.movedim(0, dim).flatten(dim, dim + 1);
 }
 
-// [ranks, ...]: what each rank is to get of x, in rank order.
+// Returns [ranks, ...]: the part of x for each rank, in rank order.
 at::Tensor parts_of(const at::Tensor& x, std::int64_t dim, std::int64_t ranks) {
   auto shape = x.sizes().vec();
   shape[dim] /= ranks;
@@ -100,7 +100,7 @@ struct AllGatherReplicated : torch::autograd::Function<AllGatherReplicated> {
     const bool is_even = size == longest * group->size();
     auto padded = is_even ? x : x.new_zeros(padded_shape);
     if (!is_even) padded.narrow(dim, 0, x.size(dim)).copy_(x);
-    // Only the last parts are shorter, and chunks are cut from the front: what is padded lies behind the whole.
+    // Chunks are cut from the front and only the last ones are shorter, so all padding is at the end.
     return gather_values(padded, dim, *group).narrow(dim, 0, size);
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {

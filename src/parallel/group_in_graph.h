@@ -1,5 +1,5 @@
-// The group of a collective in the node of autograd that undoes it. All groups live as long as the world, and with it the
-// graph.
+// Stores the group of a collective in the autograd node that runs its backward. A pointer is enough: all groups live
+// as long as the world, and so longer than any graph.
 #pragma once
 
 #include <torch/csrc/autograd/custom_function.h>

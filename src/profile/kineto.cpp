@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-// Exported by libtorch_cpu; its header wants Kineto's own ones on the path.
+// Exported by libtorch_cpu; its header needs Kineto's own headers on the include path.
 namespace torch::autograd::profiler {
 TORCH_API void addMetadataJson(const std::string& key, const std::string& value);
 }
@@ -24,7 +24,7 @@ namespace {
 namespace profiler = torch::autograd::profiler;
 using libkineto::ActivityType;
 
-// As TorchTitan asks for it: shapes of inputs, no stacks.
+// Configures Kineto as TorchTitan does: shapes of inputs, no stacks.
 profiler::ProfilerConfig kineto_config() {
   return profiler::ProfilerConfig(profiler::ProfilerState::KINETO, /*report_input_shapes=*/true);
 }
@@ -52,7 +52,7 @@ TraceEvent event_of(const profiler::KinetoEvent& event, TraceEvent::Kind kind) {
           .correlation = is_kernel ? event.linkedCorrelationId() : event.correlationId()};
 }
 
-// It asks for GPUs whatever is recorded, and says aloud that there are none.
+// Silences Kineto on CPU: it always looks for GPUs, and logs that there are none.
 void silence_without_gpu(c10::Device device) {
   constexpr const char* kNothing = "5";
   if (device.is_cpu()) setenv("KINETO_LOG_LEVEL", kNothing, /*overwrite=*/0);
@@ -78,9 +78,9 @@ std::vector<TraceEvent> Trace::events() const {
 void Trace::save(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  std::filesystem::remove(path, error);  // of a run that was here before
+  std::filesystem::remove(path, error);  // left by an earlier run
   result_->save(path);
-  // Kineto says nothing where it could not write.
+  // Kineto does not report a failed write.
   if (std::filesystem::file_size(path, error) == 0 || error)
     throw Error("the profile could not be written to " + path.string() +
                     ": see that the folder can be written and that the disk is not full",

@@ -22,31 +22,31 @@ class Trace {
   Trace(Trace&&) noexcept;
   ~Trace();
 
-  // In the order in which they were recorded.
+  // Returns the events in the order in which they were recorded.
   std::vector<TraceEvent> events() const;
-  // In the Chrome trace format, which Perfetto and chrome://tracing open; once. Makes the folder. Throws Error naming
-  // the file where it cannot be written.
+  // Writes the Chrome trace format, which Perfetto and chrome://tracing open; call once. Creates the folder. Throws
+  // Error naming the file if it cannot be written.
   void save(const std::filesystem::path& path);
 
  private:
   std::unique_ptr<torch::autograd::profiler::ProfilerResult> result_;
 };
 
-// One recording at a time in a process. From one thread, whose operators and backward passes it records, those of the
-// autograd engine's threads included; what other threads of the program do in the background is not in it, but for
-// c10d's collectives that this one started. Nothing here is collective.
+// One recording at a time per process. Call from one thread: records its operators and backward passes, including those
+// on the autograd engine's threads. Background work of other threads is not recorded, except c10d collectives that this
+// thread started. Nothing here is collective.
 class Kineto {
  public:
   struct Rank {
     std::int64_t rank = 0, world_size = 1;
   };
-  // With a CUDA `device` also of what it computes and copies. `rank` is written down for tools that compare ranks.
+  // With a CUDA `device`, also records its kernels and copies. `rank` is stored for tools that compare ranks.
   Kineto(c10::Device device, Rank rank) : device_(device), rank_(rank) {}
 
-  // Makes ready, so that start() costs little: some steps ahead.
+  // Prepares the profiler, so that start() costs little. Call some steps ahead.
   void prepare();
   void start();
-  // Waits for the device.
+  // Waits for the device, then ends the recording.
   Trace stop();
 
  private:

@@ -7,7 +7,7 @@ void PhaseRanges::on_enter(Phase phase) {
 }
 
 void PhaseRanges::on_leave(Phase /*phase*/) {
-  if (!open_.empty()) open_.pop_back();  // else it began before this listened
+  if (!open_.empty()) open_.pop_back();  // otherwise it began before this listened
 }
 
 }  // namespace titan::profile

@@ -1,4 +1,4 @@
-// The phases of the thread that trains (base/process/phase.h) as named ranges of a profile.
+// Records the phases of the training thread (base/process/phase.h) as named ranges of a profile.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace titan::profile {
 
-// While it lives: made and ended between phases, or inside the same one, on the thread that trains.
+// Records while it exists. Make and destroy it between phases, or inside the same one, on the training thread.
 class PhaseRanges : public PhaseListener {
  public:
   PhaseRanges() { set_phase_listener(this); }

@@ -1,4 +1,4 @@
-// Which steps a profile records: torch.profiler.schedule, with the cycles of TorchTitan.
+// Decides which steps a profile records: torch.profiler.schedule, with the cycles of TorchTitan.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace titan::profile {
 
 enum class Action {
   kNone,
-  kWarmUp,  // the profiler is ready, and what it costs at first is over before anything counts
+  kWarmUp,  // prepares the profiler, so that its first costs are over before anything counts
   kRecord,
   kRecordAndSave,  // the last step of a cycle
 };
@@ -17,11 +17,11 @@ enum class Action {
 // Cycles of profile_freq steps: the last profiler_active of each are recorded, the profiler_warmup before them warm up.
 class Schedule {
  public:
-  // Throws InternalError where warm-up and recorded steps do not fit into a cycle: config::validate() refuses that.
+  // Throws InternalError if warm-up and recorded steps do not fit into a cycle: config::validate() refuses that.
   explicit Schedule(const config::Profiling& profiling);
 
-  // Of the 1-based step of the run: with the defaults 7 to 9 warm up and 10 is recorded, then 17 to 19 and 20. A run
-  // that goes on from a checkpoint is in the same place of its cycle as one that came there in one go.
+  // Returns the action for a 1-based step of the run: with the defaults 7 to 9 warm up and 10 is recorded, then 17 to
+  // 19 and 20. A resumed run is at the same place of its cycle as an uninterrupted one.
   Action action_of(std::int64_t step) const;
 
  private:

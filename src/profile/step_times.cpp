@@ -38,7 +38,7 @@ struct Segment {
   Part part;
 };
 
-// Sorted, without overlaps.
+// Returns the intervals sorted and without overlaps.
 std::vector<Interval> merged(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::start);
   std::vector<Interval> out;
@@ -52,10 +52,10 @@ std::vector<Interval> merged(std::vector<Interval> intervals) {
   return out;
 }
 
-// Of the parts that are under way at once, ordered by their start, the one that counts; nothing where none does.
+// Chooses the part that counts among those under way at once, ordered by their start; nullopt if none does.
 using Choose = std::function<std::optional<Part>(const std::vector<const Segment*>& active)>;
 
-// Every moment of `windows` (merged) under the part that `choose` takes, or under `otherwise`.
+// Assigns every moment of `windows` (merged) to the part that `choose` returns, or to `otherwise`.
 std::vector<Segment> flatten(std::vector<Segment> segments, const std::vector<Interval>& windows, const Choose& choose,
                              Part otherwise) {
   std::ranges::sort(
@@ -97,14 +97,14 @@ std::optional<Part> choose_of_device(const std::vector<const Segment*>& active) 
   return last_of(active, is_collective);
 }
 
-// Where the thread that trains was.
+// Returns the part that the training thread was in at every moment.
 std::vector<Segment> host_segments(const std::vector<TraceEvent>& events, const std::vector<Interval>& windows) {
   const auto step = std::ranges::find_if(events, is_step);
   std::vector<Segment> marked;
   for (const auto& event : events) {
     if (event.kind != Kind::kRange || event.is_async) continue;
     const auto part = part_of(event.name);
-    // On other threads, autograd's, the thread that trains waits for nothing but what it waits for in its own ranges.
+    // On other threads (autograd's) only collectives count: what else training waits for is in its own thread's ranges.
     if (part && (event.thread == step->thread || is_collective(*part)))
       marked.push_back({event.start_ns, event.end_ns, *part});
   }
@@ -118,9 +118,9 @@ Part part_at(const std::vector<Segment>& segments, std::int64_t time) {
   return time < segment.end ? segment.part : Part::kOther;
 }
 
-// What each kernel is part of.
+// Returns the part of each kernel.
 std::vector<Segment> kernel_segments(const std::vector<TraceEvent>& events, const std::vector<Segment>& host) {
-  std::unordered_map<std::uint64_t, std::int64_t> launched;  // by operator
+  std::unordered_map<std::uint64_t, std::int64_t> launched;  // operator -> its start
   for (const auto& event : events)
     if (event.kind != Kind::kKernel && event.correlation != 0) launched.emplace(event.correlation, event.start_ns);
   std::vector<Segment> kernels;
@@ -150,7 +150,7 @@ double percent(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-// Templates of kernels have names of hundreds of letters, and backward passes written in C++ those of their types.
+// Shortens the names of kernel templates (hundreds of letters) and of C++ backward passes (with their types).
 std::string short_name(std::string name) {
   constexpr std::size_t kMost = 60;
   constexpr std::string_view kNode = "torch::autograd::CppNode<";
@@ -187,7 +187,7 @@ void StepTimes::add(const std::vector<TraceEvent>& events) {
   const auto note = [&](Part part, std::int64_t start, std::int64_t end) {
     if (is_collective(part)) under_way[static_cast<std::size_t>(part)].push_back({start, end});
   };
-  // The device is done later than the host has asked it for; nobody but the steps asked.
+  // The device finishes later than the host has queued the work; only the steps have queued any.
   for (const auto& kernel : kernels) windows.back().end = std::max(windows.back().end, kernel.end);
   for (const auto& kernel : kernels) note(kernel.part, kernel.start, kernel.end);
   if (kernels.empty()) {
@@ -201,7 +201,7 @@ void StepTimes::add(const std::vector<TraceEvent>& events) {
   add_operators(events);
 }
 
-// On each thread events lie inside each other or apart: what is open is a stack.
+// Adds up self times. On each thread events are nested or disjoint, so the open ones form a stack.
 void StepTimes::add_operators(const std::vector<TraceEvent>& events) {
   std::map<std::uint64_t, std::vector<const TraceEvent*>> by_thread;
   for (const auto& event : events) {
@@ -252,7 +252,7 @@ std::vector<std::string> StepTimes::lines(std::size_t top) const {
   std::vector<std::string> lines = {
       fmt::format("where the time of {} went, {:.2f} ms each:", counted(steps_, "profiled step"),
                   milliseconds(total_ns()) / static_cast<double>(steps_))};
-  const std::int64_t shown = steps_ * 10'000;  // what is not 0.01 ms in a step says nothing
+  const std::int64_t shown = steps_ * 10'000;  // less than 0.01 ms per step is not worth a line
   for (std::size_t i = 0; i < kNumParts; ++i)
     if (parts_[i] >= shown || under_way_[i] >= shown) lines.push_back(part_line(static_cast<Part>(i)));
   auto list = operators();

@@ -1,4 +1,4 @@
-// Where the time of profiled steps went, from the events of their traces.
+// Computes where the time of profiled steps went, from the events of their traces.
 #pragma once
 
 #include <array>
@@ -30,22 +30,21 @@ enum class Part : int {
 };
 inline constexpr std::size_t kNumParts = 12;
 
-// What the range, the collective or the kernel of that name is part of; nothing where the name says nothing.
+// Returns the part that a range, collective or kernel of that name belongs to, or nullopt if the name does not tell.
 std::optional<Part> part_of(std::string_view name);
 
-// Every moment of a step belongs to one part. Without kernels it is what the thread that trains was in: of ranges
-// inside each other the innermost, collectives that an autograd thread started included; validation, checkpoints and
-// the log keep all that is inside them. With kernels it is what the device was computing, by the part whose operator
-// launched the kernel, and a collective where nothing was computed beside it.
+// Assigns every moment of a step to one part. Without kernels it is the innermost range of the training thread, or a
+// collective that an autograd thread started; validation, checkpoints and the log keep everything inside them. With
+// kernels it is the part whose operator launched the running kernel, or a collective if nothing else was computed.
 class StepTimes {
  public:
-  // A trace's events; its steps are the ranges "ProfilerStep#...". What lies outside of them does not count.
+  // Adds the events of a trace. Its steps are the ranges "ProfilerStep#..."; time outside them counts for no part.
   void add(const std::vector<TraceEvent>& events);
 
   std::int64_t steps() const { return steps_; }
   std::int64_t total_ns() const;
   std::int64_t ns(Part part) const { return parts_[static_cast<std::size_t>(part)]; }
-  // How long some collective of that part was under way: ns(part) of it with nothing beside it.
+  // Returns how long a collective of that part was under way; during ns(part) of it nothing else ran.
   std::int64_t under_way_ns(Part part) const { return under_way_[static_cast<std::size_t>(part)]; }
 
   struct Operator {
@@ -53,10 +52,10 @@ class StepTimes {
     std::int64_t calls = 0;
     std::int64_t self_ns = 0;  // without the operators inside it
   };
-  // By self time, the longest first: of kernels where there are some, else of operators.
+  // Returns kernels if there are any, otherwise operators, sorted by self time, the longest first.
   std::vector<Operator> operators() const;
 
-  // For people: a line of the steps, one for each part that took time, one of the `top` operators.
+  // Returns text for people: a line about the steps, one per part that took time, and one with the `top` operators.
   std::vector<std::string> lines(std::size_t top) const;
 
  private:

@@ -1,4 +1,4 @@
-// A named part of the program in a profile: a "user annotation", as torch.profiler.record_function makes it.
+// A named range of a profile: a "user annotation", as torch.profiler.record_function creates it.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -8,11 +8,11 @@
 
 namespace titan {
 
-// From here to the end of its scope, on this thread. While nobody profiles the name is not even made: what is left is
-// torch's look at whether somebody does. On CUDA the kernels that are launched meanwhile belong to it too.
+// Names the scope from construction to destruction, on this thread. Without a profiler the name is not made; only
+// torch's check for an active profiler remains. On CUDA, kernels launched in the scope belong to the range too.
 class NamedRange {
  public:
-  // `make_name` gives what converts to a std::string.
+  // `make_name` returns something convertible to std::string.
   template <typename MakeName>
   explicit NamedRange(const MakeName& make_name) : function_(at::RecordScope::USER_SCOPE) {
     if (!function_.isActive()) return;
@@ -23,7 +23,7 @@ class NamedRange {
   NamedRange& operator=(const NamedRange&) = delete;
 
  private:
-  std::string name_;  // which `function_` does not copy
+  std::string name_;  // not copied by `function_`
   at::RecordFunction function_;
 };
 

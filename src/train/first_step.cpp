@@ -25,7 +25,7 @@ std::string advice_for(const config::JobConfig& config, const dist::World& world
          "doctor says what this machine is good for";
 }
 
-// A layer is over in backward once the gradient of its input is known.
+// Counts a layer's forward and backward. Backward is over once the gradient of the layer's input is known.
 void count_layer(nn::Module& /*layer*/, nn::Tensors& inputs) {
   if (!step_work().counts() || phase_log().current() != Phase::kStep) return;
   step_work().begin_forward_of_layer();
@@ -33,7 +33,7 @@ void count_layer(nn::Module& /*layer*/, nn::Tensors& inputs) {
     inputs[0].register_hook([](const at::Tensor& /*gradient*/) { step_work().end_backward_of_layer(); });
 }
 
-// Layers are what a list of blocks holds.
+// Hooks into the layers: the children of containers (lists of blocks).
 void count_layers(nn::Module& model) {
   std::int64_t layers = 0;
   for (const auto& [fqn, module] : model.named_modules()) {

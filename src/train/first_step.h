@@ -1,4 +1,4 @@
-// Accompanies a run to the end of its first step: from there on its folder is its own, and its ranks are up to speed.
+// Observes the first step of a run. After it the run owns its folder, and its ranks are up to speed.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@
 
 namespace titan::train {
 
-// Shows how far the step is while it runs, and says so in the log where it takes long. Then writes config.toml and gives
-// collectives the time limit of training: a first step waits for everything that is made on first use; later ones do
-// not, so that a hang shows sooner.
+// Shows the progress of the first step while it runs, and logs it if the step is slow. Then writes config.toml and
+// sets the time limit of collectives for training: a first step includes one-time initialization, later ones do not,
+// so a shorter limit shows a hang sooner.
 class FirstStep : public StepObserver {
  public:
   // Adds hooks to the layers of `model`. All must outlive this.
@@ -31,10 +31,10 @@ class FirstStep : public StepObserver {
   const config::JobConfig& config_;
   dist::World& world_;
   metrics::MetricsProcessor& metrics_;
-  SlowFirstStep slow_;  // of the ticker's thread
+  SlowFirstStep slow_;  // used by the ticker's thread only
   TimePoint begin_;
   bool is_done_ = false;
-  std::unique_ptr<Ticker> ticker_;  // the first to end
+  std::unique_ptr<Ticker> ticker_;  // last member: destroyed first
 };
 
 }  // namespace titan::train

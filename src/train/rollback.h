@@ -1,5 +1,5 @@
-// training.on_nan = "rollback": back to the newest good checkpoint in the running process, while the data goes on behind
-// the batches that were no good.
+// training.on_nan = "rollback": returns to the newest good checkpoint in the running process. The data continues after
+// the bad batches.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ class Rollback {
   };
   explicit Rollback(Parts parts) : parts_(std::move(parts)) {}
 
-  // How often one checkpoint is gone back to: other batches did not help.
+  // Maximum number of rollbacks to one checkpoint.
   static constexpr int kMostToOne = 3;
 
-  // After step `step`: weights, optimizer, schedule and the count of steps become those of the newest good checkpoint,
-  // and so do the histories of metrics; the position in the data stays. False, with the reason in the log, where no
-  // checkpoint is there or it was gone back to kMostToOne times. Collective. Throws as Checkpointer::roll_back().
+  // Restores weights, optimizer, schedule, step count and the histories of metrics from the newest good checkpoint,
+  // after step `step`; the position in the data stays. Returns false, with the reason in the log, without a checkpoint
+  // or after kMostToOne rollbacks to it. Collective. Throws as Checkpointer::roll_back().
   bool run(std::int64_t step);
 
  private:

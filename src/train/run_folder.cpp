@@ -21,14 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Steps that a start goes on from, or says why it cannot: a seed is none.
+// Returns the steps whose checkpoints a start resumes from or fails on. A seed (step 0) does not count.
 std::vector<int> finished_steps(const config::JobConfig& config) {
   auto steps = checkpoint::steps_in(config::checkpoint_folder(config));
   std::erase(steps, 0);
   return steps;
 }
 
-// The configuration of the run that the folder has the rows of; nothing where it cannot be read.
+// Returns the configuration of the run whose rows the folder holds; nullopt if it cannot be read.
 std::optional<config::JobConfig> earlier_config(const fs::path& folder) {
   const fs::path file = folder / layout::kConfigFile;
   try {
@@ -40,10 +40,10 @@ std::optional<config::JobConfig> earlier_config(const fs::path& folder) {
 
 struct EarlierRun {
   std::string words;              // "another run (rows up to step 5; training.seq_len was 64, is 32)"
-  std::vector<std::string> keys;  // whose values the words have
+  std::vector<std::string> keys;  // keys whose values are in the words
 };
 
-// The run before, where its rows must stay; nothing where this start is that run once more.
+// Returns the earlier run if its rows must be kept; nullopt if this start repeats that run.
 std::optional<EarlierRun> worth_keeping(const config::JobConfig& config, std::int64_t last_step) {
   const std::string reached = "rows up to step " + std::to_string(last_step);
   const auto earlier = earlier_config(config.job.dump_folder);

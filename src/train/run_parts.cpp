@@ -69,7 +69,7 @@ void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prom
       [validator = run.validator.get()](const std::vector<int>& steps) { return validator->best_of(steps); });
 }
 
-// What watches the numbers: an observer, a guard of the update and a value in checkpoints at once.
+// Adds a watch in its three roles: observer, guard of the update, and value in checkpoints.
 template <typename Watch>
 void add_watch(RunParts& run, std::unique_ptr<Watch> watch) {
   run.step->add_guard(*watch);
@@ -104,8 +104,8 @@ std::unique_ptr<GradientNorms> make_gradient_norms(const RunParts& run) {
   return std::make_unique<GradientNorms>(*run.metrics, fqns);
 }
 
-// The order is part of the behaviour: rows come before what is said about them, a run that diverged saves nothing, and
-// one that was asked to stop is not validated first.
+// Adds the observers. Their order matters: rows are logged before messages about them, a run that diverged saves
+// nothing, and a run that was asked to stop is not validated first.
 void add_observers(RunParts& run) {
   const config::JobConfig& config = run.config;
   const auto add = [&]<typename Observer>(std::unique_ptr<Observer> observer) -> Observer& {
@@ -142,7 +142,7 @@ void announce(const RunParts& run, const TrainSpec& spec) {
 RunParts build_run(RunInputs inputs) {
   const auto& config = inputs.config;
   RunParts run(config, inputs.world, inputs.meshes);
-  // First of all: the throughput of the first row counts from here.
+  // Metrics come first: the throughput of the first row counts from here.
   run.shape = dist::RunShape::of(config, run.world.size());
   run.metrics = std::make_unique<metrics::MetricsProcessor>(
       metrics_options(config, inputs.spec, run.shape.dims, run.world.device()),

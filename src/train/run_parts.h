@@ -1,4 +1,4 @@
-// Everything that a run is made of, and the one place where it is put together.
+// The parts of a run, and the function that builds them.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,21 @@
 
 namespace titan::train {
 
-// What a run is made from. The references must outlive it.
+// Inputs of a run. The references must outlive it.
 struct RunInputs {
   const config::JobConfig& config;
   dist::World& world;
   const dist::Meshes& meshes;
   const TrainSpec& spec;
-  const TokenizerFacts& tokenizer;        // of the run
-  std::unique_ptr<BatchSource> data;      // of this data-parallel rank
-  std::unique_ptr<BatchSource> held_out;  // what Validator takes; null without [validation]
-  Prompts prompts;                        // those of validation.prompts
-  DataFacts data_facts = {};              // of the training data and the held-out data
+  const TokenizerFacts& tokenizer;        // the run's tokenizer
+  std::unique_ptr<BatchSource> data;      // this data-parallel rank's batches
+  std::unique_ptr<BatchSource> held_out;  // for Validator; null without [validation]
+  Prompts prompts;                        // from validation.prompts
+  DataFacts data_facts = {};              // about the training data and the held-out data
 };
 
-// In the order in which build_run() makes them. They refer to each other, and end in the opposite order.
+// The parts of a run, in the order in which build_run() makes them. They refer to each other, and are destroyed in
+// reverse order.
 struct RunParts {
   RunParts(const config::JobConfig& config_, dist::World& world_, const dist::Meshes& meshes_)
       : config(config_), world(world_), meshes(meshes_) {}
@@ -64,16 +65,16 @@ struct RunParts {
   std::unique_ptr<checkpoint::GroupRanks> checkpoint_ranks;
   std::unique_ptr<checkpoint::GroupRanks> background_ranks;
   std::unique_ptr<PromptSamples> samples;  // null without validation.prompts
-  std::unique_ptr<Validator> validator;    // null without [validation]; before the checkpointer, whose thread asks it
+  std::unique_ptr<Validator> validator;    // null without [validation]; outlives the checkpointer, whose thread uses it
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
   std::unique_ptr<Rollback> rollback;
   std::unique_ptr<TrainStep> step;
   std::vector<std::unique_ptr<StepObserver>> observers;  // in the order in which they see a step
 };
 
-// Builds everything, but for the weights, which wait for a checkpoint or for draw_weights(), and for the sinks of the
-// metrics, which wait for the step that the run goes on from. Collective. Throws ConfigError, DataError where there is
-// too little held-out data, InternalError.
+// Builds everything except the weights, which come from a checkpoint or from draw_weights(), and the sinks of the
+// metrics, which need the step that the run resumes from. Collective. Throws ConfigError, DataError if there is too
+// little held-out data, InternalError.
 RunParts build_run(RunInputs inputs);
 
 }  // namespace titan::train

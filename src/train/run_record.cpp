@@ -28,7 +28,8 @@ std::string describe(const config::Change& change) {
   return change.key + " was " + change.saved + ", is " + change.now;
 }
 
-// A folder that moved is the same tokenizer; another tokenizer in the same folder is a change.
+// Judges the tokenizer. The same tokenizer in a folder that moved is fine; another tokenizer in the same folder is a
+// change.
 void judge_tokenizer(std::vector<config::Change>& changes, const Value& saved, const std::string& now,
                      const std::string& path) {
   const Value* found = saved.as_dict(checkpoint::kRunKey).find("tokenizer");
@@ -42,23 +43,24 @@ void judge_tokenizer(std::vector<config::Change>& changes, const Value& saved, c
   }
 }
 
-// Files of data, as a checkpoint has them.
+// Data files as a checkpoint records them.
 struct FilesOfRun {
-  const char* entry;  // of the record
-  const char* key;    // that names them in the configuration
+  const char* entry;  // entry of the record
+  const char* key;    // key that names them in the configuration
   std::string now;
-  bool may_move;              // where one folder is named, and not a mixture
-  config::Effect of_changed;  // of other content under the same name
+  bool may_move;              // true if one folder is named, not a mixture
+  config::Effect of_changed;  // effect of other content under the same name
   bool is_named_anew = false;
 };
 
-// [validation] changes no number of the training, so that the record's configuration leaves it out.
+// True if the held-out path changed. The record's configuration leaves out [validation], which does not affect
+// training.
 bool names_other_held_out(const Value& saved, const config::JobConfig& now) {
   const Value* was = saved.as_dict(checkpoint::kRunKey).find("held_out_path");
   return was && was->as_string("titan.run.held_out_path") != now.validation.dataset_path.value_or("");
 }
 
-// A folder that moved is the same data; other files under the same path are a change.
+// Judges data files. The same files in a folder that moved are fine; other files under the same path are a change.
 void judge_files(std::vector<config::Change>& changes, const Value& saved, const DataFacts& data,
                  const FilesOfRun& of) {
   const Value* found = saved.as_dict(checkpoint::kRunKey).find(of.entry);
@@ -73,7 +75,8 @@ void judge_files(std::vector<config::Change>& changes, const Value& saved, const
   }
 }
 
-// Losses on other held-out data compare with none of before. Who names another set knows that, and is told what differs.
+// Judges the training and held-out data. Losses on other held-out data are not comparable with those before. A user
+// who names another set knows that, so the difference is only reported.
 void judge_data(std::vector<config::Change>& changes, const Value& saved, const DataFacts& now,
                 const config::JobConfig& config) {
   const bool is_mixture = !config.training.dataset_mix.empty();

@@ -1,4 +1,4 @@
-// What a run was: the part of a checkpoint that tells whether another run goes on with the same thing.
+// Record of a run in its checkpoints, to check whether a start continues the same run.
 #pragma once
 
 #include <string>
@@ -11,17 +11,18 @@ namespace titan::train {
 
 class RunRecord {
  public:
-  // `tokenizer` tells one tokenizer from another, `data` the data; `config` must outlive this.
+  // `tokenizer`: fingerprint that identifies the tokenizer. `data`: facts that identify the data. `config` must
+  // outlive this.
   RunRecord(const config::JobConfig& config, std::string tokenizer, DataFacts data = {})
       : config_(config), tokenizer_(std::move(tokenizer)), data_(std::move(data)) {}
 
-  // {"config": {key: value as TOML writes it}, "tokenizer": fingerprint, "files", "held_out_files", "held_out_path": the data,
-  // where known}
+  // Returns {"config": {key: value as TOML writes it}, "tokenizer": fingerprint, "files", "held_out_files",
+  // "held_out_path"}. The last three, about the data, are there only if known.
   Value value() const;
 
-  // Logs what has changed since `saved` was written. Throws CheckpointError for changes after which the run would not
-  // be the same one: of model, tokenizer, and data or seed (unless checkpoint.exclude_from_loading names the data),
-  // where checkpoint.allow_changed does not name the key.
+  // Logs the changes since `saved` was written. Throws CheckpointError for changes that make it another run (model,
+  // tokenizer, and data or seed unless checkpoint.exclude_from_loading names the data), if checkpoint.allow_changed
+  // does not name the key.
   void check(const Value& saved) const;
 
  private:

@@ -30,7 +30,7 @@ std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist:
 }
 
 void set_determinism(const config::Debug& debug) {
-  // cuBLAS is deterministic only with a fixed workspace, which it reads when it starts.
+  // cuBLAS is deterministic only with a fixed workspace, a setting that it reads when it starts.
   if (debug.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(debug.deterministic, /*warn_only=*/false);
 }

@@ -1,4 +1,4 @@
-// How each part of a run is made from the configuration. build_run() (run_parts.h) calls these in its order.
+// Builds the parts of a run from the configuration. build_run() (run_parts.h) calls these functions.
 #pragma once
 
 #include <memory>
@@ -18,34 +18,34 @@
 
 namespace titan::train {
 
-// debug.seed, or one that rank 0 draws and all ranks take, so that a run without a seed is still one run. Collective.
+// Returns debug.seed or, if it is not set, a seed that rank 0 draws for all ranks. Collective.
 std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist::ProcessGroup& world);
 
-// Sets torch's determinism. Call it before the ranks connect: NCCL reads then which algorithms it may take.
+// Sets torch's determinism. Call it before the ranks connect, when NCCL reads which algorithms it may use.
 void set_determinism(const config::Debug& debug);
 
-// Threads of this rank's operators: OMP_NUM_THREADS when it is set, else this rank's share of the processors that it
-// may use, as far as it can tell before the ranks meet.
+// Sets the threads of this rank's operators: OMP_NUM_THREADS if it is set, else this rank's share of the processors
+// that it may use, as far as known before the ranks meet.
 void set_num_threads(std::int64_t local_world_size);
 
-// The same where ranks have told each other which processors each may use: those that a launcher bound to processors of
-// their own take all of these. Returns this rank's share. Collective.
+// Sets the threads again after the ranks have told each other which processors each may use: a rank that a launcher
+// bound to its own processors takes all of these. Returns this rank's share. Collective.
 ProcessorShare share_processors(const dist::World& world);
 
-// Whether gradients pass through float16, so that the loss must be scaled.
+// True if gradients pass through float16, so that the loss must be scaled.
 bool uses_float16(const config::Training& training);
 
-// For the metrics of a run on `device`, whose peak FLOP/s and memory are asked of it.
+// Returns the options for the metrics of a run on `device`. A GPU provides its peak FLOP/s and its memory.
 metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec,
                                         const dist::ParallelDims& dims, at::Device device);
 
-// Built on meta, sharded, materialized on the meshes' device. Its weights wait for draw_weights() or a checkpoint,
-// which makes a second of drawing needless for a model of 100 million. Throws InternalError naming a parameter that is
-// still on meta.
+// Builds the model on meta, shards it, and materializes it on the meshes' device. The weights come later, from
+// draw_weights() or a checkpoint: a start from a checkpoint saves the time of drawing, a second for 100 million
+// parameters. Throws InternalError naming a parameter that is still on meta.
 std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, std::optional<std::int64_t> document_end,
                                            const ParallelContext& context);
 
-// The initial weights of `seed`, the same at every number of ranks.
+// Draws the initial weights of `seed`, the same for every number of ranks.
 void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 
 optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);

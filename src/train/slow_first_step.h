@@ -1,4 +1,4 @@
-// Says in the log how far a run's first step is while that takes long.
+// Makes log lines about the progress of a run's first step while it is slow.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace titan::train {
 
-// Holds what one look at the process finds.
+// Progress of the first step at one moment.
 struct StepLook {
   std::int64_t step = 0;  // under way
   double seconds = 0;     // since it began
@@ -21,11 +21,11 @@ struct StepLook {
 
 class SlowFirstStep {
  public:
-  // `last_step`: of the run. `advice`: what to change for shorter steps.
+  // `last_step`: training.steps. `advice`: what to change for shorter steps.
   SlowFirstStep(std::int64_t last_step, std::string advice) : last_step_(last_step), advice_(std::move(advice)) {}
 
-  // Returns a line after ten seconds, and another whenever that time has doubled, for how long a step takes is known
-  // better then; else nothing.
+  // Returns a line after ten seconds, and another each time the elapsed time has doubled, since the estimate is better
+  // then; else nullopt.
   std::optional<std::string> look(const StepLook& look);
 
  private:

@@ -1,4 +1,4 @@
-// Says that the dtype of a run is slow on this processor.
+// Warns that the dtype of a run is slow on this processor.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -9,8 +9,8 @@
 
 namespace titan::train {
 
-// Returns one line: that training.mixed_precision_param is slow on this processor, and what to set. Empty where it is not
-// slow, and on a GPU. Call it after the code was chosen (kernels/choice.h).
+// Returns one line: training.mixed_precision_param is slow on this processor, and what to set. Empty if it is not
+// slow, and on a GPU. Call it after the kernels are chosen (kernels/choice.h).
 std::string slow_products_warning(const config::JobConfig& config, c10::DeviceType device_type);
 
 }  // namespace titan::train

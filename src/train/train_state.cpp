@@ -15,7 +15,7 @@ void warn_if_changed(const char* key, double saved, double configured) {
                  configured);
 }
 
-// An item that a checkpoint may lack.
+// Returns an item that a checkpoint may lack.
 checkpoint::Item optional_item(const std::string& key) { return checkpoint::value_item(key, {}, /*optional=*/true); }
 
 }  // namespace
@@ -36,7 +36,8 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   for (std::size_t i = 0; i < parameters.size(); ++i) append_optimizer(items, parameters[i], states[i]);
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
   checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
-  // TorchTitan's count is that of one rank, which says little once the number of ranks has changed.
+  // TorchTitan counts the tokens of one rank, which says little once the number of ranks has changed, so the total is
+  // saved, too.
   const std::int64_t before = parts_.metrics->tokens_before(), own = parts_.metrics->tokens_seen();
   checkpoint::append_train_state(items, {step, before / parts_.data_parallel_size + own});
   items.push_back(checkpoint::value_item(checkpoint::kTokensKey, before + own * parts_.data_parallel_size,
@@ -87,7 +88,7 @@ void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn
   checkpoint::append_param_group(items, state.fqn, group);
 }
 
-// What exclude_from_loading left out is not among the values.
+// `values` lacks what exclude_from_loading excludes.
 void TrainState::restored(const Values& values, bool model_only) {
   if (model_only) return;
   restore_progress(values);
@@ -138,7 +139,7 @@ void TrainState::restore_grad_scaler(const Values& values) {
   }
 }
 
-// TorchTitan takes these from the checkpoint, in silence. Here the configuration decides, and a difference is said.
+// Warns of changed hyperparameters: the configuration decides. TorchTitan silently takes the checkpoint's.
 void TrainState::restore_hyperparameters(const Values& values) {
   const auto& first = parts_.optimizer->states().front().fqn;
   if (values.contains("lr_scheduler.base_lrs")) {

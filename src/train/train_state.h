@@ -1,4 +1,4 @@
-// What a checkpoint of a run holds, under TorchTitan's keys, and how it comes back.
+// Saves the state of a run in checkpoints, under TorchTitan's keys, and restores it.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace titan::train {
 
-// The live objects of a run. Owns none of them.
+// Refers to the live objects of a run, and owns none of them.
 class TrainState : public checkpoint::CheckpointState {
  public:
   struct Parts {
@@ -30,11 +30,11 @@ class TrainState : public checkpoint::CheckpointState {
     const RunRecord* record;
     int rank;
     int world_size;
-    int data_parallel_size;  // ranks that have batches of their own
+    int data_parallel_size;  // number of ranks with different batches
   };
   explicit TrainState(Parts parts) : parts_(parts) {}
 
-  // From here on every full save holds its value too; it must outlive this.
+  // Adds `value` to every full save from now on. It must outlive this.
   void also_saves(SavedValue& value) { saved_values_.push_back(&value); }
 
   std::int64_t step = 0;  // finished steps

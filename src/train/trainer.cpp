@@ -24,7 +24,7 @@
 namespace titan::train {
 namespace {
 
-// What rank 0 says as soon as a signal comes, for a step may take minutes.
+// Rank 0 prints one of these as soon as a signal arrives, since a step may take minutes.
 constexpr const char* kSavesOnSignal = ": finishing this step and saving; once more ends at once, without saving\n";
 constexpr const char* kStopsOnSignal =
     ": finishing this step; checkpoints are off, nothing will be saved; once more ends at once\n";
@@ -53,7 +53,8 @@ Trainer::End Trainer::train() {
   return finish(End::kCompleted);
 }
 
-// Weights, and everything that depends on where the run goes on from. False where nothing is left to train.
+// Loads or draws the weights, and sets up what depends on the step to resume from. Returns false if nothing is left to
+// train.
 bool Trainer::start() {
   const auto loaded = load();
   const bool owes_pass = owes_validation(loaded);
@@ -61,7 +62,7 @@ bool Trainer::start() {
   if (!loaded.has_weights) draw_weights(*run_.model, run_.world.device(), run_.seed);
   attach_sinks();
   announce_start();
-  // There is something to save soon, and a look for them between steps.
+  // From here on signals are only remembered: there is something to save, and the loop checks for them between steps.
   remember_signals(run_.world.rank() > 0 ? "" : run_.checkpointer->saves() ? kSavesOnSignal : kStopsOnSignal);
   if (owes_pass) {
     const PhaseScope phase(Phase::kValidation);
@@ -75,7 +76,8 @@ checkpoint::Loaded Trainer::load() {
   return run_.checkpointer->load();
 }
 
-// The pass of a step follows its checkpoint, and a run may end in between.
+// True if the validation pass after the last finished step is missing. It follows the step's checkpoint, and a run may
+// end in between.
 bool Trainer::owes_validation(const checkpoint::Loaded& loaded) const {
   if (!run_.validator || loaded.is_finished) return false;
   run_.validator->restore(metrics::read_validation_losses(run_.config.job.dump_folder, finished_steps()));
@@ -116,7 +118,7 @@ void Trainer::announce_start() const {
                config.training.steps, with_thousands(tokens), config.job.dump_folder, checkpoints);
 }
 
-// All microbatches are fetched before the first forward: the loss is divided by the tokens of all of them.
+// Fetches all microbatches before the first forward: the loss is divided by the tokens of all of them.
 StepInput Trainer::fetch() {
   const PhaseScope phase(Phase::kData);
   StepInput input;
@@ -129,7 +131,7 @@ StepInput Trainer::fetch() {
                            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     input.microbatches.push_back(std::move(*batch));
   }
-  // One exchange a step on the host: token counts, whether some rank was asked to stop, whether it is time to save.
+  // One all-reduce per step on the host: token counts, whether some rank was asked to stop, whether a save is due.
   auto counts = at::tensor({input.local_valid_tokens, std::int64_t{stop_requested().has_value()},
                             std::int64_t{run_.checkpointer->is_time_due()}},
                            at::kLong);
@@ -148,7 +150,7 @@ std::optional<Trainer::End> Trainer::show(const FinishedStep& step) {
   return std::nullopt;
 }
 
-// What a device has not done yet may fail, and who ends well must have seen it.
+// Waits for the device: its pending work may still fail, and then the run must not end as a success.
 void Trainer::wait_for_device() const {
   const auto device = run_.world.device();
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());

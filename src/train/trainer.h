@@ -1,5 +1,5 @@
-// The train loop: fetch a step's data, take the step, show it to the observers. Everything around it is a part that
-// run_parts.h puts together.
+// The train loop: fetches a step's data, takes the step, and shows it to the observers. run_parts.h builds everything
+// else.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Norms and clipping over parts of gradients, against ATen on the whole ones, with shards over both, one or none of a
+// Tests norms and clipping of sharded gradients against ATen on the full ones, with shards over both, one or none of a
 // mesh's axes.
 #include "optim/clip_grad_norm.h"
 
@@ -21,7 +21,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Case {
   at::Tensor whole;
-  std::vector<std::string> axes;  // of the mesh, outermost first, over which dim 0 is split
+  std::vector<std::string> axes;  // axes of the mesh over which dim 0 is split, outermost first
 };
 
 std::vector<Case> make_cases(double scale = 1.0) {
@@ -34,7 +34,7 @@ std::vector<Case> make_cases(double scale = 1.0) {
           {random(6, 6), {"fsdp"}}, {random(3, 7), {}},       {random(5, 8), {"tp"}}};
 }
 
-// The rows that torch.chunk gives index `rank` of `size`.
+// Returns the rows that torch.chunk gives index `rank` of `size`.
 at::Tensor chunk(const at::Tensor& whole, int rank, int size) {
   const auto rows = whole.size(0), each = (rows + size - 1) / size;
   const auto begin = std::min<std::int64_t>(rows, rank * each);
@@ -54,7 +54,7 @@ std::vector<optim::ShardedGrad> shard(const std::vector<Case>& cases, const dist
   return grads;
 }
 
-// torch.nn.utils.get_total_norm.
+// Returns what torch.nn.utils.get_total_norm returns.
 at::Tensor expected_norm(const std::vector<Case>& cases, double norm_type) {
   std::vector<at::Tensor> norms;
   for (const auto& c : cases) norms.push_back(at::linalg_vector_norm(c.whole, norm_type));
@@ -66,8 +66,8 @@ std::vector<int> shape_for(int ranks) {
   return {ranks, 1};
 }
 
-// Sums over up to 4 parts instead of one: a few roundings of float32 (6e-8 each) in sums of at most 30 terms, and a
-// power and a root, which multiply a relative error by the order and by its inverse.
+// Relative tolerance. Summing over up to 4 parts instead of one adds a few float32 roundings (6e-8 each) in sums of at
+// most 30 terms. A power and a root multiply a relative error by the order and by its inverse.
 constexpr double kTolerance = 2e-6;
 
 class ClipGradNorm : public testing::TestWithParam<int> {};
@@ -76,7 +76,7 @@ TEST_P(ClipGradNorm, IsThatOfTheWholeGradients) {
   test::on_ranks(GetParam(), [](dist::World& world) {
     const auto mesh = dist::DeviceMesh::init(world, shape_for(world.size()), {"fsdp", "tp"});
     for (const double order : {1.0, 2.0, 3.5, 0.5, -1.0, 0.0, kInf, -kInf}) {
-      // Zeros and -1 make the norm 0, which would hide the rest.
+      // Zeros with a negative order make the norm 0, which would hide the rest.
       auto cases = make_cases();
       if (order < 0) cases[4].whole.fill_(0.5);
       const auto expected = expected_norm(cases, order).item<double>();
@@ -124,8 +124,8 @@ TEST_P(ClipGradNorm, NonfinitePassesOrThrowsOnEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ClipGradNorm, testing::Values(1, 2, 4));
 
-// The groups come from how each parameter lies: over one mesh or another, cut by both axes in either order, by one, by
-// none.
+// Derives the groups from each parameter's sharding: over one mesh or another, split by both axes in either order, by
+// one, by none.
 TEST(TotalNorm, OfAnOptimizerWhoseParametersLieOnTwoMeshes) {
   test::on_ranks(4, [](dist::World& world) {
     using dist::Replicate, dist::Shard, dist::StridedShard;
@@ -173,7 +173,7 @@ TEST(TotalNorm, TakesMixedDtypesUndefinedAndNone) {
   EXPECT_EQ(optim::total_norm({}).item<float>(), 0);
 }
 
-// The order that parity with FSDP2 rests on, operation by operation.
+// Checks, operation by operation, the order on which parity with FSDP2 depends.
 TEST(TotalNorm, OnOneGroupSquaresSumsAndTakesRoots) {
   test::on_ranks(2, [](dist::World& world) {
     const auto make = [&](std::uint64_t seed) {

@@ -1,4 +1,4 @@
-// The process groups and meshes over real Gloo ranks.
+// Tests process groups and meshes over real Gloo ranks.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ TEST(Collectives, GiveTheSumsAndOrdersThatTheySay) {
   });
 }
 
-// Over sockets as in shared memory, where shapes are not looked at: the elements count. Two ranks in two threads.
+// Ignores shapes over sockets as in shared memory: only the number of elements counts. Two ranks in two threads.
 TEST(Collectives, TakeTensorsOfAnyShape) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto as_rank = [&](int rank) {
@@ -71,13 +71,13 @@ TEST(Collectives, TakeTensorsOfAnyShape) {
   other.join();
 }
 
-// On CPU tensors, where only the copies differ from Gloo's own. Two ranks in two threads.
+// Uses CPU tensors, for which only the copies differ from Gloo's own. Two ranks in two threads.
 TEST(HostStagedBackend, GivesWhatGlooGives) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto as_rank = [&](int rank) {
     const auto gloo = dist::make_gloo_backend(store, rank, 2, test::guard(30), /*local_only=*/true);
     dist::ProcessGroup group("staged", {0, 1}, rank, dist::make_host_staged_backend(gloo), {});
-    // The input lies in the output, as FSDP has it.
+    // The input is a part of the output, as in FSDP.
     auto gathered = at::full({4}, -1.0f);
     auto own = gathered.narrow(0, 2 * rank, 2);
     own.copy_(at::tensor({rank * 10.0f, rank * 10.0f + 1}));
@@ -136,8 +136,8 @@ TEST(Failure, OfOneRankEndsTheOthersWithItsReason) {
   });
 }
 
-// torchrun ends all ranks as soon as the first has ended: one that left without a word before the other had spoken
-// would take the only message with it.
+// torchrun ends all ranks as soon as the first one has ended. A rank that left silently before the failed one printed
+// its reason would take the only message with it.
 TEST(Failure, ThatAnotherRankSaysIsLeftToItUntilItHasEnded) {
   test::on_ranks(2, [](dist::World& world) {
     const auto file = std::filesystem::temp_directory_path() / "said";
@@ -165,7 +165,7 @@ TEST(Meshes, HaveTheRanksOfEveryView) {
   EXPECT_EQ(meshes.fsdp.axis_names(), (std::vector<std::string>{"dp_replicate", "fsdp"}));
   EXPECT_EQ(meshes.fsdp.group("fsdp").ranks(), (std::vector<int>{0, 2, 4, 6}));
   EXPECT_EQ(meshes.fsdp.group("dp_replicate").ranks(), (std::vector<int>{0, 8, 16}));
-  // What tensor parallelism cuts, fully_shard cuts again: both are views of one grid.
+  // fully_shard splits again what tensor parallelism has split: both are views of one grid.
   EXPECT_EQ(dist::DeviceMesh::concatenate(meshes.fsdp, meshes.tp).shape(), (std::vector<int>{3, 4, 2}));
   auto wrong = dims;
   wrong.tp = 4;

@@ -1,4 +1,4 @@
-// The gradient scaler against torch.amp.GradScaler's rule written out, and its agreement over ranks.
+// Tests the gradient scaler against torch.amp.GradScaler's rule, and its agreement over ranks.
 #include "optim/grad_scaler.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ TEST(GradScaler, ScalesTheLossAndUnscalesTheGradients) {
   EXPECT_EQ(scaler.found_inf().item<float>(), 0);
 }
 
-// Grows after `interval` steps in a row, backs off at once, and both start the count anew.
+// Grows after `interval` good steps in a row and backs off immediately; both restart the count.
 TEST(GradScaler, FollowsTheRule) {
   const auto world = dist::World::fake(1);
   const optim::GradScalerOptions options;
@@ -38,7 +38,7 @@ TEST(GradScaler, FollowsTheRule) {
   for (int step = 0; step < 40; ++step) {
     const bool bad = step % 7 == 4 || step == 12;
     EXPECT_EQ(scaler.current_scale().item<double>(), scale) << "step " << step;
-    // The last of several gradients, and in turn infinite and not a number.
+    // The last of several gradients is bad: in turn infinite and NaN.
     const auto last = at::tensor({1.0f, bad ? (step % 2 ? kInf : std::nanf("")) : 1.0f});
     scaler.unscale({at::ones({2}), at::ones({2}, at::kBFloat16), last}, world->group());
     EXPECT_EQ(scaler.found_inf().item<float>(), bad ? 1 : 0);

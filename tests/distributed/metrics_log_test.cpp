@@ -1,4 +1,4 @@
-// What a row says about all ranks, on two of them.
+// Tests what a logged row says about all ranks, on two ranks.
 #include "train/observers/metrics_log.h"
 
 #include <ATen/ATen.h>
@@ -9,7 +9,7 @@
 namespace titan::train {
 namespace {
 
-// No batches, and as many bad records as the rank's number and one.
+// A source without batches, with as many bad records as the rank plus one.
 class BadRecords : public BatchSource {
  public:
   explicit BadRecords(int rank) : rank_(rank) {}
@@ -40,7 +40,7 @@ TEST(MetricsLog, ARowIsOfAllRanks) {
     sinks.push_back(std::make_unique<KeptRows>(rows));
     metrics::MetricsProcessor processor({.log_freq = 10}, std::move(sinks));
     const BadRecords data(world.rank());
-    MetricsLog log(processor, data, meshes, "float16");  // whose peak is not measured
+    MetricsLog log(processor, data, meshes, "float16");  // the peak of float16 is not measured
 
     // Rank 0 has 10 of 40 tokens with a mean of 4, rank 1 the others with a mean of 2.
     const bool is_first = world.rank() == 0;
@@ -65,7 +65,7 @@ TEST(MetricsLog, ARowIsOfAllRanks) {
     EXPECT_EQ(rows[0].tokens_seen, 42);
     EXPECT_EQ(rows[0].bad_records, 3);
     EXPECT_FALSE(rows[0].grad_scale);
-    log.log({2, input, output});  // all the same
+    log.log({2, input, output});  // even if it is not due
     EXPECT_EQ(rows.at(1).step, 2);
     EXPECT_FALSE(processor.has_peak_flops());
   });

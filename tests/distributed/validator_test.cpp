@@ -1,4 +1,4 @@
-// A pass over a held-out set on real ranks: every row once, and a model that is afterwards as it was.
+// Tests a pass over a held-out set on real ranks: every row is used once, and the model is unchanged afterwards.
 #include "train/observers/validator.h"
 
 #include <ATen/ATen.h>
@@ -34,10 +34,10 @@ class Net : public LanguageModel {
   }
   std::shared_ptr<nn::Embedding> embedding;
   std::shared_ptr<nn::Linear> output;
-  std::vector<std::pair<bool, bool>> modes;  // of every forward: training, with a graph
+  std::vector<std::pair<bool, bool>> modes;  // per forward: training, with a graph
 };
 
-// `output` stays gathered after forward, as the last group of a Llama.
+// Makes a net whose `output` stays gathered after forward, like the last group of a Llama.
 std::unique_ptr<Net> make_net(const dist::DeviceMesh* mesh) {
   auto net = std::make_unique<Net>();
   if (mesh) {
@@ -55,7 +55,7 @@ std::unique_ptr<Net> make_net(const dist::DeviceMesh* mesh) {
   return net;
 }
 
-// Rows of a tensor, `rows_per_batch` at a time; again from the first one when it is endless.
+// Returns rows of a tensor, `rows_per_batch` at a time; starts again at the first row if endless.
 class Rows : public BatchSource {
  public:
   Rows(at::Tensor windows, std::int64_t rows_per_batch, bool endless)
@@ -89,7 +89,7 @@ double mean_loss(Net& net, const at::Tensor& rows) {
   return net(rows.narrow(1, 0, kT), rows.narrow(1, 1, kT)).item<double>() / static_cast<double>(rows.size(0) * kT);
 }
 
-// Keeps what is reported.
+// Keeps the validation rows that are logged.
 class Reports : public metrics::MetricsSink {
  public:
   explicit Reports(std::vector<metrics::ValidationMetrics>& rows) : rows_(rows) {}
@@ -101,7 +101,7 @@ class Reports : public metrics::MetricsSink {
 };
 
 struct Harness {
-  // `tp`: how many ranks read the same rows; the net knows nothing of it.
+  // `tp` is the number of ranks that read the same rows; the net does not depend on it.
   Harness(dist::World& world, std::unique_ptr<Rows> rows, std::int64_t steps, int tp = 1)
       : meshes(dist::Meshes::build(world, {.dp_shard = world.size() / tp, .tp = tp, .world_size = world.size()})),
         net(make_net(&meshes.fsdp)),
@@ -132,8 +132,8 @@ std::unique_ptr<Rows> whole_set(const dist::World& world, std::int64_t count) {
   return std::make_unique<Rows>(windows(count), 2 * world.size(), /*endless=*/false);
 }
 
-// 5 rows: at 2 ranks a batch of 4 and one of 1, of which rank 1 gets nothing; at 3 ranks one batch, rank 2's part of
-// which is one row. The mean is that of one device up to the rounding of float32 sums of 30 terms.
+// With 5 rows, 2 ranks get a batch of 4 and one of 1, in which rank 1 has no row; 3 ranks get one batch, in which rank
+// 2 has one row. The mean is that of one device up to the rounding of float32 sums of 30 terms.
 void expect_exact(dist::World& world, std::int64_t count) {
   Harness setup(world, whole_set(world, count), -1);
   for (const std::int64_t step : {1, 2, 3, 4}) setup.validator->run_if_due(step);
@@ -172,14 +172,14 @@ TEST(Validator, LeavesTheModelAsItWas) {
     setup.validator->run_if_due(2);
     EXPECT_TRUE(at::rand({4}).equal(numbers));
     EXPECT_EQ(shapes(), before);
-    EXPECT_NE(before[1], (std::vector<std::int64_t>{kVocabulary, 8}));  // a shard, not the whole
+    EXPECT_NE(before[1], (std::vector<std::int64_t>{kVocabulary, 8}));  // a shard, not the full tensor
     EXPECT_TRUE(setup.net->training() && setup.net->output->training() && at::GradMode::is_enabled());
     for (const auto& [training, with_graph] : setup.net->modes) EXPECT_FALSE(training || with_graph);
     EXPECT_EQ(setup.net->modes.size(), 2U);
   });
 }
 
-// So that the losses of two steps compare.
+// Every pass uses the same batches, so that the losses of two steps compare.
 TEST(Validator, EveryPassLooksAtTheFirstBatches) {
   test::on_ranks(1, [](dist::World& world) {
     Harness setup(world, std::make_unique<Rows>(windows(10), 2, /*endless=*/true), 2);
@@ -201,7 +201,7 @@ TEST(Validator, RunsAtTheLastStepWhereAsked) {
   });
 }
 
-// The folder with the rows may be one node's: what one rank knows counts.
+// The folder with the rows may be on one node only: it is enough that one rank knows of a pass.
 TEST(Validator, OwesAPassThatIsDueAndThatNoRankKnowsOf) {
   test::on_ranks(2, [](dist::World& world) {
     Harness setup(world, whole_set(world, 5), -1);
@@ -227,7 +227,7 @@ TEST(Validator, RemembersTheBest) {
   });
 }
 
-// Else the other one would wait for it in the next product that they share.
+// Otherwise the other rank would hang in the next matmul that they share.
 TEST(Validator, AStopOfOneOfTheRanksThatShareABatchStopsBoth) {
   test::on_ranks(2, [](dist::World& world) {
     Harness setup(world, whole_set(world, 5), -1, /*tp=*/2);

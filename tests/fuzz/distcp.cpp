@@ -10,7 +10,7 @@
 namespace titan::fuzz {
 namespace {
 
-// The least archive around records: their headers, the directory and its end, with checksums that are right.
+// A minimal archive of records: their headers, the directory and its end, with correct checksums.
 class Archive {
  public:
   void add(std::string_view name, std::string_view data) {
@@ -35,7 +35,7 @@ class Archive {
   std::uint64_t count_ = 0;
 };
 
-// A small box at the tensor's begin and one at its end, into targets of its type and of another.
+// Reads a small box at the tensor's start and one at its end, into targets of its dtype and of another.
 bool read_tensor(const checkpoint::ZipReader& archive) {
   constexpr std::int64_t kRows = 3;
   const checkpoint::StoredTensor stored(archive);

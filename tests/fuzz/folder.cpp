@@ -7,8 +7,9 @@
 namespace titan::fuzz {
 namespace {
 
-// A load turns whatever a rank throws into a CheckpointError, so its type alone does not tell a refusal from an
-// accident. Two kinds are refusals: a file that is damaged, and one that holds other things than are wanted.
+// Returns true if the folder was loaded, false if it was refused. A load turns every exception of a rank into a
+// CheckpointError, so its type alone does not tell a refusal from a finding. Two kinds are refusals: a damaged file,
+// and one that holds other items than the wanted ones.
 bool load(const std::filesystem::path& folder, const std::vector<checkpoint::Item>& items) {
   OneRank ranks;
   try {

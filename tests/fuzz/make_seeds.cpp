@@ -1,4 +1,4 @@
-// fuzz_make_seeds FOLDER: writes the sound inputs of each target to FOLDER/<target>/.
+// fuzz_make_seeds FOLDER: writes the valid inputs of each target to FOLDER/<target>/.
 #include <cstdio>
 #include <exception>
 #include <filesystem>

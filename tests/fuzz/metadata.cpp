@@ -7,7 +7,7 @@
 namespace titan::fuzz {
 namespace {
 
-// What is copied must lie in the stored chunk and in the wanted tensor, however the file describes itself.
+// Requires that every copy is inside the stored chunk and the wanted tensor, whatever the file says about itself.
 void check_plan(const checkpoint::LoadPlan& plan, const std::vector<checkpoint::Item>& wanted) {
   for (const checkpoint::ReadBox& box : plan.boxes) {
     require(box.item < wanted.size() && box.chunk != nullptr, "a box of nothing");

@@ -1,5 +1,5 @@
-// The fuzz targets without a fuzzer: what it found once (corpus/), sound inputs, and both cut, with flipped bits and
-// with bytes that are missing.
+// Runs the fuzz targets without a fuzzer: on its earlier findings (corpus/), on valid inputs, and on both cut short,
+// with flipped bits and with missing bytes.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A declared size must be refused before memory for it is asked for: this much more is all that there is.
+// Memory that a target may add: a declared size must be refused before memory for it is requested.
 constexpr std::uint64_t kSpareMemory = 512 << 20;
-constexpr std::size_t kMostDamages = 1000;  // of one input, spread over it
+constexpr std::size_t kMostDamages = 1000;  // per input, spread over it
 
 std::uint64_t address_space_in_use() {
   std::ifstream statm("/proc/self/statm");
@@ -28,7 +28,7 @@ std::uint64_t address_space_in_use() {
 class FuzzRegression : public ::testing::TestWithParam<Target> {
  protected:
   void SetUp() override {
-    ASSERT_EQ(mallopt(M_ARENA_MAX, 1), 1);  // each of a load's threads could reserve 64 MiB else
+    ASSERT_EQ(mallopt(M_ARENA_MAX, 1), 1);  // else each thread of a load could reserve 64 MiB
     ASSERT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
     rlimit limit = before_;
     limit.rlim_cur = address_space_in_use() + kSpareMemory;
@@ -36,7 +36,7 @@ class FuzzRegression : public ::testing::TestWithParam<Target> {
   }
   void TearDown() override { setrlimit(RLIMIT_AS, &before_); }
 
-  // "" when the target neither crashes nor throws.
+  // Returns "" if the target neither crashes nor throws.
   static std::string finding(const std::string& bytes) {
     try {
       GetParam().run(bytes);
@@ -74,7 +74,7 @@ TEST_P(FuzzRegression, DamagedInputsAreRefusedOrRead) {
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at / step % 8)));
       EXPECT_EQ(finding(flipped), "") << name << " with a flipped bit at " << at;
       std::string shorter = bytes;
-      shorter.erase(at, 2);  // what a small number takes in a pickle
+      shorter.erase(at, 2);  // size of a small number in a pickle
       EXPECT_EQ(finding(shorter), "") << name << " without two bytes at " << at;
     }
   }

@@ -8,9 +8,9 @@
 namespace titan::fuzz {
 namespace {
 
-// The first and the last row, whole and without their first column, as they are and cast.
+// Copies the first and the last row, with and without their first column, in their own dtype and cast.
 void copy(const checkpoint::MappedSafetensors& file, const checkpoint::SafetensorsEntry& entry) {
-  // Past the end of a mapped file lie zeros up to the end of the page, so that reading them is no crash.
+  // The page after the end of a mapped file is filled with zeros, so that reading past the end does not crash.
   std::uint64_t end = c10::elementSize(entry.dtype);
   for (const std::int64_t size : entry.shape) end *= static_cast<std::uint64_t>(size);
   require(entry.begin + end <= std::filesystem::file_size(file.path()), "an entry beyond the file");

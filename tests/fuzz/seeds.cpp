@@ -20,7 +20,7 @@ std::string joined(std::initializer_list<std::string_view> parts) {
   return all;
 }
 
-// The files of a checkpoint that one process saved: .metadata and the data.
+// Returns the files of a checkpoint that one process saved: .metadata and the data.
 std::pair<std::string, std::string> saved() {
   const MemoryFolder folder;
   OneRank ranks;
@@ -28,7 +28,7 @@ std::pair<std::string, std::string> saved() {
   return {read_file(folder.path() / "ck" / ".metadata"), read_file(folder.path() / "ck" / "__0_0.distcp")};
 }
 
-// The content of the record "data.pkl" of an archive.
+// Returns the content of the record "data.pkl" of an archive.
 std::string pickle_in(const fs::path& path) {
   const checkpoint::InputFile file(path);
   const checkpoint::ZipReader archive(file, 0, file.size(), "a seed");
@@ -37,7 +37,7 @@ std::string pickle_in(const fs::path& path) {
 
 Seeds metadata_seeds() {
   Seeds seeds = {{"saved", saved().first}};
-  // Two chunks a tensor, as two ranks save it.
+  // Two chunks per tensor, as two ranks save it.
   checkpoint::Metadata metadata;
   metadata.order = {"w"};
   metadata.entries["w"] = checkpoint::TensorEntry{

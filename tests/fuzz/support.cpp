@@ -84,7 +84,7 @@ std::vector<checkpoint::Item> state(int rank, int num_ranks) {
       checkpoint::replicate("n", at::scalar_tensor(7, at::kLong)),
       checkpoint::value("s", Value::dict({{"step", 3}, {"lr", Value::list({0.5, true})}, {"name", "x"}})),
       checkpoint::value("b", Value::tuple({Value::bytes("\x80z"), Value()}))};
-  // Columns of the first ranks: the others hold none of them.
+  // Each of the first three ranks holds a column; the others hold none.
   const std::int64_t column = std::min<std::int64_t>(rank, 3);
   const std::int64_t columns = num_ranks == 1 ? 3 : (rank < 3 ? 1 : 0);
   checkpoint::TensorItem by_column{

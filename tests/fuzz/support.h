@@ -1,4 +1,4 @@
-// What the targets share: files in memory, numbers at the front of an input, and which errors are right.
+// Helpers of the targets: files in memory, numbers at the front of an input, and the errors that count as refusals.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -26,8 +26,8 @@ inline void require(bool condition, const char* finding) {
   if (!condition) throw Finding(finding);
 }
 
-// Runs `body`: true when it ends well, false for an error that is meant for bad input. A broken invariant is no such
-// error.
+// Runs `body`. Returns true if it succeeds, false for an error that is meant for bad input. A broken invariant passes
+// through.
 template <typename Body>
 bool accepts(Body&& body) {
   try {
@@ -40,7 +40,7 @@ bool accepts(Body&& body) {
   }
 }
 
-// Takes bytes and little-endian numbers off the front of an input; past its end there are zeros.
+// Reads bytes and little-endian numbers from the front of an input; numbers have zeros past its end.
 class Input {
  public:
   explicit Input(std::string_view bytes) : bytes_(bytes) {}
@@ -52,10 +52,10 @@ class Input {
   std::string_view bytes_;
 };
 
-// `number` as `num_bytes` little-endian bytes: what Input::number() takes.
+// Returns `number` as `num_bytes` little-endian bytes, as Input::number() reads them.
 std::string little_endian(std::uint64_t number, int num_bytes);
 
-// A file that lies in memory, and can be opened by its path.
+// A file in memory that can be opened by its path.
 class MemoryFile {
  public:
   MemoryFile();
@@ -71,7 +71,7 @@ class MemoryFile {
   std::filesystem::path path_;
 };
 
-// A folder of this process in /dev/shm where there is one, removed at the end.
+// A folder of this process, in /dev/shm if that exists; removed by the destructor.
 class MemoryFolder {
  public:
   MemoryFolder();
@@ -86,7 +86,7 @@ class MemoryFolder {
 
 void write_over(const std::filesystem::path& file, std::string_view content);
 
-// One process that is alone.
+// A group of one process.
 class OneRank : public checkpoint::Ranks {
  public:
   int rank() const override { return 0; }
@@ -95,8 +95,8 @@ class OneRank : public checkpoint::Ranks {
   std::string broadcast(const std::string& bytes, int) override { return bytes; }
 };
 
-// The state that the seeds hold, as rank `rank` of `num_ranks` has it: tensors cut along dim 0, one along dim 1, and
-// values.
+// Returns the state that the seeds hold, as rank `rank` of `num_ranks` has it: tensors split along dim 0, one split
+// along dim 1, and values.
 std::vector<checkpoint::Item> state(int rank, int num_ranks);
 
 }  // namespace titan::fuzz

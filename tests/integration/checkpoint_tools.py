@@ -1,7 +1,7 @@
-"""What the checkpoint cases share: runs that save, a step that changes nothing, and a reader of checkpoint folders.
+"""Shared by the checkpoint cases: runs that save, a step that changes nothing, and a reader of checkpoint folders.
 
-The reader goes through the files piece by piece with pickle, zipfile and torch.load; it shares neither code with the
-program nor the planner of torch.distributed.checkpoint, which is itself on trial in some cases.
+The reader goes through the files piece by piece with pickle, zipfile and torch.load. It shares no code with the
+program, nor with the planner of torch.distributed.checkpoint, which some cases test.
 """
 import io
 import math
@@ -17,21 +17,20 @@ FP32 = ["--training.mixed_precision_param", "float32"]
 UNEVEN_ARGS = {"dim": 56, "n_heads": 4, "n_kv_heads": 1, "multiple_of": 1, "vocab_size": 2050, "n_layers": 2}
 UNEVEN = [word for key, value in UNEVEN_ARGS.items() for word in (f"--model.args.{key}", value)]
 
-# One step after a load that leaves every weight and every moment as it is, so that what the program read can be seen in
-# what it writes. The gradient is scaled to 1e-30, and 1 - beta is 1e-16, far below fp32's 6e-8 of what is there; a zero
-# stays zero, as 1e-46 underflows, but for its sign: -0 + 0 is 0. The update, 1e-30 / 1e-16 * m / (sqrt(v) * 1e8), is
-# below 1e-20.
+# One step after a load that leaves every weight and moment unchanged, so that the program's save shows what it read.
+# The gradient is scaled to 1e-30, and 1 - beta is 1e-16, far below fp32's 6e-8 of the old value. A zero stays zero, as
+# 1e-46 underflows, except for its sign: -0 + 0 is 0. The update, 1e-30 / 1e-16 * m / (sqrt(v) * 1e8), is below 1e-20.
 STILL = ["--optimizer.lr", "1e-30", "--optimizer.weight_decay", "0", "--training.max_norm", "1e-30"]
 STILL += ["--optimizer.beta1", "0.9999999999999999", "--optimizer.beta2", "0.9999999999999999"]
 
 
 def train(context, ranks, words, name="run", timeout_s=60, exit_code=0, env=None):
-    """The program at `ranks` ranks that it starts itself."""
+    """Runs the program at `ranks` ranks that it starts itself."""
     return run(context, ranks, words, name=name, timeout_s=timeout_s, exit_code=exit_code, env=env)
 
 
 def steps_of(folder):
-    """The steps with a complete checkpoint, ascending."""
+    """Returns the steps with a complete checkpoint, ascending."""
     return sorted(int(path.parent.name[5:]) for path in folder.glob("step-*/.metadata") if path.parent.name[5:].isdigit())
 
 
@@ -42,7 +41,7 @@ def load_item(data):
 
 
 def items(folder):
-    """(key, offsets or None, archive bytes) of every piece that .metadata names, and the metadata."""
+    """Returns the metadata, and (key, offsets or None, archive bytes) of every piece that it names."""
     metadata = pickle.loads((folder / ".metadata").read_bytes())
     files = {}
     pieces = []
@@ -56,7 +55,7 @@ def items(folder):
 
 
 def read_state(folder):
-    """key -> tensor or value, the whole checkpoint."""
+    """Returns the full checkpoint as {key: tensor or value}."""
     import torch
 
     metadata, pieces = items(folder)
@@ -78,7 +77,7 @@ def read_state(folder):
 
 
 def check_intact(folder):
-    """Every piece is there and every record of it passes its checksum."""
+    """Checks that every piece is there and that every record of it passes its checksum."""
     try:
         _, pieces = items(folder)
         for key, _, data in pieces:
@@ -95,7 +94,7 @@ def tensors_of(state):
 
 
 def check_same_tensors(found, expected, what, but=lambda key: False, zero_has_sign=True):
-    """Both have the same tensors to the last bit; `but`: keys that are left out."""
+    """Checks that both have the same tensors to the last bit; `but`: keys to skip."""
     import torch
 
     one, other = ({k: v for k, v in tensors_of(state).items() if not but(k)} for state in (found, expected))
@@ -105,13 +104,13 @@ def check_same_tensors(found, expected, what, but=lambda key: False, zero_has_si
         if not zero_has_sign:
             mine, tensor = mine + 0.0, tensor + 0.0
         same = (mine.dtype, mine.shape) == (tensor.dtype, tensor.shape)
-        # As bytes, so that NaN is not lost and -0 is not 0.
+        # Compared as bytes, so that NaN equals itself and -0 is not 0.
         same = same and torch.equal(mine.contiguous().view(-1).view(torch.uint8), tensor.contiguous().view(-1).view(torch.uint8))
         expect(same, f"{what}: {key} differs: {mine.dtype} {tuple(mine.shape)}, {(mine != tensor).sum() if mine.shape == tensor.shape else ''}")
 
 
 def is_count(key):
-    """optimizer.state.<P>.step, the one tensor that STILL changes."""
+    """True for optimizer.state.<P>.step, the one tensor that STILL changes."""
     return key.startswith("optimizer.state.") and key.endswith(".step")
 
 
@@ -121,7 +120,7 @@ def check_counts(state, steps, what):
 
 
 def check_learned(state, what):
-    """There are moments in there, in both kinds and not only zeros: two empty states would be equal, too."""
+    """Checks that both kinds of moments are there and not only zeros: two empty states would be equal, too."""
     moments = {key: value for key, value in state.items() if key.endswith((".exp_avg", ".exp_avg_sq"))}
     expect(moments and all(value.abs().max() > 0 for value in moments.values()), f"{what}: moments are zero")
     expect(all(math.isfinite(value.double().sum()) for value in tensors_of(state).values()), f"{what}: not finite")

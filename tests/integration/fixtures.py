@@ -1,4 +1,4 @@
-"""Corpus, tokenizer and job file of the integration cases, made of what every installation has: torch's own sources.
+"""Makes corpus, tokenizer and job file of the integration cases from torch's own sources, which every installation has.
 
     corpus.jsonl, corpus/      the same documents as JSON lines and as a folder of files
     short.jsonl                pieces of 61 characters of them
@@ -15,7 +15,7 @@ VOCABULARY = 2048
 CORPUS_CHARACTERS = 400_000
 VERSION = "2"  # part of the folder's name: raise it when what is made here changes
 
-# A few milliseconds a step: two layers, grouped heads, and sizes that three ranks cannot share evenly.
+# A few milliseconds per step: two layers, grouped heads, and sizes that three ranks cannot share evenly.
 SMALL_MODEL = """\
 [job]
 dump_folder = "{dump}"
@@ -75,7 +75,7 @@ seed = 42
 
 
 def documents():
-    """Python files of the torch package by path, up to CORPUS_CHARACTERS."""
+    """Yields Python files of the torch package by path, up to CORPUS_CHARACTERS."""
     package = pathlib.Path(sysconfig.get_paths()["purelib"], "torch")
     total = 0
     for path in sorted(package.rglob("*.py")):
@@ -119,13 +119,13 @@ def write_fixtures(folder):
 
 
 def once(work, name, key, make):
-    """The folder work/NAME-KEY, filled by make(folder) when it is first asked for. Cases may run at once: the others
-    wait, and nobody sees a folder that is not complete. What was made for other keys is removed."""
+    """Returns the folder work/NAME-KEY, which make(folder) fills on first use. Cases may run at once: the others wait,
+    and nobody sees an incomplete folder. Folders of other keys are removed."""
     work = pathlib.Path(work).resolve()
     folder = work / f"{name}-{key}"
     if folder.exists():
         return folder
-    locks = work / "locks"  # apart, for a name may be the beginning of another
+    locks = work / "locks"  # separate, because a name may be the beginning of another
     locks.mkdir(parents=True, exist_ok=True)
     with open(locks / name, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -146,7 +146,7 @@ def make_fixtures(work):
 
 
 def write_job(context, name, template=SMALL_MODEL, steps=20):
-    """A job file whose dump folder is context.dump(name); its path."""
+    """Writes a job file whose dump folder is context.dump(name). Returns its path."""
     path = context.folder / f"{name}.toml"
     path.write_text(template.format(dump=context.dump(name), fixtures=context.fixtures, steps=steps))
     return path

@@ -1,4 +1,4 @@
-"""The questions whose answers lie in tests/golden: jobs, sizes and weights, the same for the program and for its peers.
+"""The questions that tests/golden answers: jobs, sizes and weights, the same for the program and for its peers.
 
 tests/golden/make.py asks the peers, the cases ask the program. No question depends on the machine: text and tokenizer
 are committed, weights come from Python's own generator, whose sequence is documented never to change.
@@ -24,8 +24,8 @@ def answers(name, folder=GOLDEN):
 
 # ------------------------------------------------------------------------------------------------------ config.json
 
-# One model, as different programs and generations of the format describe it. `refused`: a word of this program's reason
-# not to build it, where it does not.
+# One model, as different programs and generations of the format describe it. `refused`: a word of this program's
+# reason, if it refuses to build the model.
 _LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}
 _TYPED = {"rope_type": "llama3", **_LLAMA3}
 _MISTRAL = {"architectures": ["MistralForCausalLM"], "model_type": "mistral"}
@@ -105,8 +105,8 @@ STEPS, HALF = 10, 5
 # As small as a model with grouped heads and two layers goes: two of its checkpoints are committed.
 SIZES = {"dim": 8, "n_layers": 2, "n_heads": 2, "n_kv_heads": 1, "vocab_size": 64, "multiple_of": 8}
 FIGURES = ("loss", "grad_norm")
-# With tensor parallelism: heads that two ranks can share. TorchTitan does not clip the gradients of norms where there is
-# no fully_shard besides, so that mesh is compared with a bound that nothing comes near.
+# Tensor parallelism with heads that two ranks can share. Without fully_shard, TorchTitan does not clip the gradients
+# of norms, so that mesh is compared with a bound that no gradient reaches.
 TENSOR_SIZES = SIZES | {"n_kv_heads": 2}
 TENSOR = ["--parallelism.tensor_parallel_degree", "2"]
 NEVER_CLIPPED = ["--training.max_norm", "1000"]
@@ -145,7 +145,7 @@ seed = 42
 
 
 def write_job(context, name, steps=STEPS):
-    """The text is so little that it starts again within the run, on every rank."""
+    """Writes a job. Its text is so short that it starts again within the run, on every rank."""
     path = context.folder / f"{name}.toml"
     dump = context.dump(name)
     path.write_text(JOB.format(dump=dump, tokenizer=TOKENIZER, corpus=CORPUS, steps=steps, half=HALF))
@@ -156,36 +156,36 @@ def size_words(sizes):
     return [word for key, value in sizes.items() for word in (f"--model.args.{key}", value)]
 
 
-# What TorchTitan's own debug_model.toml needs besides to be trained and compared here. One dtype, and the printed digits
-# can be compared.
+# Options that TorchTitan's own debug_model.toml also needs to be trained and compared here. With one dtype, the
+# printed digits can be compared.
 DEBUG_WORDS = ["--model.hf_assets_path", TOKENIZER, "--training.dataset_path", CORPUS, "--debug.seed=42"]
 DEBUG_WORDS += ["--training.seq_len=64", "--training.local_batch_size=2", "--training.mixed_precision_param", "float32"]
 
 
 def hand_over(context, giver, taker):
-    """The first half's checkpoint of one run becomes the start of another."""
+    """Moves the first half's checkpoint of one run to the start of another."""
     target = context.dump(taker) / f"checkpoint/step-{HALF}"
     target.parent.mkdir(parents=True)
     (context.dump(giver) / f"checkpoint/step-{HALF}").rename(target)
 
 
 def unpack_checkpoint(name, folder, golden=GOLDEN):
-    """TorchTitan's checkpoint of step HALF, into `folder`; `name`: the number of its ranks, or "tensor"."""
+    """Unpacks TorchTitan's checkpoint of step HALF into `folder`; `name`: the number of its ranks, or "tensor"."""
     with zipfile.ZipFile(golden / f"resume_{name}.zip") as archive:
         archive.extractall(folder)
     return folder
 
 
 def pack_checkpoint(folder, path):
-    """The same bytes for the same checkpoint: no times, one order."""
+    """Packs the same checkpoint into the same bytes: no times, one order."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for file in sorted(folder.iterdir()):
             archive.writestr(zipfile.ZipInfo(file.name), file.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def near(found, expected):
-    """Whether two machines may give these two of one tensor of a checkpoint: five steps carry 6e-8 of each sum to 1e-6
-    or so of the whole, and the weights of another step are some 1e-2 away."""
+    """True if two machines may give these two versions of one tensor of a checkpoint: five steps amplify 6e-8 of each
+    sum to about 1e-6 of the full tensor, and the weights of another step are some 1e-2 away."""
     return (found.double() - expected.double()).norm() <= 1e-4 * expected.double().norm()
 
 
@@ -198,7 +198,7 @@ def mix_bits(value):
 
 
 def row_hash(tokens, labels):
-    """The hash of the program's sample log."""
+    """Returns the hash of the program's sample log."""
     state = 0
     for token, label in zip(tokens, labels):
         state = mix_bits(mix_bits(state ^ token) ^ label)
@@ -214,7 +214,7 @@ HF_SIZES = {
 }  # fmt: skip
 HF_ROPE = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 HF_ROPE |= {"original_max_position_embeddings": 128, "rope_theta": 10000.0}
-# The same in our words.
+# The same with our names.
 OUR_SIZES = {
     "dim": 64, "n_layers": 3, "n_heads": 8, "n_kv_heads": 2, "vocab_size": 64, "norm_eps": 1e-6, "rope_theta": 10000,
     "multiple_of": 60,
@@ -227,27 +227,27 @@ high_freq_factor = 4.0
 original_max_position_embeddings = 128
 """
 SHARD_BYTES = 200_000
-# Of the letters that the tokenizer has.
+# Texts of the letters that the tokenizer has.
 TEXTS = ["the rain in the train", "a note: one, two", "  spaces\n\nand lines  "]
 
 
-# What is continued, greedily. Two of them end by themselves.
+# Prompts that are continued greedily. Two of the texts end by themselves.
 PROMPTS = [
     "the mill stands by the water, and the water", "the smith has two hammers,", "three letters lay on the", "a cart came over the",
 ]  # fmt: skip
 WRITTEN = 24  # tokens at most
-BOS_ID, STOP_IDS = 62, [2, 63]  # what transformers' config has by default, and EOS of the tokenizer
+BOS_ID, STOP_IDS = 62, [2, 63]  # defaults of transformers' config, and EOS of the tokenizer
 
 
 def weight(name, shape):
-    """The fp32 values of a weight, row by row: even draws of standard deviation 0.2, for a norm from 0.5 to 1.5."""
+    """Returns the fp32 values of a weight, row by row: uniform draws of deviation 0.2, for a norm 0.5 to 1.5."""
     draw = random.Random(name)
     half, center = (0.5, 1.0) if len(shape) == 1 else (0.2 * math.sqrt(3), 0.0)
     return array.array("f", (center + half * (2 * draw.random() - 1) for _ in range(math.prod(shape))))
 
 
 def write_safetensors(path, shapes):
-    """A file of these names and shapes, filled by weight(), to the byte as transformers' save_pretrained writes it."""
+    """Writes a file of these names and shapes, filled by weight(), with the bytes of transformers' save_pretrained."""
     header, body = {"__metadata__": {"format": "pt"}}, b""
     for name, shape in sorted(shapes.items()):
         data = weight(name, shape).tobytes()
@@ -259,14 +259,14 @@ def write_safetensors(path, shapes):
 
 
 def read_config(folder):
-    """config.json without the one entry that only says who wrote it."""
+    """Returns config.json without the one entry that only says who wrote it."""
     config = json.loads((folder / "config.json").read_text())
     config.pop("transformers_version", None)
     return config
 
 
 def start_from(context, ranks, weights, name, steps, words):
-    """A run whose steps change nothing, from the weights of a folder in transformers' format; its dump folder."""
+    """Runs steps that change nothing, from the weights of a folder in transformers' format. Returns its dump folder."""
     path = write_job(context, name, steps)
     path.write_text(path.read_text() + OUR_ROPE)
     load = ["--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path", weights]
@@ -275,7 +275,7 @@ def start_from(context, ranks, weights, name, steps, words):
 
 
 def convert_there_and_back(context, weights):
-    """Our export of weights in transformers' format, by way of our own format."""
+    """Exports weights in transformers' format by way of our own format. Returns the folder."""
     job, dcp, hf = write_job(context, "described"), context.folder / "dcp", context.folder / "back"
     model = "[model.args]\n" + "".join(f"{key} = {value}\n" for key, value in OUR_SIZES.items())
     job.write_text(job.read_text() + model + OUR_ROPE)
@@ -285,6 +285,6 @@ def convert_there_and_back(context, weights):
 
 
 def export(context, weights, dtype):
-    """The folder of an export by three ranks, of weights that the program has read."""
+    """Returns the folder of an export by three ranks, of weights that the program has read."""
     words = ["--checkpoint.last_save_model_only", "--checkpoint.last_save_in_hf", "--checkpoint.export_dtype", dtype]
     return start_from(context, 3, weights, f"export-{dtype}", 1, words) / "checkpoint/step-1"

@@ -1,4 +1,4 @@
-"""What every integration case uses: starting ranks, waiting for them, ending what is left, reading what they wrote."""
+"""Shared by all integration cases: starting ranks, waiting for them, ending what is left, reading what they wrote."""
 import dataclasses
 import errno
 import fcntl
@@ -26,18 +26,17 @@ REFERENCE = ROOT / "tests/reference"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 CASES = {}
-UPDATE = False  # run.py --update: write down what is expected instead of comparing with it
-# Every time limit is a guard against hanging and never a verdict; on a machine that does other things too it may be
-# several times what a quiet one needs.
+UPDATE = False  # run.py --update: write the expected files instead of comparing with them
+# Every time limit is a guard against hanging and never a verdict; a busy machine may need several times as long.
 TIME_SCALE = float(os.environ.get("TITAN_TIME_SCALE", 5))
 
 
 class Failure(Exception):
-    """A case's expectation does not hold; the message says what was expected and what was found."""
+    """Raised if a case's expectation does not hold; the message says what was expected and what was found."""
 
 
 class Skip(Exception):
-    """This machine lacks what the case needs; the message says what. scripts/test.sh holds it against a list."""
+    """Raised if this machine lacks what the case needs; scripts/test.sh compares the message with a list."""
 
 
 @dataclasses.dataclass
@@ -51,7 +50,7 @@ class Case:
 
 
 def case(timeout_s, tier="integration", quick=False, processors=2, **parameters):
-    """Registers a case. `timeout_s` is for the whole case; parameter lists make one case a combination: name_value_value.
+    """Registers a case. `timeout_s`: of the full case. Parameter lists make a case per combination: name_value_value.
 
     quick: True, or the list of those values of the first parameter that are in scripts/test.sh quick.
     """
@@ -73,13 +72,13 @@ def expect(condition, message):
 
 
 def skip(what):
-    """Ends the case: this machine lacks `what`."""
+    """Ends the case as skipped: this machine lacks `what`."""
     raise Skip(what)
 
 
 @dataclasses.dataclass
 class Context:
-    """One case's surroundings."""
+    """The surroundings of one case."""
 
     program: pathlib.Path
     folder: pathlib.Path  # empty at the start of the case, removed after a case that passed
@@ -89,14 +88,14 @@ class Context:
         return self.folder / name
 
 
-# Below the ports that the system gives out by itself (net.ipv4.ip_local_port_range), so that no connection of another
-# process can take a port between the look at it and the program's own bind.
+# Below the ports that the system assigns by itself (net.ipv4.ip_local_port_range), so that no connection of another
+# process can take a port between the check and the program's own bind.
 PORTS = range(20000, 32000)
 PORT_LEASES = []  # open files; their locks end with this process
 
 
 def free_port():
-    """A port of 127.0.0.1 that no other process of these tests gets before this one has ended."""
+    """Returns a port of 127.0.0.1 that no other process of these tests gets before this one has ended."""
     folder = pathlib.Path(tempfile.gettempdir(), f"titan-test-ports-{os.getuid()}")
     folder.mkdir(exist_ok=True)
     for port in random.sample(PORTS, len(PORTS)):
@@ -117,7 +116,7 @@ def free_port():
 # ---------------------------------------------------------------------------------------------------- processes
 
 
-# Set for every process of a job and inherited by all that it starts, so that ranks are found (and ended) even when
+# Set for every process of a job and inherited by all that it starts, so that ranks are found (and ended) even if
 # their launcher is gone.
 MARK = "TITAN_INTEGRATION_JOB"
 
@@ -127,7 +126,7 @@ def processes_marked(mark):
 
 
 def state_of(pid):
-    """The letter of /proc/PID/stat; X where there is no such process."""
+    """Returns the letter of /proc/PID/stat; X if there is no such process."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -147,7 +146,7 @@ def kill(pid, number):
 
 
 def stop_process(pid):
-    """SIGSTOP, until it stands still: before, it would still take a signal that is sent later."""
+    """Sends SIGSTOP and waits until the process has stopped: before, it would still take a later signal."""
     kill(pid, signal.SIGSTOP)
     wait_until(lambda: state_of(pid) == "T", 30, f"process {pid} did not stop")
 
@@ -171,7 +170,7 @@ def end_all_jobs():
 class Job:
     """A started command (a rank, or a launcher with its ranks) whose output goes to files, so that nothing blocks.
 
-    terminal: the inner end of a pseudo-terminal, which it gets for its own, with the output, instead.
+    terminal: the inner end of a pseudo-terminal, which becomes the command's own and takes the output instead.
     """
 
     def __init__(self, command, folder, name, env=None, cwd=None, terminal=None):
@@ -195,7 +194,7 @@ class Job:
         JOBS.append(self)
 
     def wait(self, timeout_s=60):
-        """The exit code. Ends the command and everything it started when the time is up: TIME_SCALE times `timeout_s`."""
+        """Returns the exit code. Ends the command and all that it started after TIME_SCALE times `timeout_s`."""
         limit_s = timeout_s * TIME_SCALE
         try:
             code = self.process.wait(limit_s)
@@ -205,7 +204,7 @@ class Job:
         return code
 
     def end(self):
-        """Ends what is left of this job, by pid: SIGTERM lets a launcher end its ranks, SIGKILL ends the rest."""
+        """Ends the rest of this job, by pid: SIGTERM lets a launcher end its ranks, SIGKILL ends what remains."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -217,7 +216,7 @@ class Job:
         self.process.wait()
 
     def ranks(self, program):
-        """rank -> pid of the job's processes that run `program`."""
+        """Returns {rank: pid} of the job's processes that run `program`."""
         found = {}
         for pid in processes_marked(self.mark):
             try:
@@ -260,13 +259,13 @@ def start(context, ranks, words, launcher=None, name="run", env=None, terminal=N
 
 
 def has_module(python, module):
-    """Whether a Python can import a module; False where there is no such program."""
+    """True if a Python can import a module; False if there is no such program."""
     command = [python, "-c", f"import importlib.util as u; raise SystemExit(u.find_spec({module!r}) is None)"]
     return shutil.which(python) is not None and subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def peer_python(module):
-    """A Python with a program to compare with: $TITAN_PEER_PYTHON or .venv's. Skips the case when there is none."""
+    """Returns a Python with a peer program: $TITAN_PEER_PYTHON or .venv's. Skips the case if there is none."""
     for python in (os.environ.get("TITAN_PEER_PYTHON"), VENV / "python"):
         if python and has_module(python, module):
             return python
@@ -274,7 +273,7 @@ def peer_python(module):
 
 
 def start_plain(context, ranks, words, cwd=None, variables=None):
-    """Starts the ranks one by one with torchrun's variables, no launcher over them. rank -> folder, rank -> variables."""
+    """Starts the ranks with torchrun's variables, without a launcher. cwd: {rank: folder}, variables: {rank: dict}."""
     env = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [
@@ -298,7 +297,7 @@ def run(context, ranks, words, launcher=None, name="run", timeout_s=60, exit_cod
 
 
 def wait_until(condition, timeout_s, what):
-    """Polls until `condition` returns something true, and returns it. A guard, as Job.wait's limit is."""
+    """Polls until `condition` returns something true, and returns it. The limit is a guard, as in Job.wait."""
     deadline = time.monotonic() + timeout_s * TIME_SCALE
     while time.monotonic() < deadline:
         value = condition()
@@ -309,8 +308,8 @@ def wait_until(condition, timeout_s, what):
 
 
 class cpu_seconds:
-    """Seconds of processor time of all processes that ended and were waited for within the block: `with ... as spent`,
-    then spent.seconds. Other work on the machine hardly moves it, which wall time it does."""
+    """Counts seconds of processor time of all processes that ended and were waited for within the block: `with ... as
+    spent`, then spent.seconds. Unlike wall time, it hardly depends on other work on the machine."""
 
     def __enter__(self):
         self.seconds = None
@@ -330,26 +329,26 @@ class cpu_seconds:
 
 
 def faults(context, *rules):
-    """Variables for a job in which something happens at a named call: see tests/support/fault.cpp for a rule's words."""
+    """Returns variables for a job in which something happens at a named call; tests/support/fault.cpp has the rules."""
     library = context.program.parent / "libtitan_fault.so"
     expect(library.exists(), f"{library} was not built")
     return {"LD_PRELOAD": str(library), "TITAN_FAULT": "; ".join(rules)}
 
 
 class Gate:
-    """A place where a rank stands still until it is let go: gate.rule(...) among a job's faults."""
+    """A place where a rank waits until it is released: put gate.rule(...) among a job's faults."""
 
     def __init__(self, context, name):
         self.path = context.folder / f"gate-{name}"
 
     def rule(self, where):
-        """`where`: rank, call, path and n of the call after which to stand."""
+        """Returns the rule. `where`: rank, call, path and n of the call after which to wait."""
         return f"{where} do=gate:{self.path} once={self.path}.once"
 
     def wait(self, job, timeout_s=60, happened="reached"):
-        """Until the rank stands there. Fails when `job` (or each of a list of jobs) ends instead.
+        """Waits until the rank is at the gate. Fails if `job` (or each of a list of jobs) ends instead.
 
-        happened="signalled": until it has stood there and a signal has come to it.
+        happened="signalled": waits until it has been there and a signal has come to it.
         """
         file = self.path.with_name(f"{self.path.name}.{happened}")
         jobs = job if isinstance(job, list) else [job]
@@ -367,7 +366,7 @@ class Gate:
         self.path.with_name(self.path.name + ".go").touch()
 
     def signal(self, context, job, number=signal.SIGTERM):
-        """Waits, sends every rank of `job` the signal, and opens: the ranks have it before the one that stood goes on."""
+        """Waits, sends every rank of `job` the signal, and opens: ranks have it before the waiting one continues."""
         self.wait(job)
         for pid in job.ranks(context.program).values():
             kill(pid, number)
@@ -375,7 +374,7 @@ class Gate:
 
 
 def at_row(step, rank=0, name="*"):
-    """The words of a rule for the moment when `rank` has written the row of `step` (log_freq 1, no validation)."""
+    """Returns a rule for the moment when `rank` has written the row of `step` (log_freq 1, no validation)."""
     return f"rank={rank} call=write path={name}metrics.jsonl n={step}"
 
 
@@ -383,7 +382,7 @@ def at_row(step, rank=0, name="*"):
 
 
 def read_rows(path, exact=False):
-    """The objects of a metrics.jsonl. exact: numbers stay the text that they are in the file."""
+    """Returns the objects of a metrics.jsonl. exact: numbers stay the text that they are in the file."""
     convert = {"parse_float": str, "parse_int": str} if exact else {}
     path = pathlib.Path(path)
     expect(path.exists(), f"{path} was not written")
@@ -393,7 +392,7 @@ def read_rows(path, exact=False):
 
 
 def rows_by_step(path, exact=False):
-    """step -> row. A step that was trained again after a resume counts with its last row."""
+    """Returns {step: row}. For a step that was trained again after a resume, the last row counts."""
     return {int(row["step"]): row for row in read_rows(path, exact)}
 
 
@@ -402,7 +401,7 @@ def relative_distance(a, b):
 
 
 def check_close(found, expected, keys, tolerance, what):
-    """Both runs have the same steps, and in every step every key differs by `tolerance` at most, relatively.
+    """Checks that both runs have the same steps, and that every key differs by at most `tolerance`, relatively.
 
     tolerance: a number, or a function (index of the row, key) -> number.
     """
@@ -421,7 +420,7 @@ def check_close(found, expected, keys, tolerance, what):
 
 
 def check_identical(found, expected, keys, what):
-    """Both step -> row tables (read with exact=True) have the same steps, and the same text for every key."""
+    """Checks that both {step: row} tables (read with exact=True) have the same steps and texts for every key."""
     expect(sorted(found) == sorted(expected), f"{what}: steps {sorted(found)}, expected {sorted(expected)}")
     for step in sorted(expected):
         for key in keys:
@@ -430,8 +429,8 @@ def check_identical(found, expected, keys, what):
 
 
 def import_reference(*names):
-    """Modules of the reference, by default init_weights and job (they load torch, which takes seconds, so only cases
-    that need them ask)."""
+    """Imports modules of the reference, by default init_weights and job. They load torch, which takes seconds, so only
+    cases that need them call this."""
     if str(REFERENCE) not in sys.path:
         sys.path.insert(0, str(REFERENCE))
     return [importlib.import_module(name) for name in names or ("init_weights", "job")]

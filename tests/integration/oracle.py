@@ -1,7 +1,7 @@
 """PyTorch's answers: what the reference (tests/reference) computes for the cases, all of a world size in one start.
 
-A case's file registers rows with ask() when it is imported; the case gets them with answer(). Whoever comes first has
-all rows of that world size computed and kept in the work folder; later cases and later runs read them, as long as the
+A case's file registers rows with ask() when it is imported; the case gets them with answer(). The first call computes
+all rows of that world size and keeps them in the work folder; later cases and later runs read them, as long as the
 reference, the rows, the data and the processor are the same.
 """
 import dataclasses
@@ -14,12 +14,12 @@ import signal
 from fixtures import SMALL_MODEL, once
 from harness import REFERENCE, ROOT, VENV, Job, expect, read_rows
 
-# Exit codes of forked.py for what native code dies of; SIGKILL is not among them, which others send.
+# Exit codes of forked.py for crashes of native code; SIGKILL is not among them, because others send it.
 CRASHES = {128 + number: number.name for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)}
 FILES = {"weights": ".pt", "state": ".state", "trace": ".trace"}  # beside the metrics, for rows that ask for them
 ROWS = {}  # ranks -> name -> what was asked
 
-# Other kernels of PyTorch for the same formulas. How far they carry two correct runs apart is a yardstick for bf16.
+# Other kernels of PyTorch for the same formulas. How far they move two correct runs is bf16's yardstick.
 VARIANTS = {
     "plain attention": {"sdpa": "math"},
     "float32 attention": {"sdpa": "float32"},
@@ -27,7 +27,7 @@ VARIANTS = {
     "fused SwiGLU": {"swiglu": "fused"},
 }
 
-# Whose code computes on CPU -> the program's words for it, and the variants that its bf16 bounds follow from.
+# The CPU kernels that a run uses -> the program's words for them, and the variants that its bf16 bounds follow from.
 KERNELS = {
     "own": ([], list(VARIANTS)),
     "aten": (["--cpu.kernels", "aten", "--cpu.mkl_path", "by_vendor"], [v for v in VARIANTS if v != "float32 attention"]),
@@ -35,7 +35,7 @@ KERNELS = {
 
 
 def ask(ranks, name, words, steps=20, template=SMALL_MODEL, **more):
-    """Registers a row. `words`: overrides of the job, "{fixtures}" stands for that folder.
+    """Registers a row. `words`: overrides of the job; "{fixtures}" is replaced by that folder.
 
     more: seeded=False (each rank draws the weights, and there is no folder with them), and weights=True, state=True,
     trace=True, ddp, arithmetic, as tests/reference/table.py has them.
@@ -53,7 +53,7 @@ def ask_variants(ranks, name, variants=VARIANTS):
 
 @dataclasses.dataclass
 class Answer:
-    stem: pathlib.Path  # of the files that table.py wrote
+    stem: pathlib.Path  # path of table.py's files, without suffix
     words: list  # the row's overrides, for the program too
     seed: pathlib.Path  # DCP folder with the weights of the start
 
@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def weights(self):
-        """name -> tensor after the last step"""
+        """Returns {name: tensor} after the last step."""
         import torch
 
         return torch.load(self.stem.with_suffix(FILES["weights"]))
@@ -78,7 +78,7 @@ class Answer:
 
 
 def answer(context, ranks, name):
-    """What PyTorch computed for a row."""
+    """Returns what PyTorch computed for a row."""
     folder = once(context.fixtures.parent, f"oracle-{ranks}", key(context, ranks), lambda new: compute(context, ranks, new))
     row = ROWS[ranks][name]
     seed = folder / seed_name(row) if row.get("seeded", True) else None
@@ -86,7 +86,7 @@ def answer(context, ranks, name):
 
 
 def variants_of(context, ranks, name, variants=VARIANTS):
-    """The answers of ask_variants()."""
+    """Returns the answers of ask_variants()."""
     return [answer(context, ranks, f"{name}, {variant}") for variant in variants]
 
 
@@ -99,7 +99,7 @@ def stem_name(name):
 
 
 def sizes(row):
-    """The overrides of the model's sizes: with the template, all that its first weights depend on."""
+    """Returns the overrides of the model's sizes: with the template, all that its first weights depend on."""
     pairs = zip(row["words"], row["words"][1:])
     return [word for pair in pairs if pair[0].startswith("--model.args.") and "attn" not in pair[0] for word in pair]
 
@@ -117,7 +117,7 @@ def digest(*parts):
 
 
 def key(context, ranks):
-    """A hash of all that the answers follow from."""
+    """Returns a hash of everything that the answers depend on."""
     sources = [pathlib.Path(__file__), ROOT / "requirements.txt", *sorted(REFERENCE.glob("*.py"))]
     data = [*sorted(context.fixtures.glob("*.jsonl")), context.fixtures / "tokenizer/tokenizer.model"]
     processor = {line for line in open("/proc/cpuinfo") if line.startswith(("model name", "flags"))}
@@ -128,7 +128,7 @@ def key(context, ranks):
 
 
 def compute(context, ranks, folder):
-    """Has table.py write all that was asked of `ranks` ranks into `folder`."""
+    """Has table.py write everything that was asked of `ranks` ranks into `folder`."""
     seeds, rows = {}, []
     for name, row in ROWS[ranks].items():
         text = row["template"].format(dump="unused", fixtures=context.fixtures, steps=row["steps"])
@@ -148,8 +148,8 @@ def compute(context, ranks, folder):
 
 
 def run_reference(context, name, words):
-    """Runs a script whose ranks forked.py makes. No code of the program is in it, and PyTorch's own has been seen to find
-    its heap damaged ("free(): invalid size", once, at 4 ranks). Such an end is no answer: the script runs once more, and
+    """Runs a script whose ranks forked.py makes. It contains no code of the program, and PyTorch itself was seen to
+    damage its heap ("free(): invalid size", once, at 4 ranks). A crash is not an answer: the script runs once more, and
     scripts/test.sh counts and prints the line that says so. An exception is an answer."""
     for is_last in (False, True):
         job = Job([VENV / "python", *words], context.folder / "logs", name)

@@ -3,9 +3,9 @@
     .venv/bin/python tests/integration/run.py [--program build/release/titan-train] [--work FOLDER] [CASE ...]
     .venv/bin/python tests/integration/run.py --list
 
-A CASE may end in * to name several. One line a case, then "N passed, N failed, N skipped"; the exit code is 1 if any
-failed, 77 if all were skipped. The folder of a failed case is kept and named. TITAN_TIME_SCALE (5) multiplies every time
-limit.
+A CASE may end in * to name several. Prints one line per case, then "N passed, N failed, N skipped"; the exit code is 1
+if any failed, 77 if all were skipped. The folder of a failed case is kept and named. TITAN_TIME_SCALE (5) multiplies
+time limits.
 """
 import argparse
 import fnmatch
@@ -22,7 +22,7 @@ import traceback
 import fixtures
 import harness
 
-# Cases lie in folders by subject, and take from each other what they share. Importing a file registers its cases.
+# Cases are in folders by subject, and import what they share from each other. Importing a file registers its cases.
 CASE_FILES = sorted(pathlib.Path(__file__).resolve().parent.glob("*/cases_*.py"))
 sys.path += sorted({str(file.parent) for file in CASE_FILES})
 for file in CASE_FILES:
@@ -32,7 +32,7 @@ SKIPPED = 77  # the exit code that ctest takes for a test that was skipped
 
 
 def run_case(name, program, work):
-    """(None, or the text of the failure; None, or what the machine lacks for this case)"""
+    """Returns (None, or the text of the failure; None, or what the machine lacks for this case)."""
     case = harness.CASES[name]
     made = fixtures.make_fixtures(work)
     folder = pathlib.Path(tempfile.mkdtemp(dir=work, prefix=f"{name}-"))

@@ -1,4 +1,4 @@
-"""Tokenizers and texts for the tokenizer cases: trained and made up on the spot, nothing is downloaded."""
+"""Makes tokenizers and texts for the tokenizer cases, trained and made up on the spot; nothing is downloaded."""
 import json
 import random
 
@@ -16,7 +16,7 @@ O200K = (
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
-# What the trainer sees beside the corpus, so that merges of several bytes a character exist.
+# Lines for the trainer besides the corpus, so that there are merges in characters of several bytes.
 LANGUAGES = [
     "Die Würde des Menschen ist unantastbar. Größe, Straße, Äpfel; naïve façade déjà-vu coöperate.",
     "Быстрая коричневая лиса перепрыгивает через ленивую собаку, съешь ещё этих мягких булок.",
@@ -31,7 +31,7 @@ LANGUAGES = [
 ]
 
 SPECIAL = ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"]
-# One of every kind of option. All are special or not, found in raw or in normalized text.
+# Tokens with every kind of option, special or not, found in raw or in normalized text.
 ODD_TOKENS = [
     AddedToken("<tool>", lstrip=True, normalized=False),
     AddedToken("</tool>", rstrip=True, normalized=False, special=True),
@@ -44,7 +44,7 @@ ODD_TOKENS = [
 
 
 def train(folder, lines, pattern, vocab_size, *, nfc=False, add_prefix_space=False, odd=False, **model):
-    """A byte-level BPE tokenizer.json in `folder`; `pattern` None is GPT-2's, which ByteLevel brings."""
+    """Trains a byte-level BPE tokenizer in the new `folder`; `pattern` None is GPT-2's, which ByteLevel brings."""
     tokenizer = Tokenizer(models.BPE(**model))
     if nfc:
         tokenizer.normalizer = normalizers.NFC()
@@ -70,7 +70,7 @@ def train(folder, lines, pattern, vocab_size, *, nfc=False, add_prefix_space=Fal
 
 
 def template(tokenizer, before, after=()):
-    """The post-processor of Llama 3's file, which puts tokens around the text."""
+    """Returns the post-processor of Llama 3's file, which puts tokens around the text."""
     single = [*before, "$A", *after]
     names = {name: tokenizer.token_to_id(name) for name in (*before, *after)}
     return processors.Sequence(
@@ -83,7 +83,7 @@ def make_tokenizer(kind, folder, lines, vocab_size=4000):
     config = {"bos_token": SPECIAL[0], "eos_token": {"content": SPECIAL[1], "special": True, "normalized": False}}
     if kind == "llama3":
         tokenizer = train(folder, lines, LLAMA3, vocab_size, ignore_merges=True)
-        # Words that no merges make, as Llama 3's vocabulary has some.
+        # Removes merges, so that no merges make some words, as in Llama 3's vocabulary.
         tokenizer = with_model(tokenizer, lambda model: model["merges"].__delitem__(slice(1500, None, 3)))
         tokenizer.post_processor = template(tokenizer, SPECIAL[:1])
     elif kind == "qwen":
@@ -95,7 +95,7 @@ def make_tokenizer(kind, folder, lines, vocab_size=4000):
     elif kind == "gpt2_prefix":
         tokenizer = train(folder, lines, None, vocab_size, add_prefix_space=True)
         tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-        # A token of the config alone, and one that the config makes to be stripped.
+        # One token is only in the config, and the config makes another one strip white space.
         decoder = {"0": {"content": "<|endoftext|>", "lstrip": True, "rstrip": True}, "9": {"content": "<|new|>"}}
         config |= {"added_tokens_decoder": decoder}
     elif kind == "o200k":
@@ -115,7 +115,7 @@ def make_tokenizer(kind, folder, lines, vocab_size=4000):
 
 
 def merge_every_border(model):
-    """Joins every byte of a character beyond ASCII to "a", "1" and space on either side, so that each border between words shows."""
+    """Joins every byte beyond ASCII to "a", "1" and space on either side, so that each border of words shows."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     beyond = [token for token in alphabet if not "!" <= token <= "~" and token != "\u0120"]
     model["merges"] = [pair for byte in beyond for side in "a1\u0120" for pair in ([side, byte], [byte, side])]
@@ -130,7 +130,7 @@ def with_model(tokenizer, change):
 
 
 def drop_bytes(model):
-    """Takes the space and the letter e out, so that those bytes have no token."""
+    """Removes the space and the letter e, so that those bytes have no token."""
     model["merges"] = [m for m in model["merges"] if not set("\u0120e") & set("".join(m))]
     model["vocab"] = {t: i for t, i in model["vocab"].items() if t.startswith("<") or not set("\u0120e") & set(t)}
 
@@ -172,7 +172,7 @@ MARKERS += ["caf\u00e9ine", "cafe\u0301ine", "<|new|>", "<|endoftext", "<s>", "<
 
 
 def planes(step):
-    """Every code point but surrogates, in lines; of the planes without characters only each step-th."""
+    """Returns every code point except surrogates, in lines; of the planes without characters only each step-th."""
     points = [p for p in range(0x110000) if not 0xD800 <= p < 0xE000]
     points = [p for p in points if p < 0x33480 or 0xE0000 <= p < 0xE0200 or p % step == 0]
     return ["".join(map(chr, points[i : i + 500])) for i in range(0, len(points), 500)]
@@ -183,12 +183,12 @@ def random_text(draw, alphabet, count):
 
 
 def hard_texts(seed=20, megabyte=1_000_000):
-    """Documents that tokenizers get wrong."""
+    """Returns documents that tokenizers get wrong."""
     draw = random.Random(seed)
     texts = ["", " ", "  ", "\n", "\r\n", "\0", "a\0b\0\0", "\ufeff", "\ufffd", "'", "''s", " 's", "a's b'S c'\u017f"]
     texts += LANGUAGES + SOURCE_CODE + ["".join(SOURCE_CODE + LANGUAGES)]
     texts += planes(101)
-    # Each beside letters, spaces and digits, where classes decide.
+    # Each character next to letters, spaces and digits, where classes decide.
     texts += ["".join(f"a{chr(p)} {chr(p)}1{chr(p)}" for p in range(s, s + 256)) for s in [*range(0, 0x3000, 256), 0xFE00, 0x1F300]]
     texts += [c * n for c in "a \n\t01!\u00e9\u4e2d\u0301\U0001f600\0\u3000" for n in (2, 63, 64, 65, 1000)]
     texts += [" " * n + "x" for n in (1, 2, 3, 8, 100)] + ["x" + " " * n for n in (1, 2, 3, 8, 100)]

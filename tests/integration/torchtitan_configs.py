@@ -1,9 +1,9 @@
-"""The llama3 job files published with TorchTitan 0.2.2, as tables of keys and values, and a size of job that each fits."""
+"""The llama3 job files published with TorchTitan 0.2.2, as tables of keys and values, each with a job size."""
 import json
 
 
 def _sizes(name, flavor, lr, warmup, steps, batch, ac, **changes):
-    """What the three large ones share."""
+    """Returns the tables that the three large ones share."""
     job = {
         "job": {"dump_folder": "./outputs", "description": f"{name} training"},
         "profiling": {"enable_profiling": True, "save_traces_folder": "profile_trace", "profile_freq": 100},
@@ -125,7 +125,7 @@ PUBLISHED = {
 
 
 def to_toml(tables):
-    """JSON's spelling of these values is TOML's, too."""
+    """Returns TOML text; JSON's spelling of these values is TOML's, too."""
     lines = []
     for table, values in tables.items():
         lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
@@ -138,7 +138,7 @@ def write_published(folder, name):
     return path
 
 
-# What keeps a published configuration from running here; everything else runs as it is.
+# Keys that keep a published configuration from running here; everything else runs unchanged.
 REFUSED = {
     "llama3_405b": ["model.converters", "compile.enable"],
 }

@@ -2,9 +2,9 @@
 
     python tests/reference/dcp_load.py --ranks N [N ...] --output FOLDER --checkpoints CHECKPOINT ...
 
-Every tensor is asked for as DTensors that are split over all ranks, along the first dimension (as FSDP2 does) and along
-the last; values are asked for as they are. Rank 0 of N writes {checkpoint: {"rows": {key: tensor}, "columns": ...,
-"values": ...}} to FOLDER/N.pt with torch.save, all tensors whole.
+Every tensor is loaded as DTensors that are split over all ranks, along the first dimension (as FSDP2 does) and along
+the last; values are loaded unchanged. Rank 0 of N writes {checkpoint: {"rows": {key: tensor}, "columns": ..., "values":
+...}} to FOLDER/N.pt with torch.save, with full tensors.
 """
 import argparse
 import os
@@ -19,11 +19,11 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from forked import run_ranks
 
-FOREIGN = ("dataloader.dp_rank_", "titan.")  # of the ranks that saved, and of one program alone
+FOREIGN = ("dataloader.dp_rank_", "titan.")  # keys of the saving ranks, and of one program only
 
 
 def load(folder, mesh, dim):
-    """(key -> whole tensor, key -> value) after a load into DTensors split along `dim`."""
+    """Returns ({key: full tensor}, {key: value}) after a load into DTensors split along `dim`."""
     stored = FileSystemReader(folder).read_metadata().state_dict_metadata
     state = {}
     for key, entry in stored.items():
@@ -33,7 +33,7 @@ def load(folder, mesh, dim):
         elif len(entry.size) == 0:
             state[key] = torch.full((), -1, dtype=entry.properties.dtype)
         else:
-            # What a load leaves out stays -1.
+            # Elements that a load skips stay -1.
             whole = torch.full(entry.size, -1, dtype=entry.properties.dtype)
             state[key] = distribute_tensor(whole, mesh, [Shard(dim % len(entry.size))])
     dcp.load(state, checkpoint_id=folder)

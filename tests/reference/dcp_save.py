@@ -6,7 +6,7 @@ import llama_fsdp2
 
 
 def scheduler_state(job):
-    """What LambdaLR keeps, of a schedule that ends with the run."""
+    """Returns the state that LambdaLR keeps, for a schedule that ends with the run."""
     steps, base = job["training"]["steps"], job["optimizer"]["lr"]
     factor = llama_fsdp2.lr_factor(job["lr_scheduler"], steps)
     state = {"base_lrs": [base], "last_epoch": steps, "_step_count": steps + 1, "_is_initial": False}
@@ -14,7 +14,7 @@ def scheduler_state(job):
 
 
 def save_state(model, optimizer, job, folder):
-    """After the last step of a job with one microbatch a step. A rank counts its own tokens."""
+    """Saves after the last step of a job with one microbatch per step. A rank counts its own tokens."""
     training = job["training"]
     flat = StateDictOptions(flatten_optimizer_state_dict=True)
     state = llama_fsdp2.named_weights(model)

@@ -1,14 +1,15 @@
-"""Boxes of torch.distributed.tensor for many shapes, meshes and placements, as a table for tests/distributed/tensor_parallel/dtensor_test.cpp.
+"""Prints boxes of torch.distributed.tensor for many shapes, meshes and placements, as a table for
+tests/distributed/tensor_parallel/dtensor_test.cpp.
 
     .venv/bin/python tests/reference/dtensor_boxes.py > tests/distributed/tensor_parallel/dtensor_boxes.txt
 
 A row: global shape | mesh shape | placements (R, S<dim>, SS<dim>/<split factor>) | coordinate | offset | local shape.
 
-Every row is computed twice: by torch's own compute_local_shape_and_global_offset, and by torch.chunk on the numbers of a
-tensor's rows, in the order in which the cuts are made. The two must agree, with two exceptions. An empty piece has no
-rows: torch gives the global size as its offset. And where a StridedShard's tensor dim does not divide by its split
-factor, torch's formula joins pieces of unequal length and cuts them at the wrong place; there the table has what
-fully_shard really leaves on the rank, which is chunk of chunk (torch/distributed/fsdp/_fully_shard/_fsdp_param.py).
+Every row is computed twice: by torch's own compute_local_shape_and_global_offset, and by torch.chunk on the numbers of
+a tensor's rows, in the order of the splits. The two must agree, with two exceptions. An empty piece has no rows: torch
+gives the global size as its offset. And if a StridedShard's tensor dim does not divide by its split factor, torch's
+formula joins pieces of unequal length and cuts them at the wrong place; then the table has what fully_shard really
+leaves on the rank, which is chunk of chunk (torch/distributed/fsdp/_fully_shard/_fsdp_param.py).
 """
 import itertools
 
@@ -51,7 +52,8 @@ def short(placement):
 
 
 def all_placements(ndim, mesh):
-    """Every mix of Replicate and Shard, and StridedShard wherever a mesh axis to the right cuts the same tensor dim."""
+    """Yields every mix of Replicate and Shard, and StridedShard if a mesh axis to the right splits the same tensor
+    dim."""
     kinds = [Replicate()] + [Shard(d) for d in range(ndim)] + [("strided", d) for d in range(ndim)]
     for choice in itertools.product(kinds, repeat=len(mesh)):
         placements = []

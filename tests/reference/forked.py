@@ -1,4 +1,4 @@
-"""Ranks as forks of one Python that has loaded torch already: loading it takes longer than most of what they do."""
+"""Runs ranks as forks of one Python that has loaded torch, which takes longer than most of their work."""
 import faulthandler
 import os
 import pathlib
@@ -11,22 +11,22 @@ import torch.distributed as dist
 
 
 def rank_main(rank, ranks, meeting, function, arguments):
-    """The life of one fork: it never returns."""
-    faulthandler.enable()  # a signal that PyTorch's own code dies of says what Python was doing
+    """Runs one fork; never returns."""
+    faulthandler.enable()  # if PyTorch's own code dies of a signal, this says what Python was doing
     try:
-        # Through a file: no port that another process could take.
+        # Meets through a file: no port that another process could take.
         dist.init_process_group("gloo", store=dist.FileStore(meeting, ranks), rank=rank, world_size=ranks)
         function(*arguments)
         dist.barrier()  # nobody leaves before the others are done
     except BaseException:
         traceback.print_exc()
         os._exit(1)
-    # Not through the interpreter's teardown, see llama_fsdp2.end_process().
+    # Skips the interpreter's teardown, see llama_fsdp2.end_process().
     os._exit(0)
 
 
 def run_ranks(ranks, function, *arguments):
-    """Calls function(*arguments) in each of `ranks` processes of a Gloo group and waits for them. When one fails the
+    """Calls function(*arguments) in each of `ranks` processes of a Gloo group and waits for them. If one fails, the
     others are ended and so is the caller, with 1, or with 128 + the signal that the rank died of.
 
     Nothing that starts threads may have run before: no backward pass, no process group.
@@ -50,7 +50,7 @@ def wait_for(pids):
         if status == 0:
             continue
         for other in left:
-            os.kill(other, signal.SIGKILL)  # changes nothing for one that is dying already
+            os.kill(other, signal.SIGKILL)  # no effect on one that is dying already
         ends = [(pid, status), *(os.waitpid(other, 0) for other in left)]
         codes = [(pids.index(pid), os.waitstatus_to_exitcode(status)) for pid, status in ends]
         # A crash makes the other ranks raise, and may be seen after them.

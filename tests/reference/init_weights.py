@@ -1,4 +1,4 @@
-"""The weights with which a one-rank TorchTitan run of a job starts: saved, or compared with a checkpoint bit for bit.
+"""Saves the weights with which a one-rank TorchTitan run of a job starts, or compares their bits with a checkpoint.
 
     python tests/reference/init_weights.py --config FILE [--section.key VALUE ...] [--save DIR] [--compare CHECKPOINT]
 
@@ -17,7 +17,7 @@ from llama_fsdp2 import DTYPES
 
 
 def initial_weights(job):
-    """name -> tensor, in registration order. debug.seed must be set: the values follow from it alone."""
+    """Returns {name: tensor}, in registration order. debug.seed must be set: the values follow from it alone."""
     if job["debug"]["seed"] is None:
         raise SystemExit("reference: debug.seed is not set")
     dtype = DTYPES[job["training"]["dtype"]]
@@ -26,7 +26,7 @@ def initial_weights(job):
 
 
 def load_weights(names, folder):
-    """Whole tensors of a DCP checkpoint, in their stored dtype."""
+    """Returns full tensors of a DCP checkpoint, in their stored dtype."""
     stored = FileSystemReader(folder).read_metadata().state_dict_metadata
     missing = sorted(set(names) - set(stored))
     if missing:
@@ -37,7 +37,7 @@ def load_weights(names, folder):
 
 
 def differences(expected, found):
-    """One line for each weight whose dtype, shape or bytes differ."""
+    """Returns one line for each weight whose dtype, shape or bytes differ."""
     lines = []
     for name, weight in expected.items():
         other = found[name]

@@ -1,7 +1,7 @@
 """Reads the part of a training job (TOML plus command line) that the reference understands.
 
-The keys and their defaults are those of TorchTitan 0.2.2, written down here a second time on purpose: a wrong default
-in the program must show as a difference.
+The keys and their defaults are those of TorchTitan 0.2.2, duplicated here on purpose: a wrong default in the program
+must show as a difference.
 """
 import copy
 import tomllib
@@ -53,10 +53,10 @@ DEFAULTS = {
 # Tables that do not change what is computed. Activation checkpointing recomputes the same values.
 IGNORED = {"metrics", "checkpoint", "activation_checkpoint", "profiling", "comm", "compile", "validation"}
 IGNORED_KEYS = {
-    ("parallelism", "enable_async_tensor_parallel"),  # which PyTorch has on CUDA alone
+    ("parallelism", "enable_async_tensor_parallel"),  # PyTorch has it on CUDA only
     ("job", "description"),
     ("job", "print_config"),
-    ("training", "data_order"),  # the reference knows torchtitan alone
+    ("training", "data_order"),  # the reference knows only torchtitan
     ("training", "gc_freq"),
     ("debug", "deterministic"),
 }
@@ -111,7 +111,7 @@ def override(job, words):
 
 
 def load_job(path, words=()):
-    """The job of a TOML file with command-line overrides, every key of DEFAULTS present."""
+    """Returns the job of a TOML file with command-line overrides, with every key of DEFAULTS."""
     job = copy.deepcopy(DEFAULTS)
     with open(path, "rb") as file:
         for section, table in tomllib.load(file).items():

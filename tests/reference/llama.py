@@ -55,7 +55,7 @@ class ModelArgs:
 
     @classmethod
     def from_job(cls, job):
-        """The flavor's sizes, overridden by [model.args], with the training sequence length."""
+        """Returns the flavor's sizes, overridden by [model.args], with the training sequence length."""
         fields = {**FLAVORS[job["model"]["flavor"]], **job["model"]["args"]}
         if isinstance(fields.get("rope_scaling_args"), dict):
             fields["rope_scaling_args"] = RopeScaling(**fields["rope_scaling_args"])
@@ -77,7 +77,7 @@ class ModelArgs:
 
 
 def rotation_table(args):
-    """complex64 [T, E/2]: position times frequency on the unit circle, with Llama 3.1's frequency scaling."""
+    """Returns complex64 [T, E/2]: position times frequency on the unit circle, with Llama 3.1's frequency scaling."""
     head_dim = args.dim // args.n_heads
     exponents = torch.arange(0, head_dim, 2)[: head_dim // 2].float() / head_dim
     base = 1.0 / (args.rope_theta**exponents)
@@ -95,21 +95,21 @@ def rotation_table(args):
 
 
 def rotate(x, table):
-    """[B, T, heads, E] -> the same: neighbouring elements are the parts of a complex number."""
+    """Rotates [B, T, heads, E]: neighboring elements are the parts of a complex number."""
     pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
     turned = pairs * table[: x.shape[1]].view(1, x.shape[1], 1, -1)
     return torch.view_as_real(turned).flatten(3).type_as(x)
 
 
 def same_document(tokens, eos_id):
-    """bool [B, 1, T, T]: key j counts for query i when j <= i and as many documents ended before it."""
+    """Returns bool [B, 1, T, T]: key j counts for query i if j <= i and as many documents ended before it."""
     ended_before = (tokens == eos_id).cumsum(1) - (tokens == eos_id).long()
     same = ended_before[:, :, None] == ended_before[:, None, :]
     return same.tril()[:, None]
 
 
 class Attention(nn.Module):
-    # True: scores, softmax and sums in float32 whatever the dtype of the weights, rounded once at the end.
+    # True: scores, softmax and sums in float32 with weights of any dtype, rounded once at the end.
     in_float32 = False
 
     def __init__(self, args):
@@ -205,17 +205,17 @@ class Llama(nn.Module):
 
 
 def truncated_normal(weight, std, bound=2.0):
-    """In fp32 whatever the weight's dtype. The bound is absolute, not in units of std."""
+    """Draws in fp32 for weights of any dtype. The bound is absolute, not in units of std."""
     values = weight.float()
     nn.init.trunc_normal_(values, std=std, a=-bound, b=bound)
     weight.copy_(values)
 
 
 def build_initialized(args, seed, dtype=torch.float32):
-    """The whole model on the CPU with the weights that one rank draws for `seed` (None: an unseeded draw)."""
+    """Returns the full model on the CPU with the weights that one rank draws for `seed` (None: an unseeded draw)."""
     if seed is not None:
         torch.manual_seed(seed)
-    # On "meta", so that the layers' own default initialization draws nothing from the generator.
+    # Built on "meta", so that the layers' own default initialization draws nothing from the generator.
     with torch.device("meta"):
         model = Llama(args).to(dtype)
     model.to_empty(device="cpu")

@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node N tests/reference/llama_fsdp2.py --config FILE [--section.key VALUE ...] [options below]
 
-CPU and Gloo, or CUDA and NCCL with --device cuda. Writes one JSON object a step: step, loss, max_loss, grad_norm, lr,
+CPU and Gloo, or CUDA and NCCL with --device cuda. Writes one JSON object per step: step, loss, max_loss, grad_norm, lr,
 tokens_seen, and on CUDA the peaks of reserved and of allocated device memory. At one rank the model is wrapped as at
 many, so the same mixed precision holds for every world size.
 """
@@ -35,13 +35,13 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclasses.dataclass
 class Meshes:
-    fsdp: DeviceMesh  # of one dimension, or (replicate, shard)
+    fsdp: DeviceMesh  # one dimension, or (replicate, shard)
     tp: DeviceMesh | None  # None: every rank reads data of its own
     batch_rank: int
     batch_size: int  # ranks that read different data
 
     def sum_over_batch(self, value, dtype):
-        """Of what each rank counts of its data; the ranks of `tp` read the same."""
+        """Returns the sum of what each rank counts of its data; the ranks of `tp` read the same."""
         return all_reduce(value, dist.ReduceOp.SUM, dtype) / (self.tp.size() if self.tp else 1)
 
 
@@ -61,7 +61,7 @@ def make_mesh(device, parallelism, world):
 
 
 def reshard_policies(mode):
-    """fully_shard's reshard_after_forward of the blocks and of the last group, with which backward starts."""
+    """Returns fully_shard's reshard_after_forward of the blocks and of the last group, with which backward starts."""
     if mode.isdigit():
         return int(mode), False
     return mode != "never", mode == "always"
@@ -88,14 +88,14 @@ def shard_model(model, job, meshes):
     fully_shard(model, **common)
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            # The loss is divided by the global token count already: gradients are summed. Gloo has no scaled sum, which
-            # a factor alone would ask for.
+            # The loss is divided by the global token count already, so gradients are summed. Gloo has no scaled sum,
+            # which a factor alone would ask for.
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
 
 
 def replicate_model(model):
-    """DistributedDataParallel, which is no FSDP; gradients are summed, as above."""
+    """Wraps the model in DistributedDataParallel instead of FSDP; gradients are summed, as above."""
 
     def sum_gradients(_, bucket):
         return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
@@ -106,16 +106,16 @@ def replicate_model(model):
 
 
 def named_weights(model):
-    """name -> parameter, with the model's own names whatever wraps it."""
+    """Returns {name: parameter}, with the model's own names whatever wraps it."""
     whole = model.module if isinstance(model, DistributedDataParallel) else model
     return {name: parameter.detach() for name, parameter in whole.named_parameters()}
 
 
 def build_model(job, device, meshes, init_from=None, ddp=False):
-    """The sharded (ddp: replicated) model with the weights of a DCP folder, or of debug.seed."""
+    """Returns the sharded (ddp: replicated) model with the weights of a DCP folder, or of debug.seed."""
     args, dtype = llama.ModelArgs.from_job(job), DTYPES[job["training"]["dtype"]]
     if init_from is None:
-        # Every rank draws the whole model and keeps its shard, so the start does not depend on the world size.
+        # Every rank draws the full model and keeps its shard, so the start does not depend on the world size.
         model = llama.build_initialized(args, job["debug"]["seed"], dtype)
         if ddp:
             return replicate_model(model)
@@ -133,7 +133,7 @@ def build_model(job, device, meshes, init_from=None, ddp=False):
 
 
 def lr_factor(schedule, steps):
-    """The multiplier of optimizer.lr as a function of the 0-based step."""
+    """Returns the multiplier of optimizer.lr as a function of the 0-based step."""
     total = schedule["total_steps"] or steps
     warmup = min(schedule["warmup_steps"], total)
     decay = total - warmup
@@ -173,7 +173,7 @@ def make_optimizer(model, options):
 
 
 def start_ranks(device_type):
-    """This rank's device. Tensors on the CPU travel over Gloo in both cases."""
+    """Starts the process group. Returns this rank's device. Tensors on the CPU travel over Gloo in both cases."""
     if device_type == "cpu":
         dist.init_process_group("gloo")
         return torch.device("cpu")
@@ -191,7 +191,7 @@ def device_memory(device):
 
 
 def random_batches(job, rank, vocab_size):
-    """Endless (tokens, labels) of the job's shape without a tokenizer and a corpus: where only memory is looked at."""
+    """Yields endless (tokens, labels) of the job's shape without a tokenizer and a corpus, to measure only memory."""
     training, generator = job["training"], torch.Generator().manual_seed(rank)
     while True:
         window = torch.randint(
@@ -215,7 +215,7 @@ def clip(model, max_norm):
 
 
 def forward_backward(model, microbatches, valid_tokens):
-    """Accumulates gradients; the sum of this rank's losses, each divided by the global token count."""
+    """Accumulates gradients. Returns the sum of this rank's losses, each divided by the global token count."""
     losses = []
     for index, (tokens, labels) in enumerate(microbatches):
         if isinstance(model, DistributedDataParallel):
@@ -263,7 +263,7 @@ def train(model, job, device, meshes, source, rows):
 
 
 def held_bytes(model, optimizer):
-    """What this rank holds of parameters, gradients and optimizer state, padding included."""
+    """Returns the bytes of parameters, gradients and optimizer state that this rank holds, padding included."""
 
     def size(tensors):
         # The gradients of a group are views of one storage.
@@ -298,7 +298,7 @@ def parse_arguments():
 
 @contextlib.contextmanager
 def arithmetic(sdpa="default", gemm="default", swiglu="default"):
-    """Other kernels for the same formulas: how far they carry two correct runs apart is what a tolerance may be."""
+    """Selects other kernels for the same formulas: how far they move two correct runs apart may be a tolerance."""
     with contextlib.ExitStack() as stack:
         if sdpa == "math":
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
@@ -310,7 +310,7 @@ def arithmetic(sdpa="default", gemm="default", swiglu="default"):
 
 
 def open_rows(path, rank):
-    """A function that writes its keyword arguments as one line, on rank 0 only."""
+    """Returns a function that writes its keyword arguments as one line, on rank 0 only."""
     if rank != 0:
         return lambda **row: None
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -346,8 +346,8 @@ def main():
 def end_process():
     all_reduce(0, dist.ReduceOp.SUM, torch.int64)  # nobody leaves before the others are done
     sys.stdout.flush()
-    # Not through the interpreter's teardown: c10d's threads sometimes abort the process there ("terminate called
-    # without an active exception"), which would fail a run whose results are complete.
+    # Skips the interpreter's teardown: c10d's threads sometimes abort the process there ("terminate called without an
+    # active exception"), which would fail a run whose results are complete.
     os._exit(0)
 
 

@@ -1,10 +1,10 @@
-"""Many short reference runs in one start of Python: what the integration cases compare with.
+"""Runs many short reference runs in one start of Python, for the integration cases to compare with.
 
     python tests/reference/table.py RANKS PLAN.json
 
 PLAN.json holds "seeds" and "rows", each a list. A seed: config (TOML file), words (command-line overrides), folder (DCP
 folder for the initial weights of that job). A row: config, words, output (metrics file), and optionally init_from (DCP
-folder, a seed's or another; without one the weights are drawn from debug.seed), weights (file for name -> whole tensor
+folder, a seed's or another; without one the weights are drawn from debug.seed), weights (file for name -> full tensor
 after the last step), state (DCP folder for weights, moments and counts), trace (file for the collectives, see
 trace_collectives.py), ddp (true: real DistributedDataParallel) and arithmetic (sdpa, gemm, swiglu, as llama_fsdp2.py's
 options).
@@ -39,7 +39,7 @@ def save_weights(model, path):
 def run_row(row, made):
     job = job_file.load_job(row["config"], row["words"])
     rank, world = dist.get_rank(), dist.get_world_size()
-    # A mesh makes process groups: one for all rows that are alike.
+    # A mesh makes process groups, so rows with the same degrees share one.
     degrees = tuple(job["parallelism"][f"{kind}_degree"] for kind in ("data_parallel_replicate", "tensor_parallel"))
     if degrees not in made:
         made[degrees] = reference.make_mesh(CPU, job["parallelism"], world)

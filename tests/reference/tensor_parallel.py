@@ -13,7 +13,7 @@ SEQUENCE = Shard(1)
 
 
 def block_plan():
-    # The rotary table, the second input, and the mask stay as they are.
+    # The rotary table, the second input, and the mask stay unchanged.
     whole_sequence = dict(input_layouts=(SEQUENCE, None, None), desired_input_layouts=(Replicate(), None, None))
     return {
         "attention_norm": SequenceParallel(),
@@ -31,7 +31,7 @@ def block_plan():
 
 
 def parallelize(model, mesh, keeps_logits_split):
-    """`mesh`: one dimension. `keeps_logits_split`: for a loss within torch's loss_parallel()."""
+    """Applies the plan. `mesh`: one dimension. `keeps_logits_split`: for a loss within torch's loss_parallel()."""
     logits = Shard(-1) if keeps_logits_split else Replicate()
     plan = {
         "tok_embeddings": RowwiseParallel(input_layouts=Replicate(), output_layouts=SEQUENCE),

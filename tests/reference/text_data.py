@@ -10,7 +10,7 @@ class SentencePieceTokenizer:
         import sentencepiece
 
         self.model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        # A special token that the model lacks (id -1) is left out.
+        # A special token that the model lacks (id -1) is skipped.
         self.bos, self.eos = ([i] if i >= 0 else [] for i in (self.model.bos_id(), self.model.eos_id()))
 
     def encode(self, text):
@@ -18,7 +18,7 @@ class SentencePieceTokenizer:
 
 
 class TokenizerJson:
-    """A tokenizer.json through the `tokenizers` package, which .venv does not have and TorchTitan's environment has."""
+    """Reads a tokenizer.json with the `tokenizers` package, which TorchTitan's environment has and .venv does not."""
 
     def __init__(self, folder):
         import tokenizers
@@ -31,7 +31,7 @@ class TokenizerJson:
         self.eos = self.special(config.get("eos_token"), added)
 
     def special(self, token, added):
-        """[id] of a special token that encode() has to add itself, else []."""
+        """Returns [id] of a special token that encode() has to add itself, else []."""
         token = token.get("content") if isinstance(token, dict) else token
         index = self.tokenizer.token_to_id(token) if token else None
         return [] if index is None or index in added else [index]
@@ -48,7 +48,8 @@ def load_tokenizer(assets):
 
 
 def read_documents(kind, path):
-    """All documents in order. "text": one a file, by relative path bytewise. "jsonl" and "c4_test": one a line."""
+    """Returns all documents in order. "text": one per file, bytewise by relative path. "jsonl", "c4_test": one per
+    line."""
     path = pathlib.Path(path)
     found = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
     files = sorted(found, key=lambda file: bytes(file.relative_to(path)))
@@ -64,14 +65,14 @@ def read_documents(kind, path):
 
 
 def block_of_rank(documents, rank, world):
-    """A contiguous block; the first len % world ranks hold one document more."""
+    """Returns a contiguous block; the first len % world ranks hold one document more."""
     size, extra = divmod(len(documents), world)
     start = size * rank + min(rank, extra)
     return documents[start : start + size + (rank < extra)]
 
 
 def batches(documents, tokenizer, batch_size, seq_len):
-    """Endless (tokens, labels), int64 [B, T] each. A window takes seq_len + 1 tokens and none is used twice."""
+    """Yields endless (tokens, labels), int64 [B, T] each. A window takes seq_len + 1 tokens and none is used twice."""
     buffer, rows = [], []
     while True:
         for document in documents:

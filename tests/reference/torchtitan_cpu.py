@@ -2,10 +2,10 @@
 
     torchrun --nproc-per-node N tests/reference/torchtitan_cpu.py --job.config_file FILE [--section.key VALUE ...]
 
-Needs a Python that has torchtitan. TorchTitan takes its device from an accelerator; here torch.cpu plays that part, with
+Needs a Python that has torchtitan. TorchTitan takes its device from an accelerator; here torch.cpu replaces it, with
 constants for what only its memory display reads. Nothing that is computed changes: Gloo lacks NCCL's sum with a factor,
-and is given the plain sum where the factor is one. $TITAN_PEER_ARGS (JSON: fields of TransformerModelArgs) are the sizes
-of the flavor "debugmodel".
+and gets the plain sum if the factor is one. $TITAN_PEER_ARGS (JSON: fields of TransformerModelArgs) are the sizes of
+the flavor "debugmodel".
 """
 import dataclasses
 import json
@@ -41,7 +41,7 @@ def stand_in_for_nccl():
 
 
 def train():
-    """Also what torchtitan_gpu.py does."""
+    """Runs the trainer; torchtitan_gpu.py calls it, too."""
     from torchtitan import train
     from torchtitan.models import llama3
 

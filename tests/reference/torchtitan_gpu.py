@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node N tests/reference/torchtitan_gpu.py [--section.key VALUE ...]
 
-Needs a Python that has torchtitan, whose trainer runs as it is. $TITAN_PEER_ARGS gives the sizes, as for
+Needs a Python that has torchtitan; its trainer runs unchanged. $TITAN_PEER_ARGS gives the sizes, as for
 torchtitan_cpu.py.
 """
 import torchtitan_cpu

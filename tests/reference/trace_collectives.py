@@ -1,7 +1,7 @@
 """Records the collectives that FSDP2 starts, in the program's format.
 
-One line each, written by rank 0: kind, "-" for the group, elements in, elements out, dtype. Reductions of single
-numbers (losses, counts of tokens) are left out; norms go through functional collectives, which are not recorded.
+Rank 0 writes one line each: kind, "-" for the group, elements in, elements out, dtype. Reductions of single numbers
+(losses, counts of tokens) are skipped; norms go through functional collectives, which are not recorded.
 """
 import contextlib
 
@@ -11,7 +11,7 @@ KINDS = {"all_gather": "all_gather_into_tensor", "reduce_scatter": "reduce_scatt
 
 
 def recording(kind, original, lines):
-    """`original`, with a line for every call. all_reduce works in place; the others take (output, input)."""
+    """Returns `original` with a line for every call. all_reduce works in place; the others take (output, input)."""
 
     def call(*args, **kwargs):
         tensors = [kwargs.get("tensor", args[0] if args else None)]
@@ -29,7 +29,7 @@ def recording(kind, original, lines):
 
 @contextlib.contextmanager
 def collectives_recorded(path):
-    """Writes `path` on rank 0 when the block ends; None: records nothing."""
+    """Writes `path` on rank 0 when the block ends; with None it records nothing."""
     if path is None:
         yield
         return

@@ -1,5 +1,5 @@
 // Makes one mistake: sanitize_planted race|race_in_hook|use_after_free|leak. A sanitizer that stays silent, because of
-// a suppression or an option, is no check.
+// a suppression or an option, checks nothing.
 #include <ATen/ATen.h>
 
 #include <cstdio>
@@ -22,8 +22,8 @@ void count() {
   for (int i = 0; i < 1000; ++i) ++counter;
 }
 
-// As FSDP's hooks: called by torch's autograd engine, whose frames lie below ours. Both threads are in their hooks at
-// once; one after the other they would be ordered by the engine's locks.
+// Counts in a hook like FSDP's: called by torch's autograd engine, whose frames are below ours. Both threads are in
+// their hooks at once; one after the other, the engine's locks would order them.
 std::latch both_in_hook(2);
 void count_in_hook() {
   auto x = at::ones({4}).requires_grad_();

@@ -10,7 +10,7 @@ std::atomic<std::int64_t> g_made = 0, g_freed = 0;
 
 }  // namespace
 
-// The forms for arrays and those that do not throw call these.
+// The array and nothrow forms call these.
 void* operator new(std::size_t size) {
   ++g_made;
   if (void* const memory = std::malloc(size > 0 ? size : 1)) return memory;

@@ -1,5 +1,5 @@
-// What code asks of operator new. A test that includes this links count_allocations.cpp, which takes the operators' place
-// in the whole program.
+// Counts the calls of operator new and delete. A test that includes this links count_allocations.cpp, which replaces
+// the operators in the whole program.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ struct Allocations {
   std::int64_t made = 0;
   std::int64_t freed = 0;
 
-  // Those that `earlier` did not have yet.
+  // Returns the allocations made after `earlier`.
   Allocations since(const Allocations& earlier) const { return {made - earlier.made, freed - earlier.freed}; }
 };
 
-// By all threads, since the program started.
+// Returns the allocations of all threads since the program started.
 Allocations allocations();
 
 }  // namespace titan::test

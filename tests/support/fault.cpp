@@ -1,24 +1,25 @@
-// libtitan_fault.so, preloaded into the program by tests: something happens at a named call, and not at some moment.
+// libtitan_fault.so, preloaded into the program by tests: makes a fault happen at a named call, not at some point in
+// time.
 //
 //   TITAN_FAULT="rank=1 call=fsync path=*step-3.tmp* n=2 do=kill; rank=0 call=write path=*metrics.jsonl n=6
 //   do=gate:/…/g"
 //
-// A rule counts the calls of this process that it fits, from 1. It fits by
-//   rank   RANK, or mpirun's or Slurm's variable of the same meaning, 0 where there is none (default: every rank)
+// A rule counts the calls of this process that match it, from 1. It matches by
+//   rank   RANK, or mpirun's or Slurm's variable of the same meaning, 0 if none is set (default: every rank)
 //   call   write (pwrite, writev, pwritev), fsync (fdatasync), rename (renameat2), unlink (unlinkat), mkdir, open (for
-//          writing); several are joined with '+' (default: each of these); and read (pread) and flock, where they are named
-//   path   a pattern as of fnmatch(3), whose * takes slashes, on the absolute path where that is known; of a rename the
-//          path before (default: every path)
-//   after  a file; calls before it is there do not count
+//          writing); several are joined with '+' (default: all of these); and, only if named, read (pread) and flock
+//   path   a pattern of fnmatch(3), whose * also matches slashes, for the absolute path if known; for a rename the old
+//          path (default: every path)
+//   after  a file; calls before it exists do not count
 // and acts on the n-th call (default: the first) by
 //   do=kill        SIGKILL to this process, before the call
-//   do=gate:FILE   makes FILE.reached after the call, then waits until there is FILE.go; FILE.signalled says that a
+//   do=gate:FILE   makes FILE.reached after the call, then waits until FILE.go exists; FILE.signalled shows that a
 //                  handler of this program has run meanwhile
 //   do=errno:N     fails with that errno: the n-th call and every later one
 //   do=log:FILE    appends "CALL PATH" to FILE: every call from the n-th on
-//   once=FILE      where FILE cannot be made newly, the rule does nothing: once for all processes and restarts
+//   once=FILE      the rule does nothing if FILE exists or cannot be made: once for all processes and restarts
 //
-// It acts in titan-train and checkpoint_tool alone, and not in Python or launchers that happen to be preloaded with it.
+// It acts only in titan-train and checkpoint_tool, not in Python or launchers that are preloaded with it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -93,7 +94,7 @@ int own_rank() {
   return 0;
 }
 
-// Rules are never taken away again: calls come until the process ends.
+// Returns the rules, which are never destroyed: calls come until the process ends.
 std::deque<Rule>& rules() {
   static auto& all = *new std::deque<Rule>;
   return all;
@@ -112,7 +113,7 @@ __attribute__((constructor)) void read_rules() {
   }
 }
 
-// Past the functions of this file; a signal handler may call it.
+// Makes a file without the functions of this file; a signal handler may call it.
 bool make_file(const char* path, int flags) {
   const long fd = ::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
   if (fd >= 0) ::syscall(SYS_close, fd);
@@ -125,7 +126,7 @@ void append(const std::string& path, const std::string& line) {
   ::syscall(SYS_close, fd);
 }
 
-// The program's own handlers, and the file that says that one of them ran: empty where no thread stands at a gate.
+// The program's own handlers, and the file that shows that one of them ran: empty until a thread waits at a gate.
 void (*handlers[NSIG])(int);
 char signalled[PATH_MAX];
 
@@ -157,7 +158,7 @@ std::string path_at(int folder, const char* path) {
   return (::getcwd(here, sizeof(here)) ? std::string(here) : std::string()) + "/" + path;
 }
 
-// A call: what comes before it in the constructor, what comes after it in the destructor.
+// One call: the constructor acts before it, the destructor after it.
 class Call {
  public:
   Call(const char* name, const std::string& path) {
@@ -202,7 +203,7 @@ int open_by(int (*real)(const char*, int, ...), const char* path, int flags, mod
 
 }  // namespace
 
-// The function of the same name that comes after this library, after the rules for it.
+// Applies the rules, and calls the next function of the same name, after this library.
 #define TITAN_FAULT_PASS_ON(function, name, path, ...)          \
   static const auto real = next<decltype(function)>(#function); \
   if (rules().empty()) return real(__VA_ARGS__);                \
@@ -260,7 +261,7 @@ int sigaction(int number, const struct sigaction* action, struct sigaction* befo
   return real(number, &own, before);
 }
 
-// Their third argument is there only where a file may be made.
+// Reads the third argument of open(), which is only passed if a file may be made.
 #define TITAN_FAULT_MODE(flags, last)               \
   mode_t mode = 0;                                  \
   if (((flags)&O_CREAT) || ((flags)&__O_TMPFILE)) { \

@@ -1,4 +1,4 @@
-// Limits against hanging. They judge nothing: a machine that does other things too may take several times as long.
+// Time limits against hangs. They do not test speed: a busy machine may take several times as long.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,13 @@
 
 namespace titan::test {
 
-// What a quiet machine would be given, times TITAN_TIME_SCALE (5), as in tests/integration/harness.py.
+// Returns the limit for an idle machine times TITAN_TIME_SCALE (default 5), as in tests/integration/harness.py.
 inline std::chrono::milliseconds guard(double seconds) {
   const char* const scale = std::getenv("TITAN_TIME_SCALE");
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000 * (scale ? std::stod(scale) : 5)));
 }
 
-// Polls until `condition` gives something true, which it returns.
+// Polls until `condition` returns something true, and returns it.
 template <typename Condition>
 auto wait_until(const Condition& condition, const std::string& what, double guard_seconds = 30) {
   const auto deadline = std::chrono::steady_clock::now() + guard(guard_seconds);

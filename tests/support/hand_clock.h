@@ -7,7 +7,7 @@
 
 namespace titan::test {
 
-// Must outlive what it was given to.
+// A clock that advance() moves. It must outlive its users.
 class HandClock {
  public:
   Clock clock() const {

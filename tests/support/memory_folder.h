@@ -1,4 +1,4 @@
-// Where tests keep files that are not about the disk.
+// The folder for test files that need no disk.
 #pragma once
 
 #include <unistd.h>
@@ -7,8 +7,8 @@
 
 namespace titan::test {
 
-// In memory where the system has such a folder with room, else the one for temporary files: there a flush to the disk
-// takes as long as others let it.
+// Returns a folder in memory if the system has one with room, else the one for temporary files, where a flush to the
+// disk can take long on a busy machine.
 inline std::filesystem::path memory_folder() {
   constexpr const char* kMemory = "/dev/shm";
   std::error_code error;

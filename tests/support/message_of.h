@@ -1,4 +1,4 @@
-// What a call throws, for tests of error messages.
+// Returns the message of an exception, for tests of error messages.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 
 namespace titan::test {
 
-// The text of the E that `body` throws.
+// Returns the text of the E that `body` throws.
 template <typename E>
 std::string message_of(const std::function<void()>& body) {
   try {

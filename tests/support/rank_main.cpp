@@ -1,4 +1,4 @@
-// main() of the tests that have ranks, in the place of GoogleTest's.
+// main() of the tests that have ranks; replaces GoogleTest's.
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -55,7 +55,7 @@ RankEnds wait_for(const std::vector<pid_t>& ranks, int guard_ms) {
   return ends;
 }
 
-// Returns in ranks alone.
+// Starts ranks on request. Returns only in ranks, with the name of the test.
 std::string serve(int connection) {
   for (;;) {
     RankStart start{};
@@ -76,7 +76,7 @@ std::string serve(int connection) {
   }
 }
 
-// Sanitizers have threads of their own, which they start again after a fork.
+// True if a library has started threads. Sanitizers have threads of their own, which they restart after a fork.
 bool has_threads() {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   return false;

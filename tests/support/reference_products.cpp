@@ -1,7 +1,7 @@
-// libtitan_reference_products.so, preloaded into the program by tests: a matrix product that reaches ATen's reference
-// loops ends the process. ATen goes through them where no library multiplies in a type on this processor. Products that
-// no library takes pass through two dispatch stubs, of ATen/native/CPUBlas.h, which are filled here before ATen first
-// looks at them. Batches of fewer than 400 products have a loop of their own, which is not seen.
+// libtitan_reference_products.so, preloaded into the program by tests: ends the process if a matmul reaches ATen's
+// reference loops, which ATen uses if no library multiplies in a type on this processor. Matmuls that no library takes
+// go through two dispatch stubs of ATen/native/CPUBlas.h, which are filled here before ATen first reads them. Batched
+// matmuls of fewer than 400 multiplications per matrix have a loop of their own, which is not detected.
 #define HAVE_AVX2_CPU_DEFINITION  // as torch was built: the stubs have a place for each capability
 #define HAVE_AVX512_CPU_DEFINITION
 #include <ATen/native/CPUBlas.h>

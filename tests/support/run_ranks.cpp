@@ -25,12 +25,12 @@ void run_as_rank(int num_ranks, const std::function<void(dist::World&)>& body, c
   LaunchEnv env;
   env.rank = env.local_rank = std::stoi(std::getenv("TITAN_TEST_RANK"));
   env.world_size = env.local_world_size = num_ranks;
-  env.rendezvous_key = "ranks";  // rank 0 takes a free port and tells it in TMPDIR, which is these ranks' own
+  env.rendezvous_key = "ranks";  // rank 0 takes a free port and publishes it in TMPDIR, which only these ranks use
   auto world = std::make_unique<dist::World>(env, device, guard(30));
   try {
     body(*world);
   } catch (const std::exception& error) {
-    world.release()->report_failure(error.what());  // its watch may wait for the last word, which is never given back
+    world.release()->report_failure(error.what());  // kept: its watch may wait for g_last_word, which is never released
     throw;
   }
   world->shutdown();

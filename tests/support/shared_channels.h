@@ -1,4 +1,4 @@
-// Channels between ranks of one host that are threads, or all in one.
+// Channels between ranks of one host that are threads, or all in one thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace titan::test {
 
 inline constexpr auto kTimeout = std::chrono::seconds(30);
 
-// The channels of `size` ranks, connected, in this one thread.
+// Returns the connected channels of `size` ranks, all in this thread.
 inline std::vector<std::shared_ptr<dist::SharedChannel>> channels(int size) {
   std::vector<std::shared_ptr<dist::SharedChannel>> all;
   std::vector<dist::SegmentAddress> addresses;
@@ -31,8 +31,8 @@ inline std::vector<std::shared_ptr<dist::SharedChannel>> channels(int size) {
 
 inline constexpr int kRanks = 3;
 
-// Runs `body` for each of kRanks ranks on a thread of its own. They read the segments through one mapping of each. With
-// one of their own, as processes have, ThreadSanitizer would take a reader's addresses for other memory than the
+// Runs `body` for each of kRanks ranks on a thread of its own. All ranks share one mapping of each segment. With
+// separate mappings, as processes have, ThreadSanitizer would take a reader's addresses for other memory than the
 // writer's, and see no race between them.
 inline void on_rank_threads(const std::function<void(dist::SharedChannel& channel, int rank)>& body) {
   std::vector<std::shared_ptr<dist::SharedChannel>> all;

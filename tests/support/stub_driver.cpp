@@ -1,7 +1,7 @@
-// A CUDA driver without a GPU (libcuda.so.1): says what the environment tells it to, and computes nothing.
+// A CUDA driver without a GPU (libcuda.so.1): returns values from the environment, and computes nothing.
 //
-//   STUB_CUDA_VERSION   what cuDriverGetVersion gives: 12040 is CUDA 12.4
-//   STUB_CUDA_DEVICES   how many devices there are
+//   STUB_CUDA_VERSION   result of cuDriverGetVersion: 12040 is CUDA 12.4
+//   STUB_CUDA_DEVICES   number of devices
 #include <cstdlib>
 
 namespace {

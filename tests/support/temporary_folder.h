@@ -11,7 +11,7 @@
 
 namespace titan::test {
 
-// A folder of its own, which is gone when the test is over. `parent`: memory_folder() where flushes would cost time.
+// A new folder, removed at the end of the test. `parent`: memory_folder() if flushes to the disk would cost time.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
@@ -26,7 +26,7 @@ class TemporaryFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
 
-  // Makes the file, and the folders that it is in.
+  // Writes the file, and makes the folders that it is in.
   std::filesystem::path write(const std::string& name, const std::string& text, bool append = false) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, append ? std::ios::app : std::ios::trunc) << text;

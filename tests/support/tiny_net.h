@@ -1,4 +1,4 @@
-// A model of three blocks whose rows divide by no small number of ranks, for tests of fully_shard.
+// A model of three blocks whose numbers of rows are not divisible by small numbers of ranks, for tests of fully_shard.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@
 
 namespace titan::test {
 
-// Two layers with rows that divide by no small world size, and one with fewer rows than ranks.
+// Two layers whose rows are not divisible by small world sizes, and one with fewer rows than ranks.
 class TinyBlock : public nn::Module {
  public:
   explicit TinyBlock(std::int64_t dim) {
@@ -76,7 +76,7 @@ inline optim::AdamW optimizer_of(TinyNet& net) {
 
 inline dist::DeviceMesh one_dim(dist::World& world) { return dist::DeviceMesh::init(world, {world.size()}, {"fsdp"}); }
 
-// Embedding and blocks in groups of their own, the output layer with the root. Gradients are sums.
+// Shards the embedding and each block in a group of its own, the output layer with the root. Gradients are sums.
 inline void shard_by_block(TinyNet& net, const fsdp::FullyShardOptions& options, bool checkpoint) {
   fsdp::fully_shard(*net.embedding, options);
   for (std::size_t i = 0; i < net.blocks->size(); ++i) {
@@ -87,7 +87,7 @@ inline void shard_by_block(TinyNet& net, const fsdp::FullyShardOptions& options,
   fsdp::set_gradient_divide_factor(net, 1.0);
 }
 
-// Initialized on the CPU, the embedding in a group of its own.
+// Returns a net initialized on the CPU, with the embedding in a group of its own.
 inline std::shared_ptr<TinyNet> sharded_net(const dist::DeviceMesh& mesh) {
   auto net = std::make_shared<TinyNet>();
   const fsdp::FullyShardOptions options{.mesh = mesh};

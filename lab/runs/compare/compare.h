@@ -1,4 +1,4 @@
-// Where two runs part: the first step at which a number differs, and by how much they differ at most.
+// Compares two runs: the first step at which a value differs, and the largest difference.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 namespace titan::runs {
 
 struct CompareOptions {
-  double tolerance = 0;              // largest relative difference that is not one; 0: every bit counts
-  std::vector<std::string> metrics;  // fields of RunMetrics::curve(); empty: default_metrics() that the runs have
+  double tolerance = 0;              // largest relative difference that counts as equal; 0: bitwise
+  std::vector<std::string> metrics;  // fields of RunMetrics::curve(); empty: those default_metrics() that the runs have
 };
 
-// What the arithmetic of a run decides, whatever the machine and the number of ranks. Times, throughput and memory are
-// not among them, nor is max_loss, which depends on the number of ranks.
+// Returns the metrics that depend only on the arithmetic of a run, not on the machine or the number
+// of ranks: no times, throughput or memory, and no max_loss, which depends on the number of ranks.
 std::vector<std::string> default_metrics();
 
 struct MetricComparison {
   std::string name;
-  std::int64_t common_steps = 0;              // steps where both runs have it; 0: only one has the metric
-  std::optional<std::int64_t> parts_at = {};  // the first step beyond the tolerance
-  double a = 0, b = 0;                        // the values there
-  double relative = 0;          // |a - b| / max(|a|, |b|); infinite where one is NaN or infinite and one not
-  double largest = 0;           // of all steps
-  std::int64_t largest_at = 0;  // its first step; 0 where all are equal
+  std::int64_t common_steps = 0;              // steps at which both runs have it; 0: only one has the metric
+  std::optional<std::int64_t> parts_at = {};  // first step beyond the tolerance
+  double a = 0, b = 0;                        // values at that step
+  double relative = 0;                        // |a - b| / max(|a|, |b|); infinity if exactly one is NaN or infinite
+  double largest = 0;                         // over all steps
+  std::int64_t largest_at = 0;                // its first step; 0 if all are equal
 };
 
 struct RunSteps {
@@ -43,17 +43,17 @@ struct Comparison {
   std::int64_t common_steps = 0;
   std::vector<MetricComparison> metrics = {};
   ChecksumComparison checksums = {};
-  std::vector<ConfigDifference> config = {};  // of two values each
-  std::string config_fault = {};              // why the configurations cannot be compared; "" where they were
+  std::vector<ConfigDifference> config = {};  // two values each
+  std::string config_fault = {};              // why the configurations cannot be compared; "" if they were
 
-  std::optional<std::int64_t> parts_at() const;  // the first step of all metrics and, without tolerance, checksums
+  std::optional<std::int64_t> parts_at() const;  // first step over all metrics and, without tolerance, checksums
   bool agrees() const { return !parts_at(); }
 };
 
-// 0 for equal numbers, NaN and NaN included.
+// Returns 0 for equal numbers, including NaN and NaN.
 double relative_difference(double a, double b);
 
-// Throws DataError when the runs have no step in common, ConfigError for a metric that neither has.
+// Throws DataError if the runs have no step in common, ConfigError for a metric that neither has.
 Comparison compare(const RunFolder& a, const RunFolder& b, const CompareOptions& options);
 
 }  // namespace titan::runs

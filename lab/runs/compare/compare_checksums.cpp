@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// A row has two numbers a parameter, so rows are parsed when they are compared; until then the file keeps them.
+// Keeps only the positions of rows and parses them on demand: a row has two numbers per parameter.
 class ChecksumFile {
  public:
   explicit ChecksumFile(const fs::path& folder) : in_(folder / layout::kChecksumsFile, std::ios::binary) {
@@ -49,7 +49,7 @@ struct Count {
   std::string first;
 };
 
-// What only one of them has differs as well.
+// Counts differing checksums; a name that only one side has counts as different.
 Count count_differences(const Json& a, const Json& b, const char* kind) {
   const Json none = Json::object();
   const Json& of_a = a.contains(kind) && a[kind].is_object() ? a[kind] : none;

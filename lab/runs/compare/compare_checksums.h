@@ -1,4 +1,4 @@
-// Where the checksums of two runs part: the first parameter or gradient that differs in a bit.
+// Compares the checksums of two runs: the first parameter or gradient whose bits differ.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace titan::runs {
 
-// Of a step. Gradients come before the weights that they change.
+// The first step whose checksums differ. Gradients come before the weights that they change.
 struct ChecksumParting {
   std::int64_t step = 0;
   std::string kind;       // "gradient" or "weight"
@@ -18,9 +18,9 @@ struct ChecksumParting {
 };
 
 struct ChecksumComparison {
-  bool is_in_a = false, is_in_b = false;        // whether there is a checksums.jsonl
+  bool is_in_a = false, is_in_b = false;        // true if checksums.jsonl exists
   std::int64_t common_steps = 0;                // steps that both recorded
-  std::optional<std::int64_t> last_equal = {};  // the last step before the runs part
+  std::optional<std::int64_t> last_equal = {};  // last step before the first difference
   std::optional<ChecksumParting> parting = {};
 };
 

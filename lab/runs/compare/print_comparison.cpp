@@ -23,7 +23,7 @@ Json number(double value) {
 
 std::string rounded(double value) { return fmt::format("{:.3g}", value); }
 
-// "3, 5, 7 to 40": what a log that misses rows looks like, not hundreds of numbers.
+// Returns "3, 5, 7, 9, ... 40 (12 steps)": a log that misses rows must not print hundreds of numbers.
 std::string steps_text(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kShown = 4;
   std::vector<std::string> words;
@@ -34,7 +34,7 @@ std::string steps_text(const std::vector<std::int64_t>& steps) {
   return out;
 }
 
-// As short as a shell would take it.
+// Returns the path relative to the current folder if it is inside, else the full path.
 std::string typed_path(const std::filesystem::path& path) {
   std::error_code error;
   const auto from_here = std::filesystem::proximate(path, error);

@@ -1,4 +1,4 @@
-// A comparison for people and for programs.
+// Prints a comparison, as text for people and as JSON for programs.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace titan::runs {
 
 std::string comparison_text(const Comparison& comparison);
 
-// One JSON object, with an end of line. Numbers that JSON has no word for are "NaN", "Infinity" and "-Infinity".
+// Returns one JSON object with a newline. Numbers that JSON cannot express are "NaN", "Infinity" and "-Infinity".
 std::string comparison_json(const Comparison& comparison);
 
 }  // namespace titan::runs

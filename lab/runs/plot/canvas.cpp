@@ -6,10 +6,10 @@
 namespace titan::runs {
 namespace {
 
-// Bits of the dots of a character, [row][column], as Unicode numbers them.
+// Bit of each dot of a character, [row][column], as Unicode numbers them.
 constexpr std::uint8_t kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
-// U+2800 and the dots, in UTF-8.
+// Encodes U+2800 plus the dots in UTF-8.
 std::string braille(std::uint8_t dots) {
   return {'\xe2', static_cast<char>(0xa0 | (dots >> 6)), static_cast<char>(0x80 | (dots & 0x3f))};
 }
@@ -17,7 +17,7 @@ std::string braille(std::uint8_t dots) {
 }  // namespace
 
 std::string color_of_series(int series) {
-  // Blue, orange, green, pink, violet, olive, gray, red: those of the report, as near as 256 colors come.
+  // Blue, orange, green, pink, violet, olive, gray, red: the report's colors, as closely as 256 colors allow.
   constexpr int kColors[] = {32, 172, 36, 169, 97, 142, 245, 160};
   return "\033[38;5;" + std::to_string(kColors[series % 8]) + "m";
 }
@@ -47,7 +47,7 @@ void Canvas::line(int x0, int y0, int x1, int y1, int series) {
 
 std::string Canvas::row(int index, bool colors, bool letters) const {
   std::string out, blanks;
-  int color = -1;  // whose is on
+  int color = -1;  // series whose color is active
   for (int x = 0; x < columns_; ++x) {
     const Cell& cell = cells_[static_cast<std::size_t>(index * columns_ + x)];
     if (cell.dots == 0) {

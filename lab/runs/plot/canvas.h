@@ -1,4 +1,4 @@
-// A picture of dots for a terminal: each character of Unicode's Braille patterns is two dots wide and four high.
+// A dot canvas for a terminal: each Braille character of Unicode is two dots wide and four high.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@ namespace titan::runs {
 
 class Canvas {
  public:
-  // In characters; at least 1 each.
+  // Size in characters; at least 1 each.
   Canvas(int columns, int rows);
 
   int width() const { return columns_ * 2; }
   int height() const { return rows_ * 4; }
 
-  // In dots from the upper left; what lies outside is left out. `series`: whose the dots are, from 0; of several that
-  // share a character the last one counts.
+  // Draws at dots from the upper left; dots outside are ignored. `series`: index of the curve, from
+  // 0; if several share a character, the last one sets its color or letter.
   void line(int x0, int y0, int x1, int y1, int series);
   void dot(int x, int y, int series);
 
-  // One row of characters, without blanks at its end. Series differ by their colors, or without colors, where there
-  // are several, by letters in the place of dots: a for the first.
+  // Returns one row of characters, without blanks at its end. Series differ by color; with
+  // `letters`, letters replace the dots: a for the first series.
   std::string row(int index, bool colors, bool letters) const;
 
  private:
@@ -33,7 +33,7 @@ class Canvas {
   std::vector<Cell> cells_;
 };
 
-// What turns on the color of a series in a terminal, and what turns it off.
+// Returns the control sequence that sets a series' color in a terminal; kNoColor resets it.
 std::string color_of_series(int series);
 inline constexpr const char* kNoColor = "\033[0m";
 

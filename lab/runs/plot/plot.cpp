@@ -12,7 +12,7 @@
 namespace titan::runs {
 namespace {
 
-constexpr int kLabelColumns = 10;  // "  1.234e-05" and the axis fit
+constexpr int kLabelColumns = 10;  // fits "  1.234e-05" and the axis
 constexpr int kRowsOfAxis = 2;
 
 struct Range {
@@ -27,18 +27,18 @@ struct Range {
   double place(double value) const { return high > low ? (value - low) / (high - low) : 0.5; }
 };
 
-// Where a value lies on the axis; nothing for one that has no place.
+// Returns the position of a value on the axis; nullopt if it cannot be shown.
 std::optional<double> on_axis(double value, bool log) {
   if (!std::isfinite(value) || (log && value <= 0)) return std::nullopt;
   return log ? std::log10(value) : value;
 }
 
-// As many characters as are there: names may be longer than a line.
+// Shortens text to at most `size` characters: names may be longer than a line.
 std::string cut(const std::string& text, std::size_t size) {
   return text.size() <= size ? text : "..." + text.substr(text.size() - size + 3);
 }
 
-// The heading, and which run is which, over as many lines as that takes.
+// Returns the heading and the legend of the runs, over as many lines as needed.
 std::vector<std::string> head(const std::string& metric, const std::vector<Series>& series, const PlotOptions& options,
                               bool letters) {
   const auto room = static_cast<std::size_t>(options.columns);
@@ -84,7 +84,7 @@ void draw(Canvas& canvas, const Curve& curve, int series, const Range& x, const 
 
 std::string label(double at, bool log) { return fmt::format("{:.4g}", log ? std::pow(10.0, at) : at); }
 
-// Under the picture: the first and the last step, and the middle one where there is room.
+// Returns the labels under the chart: the first and the last step, and the middle one if it differs from both.
 std::string step_labels(const Range& x, int columns) {
   const auto text = [](double step) { return std::to_string(std::llround(step)); };
   std::string line(static_cast<std::size_t>(columns), ' ');
@@ -135,7 +135,7 @@ std::string plot(const std::string& metric, const std::vector<Series>& series, c
   std::string out;
   for (const auto& line : heading) out += line + "\n";
   for (int row = 0; row < rows; ++row) {
-    // A label at the top, the bottom and every fourth row between.
+    // Labels the top, the bottom and every fourth row between.
     const bool is_labelled = row == rows - 1 || (row % 4 == 0 && row < rows - 2);
     const double at = rows == 1 ? y.low : y.high - (y.high - y.low) * row / (rows - 1);
     out += fmt::format("{:>{}} {}", is_labelled ? label(at, options.log) : "", kLabelColumns, is_labelled ? "┤" : "│");

@@ -1,4 +1,4 @@
-// A metric of one run or several as a chart of characters.
+// Draws a metric of one or more runs as a chart of characters.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 namespace titan::runs {
 
 struct PlotOptions {
-  int columns = 80;  // no line is longer; at least kMinColumns
-  int rows = 24;     // of the whole chart; at least kMinRows
+  int columns = 80;  // maximum length of a line; at least kMinColumns
+  int rows = 24;     // of the full chart; at least kMinRows
   bool colors = false;
-  bool log = false;   // a logarithmic axis; values that are not above 0 are left out
+  bool log = false;   // logarithmic axis; skips values that are not above 0
   double smooth = 0;  // see smoothed()
 };
 
@@ -24,11 +24,11 @@ struct Series {
   Curve curve;
 };
 
-// The exponential moving average in which a value counts `weight` times as much as the one after it, corrected for the
-// start (an average over what there was so far). What is not finite stays as it is, and does not count.
+// Returns the exponential moving average in which a value counts `weight` times as much as the one after it, corrected
+// for the start (an average over the values so far). Values that are not finite stay unchanged and do not count.
 Curve smoothed(const Curve& curve, double weight);
 
-// `metric` is the heading. Lines with their ends. A chart without a finite value says so in one line.
+// Returns the chart as lines with newlines, under the heading `metric`. Without a finite value: one line that says so.
 std::string plot(const std::string& metric, const std::vector<Series>& series, const PlotOptions& options);
 
 }  // namespace titan::runs

@@ -15,13 +15,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of one curve: more than a screen has columns, so that there is something to zoom into.
+// Points per curve: more than a screen has columns, so that one can zoom in.
 constexpr std::size_t kMaxPoints = 4000;
 
-// More than a screen shows, and enough to tell float32 values apart.
+// Digits per value: more than a screen shows, and enough to tell float32 values apart.
 constexpr int kDigits = 7;
 
-// Seconds since 1970 need more digits.
+// Keeps the digits of unix_time: seconds since 1970 need more than kDigits.
 Json values_of(const std::string& field, const Curve& curve) {
   Json out = Json::array();
   for (const double value : curve.values)
@@ -55,7 +55,7 @@ Json rows_of(const std::vector<ConfigDifference>& differences) {
   return out;
 }
 
-// Between the runs; of a single one, from the defaults. `faults`: why one's cannot be read, empty strings otherwise.
+// Compares the runs' configurations; a single run's to the defaults. null if one of them is unknown.
 Json config_json(const std::vector<std::optional<config::JobConfig>>& read) {
   std::vector<config::JobConfig> configs;
   for (const auto& one : read)

@@ -1,4 +1,4 @@
-// The page about one run or several: curves, events, what differs between them.
+// The HTML page about one or more runs: curves, events, and their differences.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,11 @@
 
 namespace titan::runs {
 
-// At most about `max_points` of the curve. Of each of as many equal stretches of it the lowest and the highest value
-// stay, and with them every peak; so do values that are not finite, the first point and the last.
+// Returns about `max_points` points of the curve at most. Splits it into equal stretches and keeps the lowest and the
+// highest value of each, and thus every peak; also keeps values that are not finite, the first point and the last.
 Curve thinned_with_peaks(const Curve& curve, std::size_t max_points);
 
-// One HTML file that needs no other and no network. `generated`: the time to name.
+// Returns one HTML file that needs no other file and no network. `generated`: the time to display.
 std::string report_page(const std::vector<RunFolder>& runs, const std::string& generated);
 
 }  // namespace titan::runs

@@ -1,4 +1,4 @@
-// report.html of this folder as text, with the place of its data in it.
+// The text of runs_report.html (see lab/page/CMakeLists.txt), with a placeholder for its data.
 #pragma once
 
 namespace titan::runs {

@@ -35,7 +35,7 @@ void put_lowest(Json& out, const std::string& name, const std::string& step_name
   out[step_name] = curve.steps[*best];
 }
 
-// From the last event that is about the process as a whole. A folder without events says nothing.
+// Takes the state from the last event about the process itself; "" for a folder without events.
 std::string state_of(const std::vector<Event>& events) {
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (event->name == "end") return "completed";

@@ -1,4 +1,4 @@
-// A run in a few numbers.
+// Summarizes a run in a few numbers.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,11 +11,11 @@
 
 namespace titan::runs {
 
-// Members, of which those that are not known are left out: state ("completed", "stopped by SIGTERM", "diverged",
-// "running or ended without a word"), steps, of_steps (training.steps), loss, best_loss, best_loss_step,
-// validation_loss, best_validation_loss, best_validation_step, tokens, hours (from the first row to the last, the time
-// between a stop and a resume among them), tokens_per_second (the median of the rows), step_seconds (the same),
-// memory_peak_bytes, starts, saves, goodput_percent.
+// Returns an object with these members, without the unknown ones: state ("completed", "stopped (...)",
+// "diverged", "running, or ended without a word"), steps, of_steps (training.steps), loss, best_loss,
+// best_loss_step, validation_loss, best_validation_loss, best_validation_step, tokens, hours (from the
+// first row to the last, including the time between a stop and a resume), tokens_per_second (median
+// over rows), step_seconds (median over rows), memory_peak_bytes, starts, saves, goodput_percent.
 nlohmann::ordered_json summary_of(const RunMetrics& metrics, const std::vector<Event>& events,
                                   const std::optional<config::JobConfig>& config);
 

@@ -1,4 +1,4 @@
-// What is wrong with a sweep's file: all of it at once, in the order of the file.
+// Collects all errors of a sweep's file, in the order of the file.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@ class FileFaults {
     add(node.at, "sweep." + key + ": expected " + expected + "; found " + describe_found(node));
   }
 
-  // Throws ConfigError with all of them.
+  // Throws ConfigError with all faults.
   void throw_if_any() const {
     std::vector<std::string> out;
     for (const auto& [at, message] : messages_) out.push_back(message);

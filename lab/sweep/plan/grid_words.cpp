@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 std::string toml_text(const std::string& text) { return to_toml_value(config::FieldValue(text)); }
 
-// `"optimizer.lr" = [0.001, 0.01]` of "optimizer.lr=1e-3,1e-2".
+// Turns "optimizer.lr=1e-3,1e-2" into `"optimizer.lr" = [0.001, 0.01]`.
 class AxisReader {
  public:
   void read(const std::string& word) {

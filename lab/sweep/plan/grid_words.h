@@ -1,4 +1,4 @@
-// A sweep without a file: `titan-train sweep --grid optimizer.lr=1e-3,1e-2 --config job.toml`.
+// Makes a sweep without a file: `titan-train sweep --grid optimizer.lr=1e-3,1e-2 --config job.toml`.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace titan::sweep {
 struct GridWords {
   std::vector<std::string> grid;  // "optimizer.lr=1e-3,1e-2" each
   std::string config;             // the job's file
-  std::string folder;             // of the sweep; empty: outputs/sweeps/ and a name of the job's and the keys'
+  std::string folder;             // of the sweep; empty: outputs/sweeps/ plus a name made of the job's and the keys'
   std::optional<std::int64_t> nproc;
   std::optional<std::string> objective;  // sweep.objective
 };
@@ -22,8 +22,8 @@ struct SweepFile {
   std::string text;
 };
 
-// The sweep's file that the words stand for; paths in it are absolute, so that it may be used from anywhere. Nothing is
-// written. Throws ConfigError with everything wrong.
+// Returns the sweep's file that corresponds to the words; its paths are absolute, so that it works
+// from any folder. Writes nothing. Throws ConfigError with all errors.
 SweepFile sweep_file_of(const GridWords& words);
 
 }  // namespace titan::sweep

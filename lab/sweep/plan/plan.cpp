@@ -21,7 +21,7 @@ using Values = std::vector<Assignment>;
 
 constexpr std::size_t kNumberedName = 9;  // bytes of "trial-000"
 
-// SplitMix64's finalizer: every bit of the input moves half of the output's.
+// SplitMix64's finalizer: every input bit flips half of the output bits on average.
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -29,7 +29,7 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// FNV-1a. Unlike std::hash it is the same everywhere, and so are the draws.
+// FNV-1a. Unlike std::hash it gives the same draws on every platform.
 std::uint64_t hash(std::string_view text) {
   std::uint64_t h = 0xcbf29ce484222325;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -43,7 +43,7 @@ double unit_draw(std::int64_t seed, const std::string& key, std::int64_t index) 
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-// Six digits: what a person reads in the trial's name and file is the value that is used.
+// Rounds to six digits, so that the value in the trial's name and file is the one that is used.
 double six_digits(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.6g", value);
@@ -65,7 +65,7 @@ FieldValue draw_value(const Draw& draw, double u) {
   throw InternalError("a draw of no known kind");
 }
 
-// Every member of `a` with every member of `b`, those of `b` fastest.
+// Combines every member of `a` with every member of `b`, those of `b` fastest.
 std::vector<Values> product(const std::vector<Values>& a, const std::vector<Values>& b) {
   std::vector<Values> out;
   for (const Values& first : a) {
@@ -105,7 +105,7 @@ std::vector<Values> draws(const SweepSpec& spec) {
   return out;
 }
 
-// Before they are made: the lists of a grid are soon multiplied beyond any memory.
+// Checks before the trials are made: the product of a grid's lists may not fit into memory.
 void check_num_trials(const SweepSpec& spec) {
   constexpr double kMostTrials = 10'000;
   double trials = spec.random.empty() ? 1 : static_cast<double>(spec.num_trials);
@@ -126,7 +126,7 @@ std::string last_part(const std::string& key, std::size_t parts) {
   return begin == std::string::npos ? key : key.substr(begin + 1);
 }
 
-// Some keys of [parallelism] and others are long; their telling word is enough: "shard", "tensor".
+// Shortens long keys, as of [parallelism], to their significant word: "shard", "tensor".
 std::string without_filler(std::string label) {
   for (const std::string filler : {"data_parallel_", "_parallel", "_degree", "_size"})
     if (const auto at = label.find(filler); at != std::string::npos) label.erase(at, filler.size());
@@ -139,7 +139,7 @@ std::string numbered_name(std::size_t index) {
   return text;
 }
 
-// What a folder can be called: short, and no character that a shell or a file system minds.
+// Returns a folder name: short, without characters that a shell or a file system does not accept.
 std::string folder_name(std::size_t index, const Values& values, const std::vector<std::string>& keys,
                         const std::vector<std::string>& shortened) {
   constexpr std::size_t kMaxLength = 60;
@@ -155,7 +155,7 @@ std::string folder_name(std::size_t index, const Values& values, const std::vect
   return name;
 }
 
-// Messages of several trials, each with the trials that it concerns.
+// Collects messages of several trials, each with the trials that it concerns.
 class Faults {
  public:
   void add(const std::string& message, std::size_t trial, const std::string& values) {
@@ -192,7 +192,7 @@ std::string describe(const Values& values) {
   return join(parts, ", ");
 }
 
-// The sweep's own changes to a job: where it writes, and for successive halving that it can be stopped and resumed.
+// Applies the sweep's own changes to a job: its folder, and for successive halving that it can be stopped and resumed.
 void adapt(config::JobConfig& config, const SweepSpec& spec, const std::string& name) {
   config.job.config_file.reset();
   config.job.dump_folder = (spec.folder / name).string();
@@ -203,7 +203,7 @@ void adapt(config::JobConfig& config, const SweepSpec& spec, const std::string& 
   config.checkpoint.last_save_model_only = false;
 }
 
-// A trial's values are loaded as a command line's are; no message may send anyone there.
+// A trial's values are loaded like a command line's; messages must not mention a command line.
 constexpr const char* kFlag = "sweep.";
 
 std::string without_flags(std::string message, const Values& values) {
@@ -221,7 +221,7 @@ std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
   return 1;
 }
 
-// A rung is judged by the row of its last step: an earlier one tells of a model that was trained less.
+// A rung is judged by the row of its last step; an earlier row describes a model that was trained less.
 void check_rungs_are_logged(const config::JobConfig& config, const SweepSpec& spec) {
   const std::int64_t freq = config.metrics.log_freq;
   std::int64_t common = 0;
@@ -249,7 +249,7 @@ void check(const config::JobConfig& config, const SweepSpec& spec) {
   if (spec.asha && !is_of_validation(spec.objective)) check_rungs_are_logged(config, spec);
 }
 
-// Returns what a held-out loss depends on beside the model, by key.
+// Returns the settings that a held-out loss depends on beside the model, by key.
 std::map<std::string, std::string> held_out_set(const config::JobConfig& config, std::int64_t nproc) {
   const config::Validation& v = config.validation;
   std::map<std::string, std::string> out = {{"validation.dataset", v.dataset},
@@ -258,7 +258,7 @@ std::map<std::string, std::string> held_out_set(const config::JobConfig& config,
                                             {"validation.steps", std::to_string(v.steps)},
                                             {"model.hf_assets_path", config.model.hf_assets_path}};
   if (v.steps == -1) return out;
-  // A number of batches: how many rows they have, and of how many ranks, decides what is looked at.
+  // With a fixed number of batches, their rows and the number of ranks decide which tokens are used.
   out["validation.local_batch_size"] = std::to_string(v.local_batch_size);
   out["the ranks that share the data"] = std::to_string(nproc / config.parallelism.tensor_parallel_degree);
   return out;
@@ -269,8 +269,7 @@ void check_same_held_out_set(const Plan& plan, const SweepSpec& spec) {
   for (const PlannedTrial& trial : plan.trials)
     for (const auto& [name, value] : held_out_set(trial.config, spec.nproc)) {
       const auto found = first.find(name);
-      // A name may be missing where the other trial looks at the whole set; validation.steps differs then, and is
-      // named.
+      // The name is missing if the other trial uses the full set; then validation.steps differs and is reported.
       if (found == first.end() || found->second == value) continue;
       throw ConfigError("error: trials cannot be compared by " + spec.objective.field + ": " + name + " is " + value +
                         " in " + trial.name.substr(0, kNumberedName) + ", and " + found->second +

@@ -16,12 +16,12 @@ namespace {
 using config::Node;
 using config::StringList;
 
-// The columns of metrics.jsonl that can be compared, and those of validation.jsonl under their table's name.
+// Columns of metrics.jsonl that can be compared, and those of validation.jsonl under their table's name.
 const StringList kObjectives = {
     "loss",         "max_loss",     "grad_norm",   "tokens_per_second", "tflops",          "mfu",
     "step_seconds", "data_seconds", "tokens_seen", "memory_peak_bytes", "validation.loss", "validation.perplexity"};
 
-// Returns whether more of it is better.
+// True if more is better.
 bool grows(const std::string& field) {
   return field == "tokens_per_second" || field == "tflops" || field == "mfu" || field == "tokens_seen";
 }
@@ -97,7 +97,7 @@ class Reader {
 
   using Handler = std::function<void(const std::string&, const Node&)>;
 
-  // Calls the handler of every member of `table`; members without one are faults.
+  // Calls the handler of every member of `table`; a member without a handler is a fault.
   void read_members(const Node& table, const std::string& prefix, const std::map<std::string, Handler>& handlers) {
     StringList names;
     for (const auto& [name, handler] : handlers) names.push_back(name);
@@ -184,7 +184,7 @@ class Reader {
     spec_.asha = asha;
   }
 
-  // ------------------------------------------------------------------------------------------- the whole
+  // ------------------------------------------------------------------------------------------- checks
 
   void check_whole(const Node& sweep) {
     const std::filesystem::path file = faults_.document().name();

@@ -26,7 +26,8 @@ std::vector<std::string> gpus_of_machine() {
   return out;
 }
 
-// What a machine has, what a trial takes of it, and how many trials that leaves room for.
+// Lowers `room` to the number of trials that fit, if the machine has `has` and each trial takes
+// `takes`. Throws ConfigError if that is too few.
 void check_room(const SweepSpec& spec, std::size_t has, std::size_t takes, const std::string& what, std::size_t& room) {
   room = std::min(room, has / takes);
   const std::size_t wanted = to_size(spec.max_parallel.value_or(1));
@@ -108,7 +109,7 @@ std::vector<Slot> make_slots(const SweepSpec& spec, const Machine& machine) {
   std::size_t room = machine.cores.size();
   if (spec.gpus > 0) check_room(spec, machine.gpus.size(), to_size(spec.gpus), "gpu", room);
   if (spec.max_parallel) room = std::min(room, to_size(*spec.max_parallel));
-  // Unless told, a trial on GPUs takes its share of the cores, and one on the CPU one core per rank.
+  // By default, a trial on GPUs takes its share of the cores, and one on the CPU one core per rank.
   const std::size_t share = spec.gpus > 0 ? machine.cores.size() / room : to_size(spec.nproc);
   const std::size_t cores = spec.cores ? to_size(*spec.cores) : std::clamp<std::size_t>(share, 1, machine.cores.size());
   room = machine.cores.size();

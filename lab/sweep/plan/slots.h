@@ -1,4 +1,4 @@
-// Where trials run: parts of this machine that do not overlap, or what a launcher's template says.
+// Assigns trials to disjoint parts of this machine, or to a launcher's template.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace titan::sweep {
 
-// Room for one trial.
+// Resources for one trial.
 struct Slot {
-  std::vector<int> cores;         // by number; empty: wherever the launcher puts it
+  std::vector<int> cores;         // core numbers; empty: the launcher decides
   std::vector<std::string> gpus;  // as CUDA_VISIBLE_DEVICES names them
 
   bool operator==(const Slot&) const = default;
@@ -23,14 +23,14 @@ struct Machine {
   std::vector<std::string> gpus;
 };
 
-// The cores that this process may run on, and the GPUs of CUDA_VISIBLE_DEVICES, or all of the machine.
+// Returns the cores that this process may run on, and the GPUs of CUDA_VISIBLE_DEVICES or else of the machine.
 Machine find_machine();
 
-// As many slots as fit, at most spec.max_parallel. With a launcher max_parallel empty ones. Throws ConfigError when
-// max_parallel do not fit, or not even one.
+// Returns as many slots as fit, at most spec.max_parallel. With a launcher: max_parallel empty
+// slots. Throws ConfigError if max_parallel slots do not fit, or not even one.
 std::vector<Slot> make_slots(const SweepSpec& spec, const Machine& machine);
 
-// What a template may name in braces.
+// Values that a launcher template may name in braces.
 struct LaunchValues {
   std::int64_t ranks = 1;
   std::int64_t cores = 1;
@@ -39,9 +39,9 @@ struct LaunchValues {
   std::string folder;  // of the trial
 };
 
-// The words of a launcher's template, as a shell splits them ('...', "...", \), with {ranks}, {cores}, {gpus}, {name}
-// and {folder} replaced. The program's own words take the place of {command}, or come last. Throws ConfigError for an
-// unknown name or an open quote.
+// Returns the words of a launcher's template, split like in a shell ('...', "...", \), with
+// {ranks}, {cores}, {gpus}, {name} and {folder} replaced. The program's own words replace
+// {command}, or come last. Throws ConfigError for an unknown name or an open quote.
 std::vector<std::string> fill_launcher(const std::string& launcher, const LaunchValues& values,
                                        const std::vector<std::string>& command);
 

@@ -1,4 +1,4 @@
-// What is known of a trial. sweep.json keeps it.
+// The state of a trial, as saved in sweep.json.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace titan::sweep {
 
 enum class State {
-  kPending,  // to be started, or started again where it has a checkpoint
+  kPending,  // to be started, or resumed if it has a checkpoint
   kRunning,
   kPaused,  // trained to a rung of successive halving; may be promoted
   kDone,    // trained to the end
@@ -25,19 +25,19 @@ struct Trial {
   std::string name;
   std::vector<Assignment> values;
   State state = State::kPending;
-  std::int64_t starts = 0;    // processes that were started for it
-  std::int64_t failures = 0;  // of them, how many failed
-  double seconds = 0;         // that they ran, all together
-  std::int64_t steps = 0;     // that it was trained; while it runs, the last one in its metrics
+  std::int64_t starts = 0;    // number of processes started for it
+  std::int64_t failures = 0;  // number of these that failed
+  double seconds = 0;         // their total running time
+  std::int64_t steps = 0;     // steps trained; while it runs, the last one in its metrics
   double objective = std::numeric_limits<double>::quiet_NaN();
-  std::int64_t objective_step = 0;      // of the last row that the objective was taken from; 0: not known
-  std::vector<double> rung_objectives;  // at the end of each rung that it finished; without rungs one when done
-  std::string error;                    // why it failed, one line
+  std::int64_t objective_step = 0;      // step of the last row that the objective was taken from; 0: unknown
+  std::vector<double> rung_objectives;  // at the end of each finished rung; without rungs one entry when done
+  std::string error;                    // reason of the failure, one line
 
   bool operator==(const Trial&) const = default;
 };
 
-// True when `a` is the better objective. NaN ranks last.
+// True if `a` is the better objective. NaN ranks last.
 inline bool is_better(double a, double b, bool maximize) {
   if (std::isnan(a) || std::isnan(b)) return !std::isnan(a) && std::isnan(b);
   return maximize ? a > b : a < b;

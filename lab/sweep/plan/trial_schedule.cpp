@@ -38,7 +38,7 @@ std::optional<std::size_t> Schedule::next() const {
   return std::nullopt;
 }
 
-// Of the trials that finished `rung`, the best that may go on and waits there.
+// Returns the best of the paused trials at `rung` that may be promoted.
 std::optional<std::size_t> Schedule::find_promotion(std::size_t rung) const {
   std::vector<std::size_t> finished;
   std::size_t num_failed = 0;

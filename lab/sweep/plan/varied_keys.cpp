@@ -12,7 +12,7 @@ using config::FieldValue;
 using config::Node;
 using config::Position;
 
-// Keys that the sweep gives every trial itself.
+// Keys that the sweep sets for every trial.
 const std::vector<std::string> kOwnKeys = {"job.config_file", "job.dump_folder"};
 
 struct Distribution {
@@ -26,7 +26,7 @@ constexpr Distribution kDistributions[] = {{"uniform", Draw::Kind::kUniform},
 
 }  // namespace
 
-// The keys of a job below `table`: "optimizer.lr" = ... as well as optimizer.lr = ...
+// Returns the job keys below `table`, written as "optimizer.lr" = ... or as optimizer.lr = ...
 std::vector<VariedKeys::Leaf> VariedKeys::leaves(const Node& table, const std::string& prefix) {
   std::vector<Leaf> out;
   for (const auto& member : table.members) {
@@ -47,7 +47,7 @@ std::vector<VariedKeys::Leaf> VariedKeys::leaves(const Node& table, const std::s
   return out;
 }
 
-// Notes that `block` varies the key; another block that does so too is a fault.
+// Records that `block` varies the key; a fault if another block does too.
 void VariedKeys::claim(const Leaf& leaf, const std::string& block) {
   const auto [it, is_new] = claimed_.emplace(leaf.field->key, Claim{block, leaf.at});
   if (!is_new && it->second.block != block)
@@ -160,7 +160,7 @@ void VariedKeys::read_draw(const Leaf& leaf) {
   spec_.random.push_back(std::move(draw));
 }
 
-// Of a key that may be unset "None" is a value, too, but no bound.
+// "None" is a valid value of an optional key, but not a valid bound.
 std::optional<double> VariedKeys::read_bound(const config::Field& field, const Node& node) {
   const auto value = read_value(field, node);
   if (!value) return std::nullopt;

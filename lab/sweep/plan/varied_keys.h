@@ -1,5 +1,5 @@
-// The tables of a sweep's file that say which keys of the job vary, and how: [sweep.grid], [sweep.zip], [[sweep.list]]
-// and [sweep.random]. A key varies in one of them.
+// Reads the tables of a sweep's file that vary keys of the job: [sweep.grid], [sweep.zip],
+// [[sweep.list]] and [sweep.random]. A key may vary in only one of them.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,16 @@ namespace titan::sweep {
 
 class VariedKeys {
  public:
-  // Adds to both, which must outlive it.
+  // Adds to `faults` and `spec`, which must outlive it.
   VariedKeys(FileFaults& faults, SweepSpec& spec) : faults_(faults), spec_(spec) {}
 
   void read_grid(const config::Node& table);
   void read_zip(const config::Node& table);
   void read_list(const config::Node& node);
-  void read_random(const config::Node& table);  // of keys alone, without num_trials
+  void read_random(const config::Node& table);  // table of keys only, without num_trials
 
   bool empty() const { return claimed_.empty(); }
-  std::optional<config::Position> place_of(const std::string& key) const;  // nothing for a key that does not vary
+  std::optional<config::Position> place_of(const std::string& key) const;  // nullopt if the key does not vary
 
  private:
   struct Leaf {
@@ -35,7 +35,7 @@ class VariedKeys {
     const config::Node* node;
   };
   struct Claim {
-    std::string block;  // that varies a key of the job
+    std::string block;  // the table that varies the key
     config::Position at;
   };
 

@@ -52,7 +52,7 @@ std::string live_table(const Record& record, const std::vector<Progress>& runnin
     if (!std::isnan(p.objective)) out += ", " + record.objective.field + " " + objective_text(p.objective);
     out += "\n";
   }
-  // Those rank first.
+  // Trials with a result rank first.
   const auto finished = static_cast<std::size_t>(
       std::ranges::count_if(record.trials, [](const Trial& t) { return !t.rung_objectives.empty(); }));
   if (finished == 0) return out;
@@ -76,7 +76,7 @@ void Display::refresh(const Record& record, const std::vector<Progress>& running
   drawn_ = now_();
   const Size size = terminal_size();
   const double seconds = seconds_between(started_, *drawn_);
-  // A line that wraps, or a table that is higher than the screen, could not be erased.
+  // A line that wraps, or a table taller than the screen, could not be erased.
   for (const auto& line : split(live_table(record, running, seconds, std::min<std::size_t>(size.rows - 1, 20)), '\n')) {
     if (line.empty() || lines_ + 2 > size.rows) continue;
     std::printf("%.*s\n", static_cast<int>(size.columns - 1), line.c_str());
@@ -91,7 +91,7 @@ void Display::close() {
 }
 
 void Display::erase() {
-  // The terminal writes ^C where the cursor stands.
+  // Start with \r: the terminal writes ^C at the cursor.
   if (lines_ > 0) std::printf("\r\x1b[%zuA\x1b[J", lines_);
   lines_ = 0;
   drawn_.reset();

@@ -1,4 +1,4 @@
-// The report of a sweep: results.csv and report.html, one file that needs no other and no network.
+// Writes the report of a sweep: results.csv and report.html, a page that needs no other file and no network.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@
 
 namespace titan::sweep {
 
-// Writes both files into the sweep's folder, from the record and the trials' metrics. `generated` is the time to name.
+// Writes both files into the sweep's folder, from the record and the trials' metrics. `generated`: the time to display.
 void write_report(const std::filesystem::path& folder, const Record& record, const std::string& generated);
 
-// The page with `json` in it. What would end the script element, or change how it is read, is escaped.
+// Returns the page with `json` in it. Escapes what would end the script element or change how it is read.
 std::string report_page(const std::string& json);
 
 }  // namespace titan::sweep

@@ -1,4 +1,4 @@
-// report.html of this folder, made into a string by the build (CMakeLists.txt).
+// The text of sweep_report.html (see lab/page/CMakeLists.txt), with a placeholder for its data.
 #pragma once
 
 namespace titan::sweep {

@@ -1,4 +1,4 @@
-// JSON as a sweep writes it: keys stay in order.
+// JSON of a sweep, with keys in insertion order.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@ namespace titan::sweep {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// JSON has no NaN and no infinity; the trial's metrics tell which of them it was.
+// Returns null for NaN and infinities, which JSON does not have; the trial's metrics tell which it was.
 inline OrderedJson number_or_null(double value) {
   return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr);
 }

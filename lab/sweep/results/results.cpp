@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxGroups = 6;
 
-// Ranks from 0; equal values share their mean rank, and NaN comes last.
+// Returns ranks from 0; equal values share their mean rank, and NaN comes last.
 std::vector<double> ranks_of(const std::vector<double>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
@@ -48,7 +48,7 @@ std::optional<double> to_number(const config::FieldValue& value) {
   return std::nullopt;
 }
 
-// A trial's value of one key, and the rank of its objective.
+// A trial's value of one key and the rank of its objective.
 struct Sample {
   std::size_t trial;
   std::string text;
@@ -72,7 +72,7 @@ std::vector<Sample> samples_of(const Record& record, const std::string& key) {
   return samples;
 }
 
-// The group of each trial, by its value.
+// The group of each trial, by the trial's index.
 using Grouping = std::map<std::size_t, std::string>;
 
 Grouping grouping_of(const std::vector<Sample>& samples) {
@@ -93,7 +93,7 @@ Grouping grouping_of(const std::vector<Sample>& samples) {
   return groups;
 }
 
-// True where the group by one key says the group by the other, which is not the same for all.
+// True if the group by one key determines the group by the other key, and the latter is not the same for all.
 bool determines(const Grouping& one, const Grouping& other) {
   std::map<std::string, std::string> says;
   std::set<std::string> others;
@@ -136,7 +136,7 @@ Influence influence_of(const Record& record, const std::string& key) {
     if (determines(grouping, others) || determines(others, grouping)) out.tied_to.push_back(other);
   }
   out.trend = spearman(samples);
-  // Better objectives have low ranks; the trend is that of the objective itself.
+  // Better objectives have low ranks; the trend is of the objective itself.
   if (out.trend && record.objective.maximize) out.trend = -*out.trend;
   std::vector<double> all;
   for (const Sample& sample : samples) all.push_back(sample.objective_rank);
@@ -150,7 +150,7 @@ Influence influence_of(const Record& record, const std::string& key) {
 }
 
 std::string padded(const std::string& text, std::size_t width, bool right) {
-  // Widths count bytes; the texts are numbers, keys and names, which are ASCII but for odd values.
+  // Widths count bytes; numbers, keys and names are ASCII except for unusual values.
   if (text.size() >= width) return text;
   const std::string space(width - text.size(), ' ');
   return right ? space + text : text + space;
@@ -260,7 +260,7 @@ std::string to_csv(const Record& record) {
   const auto order = ranking(record);
   for (std::size_t i = 0; i < order.size(); ++i) {
     const Trial& trial = record.trials[order[i]];
-    // As many digits as it takes to read the same number back.
+    // Enough digits to read the same number back.
     const auto number = [](double value) { return std::isnan(value) ? "nan" : config::to_toml_value(value); };
     char seconds[32];
     std::snprintf(seconds, sizeof(seconds), "%.1f", trial.seconds);

@@ -77,7 +77,7 @@ Trial to_trial(const OrderedJson& json) {
   trial.steps = json.at("steps");
   trial.seconds = json.at("seconds");
   trial.objective = to_number(json.at("objective"));
-  trial.objective_step = json.value("objective_step", std::int64_t{0});  // records of earlier versions lack it
+  trial.objective_step = json.value("objective_step", std::int64_t{0});  // missing in records of earlier versions
   for (const auto& objective : json.at("rung_objectives")) trial.rung_objectives.push_back(to_number(objective));
   trial.error = json.at("error");
   return trial;
@@ -100,7 +100,7 @@ Record to_record(const OrderedJson& json) {
   record.rungs = json.at("rungs").get<std::vector<std::int64_t>>();
   record.reduction_factor = json.at("reduction_factor");
   record.config = json.at("config").get<config::FlatConfig>();
-  record.held_out = json.value("held_out", record.held_out);  // records of earlier versions lack it
+  record.held_out = json.value("held_out", record.held_out);  // missing in records of earlier versions
   record.started = json.at("started");
   for (const auto& trial : json.at("trials")) record.trials.push_back(to_trial(trial));
   return record;
@@ -113,7 +113,7 @@ std::string describe(const Record& record) {
   return text;
 }
 
-// JSON keeps no order of a job's keys that a file with its tables moved about would not change.
+// Compares without order: reordering the tables of the file must not make a difference.
 bool same_values(std::vector<Assignment> a, std::vector<Assignment> b) {
   std::ranges::sort(a, {}, &Assignment::key);
   std::ranges::sort(b, {}, &Assignment::key);
@@ -129,7 +129,7 @@ std::string text_of(const std::vector<Assignment>& values) {
   return join(parts, ", ");
 }
 
-// The trial of `fresh` with the values of each saved one; nothing for one that is gone.
+// Returns the trial of `fresh` with the values of each saved one; nullopt for one that is gone.
 std::vector<std::optional<std::size_t>> places_of(const Record& saved, const Record& fresh) {
   std::vector<std::optional<std::size_t>> places;
   std::vector<bool> is_taken(fresh.trials.size());
@@ -151,7 +151,7 @@ std::string rungs_text(const Record& record) {
          (steps.empty() ? "" : " by " + std::to_string(record.reduction_factor));
 }
 
-// True if every trial of `saved` stands at a rung of `fresh`: rungs may be added behind the last one.
+// True if every trial of `saved` is at a rung of `fresh`: rungs may be added behind the last one.
 bool rungs_go_on(const Record& saved, const Record& fresh) {
   return saved.reduction_factor == fresh.reduction_factor && saved.rungs.size() <= fresh.rungs.size() &&
          std::ranges::equal(saved.rungs, std::span(fresh.rungs).first(saved.rungs.size())) &&
@@ -163,8 +163,8 @@ std::int64_t steps_of(const Record& record) {
   return found == record.config.end() ? 0 : std::stoll(found->second);
 }
 
-// Why trials of `saved` that have ended cannot be trained on to more steps as one that was not stopped would be; empty if
-// they can.
+// Returns why finished trials of `saved` cannot be trained to more steps with the same result as an
+// uninterrupted trial; empty if they can.
 std::string why_no_more_steps(const Record& saved, const Plan& plan) {
   const config::JobConfig& job = plan.trials.front().config;
   const std::string begin = "training.steps of the job was " + std::to_string(steps_of(saved)) + ", is " +
@@ -253,13 +253,13 @@ std::optional<Record> load_record(const std::filesystem::path& folder) {
   }
 }
 
-// Trials that were done have more to do where training.steps was raised: to a further rung, or to the new end.
+// Reopens finished trials if training.steps was raised: they continue to a further rung, or to the new end.
 void reopen_done(const Record& saved, const Plan& plan, std::vector<Trial>& trials) {
-  if (std::ranges::count(saved.keys, kStepsKey) > 0) return;  // each trial has steps of its own
+  if (std::ranges::count(saved.keys, kStepsKey) > 0) return;  // each trial has its own steps
   const std::int64_t steps = plan.trials.front().config.training.steps;
   if (plan.rungs.empty() ? steps_of(saved) >= steps : saved.rungs.size() >= plan.rungs.size()) return;
   for (Trial& trial : trials) {
-    if (trial.state != State::kDone || std::isnan(trial.objective)) continue;  // diverged
+    if (trial.state != State::kDone || std::isnan(trial.objective)) continue;  // NaN: diverged
     trial.state = plan.rungs.empty() ? State::kPending : State::kPaused;
     if (plan.rungs.empty()) trial.rung_objectives.clear();
   }

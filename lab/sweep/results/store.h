@@ -1,5 +1,5 @@
-// sweep.json: the state of a sweep on disk, replaced in one step whenever it changes. A crash at any moment leaves the
-// state before or after a change, and a sweep that is started again resumes from it.
+// Saves the state of a sweep in sweep.json, replaced atomically at every change. A crash at any moment
+// leaves the state before or after a change, and a sweep that is started again resumes from it.
 #pragma once
 
 #include <filesystem>
@@ -18,31 +18,31 @@ namespace titan::sweep {
 struct Record {
   std::string name;
   Objective objective;
-  std::vector<std::string> keys;    // that trials differ in
+  std::vector<std::string> keys;    // keys that trials differ in
   std::vector<std::int64_t> rungs;  // empty without successive halving
   std::int64_t reduction_factor = 0;
-  config::FlatConfig config;                    // of the first trial; what all trials share is in it
+  config::FlatConfig config;                    // of the first trial; includes what all trials share
   std::map<std::string, std::string> held_out;  // Plan::held_out
   double started = 0;                           // Unix time of the first start
   std::vector<Trial> trials;
 };
 
-// A record of trials that are all pending.
+// Returns a record whose trials are all pending.
 Record new_record(const SweepSpec& spec, const Plan& plan, double unix_time);
 
 void save_record(const std::filesystem::path& folder, const Record& record);
 
-// Nothing when the folder has no sweep.json. Throws DataError when it is damaged.
+// Returns nullopt if the folder has no sweep.json. Throws DataError if it is damaged.
 std::optional<Record> load_record(const std::filesystem::path& folder);
 
-// Takes on what `saved` knows of the trials of `fresh`, which may have more of them: trials are known by their values,
-// wherever new ones stand between them. Those of `saved` come first then, in `plan` too, with their names and numbers,
-// and new ones after them. Where training.steps was raised, trials that were done go on, to a further rung of successive
-// halving or to the new end. Throws ConfigError naming what differs when the two are not the same sweep: values that are
-// gone, another objective, other rungs, another job.
+// Merges what `saved` knows of the trials of `fresh`, which may have additional ones: trials are matched
+// by their values, wherever new ones are in between. The trials of `saved` come first, also in `plan`,
+// with their names and numbers; new ones follow. If training.steps was raised, finished trials continue,
+// to a further rung of successive halving or to the new end. Throws ConfigError naming the differences
+// if the two are not the same sweep: values that are gone, another objective, other rungs, another job.
 void take_on(const Record& saved, Record& fresh, Plan& plan, const std::filesystem::path& folder);
 
-// Keeps a second driver out of the folder while this one lives. Throws ConfigError when another process holds it.
+// Keeps a second driver out of the folder while this lives. Throws ConfigError if another process holds it.
 class SweepLock : public FileLock {
  public:
   explicit SweepLock(const std::filesystem::path& folder);

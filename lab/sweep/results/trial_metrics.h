@@ -1,4 +1,4 @@
-// What the metrics of a trial come to.
+// Reduces the metrics of a trial to its objective.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@ namespace titan::sweep {
 using runs::Curve;
 using TrialMetrics = runs::RunMetrics;
 
-// The objective of a curve, nothing for an empty one. With min and max, NaN does not count unless
-// all are such; in a mean one of them makes the result none.
+// Returns the objective of a curve, nullopt for an empty one. With min and max, NaN counts only if
+// all values are NaN; a mean with a NaN is NaN.
 std::optional<double> reduce(const Curve& curve, const Objective& objective);
 
 }  // namespace titan::sweep

@@ -14,7 +14,7 @@ std::vector<std::string> control_group_folders(std::string_view controller) {
 
 std::vector<std::string> control_group_folders(std::string_view controller, std::istream& groups) {
   std::vector<std::string> folders;
-  for (std::string line; std::getline(groups, line);) {  // "NUMBER:CONTROLLERS:PATH", without controllers in version 2
+  for (std::string line; std::getline(groups, line);) {  // "NUMBER:CONTROLLERS:PATH"; version 2 has no controllers
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);

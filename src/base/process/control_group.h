@@ -8,11 +8,11 @@
 
 namespace titan {
 
-// Returns the folders of this process's groups that may limit `controller` ("cpu", "memory"), each followed by those of
-// all groups above it. They are of version 2, and of version 1 where that has the controller. Some may not be there.
+// Returns the folders of this process's groups that may limit `controller` ("cpu", "memory"), each followed
+// by its parents. Covers version 2, and version 1 if it has the controller. Some folders may not exist.
 std::vector<std::string> control_group_folders(std::string_view controller);
 
-// As above, of the groups in `groups`, which is text as in /proc/self/cgroup.
+// Same for the groups listed in `groups`, in the format of /proc/self/cgroup.
 std::vector<std::string> control_group_folders(std::string_view controller, std::istream& groups);
 
 }  // namespace titan

@@ -15,7 +15,7 @@ namespace {
 
 std::filesystem::path owner_path(const std::filesystem::path& path) { return path.string() + ".owner"; }
 
-// For a moment this holds a lock that others may share, and that keeps a FileLock out.
+// Briefly takes a shared lock, which keeps a FileLock out meanwhile.
 bool is_flocked(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;

@@ -1,4 +1,4 @@
-// Keeps a second process out of what a file stands for, as long as the first lives, however that one ends.
+// Exclusive lock on a file; released when the process exits for any reason.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,9 @@ namespace titan {
 
 class FileLock {
  public:
-  // Makes `path` if need be; it stays behind. Beside it lies `path`.owner (owner_file.h) as long as this lives: there
-  // are file systems without locks, and some whose locks hold on one node only. Throws ConfigError with the text `busy`
-  // when another process holds it, and std::system_error when a file cannot be made.
+  // Creates `path` if needed; the file is not removed. While this lives, `path`.owner (owner_file.h) exists beside
+  // it, because some file systems have no locks, and on some a lock holds on one node only. Throws ConfigError
+  // with the text `busy` if another process holds the lock, and std::system_error if a file cannot be created.
   FileLock(const std::filesystem::path& path, const std::string& busy);
   ~FileLock();
   FileLock(const FileLock&) = delete;
@@ -24,12 +24,12 @@ class FileLock {
   std::unique_ptr<OwnerFile> owner_;
 };
 
-// True where a lock that could not be had (flock(2) and its errno) does not say that another process holds it: the file
-// system has no locks.
+// True if `error`, the errno of a failed flock(2), means that the file system has no locks, and not
+// that another process holds the lock.
 bool has_no_locks(int error);
 
-// Returns whether a process holds the lock of `path` now. False for a file that is not there. An owner on another node
-// holds it if it has shown a sign of life within the last minute by the file's time of change.
+// True if a process holds the lock of `path` now; false if the file does not exist. An owner on
+// another node holds it if its file was modified within the last minute.
 bool is_locked(const std::filesystem::path& path);
 
 }  // namespace titan

@@ -13,9 +13,9 @@
 namespace titan {
 namespace {
 
-// Ranks on few cores wait for each other most of the time; beyond this they only wait.
+// Ranks on few cores mostly wait for each other; beyond this many per core they only wait.
 constexpr std::int64_t kRanksPerCore = 4;
-// What a rank takes before its first tensor.
+// Memory that a rank uses before its first tensor.
 constexpr std::int64_t kRankBytes = 200LL << 20;
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
@@ -35,7 +35,7 @@ std::optional<std::int64_t> number_in(const std::string& path) {
   return file >> value ? std::optional(value) : std::nullopt;  // "max" is not a limit
 }
 
-// cgroups(7), version 2: the limits of all groups above hold as well.
+// cgroups(7), version 2: the limits of all parent groups apply too.
 std::int64_t control_group_bytes() {
   std::int64_t least = kUnlimited;
   for (const std::string& folder : control_group_folders("memory")) {

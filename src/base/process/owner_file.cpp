@@ -26,7 +26,7 @@ std::string content_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// "1" for no file.
+// Returns "-" if there is no file.
 std::string first_word_of(const char* path) {
   std::ifstream in(path);
   std::string word;
@@ -34,14 +34,15 @@ std::string first_word_of(const char* path) {
   return word.empty() ? "-" : word;
 }
 
-// Two containers of one machine may share its name, and never their process ids.
+// Two containers of one machine may share its name, but never their process ids.
 std::string own_host() {
   struct stat space {};
   ::stat("/proc/self/ns/pid", &space);
   return host_name() + "/" + first_word_of("/proc/sys/kernel/random/boot_id") + "/" + std::to_string(space.st_ino);
 }
 
-// Field 22 of /proc/PID/stat, behind a name that may hold anything; "" where there is no such process, or a dead one.
+// Returns field 22 of /proc/PID/stat, behind a name that may contain anything; "" if the process
+// does not exist or is dead.
 std::string start_of(long pid) {
   const std::string text = content_of("/proc/" + std::to_string(pid) + "/stat");
   const auto end_of_name = text.rfind(')');
@@ -108,7 +109,7 @@ bool OwnerFile::make() {
   return false;
 }
 
-// A change is a sign of life, and so is that the file goes.
+// Returns early if the file disappears. Throws if it changes: its owner is alive.
 void OwnerFile::wait_until_stale(const std::string& busy) const {
   const std::string content = content_of(path_);
   if (!fs::exists(path_)) return;
@@ -124,7 +125,8 @@ void OwnerFile::wait_until_stale(const std::string& busy) const {
   take_away(content);
 }
 
-// One of several that find the same dead owner has its file. What another has made meanwhile is put back.
+// Moves the file away, so that only one of several processes that find the same dead owner gets it.
+// Puts it back if another process has created it anew meanwhile.
 bool OwnerFile::take_away(const std::string& content) const {
   const fs::path mine = path_.string() + "." + host_name() + "." + std::to_string(::getpid());
   std::error_code error;
@@ -139,13 +141,13 @@ bool OwnerFile::take_away(const std::string& content) const {
   return is_dead_owners;
 }
 
-// In place and of one length, so that a reader sees a whole line.
+// Overwrites in place with a line of constant length, so that a reader always sees a complete line.
 void OwnerFile::write_beat() {
   char beat[24];
   std::snprintf(beat, sizeof(beat), "%012ld", ++beats_);
   const std::string line =
       own_host() + " " + std::to_string(::getpid()) + " " + start_of(::getpid()) + " " + beat + " end\n";
-  // A beat that cannot be written is missed; the next one may come through.
+  // A heartbeat that cannot be written is missed; the next one may succeed.
   if (::pwrite(fd_, line.data(), line.size(), 0) < 0) return;
 }
 

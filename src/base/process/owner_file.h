@@ -1,4 +1,5 @@
-// Says in a file which process owns something, where locks are missing or hold on one node only (Lustre, NFS, FUSE).
+// Records in a file which process owns something, for file systems where locks are missing or hold
+// on one node only (Lustre, NFS, FUSE).
 #pragma once
 
 #include <chrono>
@@ -11,33 +12,32 @@
 
 namespace titan {
 
-// A process, as others that see its file system can know it.
+// A process, identified for other processes that see the same file system.
 struct Owner {
-  std::string host;  // with the boot and the namespace of process ids: where `pid` has a meaning
+  std::string host;  // with the boot id and pid namespace, in which `pid` is valid
   long pid = 0;
-  std::string start;  // when it started: ids are used again
+  std::string start;  // start time, because ids are reused
   std::string beat;   // changes while the owner lives
 
   bool operator==(const Owner&) const = default;
 };
 
-// Returns what `path` says; nothing where there is no such file, or no owner in it.
+// Reads the owner from `path`; nullopt if the file does not exist or names no owner.
 std::optional<Owner> read_owner(const std::filesystem::path& path);
 
-// Returns whether the owner lives; nothing where that cannot be told, because it is a process of another node or
-// container.
+// True if the owner is alive; nullopt if that is unknown, because it runs on another node or in another container.
 std::optional<bool> is_alive(const Owner& owner);
 
 class OwnerFile {
  public:
   struct Times {
-    std::chrono::milliseconds beat = std::chrono::seconds(4);    // how often an owner says that it lives
-    std::chrono::milliseconds stale = std::chrono::seconds(20);  // without a sign of life for so long it is dead
+    std::chrono::milliseconds beat = std::chrono::seconds(4);    // period of an owner's heartbeat
+    std::chrono::milliseconds stale = std::chrono::seconds(20);  // an owner without a heartbeat for this long is dead
   };
 
-  // Makes `path` (O_EXCL), and removes it at the end. Where it is there, a dead owner's is taken over: at once for a
-  // process of this node, after Times::stale without a sign of life for one of another. Throws ConfigError with the
-  // text `busy` and the owner's name where it lives, and std::system_error where the file cannot be made.
+  // Creates `path` (O_EXCL); the destructor removes it. Takes over the file of a dead owner: at once if that
+  // was a process of this node, else after Times::stale without a heartbeat. Throws ConfigError with the text
+  // `busy` and the owner's name if the owner is alive, and std::system_error if the file cannot be created.
   OwnerFile(std::filesystem::path path, const std::string& busy, Times times);
   OwnerFile(const std::filesystem::path& path, const std::string& busy) : OwnerFile(path, busy, Times()) {}
   ~OwnerFile();

@@ -8,7 +8,7 @@ namespace {
 constexpr std::array<std::string_view, kNumPhases> kNames = {"start",  "load",       "data",       "step", "optimizer",
                                                              "device", "checkpoint", "validation", "log",  "idle"};
 
-PhaseListener* g_listener = nullptr;  // touched by the thread that trains alone
+PhaseListener* g_listener = nullptr;  // used by the training thread only
 
 }  // namespace
 
@@ -34,7 +34,7 @@ std::array<double, kNumPhases> PhaseLog::seconds() const {
 double PhaseLog::seconds_in_current() const { return seconds_between(since_.load(std::memory_order_relaxed), now_()); }
 
 PhaseLog& phase_log() {
-  static auto* const log = new PhaseLog;  // threads that end late may still ask
+  static auto* const log = new PhaseLog;  // never destroyed: threads that end late may still use it
   return *log;
 }
 

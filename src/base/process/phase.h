@@ -1,5 +1,5 @@
-// What the thread that trains is busy with: for whoever adds up where the time went, watches for a rank that hangs, or
-// names ranges in a trace. One mark in the code serves all of them.
+// Tracks what the training thread is doing. One mark in the code serves the time accounting, the
+// hang watchdog and the named ranges of a trace.
 #pragma once
 
 #include <array>
@@ -14,15 +14,15 @@
 namespace titan {
 
 enum class Phase : int {
-  kStart,       // from the start of the process to the first step, but for what follows
+  kStart,       // from process start to the first step, except the phases below
   kLoad,        // reads a checkpoint
   kData,        // waits for batches
-  kStep,        // forward and backward, and the norm of the gradients
+  kStep,        // forward, backward and the gradient norm
   kOptimizer,   // updates the weights
-  kDevice,      // waits until a GPU has done the steps that the host has queued
+  kDevice,      // waits until a GPU has finished the steps that the host queued
   kCheckpoint,  // saves, or waits for a save that runs in the background
   kValidation,
-  kLog,   // reduces numbers over ranks, and writes them down
+  kLog,   // reduces values over ranks and logs them
   kIdle,  // anything else between and after steps
 };
 inline constexpr std::size_t kNumPhases = 10;
@@ -30,19 +30,19 @@ inline constexpr std::size_t kNumPhases = 10;
 // "start", "load", "data", ...: one word in lower case.
 std::string_view name_of(Phase phase);
 
-// The phases of one thread, one inside another; time counts for the innermost.
+// Nested phases of one thread; time counts for the innermost.
 class PhaseLog {
  public:
   explicit PhaseLog(Clock now = std::chrono::steady_clock::now);
 
-  // From the thread that trains only. enter() gives what to return to.
+  // Call only from the training thread. enter() returns the phase to return to.
   Phase enter(Phase phase);
-  // Of each phase since this was made, the one under way up to now.
+  // Returns the seconds spent in each phase since construction, including the current one so far.
   std::array<double, kNumPhases> seconds() const;
-  // The step under way, 1-based; 0 before the first.
+  // Sets the current step, 1-based; 0 before the first.
   void set_step(std::int64_t step) { step_.store(step, std::memory_order_relaxed); }
 
-  // From any thread.
+  // Callable from any thread.
   Phase current() const { return current_.load(std::memory_order_relaxed); }
   TimePoint since() const { return since_.load(std::memory_order_relaxed); }  // when the current one was entered
   double seconds_in_current() const;
@@ -56,11 +56,11 @@ class PhaseLog {
   std::atomic<std::int64_t> step_ = 0;
 };
 
-// Of the thread that trains in this process.
+// Returns the log of this process's training thread.
 PhaseLog& phase_log();
 
-// Hears of every phase that begins and ends, on the thread that trains; for a profiler. Null for nobody. A listener
-// must outlive its turn.
+// Interface that is called for every phase that begins or ends, on the training thread; for a
+// profiler. Null: no listener. A listener must stay alive until it is replaced.
 class PhaseListener {
  public:
   virtual ~PhaseListener() = default;

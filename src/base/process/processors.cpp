@@ -17,7 +17,7 @@
 namespace titan {
 namespace {
 
-// Masks of the system may be longer than cpu_set_t, whose 1,024 bits some machines pass.
+// The system's masks may be longer than cpu_set_t, whose 1,024 bits are too few for some machines.
 std::vector<int> cores_of_mask() {
   for (int count = 1024; count <= 1 << 20; count *= 4) {
     cpu_set_t* set = CPU_ALLOC(count);
@@ -33,7 +33,7 @@ std::vector<int> cores_of_mask() {
   return {};
 }
 
-// cgroups(7): "QUOTA PERIOD" of version 2, two files of version 1; "max" and -1 mean that there is no limit.
+// cgroups(7): "QUOTA PERIOD" in version 2, two files in version 1; "max" and -1 mean that there is no limit.
 std::optional<double> quota_of(const std::string& folder) {
   double quota = 0, period = 0;
   if (std::ifstream file(folder + "/cpu.max"); file >> quota >> period && period > 0) return quota / period;
@@ -42,7 +42,7 @@ std::optional<double> quota_of(const std::string& folder) {
   return std::nullopt;
 }
 
-// The limits of all groups above hold as well.
+// The limits of all parent groups apply too.
 std::optional<double> control_group_quota() {
   std::optional<double> least;
   for (const std::string& folder : control_group_folders("cpu"))

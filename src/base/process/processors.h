@@ -1,5 +1,5 @@
-// Tells which processors this process may use: a container, a batch system or a launcher leaves it a part of the
-// machine's.
+// Finds the processors that this process may use: a container, batch system or launcher may
+// restrict it to a part of the machine's.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 
 namespace titan {
 
-// Describes a rank's processors to the others, so that each knows whom it shares them with.
+// A rank's processors, sent to the other ranks so that each knows with whom it shares them.
 struct Processors {
   std::string host;
-  std::vector<int> cores;  // that it may run on (sched_getaffinity), rising
-  // How many it may keep busy at once: no more than there are cores, nor than the control groups' cpu.max allows, which
-  // all ranks of a host share. Rounded up.
+  std::vector<int> cores;  // ids it may run on (sched_getaffinity), ascending
+  // Number of processors it may keep busy at once: at most the number of cores, and at most the
+  // control groups' cpu.max, which all ranks of a host share. Rounded up.
   std::int64_t quota = 1;
 };
 
 Processors own_processors();
 
-// "host 0,1,2 2", which parse_processors() reads.
+// Writes "host 0,1,2 2", which parse_processors() reads.
 std::string to_text(const Processors& processors);
 Processors parse_processors(const std::string& text);
 
-// The part of the ranks that share a host with rank `rank`, of all ranks' processors.
+// Processors of a rank's host, as shared by the ranks on that host.
 struct ProcessorShare {
-  std::int64_t ranks = 1;    // of this host
-  std::int64_t cores = 1;    // that any of them may run on, or may keep busy, whichever is less
-  std::int64_t threads = 1;  // for this rank: its cores over the ranks that may run on any of them; at least 1
+  std::int64_t ranks = 1;    // on this host
+  std::int64_t cores = 1;    // number any of these ranks may run on, or keep busy, whichever is less
+  std::int64_t threads = 1;  // for this rank: its cores divided by the ranks that may run on any of them; at least 1
 };
 ProcessorShare share_of_rank(const std::vector<Processors>& all, std::size_t rank);
 

@@ -17,7 +17,7 @@ struct Stat {
   std::uint64_t start_time = 0;
 };
 
-// proc(5): the name in parentheses may hold anything; the state follows it, 19 fields before the start time.
+// proc(5): the name in parentheses may contain anything; the state follows it, 19 fields before the start time.
 std::optional<Stat> read_stat(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;

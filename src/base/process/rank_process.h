@@ -1,5 +1,5 @@
-// The processes of a job's ranks, as the ranks tell each other at the start. Of one that runs on this machine the
-// system says whether it is alive: no time without a word stands for a death.
+// Identifies the processes of a job's ranks; ranks exchange this at the start. The system tells
+// whether a process on this machine is alive, so that silence alone never counts as death.
 #pragma once
 
 #include <sys/types.h>
@@ -9,13 +9,13 @@
 
 namespace titan {
 
-// The name of this machine in its network; empty where it has none.
+// Returns this machine's name in its network; empty if it has none.
 std::string host_name();
 
 struct RankProcess {
   std::string machine;  // differs between machines, boots, and containers that do not see each other's processes
   pid_t pid = 0;
-  std::uint64_t start_time = 0;  // clock ticks since the boot: a later process of the same number is another one
+  std::uint64_t start_time = 0;  // clock ticks since boot: tells a later process with the same pid apart
 };
 
 enum class Life {
@@ -25,14 +25,15 @@ enum class Life {
   kEnded
 };
 
-// A process of this machine; of one that is gone already the life stays unknown.
+// Describes a process of this machine. If it has already ended, its life stays unknown.
 RankProcess process_of(pid_t pid);
 RankProcess own_process();
 
-// Never throws: what /proc does not say is kUnknown.
+// Never throws: any exception gives kUnknown.
 Life life_of(const RankProcess& process) noexcept;
 
-// One line without spaces in its parts, and back; an unreadable line gives a process whose life is unknown.
+// Writes one line, whose parts contain no spaces; rank_process_from_text() reads it. An unreadable
+// line gives a process whose life is unknown.
 std::string to_text(const RankProcess& process);
 RankProcess rank_process_from_text(const std::string& text);
 

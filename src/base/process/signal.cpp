@@ -19,13 +19,13 @@ constexpr int kRequests[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 // A handler may touch lock-free atomics only.
 std::atomic<int> g_signal{0};
 std::atomic<std::int64_t> g_first_ns{0};
-std::atomic<const char*> g_at_once{nullptr};  // the message; null: a signal is remembered
-std::atomic<const char*> g_answer{""};        // to one that is
+std::atomic<const char*> g_at_once{nullptr};  // message of end_at_once_on_signal(); null: signals are recorded
+std::atomic<const char*> g_answer{""};        // text of remember_signals()
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<const char*>::is_always_lock_free);
 
 using Nanoseconds = std::int64_t (*)();
-std::atomic<Nanoseconds> g_clock{nullptr};  // a test's
+std::atomic<Nanoseconds> g_clock{nullptr};  // set by tests
 static_assert(std::atomic<Nanoseconds>::is_always_lock_free);
 
 std::int64_t now_ns() {
@@ -44,7 +44,7 @@ void say(const char* message) {
   ::_exit(128 + signal);
 }
 
-// In one write, so that what others print does not come in between.
+// One write, so that other output does not interleave.
 void answer(int signal) {
   const char* text = g_answer.load();
   const char* name = ::sigabbrev_np(signal);  // a constant

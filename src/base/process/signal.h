@@ -1,4 +1,4 @@
-// A request to stop that arrives as a signal. The handlers only set a flag; the train loop polls it between steps.
+// Handles signals that request a stop. The handlers only set a flag; the train loop polls it between steps.
 #pragma once
 
 #include <signal.h>
@@ -8,19 +8,18 @@
 
 namespace titan {
 
-// From here on the first SIGTERM, SIGINT, SIGUSR1 or SIGHUP is remembered (stop_requested()) instead of ending the
-// process, and a later SIGTERM or SIGINT ends it at once with exit code 128 + signal, without destructors. A SIGUSR1
-// never ends it, nor does a SIGHUP that follows another signal: a terminal that goes away sends several. A SIGHUP that
-// was ignored, as nohup has it, stays so.
-// Signals within 0.2 s of the first count as the same request: a scheduler and a launcher often both deliver one.
-// SIGPIPE is ignored: a write to a vanished reader fails with EPIPE instead of ending the process; children that the
-// process starts inherit that. Interrupted system calls are restarted. Calling it again changes nothing.
-// Lets through what HeldSignals held back. Throws std::system_error.
+// Installs the handlers. From now on the first SIGTERM, SIGINT, SIGUSR1 or SIGHUP is recorded
+// (stop_requested()) instead of ending the process, and a later SIGTERM or SIGINT ends it at once with
+// exit code 128 + signal, without destructors. SIGUSR1 never ends it, nor does a SIGHUP after another
+// signal: a closing terminal sends several. A SIGHUP that was ignored, as under nohup, stays ignored.
+// Signals within 0.2 s of the first count as the same request: a scheduler and a launcher often both
+// deliver one. SIGPIPE is ignored, also in child processes: a write to a vanished reader fails with EPIPE
+// instead of ending the process. Interrupted system calls are restarted. Calling it again changes nothing.
+// Delivers the signals that HeldSignals blocked. Throws std::system_error.
 void install_signal_handlers();
 
-// While one lives, SIGTERM, SIGINT, SIGUSR1 and SIGHUP wait, here and in processes that are started meanwhile: those
-// get them when they install their handlers, and not in between, where a signal would be lost or end them without a
-// word.
+// Blocks SIGTERM, SIGINT, SIGUSR1 and SIGHUP while it lives, here and in processes that are started meanwhile.
+// Those receive them when they install their handlers; in between, a signal would be lost or end them silently.
 class HeldSignals {
  public:
   HeldSignals();
@@ -32,20 +31,20 @@ class HeldSignals {
   sigset_t before_;
 };
 
-// From here on, and until remember_signals(), the first of them but SIGUSR1 ends the process at once as well: for waits
-// that nothing wakes and that hold nothing to save. `message` is written to standard error and must live on.
+// Until remember_signals(), the first of these signals except SIGUSR1 also ends the process at once: for waits that
+// nothing interrupts and that have nothing to save. `message` is written to standard error and must stay alive.
 void end_at_once_on_signal(const char* message);
-// `answer`: written to standard error after the name of the first signal, as soon as it comes; "" for silence. Must
-// live on.
+// `answer` is written to standard error after the name of the first signal, as soon as it arrives;
+// "" for silence. Must stay alive.
 void remember_signals(const char* answer);
 
-// The first signal that asked to stop. Cheap, callable from any thread.
+// Returns the first signal that requested a stop. Cheap, callable from any thread.
 std::optional<int> stop_requested();
 
-// For tests: where the handlers take the time from, in nanoseconds. They call it, so it may do what a handler may.
+// For tests: sets the clock of the handlers, in nanoseconds. It must be async-signal-safe.
 void set_signal_clock(std::int64_t (*now_ns)());
 
-// "SIGTERM"; "signal 99" for a number without a name.
+// Returns "SIGTERM", or "signal 99" for a number without a name.
 std::string signal_name(int signal);
 
 }  // namespace titan

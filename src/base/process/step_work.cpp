@@ -29,7 +29,7 @@ void StepWork::begin_step(std::int64_t microbatches) {
 }
 
 StepWork& step_work() {
-  static auto* const work = new StepWork;  // threads that end late may still ask
+  static auto* const work = new StepWork;  // never destroyed: threads that end late may still use it
   return *work;
 }
 

@@ -1,4 +1,4 @@
-// How much of the step under way is done, in layers: for whoever shows a step that takes long.
+// Counts how much of the current step is done, in layers, to show the progress of a long step.
 #pragma once
 
 #include <atomic>
@@ -7,24 +7,25 @@
 
 namespace titan {
 
-// Says how far one step is.
+// Progress of one step.
 struct StepProgress {
-  std::int64_t layers = 0, microbatches = 0;  // of the model; of the step
-  std::int64_t forwards = 0;                  // layers whose forward has begun, of all microbatches so far
+  std::int64_t layers = 0, microbatches = 0;  // in the model; in the step
+  std::int64_t forwards = 0;                  // layers whose forward has begun, over all microbatches so far
   std::int64_t losses = 0;                    // microbatches whose backward has begun
-  std::int64_t backwards = 0;                 // layers whose backward is over
+  std::int64_t backwards = 0;                 // layers whose backward has ended
 
   bool is_in_backward() const { return losses > 0 && losses * layers == forwards; }
-  // From 0 to 1, where a layer's backward counts as two forwards. 0 before the first layer's forward is over.
+  // Returns the progress, 0 to 1; a layer's backward counts as two forwards. 0 until the first
+  // layer's forward has ended.
   double share() const;
   // "forward of layer 3 of 6", "backward of layer 6 of 6, microbatch 2 of 4"; empty before the first layer.
   std::string text() const;
 };
 
-// Counts them. get() from any thread, the rest from the thread that trains.
+// Counts layers. get() is callable from any thread, the rest only from the training thread.
 class StepWork {
  public:
-  // The number of layers of the model; 0 ends the counting.
+  // Sets the model's number of layers; 0 stops counting.
   void set_layers(std::int64_t layers) { layers_ = layers; }
   bool counts() const { return layers_ > 0; }
   void begin_step(std::int64_t microbatches);
@@ -37,7 +38,7 @@ class StepWork {
   std::atomic<std::int64_t> layers_ = 0, microbatches_ = 0, forwards_ = 0, losses_ = 0, backwards_ = 0;
 };
 
-// Returns the counts of the thread that trains in this process.
+// Returns the counts of this process's training thread.
 StepWork& step_work();
 
 }  // namespace titan

@@ -1,4 +1,4 @@
-// Does something again and again beside the thread that works.
+// Calls a function periodically on its own thread.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace titan {
 
-// Calls `tick` every `period` on a thread of its own, while it lives; not at once. Its destructor waits for a call under
-// way.
+// Calls `tick` every `period` on its own thread while it lives, for the first time after one
+// period. The destructor waits for a call that is running.
 class Ticker {
  public:
   Ticker(std::chrono::milliseconds period, std::function<void()> tick);

@@ -27,13 +27,13 @@ constexpr std::size_t kAlternateStack = std::size_t{128} << 10;
 constexpr int kPatienceMs = 5000;
 
 std::atomic<int> g_crash_rank = -1;
-std::atomic<bool> g_crashes = false;  // some thread is in the handler
-std::atomic<int> g_crash_signal = 0;  // for the thread that tells the others
+std::atomic<bool> g_crashes = false;  // a thread is in the handler
+std::atomic<int> g_crash_signal = 0;  // for crash_under_way()
 std::atomic<bool> g_told = false;
 std::atomic<bool> g_has_teller = false;
-std::atomic<pid_t> g_teller = 0;  // 0: it has not looked yet
+std::atomic<pid_t> g_teller = 0;  // 0: crash_under_way() has not been called yet
 
-// A line on standard error, made without memory of the heap.
+// A line on standard error, built without heap memory.
 class Line {
  public:
   Line& operator<<(std::string_view text) {
@@ -101,7 +101,8 @@ void say_stack() {
   }
 }
 
-// The thread that talks to the other ranks may be the one that crashes, or need a lock that the crashed one holds.
+// Does not wait if the thread that tells the other ranks has crashed itself. It may also need a
+// lock that the crashed thread holds, so the wait is limited.
 void let_it_be_told(int number) {
   if (!g_has_teller || g_teller == ::gettid()) return;
   g_crash_signal = number;
@@ -123,7 +124,7 @@ void end_by(int number) {
 
 void on_fatal_signal(int number, siginfo_t* info, void* /*context*/) {
   if (g_crashes.exchange(true)) {
-    for (;;) ::pause();  // another thread was first, and ends the process
+    for (;;) ::pause();  // another thread was first and ends the process
   }
   say_signal(number, info);
   say_stack();
@@ -152,11 +153,12 @@ bool is_default(int number) {
   return ::sigaction(number, nullptr, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL;
 }
 
-// A handler needs room where the thread's own stack has overflowed. Of the calling thread, the one that trains.
+// The handler needs its own stack if the thread's stack has overflowed. Applies to the calling
+// thread, the one that trains.
 void use_alternate_stack() {
   static std::array<char, kAlternateStack> memory;
   stack_t stack{};
-  if (::sigaltstack(nullptr, &stack) != 0 || !(stack.ss_flags & SS_DISABLE)) return;  // there is one
+  if (::sigaltstack(nullptr, &stack) != 0 || !(stack.ss_flags & SS_DISABLE)) return;  // one exists already
   stack.ss_sp = memory.data();
   stack.ss_size = memory.size();
   stack.ss_flags = 0;
@@ -167,7 +169,7 @@ void use_alternate_stack() {
 
 void install_crash_handlers(int rank) {
   g_crash_rank = rank;
-  capture_stack();  // what it needs is loaded now, and not in a handler
+  capture_stack();  // loads what it needs now, not in a handler
   phase_log();
   use_alternate_stack();
   for (const int number : kFatal) {

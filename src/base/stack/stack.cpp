@@ -23,7 +23,7 @@
 namespace titan {
 namespace {
 
-// Names of templates can fill a page each.
+// Demangled template names can be as long as a page.
 constexpr std::size_t kMostOfName = 200;
 
 std::string demangled(const char* name) {
@@ -52,7 +52,7 @@ std::string name_of_frame(void* address) {
   return text + "(" + std::filesystem::path(info.dli_fname).filename().string() + " + " + hex(offset) + ")";
 }
 
-// What one thread is asked for. It may answer after nobody waits for it any more, so the place for it is never freed.
+// A request to one thread. It is never freed, because the thread may answer after the requester has given up.
 struct Request {
   std::atomic<pid_t> tid = 0;
   std::atomic<bool> is_done = false;
@@ -62,7 +62,7 @@ std::atomic<Request*> g_request = nullptr;
 
 void answer_request(int /*signal*/) {
   const int saved = errno;
-  // Who takes the request answers it: one that nobody waits for any more has no thread's number.
+  // The thread whose id it claims answers the request; an abandoned request has id 0.
   Request* request = g_request.load();
   pid_t self = ::gettid();
   if (request && request->tid.compare_exchange_strong(self, 0)) {
@@ -83,7 +83,7 @@ void install_stack_signal() {
   ::sigaction(stack_signal(), &action, nullptr);
 }
 
-// Whether it is done in time.
+// True if the request is done in time.
 bool is_done_within(const Request& request, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!request.is_done && std::chrono::steady_clock::now() < deadline)
@@ -100,7 +100,7 @@ std::optional<Stack> ask_thread(pid_t tid, std::chrono::milliseconds patience) {
   pid_t expected = tid;
   if (!is_done_within(*request, patience) && request->tid.compare_exchange_strong(expected, 0)) return std::nullopt;
   if (is_done_within(*request, patience)) return request->stack;
-  request = new Request;  // the thread hangs while it answers: the old one stays its own
+  request = new Request;  // the thread hangs while it answers and keeps the old request
   return std::nullopt;
 }
 

@@ -11,7 +11,7 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-// [rank] the items that it writes.
+// Encodes the items that each rank writes.
 std::string encode_assignment(const SavePlan& plan) {
   std::string bytes;
   nlohmann::json::to_msgpack(nlohmann::json(plan.items), bytes);
@@ -38,7 +38,7 @@ void wait_for_rank_0(Ranks& ranks) {
   try {
     ranks.broadcast("", 0);
   } catch (const std::exception&) {
-    // It is gone, or another rank is: the error that led here is the first.
+    // Rank 0 or another rank is gone; the error that led here came first.
   }
 }
 
@@ -51,7 +51,7 @@ std::uint64_t collective_save(const fs::path& folder, const std::string& action,
     if (steps.plan) steps.plan();
     return encode_plan(local_plan(items));
   });
-  SavePlan plan;  // rank 0's only
+  SavePlan plan;  // filled on rank 0 only
   const std::string assignment = on_rank_0(ranks, action, [&] {
     plan = join_plans(plans);
     make_fresh_folder(temporary);
@@ -68,8 +68,8 @@ std::uint64_t collective_save(const fs::path& folder, const std::string& action,
       return std::to_string(bytes);
     }));
   } catch (const CheckpointError&) {
-    // Gives a full disk its space back. The folder may be an old checkpoint by now, swapped out but not removed. All ranks
-    // wait for it: one that ended its process with this error would end rank 0 within its work.
+    // Frees the disk space. The folder may already be the old checkpoint, swapped out but not removed. All ranks wait
+    // for rank 0: a rank that ended its process now would also end rank 0 during this work.
     std::error_code ignored;
     if (ranks.rank() == 0) fs::remove_all(temporary, ignored);
     wait_for_rank_0(ranks);

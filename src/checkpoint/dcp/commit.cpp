@@ -17,12 +17,12 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-// "a/b/" and "a/b" are the same folder, only the second has a last name.
+// "a/b/" and "a/b" are the same folder, but only the second has a filename().
 fs::path without_trailing_slash(const fs::path& folder) {
   return folder.has_filename() ? folder : folder.parent_path();
 }
 
-// Returns whether `folder` holds a checkpoint of either format whose last file was written.
+// True if `folder` holds a complete checkpoint of either format (its last file was written).
 bool is_saved(const fs::path& folder) { return is_complete(folder) || fs::exists(folder / layout::kHuggingFaceIndex); }
 
 void sync_parent(const fs::path& folder) {
@@ -46,11 +46,11 @@ void put_in_place(const fs::path& folder) {
   }
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     sync_parent(target);
-    // The new checkpoint is in place; what cannot be removed of the old one is left to the next save.
+    // The new checkpoint is in place; the next save removes what cannot be removed of the old one now.
     discard(temporary);
     return;
   }
-  // A file system or a container may not know how to swap; EXDEV is for put_in_place_by_removal().
+  // The file system or container may not support swapping; put_in_place_by_removal() handles EXDEV.
   const int reason = errno;
   if (reason != EINVAL && reason != ENOSYS && reason != EPERM && reason != EOPNOTSUPP && reason != EXDEV)
     throw CheckpointError("cannot rename " + temporary.string() + " to " + target.string() + ": " +
@@ -73,10 +73,10 @@ void put_in_place_by_two_renames(const fs::path& folder) {
 
 namespace {
 
-// Gives the replacement a name that recover_replacement() leaves alone, where the old folder is whole still. Returns where
-// it is.
+// If the old folder is still complete, gives the replacement a name that recover_replacement() ignores. Returns its
+// path.
 fs::path keep_replacement(const fs::path& target, const fs::path& aside) {
-  if (!is_saved(target)) return aside;  // it is put in place as soon as what is left of the old one can be removed
+  if (!is_saved(target)) return aside;  // it is put in place as soon as the rest of the old one can be removed
   const fs::path kept = target.string() + ".complete";
   std::error_code error;
   fs::rename(aside, kept, error);
@@ -106,7 +106,7 @@ void recover_replacement(const fs::path& folder) {
   const fs::path aside = replaced_folder(folder);
   if (!fs::exists(aside)) return;
   if (is_saved(target)) {
-    free_name(aside);  // under its name it would come back once `target` is removed
+    free_name(aside);  // otherwise it would come back once `target` is removed
   } else if (is_saved(aside) && (!fs::exists(target) || discard(target))) {  // put_in_place_by_removal() was killed
     fs::rename(aside, target);
     sync_parent(target);

@@ -1,4 +1,4 @@
-// What a rank hands to a save or a load.
+// Items that a rank passes to a save or a load.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,21 +13,21 @@
 
 namespace titan::checkpoint {
 
-// A tensor of which this rank holds one box.
+// A tensor; this rank holds one box of it.
 struct TensorItem {
   std::string fqn;
   StatePath path;
   at::Tensor local;      // CPU or CUDA, of shape spec.local_shape; a load fills it in place and casts to its dtype
   dist::ShardSpec spec;  // replicated: offset zero, local shape = global shape
-  bool sharded = false;  // false: every rank that has the item holds the same whole tensor
+  bool sharded = false;  // false: every rank that has the item holds the same full tensor
 };
 
-// Anything else. Ranks that list the same key hold the same value; a per-rank value has the rank in its key.
+// An item that is not a tensor. Ranks with the same key hold the same value; a per-rank value has the rank in its key.
 struct ValueItem {
   std::string fqn;
   StatePath path;
   Value value;            // a load ignores it and returns what was saved
-  bool optional = false;  // a load does not miss it
+  bool optional = false;  // a load does not fail if it is missing
 };
 
 using Item = std::variant<TensorItem, ValueItem>;

@@ -13,13 +13,13 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kReaders = 8;  // a disk that waits for the next question is slow
+constexpr std::size_t kReaders = 8;  // parallel reads keep the disk busy
 
 // Opens each file of a checkpoint once.
 class FileSet {
  public:
   explicit FileSet(fs::path folder) : folder_(std::move(folder)) {}
-  // Safe from several threads for a file that is open already.
+  // Safe from several threads for a file that is already open.
   const InputFile& get(const std::string& relative_path) {
     const auto found = files_.find(relative_path);
     if (found != files_.end()) return *found->second;
@@ -31,9 +31,9 @@ class FileSet {
   std::map<std::string, std::unique_ptr<InputFile>> files_;
 };
 
-// Finds what is cut off before anything is overwritten, and names all of it.
+// Throws if files are truncated, before anything is overwritten; the error names all items that are lost.
 void check_ranges(FileSet& files, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
-  std::map<std::string, std::string> missing;  // file -> what its end lacks
+  std::map<std::string, std::string> missing;  // file -> items cut off at its end
   const auto check = [&](const StorageLocation& where, const std::string& fqn) {
     const std::uint64_t size = files.get(where.relative_path).size();
     if (where.offset <= size && where.length <= size - where.offset) return;
@@ -53,7 +53,7 @@ void check_ranges(FileSet& files, const Metadata& metadata, const LoadPlan& plan
   if (!message.empty()) throw CheckpointError("the checkpoint is damaged:" + message);
 }
 
-// Gives what was read when that is only a part of the stored tensor.
+// Reads a box into `item`. Returns what was read if that is only a part of the stored tensor.
 std::optional<PartialRead> read_tensor(FileSet& files, const ReadBox& box, const TensorItem& item) {
   const StorageLocation& where = box.chunk->location;
   const ZipReader archive(files.get(where.relative_path), where.offset, where.length, item.fqn);
@@ -83,7 +83,7 @@ ReadItems read(const fs::path& folder, const Metadata& metadata, const LoadPlan&
   }
   std::vector<std::optional<PartialRead>> parts(plan.boxes.size());
   on_threads(kReaders, parts.size(), [&](std::size_t i) {
-    const at::NoGradGuard no_grad;  // of this thread
+    const at::NoGradGuard no_grad;  // set per thread
     const ReadBox& box = plan.boxes[i];
     parts[i] = read_tensor(files, box, std::get<TensorItem>(items[box.item]));
   });
@@ -92,7 +92,7 @@ ReadItems read(const fs::path& folder, const Metadata& metadata, const LoadPlan&
   return loaded;
 }
 
-// What fails while bytes are read is damage; that the bytes are others than wanted (the plan) is not.
+// Turns an error into DamagedCheckpoint: for errors while reading, not for a mismatch with the wanted items (the plan).
 template <typename Step>
 auto or_damaged(Step&& step) {
   try {
@@ -106,7 +106,7 @@ ReadItems load_on_this_rank(const fs::path& folder, const std::vector<Item>& ite
                             const LoadOptions& options) {
   const Metadata metadata = or_damaged([&] {
     auto [checked, checksums] = read_verified_metadata(folder);
-    // One rank looks at all files; each rank at those that it reads, below.
+    // Rank 0 checks the sizes of all files; below, each rank checks those that it reads.
     const auto wrong = checksums && rank == 0 ? wrong_sizes(folder, *checksums) : std::vector<std::string>();
     if (!wrong.empty()) throw CheckpointError(folder.string() + " is damaged: " + join(wrong, "; "));
     return std::move(checked);

@@ -35,7 +35,7 @@ struct StoredChunk {
 
 struct TensorEntry {
   c10::ScalarType dtype = c10::ScalarType::Float;
-  std::vector<std::int64_t> size;  // of the whole tensor
+  std::vector<std::int64_t> size;  // shape of the full tensor
   std::vector<StoredChunk> chunks;
 };
 
@@ -43,45 +43,45 @@ struct ValueEntry {
   StorageLocation location;
 };
 
-// Where a flat key came from in the nested state: "optimizer.state.X.step" -> {"optimizer", "state.X.step"}.
+// Path of a flat key in the nested state: "optimizer.state.X.step" -> {"optimizer", "state.X.step"}.
 using StatePath = std::vector<std::variant<std::string, std::int64_t>>;
 
 struct Metadata {
   using Entry = std::variant<TensorEntry, ValueEntry>;
 
-  std::vector<std::string> order;  // keys as they are listed in the file
+  std::vector<std::string> order;  // keys in the order of the file
   std::unordered_map<std::string, Entry> entries;
   std::unordered_map<std::string, StatePath> paths;
-  std::string save_id;  // a UUID of the save that wrote the file; "" when it names none
+  std::string save_id;  // UUID of the save that wrote the file; empty if there is none
 
   const Entry* find(const std::string& fqn) const;
   const TensorEntry* find_tensor(const std::string& fqn) const;
 };
 
-// One line of the file's storage table, in file order: (key, chunk number or nothing for a value).
+// Entries of the file's storage table in file order: (key, chunk index), or (key, nullopt) for a value.
 using StorageOrder = std::vector<std::pair<std::string, std::optional<std::size_t>>>;
 
-// The bytes of .metadata. `storage_order` lists every entry once. `checkpoint_path` and `save_id` are informative.
+// Returns the bytes of .metadata. `storage_order` lists every entry once. `checkpoint_path` is informative; `save_id`
+// ties the checksums to this file.
 std::string encode_metadata(const Metadata& metadata, const StorageOrder& storage_order,
                             const std::filesystem::path& checkpoint_path, const std::string& save_id);
 
-// `what` names the file in errors. Throws CheckpointError for bytes that are not a .metadata file, for boxes outside
-// their tensor, and for chunks or values without a storage location.
+// Parses a .metadata file; `what` names it in errors. Throws CheckpointError for bytes that are not a .metadata file,
+// for boxes outside their tensor, and for chunks or values without a storage location.
 Metadata decode_metadata(std::string bytes, const std::string& what);
 
-// Reads `folder`/.metadata. Throws CheckpointError when there is none or it is damaged.
+// Reads `folder`/.metadata. Throws CheckpointError if it is missing or damaged.
 Metadata read_metadata(const std::filesystem::path& folder);
 
-// The same with the folder's checksums, when it has some that belong to this .metadata. Throws CheckpointError when the
-// bytes are not those that were written. Checksums of an older save, which another program wrote over, are passed over
-// with a warning.
+// Reads .metadata with the folder's checksums, if it has some that belong to it. Throws CheckpointError if the bytes
+// differ from those that were written. Ignores, with a warning, checksums of a save that another program overwrote.
 struct VerifiedMetadata {
   Metadata metadata;
   std::optional<Checksums> checksums;
 };
 VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder);
 
-// True when the folder holds a finished checkpoint: .metadata is written last.
+// True if the folder holds a finished checkpoint: .metadata is written last.
 bool is_complete(const std::filesystem::path& folder);
 
 }  // namespace titan::checkpoint

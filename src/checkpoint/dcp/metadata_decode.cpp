@@ -44,7 +44,7 @@ constexpr std::size_t kMaxDims = 64;
 // Decoding takes about as many steps as the file has bytes.
 constexpr std::uint64_t kStepsForEachByte = 64;
 constexpr std::uint64_t kFreeSteps = 1 << 20;
-constexpr std::uint64_t kChunkSteps = 16;  // what one takes in memory, roughly
+constexpr std::uint64_t kChunkSteps = 16;  // rough memory size of one chunk
 
 class Decoder {
  public:
@@ -70,8 +70,8 @@ class Decoder {
  private:
   Node::Kind kind(NodeId id) const { return tree_[id].kind; }
 
-  // Parts of the file may be shared by others, and are read and copied once for each. A file that is made to grow
-  // without end this way runs out of steps.
+  // Counts work. Shared parts of the file are read and copied at each use; a file crafted to grow without end this way
+  // runs out of steps.
   void spend(std::uint64_t steps) const {
     if (steps > steps_left_) tree_.fail("the file refers to its own parts too often");
     steps_left_ -= steps;
@@ -99,7 +99,7 @@ class Decoder {
     return tree_[id].integer;
   }
 
-  // The value of a field in the state of an object.
+  // Returns the value of a field in the state of an object, or nullopt if it is missing.
   std::optional<NodeId> optional_field(NodeId object, std::string_view name) const {
     const Node& node = tree_[object];
     if (!node.built || kind(node.children[2]) != Node::Kind::kDict) tree_.fail("an object has no fields");
@@ -169,7 +169,7 @@ class Decoder {
     metadata_.order.push_back(fqn);
   }
 
-  // Keeps every later product of dims and byte counts within 64 bits.
+  // Throws for a tensor so large that later products of dims and element size would not fit 64 bits.
   void check_size(const std::string& fqn, const TensorEntry& tensor) const {
     std::int64_t total = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
     for (const std::int64_t dim : tensor.size) {
@@ -219,7 +219,7 @@ class Decoder {
     return result;
   }
 
-  // The index of a MetadataIndex is only a hint; (fqn, offset) says which chunk is meant.
+  // The index of a MetadataIndex is only a hint; (fqn, offset) identifies the chunk.
   void storage(NodeId key, NodeId info) {
     if (!tree_.is_object_of(key, kIndex)) tree_.fail("a key of storage_data is not a MetadataIndex");
     const std::string fqn = text(field(key, "fqn"), "fqn");
@@ -250,7 +250,7 @@ class Decoder {
     tree_.fail("storage_data has an offset of " + fqn + " that is not a chunk's");
   }
 
-  // What a later format says may mean something else here. Older PyTorch writes no version.
+  // Rejects later formats, which may mean something else. Older PyTorch writes no version.
   void check_version() const {
     const auto version = optional_field(tree_.root(), "version");
     if (!version || kind(*version) != Node::Kind::kText || tree_[*version].text.starts_with("1.")) return;
@@ -282,7 +282,8 @@ class Decoder {
   Metadata metadata_;
 };
 
-// Two UUIDs of which not just a few digits were damaged. Random ones agree in some two of their 32 digits.
+// True if `a` and `b` are different UUIDs, not one with a few damaged digits. Random ones agree in about 2 of 32
+// digits.
 bool is_other_save(const std::string& a, const std::string& b) {
   if (a.size() != b.size() || a.size() != 36) return false;
   int differing = 0;

@@ -29,7 +29,7 @@ class Encoder {
   }
 
  private:
-  // An instance and the start of its state: a dict with one entry a field.
+  // Begins an instance and its state: a dict with one entry per field.
   void begin_object(const char* module, const char* name) {
     out_.global(module, name);
     out_.empty_tuple();

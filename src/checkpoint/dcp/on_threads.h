@@ -1,4 +1,4 @@
-// The same work on a few threads.
+// Runs the same function on several threads.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace titan::checkpoint {
 
-// Calls work(i) for every i < count, from at most `threads` threads at a time. After an error no further i is begun,
-// and the first thread's error is thrown when all have stopped.
+// Calls work(i) for every i < count, on at most `threads` threads at a time. After an error no further i is started,
+// and the first thread's error is thrown when all threads have stopped.
 template <typename Work>
 void on_threads(std::size_t threads, std::size_t count, const Work& work) {
   std::atomic<std::size_t> next = 0;

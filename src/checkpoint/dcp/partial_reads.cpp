@@ -22,7 +22,7 @@ std::string fault_of(const PartialRead& read, const std::string& detail) {
          ": the stored bytes do not match their checksum: " + detail;
 }
 
-// The reads [begin, end) are those of one record.
+// Judges one record from its reads [begin, end).
 void judge_record(const std::vector<PartialRead>& reads, std::size_t begin, std::size_t end,
                   PartialReadVerdict& verdict) {
   const PartialRead& record = reads[begin];
@@ -91,7 +91,7 @@ void verify_reads(const fs::path& folder, const std::string& action, std::vector
   const PartialReadVerdict verdict = judge_reads(std::move(reads));
   if (!verdict.faults.empty()) throw DamagedCheckpoint(action + ": " + join(verdict.faults, "; "));
   if (verdict.open.empty()) return;
-  // The largest first, each to the rank with the least to read.
+  // Assigns records to ranks, the largest first, each to the rank with the fewest bytes to read.
   std::vector<std::size_t> order(verdict.open.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {

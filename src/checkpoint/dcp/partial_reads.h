@@ -1,5 +1,5 @@
-// Records of which each rank reads only a part are verified all the same: the checksums of the parts give that of the
-// whole. What nobody read is read for that.
+// Verifies records that no rank reads completely, by combining the checksums of the parts. Missing bytes are read for
+// the check.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ std::string encode_reads(const std::vector<PartialRead>& reads);
 std::vector<PartialRead> decode_reads(const std::string& bytes);
 
 struct PartialReadVerdict {
-  std::vector<std::string> faults;  // records that were read as something else than was written
-  std::vector<PartialRead> open;    // one entry a record of which some bytes were not read, sorted by place
+  std::vector<std::string> faults;  // records whose bytes differ from those that were written
+  std::vector<PartialRead> open;    // one entry per record with unread bytes, sorted by position
 };
-// From the parts that all ranks together read. Deterministic: every rank that has the same reads gets the same verdict.
+// Judges the parts that all ranks together read. Deterministic: the same reads give the same verdict on every rank.
 PartialReadVerdict judge_reads(std::vector<PartialRead> reads);
 
-// Reads `record` as a whole; gives what is wrong, or "".
+// Reads the full `record`. Returns what is wrong with it, or "".
 std::string verify_record(const InputFile& file, const PartialRead& record);
 
-// Collective. `reads`: of every rank, the same on all ranks. The open records are shared out among the ranks. Throws
-// DamagedCheckpoint on all ranks.
+// Verifies `reads`, the reads of all ranks (the same on every rank). The open records are read, divided among the
+// ranks. Collective. Throws DamagedCheckpoint on all ranks.
 void verify_reads(const std::filesystem::path& folder, const std::string& action, std::vector<PartialRead> reads,
                   Ranks& ranks);
 

@@ -11,7 +11,7 @@
 namespace titan::checkpoint {
 namespace {
 
-// The common part of a stored chunk and the wanted box, or nothing.
+// Returns the common part of a stored chunk and the wanted box, or nullopt.
 std::optional<ReadBox> intersect(const StoredChunk& chunk, const dist::ShardSpec& spec) {
   ReadBox box;
   box.chunk = &chunk;
@@ -26,8 +26,8 @@ std::optional<ReadBox> intersect(const StoredChunk& chunk, const dist::ShardSpec
   return box;
 }
 
-// Whether two boxes have an element in common. Sorted along dim 0, a box is compared with those alone that begin before
-// it ends there: each shard with its neighbours.
+// True if two boxes share an element. Sorts them along dim 0 and compares each box only with those that begin before it
+// ends there: each shard with its neighbors.
 bool overlap(std::span<const ReadBox> boxes) {
   const auto meet = [](const ReadBox& a, const ReadBox& b, std::size_t d) {
     return a.start_in_local[d] < b.start_in_local[d] + b.sizes[d] &&
@@ -42,7 +42,7 @@ bool overlap(std::span<const ReadBox> boxes) {
       std::size_t d = 0;
       while (d < order[i]->sizes.size() && meet(*order[i], *order[j], d)) ++d;
       if (d == order[i]->sizes.size()) return true;
-      if (d == 0) break;  // nor do those behind it reach so far back
+      if (d == 0) break;  // later boxes do not reach this one either
     }
   }
   return false;
@@ -85,7 +85,7 @@ class Planner {
     ++num_problems_;
   }
 
-  // A model's weights lie under their own names; all other state is nested in a group.
+  // A model's weights are stored under their own names; all other state is nested in a group.
   void add_unexpected() {
     std::unordered_set<std::string> wanted;
     for (const Item& item : items_) wanted.insert(item_fqn(item));

@@ -36,7 +36,7 @@ void check_tensor(const TensorItem& item) {
   dtype_name(item.local.scalar_type());
 }
 
-// The rule of DCP: the bytes of the whole tensor, not of the chunk; 1 for what has no known size.
+// Weight of an item by DCP's rule: the bytes of the full tensor, not of the chunk; 1 if it has no known size.
 std::int64_t weight(const PlanEntry& entry) {
   if (entry.is_value) return 1;
   return std::max<std::int64_t>(
@@ -65,7 +65,7 @@ void check_agreement(const PlanEntry& first, const PlanEntry& other, std::size_t
                           " " + dist::shape_text(other.spec.global_shape) + " on rank " + std::to_string(rank));
 }
 
-// Which rank writes each item.
+// Returns the rank that writes each item.
 std::map<ItemKey, std::size_t> choose_writers(const std::vector<std::vector<PlanEntry>>& plans) {
   struct Candidate {
     const PlanEntry* entry;
@@ -97,7 +97,7 @@ std::map<ItemKey, std::size_t> choose_writers(const std::vector<std::vector<Plan
   return writers;
 }
 
-// Adds the entry to the metadata; gives its place in the storage table.
+// Adds the entry to the metadata. Returns its line of the storage table.
 StorageOrder::value_type add_entry(Metadata& metadata, const PlanEntry& entry) {
   const auto [found, is_new] = metadata.entries.try_emplace(entry.fqn);
   if (is_new) {

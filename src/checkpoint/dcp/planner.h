@@ -1,4 +1,5 @@
-// Who writes what, and which stored boxes a load reads. Pure functions: no files, no communication. See FORMAT.md.
+// Plans which rank writes what, and which boxes a load reads. Pure functions: no files, no communication. See
+// FORMAT.md.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace titan::checkpoint {
 
-// What the planning rank must know of one item of one rank.
+// Facts about one item of one rank that the planning rank needs.
 struct PlanEntry {
   std::string fqn;
   StatePath path;
@@ -21,7 +22,7 @@ struct PlanEntry {
   bool operator==(const PlanEntry&) const = default;
 };
 
-// One rank's items. Throws CheckpointError when an item contradicts itself or a key occurs twice.
+// Returns the plan of one rank's items. Throws CheckpointError if an item contradicts itself or a key occurs twice.
 std::vector<PlanEntry> local_plan(const std::vector<Item>& items);
 std::string encode_plan(const std::vector<PlanEntry>& plan);
 std::vector<PlanEntry> decode_plan(const std::string& bytes);
@@ -29,14 +30,14 @@ std::vector<PlanEntry> decode_plan(const std::string& bytes);
 struct SavePlan {
   std::vector<std::vector<std::size_t>> items;  // [rank] indices into its items in file order: values, then tensors
   std::vector<StorageOrder> storage;            // [rank] the same items as entries of the metadata
-  Metadata metadata;                            // complete but for the locations
+  Metadata metadata;                            // complete except for the locations
 };
 
-// Removes replicas: of the ranks that hold the same (key, offset), the one with the least bytes so far writes it.
-// Throws CheckpointError when ranks disagree on a key, or the boxes of a tensor do not make up the whole tensor.
+// Removes replicas: of the ranks that hold the same (key, offset), the one with the fewest bytes so far writes it.
+// Throws CheckpointError if ranks disagree on a key, or if the boxes of a tensor do not make up the full tensor.
 SavePlan plan_save(const std::vector<std::vector<PlanEntry>>& plans);
 
-// Fills in where an entry was written.
+// Sets the location that an entry was written to.
 void set_location(Metadata& metadata, const StorageOrder::value_type& entry, StorageLocation location);
 
 // A box to copy from a stored chunk into a wanted tensor.
@@ -53,9 +54,9 @@ struct LoadPlan {
   std::vector<std::size_t> values;  // items to read as values
 };
 
-// `what` names the checkpoint. The plan points into `metadata`. Throws one CheckpointError that lists all missing keys
-// and all mismatches. Other keys in the checkpoint are ignored, but with `all_weights` a weight (a tensor
-// that is nested in no group) that nobody wants is a mismatch, too. Dtypes may differ.
+// Returns the boxes and values to read; it points into `metadata`. `what` names the checkpoint in errors. Throws one
+// CheckpointError that lists all missing keys and all mismatches. Other keys in the checkpoint are ignored, but with
+// `all_weights` an unwanted weight (a tensor that is not nested in a group) is also a mismatch. Dtypes may differ.
 LoadPlan plan_load(const Metadata& metadata, const std::vector<Item>& items, const std::string& what,
                    bool all_weights = false);
 

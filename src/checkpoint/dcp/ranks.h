@@ -1,4 +1,4 @@
-// The few collectives that a save or load needs, and how a failure on one rank becomes an error on all.
+// Collectives that a save or load needs; they turn a failure on one rank into an error on all ranks.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 
 namespace titan::checkpoint {
 
-// Files that are there, and not as they were written: an older checkpoint may still be good.
+// Error for files that differ from what was written: an older checkpoint may still be good.
 class DamagedCheckpoint : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;
 };
 
-// An interface so that a save can run over a process group, or over threads of one process. All calls are collective.
+// Interface that lets a save run over a process group, or over threads of one process. All calls are collective.
 class Ranks {
  public:
   virtual ~Ranks() = default;
@@ -39,12 +39,12 @@ class GroupRanks : public Ranks {
   dist::ProcessGroup& group_;
 };
 
-// Every rank runs `step` and gets the results of all. Should any rank throw, all ranks throw one CheckpointError that
-// says "<action>: rank 1: <its message>; …", a DamagedCheckpoint when every failed rank threw one.
+// Runs `step` on every rank and returns the results of all. If any rank throws, all ranks throw one CheckpointError,
+// "<action>: rank 1: <its message>; …", or a DamagedCheckpoint if every failed rank threw one.
 std::vector<std::string> on_every_rank(Ranks& ranks, const std::string& action,
                                        const std::function<std::string()>& step);
 
-// Rank 0 runs `step`, all ranks get its result or its CheckpointError.
+// Runs `step` on rank 0 and returns its result on all ranks, or throws its error as CheckpointError on all ranks.
 std::string on_rank_0(Ranks& ranks, const std::string& action, const std::function<std::string()>& step);
 
 }  // namespace titan::checkpoint

@@ -10,7 +10,7 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-// Rank 0's part after all data is on the disk. Gives the total number of bytes.
+// Writes rank 0's files after all data is on disk. Returns the total number of bytes.
 std::uint64_t write_metadata(const fs::path& temporary, const fs::path& folder, SavePlan& plan,
                              const std::vector<std::string>& written, const std::map<std::string, std::string>& texts) {
   StorageOrder order;

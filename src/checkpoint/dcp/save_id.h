@@ -1,11 +1,11 @@
-// The name of one save.
+// Makes the id of a save.
 #pragma once
 
 #include <string>
 
 namespace titan::checkpoint {
 
-// A random UUID (version 4), as DCP stores with each save.
+// Returns a random UUID (version 4), as DCP stores with each save.
 std::string new_save_id();
 
 }  // namespace titan::checkpoint

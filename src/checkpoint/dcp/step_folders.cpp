@@ -46,7 +46,7 @@ bool is_of_numbers(const fs::path& folder) { return !fs::exists(folder / layout:
 
 namespace {
 
-// Under its temporary name it is not a checkpoint any more, so a kill in between leaves nothing half removed.
+// Renames the folder first: under its temporary name it is not a checkpoint, so a kill leaves no half-removed one.
 void remove_step(const fs::path& folder) {
   try {
     free_name(temporary_folder(folder));

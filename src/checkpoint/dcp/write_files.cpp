@@ -18,7 +18,7 @@ std::uint64_t weight(const Item& item) {
   return tensor == nullptr ? 0 : tensor->local.nbytes();
 }
 
-// The largest first, each to the file with the least so far; within a file the order stays.
+// Distributes items over files: the largest first, each to the smallest file so far. Files keep the order of `chosen`.
 std::vector<std::vector<std::size_t>> deal(const std::vector<Item>& items, const std::vector<std::size_t>& chosen,
                                            std::size_t num_files) {
   std::vector<std::size_t> by_weight(chosen.size());

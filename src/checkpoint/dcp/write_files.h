@@ -1,4 +1,4 @@
-// One rank's part of a save: its items in one file or in several at once.
+// Writes one rank's part of a save: its items in one file, or in several in parallel.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ struct WrittenFile {
   std::string name;
   FileChecksum checksum;
   std::vector<std::size_t> items;      // in file order: positions in `chosen`
-  std::vector<std::uint64_t> lengths;  // of their archives, which follow one another without gaps
+  std::vector<std::uint64_t> lengths;  // bytes of their archives, which follow each other without gaps
 };
 
-// Writes items[chosen[0]], items[chosen[1]], … to `folder`/__<rank>_0.distcp, __<rank>_1.distcp, …: at most
-// `num_files`, about equally large, by as many threads; values go into the first. Everything is on the disk when it
-// returns. Throws CheckpointError.
+// Writes items[chosen[0]], items[chosen[1]], … to `folder`/__<rank>_0.distcp, __<rank>_1.distcp, …: at most `num_files`
+// files of about equal size, one thread per file; values go into the first. Everything is on disk when it returns.
+// Throws CheckpointError.
 std::vector<WrittenFile> write_files(const std::filesystem::path& folder, int rank, const std::vector<Item>& items,
                                      const std::vector<std::size_t>& chosen, int num_files);
 

@@ -16,16 +16,16 @@
 
 namespace titan::checkpoint {
 
-// Both append one archive to `out` and give its length in bytes. A CUDA or non-contiguous tensor is copied first.
+// Append one archive to `out` and return its length in bytes. A CUDA or non-contiguous tensor is copied first.
 std::uint64_t write_tensor_archive(OutputFile& out, const at::Tensor& tensor);
 std::uint64_t write_value_archive(OutputFile& out, const Value& value);
 
-// The archive of a tensor whose elements come in parts, row by row.
+// Writes the archive of a tensor whose elements come in parts, row by row.
 class TensorArchiveWriter {
  public:
   TensorArchiveWriter(OutputFile& out, c10::ScalarType dtype, std::vector<std::int64_t> sizes);
   void append(const void* data, std::uint64_t size) { archive_.append(data, size); }
-  // After all elements. Gives the length of the archive.
+  // Call after all elements. Returns the length of the archive.
   std::uint64_t finish();
 
  private:
@@ -37,20 +37,20 @@ class TensorArchiveWriter {
 
 Value read_value_archive(const ZipReader& archive);
 
-// A tensor in an archive, its description checked, its numbers still on the disk.
+// A tensor in an archive: its description is checked, its elements are still on disk.
 class StoredTensor {
  public:
   // `archive` must outlive this. Throws CheckpointError for anything but one plain tensor.
   explicit StoredTensor(const ZipReader& archive);
-  // One of several tensors, as parse_tensor() found it.
+  // Takes one of several tensors, as parse_tensor() found it.
   StoredTensor(const ZipReader& archive, TensorDescription description);
 
   c10::ScalarType dtype() const { return tensor_.dtype; }
   const std::vector<std::int64_t>& sizes() const { return tensor_.sizes; }
 
   // Copies the box that starts at `start` and has the sizes of `target` into `target` (any dtype, device and strides).
-  // Reads only the rows of dim 0 that the box touches. When those are all, the checksum is verified and nothing given
-  // back; else what was read, for the caller to verify (its `file` is left to the caller).
+  // Reads only the rows of dim 0 that the box touches. If those are all rows, verifies the checksum and returns
+  // nullopt; otherwise returns what was read, for the caller to verify (the caller sets its `file`).
   std::optional<PartialRead> read_box(const std::vector<std::int64_t>& start, const at::Tensor& target) const;
 
  private:

@@ -11,9 +11,9 @@
 namespace titan::checkpoint {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 16 << 20;  // what is read at once when the target cannot take the bytes itself
+constexpr std::int64_t kBlockBytes = 16 << 20;  // read at once if the target cannot receive the bytes directly
 constexpr std::uint64_t kCrcBlock = 1 << 20;
-constexpr std::uint64_t kMaxPickle = 1 << 16;  // of a tensor: some 200 bytes in practice
+constexpr std::uint64_t kMaxPickle = 1 << 16;  // for a tensor; about 200 bytes in practice
 
 // Reads into memory and checksums block by block, while the bytes are in cache.
 std::uint32_t read_with_crc(const InputFile& file, std::uint64_t offset, void* data, std::uint64_t size,
@@ -27,7 +27,7 @@ std::uint32_t read_with_crc(const InputFile& file, std::uint64_t offset, void* d
   return crc;
 }
 
-// The box [start, start + sizes) of the dims from `first_dim` on.
+// Returns the box [start, start + sizes) of the dims from `first_dim` on.
 at::Tensor narrow_from(at::Tensor tensor, const std::vector<std::int64_t>& start, at::IntArrayRef sizes,
                        std::size_t first_dim) {
   for (std::size_t d = first_dim; d < start.size(); ++d)
@@ -110,7 +110,7 @@ std::optional<PartialRead> StoredTensor::read_rows(const std::vector<std::int64_
   return std::nullopt;
 }
 
-// Some other program kept a transposed or shared storage: read it all.
+// Reads the full storage: another program stored a transposed tensor or a shared storage.
 void StoredTensor::read_strided(const std::vector<std::int64_t>& start, const at::Tensor& target) const {
   const at::Tensor storage = at::empty({tensor_.storage_numel}, at::TensorOptions(tensor_.dtype));
   const std::uint32_t crc =

@@ -13,7 +13,7 @@
 namespace titan::checkpoint {
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 16;  // elements that are looked at together: the looks take no memory to speak of
+constexpr std::int64_t kChunk = 1 << 16;  // elements checked at once, so that the checks take little memory
 
 bool changes_range(const at::Tensor& from, c10::ScalarType dtype) {
   return from.scalar_type() != dtype && from.is_floating_point() && c10::isFloatingType(dtype) && from.numel() > 0;
@@ -31,7 +31,7 @@ bool has_nan(const at::Tensor& tensor) {
 at::Tensor cast(const at::Tensor& from, c10::ScalarType dtype) {
   at::Tensor to = from.to(dtype);
   if (!changes_range(from, dtype) || !has_nan(from)) return to;
-  // In its bits: arithmetic may take any NaN for any other.
+  // Sets the sign bit directly: arithmetic may replace one NaN by another.
   const auto integers = to.element_size() == 2 ? at::kShort : to.element_size() == 4 ? at::kInt : at::kLong;
   const std::int64_t sign = std::numeric_limits<std::int64_t>::min() >> (64 - 8 * to.element_size());
   const at::Tensor bits = to.view(integers), without = bits.bitwise_and(at::Scalar(~sign));

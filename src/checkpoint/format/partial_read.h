@@ -1,4 +1,4 @@
-// What was read of a stored record, for the checksums that tell whether it was read as it was written.
+// Part of a stored record that was read, with the checksums to verify it.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace titan::checkpoint {
 
-// Some bytes of one record's payload, as they were read.
+// Bytes of one record's payload, as they were read.
 struct PartialRead {
   std::string file;                // relative to the checkpoint folder
   std::string fqn;                 // for messages
-  std::uint64_t record_begin = 0;  // of the payload, in the file
+  std::uint64_t record_begin = 0;  // start of the payload in the file
   std::uint64_t record_size = 0;
-  std::uint32_t record_crc = 0;  // as it should be
-  Piece piece;                   // `begin` from the payload's start on
+  std::uint32_t record_crc = 0;  // expected value
+  Piece piece;                   // `begin` counts from the payload's start
 };
 
 }  // namespace titan::checkpoint

@@ -25,7 +25,7 @@ std::string readable(std::string_view global) {
 
 }  // namespace
 
-// The stack machine of pickle protocols 2 to 4, less everything a checkpoint does not need.
+// Stack machine of pickle protocols 2 to 4, limited to what checkpoints need.
 class PickleMachine {
  public:
   PickleMachine(std::string_view in, std::uint64_t base_offset, std::span<const std::string_view> globals,
@@ -85,7 +85,7 @@ class PickleMachine {
   void push_integer(std::int64_t value) { push(add({.kind = Kind::kInt, .integer = value})); }
   void push_text(Kind kind, std::string_view text) { push(add({.kind = kind, .text = text})); }
 
-  // Values below the newest mark belong to someone else.
+  // Values below the newest mark belong to an enclosing container.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   NodeId pop() {
     if (stack_.size() <= floor()) fail("the stack is empty");
@@ -287,7 +287,7 @@ bool PickleMachine::memo(unsigned char code) {
 }
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
-  // Names come from the memo at two bytes a use, and each use looks at all of the name.
+  // A memoized name costs two bytes per use in the file, but each use reads the full name.
   if (module.size() + name.size() > kMaxGlobal)
     fail("the name of a global has " + std::to_string(module.size() + name.size()) + " bytes");
   std::string full = std::string(module) + "\n" + std::string(name);

@@ -1,5 +1,4 @@
-// Reads a pickle into a plain tree. Nothing is executed: a class or function is only its name, a call only a record of
-// it.
+// Reads a pickle into a plain tree. Nothing is executed: a class or function becomes its name, a call a record of it.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +28,7 @@ struct Node {
     kPersistentId
   };
   Kind kind = Kind::kNone;
-  bool built = false;        // kObject: a BUILD gave it a state, the last child
+  bool built = false;        // kObject: BUILD set its state, the last child
   std::int64_t integer = 0;  // kBool, kInt; kText and kBytes and kGlobal: unused
   double real = 0;
   std::string_view text = {};  // kText (UTF-8), kBytes; kGlobal: "module\nname"
@@ -37,8 +36,8 @@ struct Node {
       {};  // kList, kTuple: items; kDict: key, value, key, …; kObject: callee, arguments [, state]; kPersistentId: id
 };
 
-// A parsed pickle with the bytes it points into. Nodes may be shared (memo): a file of some kilobytes can describe
-// gigabytes, so walkers must bound depth, and what they visit and copy (num_bytes() is the measure).
+// A parsed pickle with the bytes it points into. Nodes may be shared (memo): a file of a few kilobytes can describe
+// gigabytes, so walkers must bound their depth, and bound what they visit and copy relative to num_bytes().
 class PickleTree {
  public:
   // Parses all of `bytes`. `what` names the source in errors; `base_offset` is where the bytes start in the named file.
@@ -53,7 +52,7 @@ class PickleTree {
   NodeId root() const { return root_; }
   const Node& operator[](NodeId id) const { return nodes_[id]; }
   std::size_t size() const { return nodes_.size(); }
-  std::size_t num_bytes() const { return bytes_.size(); }  // of the pickle
+  std::size_t num_bytes() const { return bytes_.size(); }  // size of the pickle
   const std::string& what() const { return what_; }
 
   bool is_global(NodeId id, std::string_view module_newline_name) const;

@@ -8,7 +8,7 @@
 namespace titan::checkpoint {
 namespace {
 
-// Latin-1 bytes as UTF-8 text: every byte is the code point of the same number.
+// Converts Latin-1 bytes to UTF-8 text: every byte is the code point of the same value.
 std::string latin1_to_utf8(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size() + bytes.size() / 2);
@@ -49,7 +49,7 @@ void PickleWriter::remember(std::string key) {
   const auto index = static_cast<std::uint32_t>(memo_.size());
   memo_.emplace(std::move(key), index);
   if (protocol_ >= 4) {
-    op('\x94');  // MEMOIZE numbers by itself, in the same order
+    op('\x94');  // MEMOIZE assigns the indices itself, in the same order
   } else {
     op(index < 256 ? 'q' : 'r');
     little_endian(index, index < 256 ? 1 : 4);

@@ -1,4 +1,4 @@
-// Emits Python pickle opcodes. Knows no checkpoint class: metadata.cpp and value_pickle.cpp say what is written.
+// Emits Python pickle opcodes. metadata_encode.cpp and value_pickle.cpp decide what is written.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace titan::checkpoint {
 
-// Protocol 2 (what torch.save writes) or 4 (what pickle.dump writes). Strings and globals that occur again come from
-// the memo, so a file with thousands of equal class names stays small.
+// Writes protocol 2 (as torch.save) or 4 (as pickle.dump). Repeated strings and globals come from the memo, so a file
+// with thousands of equal class names stays small.
 class PickleWriter {
  public:
   explicit PickleWriter(int protocol);
@@ -28,7 +28,7 @@ class PickleWriter {
   void empty_tuple();
   void mark();
   void tuple_from_mark();
-  void tuple(int count);    // of the `count` values on the stack; count 1, 2 or 3
+  void tuple(int count);    // takes the `count` values on the stack; count 1, 2 or 3
   void append_from_mark();  // APPENDS
   void set_from_mark();     // SETITEMS
   void reduce();
@@ -36,7 +36,7 @@ class PickleWriter {
   void build();
   void persistent_id();  // BINPERSID
 
-  // Ends the pickle and gives its bytes; call once.
+  // Ends the pickle and returns its bytes; call once.
   std::string finish();
 
  private:

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;  // for writing: it looks at all keys for each one that is added
+using OrderedJson = nlohmann::ordered_json;  // only for writing: each insertion searches all keys
 
 constexpr std::uint64_t kLengthSize = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the limit of Hugging Face's own reader
@@ -47,7 +47,7 @@ const char* name_of(c10::ScalarType dtype) {
   throw CheckpointError(std::string("safetensors files hold no ") + c10::toString(dtype));
 }
 
-// Whether brackets outside of strings are nested deeper: seen before a tree of millions of levels is made.
+// True if brackets outside of strings are nested deeper than `depth`: detects millions of levels before parsing.
 bool deeper_than(const std::string& text, int depth) {
   int level = 0;
   bool in_string = false;
@@ -63,7 +63,7 @@ bool deeper_than(const std::string& text, int depth) {
   return false;
 }
 
-// An entry, and where it says that it ends.
+// Returns an entry and the end of its data in the file.
 std::pair<SafetensorsEntry, std::uint64_t> parse_entry(const fs::path& path, const std::string& name, const Json& json,
                                                        std::uint64_t data_begin, std::uint64_t data_size) {
   SafetensorsEntry entry;
@@ -158,7 +158,7 @@ std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
 
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries) {
   OrderedJson header;
-  header["__metadata__"] = {{"format", "pt"}};  // transformers asks for it
+  header["__metadata__"] = {{"format", "pt"}};  // transformers requires it
   std::uint64_t at = 0;
   for (auto& entry : entries) {
     const std::uint64_t end = at + bytes_of(entry);
@@ -167,7 +167,7 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries) {
     at = end;
   }
   std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');  // so that the numbers are aligned
+  text.append((8 - text.size() % 8) % 8, ' ');  // so that the data is aligned
   const std::uint64_t length = text.size();
   for (auto& entry : entries) entry.begin += kLengthSize + length;
   std::string head(kLengthSize, '\0');
@@ -195,7 +195,7 @@ void MappedSafetensors::copy_rows(const SafetensorsEntry& entry, const std::vect
   const auto item = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
   const std::int64_t cols = entry.shape.size() == 2 ? entry.shape[1] : 1;
   const std::int64_t wanted = target.dim() == 2 ? target.size(1) : 1;
-  // Files need not be aligned: bytes first, then numbers.
+  // Data in files may be unaligned: copies bytes first, then casts.
   auto stored = at::empty(target.sizes(), at::TensorOptions().dtype(entry.dtype));
   auto* to = static_cast<char*>(stored.data_ptr());
   for (const std::int64_t row : rows) {

@@ -25,8 +25,8 @@ void number_tuple(PickleWriter& out, const std::vector<std::int64_t>& numbers) {
   out.tuple_from_mark();
 }
 
-// The highest element that the strides can reach must be in the storage, which must be the record. Strides of zero
-// reach no further however large the sizes are, so that products of sizes are bounded as well.
+// Throws if the strides reach beyond the storage, or if the storage does not match the record. Strides of zero reach no
+// further for any size, so the product of the sizes is bounded separately.
 void check_extent(const TensorDescription& tensor, const ZipReader& archive) {
   const ZipRecord& payload = archive.get("data/" + tensor.storage);
   const auto element = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
@@ -153,7 +153,7 @@ TorchArchiveWriter::TorchArchiveWriter(OutputFile& out, const std::string& pickl
 
 std::uint64_t TorchArchiveWriter::finish() {
   zip_.add("archive/version", "3\n");
-  // 40 digits that tell one content from another.
+  // Id of 40 digits, made from the checksums of the content.
   std::array<char, 41> id{};
   std::snprintf(id.data(), id.size(), "%040u", zip_.combined_crc());
   zip_.add("archive/.data/serialization_id", std::string_view(id.data(), 40));

@@ -24,22 +24,22 @@ struct TensorDescription {
   std::vector<std::int64_t> strides;  // elements
 };
 
-// Of a tensor that fills a storage of its own, row by row.
+// Describes a tensor that fills a storage of its own, row by row.
 TensorDescription describe_contiguous(c10::ScalarType dtype, std::vector<std::int64_t> sizes, std::string storage);
 
 std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& sizes);
 
-// torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks)
+// Emits the call torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks).
 void emit_tensor(PickleWriter& out, const TensorDescription& tensor);
 
 // Reads that call, also within torch._utils._rebuild_parameter. Throws CheckpointError for anything else, and for a
-// description that `archive`'s record contradicts. Nothing outside the storage can be reached by what is returned.
+// description that contradicts `archive`'s record. The returned description cannot reach outside its storage.
 TensorDescription parse_tensor(const PickleTree& tree, NodeId id, const ZipReader& archive);
 
-// The names that such a pickle may call.
+// Returns the globals that such a pickle may use.
 std::span<const std::string_view> tensor_globals();
 
-// The most records that an archive of many tensors may claim.
+// Maximum number of records in an archive of many tensors.
 inline constexpr std::uint64_t kMaxTorchRecords = 1 << 20;
 
 // Throws CheckpointError for an archive written on a big-endian machine.
@@ -49,12 +49,12 @@ class TorchArchiveWriter {
  public:
   TorchArchiveWriter(OutputFile& out, const std::string& pickle);
 
-  // A storage of `size` bytes, which append() then gives in parts.
+  // Begins a storage of `size` bytes; append() then writes it in parts.
   void begin_storage(const std::string& key, std::uint64_t size) { zip_.begin("archive/data/" + key, size); }
   void append(const void* data, std::uint64_t size) { zip_.append(data, size); }
   void end_storage() { zip_.end(); }
 
-  // Gives the length of the archive.
+  // Returns the length of the archive.
   std::uint64_t finish();
 
  private:

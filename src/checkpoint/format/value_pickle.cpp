@@ -48,11 +48,11 @@ struct Emitter {
 constexpr std::array<std::string_view, 4> kValueGlobals = {"_codecs\nencode", "collections\nOrderedDict",
                                                            "__builtin__\nbytes", "builtins\nbytes"};
 
-// Strings that the pickle holds once and uses often are copied at each use.
+// Limits of copied text: a string that the pickle holds once is copied at each use.
 constexpr std::uint64_t kTextForEachByte = 64;
 constexpr std::uint64_t kFreeText = 16 << 20;
 
-// Turns a tree into a Value. A shared node is copied at each use, so count and bytes are bounded: a pickle made to
+// Turns a tree into a Value. A shared node is copied at each use, so count and bytes are bounded: a pickle crafted to
 // explode fails.
 class Decoder {
  public:
@@ -109,7 +109,7 @@ class Decoder {
     return result;
   }
 
-  // The two ways in which protocol 2 spells bytes: bytes() and _codecs.encode(text, 'latin1').
+  // Decodes the two forms of bytes in protocol 2: bytes() and _codecs.encode(text, 'latin1').
   Value object(NodeId id) {
     const auto& arguments = tree_[tree_[id].children[1]].children;
     if (tree_.is_object_of(id, "_codecs\nencode")) {

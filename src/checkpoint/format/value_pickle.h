@@ -1,4 +1,4 @@
-// Value <-> pickle bytes.
+// Converts a Value to pickle bytes and back.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace titan::checkpoint {
 
-// `protocol`: 2 inside torch.save archives, 4 as pickle.dumps writes.
+// Returns the pickle of `value`. `protocol`: 2 inside torch.save archives, 4 as pickle.dumps writes.
 std::string pickle_value(const Value& value, int protocol);
 
 // `what` and `base_offset` name the source in errors (see PickleTree::parse). Throws CheckpointError also for a Python

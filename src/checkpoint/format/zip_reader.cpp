@@ -83,7 +83,7 @@ void ZipReader::read_directory(std::uint64_t max_records) {
     ZipRecord record{number(directory, here + 42, 4), number(directory, here + 24, 4),
                      static_cast<std::uint32_t>(number(directory, here + 16, 4))};
     std::uint64_t stored = number(directory, here + 20, 4);
-    // Values that do not fit 32 bits stand in the zip64 extra field, in this order.
+    // Values that do not fit 32 bits are in the zip64 extra field, in this order.
     const std::uint64_t extra_end = here + kEntrySize + name_size + extra_size;
     for (std::uint64_t e = here + kEntrySize + name_size; e + 4 <= extra_end;) {
       const std::uint64_t field_end = e + 4 + number(directory, e + 2, 2);

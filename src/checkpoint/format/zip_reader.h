@@ -18,27 +18,27 @@ struct ZipRecord {
 class ZipReader {
  public:
   // The archive is bytes [offset, offset + length) of `file`, which must outlive this. `what` (the item's name) appears
-  // in errors. Throws CheckpointError when the range reaches beyond the file, holds no well-formed archive, or one of
-  // more than `max_records` records.
+  // in errors. Throws CheckpointError if the range reaches beyond the file, or does not hold a well-formed archive of
+  // at most `max_records` records.
   ZipReader(const InputFile& file, std::uint64_t offset, std::uint64_t length, std::string what,
             std::uint64_t max_records = 1024);
 
   const InputFile& file() const { return file_; }
-  // The record under the archive's top folder ("data.pkl", "data/0"), or null.
+  // Returns the record under the archive's top folder ("data.pkl", "data/0"), or null if there is none.
   const ZipRecord* find(const std::string& name) const;
-  const ZipRecord& get(const std::string& name) const;  // throws when there is none
+  const ZipRecord& get(const std::string& name) const;  // throws if there is none
 
   const std::unordered_map<std::string, ZipRecord>& records() const { return records_; }
 
-  // Where the record's payload starts in the file (not in the archive).
+  // Returns the offset of the record's payload in the file (not in the archive).
   std::uint64_t payload_offset(const ZipRecord& record) const;
-  // The whole payload, its checksum verified.
+  // Returns the full payload after verifying its checksum.
   std::string read(const ZipRecord& record) const;
   void check_crc(const ZipRecord& record, std::uint32_t crc) const;
 
   // The item's name.
   const std::string& name() const { return what_; }
-  // "KEY in FILE at offset N": how errors call this archive.
+  // Returns "KEY in FILE at offset N", the name of this archive in errors.
   std::string what() const;
   [[noreturn]] void fail(const std::string& message) const;
 

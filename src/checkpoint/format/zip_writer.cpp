@@ -10,7 +10,7 @@ namespace titan::checkpoint {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint64_t kBlock = 1 << 20;  // small enough to be in cache still when it is written after its checksum
+constexpr std::uint64_t kBlock = 1 << 20;  // small enough to be still in cache when written after its checksum
 constexpr std::uint16_t kFlags = 0x0808;   // sizes follow in a data descriptor; names are UTF-8
 
 class Bytes {
@@ -37,7 +37,7 @@ void ZipWriter::local_header(std::string_view name, bool zip64) {
   Bytes extra;
   // A reader that streams learns from this field that the descriptor's sizes have 8 bytes.
   if (zip64) extra.u16(0x0001).u16(16).u64(0).u64(0);
-  // At least one byte of padding, a whole block when the place is aligned already: as torch pads.
+  // At least one byte of padding, a full block if the position is already aligned, as torch does.
   const std::uint64_t unpadded = at() + kLocalHeaderSize + name.size() + extra.data.size() + 4;
   const std::uint64_t padding = kAlignment - unpadded % kAlignment;
   extra.text("FB").u16(padding).text(std::string(padding, 'Z'));

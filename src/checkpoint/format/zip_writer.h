@@ -10,25 +10,24 @@
 
 namespace titan::checkpoint {
 
-// Appends to `out` from its current position on, which becomes the archive's byte 0. Records of 4 GiB and more are
-// fine.
+// Appends an archive to `out`; the current position becomes the archive's byte 0. Records may have 4 GiB and more.
 class ZipWriter {
  public:
   explicit ZipWriter(OutputFile& out) : out_(out), start_(out.position()) {}
 
-  // The payload starts at a multiple of 64 bytes in the archive. Nothing is copied.
+  // Adds a record without copying it. The payload starts at a multiple of 64 bytes in the archive.
   void add(std::string_view name, const void* data, std::uint64_t size);
   void add(std::string_view name, std::string_view data) { add(name, data.data(), data.size()); }
 
-  // The same for a payload that comes in parts: exactly `size` bytes between begin() and end().
+  // Add a record whose payload comes in parts: exactly `size` bytes between begin() and end().
   void begin(std::string_view name, std::uint64_t size);
   void append(const void* data, std::uint64_t size);
   void end();
 
-  // Writes the central directory; gives the length of the archive.
+  // Writes the central directory. Returns the length of the archive.
   std::uint64_t finish();
 
-  // The checksums of all records so far, folded into one number.
+  // Returns the checksums of all records so far, combined into one value.
   std::uint32_t combined_crc() const;
 
  private:

@@ -16,8 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-constexpr std::uint64_t kReadBlock = 1 << 20;  // in cache still when it is checksummed
-constexpr std::uintmax_t kLongest = 64 << 20;  // a file takes some 70 bytes
+constexpr std::uint64_t kReadBlock = 1 << 20;  // still in cache when it is checksummed
+constexpr std::uintmax_t kLongest = 64 << 20;  // an entry takes about 70 bytes
 
 std::uint32_t parse_crc(const std::string& text) {
   if (text.size() != 8 || text.find_first_not_of("0123456789abcdef") != std::string::npos)

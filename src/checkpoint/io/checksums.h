@@ -1,5 +1,5 @@
-// titan.checksums.json: the size and the CRC-32 of every file of a checkpoint, beside what PyTorch or Hugging Face
-// knows of. Optional: the checkpoints of other programs have none. See FORMAT.md.
+// titan.checksums.json: the size and CRC-32 of every file of a checkpoint, in addition to PyTorch's or Hugging Face's
+// format. Optional: checkpoints of other programs do not have it. See FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +23,30 @@ struct FileChecksum {
 };
 
 struct Checksums {
-  std::string save_id;  // of the save that they belong to; "" where the format has no such thing
+  std::string save_id;  // id of the save that they belong to; empty if the format has none
   std::map<std::string, FileChecksum> files;
   bool operator==(const Checksums&) const = default;
 };
 
 FileChecksum checksum_of(std::string_view bytes);
 
-// Durable when it returns. Throws std::system_error.
+// Writes the file durably. Throws std::system_error.
 void write_checksums(const std::filesystem::path& folder, const Checksums& checksums);
 
-// Nothing when the folder has none. Throws CheckpointError for a file that is not what write_checksums() writes.
+// Returns nullopt if the folder has none. Throws CheckpointError for a file that write_checksums() does not write.
 std::optional<Checksums> read_checksums(const std::filesystem::path& folder);
 
-// The files that are missing or have another size, a line each.
+// Returns one line per file that is missing or has another size.
 std::vector<std::string> wrong_sizes(const std::filesystem::path& folder, const Checksums& checksums);
 
-// "__0_0.distcp has the checksum 0a1b2c3d, titan.checksums.json says ...", or "" when they are equal.
+// Returns "__0_0.distcp has the checksum 0a1b2c3d, titan.checksums.json says ...", or "" if they are equal.
 std::string compare_checksum(const std::string& name, std::uint32_t found, const FileChecksum& expected);
 
-// Of bytes [begin, begin + size) of a file, read in small blocks. Throws CheckpointError when it ends before.
+// Returns the CRC-32 of bytes [begin, begin + size) of a file, read in small blocks. Throws CheckpointError if it ends
+// earlier.
 std::uint32_t crc_of_range(const InputFile& file, std::uint64_t begin, std::uint64_t size);
 
-// Joins pieces that follow one another, of equal ones (which replicas read) keeps one. Sorted by `begin`.
+// Joins adjacent pieces and drops duplicates (read by replicas). The result is sorted by `begin`.
 std::vector<Piece> join_pieces(std::vector<Piece> pieces);
 
 }  // namespace titan::checkpoint

@@ -31,7 +31,7 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-// The register after `size` more bytes.
+// Returns the register after `size` more bytes.
 std::uint32_t advance(std::uint32_t state, const unsigned char* bytes, std::size_t size) {
   while (size >= kSlices) {
     std::array<std::uint32_t, 4> words;
@@ -48,7 +48,7 @@ std::uint32_t advance(std::uint32_t state, const unsigned char* bytes, std::size
   return state;
 }
 
-// Products of polynomials mod P, reflected: bit 31 is x^0.
+// Multiplies polynomials mod P, reflected: bit 31 is x^0.
 constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product = 0;
   for (std::uint32_t bit = 0x80000000u; bit != 0; bit >>= 1) {
@@ -58,7 +58,7 @@ constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   return product;
 }
 
-// Entry k: x^(8 * 2^k), what 2^k bytes after a piece do to its checksum.
+// Returns x^(8 * 2^k) as entry k: the effect of 2^k following bytes on a checksum.
 constexpr std::array<std::uint32_t, 64> make_byte_powers() {
   std::array<std::uint32_t, 64> powers{};
   powers[0] = 0x00800000u;  // x^8

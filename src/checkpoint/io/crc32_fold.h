@@ -1,5 +1,5 @@
-// The inner loop of crc32() for processors that multiply without carries. One .cpp for x86-64, a stub for all others;
-// CMake picks.
+// Inner loop of crc32() for processors with carry-less multiplication. One .cpp for x86-64, a stub for all others;
+// CMake picks one.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@ namespace titan::checkpoint {
 
 inline constexpr std::size_t kCrcFoldBytes = 64;
 
-// Whether this processor can; asked at run time.
+// True if this processor has it; checked at run time.
 bool can_fold_crc32();
 
-// Sixteen bytes that a register of 0 takes to the value to which `data` takes `state` (the register, not the inverted
-// checksum). `size`: a positive multiple of kCrcFoldBytes. Only where can_fold_crc32().
+// Folds `data` into 16 bytes whose CRC from register 0 equals the CRC of `data` from `state` (the register, not the
+// inverted checksum). `size` must be a positive multiple of kCrcFoldBytes. Requires can_fold_crc32().
 std::array<unsigned char, 16> fold_crc32(std::uint32_t state, const void* data, std::size_t size);
 
 }  // namespace titan::checkpoint

@@ -1,7 +1,7 @@
 // Notation: the register holds a polynomial over GF(2) whose highest power is bit 0, the first bit of the data. A block
-// B that is followed by d more bits counts as B * x^d mod P, and both halves of a 16-byte block reach that with one
-// multiplication each: B = low * x^64 + high. PCLMULQDQ of two such reflected halves gives their product divided by x,
-// so the constants are x^(d + 63) and x^(d - 1) mod P.
+// B followed by d more bits counts as B * x^d mod P. A 16-byte block B = low * x^64 + high gets there with one
+// multiplication per half. PCLMULQDQ of two such reflected halves gives their product divided by x, so the constants
+// are x^(d + 63) and x^(d - 1) mod P.
 #include <immintrin.h>
 
 #include <cstring>
@@ -34,7 +34,7 @@ TITAN_CLMUL inline __m128i constant(const Shift& shift) {
   return _mm_set_epi64x(static_cast<long long>(shift.high), static_cast<long long>(shift.low));
 }
 
-// `block` moved ahead by the shift, added to what stands there.
+// Returns `block` shifted ahead, added to `there`.
 TITAN_CLMUL inline __m128i fold(__m128i block, __m128i shift, __m128i there) {
   const __m128i low = _mm_clmulepi64_si128(block, shift, 0x00);
   const __m128i high = _mm_clmulepi64_si128(block, shift, 0x11);
@@ -53,7 +53,7 @@ TITAN_CLMUL std::array<unsigned char, 16> fold_crc32(std::uint32_t state, const 
   __m128i a = _mm_xor_si128(load(bytes), _mm_cvtsi32_si128(static_cast<int>(state)));
   __m128i b = load(bytes + 16), c = load(bytes + 32), d = load(bytes + 48);
   const __m128i by_64_bytes = constant(kShift<512>);
-  // Four blocks side by side: one multiplication alone would wait for the one before.
+  // Folds four blocks in parallel: with a single one, each multiplication would wait for the previous one.
   for (bytes += 64, size -= 64; size > 0; bytes += 64, size -= 64) {
     a = fold(a, by_64_bytes, load(bytes));
     b = fold(b, by_64_bytes, load(bytes + 16));

@@ -1,4 +1,4 @@
-// Removes folders of checkpoints without failing: a save does not need tidying up to succeed. Rank 0's business:
+// Removes folders of checkpoints without failing: a save succeeds even if the cleanup does not. Called on rank 0;
 // nothing here is collective.
 #pragma once
 
@@ -7,19 +7,18 @@
 
 namespace titan::checkpoint {
 
-// Removes `folder` and what is in it; it may be missing. Returns whether it is gone. What cannot be removed (a file
-// that another process holds open over NFS, one that is immutable or of another owner) is left where it is, and is
-// warned of once in this process.
+// Removes `folder` and its content; it may be missing. Returns true if it is gone. Files that cannot be removed (held
+// open by another process over NFS, immutable, or of another owner) stay, with one warning per process.
 bool discard(const std::filesystem::path& folder);
 
-// As discard() for a checkpoint that cannot be renamed first: the file goes first that makes it one for its readers.
+// Does the same for a checkpoint that cannot be renamed: first removes the file that makes it a checkpoint for readers.
 bool discard_in_place(const std::filesystem::path& folder);
 
-// Removes `folder`, or where that cannot be, renames what is left of it to `folder`.remains-1, -2, ..., a name that no
-// reader takes. Throws CheckpointError when it can be neither removed nor renamed.
+// Removes `folder`, or if that fails renames the rest of it to `folder`.remains-1, -2, ..., a name that readers ignore.
+// Throws CheckpointError if it can be neither removed nor renamed.
 void free_name(const std::filesystem::path& folder);
 
-// Warns where this process has not said the same before: a save tries again what an earlier one could not do.
+// Logs a warning once per process: each save retries what an earlier one could not do.
 void warn_once(const std::string& text);
 
 // Tries again to remove what free_name() left in `base`.

@@ -17,7 +17,7 @@
 namespace titan::checkpoint {
 namespace {
 
-constexpr std::size_t kBlockSize = 4 << 20;  // of whole pages: O_DIRECT wants addresses, offsets and sizes aligned
+constexpr std::size_t kBlockSize = 4 << 20;  // full pages: O_DIRECT requires aligned addresses, offsets and sizes
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error) {
   throw CheckpointError(std::string("cannot ") + action + " " + path.string() + ": " + std::strerror(error));
@@ -56,12 +56,12 @@ void OutputFile::write_out(const char* data, std::size_t size) {
   while (size > 0) {
     const ssize_t written = ::write(fd_, data, size);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EINVAL && direct_) {  // a file system that takes the flag but not the write
+    if (written < 0 && errno == EINVAL && direct_) {  // the file system accepts the flag but not the write
       stop_direct();
       continue;
     }
     if (written < 0) fail("write", path_, errno);
-    // What is left of a block after a short write is not aligned.
+    // The rest of a block after a short write is not aligned.
     if (direct_ && static_cast<std::size_t>(written) < size) stop_direct();
     data += written;
     size -= static_cast<std::size_t>(written);
@@ -99,12 +99,12 @@ void OutputFile::put(const char* bytes, std::size_t size) {
 
 void OutputFile::finish() {
   if (written_.valid()) written_.get();
-  stop_direct();  // the end of the file is not a whole block
+  stop_direct();  // the end of the file is not a full block
   write_out(filling_.get(), filled_);
   if (::fsync(fd_) != 0) fail("flush to disk", path_, errno);
   const int fd = fd_;
   fd_ = -1;
-  // Network file systems report a failed write as late as here.
+  // Network file systems may report a failed write only here.
   if (::close(fd) != 0) fail("close", path_, errno);
 }
 
@@ -152,7 +152,7 @@ InputFile::InputFile(std::filesystem::path path)
     fail("read", path_, error);
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
-  // Tensors are read from front to back: Linux reads twice as far ahead then. Advice only, so a refusal is none.
+  // Tensors are read from front to back; with this advice Linux reads twice as far ahead. Failure does not matter.
   ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 

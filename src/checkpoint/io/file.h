@@ -17,31 +17,31 @@ struct Piece {
   std::uint32_t crc = 0;
 };
 
-// A new file, written from front to back in blocks: while one is filled and checksummed, a thread writes the one
-// before. Where the file system can, blocks go around the page cache (O_DIRECT): a checkpoint then takes no memory from
-// the machine and evicts nobody's pages, and a write costs the disk's time rather than that of finding free pages.
+// A new file, written from front to back in blocks: while one block is filled and checksummed, a thread writes the
+// previous one. If the file system supports it, blocks bypass the page cache (O_DIRECT): a checkpoint then takes no
+// memory from the machine, evicts no pages of others, and a write does not wait for free pages.
 class OutputFile {
  public:
-  // Creates or truncates.
+  // Creates or truncates the file.
   explicit OutputFile(std::filesystem::path path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   void append(const void* data, std::size_t size);
-  // The same for bytes whose checksum the caller has made.
+  // Appends bytes whose checksum the caller has computed.
   void append(const void* data, std::size_t size, std::uint32_t crc);
   std::uint64_t position() const { return position_; }
-  // The CRC-32 of everything appended so far.
+  // Returns the CRC-32 of everything appended so far.
   std::uint32_t crc() const { return crc_; }
-  // Everything is on the disk when this returns. Without it the file is of no use.
+  // Flushes and closes the file: everything is on disk when this returns. Without it the file is unusable.
   void finish();
 
  private:
   struct Unmap {
     void operator()(char* block) const;
   };
-  using Block = std::unique_ptr<char, Unmap>;  // not of the heap, which would keep it
+  using Block = std::unique_ptr<char, Unmap>;  // not from the heap, which would keep it
 
   static Block make_block();
   void put(const char* data, std::size_t size);
@@ -54,12 +54,12 @@ class OutputFile {
   int fd_;
   bool direct_ = false;
   std::size_t filled_ = 0;
-  std::future<void> written_;  // of the block before; uses fd_ and writing_
+  std::future<void> written_;  // write of the previous block; uses fd_ and writing_
   std::uint64_t position_ = 0;
   std::uint32_t crc_ = 0;
 };
 
-// An existing file of its final size, written at places. Several processes may have it open.
+// An existing file of its final size, written at given offsets. Several processes may have it open.
 class PlacedFile {
  public:
   explicit PlacedFile(std::filesystem::path path);
@@ -68,9 +68,9 @@ class PlacedFile {
   PlacedFile& operator=(const PlacedFile&) = delete;
 
   void write(std::uint64_t offset, const void* data, std::size_t size);
-  // What was written, in that order; what follows the write before it is one piece with it.
+  // Returns what was written, in that order; a write that continues the previous one extends its piece.
   const std::vector<Piece>& pieces() const { return pieces_; }
-  // What this object wrote is on the disk when this returns.
+  // Flushes and closes the file: what this object wrote is on disk when this returns.
   void finish();
 
  private:
@@ -88,7 +88,7 @@ class InputFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }
-  // Reads exactly `size` bytes at `offset`; throws when the file ends before. Safe from several threads.
+  // Reads exactly `size` bytes at `offset`; throws if the file ends earlier. Safe from several threads.
   void read(std::uint64_t offset, void* data, std::size_t size) const;
 
  private:

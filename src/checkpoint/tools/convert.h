@@ -1,5 +1,5 @@
-// Copies a model from one format to another, block by block. Knows no model: the caller says what each tensor is called
-// there, and how its rows are ordered.
+// Copies a model from one format to another, block by block. Independent of the model: the caller gives the target name
+// of each tensor and the order of its rows.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace titan::checkpoint {
 
 enum class CheckpointKind { kDcp, kHuggingFace, kTorch };
 
-// "dcp", "hf", "torch"
+// Returns "dcp", "hf" or "torch".
 const char* kind_name(CheckpointKind kind);
 
-// What is at `path`: a folder with .metadata, a folder or file of safetensors, or a zip file of torch.save. Throws
-// CheckpointError that says what was found instead.
+// Detects the format at `path`: a folder with .metadata, a folder or file of safetensors, or a zip file of torch.save.
+// Otherwise throws CheckpointError that says what was found.
 CheckpointKind detect_kind(const std::filesystem::path& path);
 
 std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path, CheckpointKind kind);
 
-// Whether a key of a checkpoint belongs to the model: not to the optimizer or the rest of a run's state.
+// True if a key of a checkpoint belongs to the model, not to the optimizer or the rest of a run's state.
 bool is_model_key(const std::string& fqn);
 
 enum class RowOrder { kSame, kToHuggingFace, kFromHuggingFace };
@@ -41,14 +41,14 @@ struct Conversion {
   std::optional<std::vector<std::size_t>> stacked_with = {};
 };
 
-// Reorders the rows of whole heads, [k * head_size, ...]. `order` is not kSame.
+// Reorders the rows of full heads, [k * head_size, ...]. `order` must not be kSame.
 at::Tensor reorder_rows(const at::Tensor& rows, std::int64_t head_size, RowOrder order);
 
 // Throws CheckpointError for heads that do not divide the rows into pairs, and for stacked tensors of different shapes.
 void check_conversions(const TensorSource& source, const std::vector<Conversion>& conversions);
 
-// Runs them in order, finishes the sink after the source was verified. `block_bytes`: of one read; a block has at least
-// one row, or one head. Gives the bytes written. Throws CheckpointError for a finite number that the target's dtype
+// Runs the conversions in order, verifies the source, then finishes the sink. `block_bytes`: size of one read, at least
+// one row or one head. Returns the bytes written. Throws CheckpointError for a finite value that the target's dtype
 // cannot hold, unless `may_overflow`.
 std::uint64_t convert(TensorSource& source, TensorSink& sink, const std::vector<Conversion>& conversions,
                       std::uint64_t block_bytes = 8 << 20, bool may_overflow = false);

@@ -58,7 +58,7 @@ std::optional<std::int64_t> read_number(const fs::path& folder, const Metadata& 
   return number.item<std::int64_t>();
 }
 
-// A full state says how many there were; of the weights alone there is a file of each rank at least.
+// Returns the number of ranks that saved: a full state stores it, a model-only save has at least one file per rank.
 std::optional<std::int64_t> ranks_of(const fs::path& folder, const Metadata& metadata,
                                      const std::vector<FileInfo>& files) {
   if (const auto ranks = read_number(folder, metadata, "titan.rng.world_size")) return ranks;

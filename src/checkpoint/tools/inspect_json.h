@@ -1,4 +1,4 @@
-// What the JSON of inspections has in common.
+// Helpers for the JSON of inspections.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
-// "intact", and "faults" with every one of them.
+// Adds "intact", and "faults" with all of them.
 inline void add_verdict(nlohmann::ordered_json& json, const std::vector<Fault>& faults) {
   json["intact"] = faults.empty();
   auto& list = json["faults"] = nlohmann::ordered_json::array();

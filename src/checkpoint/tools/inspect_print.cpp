@@ -47,7 +47,7 @@ std::vector<std::string> key_row(const std::string& name, const KeyInfo& key, st
 
 const std::vector<bool> kKeyColumns = {false, false, false, true, true};
 
-// "layers.{}.attention.wq.weight" and the number that was there, or the name and nothing.
+// Splits a name into "layers.{}.attention.wq.weight" and its first number, or the name and nullopt if it has none.
 std::pair<std::string, std::optional<std::int64_t>> without_number(const std::string& name) {
   std::string result;
   std::optional<std::int64_t> number;
@@ -66,7 +66,7 @@ struct Folded {
   std::vector<std::int64_t> numbers;
 };
 
-// Keys of one group that are alike but for one number, at the place of the first.
+// Merges keys of one group that differ in one number only, at the position of the first.
 std::vector<Folded> fold(const std::vector<KeyInfo>& keys, const std::string& group) {
   std::vector<Folded> lines;
   std::map<std::string, std::size_t> index;
@@ -82,7 +82,7 @@ std::vector<Folded> fold(const std::vector<KeyInfo>& keys, const std::string& gr
   return lines;
 }
 
-// "3", "0-31" or "0-3,7"
+// Formats numbers as "3", "0-31" or "0-3,7".
 std::string ranges(std::vector<std::int64_t> numbers) {
   std::sort(numbers.begin(), numbers.end());
   std::string text;
@@ -97,7 +97,7 @@ std::string ranges(std::vector<std::int64_t> numbers) {
   return text;
 }
 
-// Of all groups, or of the model's.
+// Returns a table of the folded keys of all groups, or of the model's.
 std::string folded_keys(const std::vector<KeyInfo>& keys, bool all) {
   std::vector<std::vector<std::string>> rows;
   for (const std::string group : kGroups) {
@@ -120,7 +120,7 @@ std::uint64_t size_of_files(const Inspection& in) {
   return size;
 }
 
-// "llama3 debugmodel, 6,212,352 parameters, float32"
+// Returns "llama3 debugmodel, 6,212,352 parameters, float32".
 std::string model_line(const Inspection& in, const std::string& name) {
   std::int64_t parameters = 0;
   std::set<std::string> dtypes;
@@ -220,7 +220,7 @@ std::string inspection_text(const Inspection& in, const PrintOptions& options, c
 std::string faults_text(const std::vector<Fault>& faults) {
   constexpr int kShown = 3;
   std::string text;
-  std::map<std::string, int> left;  // of each file those that are not shown
+  std::map<std::string, int> left;  // per file, the number of faults that are not shown
   for (const Fault& fault : faults) left[fault.file]++;
   for (auto& [file, count] : left) count = file.empty() || count <= kShown + 1 ? 0 : count - kShown;
   std::map<std::string, int> shown;

@@ -13,7 +13,7 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-// N of "step-N", "step-N.tmp" and "step-N.replaced".
+// Returns the N of "step-N", "step-N.tmp" and "step-N.replaced", or nullopt for other names.
 std::optional<std::int64_t> step_in(const std::string& name) {
   for (const char* suffix : {"", ".tmp", ".replaced"}) {
     if (const auto step = layout::step_of(name, suffix)) return *step;

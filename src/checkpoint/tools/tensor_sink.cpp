@@ -54,7 +54,7 @@ class PendingFolder {
   bool done_ = false;
 };
 
-// Follows which tensor is due, and how much of it.
+// Checks that tensors are written in order and completely.
 class CheckedSink : public TensorSink {
  public:
   explicit CheckedSink(std::vector<TensorInfo> tensors) : tensors_(std::move(tensors)) {}
@@ -179,8 +179,8 @@ class SafetensorsSink : public CheckedSink {
   PendingFolder folder_;
   SmallFiles small_files_;
   std::vector<SafetensorsFile> files_;
-  std::size_t file_ = 0;  // the one being written
-  std::size_t left_ = 0;  // its tensors that are still to come
+  std::size_t file_ = 0;  // index of the one being written
+  std::size_t left_ = 0;  // number of its tensors still to come
   std::optional<OutputFile> out_;
   Checksums checksums_;
 };

@@ -29,7 +29,7 @@ at::Tensor empty_rows(const TensorInfo& info, std::int64_t rows) {
   return at::empty(shape, at::TensorOptions(info.dtype));
 }
 
-// What was read of records, and whether it is what they hold.
+// Collects what was read of records, and verifies it.
 class ReadRecords {
  public:
   explicit ReadRecords(fs::path folder) : folder_(std::move(folder)) {}
@@ -81,7 +81,7 @@ class DcpSource : public TensorSource {
   void verify() override { reads_.verify(); }
 
  private:
-  // Gives the number of elements.
+  // Reads the part of `rows` that is in the chunk. Returns its number of elements.
   std::int64_t read_chunk(const TensorInfo& info, const StoredChunk& chunk, std::int64_t begin,
                           const at::Tensor& rows) {
     const InputFile& file = open(chunk.location.relative_path);
@@ -89,7 +89,7 @@ class DcpSource : public TensorSource {
     std::vector<std::int64_t> start(info.shape.size(), 0);
     for (std::size_t d = 0; d < info.shape.size(); ++d) {
       const auto dim = static_cast<std::int64_t>(d);
-      const std::int64_t offset = d == 0 ? begin : 0;  // of `target` in the tensor
+      const std::int64_t offset = d == 0 ? begin : 0;  // position of `target` in the tensor
       const std::int64_t first = std::max(chunk.offsets[d], offset);
       const std::int64_t last = std::min(chunk.offsets[d] + chunk.sizes[d], offset + rows.size(dim));
       if (first >= last) return 0;
@@ -128,7 +128,7 @@ class SafetensorsSource : public TensorSource {
     checksums_ = read_checksums(folder_);
   }
 
-  // By system calls, not through a map: mapped pages count as memory of the process.
+  // Reads with system calls, not through a map: mapped pages count as memory of the process.
   at::Tensor read(std::size_t index, std::int64_t begin, std::int64_t end) override {
     const TensorInfo& info = tensors_.at(index);
     const Place& place = places_.at(index);
@@ -164,7 +164,7 @@ class SafetensorsSource : public TensorSource {
   struct File {
     std::unique_ptr<InputFile> input;
     std::uint64_t header_size = 0;
-    std::vector<Piece> pieces;  // that were read
+    std::vector<Piece> pieces;  // pieces read so far
   };
   struct Place {
     std::size_t file;

@@ -1,5 +1,5 @@
-// A model read as a stream of tensors, a block of rows at a time: one end of a conversion between formats
-// (tensor_sink.h is the other). Nothing here holds more than the block that it is asked for.
+// Reads a model as a stream of tensors, a block of rows at a time: one end of a conversion between formats
+// (tensor_sink.h is the other). Holds only the requested block in memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,17 +25,17 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  // Rows [begin, end) of dim 0, on CPU, row by row; a tensor without dims has one row, [1].
+  // Returns rows [begin, end) of dim 0, contiguous, on CPU; a tensor without dims has one row, [1].
   virtual at::Tensor read(std::size_t index, std::int64_t begin, std::int64_t end) = 0;
-  // After the last read: what was read is what was written, as far as the format has checksums. Throws
-  // DamagedCheckpoint.
+  // Call after the last read. Verifies that what was read is what was written, as far as the format has checksums.
+  // Throws DamagedCheckpoint.
   virtual void verify() = 0;
 
  protected:
   std::vector<TensorInfo> tensors_;
 };
 
-// A DCP folder, a Hugging Face folder or *.safetensors file, a file of torch.save that holds a dict of tensors. Throw
+// Open a DCP folder, a Hugging Face folder or *.safetensors file, or a torch.save file with a dict of tensors. Throw
 // CheckpointError.
 std::unique_ptr<TensorSource> open_dcp_source(const std::filesystem::path& folder);
 std::unique_ptr<TensorSource> open_safetensors_source(const std::filesystem::path& path);

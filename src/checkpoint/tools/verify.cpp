@@ -1,4 +1,4 @@
-// One pass over every file serves its own checksum and those of the records in it.
+// Verifies the checksum of a file and those of its records in one pass.
 #include "checkpoint/tools/verify.h"
 
 #include <algorithm>
@@ -25,13 +25,13 @@ void keep(std::vector<Fault>& all, const std::string& file, Faults faults) {
   for (std::string& text : faults) all.push_back({file, std::move(text)});
 }
 
-// A record's payload in a file, and what its bytes should come to.
+// A record's payload in a file, with the expected checksum.
 struct Record {
   Piece piece;
   std::string what;
 };
 
-// Runs `step`; its CheckpointError becomes a fault.
+// Runs `step`; turns its error into a fault.
 template <typename Step>
 void or_fault(Faults& faults, Step&& step) {
   try {
@@ -41,7 +41,7 @@ void or_fault(Faults& faults, Step&& step) {
   }
 }
 
-// Gives the checksum of the whole file.
+// Verifies the records of a file. Returns the checksum of the full file.
 std::uint32_t read_file_and_records(const InputFile& file, std::vector<Record> records, Faults& faults) {
   std::sort(records.begin(), records.end(),
             [](const Record& a, const Record& b) { return a.piece.begin < b.piece.begin; });
@@ -79,7 +79,7 @@ bool overlap(const StoredChunk& a, const StoredChunk& b) {
 }
 
 void check_boxes(const std::string& fqn, const TensorEntry& tensor, Faults& faults) {
-  std::vector<const StoredChunk*> boxes;  // those with elements, by their first row
+  std::vector<const StoredChunk*> boxes;  // boxes with elements, sorted by first row
   std::int64_t covered = 0, total = 1;
   for (const std::int64_t size : tensor.size) total *= size;
   for (const StoredChunk& chunk : tensor.chunks) {
@@ -108,7 +108,7 @@ void check_boxes(const std::string& fqn, const TensorEntry& tensor, Faults& faul
   }
 }
 
-// One that has another size is not read; wrong_sizes() tells of it.
+// Verifies the checksum of a file. One that has another size is not read; wrong_sizes() reports it.
 void verify_bytes(const fs::path& folder, const std::string& name, const FileChecksum& expected, Faults& faults) {
   if (!fs::exists(folder / name)) return;
   const InputFile file(folder / name);
@@ -152,7 +152,7 @@ class DcpVerifier {
   struct StoredItem {
     std::string fqn;
     StorageLocation where;
-    const TensorEntry* tensor = nullptr;  // null: a value
+    const TensorEntry* tensor = nullptr;  // null for a value
     const StoredChunk* chunk = nullptr;
   };
 

@@ -1,4 +1,4 @@
-// Whether a checkpoint is whole.
+// Verifies that a checkpoint is intact.
 #pragma once
 
 #include <filesystem>
@@ -7,15 +7,15 @@
 
 namespace titan::checkpoint {
 
-// What is wrong with a checkpoint.
+// One fault of a checkpoint.
 struct Fault {
-  std::string file;  // that it was found in; "" when it is of no one file
+  std::string file;  // file with the fault; empty if it does not belong to one file
   std::string text;
 };
 
-// Reads everything that `path` (a checkpoint) holds, in small blocks: files against their checksums, every stored
-// record against its own, boxes against the tensors that they make up, descriptions against .metadata. Gives all faults
-// that are found; none when the checkpoint is whole.
+// Reads the full checkpoint at `path` in small blocks and compares files with their checksums, every stored record with
+// its own, boxes with the tensors that they make up, and descriptions with .metadata. Returns all faults; empty if the
+// checkpoint is intact.
 std::vector<Fault> verify_checkpoint(const std::filesystem::path& path);
 
 }  // namespace titan::checkpoint

@@ -24,7 +24,7 @@ std::optional<Effect> effect_of(std::string_view key) {
   return std::ranges::count(kDataKeys, key) > 0 ? Effect::kData : Effect::kTraining;
 }
 
-// "assets/corpus" and "/home/me/assets/corpus" may be one place.
+// Different paths like "assets/corpus" and "/home/me/assets/corpus" may name the same place.
 bool is_same_place(std::string_view key, const std::string& a, const std::string& b) {
   if (!key.ends_with("_path") || a.size() < 2 || b.size() < 2 || a.front() != '"' || b.front() != '"') return false;
   const auto resolve = [](const std::string& quoted) {

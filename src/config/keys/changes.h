@@ -1,4 +1,4 @@
-// What differs between the configuration that a checkpoint was saved with and the present one.
+// Compares the configuration that a checkpoint was saved with to the present one.
 #pragma once
 
 #include <map>
@@ -9,16 +9,16 @@
 
 namespace titan::config {
 
-// Keys with their values as TOML writes them. Left out are those that do not change the numbers: the tables job,
-// profiling, metrics, checkpoint, comm and validation.
+// Keys with their values as TOML writes them. Keys that do not change results are skipped: the
+// tables job, profiling, metrics, checkpoint, comm and validation.
 using FlatConfig = std::map<std::string, std::string>;
 FlatConfig flatten(const JobConfig& config);
 
-// What a change of a key means for a run that goes on from a checkpoint.
+// Effect of a changed key on a run that resumes from a checkpoint.
 enum class Effect {
   kModel,     // another model, or other weights for its tokens
   kData,      // the saved position in the data means something else
-  kTraining,  // other numbers from here on
+  kTraining,  // different results from here on
 };
 
 struct Change {
@@ -28,8 +28,8 @@ struct Change {
   Effect effect = Effect::kTraining;
 };
 
-// In the order of job_config.h. A key that `saved` lacks had its default then; one that is unknown now is ignored.
-// Paths that name the same place are equal.
+// Returns the changes in the order of job_config.h. A key that `saved` lacks had its default then;
+// an unknown key of `saved` is ignored. Paths that name the same place are equal.
 std::vector<Change> find_changes(const FlatConfig& saved, const JobConfig& now);
 
 }  // namespace titan::config

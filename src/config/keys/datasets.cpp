@@ -23,7 +23,7 @@ void check_kind(const std::string& key, const std::string& kind, std::vector<Fau
                     {key}});
 }
 
-// A field of what has none would be passed over without a word.
+// A text key would be silently ignored for kinds that have no fields.
 void check_text_key(const std::string& table, const std::string& text_key, const std::vector<std::string>& kinds,
                     std::vector<Fault>& errors) {
   const auto has_fields = [](const std::string& kind) {

@@ -1,4 +1,4 @@
-// The datasets that a configuration names, by kind and place. Opens none: data/dataset_kinds.h does.
+// Datasets that a configuration names, by kind and path. Opens none: data/dataset_kinds.h does.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,11 @@
 
 namespace titan::config {
 
-// What training.dataset may be: text, jsonl, indexed, and TorchTitan's names c4_test, c4 and c4_validation.
+// Returns the valid values of training.dataset: text, jsonl, indexed, and TorchTitan's names
+// c4_test, c4 and c4_validation.
 std::vector<std::string> dataset_kinds();
 
-// Kinds are known whatever their case.
+// Lower-cases a kind; kinds are matched case-insensitively.
 std::string lower_case(std::string text);
 
 // One entry of training.dataset_mix: "WEIGHT KIND PATH", for example "0.7 jsonl /data/web pages".
@@ -24,25 +25,25 @@ struct MixEntry {
   std::string path;
 };
 
-// Throws ConfigError naming the entry.
+// Parses an entry of training.dataset_mix. Throws ConfigError naming the entry.
 MixEntry parse_mix_entry(const std::string& text);
 
-// `path`, or where TorchTitan has the data of that kind: its c4_test lies in ./tests/assets/c4_test.
+// Returns `path`, or TorchTitan's location of that kind: ./tests/assets/c4_test for c4_test.
 std::optional<std::string> dataset_path(const std::string& kind, const std::optional<std::string>& path);
 
 struct NamedDataset {
-  std::string key;   // that names its path: "training.dataset_path"
+  std::string key;   // key that sets the path: "training.dataset_path"
   std::string kind;  // as written
   std::string path;
 };
 
-// Those that a run reads, but for those without a path.
+// Returns the datasets that a run reads, except those without a path.
 std::vector<NamedDataset> named_datasets(const JobConfig& config);
 
-// What is wrong with the kinds and the mixture's entries.
+// Finds errors in the kinds and in the entries of the mixture.
 std::vector<Fault> find_wrong_datasets(const JobConfig& config);
 
-// Why a run cannot start without the path that is not set, and what to set.
+// Explains why a run cannot start without the path, and what to set.
 Fault missing_dataset(const std::string& table, const std::string& kind);
 
 }  // namespace titan::config

@@ -36,7 +36,7 @@ std::string shortest(double value) {
   char buffer[64];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
   std::string text(buffer, end);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // or TOML reads an integer
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // otherwise TOML reads an integer
   return text;
 }
 
@@ -62,7 +62,7 @@ bool contains(const StringList& list, std::string_view text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// 1000, -1, 1_000: what Python's int() takes.
+// 1000, -1, 1_000: accepts what Python's int() does.
 std::optional<std::int64_t> to_int(std::string_view text) {
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -80,7 +80,7 @@ std::optional<std::int64_t> to_int(std::string_view text) {
   return value;
 }
 
-// As TOML, Python and most launchers' variables write it.
+// Accepts the spellings of TOML, Python and most launchers' variables.
 std::optional<FieldValue> to_bool(std::string_view text) {
   if (text == "true" || text == "True" || text == "1") return true;
   if (text == "false" || text == "False" || text == "0") return false;
@@ -102,7 +102,7 @@ std::string unusable(const Field& field, const FieldValue& value, const std::str
   return text + "; leave the key out, or set it to its default, " + to_toml_value(usual);
 }
 
-// Short names of dtypes are far from the long ones.
+// Short names of dtypes are too far from the long ones for nearest_name().
 std::optional<std::string> nearest_choice(const std::string& text, const StringList& choices) {
   static const std::map<std::string, std::string, std::less<>> kShortNames = {
       {"bf16", "bfloat16"}, {"fp32", "float32"}, {"f32", "float32"},
@@ -112,7 +112,7 @@ std::optional<std::string> nearest_choice(const std::string& text, const StringL
   return nearest_name(text, choices);
 }
 
-// Neither the TOML that a run leaves of its configuration nor the JSON of its logs can hold other bytes.
+// Only UTF-8 is allowed: the run writes the configuration as TOML, and its logs as JSON.
 std::optional<std::string> bytes_fault(const Field& field, std::string_view text) {
   if (!find_invalid_utf8(text)) return std::nullopt;
   return field.key + ": expected text in UTF-8; found \"" + escape_invalid_utf8(text) +

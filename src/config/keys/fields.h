@@ -1,6 +1,5 @@
-// The one description of all keys: parsing, checking, --help and --print-config all walk this table, so that they
-// cannot disagree. A row is `add(KEY(section.key), doc, rule, support)` in fields.cpp; the key's text is the path of
-// its member.
+// The single table of all keys. Parsing, checking, --help and --print-config all use it, so they cannot disagree.
+// A row is `add(KEY(section.key), doc, rule, support)` in fields.cpp; the key's text is the path of its member.
 #pragma once
 
 #include <optional>
@@ -14,26 +13,25 @@
 
 namespace titan::config {
 
-// What this program does with a key.
+// Level of support for a key.
 enum class Support {
   kSupported,  // carried out
-  kNoEffect,   // accepted; nothing here depends on it (the reason says why), and a change from the default is warned
-               // about
-  kDormant,    // accepted; it only refines another key, and that key cannot be switched on yet
-  kNotBuilt,   // any value but the default is an error, with the reason and a way out
+  kNoEffect,   // accepted without effect (the reason says why); any value but the default gives a warning
+  kDormant,    // accepted; only refines another key, which cannot be switched on yet
+  kNotBuilt,   // any value but the default is an error, with the reason and a fix
 };
 
 struct Status {
   Support support = Support::kSupported;
   std::string reason;  // a sentence without a full stop; empty for kSupported
-  // Of kNotBuilt, for keys without a Rule that change no shape: --dry-run plans as if it had its default, and says so.
+  // For kNotBuilt keys without a Rule that change no shape: --dry-run plans as if the key had its default, and says so.
   bool is_left_out_of_plans = false;
 };
 
-// What a value must be, beyond its type. Numbers: bounds. Strings and the entries of lists: choices.
+// Constraints on a value, beyond its type. Numbers: bounds. Strings and the entries of lists: choices.
 struct Rule {
   StringList choices = {};            // allowed strings; empty: any
-  StringList choices_not_built = {};  // TorchTitan's other choices, which get an answer of their own
+  StringList choices_not_built = {};  // TorchTitan's other choices, which get their own error message
   std::optional<double> min = {};
   std::optional<double> max = {};
   bool min_excluded = false;
@@ -41,7 +39,7 @@ struct Rule {
   bool or_minus_one = false;      // -1 is allowed although below min
   bool non_empty = false;         // no empty string
   bool number_in_string = false;  // the string holds a positive integer (or one of `choices`)
-  bool or_one_string = false;     // a list of strings may be one comma-separated string in a file, too
+  bool or_one_string = false;     // a file may also write the list of strings as one comma-separated string
 };
 
 struct Field {
@@ -55,7 +53,7 @@ struct Field {
   void (*set)(JobConfig&, const FieldValue&);  // the value's alternative must be the one of `kind` (or None)
 };
 
-// A table of the file, "training.dataloader", and what its keys are about.
+// A table of the file, "training.dataloader", and the topic of its keys.
 struct TableDoc {
   std::string name;
   std::string doc;
@@ -67,10 +65,10 @@ std::span<const TableDoc> table_docs();
 // All keys, in the order of job_config.h.
 std::span<const Field> fields();
 
-// nullptr for an unknown key.
+// Returns the field of a key; null if the key is unknown.
 const Field* find_field(std::string_view key);
 
-// "", "training", "training.dataloader", ...: every table that holds a key or a table.
+// True for every table that holds a key or a table: "", "training", "training.dataloader", ...
 bool is_table(std::string_view name);
 
 // The names of all keys, for "did you mean".

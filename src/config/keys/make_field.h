@@ -1,4 +1,4 @@
-// The part of a row that follows from the type of its member of JobConfig. For fields.cpp alone.
+// Makes the part of a row that follows from the type of its JobConfig member. For fields.cpp only.
 #pragma once
 
 #include <type_traits>

@@ -1,4 +1,4 @@
-// A configuration as text.
+// Prints a configuration as TOML.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 
 namespace titan::config {
 
-// Every key as TOML, which loads back to an equal configuration. Unset optional keys stand as comments.
+// Prints every key; loading the text gives an equal configuration. Unset optional keys are comments.
 std::string to_toml(const JobConfig& config);
 
-// As above, and behind each value a comment: where it came from.
+// Same, with each value's origin in a comment behind it.
 std::string to_toml(const JobConfig& config, const Origins& origins);
 
-// The keys alone whose values are not the defaults. Without job.config_file, which a copy would not be.
+// Prints only the keys whose values are not the defaults, without job.config_file, which a copy does not have.
 std::string changed_to_toml(const JobConfig& config);
 
 }  // namespace titan::config

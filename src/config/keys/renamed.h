@@ -1,4 +1,4 @@
-// Names that TorchTitan gave up: a file written for an older version gets the new name instead of a guess.
+// Names that TorchTitan no longer uses: a file written for an older version gets the new name instead of a guess.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@
 
 namespace titan::config {
 
-// For a key ("training.batch_size") or a table ("float8") that was renamed or removed: what to do about it. Nothing for
-// any other name.
+// Returns what to do about a key ("training.batch_size") or a table ("float8") that was renamed or
+// removed; nullopt for any other name.
 std::optional<std::string> renamed_hint(std::string_view name);
 
-// The name in use today; empty for one that was removed. Nothing for a name that never changed.
+// Returns the name in use today, empty if it was removed; nullopt for a name that never changed.
 std::optional<std::string> new_name(std::string_view name);
 
 }  // namespace titan::config

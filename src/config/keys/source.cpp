@@ -44,7 +44,7 @@ std::string at_its_place(const Fault& fault, const Origins& origins) {
     if (it == origins.end() || !seen.insert(key).second) continue;
     const Origin& origin = it->second;
     if (out.empty()) {
-      // A flag's or a variable's name says the key already.
+      // The name of a flag or variable already says the key.
       const bool is_said = !origin.source && fault.message.starts_with(key + ": ");
       out = origin.source ? origin.source->error(origin.at, fault.message)
                           : origin.where + ": error: " + origin.name + ": " +

@@ -1,4 +1,4 @@
-// The text of a TOML file, where each value came from, and messages that point there.
+// The text of a TOML file, the origins of values, and messages that point to them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace titan::config {
 
-// From 1. Columns count characters, not bytes.
+// 1-based. Columns count characters, not bytes.
 struct Position {
   std::uint32_t line = 0;
   std::uint32_t column = 0;
@@ -22,7 +22,7 @@ struct Position {
 
 class Source {
  public:
-  // `order`: of reading; messages about several files are sorted by it.
+  // `order`: position in the order of reading, by which messages about several files are sorted.
   Source(std::string name, std::string_view text, int order = 0);
 
   const std::string& name() const { return name_; }
@@ -39,30 +39,30 @@ class Source {
   int order_;
 };
 
-// Where a value that is not a default was given.
+// Origin of a value that is not a default.
 struct Origin {
-  std::shared_ptr<const Source> source;  // null: not a file
+  std::shared_ptr<const Source> source;  // null if not from a file
   Position at;
-  std::string where;  // not a file: "environment" or "command line", and the variable's name or the flag as typed
+  std::string where;  // if not from a file: "environment" or "command line"; name: the variable or the flag as typed
   std::string name;
 
   // "configs/debug.toml:12", "TITAN_TRAINING__STEPS", "--training.steps"
   std::string place() const;
 };
 
-// By key. A key that is not there has its default.
+// Origins by key. A key that is not in the map has its default.
 using Origins = std::map<std::string, Origin>;
 
-// What is wrong with one key or several.
+// An error about one or several keys.
 struct Fault {
   std::string message;            // names the keys in full
-  std::vector<std::string> keys;  // of job_config.h, the one at fault first
+  std::vector<std::string> keys;  // keys of job_config.h, the one at fault first
 };
 
-// "KEY: MESSAGE", about that key before those of the error.
+// "KEY: MESSAGE", with that key before those of the error.
 Fault below_key(const std::string& key, const Error& error);
 
-// The message at the place where the first key that is not a default was given, and with the places of the others:
+// Returns the message at the place where the first non-default key was given, and the places of the other keys:
 //   run.toml:3:11: error: training.seq_len (7) must be a multiple of 2 * parallelism.tensor_parallel_degree (1) ...
 //      3 | seq_len = 7
 //        |           ^
@@ -70,7 +70,7 @@ Fault below_key(const std::string& key, const Error& error);
 std::string at_its_place(const Fault& fault, const Origins& origins);
 std::string at_its_place(const Error& error, const Origins& origins);
 
-// Throws ConfigError with all of `errors`, each of them whole.
+// Throws ConfigError with all of `errors` in full.
 void throw_if_wrong(const std::vector<std::string>& errors);
 
 }  // namespace titan::config

@@ -11,7 +11,7 @@ namespace {
 
 std::string last_part(std::string_view key) { return std::string(key.substr(key.rfind('.') + 1)); }
 
-// As keys are written.
+// Spells a name like a key: lower case, with underscores.
 std::string spelled_as_key(std::string_view name) {
   std::string out;
   for (const char c : name) out += c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -34,7 +34,7 @@ std::vector<std::string> likely_keys(std::string_view name) {
   const std::string wanted = spelled_as_key(name);
   const auto near = nearest_name(wanted, field_names());
   const StringList same_part = keys_with_last_part(last_part(wanted));
-  // A table that is misspelled.
+  // The table is misspelled, not the key.
   if (near && std::ranges::count(same_part, *near) > 0 && wanted.find('.') != std::string::npos) return {*near};
   if (!same_part.empty()) return same_part;
   if (near) return {*near};

@@ -1,4 +1,4 @@
-// "Did you mean": what somebody may have had in mind who typed a name that is none.
+// Suggests valid names close to a mistyped one.
 #pragma once
 
 #include <span>
@@ -8,11 +8,12 @@
 
 namespace titan::config {
 
-// The keys that an unknown name may stand for, likeliest first: those whose last part is the name's ("lr",
-// "model.n_layers", "seq-len"), else the nearest key. Of several with one last part those that do something here.
+// Returns the keys that an unknown name may mean, likeliest first: keys with the same last part
+// ("lr", "model.n_layers", "seq-len"), else the nearest key. Of several with the same last part,
+// only the supported ones, if any.
 std::vector<std::string> likely_keys(std::string_view name);
 
-// "; did you mean --a or --b?", each candidate after `prefix`; empty when there is none.
+// "; did you mean --a or --b?", with `prefix` before each candidate; empty if there is none.
 std::string did_you_mean(std::span<const std::string> candidates, std::string_view prefix = "");
 
 }  // namespace titan::config

@@ -19,7 +19,7 @@ Node to_node(const toml::node& from);
 void add_members(const toml::table& from, Node& out) {
   for (const auto& [key, value] : from)
     out.members.push_back({std::string(key.str()), position_of(key.source().begin), to_node(value)});
-  // toml++ keeps keys by name.
+  // toml++ sorts keys by name; restore the order of the file.
   std::ranges::stable_sort(out.members, {}, &Member::at);
 }
 
@@ -82,7 +82,7 @@ std::optional<FieldValue> to_number(const Node& node) {
   return static_cast<double>(*integer);
 }
 
-// Lists of ours hold strings: what else is in one is the mistake.
+// All list keys hold strings, so the first item of another type is the mistake.
 std::string describe_list(const std::vector<Node>& items) {
   for (const Node& item : items) {
     if (item.string()) continue;
@@ -93,7 +93,7 @@ std::string describe_list(const std::vector<Node>& items) {
   return "a list";
 }
 
-// "; write [\"a\", \"b\"]" where the mistake has one obvious fix.
+// Returns "; write [\"a\", \"b\"]" if the mistake has one obvious fix.
 std::string fix(const Field& field, const Node& node) {
   const std::string* text = node.string();
   if (field.kind == ValueKind::kStringList && text) return "; write " + to_toml_value(FieldValue(split(*text, ',')));

@@ -1,4 +1,4 @@
-// TOML as a plain tree: values know where they stand, so that whoever reads them can point at the mistake.
+// TOML as a plain tree whose values know their positions, so that errors can point at them.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace titan::config {
 struct Member;
 
 struct Node {
-  enum class Kind { kTable, kArray, kScalar, kOther };  // kOther: dates and times, which no key of ours takes
+  enum class Kind { kTable, kArray, kScalar, kOther };  // kOther: dates and times, which no key accepts
 
   Kind kind = Kind::kOther;
   Position at;
@@ -29,7 +29,7 @@ struct Node {
   bool is_table() const { return kind == Kind::kTable; }
   bool is_array() const { return kind == Kind::kArray; }
   const std::string* string() const { return std::get_if<std::string>(&scalar); }
-  const Node* find(std::string_view key) const;  // of a table's members; null where there is none
+  const Node* find(std::string_view key) const;  // of a table's members; null if there is none
 };
 
 struct Member {
@@ -38,7 +38,7 @@ struct Member {
   Node value;
 };
 
-// Text that is not TOML: what is wrong with it, bare, and where.
+// The error of text that is not TOML: bare message and position.
 class TomlError : public ConfigError {
  public:
   TomlError(const std::string& message, Position at) : ConfigError(message), at_(at) {}
@@ -48,10 +48,10 @@ class TomlError : public ConfigError {
   Position at_;
 };
 
-// The table that the text is. Throws TomlError.
+// Parses the text as a table. Throws TomlError.
 Node parse_toml(std::string_view text);
 
-// A file of its own, other than a run's configuration, which includes others (toml_files.h).
+// A standalone TOML file, not a run's configuration, which may include others (toml_files.h).
 class Document {
  public:
   // Throws ConfigError for text that is not TOML. `name` stands for the file in messages.
@@ -68,18 +68,18 @@ class Document {
   Node root_;
 };
 
-// Reads the file. Throws ConfigError when it cannot be read or is not TOML.
+// Reads the file. Throws ConfigError if it cannot be read or is not TOML.
 Document load_document(const std::filesystem::path& path);
 
 // "the integer 3", "a list with a number in it", for messages.
 std::string describe_found(const Node& node);
 
-// The node as a value of the field; nothing when the type is wrong. An integer will do for a number that holds it
-// exactly, and the string "None" unsets an optional key. Does not check the field's rule.
+// Converts the node to a value of the field; nullopt if the type is wrong. An integer is accepted for a number
+// that holds it exactly, and the string "None" unsets an optional key. Does not check the field's rule.
 std::optional<FieldValue> to_field_value(const Field& field, const Node& node);
 
-// That it is none, and the fix where there is an obvious one: "KEY: expected an integer, at least 1; found the string
-// "3"; write 3".
+// Returns the message of a wrong type, with the fix if there is an obvious one: "KEY: expected an
+// integer, at least 1; found the string "3"; write 3".
 std::string wrong_type(const Field& field, const Node& node);
 
 }  // namespace titan::config

@@ -19,7 +19,7 @@ constexpr const char* kMemoryName = "titan-train configuration";
 
 [[noreturn]] void fail(const std::string& reason) { throw ConfigError("error: --config -: " + reason); }
 
-// A launcher of this program has read it and put it there.
+// True if this program's launcher has already read standard input and put it into memory.
 bool is_in_memory() {
   std::error_code error;
   const auto target = std::filesystem::read_symlink("/proc/self/fd/0", error).string();
@@ -31,7 +31,8 @@ bool is_file() {
   return fstat(STDIN_FILENO, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// What `read_at` gives until it gives no more: buffer, its size, and how much was read before -> bytes, as read(2).
+// Collects the results of `read_at` until it returns 0. read_at(buffer, its size, bytes read
+// before) -> bytes, like read(2).
 template <class ReadAt>
 std::string read_to_the_end(ReadAt read_at) {
   std::string text;
@@ -45,7 +46,7 @@ std::string read_to_the_end(ReadAt read_at) {
   return text;
 }
 
-// From the start, wherever another process that shares the file has read to.
+// Reads from the start, regardless of how far another process that shares the file has read.
 std::string read_file_from_start() {
   return read_to_the_end([](char* buffer, std::size_t size, std::size_t at) {
     return ::pread(STDIN_FILENO, buffer, size, static_cast<off_t>(at));

@@ -1,4 +1,4 @@
-// `--config -`: the configuration on standard input.
+// Reads the configuration of `--config -` from standard input.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@ namespace titan::config {
 
 constexpr const char* kStandardInput = "-";
 
-// All of standard input. What cannot be read twice, a pipe, is put into memory, in the place of standard input: so this
-// can be asked again, by this process and by the ranks that it starts. Throws ConfigError when it cannot be read, and
-// in a rank of another launcher, whose ranks do not all get the text.
+// Returns all of standard input. A pipe, which cannot be read twice, is replaced by an in-memory
+// file, so that this process and the ranks it starts can read it again. Throws ConfigError if it
+// cannot be read, and in a rank of another launcher, because not all of its ranks receive the text.
 std::string read_standard_input();
 
 }  // namespace titan::config

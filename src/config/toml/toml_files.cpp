@@ -135,7 +135,7 @@ class Reader {
                     (near ? did_you_mean(StringList{"[" + *near + "]"}) : "; --help lists all keys"));
       return;
     }
-    // Keys of the same table first: a typo is likelier than a wrong table.
+    // Prefer keys of the same table: a typo is likelier than a wrong table.
     const auto here = nearest_here(last, prefix, /*table=*/false);
     const StringList likely = here ? StringList{*here} : likely_keys(key);
     out_.broken.insert(out_.broken.end(), likely.begin(), likely.end());

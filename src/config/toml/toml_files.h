@@ -1,7 +1,7 @@
-// TOML files and the ones that they include, taken apart into values of known keys.
+// Reads TOML files and the files they include, as values of known keys.
 //
-// `include = ["base.toml"]` at the top of a file reads other files first: their values are overwritten by those of the
-// files named after them, and by the including file's own. Paths are relative to the including file.
+// `include = ["base.toml"]` at the top of a file reads other files first. Files named later
+// overwrite their values, and so does the including file. Paths are relative to the including file.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@
 
 namespace titan::config {
 
-// Messages about files, kept in the order of reading and of lines.
+// Messages about files, sorted in the order of reading and of lines.
 class FileErrors {
  public:
   void add(const Source& source, Position at, const std::string& message) {
@@ -38,19 +38,19 @@ struct FileValue {
   Origin origin;
 };
 
-// What the files say. Types have been checked, and rules have not been: a value may yet be overridden.
+// Values of the files. Their types are checked, but not their rules: a value may still be overridden.
 struct FileValues {
   std::map<std::string, FileValue> by_key;
   FileErrors errors;
   std::vector<std::string> other_errors;  // of files that cannot be read
-  // Keys that an error is about, or that a misspelled one probably meant: their values are not known.
+  // Keys that have an error, or that a misspelled key probably meant: their values are unknown.
   std::vector<std::string> broken;
 };
 
-// "-" is standard input (standard_input.h), whose includes start at the current directory.
+// Reads a file; "-" is standard input (standard_input.h), whose includes are relative to the current directory.
 FileValues read_toml_file(const std::string& path);
 
-// The same from text; `name` stands for the file in messages and its folder is where includes are looked for.
+// Same from text; `name` stands for the file in messages, and includes are relative to its folder.
 FileValues read_toml_text(std::string_view text, const std::string& name);
 
 }  // namespace titan::config

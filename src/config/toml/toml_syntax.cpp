@@ -51,7 +51,7 @@ std::optional<std::string> yaml_message(std::string_view line) {
          (value.empty() ? "[" + name + "]" : name + " = " + value);
 }
 
-// A value that is one bare word or several.
+// Handles a value of one or more bare words.
 std::optional<std::string> bare_word_message(const std::string& value) {
   const bool is_bare = std::ranges::all_of(value, [](unsigned char c) {
     return std::isalnum(c) || std::string_view("_-./~+ ").find(c) != std::string::npos;
@@ -69,7 +69,7 @@ std::optional<std::string> bare_word_message(const std::string& value) {
   return value + " is not a value of TOML; if it is a string, write it in quotes: " + quoted(value);
 }
 
-// Where the parser stopped before the value, the mistake is further up: a list that is not closed.
+// If the parser stopped before the value, the mistake is further up: a list that is not closed.
 std::optional<std::string> value_message(std::string_view line, std::uint32_t column) {
   const auto equals = line.find('=');
   if (equals == std::string_view::npos || !is_name(trim(line.substr(0, equals))) || column < equals + 2)

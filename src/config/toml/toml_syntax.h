@@ -1,4 +1,4 @@
-// What is wrong with text that is not TOML, in words about the file instead of the parser.
+// Explains errors in text that is not TOML, in words about the file instead of the parser.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace titan::config {
 
-// `description` is the parser's, `at` where it stopped in `text`. Knows the mistakes of people who write Python or
-// YAML, or who copied from a web page: bare words, True, typographic quotes, colons.
+// `description` is the parser's, `at` is where it stopped in `text`. Recognizes mistakes of people who
+// write Python or YAML, or who copied from a web page: bare words, True, typographic quotes, colons.
 std::string syntax_message(std::string_view description, std::string_view text, Position at);
 
 }  // namespace titan::config

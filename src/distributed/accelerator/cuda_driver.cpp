@@ -16,8 +16,8 @@ std::string capability_text(int capability) {
   return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
 }
 
-// The first branch of NVIDIA's drivers for a major version of CUDA (CUDA Compatibility, table "CUDA Toolkit and minimum
-// driver version").
+// Returns the first branch of NVIDIA's drivers for a major version of CUDA (CUDA Compatibility, table "CUDA Toolkit
+// and minimum driver version").
 std::string driver_for(int cuda_major) {
   if (cuda_major == 12) return "driver 525 or later";
   if (cuda_major == 13) return "driver 580 or later";
@@ -48,7 +48,7 @@ CudaDriver ask_cuda_driver() {
 
 std::string why_unusable(const CudaDriver& driver, int needed) {
   if (!driver.is_there) return "no CUDA driver (libcuda.so.1) on this machine";
-  // Before the devices: an old driver does find them, and CUDA's runtime then says that there are none.
+  // Checked before the devices: an old driver finds them, but CUDA's runtime then reports none.
   if (driver.version > 0 && driver.version / 1000 < needed / 1000)
     return "the CUDA driver of this machine is too old: it runs CUDA " + version_text(driver.version) +
            " and earlier, and this build needs CUDA " + version_text(needed) + "; install NVIDIA's " +

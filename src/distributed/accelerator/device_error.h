@@ -1,4 +1,4 @@
-// Reads what the libraries of a device say when they fail. They put everything into one text.
+// Extracts the cause from the error texts of a device's libraries.
 #pragma once
 
 #include <string>
@@ -6,11 +6,10 @@
 
 namespace titan::dist {
 
-// Returns the first line of `text`, and after it what NCCL says last ("Last error:"), which is the only part that names the
-// cause.
+// Returns the first line of `text`, followed by NCCL's "Last error:", the only part that names the cause.
 std::string reason_in(std::string_view text);
 
-// True if `text` tells of an error of this rank's own device: CUDA's, also one that NCCL met or that its watchdog found. No
+// True if `text` reports an error of this rank's own device: CUDA's, also one that NCCL met or its watchdog found. No
 // other rank is to blame then.
 bool is_device_error(std::string_view text);
 

@@ -24,14 +24,13 @@ struct Dumps {
 };
 
 Dumps& dumps() {
-  static auto* const all = new Dumps;  // a thread that hangs on the disk outlives everything
+  static auto* const all = new Dumps;  // never freed: a thread that hangs on the disk may still use it
   return *all;
 }
 
-// Its reader sees the file as a whole, or not at all. No fsync: who waits for this file waits for a disk no longer than
-// it must.
+// Writes the file atomically. Does not fsync, to depend on the disk no longer than necessary.
 void write_dump(const std::filesystem::path& file, const std::string& text) {
-  std::error_code ignored;  // the stream says it
+  std::error_code ignored;  // the stream reports it
   std::filesystem::create_directories(file.parent_path(), ignored);
   const auto temporary = std::filesystem::path(file).concat(".tmp");
   std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);

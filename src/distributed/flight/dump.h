@@ -1,4 +1,4 @@
-// The file that a rank writes when a collective does not end: its last collectives, and where its threads stand.
+// The file that a rank writes when a collective hangs: its last collectives and the stacks of its threads.
 #pragma once
 
 #include <chrono>
@@ -7,17 +7,17 @@
 
 namespace titan::dist {
 
-// Where this process writes it; the folder is made when there is something to write. Empty, as at first: nowhere.
+// Sets the file to write; empty, the default, writes nothing. Its folder is created on the first write.
 void set_dump_file(std::filesystem::path file);
 std::filesystem::path dump_file();
 
-// Writes the file, replacing one that is there, on a thread of its own: the disk may be what the rank hangs on. `why`
-// is its first line. While a file is being written a second call does nothing. Safe from several threads.
+// Writes the file on a separate thread, since the rank may hang on the disk. Replaces an existing file. `why` is its
+// first line. Does nothing while a file is being written. Thread-safe.
 void start_dump(const std::string& why);
-// Whether no file is being written any more.
+// Waits until no file is being written. Returns false after `patience`.
 bool wait_for_dump(std::chrono::milliseconds patience);
 
-// What is written. The stacks are of all threads but the calling one.
+// Returns the content of the file. It has the stacks of all threads except the calling one.
 std::string dump_text(const std::string& why);
 
 }  // namespace titan::dist

@@ -14,15 +14,15 @@ namespace {
 
 using States = std::vector<std::optional<RankState>>;
 
-// A group and its members' parts of the record.
+// A group with its members' records.
 struct Group {
   std::string name;
   std::vector<int> ranks;
   bool runs_beside = false;
-  std::map<int, const GroupFact*> members;  // by rank; none of those that did not answer
+  std::map<int, const GroupFact*> members;  // by rank; only ranks that answered
 };
 
-// A rank that stands in a collective.
+// A rank blocked in a collective.
 struct Wait {
   int rank;
   const Group* group;
@@ -43,7 +43,7 @@ std::vector<Group> groups_of(const States& states) {
   }
   std::vector<Group> groups;
   for (auto& [key, group] : found) groups.push_back(std::move(group));
-  // A background thread's wait says less: the one that trains goes on for long without it.
+  // Background groups come last: their waits say less, since training can run on for long without them.
   std::ranges::stable_sort(groups, {}, &Group::runs_beside);
   return groups;
 }
@@ -66,7 +66,7 @@ std::vector<Wait> waits_of(const std::vector<Group>& groups) {
 
 // ---------------------------------------------------------------------------------------------------- words
 
-// "rank 3", "ranks 0, 2-5".
+// Returns "rank 3" or "ranks 0, 2-5".
 std::string name_ranks(const std::set<int>& ranks) {
   std::string text;
   for (auto it = ranks.begin(); it != ranks.end();) {
@@ -85,7 +85,7 @@ std::string with_verb(const std::set<int>& ranks, const char* one, const char* s
 
 std::string in_seconds(double seconds) { return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0); }
 
-// "all_gather of 4 -> 8 elements of float32 for layers.2".
+// Returns "all_gather of 4 -> 8 elements of float32 for layers.2".
 std::string describe(const CollectiveFact& fact) {
   std::string text = fact.kind;
   if (fact.input_numel != 0 || fact.output_numel != 0) {
@@ -106,7 +106,7 @@ std::string at_step(const RankState& state) {
 
 // ---------------------------------------------------------------------------------------------------- 1: disagreement
 
-// Which ranks have which collective.
+// The different versions of a collective, each with its ranks.
 using Versions = std::vector<std::pair<const CollectiveFact*, std::set<int>>>;
 
 Versions versions_of(const Group& group, std::uint64_t number) {
@@ -118,12 +118,12 @@ Versions versions_of(const Group& group, std::uint64_t number) {
     if (same == versions.end()) same = versions.insert(same, {mine, {}});
     same->second.insert(rank);
   }
-  // The version that most ranks have comes first; of equals the one of the lowest rank.
+  // The version that most ranks have comes first; on a tie, the one of the lowest rank.
   std::ranges::stable_sort(versions, std::greater(), [](const auto& version) { return version.second.size(); });
   return versions;
 }
 
-// Whether `late`'s collectives from `number` on are those that `early` has `shift` numbers before: one at least, and
+// True if `late` has `early`'s collectives from `number` on, `shift` numbers later: at least one matches, and so do
 // all that both records hold.
 bool follows(const GroupFact& late, const GroupFact& early, std::uint64_t number, std::uint64_t shift) {
   int same = 0;
@@ -137,7 +137,7 @@ bool follows(const GroupFact& late, const GroupFact& early, std::uint64_t number
   return same > 0;
 }
 
-// What one rank did that the others did not; empty where the records do not show it.
+// Returns how many collectives `one` left out or has too many; empty if the records do not show it.
 std::string missing_or_extra(const GroupFact& one, const GroupFact& others, std::uint64_t number) {
   for (std::uint64_t shift = 1; shift < FlightRecorder::kRecent; ++shift) {
     if (follows(others, one, number, shift))
@@ -183,7 +183,7 @@ class Blame {
   }
 
  private:
-  // The ranks that have not started what `wait` stands in.
+  // Returns the ranks that have not started the collective of `wait`.
   static std::vector<int> absent_from(const Wait& wait) {
     std::vector<int> absent;
     for (const int rank : wait.group->ranks) {
@@ -198,8 +198,8 @@ class Blame {
     return rank < static_cast<int>(states_.size()) ? states_[static_cast<std::size_t>(rank)] : kNone;
   }
 
-  // The thread that would come to a collective of `group` stands in another one. The one that trains may also wait for
-  // a save, which does.
+  // True if the thread of `rank` that runs `group`'s collectives is blocked in another one. The training thread may
+  // also wait for a checkpoint save that is blocked in one.
   bool waits_itself(int rank, const Group& group) const {
     const auto& state = state_of(rank);
     return std::ranges::any_of(waits_, [&](const Wait& wait) {
@@ -211,7 +211,7 @@ class Blame {
 
   double busy_seconds(int rank) const { return state_of(rank) ? state_of(rank)->seconds : 1e300; }
 
-  // The first wait for `rank`, in the order of the waits, and all ranks that stand in the same.
+  // Returns the first wait for `rank`, and all ranks that wait in the same collective.
   std::pair<const Wait*, std::set<int>> wait_for(int rank) const {
     const Wait* first = nullptr;
     std::set<int> ranks;
@@ -246,7 +246,7 @@ class Blame {
     return {rank, reason};
   }
 
-  // Nobody is busy with anything else: the chain of who waits for whom closes.
+  // Every absent rank waits itself: the waits form a cycle.
   Finding of_victims() const {
     const int rank = *victims_.begin();
     const auto [wait, ranks] = wait_for(rank);
@@ -268,7 +268,7 @@ std::optional<Finding> find_latecomer(const Wait& wait) {
   std::optional<std::pair<double, int>> first, last;  // age, rank
   for (const auto& [rank, fact] : wait.group->members) {
     const auto* collective = find_number(*fact, wait.what->number);
-    if (!collective) return std::nullopt;  // long past it
+    if (!collective) return std::nullopt;  // this rank is long past it
     const std::pair came(collective->age, rank);
     if (!first || came > *first) first = came;
     if (!last || came < *last) last = came;
@@ -284,7 +284,8 @@ Finding all_there(const Wait& wait) {
                   ", and it does not end: look at the network between them, or at their devices"};
 }
 
-// Where the ranks' devices wait for each other no thread does: the host of the one that hangs is behind.
+// Finds the rank that has started the fewest collectives. If the devices wait for each other, no thread does, but the
+// host of the rank that hangs falls behind.
 std::optional<Finding> find_behind(const States& states, const std::vector<Group>& groups) {
   std::optional<std::pair<int, const Group*>> last;
   std::uint64_t most = 0, fewest = 0;

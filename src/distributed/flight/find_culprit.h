@@ -1,4 +1,4 @@
-// Who holds the others up: what ranks say of themselves, compared.
+// Finds the rank that blocks a hung collective by comparing the ranks' reports.
 #pragma once
 
 #include <optional>
@@ -10,25 +10,25 @@
 namespace titan::dist {
 
 struct Finding {
-  int rank = -1;       // whom it is about; -1: nobody
+  int rank = -1;       // the rank to blame; -1: none
   std::string reason;  // one line
 };
 
-// states[r]: what rank r says; nothing where it has not answered. In this order:
-//   1. ranks that have started different collectives under one number of a group (kind, elements, dtype, what for);
-//      where the records show it, that one left some out or has some too many;
-//   2. a rank for which others wait in a collective that it has not started, and which waits for nobody itself: what it
-//      is busy with, and for how long. Who waits for a rank that waits is a victim. One that does not answer counts as
-//      such a rank; of several the one named is silent, or has been busy for the longest;
+// Compares the ranks' states: states[r] is rank r's, nullopt if it has not answered. Looks, in this order, for
+//   1. ranks that have started different collectives under the same number of a group (kind, elements, dtype, label);
+//      says, where the records show it, that one left some out or has some too many;
+//   2. a rank that others wait for in a collective that it has not started, and that waits for no rank itself; says
+//      in which phase it is and for how long. A rank that waits is a victim, one that does not answer is not. Of
+//      several, a silent one is named, otherwise the one that has been busy for the longest;
 //   3. ranks that wait for each other in collectives of different groups;
 //   4. a rank that came to a collective long after the others;
-//   5. a collective that all of its ranks have started, and that does not end: nobody's fault;
-//   6. where no rank stands in a collective (those of a device only their devices do): the one that has started the
-//      fewest.
-// Nothing where the ranks are equal.
+//   5. a collective that all its ranks have started but that does not end: no rank is to blame;
+//   6. if no rank is blocked in a collective (only devices wait for a device's collectives), the rank that has
+//      started the fewest.
+// Returns nullopt if none of these is found.
 std::optional<Finding> find_culprit(const std::vector<std::optional<RankState>>& states);
 
-// A line for each rank, about what it does and where it waits. Equal ranks share one.
+// Returns a line for each rank: what it does and where it waits. Ranks with the same line share it.
 std::vector<std::string> summarize(const std::vector<std::optional<RankState>>& states);
 
 }  // namespace titan::dist

@@ -11,7 +11,7 @@ thread_local std::string_view t_label;
 
 constexpr std::array<std::string_view, 5> kStateNames = {"starting", "started", "waiting", "finished", "failed"};
 
-// The end of a module's name says more than its start.
+// Truncates a label at its start: the end of a module's name says more.
 void copy_label(std::string_view label, std::array<char, CollectiveRecord::kLabelSize>& out) {
   if (label.size() >= out.size()) label.remove_prefix(label.size() - (out.size() - 1));
   std::memcpy(out.data(), label.data(), label.size());
@@ -107,7 +107,7 @@ void FlightRecorder::fail(const CollectiveTicket& ticket) {
   failed_in_ = PhaseAt{phases_.step(), phases_.current(), phases_.since()};
 }
 
-// The thread that trains has left all phases by the time that somebody asks.
+// After a failure, the training thread has left its phase by the time that other ranks ask.
 PhaseAt FlightRecorder::phase() const {
   const std::lock_guard lock(mutex_);
   return failed_in_.value_or(PhaseAt{phases_.step(), phases_.current(), phases_.since()});
@@ -170,7 +170,7 @@ bool FlightRecorder::holds_training_thread() const {
 }
 
 FlightRecorder& flight_recorder() {
-  static auto* const recorder = new FlightRecorder(phase_log());  // threads that end late may still record
+  static auto* const recorder = new FlightRecorder(phase_log());  // never freed: threads that end late may still record
   return *recorder;
 }
 

@@ -47,7 +47,7 @@ RankState current_state(int rank) {
 }
 
 std::string to_json(const RankState& state) {
-  // The cut start of a label may be half a character.
+  // A label cut at its start may begin within a UTF-8 character.
   return nlohmann::json(state).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -1,4 +1,4 @@
-// What a rank says of itself when another one waits for it in vain.
+// The state that a rank reports when another one waits for it too long.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace titan::dist {
 
-// A collective as another rank sees it.
+// A collective of one rank, as reported to other ranks.
 struct CollectiveFact {
   std::uint64_t number = 0;  // in its group, from 1
   std::string kind;
   std::int64_t input_numel = 0, output_numel = 0;
   std::string dtype;
-  std::string label;  // what it is for; may be empty
+  std::string label;  // its purpose; may be empty
   CollectiveState state = CollectiveState::kFinished;
   double age = 0;     // seconds since it was started
-  std::string phase;  // in which it was: a rank that gave up waiting has left it
+  std::string phase;  // at its start; a rank that gave up waiting has left it
 
-  // Whether it is the same collective on another rank.
+  // True if `other` is the same collective on another rank.
   bool matches(const CollectiveFact& other) const;
 };
 
@@ -28,8 +28,8 @@ struct GroupFact {
   std::string name;
   std::vector<int> ranks;
   bool runs_beside = false;
-  std::uint64_t started = 0;           // how many
-  std::vector<CollectiveFact> recent;  // the last ones, the oldest first
+  std::uint64_t started = 0;           // number of collectives started
+  std::vector<CollectiveFact> recent;  // the last collectives, oldest first
 };
 
 struct RankState {
@@ -40,10 +40,10 @@ struct RankState {
   std::vector<GroupFact> groups;
 };
 
-// Of this process.
+// Returns the state of this process.
 RankState current_state(int rank);
 
-// One line of JSON, and back; throws nlohmann's errors.
+// Conversion to one line of JSON and back. Throws nlohmann's errors.
 std::string to_json(const RankState& state);
 RankState rank_state_from_json(const std::string& text);
 

@@ -1,5 +1,5 @@
-// Says when this process has been in one phase for longer than a collective may take, while no collective holds it: it
-// waits for its data or a disk, say. The run goes on, unless others give up waiting for it.
+// Reports that this process has been in one phase for longer than the collective timeout without being blocked in a
+// collective: it waits for data or a disk, for example. The run continues, unless other ranks give up waiting for it.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace titan::dist {
 
-// What one look at the process finds.
+// A sample of the process's phase.
 struct PhaseLook {
   Phase phase = Phase::kIdle;
   std::int64_t step = 0;  // under way; 0 before the first
@@ -21,34 +21,34 @@ struct PhaseLook {
   bool in_collective = false;
 };
 
-// When to speak. Of the phases that are waits for something (load, data, checkpoint) or one step's work (step,
-// optimizer): a validation is as long as it was asked to be.
+// Decides when to report. Watches the phases that wait for something (load, data, device, checkpoint) or do one
+// step's work (step, optimizer), but not validation: it takes as long as the user configured.
 class SlowPhases {
  public:
   // Limits in seconds; `first` up to the end of the first step.
   SlowPhases(double first, double limit) : first_(first), limit_(limit) {}
 
-  // What to say, once for each time that a phase is slow. A phase that went on after all is slow from twice its longest
-  // time on: a step that takes its time is not news twice.
+  // Returns the message, once for each time that a phase is slow; otherwise nullopt. After a phase was reported, it
+  // counts as slow only from twice its longest time on, so that steps that are always slow are not reported again.
   std::optional<std::string> look(const PhaseLook& look);
 
  private:
   double limit_of(const PhaseLook& look) const;
   double first_, limit_;
   PhaseLook last_;
-  bool is_said_ = false;                      // of the episode under way
-  std::array<double, kNumPhases> longest_{};  // seconds, of those that were said
+  bool is_said_ = false;                      // the current occurrence was reported
+  std::array<double, kNumPhases> longest_{};  // seconds, of reported phases
 };
 
-// Looks every second, on a thread of its own, while it lives. `say` runs there.
+// Checks every second, on its own thread, while alive. `say` runs on that thread.
 class SlowPhaseWatch {
  public:
   SlowPhaseWatch(SlowPhases phases, std::function<void(const std::string&)> say);
 
  private:
-  SlowPhases phases_;  // of the ticker's thread
+  SlowPhases phases_;  // used on the ticker's thread
   std::function<void(const std::string&)> say_;
-  Ticker ticker_;  // the first to end
+  Ticker ticker_;  // destroyed first
 };
 
 }  // namespace titan::dist

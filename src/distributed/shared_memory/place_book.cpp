@@ -18,7 +18,8 @@ std::size_t PlaceBook::rounded(std::size_t bytes) {
   return (std::max(bytes, std::size_t{1}) + kPage - 1) / kPage * kPage;
 }
 
-// Free, no more than twice as large as needed, and the smallest of these; of equals the one that was given back first.
+// Finds the smallest free place that is at most twice as large as needed; on a tie, the one given back first.
+// `is_rested` skips places given back after the last take().
 const PlaceBook::Entry* PlaceBook::best_for(std::size_t bytes, bool is_rested) const {
   const Entry* best = nullptr;
   for (const auto& entry : entries_) {

@@ -12,8 +12,8 @@
 namespace titan::dist {
 namespace {
 
-// Gloo's ring cuts its input in as many chunks as there are ranks, of whole segments of equal size, two or more a
-// chunk and a mebibyte or less each. Elements of a chunk.
+// Returns the elements per chunk of Gloo's ring. It cuts its input into one chunk per rank; a chunk has two or more
+// equal segments of at most a mebibyte each.
 std::int64_t ring_chunk_numel(std::int64_t numel, std::int64_t element_size, std::int64_t ranks) {
   constexpr std::int64_t kMostBytesInSegment = std::int64_t{1} << 20;
   const auto divide_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
@@ -22,7 +22,7 @@ std::int64_t ring_chunk_numel(std::int64_t numel, std::int64_t element_size, std
   return segments_in_chunk * divide_up(divide_up(bytes, segments_in_chunk * ranks), element_size);
 }
 
-// Adds tensors block by block, so that what stands between two passes lies in the cache.
+// Adds tensors block by block, so that intermediate sums stay in the cache.
 class BlockSum {
  public:
   static constexpr std::int64_t kNumel = 32768;
@@ -32,7 +32,7 @@ class BlockSum {
 
   // output [kNumel or fewer] = parts[0] + parts[1] + ..., in that order and in output's dtype. A part may be `output`.
   void add(const at::Tensor& output, const std::vector<at::Tensor>& parts) {
-    // Elementwise, a sum of two may be written over either.
+    // A sum of two is elementwise and may overwrite either operand.
     auto sum = parts.size() == 2 ? output : sum_.narrow(0, 0, output.numel());
     at::add_out(sum, widened(parts[0], 0), widened(parts[1], 1));
     for (std::size_t i = 2; i < parts.size(); ++i) sum.add_(widened(parts[i], 0));
@@ -48,7 +48,7 @@ class BlockSum {
   at::Tensor sum_, wide_;
 };
 
-// Elements of the output that lie in one chunk.
+// Elements of the output within one chunk.
 struct Block {
   std::int64_t from, to, chunk;
 };
@@ -63,7 +63,7 @@ std::vector<Block> blocks_of(std::int64_t numel, std::int64_t first, std::int64_
   return blocks;
 }
 
-// Which part is added first, second, ... in a chunk.
+// Returns the order in which the parts are added in a chunk.
 std::vector<std::size_t> order_in(std::int64_t chunk, std::int64_t ranks) {
   std::vector<std::size_t> order;
   for (std::int64_t hop = 1; hop <= ranks; ++hop)
@@ -71,7 +71,7 @@ std::vector<std::size_t> order_in(std::int64_t chunk, std::int64_t ranks) {
   return order;
 }
 
-// The same by ATen's operators, for the dtypes that have no kernel.
+// Adds a block with ATen's operators, for the dtypes without a kernel.
 void add_by_operators(const at::Tensor& output, const std::vector<at::Tensor>& parts,
                       const std::vector<std::size_t>& order, const Block& block, double divisor, BlockSum& block_sum) {
   std::vector<at::Tensor> in_order;
@@ -89,7 +89,7 @@ void add_as_ring(const at::Tensor& output, const std::vector<at::Tensor>& parts,
   const auto blocks = blocks_of(output.numel(), first, ring_chunk_numel(input_numel, output.element_size(), ranks));
   const bool has_kernel = kernels::takes_part_sum(output, parts);
   const auto add = [&](std::int64_t begin, std::int64_t end) {
-    const at::NoGradGuard no_grad;  // of each thread
+    const at::NoGradGuard no_grad;  // per thread
     std::optional<BlockSum> block_sum;
     if (!has_kernel) block_sum.emplace(output.options());
     for (auto i = begin; i < end; ++i) {

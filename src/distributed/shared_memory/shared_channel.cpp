@@ -20,10 +20,11 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// A peer is rarely late by more than this where every rank has a core; beyond it the core is worth more to others.
+// Spin time before sleeping. If every rank has a core, a peer is rarely later than this; beyond it, others need the
+// core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 constexpr int kPausesBetweenLooks = 32;
-// How long a rank sleeps before it looks whether the peer still lives.
+// Sleep time between checks that the peer is alive.
 constexpr auto kSleep = std::chrono::milliseconds(50);
 
 void pause_core() {
@@ -32,7 +33,7 @@ void pause_core() {
 #endif
 }
 
-// Until `word` is not `value`, somebody rings, or the time is over; whether it is.
+// Sleeps until `word` is not `value`, ring() is called, or `time` is over. Returns true on timeout.
 bool sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t value, std::chrono::nanoseconds time) {
   timespec limit{};
   limit.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(time).count();
@@ -89,7 +90,7 @@ SegmentAddress segment_address_from_text(const std::string& text) {
   return address;
 }
 
-// The start of a segment. The owner alone writes it.
+// The header at the start of a segment. Only the owner writes it.
 struct SharedChannel::Header {
   struct Operation {
     SharedSignature signature;
@@ -100,7 +101,7 @@ struct SharedChannel::Header {
   std::atomic<std::uint32_t> bell;                   // changes after `published` did
   alignas(64) std::atomic<std::uint64_t> done;       // this rank is done with all operations before
   alignas(64) Operation operations[kMaxInFlight];    // operation n at n % kMaxInFlight
-  // By number. Of which generation this rank has written its part, and let go of the whole.
+  // This rank's state of each place: the last generation that it has written, and the last that it has freed.
   struct Place {
     std::atomic<std::uint64_t> written, let_go;
   };
@@ -115,7 +116,7 @@ struct SharedChannel::Peer {
   const Header& header() const { return *reinterpret_cast<const Header*>(segment->data()); }
 };
 
-// Places are the second half of a segment, which other ranks may write.
+// Places are in the second half of a segment, which other ranks may write.
 std::size_t start_of_places(std::size_t capacity) { return capacity / 2 / PlaceBook::kPage * PlaceBook::kPage; }
 
 SharedOperation::~SharedOperation() { channel_->done(number_); }
@@ -192,7 +193,8 @@ at::Tensor SharedChannel::buffer(std::int64_t numel, at::ScalarType dtype) {
   return at::from_blob(segment_->data() + offset, {numel}, give_back, dtype);
 }
 
-// Where `input` lies in the segment, needed once more.
+// Returns the offset of `input` in the segment, with one more user. Copies it there unless it is there and
+// `may_share`.
 std::size_t SharedChannel::place(const at::Tensor& input, bool may_share) {
   const auto bytes = input.nbytes();
   if (bytes == 0) return kNoBlock;
@@ -284,7 +286,7 @@ void SharedChannel::await(const Peer& peer, const SharedSignature& signature, st
     if (is_there()) return;
     if (!sleep_on(header.bell, bell, std::min<std::chrono::nanoseconds>(kSleep, timeout))) continue;
     const Life life = life_of(peer.process);
-    if (is_there()) return;  // asked after the peer's life: it may have published before it ended
+    if (is_there()) return;  // checked after life_of(): the peer may have published before it ended
     if (life == Life::kEnded) throw PeerError(what() + "has ended");
     if (steady_clock::now() - start > timeout) {
       throw PeerError(what() + (life == Life::kStopped ? "was stopped by a signal and did" : "did") +

@@ -1,11 +1,11 @@
-// Ranks of one host that show each other the inputs of their collectives, through memory that each of them owns.
+// Lets the ranks of one host read each other's inputs of collectives, in memory that each rank owns.
 //
-// Each rank publishes its input under the number of the operation and continues without waiting. Who needs the inputs
-// of an operation waits until all ranks have published theirs, reads them where they lie, and says when it is done with
-// them. Memory is used again when all ranks are done with it: it is bounded by the operations in flight.
+// Each rank publishes its input under the number of the operation and continues without waiting. A rank that needs
+// the inputs of an operation waits until all ranks have published theirs, reads them in place, and reports when it is
+// done with them. Memory is reused when all ranks are done with it, so it is bounded by the operations in flight.
 //
-// An all-gather may also have an output that exists once for all of them, in the memory of the group's first rank: each
-// rank writes its part of it, and nobody copies.
+// An all-gather may also have one output that all ranks share, in the memory of the group's first rank: each rank
+// writes its part of it, without further copies.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,32 +38,32 @@ enum class SharedKind : std::uint8_t {
   kBarrier
 };
 
-// What ranks must agree on in one operation.
+// Properties of an operation that all ranks must agree on.
 struct SharedSignature {
   SharedKind kind;
   at::ScalarType dtype;
-  std::int64_t numel;  // of one rank's input; that of the root in a broadcast, of the output in place
+  std::int64_t numel;  // elements of one rank's input (broadcast: the root's; all-gather in place: the output's)
   bool operator==(const SharedSignature&) const = default;
 };
 
-// How a rank's segment is found by the others, and whose it is.
+// Identifies a rank's segment to the other ranks.
 struct SegmentAddress {
   std::int32_t global_rank;
   std::int32_t pid;
   std::int32_t descriptor;
   std::uint64_t capacity;
-  std::uint64_t mark;  // written in the segment: process ids mean something else in another container
+  std::uint64_t mark;  // also in the segment: a process id may mean another process in another container
 };
 
-// One line, and back.
+// Conversion to one line of text and back.
 std::string to_text(const SegmentAddress& address);
 SegmentAddress segment_address_from_text(const std::string& text);
 
 class SharedChannel;
 class SharedGather;
 
-// One operation that this rank has published. It needs the others' inputs until the object and all that inputs() gave
-// are gone.
+// One operation that this rank has published. It holds the others' inputs until the object and all tensors of
+// inputs() are gone.
 class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
  public:
   SharedOperation(std::shared_ptr<SharedChannel> channel, std::uint64_t number, const SharedSignature& signature)
@@ -72,13 +72,13 @@ class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
   SharedOperation& operator=(const SharedOperation&) = delete;
   ~SharedOperation();
 
-  // The inputs of all ranks [numel], in rank order, where they lie; to be read only. Waits for those who have not
-  // published theirs; throws PeerError when one has ended or `timeout` passed, DistError when it published something
-  // else.
+  // Returns the inputs [numel] of all ranks, in rank order, in place and read-only. Waits for ranks that have yet to
+  // publish theirs. Throws PeerError if one has ended or `timeout` passed, DistError if it published another
+  // operation.
   std::vector<at::Tensor> inputs(std::chrono::milliseconds timeout);
-  // The same for one rank of the group, the only one that is waited for.
+  // Like inputs(), but returns one rank's input and waits only for that rank.
   at::Tensor input(int rank, std::chrono::milliseconds timeout);
-  // Where it lies in that rank's segment, or the output in place in the first rank's.
+  // Returns the offset of that rank's input in its segment, or of the output in place in the first rank's.
   std::size_t offset(int rank, std::chrono::milliseconds timeout);
 
  private:
@@ -92,33 +92,33 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   static constexpr std::uint64_t kMaxInFlight = 1024;
   static constexpr int kMostPlaces = 4096;
 
-  // A segment of `capacity` bytes of addresses, of which only what is written takes memory. Throws DistError when the
-  // system gives no such memory.
+  // Makes a segment of `capacity` bytes of addresses, of which only written pages take memory. Throws DistError if
+  // the system refuses.
   SharedChannel(int rank, int global_rank, std::size_t capacity = SharedSegment::kDefaultCapacity);
   ~SharedChannel();
 
   SegmentAddress address() const;
-  // Opens the segments of all ranks (their addresses in rank order, this one's included), who must still be there.
-  // Throws DistError.
+  // Opens the segments of all ranks, which must still be alive. `addresses` are in rank order and include this
+  // rank's. Throws DistError.
   void connect(const std::vector<SegmentAddress>& addresses);
-  // The same where the segments are mapped already, this rank's included: ranks that are threads may read one mapping.
+  // The same for segments that are mapped already, including this rank's: ranks that are threads may share a mapping.
   void connect(const std::vector<SegmentAddress>& addresses,
                const std::vector<std::shared_ptr<const SharedSegment>>& segments);
   std::shared_ptr<const SharedSegment> segment() const { return segment_; }
 
-  // A contiguous tensor in the segment, for publish() to show as it is. Safe from several threads, as all below.
+  // Returns a contiguous tensor in the segment, which publish() need not copy. Thread-safe, like all methods below.
   at::Tensor buffer(std::int64_t numel, at::ScalarType dtype);
 
-  // Shows `input` (contiguous) as this rank's part of the next operation; copies it unless it lies in a buffer() and is
-  // not reduced in place. A buffer must not be written from here on. Empty where nobody reads it. Throws InternalError
-  // with kMaxInFlight operations that some rank needs, DistError without memory.
+  // Publishes `input` (contiguous; empty if no rank reads it) as this rank's part of the next operation. Copies it,
+  // unless it is in a buffer() and the operation is an all-gather or a reduce-scatter; such a buffer must not be
+  // written from here on. Throws InternalError if kMaxInFlight operations are not done on every rank, DistError if
+  // there is not enough memory.
   std::shared_ptr<SharedOperation> publish(const SharedSignature& signature, const at::Tensor& input);
 
-  // Whether gather() has a place for these; the same on all ranks that have started, and let go of, the same.
+  // True if gather() has a place for these. The same on all ranks that have started and freed the same gathers.
   bool has_place_for(at::ScalarType dtype, std::int64_t numel) const;
-  // Starts an all-gather of which the output, of `numel`, exists once for all ranks; an operation like the others. All
-  // ranks must start these, and let go of their outputs, in the same order: by that they agree where each lies. Throws as
-  // publish() does.
+  // Starts an all-gather whose output [numel] all ranks share; it counts as an operation. All ranks must start these,
+  // and free their outputs, in the same order, so that they agree on the places. Throws like publish().
   std::shared_ptr<SharedGather> gather(at::ScalarType dtype, std::int64_t numel);
 
   BlockPool::Stats stats() const;
@@ -133,11 +133,11 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
     std::uint64_t number;
     std::size_t offset;
   };
-  static constexpr std::size_t kNoBlock = 0;  // the header lies there
+  static constexpr std::size_t kNoBlock = 0;  // the header's place
 
   Header& own_header() const;
   void done(std::uint64_t number);
-  // Until `is_there`, which what `peer` does makes true.
+  // Waits until `is_there`, which `peer` makes true. Throws like SharedOperation::inputs().
   void await(const Peer& peer, const SharedSignature& signature, std::chrono::milliseconds timeout,
              const std::function<bool()>& is_there) const;
   void check_same(const Peer& peer, std::uint64_t number, const SharedSignature& signature) const;
@@ -146,7 +146,7 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   void check_may_start(const SharedSignature& signature);
   std::size_t take(std::size_t bytes);
   std::size_t place(const at::Tensor& input, bool may_share);
-  // Shows all ranks that this one has started the next operation, and what it shows of it at `offset` of a segment.
+  // Publishes the start of the next operation, and the `offset` of its data in a segment.
   std::shared_ptr<SharedOperation> announce(const SharedSignature& signature, std::size_t offset);
   [[noreturn]] void throw_no_memory(std::size_t bytes) const;
   void give_back(const PlaceBook::Place& place);
@@ -154,19 +154,19 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   int rank_;
   int global_rank_;
   std::shared_ptr<const SharedSegment> segment_;
-  std::vector<Peer> peers_;  // in rank order, this rank included; the first one's segment has the places
+  std::vector<Peer> peers_;  // in rank order, this rank included; the first rank's segment has the places
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   BlockPool pool_;
   std::deque<InFlight> in_flight_;
-  std::set<std::uint64_t> done_early_;  // beyond the first that is not done
+  std::set<std::uint64_t> done_early_;  // numbers after the first that is not done
   std::uint64_t next_ = 0;
   std::optional<PlaceBook> places_;
 };
 
-// An all-gather whose output exists once. This rank has its place until the object and all that output() gave are gone.
-// The calls in this order: is_free() or wait_until_free(), writing this rank's part of output(), set_written(),
-// wait_until_whole(). Ranks must wait in the order in which they started, or they may wait for each other for ever.
+// An all-gather whose output all ranks share. This rank holds its place until the object and all tensors of output()
+// are gone. Call in this order: is_free() or wait_until_free(), write this rank's part of output(), set_written(),
+// wait_until_whole(). Ranks must wait in the order in which they started these, or they may deadlock.
 class SharedGather : public std::enable_shared_from_this<SharedGather> {
  public:
   SharedGather(std::shared_ptr<SharedChannel> channel, std::shared_ptr<SharedOperation> operation,
@@ -177,11 +177,11 @@ class SharedGather : public std::enable_shared_from_this<SharedGather> {
   ~SharedGather();
 
   at::Tensor output();  // [numel of the signature]
-  // Whether all ranks have let go of what lay in its place before.
+  // True if all ranks have freed the output that was in its place before.
   bool is_free() const;
   void wait_until_free(std::chrono::milliseconds timeout) const;
   void set_written();
-  // Until all ranks have written their parts. Throws as SharedOperation::inputs() does.
+  // Waits until all ranks have written their parts. Throws like SharedOperation::inputs().
   void wait_until_whole(std::chrono::milliseconds timeout);
 
  private:

@@ -19,8 +19,8 @@
 namespace titan::dist {
 namespace {
 
-// In an all-reduce every rank reads all others' whole inputs. With more ranks than this Gloo's ring, which reads two
-// inputs' worth at any number of ranks, is cheaper for those of this size and above.
+// In an all-reduce every rank reads the full inputs of all others. With more ranks than this, Gloo's ring is cheaper
+// for inputs of this size and above: it reads two inputs' worth at any number of ranks.
 constexpr int kMostRanksOfAnyInput = 8;
 constexpr std::size_t kLargeInput = std::size_t{1} << 18;
 
@@ -47,7 +47,7 @@ class SharedWork final : public c10d::Work {
  public:
   using Finish = std::function<void(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>& result)>;
 
-  // Without `finish`, the inputs of all ranks are the result. With `root`, its input is the only one.
+  // Without `finish`, the result is the inputs of all ranks. With `root`, only its input is read.
   SharedWork(std::shared_ptr<SharedOperation> operation, std::chrono::milliseconds timeout, Finish finish,
              std::optional<int> root)
       : operation_(std::move(operation)), timeout_(timeout), finish_(std::move(finish)), root_(root) {}
@@ -209,7 +209,7 @@ class SharedMemoryBackend final : public c10d::Backend, public CollectivesInMemo
                                            const c10d::BroadcastOptions& options) override {
     const auto all = tensors.at(0).view(-1);
     const auto root = static_cast<int>(options.rootRank);
-    // The root waits for all, so that it does not get ahead without end.
+    // The root waits for all ranks, so that it does not run ahead without limit.
     if (root == rank_) return start(SharedKind::kBroadcast, all, nullptr);
     const SharedSignature signature{SharedKind::kBroadcast, all.scalar_type(), all.numel()};
     return start(
@@ -221,11 +221,11 @@ class SharedMemoryBackend final : public c10d::Backend, public CollectivesInMemo
   }
 
  private:
-  // Where rank `reader`'s part lies among those that `owner` shows, which are all but its own.
+  // Returns the row of rank `reader`'s part among those that `owner` publishes: all but its own.
   static std::int64_t row_of(int reader, int owner) { return reader < owner ? reader : reader - 1; }
 
-  // The sum of `own` [n] and of what the others show for this rank, divided by `divisor`, in `own` where that has
-  // `dtype`. `others` are the others' parts.
+  // Sums `own` [n] and what the others publish for this rank, divided by `divisor`; in `own` if that has `dtype`.
+  // `others` are the other ranks' parts.
   c10::intrusive_ptr<c10d::Work> start_reduce_scatter(const at::Tensor& own, const at::Tensor& others,
                                                       at::ScalarType dtype, int divisor) {
     const auto add = [mine = own.view(-1), dtype, divisor, rank = rank_](const auto& inputs, auto& result) {
@@ -254,18 +254,18 @@ class SharedMemoryBackend final : public c10d::Backend, public CollectivesInMemo
   std::chrono::milliseconds timeout_;
 };
 
-// What ranks tell each other while they connect: under each name once, a text of any length.
+// Exchanges texts of any length between the ranks while they connect. Use each name once.
 class Exchange {
  public:
   Exchange(c10d::Backend& gloo, c10d::Store& store, std::chrono::milliseconds timeout)
       : gloo_(gloo), store_(store), timeout_(timeout) {}
 
-  // The texts of all ranks, in rank order. Collective.
+  // Returns the texts of all ranks, in rank order. Collective.
   std::vector<std::string> all_gather(const std::string& name, const std::string& mine) {
     std::vector<std::string> keys, texts;
     for (int r = 0; r < gloo_.getSize(); ++r) keys.push_back(name + "/" + std::to_string(r));
     store_.set(keys[static_cast<std::size_t>(gloo_.getRank())], mine);
-    // The store would wait to the end of the time for a rank that has ended; Gloo sees it at once.
+    // The store would wait the full timeout for a rank that has ended; Gloo notices at once.
     gloo_.barrier()->wait();
     store_.wait(keys, timeout_);  // a text may still be on its way to the store
     for (const auto& text : store_.multiGet(keys)) texts.emplace_back(text.begin(), text.end());
@@ -278,7 +278,7 @@ class Exchange {
   std::chrono::milliseconds timeout_;
 };
 
-// Runs one step of this rank; its failure is for all ranks to hear. Empty when there is none.
+// Runs one step of this rank. Returns its error, to be sent to all ranks; empty if it succeeds.
 std::string failure_of(int global_rank, const std::function<void()>& step) {
   try {
     step();
@@ -288,7 +288,7 @@ std::string failure_of(int global_rank, const std::function<void()>& step) {
   }
 }
 
-// Null on all ranks, with a warning of the first, when some rank cannot take part.
+// Connects the ranks. Returns null on all ranks, with a warning on the first, if some rank cannot take part.
 std::shared_ptr<SharedChannel> connect_channel(Exchange exchange, int rank, int global_rank, std::size_t capacity) {
   std::shared_ptr<SharedChannel> channel;
   auto failure =

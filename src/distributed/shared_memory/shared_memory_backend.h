@@ -13,42 +13,41 @@
 
 namespace titan::dist {
 
-// What the backend below does beside c10d's collectives: an all-gather whose output exists once for all ranks, and a
+// Collectives of the backend below that c10d does not have: an all-gather whose output all ranks share, and a
 // reduce-scatter of parts.
 class CollectivesInMemory {
  public:
   struct Started {
-    at::Tensor output;  // [numel], this rank's until it and all that shares its memory are gone
+    at::Tensor output;  // [numel], held by this rank until all tensors that share its memory are gone
     c10::intrusive_ptr<c10d::Work> work;
   };
   virtual ~CollectivesInMemory() = default;
-  // Whether there is memory for such an output beside those that exist; the same on all ranks.
+  // True if there is memory for another such output. The same on all ranks.
   virtual bool has_place_for(at::ScalarType dtype, std::int64_t numel) const = 0;
-  // `write` puts this rank's parts where they belong in the output: now where no rank needs what lay there before, else
-  // in the work's wait(). From that on the output is there, to be read only. Ranks must wait for these works, and let go
-  // of the outputs, in one order with all that they wait for: a rank that has not written yet keeps the others waiting.
+  // `write` writes this rank's parts into the output: at once if no rank needs the previous content, otherwise in the
+  // work's wait(). After that the output is complete and read-only. Ranks must wait for these works and free the
+  // outputs in the same order, relative to all their other waits: a rank that has not written yet blocks the others.
   virtual Started all_gather_in_place(at::ScalarType dtype, std::int64_t numel,
                                       std::function<void(const at::Tensor& output)> write) = 0;
-  // As ProcessGroup's; the work's result() is the sum.
+  // Like ProcessGroup's; the work's result() is the sum.
   virtual c10::intrusive_ptr<c10d::Work> reduce_scatter_parts(const at::Tensor& own, const at::Tensor& others,
                                                               at::ScalarType dtype, const c10d::ReduceOp& op) = 0;
 };
 
-// A backend in which collectives read the other ranks' inputs in their memory; what it does not do itself (sums of
-// other dtypes than floating point and 32- or 64-bit integers, large all-reduces of more than 8 ranks) is `gloo`'s.
-// `gloo` itself where some rank cannot reach another's memory, with a warning. Collective; all ranks of `gloo` must be
-// on one host. Through `store`, which is theirs alone, they tell each other where their memory is, each at most
-// `capacity` bytes of it. `global_rank` is for messages. A rank writes its own memory alone, so that its pages lie on
-// the NUMA node where it runs; the others read it there.
+// Returns a backend whose collectives read the other ranks' inputs in their memory. It leaves the rest to `gloo`
+// (reductions of dtypes other than floating point and 32- or 64-bit integers, large all-reduces of more than 8
+// ranks). Returns `gloo` itself, with a warning, if some rank cannot access another's memory. Collective; all ranks
+// of `gloo` must be on one host. They exchange the addresses of their segments, of at most `capacity` bytes each,
+// through `store`, which nothing else uses. `global_rank` is for messages. Except for shared outputs, a rank writes
+// only its own memory, so that its pages are on the NUMA node where it runs; the others read it there.
 //
-// An operation copies its input when it starts, and waits for nobody; wait() does the rest on the caller's thread. Sums
-// are Gloo's to the bit: in its order, which depends on sizes alone, so that all ranks have the same numbers in
-// every run. wait() throws PeerError when a peer has ended or the time is over, DistError when ranks started different
-// operations. allocateTensor() gives memory that need not be copied: whoever passes it as the input of an all-gather
-// or of reduce_scatter_parts() does not write it again. allgather() without outputs copies nothing at all: the work's
-// result() is then each rank's input where it lies, to be read only, and kept for the tensors' life. It is a
-// CollectivesInMemory, too; outputs that exist once lie in the memory of the group's first rank, each page where it was
-// written first.
+// An operation copies its input when it starts, and does not wait; wait() does the rest on the caller's thread. Sums
+// equal Gloo's to the bit: their order depends only on sizes, so all ranks get the same values in every run. wait()
+// throws PeerError if a peer has ended or the timeout passed, DistError if ranks started different operations.
+// allocateTensor() returns memory that need not be copied: do not write it again after passing it to an all-gather or
+// to reduce_scatter_parts(). allgather() without outputs copies nothing: the work's result() is each rank's input in
+// place, read-only, and kept for the tensors' life. The backend is also a CollectivesInMemory; shared outputs are in
+// the memory of the group's first rank, each page where it was written first.
 c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
                                                              int global_rank, std::chrono::milliseconds timeout,
                                                              std::size_t capacity = SharedSegment::kDefaultCapacity);

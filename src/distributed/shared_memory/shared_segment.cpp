@@ -20,7 +20,7 @@ namespace titan::dist {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-// More than is ever in flight: a larger segment is not made smaller than this.
+// More than is ever in flight: the smallest size to try when the system refuses a larger segment.
 constexpr std::size_t kLeastCapacity = std::size_t{16} << 30;
 
 [[noreturn]] void throw_failed(const std::string& what, int error) {
@@ -32,7 +32,7 @@ std::byte* map_whole(int descriptor, std::size_t bytes, int protection) {
   return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
 }
 
-// Beyond the limit of a file's size the system would end the process instead of refusing.
+// Limits `bytes` to the largest file size: beyond it, the system would end the process instead of refusing.
 std::size_t within_file_size_limit(std::size_t bytes) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return bytes;
@@ -111,7 +111,7 @@ SharedSegment SharedSegment::create(std::size_t capacity) {
       continue;
     }
     madvise(data, capacity, MADV_DONTDUMP);
-    madvise(data, capacity, MADV_HUGEPAGE);  // a wish: systems without huge pages for shared memory refuse it
+    madvise(data, capacity, MADV_HUGEPAGE);  // best effort: systems without huge pages for shared memory refuse it
     return {descriptor, data, capacity};
   }
   close(descriptor);
@@ -122,7 +122,7 @@ SharedSegment SharedSegment::open(pid_t creator, int descriptor, std::size_t cap
   const std::string path = "/proc/" + std::to_string(creator) + "/fd/" + std::to_string(descriptor);
   const int opened = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (opened < 0) throw_failed("open " + path, errno);
-  // Another file under this number, when the process id is another container's, may end before what would be read.
+  // If the process id is another container's, this may be another, shorter file.
   struct stat status {};
   if (fstat(opened, &status) != 0 || status.st_size != static_cast<off_t>(capacity)) {
     close(opened);

@@ -9,22 +9,23 @@
 
 namespace titan::dist {
 
-// Blocks of a range of offsets, each with a count of those who need it. A request takes the smallest free part that
-// holds it (the lowest of equals), and free neighbours join, so that a steady loop asks for the same offsets again and
-// touches no new page. Not safe from several threads.
+// Allocates reference-counted blocks in a range of offsets. A request takes the smallest free part that fits (on a
+// tie the lowest), and free neighbors merge, so that a steady loop reuses the same offsets and touches no new page.
+// Not thread-safe.
 class BlockPool {
  public:
   struct Stats {
-    std::size_t in_use = 0;   // bytes of blocks in use, rounded up as they are kept
-    std::size_t touched = 0;  // bytes from the start to the highest end of a block so far: what may be resident
+    std::size_t in_use = 0;   // bytes of blocks in use, rounded up to the alignment
+    std::size_t touched = 0;  // bytes from the start to the highest end of a block so far: may be resident
   };
 
   BlockPool(std::size_t begin, std::size_t end);
 
-  // The offset of a block of at least `bytes` (not 0), 64-byte aligned and needed once; nothing when none is free.
+  // Returns the offset of a block of at least `bytes` (not 0), 64-byte aligned and with one user; nullopt if none is
+  // free.
   std::optional<std::size_t> take(std::size_t bytes);
-  // `offset` lies anywhere in a block that is in use. The block is free when it was released as often as it was taken
-  // and retained.
+  // Adds or removes a user. `offset` may be anywhere in a block in use. The block is free once it was released as
+  // often as it was taken and retained.
   void retain(std::size_t offset);
   void release(std::size_t offset);
   Stats stats() const { return {in_use_, touched_}; }
@@ -44,17 +45,19 @@ class BlockPool {
   std::size_t touched_ = 0;
 };
 
-// A file without a name that lives in memory, mapped whole: a large range of addresses, of which only the pages that
-// were written take memory. Its creator writes; who opens it by the creator's process id and descriptor reads, and may
+// An unnamed file in memory, fully mapped: a large range of addresses in which only written pages take memory. Its
+// creator writes it. Other processes open it by the creator's process id and descriptor; they may read all of it, and
 // write from an offset on.
 class SharedSegment {
  public:
   static constexpr std::size_t kDefaultCapacity = std::size_t{64} << 30;
 
-  // Of `capacity` bytes, or as much less, down to 16 GiB, as the system allows. Throws DistError when it allows less.
+  // Makes a segment of `capacity` bytes, or of fewer, down to 16 GiB, if the system refuses. Throws DistError if it
+  // still refuses.
   static SharedSegment create(std::size_t capacity);
-  // The creator must be alive and keep its object until this returns. `writable_from`: of a page. Throws DistError: no
-  // such process or descriptor here (another container), or no right to look into it.
+  // Maps the creator's segment. The creator must be alive and keep its object until this returns. `writable_from`
+  // must be the start of a page. Throws DistError if there is no such process or descriptor here (another container),
+  // or no permission.
   static SharedSegment open(pid_t creator, int descriptor, std::size_t capacity, std::size_t writable_from);
 
   SharedSegment(SharedSegment&& other) noexcept;
@@ -64,7 +67,7 @@ class SharedSegment {
 
   std::byte* data() const { return data_; }
   std::size_t capacity() const { return capacity_; }
-  int descriptor() const { return descriptor_; }  // -1 in one that was opened
+  int descriptor() const { return descriptor_; }  // -1 if opened
 
  private:
   SharedSegment(int descriptor, std::byte* data, std::size_t capacity)

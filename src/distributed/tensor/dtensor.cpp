@@ -25,7 +25,7 @@ ReduceOp op_of(PartialOp op) {
   throw InternalError("unknown operation of a Partial");
 }
 
-// `part`, filled up with zeros to `size` elements along `dim`.
+// Pads `part` with zeros to `size` elements along `dim`.
 at::Tensor padded(const at::Tensor& part, std::int64_t dim, std::int64_t size) {
   if (part.size(dim) == size) return part.contiguous();
   auto shape = part.sizes().vec();
@@ -35,7 +35,7 @@ at::Tensor padded(const at::Tensor& part, std::int64_t dim, std::int64_t size) {
   return out;
 }
 
-// Carries one rank's tensor from one set of placements to another, a mesh axis at a time.
+// Redistributes one rank's tensor to other placements, one mesh axis at a time.
 class Move {
  public:
   Move(const DTensor& from, const std::vector<Placement>& target)
@@ -72,7 +72,7 @@ class Move {
            std::equal(cuts_[d].begin(), cuts_[d].end(), target_cuts_[d].begin());
   }
 
-  // Elements along `d` of what the cuts so far leave to this rank.
+  // Returns the elements along `d` that the cuts so far leave to this rank.
   std::int64_t extent(std::int64_t d) const {
     std::int64_t size = shape_[d];
     for (const int m : cuts_[d]) size = chunk_of(size, mesh_.shape()[m], mesh_.coordinate()[m]).count;
@@ -136,8 +136,8 @@ class Move {
   const std::vector<std::int64_t>& shape_;
   const std::vector<Placement>& target_;
   at::Tensor local_;
-  std::vector<std::optional<PartialOp>> partial_;  // of each mesh axis: the reduction that is still to be done
-  std::vector<std::vector<int>> cuts_;             // of each tensor dim: the mesh axes that cut it, in order
+  std::vector<std::optional<PartialOp>> partial_;  // per mesh axis: the reduction still to be done
+  std::vector<std::vector<int>> cuts_;             // per tensor dim: the mesh axes that cut it, in order
   std::vector<std::vector<int>> target_cuts_;
 };
 
@@ -182,7 +182,7 @@ DTensor DTensor::from_local(at::Tensor local, const DeviceMesh& mesh, std::vecto
                             const FromLocalOptions& options) {
   auto shape = options.global_shape ? *options.global_shape : even_global_shape(local, mesh, placements);
   auto sharding = Sharding::of(shape, mesh, std::move(placements));
-  // Before this rank looks at its own shape: a rank that stops early would leave the others waiting.
+  // Before this rank checks its own shape: a rank that stops early would leave the others waiting.
   if (options.run_check) check_ranks_agree(local.detach(), sharding);
   return {std::move(local), std::move(sharding)};
 }
@@ -212,7 +212,7 @@ DTensor DTensor::redistribute(std::vector<Placement> placements) const {
   auto target = Sharding::of(shape(), mesh(), std::move(placements));
   check_target(*this, target.placements);
   auto local = Move(*this, target.placements).run();
-  // A piece of a larger tensor would keep all of it alive.
+  // A view of a larger tensor would keep all of its memory alive.
   if (local.storage().nbytes() > local.nbytes()) local = local.clone();
   return {local.contiguous(), std::move(target)};
 }

@@ -15,15 +15,15 @@ std::string meta_text(const at::Tensor& local, const Sharding& sharding) {
          shape_text(sharding.spec.global_shape) + " under " + placements_text(sharding.placements);
 }
 
-// Empty where the local tensor is what its box says.
+// Returns how the shape of the local tensor differs from its box; empty if it does not.
 std::string shape_fault(const at::Tensor& local, const Sharding& sharding) {
   if (local.sizes().vec() == sharding.spec.local_shape) return "";
   return "expected a local tensor of shape " + shape_text(sharding.spec.local_shape) + ", found " +
          shape_text(local.sizes());
 }
 
-// One string of every rank of the mesh, in the mesh's order. Over its last axis first: each further axis gathers what
-// the ones before it gathered, as "length:bytes" one after the other.
+// Gathers one string from every rank of the mesh, in the mesh's order. Starts with the mesh's last axis; each further
+// axis gathers the results so far, concatenated as "length:bytes".
 std::vector<std::string> gather_over(const DeviceMesh& mesh, const std::string& mine) {
   std::string packed = std::to_string(mine.size()) + ":" + mine;
   for (auto name = mesh.axis_names().rbegin(); name != mesh.axis_names().rend(); ++name) {
@@ -82,7 +82,7 @@ void compare_meta(const at::Tensor& local, const Sharding& sharding) {
   const auto expected = tensor_of(all[first], local);
   const auto found = tensor_of(all[place], local);
   const auto unequal = expected.ne(found).nonzero();
-  // Bits that differ may compare equal: zeros of two signs.
+  // Different bits may compare equal: zeros of opposite sign.
   const std::int64_t at = unequal.numel() > 0 ? unequal[0].item<std::int64_t>() : 0;
   const auto shape = box_of(sharding.spec.global_shape, sharding.mesh.shape(),
                             sharding.mesh.coordinate_of(static_cast<int>(place)), sharding.placements)
@@ -102,7 +102,7 @@ void compare_values(const at::Tensor& local, const Sharding& sharding) {
     stride /= size;
     if (!std::holds_alternative<Replicate>(sharding.placements[m])) continue;
     for (std::size_t r = 0; r < digests.size(); ++r) {
-      const std::size_t first = r - r / stride % size * stride;  // the same place, but for mesh axis m
+      const std::size_t first = r - r / stride % size * stride;  // the same coordinate, but 0 along mesh axis m
       if (digests[r] != digests[first]) throw_values_differ(local, sharding, r, first);
     }
   }

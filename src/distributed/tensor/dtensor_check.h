@@ -1,4 +1,4 @@
-// Do the ranks of a mesh mean the same tensor?
+// Checks that the ranks of a mesh agree on a tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,9 +7,9 @@
 
 namespace titan::dist {
 
-// Collective over the mesh: every rank must have the same global shape, placements and dtype, a local tensor of the
-// shape that its box has, and along a mesh axis with Replicate the same bits. Throws the same DistError on every rank,
-// naming the first one that differs, what was expected and what was found.
+// Checks that all ranks have the same global shape, placements and dtype, that each local tensor has the shape of its
+// box, and that bits are equal along mesh axes with Replicate. Collective over the mesh. Throws the same DistError on
+// every rank, naming the first rank that differs, what was expected and what was found.
 void check_ranks_agree(const at::Tensor& local, const Sharding& sharding);
 
 }  // namespace titan::dist

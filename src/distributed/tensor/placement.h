@@ -1,4 +1,4 @@
-// How a tensor lies on one axis of a mesh, after torch.distributed.tensor's placement types.
+// Placement of a tensor on one axis of a mesh, after torch.distributed.tensor's placement types.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace titan::dist {
 
-// Every rank along the mesh axis holds the same.
+// Every rank along the mesh axis holds the same values.
 struct Replicate {
   bool operator==(const Replicate&) const = default;
 };
 
-// The ranks hold torch.chunk's pieces of tensor dim `dim`: ceil(size / ranks) each, the last ones fewer or none. Where
-// several mesh axes shard one tensor dim, the one further left cuts first, and the next ones cut its pieces.
+// The ranks hold torch.chunk's pieces of tensor dim `dim`: ceil(size / ranks) each, the last ones fewer or none. If
+// several mesh axes shard one tensor dim, the leftmost cuts first, and the next ones cut its pieces.
 struct Shard {
   std::int64_t dim;  // negative counts from the end
   bool operator==(const Shard&) const = default;
 };
 
-// Like Shard, but this mesh axis cuts after those to its right, of which `split_factor` is the number of pieces: what
-// fully_shard (left) leaves of a parameter that tensor parallelism (right) had cut before (PyTorch's _StridedShard).
+// Like Shard, but this mesh axis cuts after those to its right, which cut the dim into `split_factor` pieces:
+// fully_shard (left) shards a parameter that tensor parallelism (right) has cut before (PyTorch's _StridedShard).
 struct StridedShard {
   std::int64_t dim;
   std::int64_t split_factor;
@@ -31,7 +31,7 @@ struct StridedShard {
 
 enum class PartialOp { kSum, kAvg, kMax, kMin };
 
-// Each rank holds a term: the value is their reduction, still to be done.
+// Each rank holds a term of a reduction that is still to be done.
 struct Partial {
   PartialOp op = PartialOp::kSum;
   bool operator==(const Partial&) const = default;
@@ -39,9 +39,9 @@ struct Partial {
 
 using Placement = std::variant<Replicate, Shard, StridedShard, Partial>;
 
-// The tensor dim that a placement cuts, or nothing.
+// Returns the tensor dim that a placement cuts; nullopt if it cuts none.
 std::optional<std::int64_t> shard_dim(const Placement& placement);
-// "Shard(0)", and "(Replicate(), Shard(0))" for all mesh axes.
+// Returns "Shard(0)", and "(Replicate(), Shard(0))" for all mesh axes.
 std::string placement_text(const Placement& placement);
 std::string placements_text(std::span<const Placement> placements);
 

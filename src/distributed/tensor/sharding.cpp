@@ -17,7 +17,7 @@ void resolve_dim(std::int64_t& dim, std::int64_t ndim, const std::string& tensor
   dim = resolved;
 }
 
-// The number of pieces into which the mesh axes right of `mesh_axis` cut `tensor_dim`.
+// Returns the number of pieces into which the mesh axes right of `mesh_axis` cut `tensor_dim`.
 std::int64_t pieces_to_the_right(const DeviceMesh& mesh, const std::vector<Placement>& placements,
                                  std::size_t mesh_axis, std::int64_t tensor_dim) {
   std::int64_t pieces = 1;

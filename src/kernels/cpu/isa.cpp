@@ -20,7 +20,7 @@ namespace {
 std::atomic<Isa> allowed = Isa::kAll;
 
 #if defined(__x86_64__) && defined(__linux__)
-struct Features {  // of CPUID's leaf 7
+struct Features {  // registers of CPUID's leaf 7
   unsigned ebx = 0, edx = 0;
 };
 Features read_features() {
@@ -30,11 +30,11 @@ Features read_features() {
   return features;
 }
 
-// A thread that uses tiles has 8 KiB more to save, for which Linux wants to be asked (5.16 and later).
+// Tiles add 8 KiB to the state saved per thread; Linux 5.16 and later require a request for that.
 bool may_use_tiles() {
   const unsigned edx = read_features().edx;
   const bool has_tiles = (edx & (1U << 24)) != 0, multiplies_bfloat16 = (edx & (1U << 22)) != 0;
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM; the part of the state
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM; XFEATURE_XTILEDATA
   return has_tiles && multiplies_bfloat16 && __builtin_cpu_supports("avx512bw") &&
          syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
@@ -56,7 +56,8 @@ Isa of_processor() {
 
 }  // namespace
 
-// Each variable is set only where the processor has more: ATen believes whatever it reads.
+// Sets ATEN_CPU_CAPABILITY only if the processor has more than AVX2: ATen trusts whatever it reads. The other two
+// variables are upper limits.
 void limit_instructions(Isa most) {
   allowed = most;
   if (most >= Isa::kAll || most < Isa::kAvx2 || of_processor() == Isa::kPlain) return;

@@ -3,26 +3,25 @@
 
 namespace titan::kernels {
 
-// Sets of instructions, each with those before it: any processor's; AVX2 with FMA and F16C; AVX-512 F and DQ; products
-// in bfloat16 (AVX512-BF16); tiles of those (AMX) and whatever else the processor has.
+// Instruction sets, each including those before it: any processor's; AVX2 with FMA and F16C; AVX-512 F and DQ; bfloat16
+// multiply-adds (AVX512-BF16); their tiles (AMX) and whatever else the processor has.
 enum class Isa { kPlain, kAvx2, kAvx512, kAvx512Bfloat16, kAll };
 
-// Keeps this process from using more than `most`: this program's kernels, ATen, MKL and oneDNN, which read an
-// environment variable each when they are first used. Call it before that, once. Throws InternalError if ATen has
-// chosen already.
+// Limits the process to `most`: this program's kernels, ATen, MKL and oneDNN. The libraries each read an environment
+// variable when they are first used: call this before that, once. Throws InternalError if ATen has chosen already.
 void limit_instructions(Isa most);
 
-// The best set that this processor has and limit_instructions() allows, kAvx512Bfloat16 at most.
+// Returns the best set that this processor has and limit_instructions() allows, at most kAvx512Bfloat16.
 Isa best_isa();
 
-// True if this process multiplies in bfloat16, in vectors of words.
+// True if this process may use bfloat16 multiply-adds in vectors (AVX512-BF16).
 bool has_bfloat16_products();
 
-// True if has_bfloat16_products(), the processor has tiles of them (AMX) and AVX-512 BW, and the system lets this
-// process use tiles. The first call asks it to, for all threads, for good.
+// True if has_bfloat16_products(), the processor has tiles (AMX) and AVX-512 BW, and the system lets this process use
+// tiles. The first call requests that permission, for all threads, permanently.
 bool has_bfloat16_tiles();
 
-// True if the processor multiplies in float16 (AVX512-FP16), which of this process oneDNN alone does.
+// True if the processor multiplies in float16 (AVX512-FP16) and is not limited. Only oneDNN uses this.
 bool has_float16_products();
 
 template <typename Kernels>
@@ -33,8 +32,8 @@ const Kernels& best_of(const Kernels& plain, const Kernels& avx2, const Kernels&
 
 }  // namespace titan::kernels
 
-// The build of `name` for best_isa(): that of the namespaces plain, avx2 and avx512, of which other processors than
-// x86-64 have the first alone.
+// The build of `name` for best_isa(), from the namespaces plain, avx2 and avx512. Processors other than x86-64 have
+// only plain.
 #if defined(__x86_64__)
 #define TITAN_BEST_KERNELS(name) best_of(plain::name, avx2::name, avx512::name)
 #else

@@ -4,7 +4,7 @@ namespace titan::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Enough for every device to be full; the rest of a large tensor is reached by the grid's stride.
+// Enough blocks to fill any device; a grid-stride loop covers the rest of a large tensor.
 constexpr std::int64_t kMaxBlocks = 2048;
 
 __global__ void __launch_bounds__(kThreads) fill_uniform_kernel(float* out, Fill fill, std::int64_t groups) {

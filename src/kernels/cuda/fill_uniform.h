@@ -1,4 +1,4 @@
-// The one kernel of the CUDA module. Its header and source see no torch: nvcc compiles them in seconds.
+// Fills CUDA memory with counter-based random numbers. No torch here or in the source: nvcc compiles this in seconds.
 #pragma once
 
 #include <cuda_runtime_api.h>

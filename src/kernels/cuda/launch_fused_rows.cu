@@ -8,12 +8,12 @@ using device::kLanes;
 
 constexpr int kWarp = 32, kWarps = kLanes / kWarp;
 constexpr unsigned kAllLanes = 0xFFFFFFFFU;
-// Enough for every device to be full; the rest is reached by the grid's stride.
+// Enough blocks to fill any device; a grid-stride loop covers the rest.
 constexpr std::int64_t kMaxBlocks = 4096;
-// What a block may have without asking.
+// Shared memory that a block may use without cudaFuncSetAttribute.
 constexpr std::size_t kSharedBytes = std::size_t{48} << 10;
 
-// The threads of a block. `of_warps` [kWarps] is shared memory.
+// A team whose lanes are the threads of a block. `of_warps` [kWarps] is shared memory.
 class BlockTeam {
  public:
   __device__ explicit BlockTeam(float* of_warps) : of_warps_(of_warps) {}
@@ -27,7 +27,7 @@ class BlockTeam {
   __device__ float sum(const Body& body) const {
     const int lane = static_cast<int>(threadIdx.x);
     const float of_warp = folded<kWarp>(body(lane));
-    __syncthreads();  // the sum before this one has been read
+    __syncthreads();  // the previous sum has been read
     if (lane % kWarp == 0) of_warps_[lane / kWarp] = of_warp;
     __syncthreads();
     return folded<kWarps>(of_warps_[lane % kWarps]);
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kLanes)
     titan_rms_norm_backward(std::int64_t rows, std::int64_t dim, const T* out_grad, const T* more, const T* x,
                             const T* weight, const float* rrms, T* x_grad, float* columns) {
   __shared__ float of_warps[kWarps];
-  extern __shared__ float own_columns[];  // [dim]; a lane has its own, so that none waits
+  extern __shared__ float own_columns[];  // [dim]; each lane has slots of its own, so that none waits
   const BlockTeam team(of_warps);
   const auto each_own = [&](auto body) {
     team.each([&](int lane) {

@@ -1,6 +1,6 @@
-// The fused operators on a GPU. Pointers are memory of the current device; each call is queued on `stream` and returns the
-// launch's error. T is float or BFloat16Bits; kernels/portable/fused_lanes.h says what is computed, and what alignment and
-// sizes it wants. No torch here: nvcc compiles this in seconds.
+// The fused operators on a GPU. Pointers are memory of the current device; each call is queued on `stream` and returns
+// the launch's error. T is float or BFloat16Bits; kernels/portable/fused_lanes.h says what is computed, and which
+// alignment and sizes it needs. No torch here: nvcc compiles this in seconds.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,12 +9,12 @@
 
 namespace titan::cuda {
 
-// x, delta, sum, out [rows, dim]; delta and sum are null where there is no sum. rrms [rows].
+// x, delta, sum, out [rows, dim]; delta and sum are null if there is no sum. rrms [rows].
 template <typename T>
 cudaError_t launch_rms_norm(std::int64_t rows, std::int64_t dim, float eps, const T* x, const T* delta, const T* weight,
                             T* sum, T* out, float* rrms, cudaStream_t stream);
 
-// `columns` [teams, dim] is memory to work in; `more` may be null.
+// `columns` [teams, dim] is workspace; `more` may be null.
 template <typename T>
 cudaError_t launch_rms_norm_backward(std::int64_t rows, std::int64_t dim, std::int64_t teams, const T* out_grad,
                                      const T* more, const T* x, const T* weight, const float* rrms, T* x_grad,

@@ -11,7 +11,7 @@
 namespace titan::device {
 namespace {
 
-// Teams of RMSNorm's backward: enough for any device to be full, few enough that the sum of theirs is short.
+// Maximum number of teams in RMSNorm's backward: enough to fill any device, few enough to sum their results quickly.
 constexpr std::int64_t kMostTeams = 512;
 // A team's columns must fit the shared memory of a block.
 constexpr std::int64_t kMostColumns = 16384;
@@ -25,7 +25,7 @@ T* output(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
-// body(launches of the tensor's dtype, an element of it), with its device current
+// Calls body(launches of the tensor's dtype, an element of it) with the tensor's device current.
 template <typename Body>
 void with_dtype(const Launches& launches, const at::Tensor& tensor, const Body& body) {
   const c10::DeviceGuard guard(tensor.device());
@@ -38,12 +38,12 @@ void with_dtype(const Launches& launches, const at::Tensor& tensor, const Body& 
 
 std::int64_t pack_size(const at::Tensor& tensor) { return 16 / static_cast<std::int64_t>(tensor.element_size()); }
 
-// Its first element, and each that is a whole number of packs away.
+// True if the first element, and so the start of each pack, is aligned to 16 bytes.
 bool is_aligned(const at::Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
-// A gradient comes with any strides, and may begin anywhere in its memory.
+// Returns a contiguous, aligned tensor: a gradient may have any strides and begin anywhere in its memory.
 at::Tensor packed(const at::Tensor& tensor) {
   const auto contiguous = tensor.contiguous();
   return is_aligned(contiguous) ? contiguous : contiguous.clone();

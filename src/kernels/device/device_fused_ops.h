@@ -1,5 +1,6 @@
-// The fused operators of an accelerator: what they take, what memory they make, and the calls that compute, which an
-// accelerator's module gives (a launch of kernels/cuda/launch_fused_rows.cu) or the host (host_launches(), the same arithmetic).
+// The fused operators of an accelerator: check inputs, allocate outputs and call the functions that compute. These come
+// from the accelerator's module (launches of kernels/cuda/launch_fused_rows.cu) or the host (host_launches(), the same
+// arithmetic).
 #pragma once
 
 #include <functional>
@@ -9,13 +10,13 @@
 
 namespace titan::device {
 
-// As the functions of fused_lanes.h over all rows, packs or elements. Pointers are the device's.
+// The functions of fused_lanes.h applied to all rows, packs or elements. Pointers are device memory.
 template <typename T>
 struct LaunchesFor {
   std::function<void(std::int64_t rows, std::int64_t dim, float eps, const T* x, const T* delta, const T* weight,
                      T* sum, T* out, float* rrms)>
       rms_norm;
-  // Rows are shared by `teams` teams, row after row; `columns` [teams, dim] is theirs to work in.
+  // Row i belongs to team i % teams; `columns` [teams, dim] is the teams' workspace.
   std::function<void(std::int64_t rows, std::int64_t dim, std::int64_t teams, const T* out_grad, const T* more,
                      const T* x, const T* weight, const float* rrms, T* x_grad, T* weight_grad, float* columns)>
       rms_norm_backward;
@@ -30,7 +31,7 @@ struct Launches {
   LaunchesFor<BFloat16Bits> of_bfloat16;
 };
 
-// On the host, at once, in memory of the host.
+// Returns functions that compute on the host, synchronously, in host memory.
 Launches host_launches();
 
 class DeviceFusedOps : public kernels::FusedOps {

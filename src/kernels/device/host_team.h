@@ -1,4 +1,4 @@
-// A team of fused_lanes.h on the host: its lanes one after the other.
+// A team of fused_lanes.h on the host: runs its lanes one after another.
 #pragma once
 
 #include "kernels/portable/fused_lanes.h"
@@ -23,8 +23,7 @@ class HostTeam {
  private:
   static constexpr int kWarp = 32;
 
-  // What each of `kCount` lanes has after it added, in turn, what those half, a quarter, ... of them away have: pairs add
-  // the same two numbers.
+  // Sums `kCount` values in the order of a butterfly over lanes (xor shuffle): the same pairs are added.
   template <int kCount>
   static float folded(float* values) {
     for (int apart = kCount / 2; apart > 0; apart /= 2)

@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kSmallest = std::size_t{64} << 10;  // of a tensor that comes from the arena
+constexpr std::size_t kSmallest = std::size_t{64} << 10;  // bytes of a tensor from the arena
 
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace
 
 HostArena::HostArena(std::size_t capacity) {
-  // Addresses alone; systems that count them against a limit get smaller questions.
+  // Reserves addresses only. Retries with half the size on systems that count them against a limit.
   for (std::size_t size = round_up(capacity, kHugePage); size >= kHugePage; size /= 2) {
     void* range = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) continue;
@@ -31,7 +31,7 @@ HostArena::HostArena(std::size_t capacity) {
     break;
   }
   if (!begin_) return;
-  madvise(begin_, capacity_, MADV_HUGEPAGE);  // a hint: without huge pages everything works
+  madvise(begin_, capacity_, MADV_HUGEPAGE);  // a hint: works without huge pages too
   free_.insert(new Block{begin_, capacity_, true, nullptr, nullptr});
 }
 
@@ -100,7 +100,7 @@ HostArena::Stats HostArena::stats() const {
 
 namespace {
 
-constexpr std::size_t kAddresses = std::size_t{1} << 40;  // more than a host has memory
+constexpr std::size_t kAddresses = std::size_t{1} << 40;  // more than any host's memory
 
 // Lives until the process ends: tensors outlive static objects.
 HostArena& arena() {
@@ -116,7 +116,7 @@ void release_any(void* address) {
   }
 }
 
-thread_local int outside = 0;  // scopes
+thread_local int outside = 0;  // number of OutsideHostArena scopes
 
 class ArenaAllocator final : public c10::Allocator {
  public:

@@ -1,7 +1,7 @@
-// Memory for the tensors of a training loop on CPU. Every step asks for the same large blocks again; glibc gives blocks
-// of that size back to the system and gets them again, page fault by page fault, which costs a CPU run a third of its
-// time. An arena keeps them: a steady loop asks the system for nothing, and its pages are huge ones where the system
-// has them.
+// Memory for the tensors of a training loop on CPU. Every step requests the same large blocks again; glibc returns
+// blocks of that size to the system and gets them back page fault by page fault, which costs a CPU run a third of its
+// time. The arena keeps them, so a steady loop requests nothing from the system, and uses huge pages if the system has
+// them.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -13,24 +13,24 @@
 
 namespace titan::kernels {
 
-// One range of addresses, reserved at once and touched as far as it was ever needed. A request takes the smallest free
-// block that holds it (the lowest of equals), the rest of the block stays free, and neighbours that are free join.
-// Safe from several threads.
+// Best-fit allocator over one range of addresses, reserved at once and touched only as far as needed. A request takes
+// the smallest free block that fits (the lowest address of equals); the rest of the block stays free, and adjacent free
+// blocks merge. Thread-safe.
 class HostArena {
  public:
   struct Stats {
-    std::size_t in_use = 0;       // bytes of blocks in use, rounded up as they are kept
-    std::size_t peak_in_use = 0;  // the most at any time
-    std::size_t touched = 0;      // bytes from the start to the highest end of a block so far: what may be resident
+    std::size_t in_use = 0;       // bytes of blocks in use, rounded up to pages
+    std::size_t peak_in_use = 0;  // maximum of in_use so far
+    std::size_t touched = 0;      // bytes from the start to the highest block end so far: the most that may be resident
   };
 
-  // Reserves `capacity` bytes of addresses, or as much less as the system allows; no memory yet.
+  // Reserves `capacity` bytes of addresses, or less if the system does not allow that many; takes no memory yet.
   explicit HostArena(std::size_t capacity);
   ~HostArena();
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
-  // 64-byte aligned; null when no free block is large enough.
+  // Returns memory aligned to 64 bytes, or null if no free block is large enough.
   void* allocate(std::size_t bytes);
   // `block` must come from allocate().
   void release(void* block);
@@ -62,13 +62,13 @@ class HostArena {
   Stats stats_;
 };
 
-// From now on tensors on CPU of at least 64 KiB come from an arena, smaller ones from the C library as before. Call
-// once, before the first tensor is made. TITAN_HOST_ARENA=0 in the environment leaves everything to the C library, as a
-// sanitizer or heap profiler wants it. Returns whether it is in use.
+// Makes CPU tensors of at least 64 KiB come from an arena; smaller ones come from the C library as before. Call once,
+// before the first tensor is made. TITAN_HOST_ARENA=0 in the environment leaves everything to the C library, for a
+// sanitizer or heap profiler. Returns true if the arena is in use.
 bool install_host_arena();
 
-// While one exists, this thread's tensors come from the C library all the same: for what is not a part of training,
-// whose memory would count as what training needs and stay with the arena afterwards.
+// While one exists, this thread allocates tensors outside the arena: for work that is not part of training, whose
+// memory would otherwise count as training's and stay in the arena.
 class OutsideHostArena {
  public:
   OutsideHostArena();
@@ -77,7 +77,7 @@ class OutsideHostArena {
   OutsideHostArena& operator=(const OutsideHostArena&) = delete;
 };
 
-// Of the installed arena; zeros without one.
+// Returns the installed arena's statistics, or zeros if there is none.
 HostArena::Stats host_arena_stats();
 
 }  // namespace titan::kernels

@@ -1,6 +1,5 @@
-// Sums of ranks' parts of a reduction on one thread, in one pass. part_sum_rows.cpp is compiled once for each set of
-// instructions, into a namespace of its own; part_sum.cpp picks when the program runs. No torch here, for the reason that
-// attention/heads.h gives.
+// Sums ranks' parts of a reduction on one thread, in one pass. part_sum_rows.cpp is compiled once per instruction set,
+// into a namespace of its own; part_sum.cpp picks one at run time. No torch here (see attention/heads.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace titan::kernels {
 
-// `count` elements of each of num_parts, at least one.
+// The num_parts arrays to sum (at least one), of `count` elements each.
 template <typename T>
 struct Parts {
   const T* const* parts;
@@ -18,15 +17,15 @@ struct Parts {
 
 struct PartSums {
   const char* name;
-  // sum[i] = (parts[0][i] + parts[1][i] + ...) / divisor, one after the other in float32. `sum` may be one of the parts.
-  // Past the caches where that is asked for; what was written is visible to other threads and processes as after ordinary
-  // stores, once the call returns.
+  // sum[i] = (parts[0][i] + parts[1][i] + ...) / divisor, added in this order in float32. `sum` may be one of the
+  // parts. `past_caches` selects streaming stores. Other threads and processes see the result as after ordinary stores,
+  // once the call returns.
   void (*of_float)(const Parts<float>& parts, float divisor, bool past_caches, float* sum);
   void (*of_bfloat16)(const Parts<BFloat16Bits>& parts, float divisor, bool past_caches, float* sum);
 };
 
-// For any processor (with ordinary stores), for AVX2 with FMA, and for AVX-512. Only those that this machine has may be
-// called.
+// Builds for any processor (with ordinary stores), for AVX2 with FMA, and for AVX-512. Call only those whose
+// instructions this machine has.
 namespace plain {
 extern const PartSums kPartSums;
 }

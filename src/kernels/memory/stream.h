@@ -1,4 +1,5 @@
-// Stores that go to memory past the caches, for files that are compiled once for each set of instructions (vector.h).
+// Streaming stores, which go to memory past the caches, for files that are compiled once per instruction set
+// (vector.h).
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-// The processor does not read the line first, and throws nothing else out. `to` must be aligned to the size of `value`.
+// Stores without reading the cache line first or evicting others. `to` must be aligned to the size of `value`.
 #if TITAN_VECTOR_BYTES == 64
 inline void stream(void* to, Vector value) { _mm512_stream_ps(static_cast<float*>(to), value); }
 inline void stream(void* to, Halves value) {
@@ -29,7 +30,7 @@ void stream(void* to, Value value) {
 inline void finish_streams() {}
 #endif
 
-// Elements before the first that lies at a multiple of a vector's size.
+// Returns the number of elements before the first one that is aligned to a vector's size, at most `count`.
 template <typename T>
 Index before_aligned(const T* target, Index count) {
   const auto past = static_cast<Index>(reinterpret_cast<std::uintptr_t>(target) % TITAN_VECTOR_BYTES);

@@ -8,7 +8,7 @@
 namespace titan::kernels {
 namespace {
 
-constexpr std::int64_t kElementsPerThread = std::int64_t{1} << 17;  // at least
+constexpr std::int64_t kElementsPerThread = std::int64_t{1} << 17;  // minimum
 
 bool has_kernel(at::ScalarType target, at::ScalarType source) {
   return target == source || (target == at::kBFloat16 && source == at::kFloat) ||
@@ -39,7 +39,7 @@ void stream_copy(const StreamCopies& kernels, const at::Tensor& target, const at
       kernels.widen(last - first, reinterpret_cast<const BFloat16Bits*>(source_part), reinterpret_cast<float*>(part));
     }
   });
-  target.unsafeGetTensorImpl()->bump_version();  // as operators in place do
+  target.unsafeGetTensorImpl()->bump_version();  // as in-place operators do
 }
 
 void copy_past_caches(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources) {

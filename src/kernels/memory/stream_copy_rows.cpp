@@ -25,7 +25,7 @@ void narrow_all(Index count, const float* source, BFloat16Bits* target) {
   const auto halves_at = [source](Index i) { return narrow(bfloat16_of(load(source + i)) >> 16); };
   Index i = before_aligned(target, count);
   cast_each(0, i, source, target);
-  for (; i + 2 * kWidth <= count; i += 2 * kWidth) {  // one line of the cache after the other, each whole
+  for (; i + 2 * kWidth <= count; i += 2 * kWidth) {  // two adjacent stores: with AVX-512 a full cache line
     stream(target + i, halves_at(i));
     stream(target + i + kWidth, halves_at(i + kWidth));
   }

@@ -1,10 +1,10 @@
-// RMSNorm (also of a sum), rotary embedding and SwiGLU as a GPU computes them: rows by teams of lanes, of which each takes
-// every kLanes-th pack of 16 bytes, elements by lanes alone. A team is a block of threads on a device
-// (kernels/cuda/launch_fused_rows.cu) and a loop on the host (host_team.h), so that the arithmetic, the order of each sum
-// included, is one text, which the tests of the host compare with the formula.
+// RMSNorm (also of a sum), rotary embedding and SwiGLU as a GPU computes them. Teams of lanes handle rows, each lane
+// every kLanes-th pack of 16 bytes; single lanes handle elements. A team is a block of threads on a device
+// (kernels/cuda/launch_fused_rows.cu) and a loop on the host (host_team.h). Both compile this code, with the same order
+// of each sum, and tests on the host compare it with the formula.
 //
-// T is float or BFloat16Bits; sums and products are float32. Results are rounded where those of kernels/cpu/rows/fused_rows.h
-// are. Pointers are aligned to 16 bytes, and a row is a whole number of packs.
+// T is float or BFloat16Bits; sums and products are float32. Results are rounded at the same points as in
+// kernels/cpu/rows/fused_rows.h. Pointers are aligned to 16 bytes, and the size of a row is a multiple of a pack.
 #pragma once
 
 #include <cmath>
@@ -39,7 +39,7 @@ TITAN_LANES float to_float(BFloat16Bits x) {
   return out;
 }
 
-// To the nearest, ties to even, as c10::BFloat16.
+// Rounds to nearest, ties to even, as c10::BFloat16 does.
 template <typename T>
 TITAN_LANES T rounded(float x);
 template <>
@@ -63,7 +63,7 @@ TITAN_LANES Pack<T>& pack(T* values, std::int64_t index) {
   return reinterpret_cast<Pack<T>*>(values)[index];
 }
 
-// body(index of a pack) for the packs of a lane.
+// Calls body(index of a pack) for the packs of a lane.
 template <typename T, typename Body>
 TITAN_LANES void for_packs_of(int lane, std::int64_t dim, const Body& body) {
   for (std::int64_t i = lane; i < dim / Pack<T>::kSize; i += kLanes) body(i);
@@ -72,10 +72,10 @@ TITAN_LANES void for_packs_of(int lane, std::int64_t dim, const Body& body) {
 // ------------------------------------------------------------------------------------------------------ RMSNorm
 // A team has
 //   each(f)   calls f(lane) for every lane
-//   sum(f)    the sum of f(lane) over the lanes: neighbours 16 apart in groups of 32 first, then 8, 4, 2, 1, then the
-//             groups' sums 4, 2 and 1 apart. Every lane has it, and has ended what came before.
+//   sum(f)    returns the sum of f(lane) over the lanes to every lane, and is a barrier. Adds lanes 16, 8, 4, 2 and 1
+//             apart in groups of 32, then the groups' sums 4, 2 and 1 apart.
 
-// One row of `dim` elements. With `delta`, of sum = x + delta, rounded, which is written to `sum`.
+// Normalizes one row of `dim` elements. With `delta`, normalizes x + delta, rounded, which is written to `sum`.
 template <typename T, typename Team>
 TITAN_LANES void rms_norm_row(const Team& team, std::int64_t dim, float eps, const T* x, const T* delta,
                               const T* weight, T* sum, T* out, float* rrms) {
@@ -90,7 +90,7 @@ TITAN_LANES void rms_norm_row(const Team& team, std::int64_t dim, float eps, con
       });
     });
   }
-  const T* const row = delta ? sum : x;  // of which each lane reads what it has written itself
+  const T* const row = delta ? sum : x;  // each lane reads only what it has written itself
   const float squares = team.sum([=](int lane) {
     float of_lane = 0;
     for_packs_of<T>(lane, dim, [&](std::int64_t i) {
@@ -112,15 +112,15 @@ TITAN_LANES void rms_norm_row(const Team& team, std::int64_t dim, float eps, con
   });
 }
 
-// A team's sums of columns lie as its lanes have them, the first element of each pack, then the second of each: lanes side
-// by side then read and write memory side by side.
+// Returns the slot of an element in a team's sums of columns: the first elements of all packs, then the second ones,
+// and so on, so that adjacent lanes read and write adjacent memory.
 template <typename T>
 TITAN_LANES std::int64_t slot_of(std::int64_t index_of_pack, int element, std::int64_t dim) {
   return element * (dim / Pack<T>::kSize) + index_of_pack;
 }
 
-// The gradients of one row: of x, and of the weight, which is added to `columns` [dim]. `more`, or null: another gradient
-// of x, added to the rounded one.
+// Computes the gradients of one row: of x, and of the weight, which is added to `columns` [dim]. `more`, if not null,
+// is another gradient of x, added to the rounded one.
 template <typename T, typename Team>
 TITAN_LANES void rms_norm_backward_row(const Team& team, std::int64_t dim, const T* out_grad, const T* more, const T* x,
                                        const T* weight, float rrms, T* x_grad, float* columns) {
@@ -153,7 +153,7 @@ TITAN_LANES void rms_norm_backward_row(const Team& team, std::int64_t dim, const
   });
 }
 
-// The weight's gradient at one slot: the sum of what `teams` have there, [teams, dim], in their order.
+// Writes the weight's gradient at one slot: the sum of `teams` values of `columns` [teams, dim], in order.
 template <typename T>
 TITAN_LANES void sum_teams(const float* columns, std::int64_t teams, std::int64_t dim, std::int64_t slot,
                            T* weight_grad) {
@@ -176,8 +176,8 @@ TITAN_LANES std::int64_t num_packs(const Rotation& shape) {
   return shape.batch * shape.tokens * shape.heads * shape.head_dim / Pack<T>::kSize;
 }
 
-// The index-th pack of the output: its pairs of neighbours as complex numbers, times `factors` [>= T, E / 2], complex as
-// well, or times their conjugates.
+// Computes the index-th pack of the output: pairs of adjacent elements, as complex numbers, times complex `factors` [>=
+// T, E / 2], or times their conjugates.
 template <typename T>
 TITAN_LANES void rotate_pack(const Rotation& shape, std::int64_t index, const T* x, const float* factors,
                              bool conjugate, T* out) {

@@ -1,4 +1,4 @@
-// The two types of 16 bits where torch's types cannot be used.
+// The two 16-bit floating-point types, for code that cannot use torch's types.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Text and numbers behind what a string holds already, whose memory is kept: a row asks the allocator for nothing.
+// Appends formatted values to a string and reuses its memory, so that a row does not allocate.
 #pragma once
 
 #include <spdlog/fmt/fmt.h>
@@ -16,7 +16,7 @@ void append(std::string& text, fmt::format_string<Args...> format, Args&&... arg
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
-// "NaN", "Infinity" or "-Infinity", as files of rows have it; empty for a number that is finite.
+// Returns "NaN", "Infinity" or "-Infinity", as written in files of rows, or "" for a finite value.
 inline std::string_view name_of_not_finite(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";

@@ -12,7 +12,7 @@
 namespace titan::metrics {
 namespace {
 
-// Appends what for_each_metric() gives, a comma between two cells.
+// Appends the metrics of for_each_metric() as cells, separated by commas.
 class CellWriter {
  public:
   explicit CellWriter(std::string& row) : row_(row) { row_.clear(); }

@@ -1,4 +1,4 @@
-// What sinks have in common that write a file of steps and a file of validations, which go on where a run goes on.
+// Base of sinks that write a file of steps and a file of validations, and append to them after a resume.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace titan::metrics {
 
-// From the end of the first step on.
+// Writes from the end of the first step on.
 class HistorySink : public MetricsSink {
  public:
   void on_step(std::int64_t /*step*/) override {
@@ -33,7 +33,7 @@ class HistorySink : public MetricsSink {
 
   StepHistory steps_;
   StepHistory validations_;
-  std::string row_;  // made here, one after another
+  std::string row_;  // buffer for the current row
 };
 
 }  // namespace titan::metrics

@@ -10,10 +10,10 @@
 
 namespace titan::metrics {
 
-// Nothing for a line that is not such an object.
+// Returns the object, or nullopt if the line is not such an object.
 std::optional<nlohmann::json> parse_row(std::string_view line);
 
-// Rows are given to StepHistory::append() as text, without a newline.
+// Format of such a history. Pass rows to StepHistory::append() as text without a newline.
 StepHistory::Format json_lines();
 
 }  // namespace titan::metrics

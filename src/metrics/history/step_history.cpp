@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
   throw std::system_error(errno, std::generic_category(), std::string(what) + " " + path.string());
 }
 
-// Takes the first line off `content`; without its newline.
+// Removes the first line from `content` and returns it without its newline.
 std::string_view take_line(std::string_view& content) {
   const auto end = content.find('\n');
   const std::string_view line = content.substr(0, end);
@@ -29,7 +29,7 @@ std::string_view take_line(std::string_view& content) {
   return line;
 }
 
-// The lines of `content` with a step up to `finished_steps`, below the header where there is one.
+// Returns the lines of `content` with a step up to `finished_steps`, below the header if there is one.
 std::string kept_lines(std::string_view content, std::int64_t finished_steps, const StepHistory::Format& format,
                        const fs::path& path) {
   std::string kept;
@@ -89,7 +89,7 @@ void StepHistory::roll_back(std::int64_t finished_steps) {
   begin();
 }
 
-// Rows of other columns do not go below these.
+// Renames the file: rows with other columns must not be mixed with these.
 void StepHistory::put_aside() {
   fs::path aside = path_;
   aside += ".until-step-" + std::to_string(finished_steps_);
@@ -99,7 +99,7 @@ void StepHistory::put_aside() {
       path_.string(), aside.string());
 }
 
-// Made with its first row: a run without validation leaves no empty validation.jsonl.
+// Creates the file with its first row: a run without validation leaves no empty validation.jsonl.
 void StepHistory::open() {
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open", path_);

@@ -1,5 +1,5 @@
-// A file with a row for each of some steps, one row a line, that goes on where a run goes on: what metrics.jsonl,
-// metrics.csv and their like have in common.
+// Append-only file with one line per logged step, cut to the resume step after a restart. Used for metrics.jsonl,
+// metrics.csv and similar files.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,33 @@
 
 namespace titan::metrics {
 
-// Rows of an earlier run past the step it resumed from are dropped (their steps have run again), so every step has one
-// row. One process writes a file at a time.
+// Drops rows of an earlier run past the step it resumed from (their steps run again), so every step has one row. Only
+// one process may write a file at a time.
 class StepHistory {
  public:
   struct Format {
-    // The step of a line's row; nothing for a line that is not a row. Lines come without their newline.
+    // Returns the step of a line's row, or nullopt if the line is not a row. Lines come without their newline.
     std::function<std::optional<std::int64_t>(std::string_view line)> step_of;
-    std::string header = {};     // the first line of the file; empty: none
-    bool needs_newline = false;  // a line without one may have lost its end, and step_of cannot tell
+    std::string header = {};     // the first line of the file; empty if there is none
+    bool needs_newline = false;  // drop a last line without newline: step_of cannot tell that it was cut
   };
 
-  // `finished_steps`: the step that training resumes after, 0 for a fresh start. Touches nothing: a start that fails
-  // before its first step leaves what an earlier one wrote.
+  // `finished_steps`: the step that training resumes after, 0 for a fresh start. Touches no file: a start that fails
+  // before its first step leaves earlier rows unchanged.
   StepHistory(std::filesystem::path path, std::int64_t finished_steps, Format format);
   ~StepHistory();
   StepHistory(const StepHistory&) = delete;
   StepHistory& operator=(const StepHistory&) = delete;
 
-  // Drops those rows; once, later calls change nothing. What is dropped is said in the log, also a line that is not a
-  // row, such as the torn last line of a crash. The file is replaced in one step. One with another header is put aside
-  // under the name of the step, PATH.until-step-N, unless nothing of it counts any more. The folder is made where it is
-  // missing. Throws std::system_error naming the path.
+  // Drops rows past `finished_steps`; only the first call has an effect. Logs what it drops, also lines that are not
+  // rows, such as a last line torn by a crash. Replaces the file in one step. Renames a file with another header to
+  // PATH.until-step-N, where N is the step, unless none of it counts any more. Creates a missing folder. Throws
+  // std::system_error naming the path.
   void begin();
-  // Drops the rows past `finished_steps` now, those of this process too.
+  // Drops the rows past `finished_steps` now, including those of this process.
   void roll_back(std::int64_t finished_steps);
-  // `row` without a newline. Begins where that has not happened. The line is with the operating system when this
-  // returns: it survives the end of the process, not of the machine.
+  // Appends `row` (without a newline); calls begin() first. When this returns, the operating system has the line: it
+  // survives the end of the process, not of the machine.
   void append(std::string_view row);
 
  private:

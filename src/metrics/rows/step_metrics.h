@@ -1,7 +1,7 @@
-// What is reported about one logged step and about one validation pass, and the interface of those who report it.
+// Metrics of one logged step and of one validation pass, and the interface of the sinks that report them.
 //
-// Each number is described here and nowhere else: its field in the struct, and its row in for_each_metric(), from which
-// sinks take its name and docs/metrics.md its table. Who has the number sets the field.
+// Each metric is described only here: its field in the struct, and its row in for_each_metric(), from which sinks take
+// its name and docs/metrics.md its table. The code that knows the value sets the field.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace titan::metrics {
 
-// Memory of one rank: of the caching allocator on a GPU, where peaks are since the last row; on CPU both peaks are the
-// largest resident set of the process so far, and an allocation that fails ends the run.
+// Memory of one rank. On a GPU it is that of the caching allocator, with peaks since the last row; on CPU both peaks
+// are the largest resident set of the process so far, and an allocation that fails ends the run.
 struct MemoryUsage {
   std::uint64_t peak_bytes = 0;         // reserved from the device
-  std::uint64_t capacity_bytes = 0;     // of the device; not in rows
-  std::uint64_t active_peak_bytes = 0;  // in tensors
-  std::int64_t num_alloc_retries = 0;   // how often memory was freed and asked for again, since the process started
-  std::int64_t num_ooms = 0;            // how often there was none all the same
+  std::uint64_t capacity_bytes = 0;     // memory of the device; not in rows
+  std::uint64_t active_peak_bytes = 0;  // used by tensors
+  std::int64_t num_alloc_retries = 0;   // allocations retried after freeing cached memory, since the process started
+  std::int64_t num_ooms = 0;            // failed allocations, since the process started
 
   double percent(std::uint64_t bytes) const {
     return capacity_bytes > 0 ? 100.0 * static_cast<double>(bytes) / static_cast<double>(capacity_bytes) : 0.0;
@@ -30,69 +30,68 @@ struct MemoryUsage {
 };
 
 struct StepMetrics {
-  // Set by the caller of MetricsProcessor::log(), reduced over ranks where all ranks are meant.
+  // Set by the caller of MetricsProcessor::log(), already reduced over ranks if the value is for all ranks.
   std::int64_t step = 0;                  // 1-based
   double loss = 0.0;                      // mean over all tokens of the global batch
   double max_loss = 0.0;                  // largest mean over the tokens of one rank
   double grad_norm = 0.0;                 // before clipping
   double lr = 0.0;                        // learning rate used for this step
   std::int64_t tokens_seen = 0;           // by all ranks, since the first step of the training
-  std::optional<double> grad_scale = {};  // float16 only: what the loss was multiplied by for the gradients
-  // Records that were skipped since this process started, by all ranks; with training.on_bad_record = "skip" only.
+  std::optional<double> grad_scale = {};  // float16 only: the factor of the loss for the gradients
+  // Records skipped by all ranks since this process started; only with training.on_bad_record = "skip".
   std::optional<std::int64_t> bad_records = {};
 
   // Measured by MetricsProcessor.
-  // Of one rank, over all wall time since the last logged step: checkpoints and validation count, and on the first row
-  // the start-up since the MetricsProcessor was made, as TorchTitan does. step_seconds has the steps alone.
+  // Throughput of one rank, over all wall time since the last logged step, as in TorchTitan: includes checkpoints and
+  // validation, and in the first row the start-up since the MetricsProcessor was made. step_seconds has only the steps.
   double tokens_per_second = 0.0;
   double tflops = 0.0;             // 1e12 model FLOP per second of one rank
-  std::optional<double> mfu = {};  // percent of the device's peak; nothing when the peak is not known
+  std::optional<double> mfu = {};  // percent of the device's peak; nullopt if the peak is not known
   MemoryUsage memory = {};
   double step_seconds = 0.0;                              // mean of the steps since the last logged one
   double data_seconds = 0.0;                              // the part of step_seconds spent waiting for batches
   std::optional<double> comm_seconds = {};                // the part of step_seconds in collectives; on CPU only
-  double data_percent = 0.0;                              // waiting for batches, of all time since the last logged step
+  double data_percent = 0.0;                              // % of time since the last logged step waiting for batches
   double unix_time = 0.0;                                 // when the step ended
   std::optional<double> time_to_first_step_seconds = {};  // process start to the end of its first step; first row only
-  std::optional<TimeSpent> time_spent = {};               // of the run so far; of this start alone on ranks but 0
+  std::optional<TimeSpent> time_spent = {};               // for the run so far; on ranks other than 0 this start only
 };
 
 struct ValidationMetrics {
-  // Set by the caller of MetricsProcessor::log_validation(), but for the perplexity.
+  // Set by the caller of MetricsProcessor::log_validation(), except the perplexity.
   std::int64_t step = 0;
-  double loss = 0.0;             // mean over the tokens that were looked at
-  double perplexity = 0.0;       // e to the loss; computed by MetricsProcessor
+  double loss = 0.0;             // mean over the evaluated tokens
+  double perplexity = 0.0;       // exp(loss); computed by MetricsProcessor
   std::int64_t tokens = 0;       // labels that counted, of all ranks
-  std::int64_t rank_tokens = 0;  // tokens that this rank looked at; not in validation.jsonl
+  std::int64_t rank_tokens = 0;  // tokens evaluated by this rank; not in validation.jsonl
   double seconds = 0.0;          // duration of the pass
-  std::int64_t best_step = 0;    // the step with the lowest loss so far; 0: no loss was a number yet
-  double best_loss = 0.0;        // its loss
+  std::int64_t best_step = 0;    // the step with the lowest loss so far; 0 if no loss was a number yet
+  double best_loss = 0.0;        // loss of best_step
 
   // Measured by MetricsProcessor.
-  double tokens_per_second = 0.0;  // of one rank
+  double tokens_per_second = 0.0;  // per rank
   MemoryUsage memory = {};
   double unix_time = 0.0;
 };
 
-// How a number is called, and what it says.
+// Name and meaning of a metric.
 struct Metric {
   std::string_view name;  // its key in metrics.jsonl or validation.jsonl, unique there
-  // Its name in TensorBoard: TorchTitan's, or one that begins with titan/. Empty: not there.
+  // Name in TensorBoard: TorchTitan's, or one that begins with titan/. Empty if it is not shown there.
   std::string_view tag = {};
-  std::string_view unit = {};         // of the value; empty for counts and plain numbers
-  double tag_scale = 1.0;             // the value times this is in the unit that the tag names
-  bool is_null_when_unknown = false;  // a row has the key then, with null; else it leaves out what is not known
-  std::string_view meaning = {};      // for docs/metrics.md: what it says, and of which ranks
+  std::string_view unit = {};         // unit of the value; empty for counts and plain numbers
+  double tag_scale = 1.0;             // factor from the value to the unit that the tag names
+  bool is_null_when_unknown = false;  // if not known, the row has the key with null; otherwise no key
+  std::string_view meaning = {};      // for docs/metrics.md: its meaning, and of which ranks
 };
 
-// Longer than any row that a sink makes of all metrics. Sinks reserve it once: a row asks the allocator for nothing.
+// Upper bound of a row with all metrics. Sinks reserve it once, so that a row does not allocate.
 inline constexpr std::size_t kMaxRowBytes = 4096;
 
 inline constexpr double kGiBPerByte = 1.0 / (1024.0 * 1024.0 * 1024.0);
 
-// Calls use(const Metric&, value) for every number, in the order of the keys of a row of metrics.jsonl, which new ones go
-// behind. A value is an integer, a bool, a double, or a std::optional of these, which is empty where the number is not
-// known.
+// Calls use(const Metric&, value) for every metric, in the order of the keys in a row of metrics.jsonl; new ones go
+// last. A value is an integer, a bool, a double, or a std::optional of these, which is empty if the value is not known.
 template <typename Use>
 void for_each_metric(const StepMetrics& m, Use&& use) {
   use(Metric{.name = "step", .meaning = "number of the step, from 1"}, m.step);
@@ -207,7 +206,7 @@ void for_each_metric(const StepMetrics& m, Use&& use) {
       m.comm_seconds);
 }
 
-// The same for a row of validation.jsonl.
+// Does the same for a row of validation.jsonl.
 template <typename Use>
 void for_each_metric(const ValidationMetrics& m, Use&& use) {
   use(Metric{.name = "step", .meaning = "the step after which the pass was made"}, m.step);
@@ -252,20 +251,20 @@ void for_each_metric(const ValidationMetrics& m, Use&& use) {
       m.memory.percent(m.memory.active_peak_bytes));
 }
 
-// Called from the training thread of the rank that reports.
+// Interface of the sinks that report metrics. Called from the training thread.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
   virtual void log(const StepMetrics& metrics) = 0;
   virtual void log_validation(const ValidationMetrics&) {}
-  // The norms of the gradients before clipping, one for each layer, of a step that was logged.
+  // Receives the norms of the gradients before clipping, one per layer, of a logged step.
   virtual void log_gradient_norms(std::int64_t /*step*/, std::span<const double> /*norms*/) {}
-  // After every step, logged or not, before log().
+  // Called after every step, logged or not, before log().
   virtual void on_step(std::int64_t /*step*/) {}
-  // How far the first step of this process is, `seconds` after it began. From another thread, while the training thread
-  // is in that step and calls nothing here.
+  // Receives the progress of the first step of this process, `seconds` after it began. Called from another thread,
+  // while the training thread is in that step and calls nothing here.
   virtual void on_progress(std::int64_t /*step*/, const StepProgress& /*progress*/, double /*seconds*/) {}
-  // The run went back: what was said about steps after `finished_steps` does not count any more, they come again.
+  // Called after a rollback: rows of steps after `finished_steps` do not count any more, and those steps run again.
   virtual void roll_back(std::int64_t /*finished_steps*/) {}
 };
 

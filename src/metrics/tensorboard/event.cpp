@@ -38,8 +38,8 @@ class Fields {
       for (const double value : values) little_endian(std::bit_cast<std::uint64_t>(value), 8);
     });
   }
-  // A message in this one; `write_fields` calls this object for its fields. Its length, which comes first, is put there
-  // when it is known.
+  // Appends a message in this one; `write_fields` calls this object for its fields. Its length, which comes first, is
+  // inserted when it is known.
   template <typename WriteFields>
   void message(int field, WriteFields write_fields) {
     key(field, Wire::kBytes);
@@ -66,13 +66,13 @@ class Fields {
   std::string& out_;
 };
 
-// Numbers of the fields, named as in event.proto and summary.proto.
+// Field numbers, named as in event.proto and summary.proto.
 namespace event {
 constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
 namespace summary {
 constexpr int kValue = 1;
-constexpr int kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;  // of a value
+constexpr int kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;  // fields of a value
 }  // namespace summary
 
 Fields begin_event(std::string& out, Moment moment) {
@@ -83,7 +83,7 @@ Fields begin_event(std::string& out, Moment moment) {
   return fields;
 }
 
-// An event with one value under `tag`, whose other fields `write_value` writes.
+// Writes an event with one value under `tag`; `write_value` writes the value's other fields.
 template <typename WriteValue>
 void write_value_event(std::string& out, Moment moment, std::string_view tag, WriteValue write_value) {
   Fields fields = begin_event(out, moment);
@@ -117,7 +117,7 @@ std::string_view EventEncoder::scalars(Moment moment, const Scalars& scalars) {
 }
 
 std::string_view EventEncoder::text(Moment moment, std::string_view tag, std::string_view text) {
-  constexpr int kDtString = 7;  // of tensorflow.DataType
+  constexpr int kDtString = 7;  // tensorflow.DataType
   write_value_event(out_, moment, std::string(tag) + "/text_summary", [&](Fields& fields) {
     fields.message(summary::kTensor, [&] {
       fields.integer(1, kDtString);
@@ -147,7 +147,7 @@ std::string_view EventEncoder::histogram(Moment moment, std::string_view tag, co
 }
 
 std::string_view EventEncoder::restart(Moment moment) {
-  constexpr int kStart = 1;  // of tensorflow.SessionLog.SessionStatus
+  constexpr int kStart = 1;  // tensorflow.SessionLog.SessionStatus
   Fields fields = begin_event(out_, moment);
   fields.message(event::kSessionLog, [&] { fields.integer(1, kStart); });
   return out_;

@@ -32,7 +32,7 @@ constexpr std::array<std::uint32_t, 256> make_table() {
   return table;
 }
 
-// TFRecords store checksums so that a checksum of bytes that hold checksums is as good as any other.
+// Masks the checksum as TFRecords do, so that a checksum of bytes that hold checksums is as good as any other.
 std::uint32_t masked_crc32c(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes);
   return (crc >> 15 | crc << 17) + 0xA282EAD8u;
@@ -52,8 +52,8 @@ std::uint64_t get_little_endian(std::string_view bytes, std::size_t at, int size
   throw std::system_error(errno, std::generic_category(), path.string());
 }
 
-// How many bytes of `file`, the content of an event file, are whole events of steps up to `last_step`; 0 where these are
-// no more than the version.
+// Returns how many bytes of `file`, the content of an event file, are complete events of steps up to `last_step`; 0 if
+// that is only the version.
 std::size_t size_until(std::string_view file, std::int64_t last_step) {
   std::size_t at = 0;
   int num_events = 0;

@@ -13,7 +13,7 @@
 namespace titan::metrics::tensorboard {
 namespace {
 
-// Collects what for_each_metric() gives: what has a tag and is known.
+// Collects the metrics of for_each_metric() that have a tag and are known.
 class ScalarMaker {
  public:
   explicit ScalarMaker(Scalars& scalars) : scalars_(scalars) { scalars_.clear(); }
@@ -72,7 +72,7 @@ void TensorBoardSink::log_gradient_norms(std::int64_t step, std::span<const doub
   file_->append(encoder_.histogram({last_unix_time_, step}, "grad_norm_by_layer", histogram_));
 }
 
-// The file is cut as one of an earlier start, and another one goes on.
+// Cuts the file like those of earlier starts, and continues in a new one.
 void TensorBoardSink::roll_back(std::int64_t finished_steps) {
   file_.reset();
   options_.finished_steps = finished_steps;

@@ -1,4 +1,4 @@
-// A run's numbers for TensorBoard, under the tags that TorchTitan gives them.
+// Writes a run's metrics for TensorBoard, under TorchTitan's tags.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@
 namespace titan::metrics::tensorboard {
 
 struct SinkOptions {
-  std::filesystem::path folder;     // of this rank's event files
+  std::filesystem::path folder;     // for this rank's event files
   std::int64_t finished_steps = 0;  // the step that training resumes after
-  std::string configuration = {};   // TOML, shown in TensorBoard's tab for text
-  // Folders that this rank looks after beside its own: of ranks of an earlier start that this one does not have.
+  std::string configuration = {};   // TOML, shown in TensorBoard's Text tab
+  // Other folders that this rank cuts: those of ranks of an earlier start that this start does not have.
   std::vector<std::filesystem::path> abandoned = {};
 };
 
-// Each start writes a file of its own into the folder, and cuts off from earlier ones what runs again: TensorBoard shows
-// all of them as one run, in which every step is once. Touches nothing before the first step ends.
+// Each start writes its own file into the folder and cuts the steps that run again from earlier ones: TensorBoard shows
+// all files as one run with every step once. Touches no file before the first step ends.
 class TensorBoardSink : public MetricsSink {
  public:
   explicit TensorBoardSink(SinkOptions options) : options_(std::move(options)) {}
   void on_step(std::int64_t step) override;
-  // One event with all scalars that are known and have a tag. A NaN stays one.
+  // Writes one event with all known scalars that have a tag. NaN stays NaN.
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;
-  // A histogram of those that are finite, under "grad_norm_by_layer"; none where none is.
+  // Writes a histogram of the finite norms under "grad_norm_by_layer", or nothing if there are none.
   void log_gradient_norms(std::int64_t step, std::span<const double> norms) override;
   void roll_back(std::int64_t finished_steps) override;
 
@@ -43,16 +43,16 @@ class TensorBoardSink : public MetricsSink {
 
   SinkOptions options_;
   std::unique_ptr<EventFile> file_;
-  double last_unix_time_ = 0;  // of the last row
-  // Kept for their memory, so that a row asks for none.
+  double last_unix_time_ = 0;  // time of the last row
+  // Reused, so that a row does not allocate.
   EventEncoder encoder_;
   Scalars scalars_;
   std::vector<double> finite_;
   Histogram histogram_;
 };
 
-// Makes `made` the histogram of `values`, which are finite, at least one: up to 30 buckets of the same width from the
-// least to the largest.
+// Sets `made` to the histogram of `values`, which are finite and at least one: up to 30 buckets of equal width from the
+// smallest to the largest value.
 void fill_histogram(std::span<const double> values, Histogram& made);
 
 }  // namespace titan::metrics::tensorboard

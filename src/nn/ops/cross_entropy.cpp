@@ -21,18 +21,18 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kFewestRows = 256;  // products of fewer are slow
-// Each part reads and writes the gradient of the weight once more, so that they should be few.
+constexpr std::int64_t kFewestRows = 256;  // matmuls of fewer are slow
+// Memory for the logits of a part. Each part reads and writes the weight's gradient once more, so parts should be few.
 constexpr std::int64_t kLogitsBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kLogitsBytesOfGpu = std::int64_t{1} << 30;
-// ATen's operators hold two float32 copies beside the logits: the logarithms of the probabilities, and a gradient.
+// Bytes per logit of the two float32 copies that ATen's operators hold: the log-probabilities, and a gradient.
 constexpr std::int64_t kCopiesBytes = 8;
 
 std::int64_t bytes_of_row(const LossShape& shape) {
   return shape.vocab * (static_cast<std::int64_t>(at::elementSize(shape.dtype)) + (shape.on_gpu ? kCopiesBytes : 0));
 }
 
-// Of rows that are whole, with this program's kernels.
+// Losses of rows with the full vocabulary, by this program's kernels.
 class WholeRows : public RowLosses {
  public:
   Result forward(const at::Tensor& logits, const at::Tensor& labels) const override {
@@ -47,8 +47,8 @@ class WholeRows : public RowLosses {
 
 const WholeRows kWholeRows;
 
-// The same with ATen's operators: the numbers of composed::cross_entropy_sum(), row for row. `stats` are the logarithms of
-// the probabilities.
+// The same by ATen's operators: the values of composed::cross_entropy_sum(), row by row. `stats` are the
+// log-probabilities.
 class AtenRows : public RowLosses {
  public:
   Result forward(const at::Tensor& logits, const at::Tensor& labels) const override {
@@ -58,7 +58,7 @@ class AtenRows : public RowLosses {
   }
   void backward(const at::Tensor& loss_grad, const at::Tensor& /*logits*/, const at::Tensor& labels,
                 const at::Tensor& stats, const at::Tensor& grad) const override {
-    // The total weight is not looked at where losses are summed.
+    // ATen does not read total_weight when losses are summed.
     const auto of_log_probs = at::nll_loss_backward(loss_grad, stats, labels, /*weight=*/{}, at::Reduction::Sum,
                                                     kIgnoreIndex, /*total_weight=*/loss_grad);
     grad.copy_(at::_log_softmax_backward_data(of_log_probs, stats, -1, at::kFloat));
@@ -69,7 +69,7 @@ const AtenRows kAtenRows;
 
 bool is_on_gpu(const at::Tensor& x) { return x.is_meta() ? meta_run::stands_for_gpu() : !x.is_cpu(); }
 
-// In a graph's node, which outlives neither.
+// Stores the address of `losses`, which must outlive the graph, in the graph's node.
 void keep(AutogradContext* context, const RowLosses& losses) {
   context->saved_data["losses"] = reinterpret_cast<std::int64_t>(&losses);
 }
@@ -96,20 +96,20 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
   }
 
  private:
-  // Whether nobody can see that the logits are written over: the node, which lets go of them after this, and its caller
-  // hold the tensor, no other tensor has the memory, and backward will not come again.
+  // True if the logits buffer may be overwritten: only this node (which then releases it) and its caller hold the
+  // tensor, no other tensor has the memory, and backward runs once.
   static bool is_last_holder(const at::Tensor& logits) {
     return !torch::autograd::get_current_graph_task_keep_graph() && logits.use_count() == 2 &&
            logits.storage().use_count() == 1;
   }
 };
 
-// The gradients of a sum of parts, each of some rows.
+// Sums the gradients of parts, each of some rows.
 class PartGradients {
  public:
   PartGradients(const at::Tensor& x, const at::Tensor& weight) : x_(at::empty_like(x)), weight_(weight) {}
 
-  // Of the rows from `begin` on: their x, and the gradient of their logits.
+  // Adds the rows from `begin` on, from their x and the gradient of their logits.
   void add(std::int64_t begin, const at::Tensor& x, const at::Tensor& logits_grad) {
     auto rows = x_.narrow(0, begin, x.size(0));
     at::mm_out(rows, logits_grad, weight_);
@@ -122,14 +122,14 @@ class PartGradients {
     }
   }
 
-  // Of x [rows, D], and of the weight in float32.
+  // Returns the gradients of x [rows, D] and, in float32, of the weight.
   std::tuple<at::Tensor, at::Tensor> take() { return {std::move(x_), std::move(weight_grad_)}; }
 
  private:
   at::Tensor x_, weight_, weight_grad_;
 };
 
-// `wants_grad`: autograd is off within a Function's forward, so that it cannot be asked there.
+// `wants_grad` is a parameter because autograd is off inside a Function's forward, so that it cannot be asked there.
 struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> {
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight, const Variable& labels,
                           std::int64_t rows, bool wants_grad, const RowLosses* losses) {
@@ -163,7 +163,7 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
   }
 
  private:
-  // In place where backward will not come again.
+  // Scales in place if backward runs only once.
   static at::Tensor scaled(at::Tensor grad, const at::Tensor& factor) {
     if (torch::autograd::get_current_graph_task_keep_graph()) return grad * factor;
     return grad.detach().mul_(factor);
@@ -228,7 +228,7 @@ std::int64_t rows_of_logits(const LossShape& shape) {
   if (most >= shape.rows) return shape.rows;
   const auto parts = (shape.rows + most - 1) / most;
   const auto rows = (shape.rows + parts - 1) / parts;
-  // The sum of parts of the weight's gradient lies beside that gradient.
+  // The float32 sum of the weight's gradient takes memory in addition to that gradient.
   const auto sums = shape.dtype == at::kFloat ? 0 : 4 * shape.vocab * shape.dim;
   return (shape.rows - rows) * row_bytes > sums ? rows : shape.rows;
 }

@@ -15,7 +15,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Those that a forward on this device has taken.
+// Returns the fused operators that forward took on x's device.
 const kernels::FusedOps& ops_of(const at::Tensor& x) {
   if (x.is_cpu() || x.is_meta()) return kernels::cpu_fused_ops();
   const auto* const ops = kernels::fused_ops_for(x);
@@ -44,7 +44,7 @@ struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
                                const at::Tensor& weight, double eps) {
     const auto [sum, normed, rrms] = ops_of(x).add_rms_norm_forward(x, delta, weight, eps);
     context->save_for_backward({sum, weight, rrms});
-    context->set_materialize_grads(false);  // an output that nothing depends on gives no gradient, which costs nothing
+    context->set_materialize_grads(false);  // an unused output has an undefined gradient instead of zeros
     return {sum, normed};
   }
 
@@ -85,8 +85,8 @@ struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
   }
 };
 
-// ATen's kernel on a GPU keeps for backward what this program's own on CPU keeps, in every dtype. On the meta device ATen
-// has only the composed operators, which keep float32 copies.
+// True if a meta tensor stands for one on a GPU. ATen's kernel there saves for backward what this program's CPU kernel
+// saves, in every dtype; on the meta device ATen has only the composed operators, which save float32 copies.
 bool plays_fused_rms_norm(const at::Tensor& x) { return x.is_meta() && meta_run::stands_for_gpu(); }
 
 }  // namespace
@@ -102,7 +102,7 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::T
   const auto* const ops = kernels::fused_ops_for(x);
   if (!ops || !ops->takes_add_rms_norm(x, delta, weight)) {
     const auto sum = x + delta;
-    return {sum, rms_norm(sum, weight, eps)};  // which may be taken where an addend's strides are not
+    return {sum, rms_norm(sum, weight, eps)};  // the sum may be fused even if an addend's strides are not taken
   }
   const auto outputs = FusedAddRmsNorm::apply(x, delta, weight, eps);
   return {outputs[0], outputs[1]};

@@ -17,16 +17,16 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// An output that takes no part in the graph of the node that made it.
+// Returns the output detached from the graph of the node that made it.
 at::Tensor without_graph(const at::Tensor& tensor) { return tensor.detach(); }
 
-// For backward: `inputs`, and after them what the operator left.
+// Saves for backward: `inputs`, then the tensors that the operator kept.
 void save_with_kept(AutogradContext* context, variable_list inputs, const KeptTensors& kept) {
   inputs.insert(inputs.end(), kept.tensors.begin(), kept.tensors.end());
   context->save_for_backward(std::move(inputs));
 }
 
-// The node of y = x W^T for a y that is there already. The products of its backward are those of ATen's.
+// The node of y = x W^T for an existing y. Its backward runs the same matmuls as ATen's.
 struct KeptLinear : torch::autograd::Function<KeptLinear> {
   static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                           const KeptTensors& kept) {
@@ -38,22 +38,22 @@ struct KeptLinear : torch::autograd::Function<KeptLinear> {
     const auto saved = context->get_saved_variables();
     const auto &x = saved[0], &weight = saved[1];
     const auto grad = grad_outputs[0].reshape({-1, weight.size(0)});  // [rows, out]
-    variable_list grads(3);                                           // the last is of `kept`
+    variable_list grads(3);                                           // the last is for `kept`
     if (context->needs_input_grad(0)) grads[0] = grad.mm(weight).view(x.sizes());
     if (context->needs_input_grad(1)) grads[1] = grad.t().mm(x.reshape({-1, weight.size(1)}));
     return grads;
   }
 };
 
-// The fused kernels, called as scaled_dot_product_attention calls them. Kept: output, log of the softmax's sums, and on
-// CUDA seed and offset of the (unused) dropout.
+// Returns the kernel that scaled_dot_product_attention chooses. attend() calls it in the same way. Kept: output, log of
+// the softmax's sums, and on CUDA seed and offset of the (unused) dropout.
 at::SDPBackend backend_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   if (q.is_meta()) return at::SDPBackend::flash_attention;
   return static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
                                                            /*is_causal=*/true, /*scale=*/{}, q.size(1) != k.size(1)));
 }
 
-// On the meta device (nn/ops/meta_kernels.h) as on CPU.
+// True if the CPU's kernel runs: on CPU, and on the meta device (nn/ops/meta_kernels.h).
 bool runs_on_host(const at::Tensor& q) { return q.is_cpu() || q.is_meta(); }
 
 bool is_keepable(at::SDPBackend backend, const at::Tensor& q) {
@@ -124,7 +124,7 @@ struct KeptAttention : torch::autograd::Function<KeptAttention> {
   }
 };
 
-// Kept: output, log of the softmax's sums, and seed and offset of the (unused) dropout.
+// Returns the tensors to keep: output, log of the softmax's sums, and seed and offset of the (unused) dropout.
 variable_list attend_within(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Documents& documents) {
   const auto& [bounds, longest] = documents;
   const auto result = at::_flash_attention_forward(q, k, v, bounds, bounds, longest, longest, /*dropout_p=*/0.0,
@@ -152,8 +152,8 @@ struct KeptDocumentAttention : torch::autograd::Function<KeptDocumentAttention> 
   }
 };
 
-// An operator under a trace. `compute` returns its output; `keep` what its gradient needs, the output first; `restore`
-// the output of that, with its node.
+// Runs an operator under a trace. `compute` returns its output; `keep` returns what its gradient needs, the output
+// first; `restore` turns these into the output with its node.
 template <typename Compute, typename Keep, typename Restore>
 at::Tensor run_traced(OpTrace& trace, const Op& op, bool keepable, Compute compute, Keep keep, Restore restore) {
   at::Tensor out;
@@ -178,9 +178,9 @@ at::Tensor run_traced(OpTrace& trace, const Op& op, bool keepable, Compute compu
 
 namespace {
 
-// True on a GPU where no fused kernel takes grouped queries: in float32, which flash and cuDNN do not take, or where the user
-// allows ATen's efficient one alone. That one wants as many heads of keys as of queries. Without it the formula is left,
-// which keeps scores of T x T elements for backward.
+// True on a GPU if no fused kernel takes grouped queries: in float32, which flash and cuDNN do not take, or if the user
+// allows only ATen's efficient one. That one needs as many key heads as query heads. Without it only the formula is
+// left, which keeps scores of T x T elements for backward.
 bool needs_a_key_for_each_query(const at::Tensor& q, const at::Tensor& k) {
   const bool is_on_gpu = q.is_meta() ? meta_run::stands_for_gpu() : !q.is_cpu();
   const auto& context = at::globalContext();
@@ -209,7 +209,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& keys, const a
   const bool repeats = needs_a_key_for_each_query(q, keys);
   const auto k = repeats ? repeat_heads(keys, q.size(1)) : keys, v = repeats ? repeat_heads(values, q.size(1)) : values;
   const auto compute = [&] {
-    // Left to choose, it would take the formula there, whose memory grows with the square of the length.
+    // On the meta device ATen would choose the formula, whose memory grows with the square of the length.
     if (q.is_meta()) return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true));
     return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true,
                                             /*scale=*/{}, /*enable_gqa=*/q.size(1) != k.size(1));
@@ -229,10 +229,11 @@ bool attends_within_documents(const at::Tensor& q, const at::Tensor& k, const at
   const auto dtype = q.scalar_type();
   if (runs_on_host(q) || (dtype != at::kHalf && dtype != at::kBFloat16) || q.size(-1) % 8 != 0) return false;
   const auto& context = at::globalContext();
-  // The kernel for documents is flash attention's. Who asked for cuDNN gets it too: cuDNN's takes one length at a time, each
-  // with a plan of its own.
+  // Documents need flash attention's kernel. Users who chose cuDNN get it too: cuDNN's kernel takes one length at a
+  // time, each with a plan of its own.
   if (!context.userEnabledFlashSDP() && !context.userEnabledCuDNNSDP()) return false;
-  // What is there for a row of all tokens is there for documents; cuDNN's kernel needs what flash attention needs.
+  // If flash attention or cuDNN takes one row of all tokens, flash attention takes documents: cuDNN needs what flash
+  // needs.
   const auto as_batch = [](const at::Tensor& heads) { return heads.transpose(0, 1).unsqueeze(0); };
   const auto backend = backend_of(as_batch(q), as_batch(k), as_batch(v));
   return backend == at::SDPBackend::flash_attention || backend == at::SDPBackend::cudnn_attention;

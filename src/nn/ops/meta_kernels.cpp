@@ -22,7 +22,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& /*
   return at::empty({num_weights, grad.size(-1)}, grad.options());
 }
 
-// Output [B, H, T, E] and the logarithm of the softmax's sums [B, H, T].
+// Returns the output [B, H, T, E] and the logarithm of the softmax's sums [B, H, T].
 std::tuple<at::Tensor, at::Tensor> flash_attention(const at::Tensor& q, const at::Tensor& /*k*/,
                                                    const at::Tensor& /*v*/, double /*dropout_p*/, bool /*is_causal*/,
                                                    const OptionalTensor& /*attn_mask*/,

@@ -4,7 +4,7 @@
 
 namespace titan::nn {
 
-// Once a process; further calls do nothing.
+// Registers the kernels, once per process; further calls do nothing.
 void register_meta_kernels();
 
 }  // namespace titan::nn

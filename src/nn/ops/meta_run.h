@@ -1,20 +1,20 @@
-// A run without values: the model goes through a step on the meta device, whose allocator counts
-// (train/dry_run/memory_estimate.h).
-// Code that such a run passes through says here what memory is for, and asks which device the meta device stands for.
+// A run without values: the model goes through a step on the meta device with a counting allocator
+// (train/dry_run/memory_estimate.h). Code in such a run declares here what memory is for, and asks which device the
+// meta device stands for.
 #pragma once
 
 namespace titan::meta_run {
 
-// Whether the meta device stands for a GPU, with its side streams and fused kernels, or for a CPU. Of the process.
+// True if the meta device stands for a GPU, with its side streams and fused kernels, instead of a CPU. Process-wide.
 bool stands_for_gpu();
 void stand_for_gpu(bool is_gpu);
 
-// What the memory that this thread allocates is for.
+// The purpose of the memory that this thread allocates.
 enum class Use {
-  kOther,      // found out by when it is freed
-  kGathered,   // whole parameters, and the buffers that they come in
+  kOther,      // derived from the time when it is freed
+  kGathered,   // full parameters, and the buffers that they are gathered into
   kReduction,  // gradients on their way to the shards
-  kHost        // what a GPU's host holds
+  kHost        // memory of a GPU's host
 };
 
 // While it lives, this thread allocates for `use`.
@@ -29,8 +29,8 @@ class UseScope {
   Use outer_;
 };
 
-// While it lives, this thread allocates on a side stream, of which a GPU's allocator keeps a pool of its own; 0 is the
-// stream that computes.
+// While it lives, this thread allocates on a side stream, which has its own pool in a GPU's allocator; 0 is the stream
+// that computes.
 class StreamScope {
  public:
   explicit StreamScope(int stream);
@@ -44,7 +44,7 @@ class StreamScope {
 
 Use current_use();
 int current_stream();
-// The number of a side stream that was not there before; 0 where the meta device stands for a CPU, which has none.
+// Returns the number of a new side stream; 0 if the meta device stands for a CPU, which has none.
 int new_stream();
 
 }  // namespace titan::meta_run

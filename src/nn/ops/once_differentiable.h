@@ -1,10 +1,10 @@
-// For operators whose gradient has none itself (torch.autograd.function.once_differentiable).
+// A check for operators whose gradient has no gradient (torch.autograd.function.once_differentiable).
 #pragma once
 
 namespace titan::nn {
 
-// At the beginning of a backward pass, which runs with gradients on when its own gradient is wanted: that would be
-// taken for zero. Throws InternalError then. `op` as a user knows it: "RMSNorm".
+// Call at the beginning of a backward pass. Throws InternalError if gradients are on, which means that its own gradient
+// is wanted: it would be taken for zero. `op` is the name that a user knows: "RMSNorm".
 void check_once_differentiable(const char* op);
 
 }  // namespace titan::nn

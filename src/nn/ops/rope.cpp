@@ -24,7 +24,7 @@ at::Tensor scaled(const at::Tensor& freqs, const RopeScaling& scaling) {
 
 at::Tensor precompute_freqs_cis(std::int64_t head_dim, std::int64_t seq_len, double theta,
                                 const std::optional<RopeScaling>& scaling, at::Device device) {
-  // Not every operator here can work without numbers; the table is small.
+  // A meta table is computed on CPU: not every operator here works without values, and the table is small.
   const auto options = at::TensorOptions().device(device.is_meta() ? at::kCPU : device);
   const auto exponents = at::arange(0, head_dim, 2, options).slice(0, 0, head_dim / 2).to(at::kFloat) / head_dim;
   at::Tensor freqs = 1.0 / at::pow(theta, exponents);

@@ -11,7 +11,7 @@
 
 namespace titan::nn {
 
-// complex64 [seq_len, head_dim / 2] on `device`, computed in float32.
+// Returns complex64 [seq_len, head_dim / 2] on `device`, computed in float32.
 at::Tensor precompute_freqs_cis(std::int64_t head_dim, std::int64_t seq_len, double theta,
                                 const std::optional<RopeScaling>& scaling, at::Device device);
 

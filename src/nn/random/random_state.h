@@ -8,13 +8,13 @@
 
 namespace titan::nn {
 
-// Of the CPU generator, and of the device generator of every device that one of `tensors` is on.
+// State of the CPU generator, and of the generator of every device that one of `tensors` is on.
 class RandomState {
  public:
-  RandomState() = default;  // of no generator
+  RandomState() = default;  // holds no generator's state
   static RandomState of(const std::vector<at::Tensor>& tensors);
 
-  // Makes this state current; gives back the one that it replaced.
+  // Makes this state current. Returns the one that it replaced.
   RandomState exchange() const;
 
  private:

@@ -43,7 +43,7 @@ std::string on_ranks(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? " on rank " : " on ranks ") + join(numbers, ", ");
 }
 
-// "[7, 3] Float on ranks 0, 1; none on rank 2", or empty when all ranks have the same.
+// Returns "[7, 3] Float on ranks 0, 1; none on rank 2"; empty if all ranks have the same.
 std::string variants_of(const std::string& fqn, const std::vector<std::map<std::string, std::string>>& by_rank,
                         const std::vector<int>& ranks) {
   std::vector<std::pair<std::string, std::vector<int>>> variants;

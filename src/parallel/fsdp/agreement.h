@@ -1,5 +1,5 @@
-// Ranks that build different models (another config file, another program) fail in the first collective with a size
-// that does not fit, or hang in one that nobody else calls. This says what differs before it comes to that.
+// Checks that all ranks have built the same model. Ranks with different models (another config file, another program)
+// would fail in the first collective with a size that does not fit, or hang in one that no other rank calls.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -12,17 +12,17 @@
 namespace titan::fsdp {
 
 struct ParamFacts {
-  std::string fqn;                  // below the root
-  std::vector<std::int64_t> shape;  // of the whole parameter
+  std::string fqn;                  // name below the root
+  std::vector<std::int64_t> shape;  // full shape
   at::ScalarType dtype;             // as stored
-  std::size_t group = 0;            // which fully_shard call took it, numbered in module order from the root on
+  std::size_t group = 0;            // index of the fully_shard call that took it, in module order from the root on
   std::int64_t shard_dim = 0;
   bool trained = true;  // gradients are reduced for it
 };
 
-// Collective over `ranks`: every rank must come with the same list. One all-gather of 8 bytes when all is well. Throws
-// DistError, the same on every rank, naming the first parameter that differs and what each rank has, or how the order
-// differs.
+// Checks that every rank has the same list. Collective over `ranks`; costs one all-gather of 8 bytes if they agree.
+// Throws DistError, the same on every rank, naming the first parameter that differs and what each rank has, or how
+// the order differs.
 void check_ranks_agree(const std::vector<ParamFacts>& params, dist::ProcessGroup& ranks);
 
 }  // namespace titan::fsdp

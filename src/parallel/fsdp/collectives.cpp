@@ -16,7 +16,8 @@ std::int64_t total_numel(const std::vector<FsdpParam*>& params) {
   return total;
 }
 
-// One pass on CUDA, with padding and with the cast of bfloat16 to float32; on CPU it would be several.
+// True if at::_chunk_cat copies in one pass, with padding and the cast of bfloat16 to float32: on CUDA, for shard dim
+// 0. On CPU it takes several passes.
 bool has_fused_chunk_cat(const std::vector<FsdpParam*>& params, const at::Tensor& grad, at::ScalarType reduce_dtype) {
   const bool dtypes =
       grad.scalar_type() == reduce_dtype || (grad.scalar_type() == at::kBFloat16 && reduce_dtype == at::kFloat);
@@ -24,13 +25,13 @@ bool has_fused_chunk_cat(const std::vector<FsdpParam*>& params, const at::Tensor
          std::all_of(params.begin(), params.end(), [](const auto* param) { return param->shard_dim() == 0; });
 }
 
-// A widening that changes no value can wait for who reads.
+// Returns the dtype to send: a widening cast that changes no value is left to the reader.
 at::ScalarType dtype_to_send(at::ScalarType grad_dtype, at::ScalarType reduce_dtype) {
   const bool is_half = grad_dtype == at::kBFloat16 || grad_dtype == at::kHalf;
   return is_half && reduce_dtype == at::kFloat ? grad_dtype : reduce_dtype;
 }
 
-// row [total] = the chunks of all gradients that rank `rank` gets.
+// Fills row [total] with the chunks of all gradients for `rank`.
 void copy_grad_chunks(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& grads, int rank,
                       const at::Tensor& row) {
   std::vector<at::Tensor> targets, chunks;
@@ -48,7 +49,7 @@ void copy_grad_chunks(const std::vector<FsdpParam*>& params, const std::vector<a
   kernels::copy_past_caches(targets, chunks);
 }
 
-// From where the ranks have them, `parts` [total] each, to the parameters' gathered storage.
+// Copies all ranks' `parts`, [total] each, to the parameters' gathered storage.
 void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<FsdpParam*>& params) {
   const auto ranks = static_cast<std::int64_t>(parts.size());
   std::vector<at::Tensor> targets, sources;
@@ -69,14 +70,15 @@ void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<Fsdp
   kernels::copy_past_caches(targets, sources);
 }
 
-// What this rank sends of all parameters, cast into `targets`; one kernel on CUDA.
+// Copies and casts this rank's part of all parameters into `targets`; one kernel on CUDA.
 void copy_in_shards(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& targets) {
   std::vector<at::Tensor> sources;
   for (const auto* param : params) sources.push_back(param->send_buffer());
   kernels::copy_past_caches(targets, sources);
 }
 
-// Of an output that exists once: the parts of all ranks, parameter by parameter, each at a multiple of 64 bytes.
+// Returns the parameters' offsets in a shared output, and its end. The output has the parts of all ranks, parameter
+// by parameter, each parameter at a multiple of 64 bytes.
 std::vector<std::int64_t> offsets_in_place(const std::vector<FsdpParam*>& params, int world_size) {
   const auto step = 64 / static_cast<std::int64_t>(c10::elementSize(params.front()->param_dtype()));
   std::vector<std::int64_t> offsets = {0};

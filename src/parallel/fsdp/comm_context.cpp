@@ -90,8 +90,8 @@ void CommContext::release_retired() {
 
 void CommContext::reduce(const std::function<std::shared_ptr<Reduction>()>& make) {
   if (reduce_scatter_stream.exists()) {
-    // Torch's order: the compute stream waits for the reduce-scatter before this one, whose input is its memory, and
-    // only then copies in what takes its place.
+    // Torch's order: the compute stream waits for the previous reduce-scatter, whose input is its memory, and only
+    // then copies in the next input.
     advance_reductions();
     auto reduction = make();
     return reduction->is_local() ? reduce_here(reduction) : reduce_on_streams(std::move(reduction));
@@ -102,7 +102,8 @@ void CommContext::reduce(const std::function<std::shared_ptr<Reduction>()>& make
   scattering_ = std::move(reduction);
 }
 
-// Nothing is exchanged, and the gradients are memory of this stream: on another they would be free too early.
+// Runs on the current stream. Nothing is exchanged, and the gradients are its memory: another stream would free them
+// too early.
 void CommContext::reduce_here(const std::shared_ptr<Reduction>& reduction) {
   if (reduction->finish()) to_host_.push_back(reduce_scatter_stream.record_current());
 }
@@ -123,8 +124,8 @@ void CommContext::reduce_on_streams(std::shared_ptr<Reduction> reduction) {
   scattering_ = std::move(reduction);
 }
 
-// Of those whose output is the reduce-scatter stream's memory two are under way at most: what the one before them read may
-// be written again once it is over. Memory of the compute stream is kept to the end, so that this stream need not wait.
+// At most two all-reduces use buffers of the reduce-scatter stream; the oldest buffer may be reused after its event.
+// Memory of the compute stream is kept until end_backward(), so that no stream need wait for it.
 void CommContext::all_reduce_on_stream(std::shared_ptr<Reduction> reduction) {
   if (all_reduced_.size() >= 2 && !reduction->scatters_in_place()) {
     reduce_scatter_stream.waits_for(all_reduced_.front().end);
@@ -163,7 +164,7 @@ void CommContext::advance_reductions() {
 
 void CommContext::end_backward() {
   advance_reductions();
-  advance_reductions();  // the all-reduce that the first one started
+  advance_reductions();  // finishes the all-reduce that the first call started
   reduce_scatter_stream.current_waits();
   all_reduce_stream.current_waits();
   for (const auto& event : std::exchange(to_host_, {})) SideStream::host_waits_for(event);

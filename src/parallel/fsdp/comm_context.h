@@ -1,5 +1,5 @@
-// What all parameter groups of one root module share: streams on a device that has them, the order in which groups were
-// used, and the all-gather and the reductions whose buffers are still in flight.
+// State that all parameter groups of one root module share: streams on a device that has them, the order in which
+// groups were used, and the all-gather and the reductions whose buffers are still in flight.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,8 +22,8 @@ class Reduction;
 // A point in the caller's current stream; empty on CPU.
 using StreamEvent = std::shared_ptr<c10::Event>;
 
-// A side stream of a device; on CPU, which has none, every call but run() does nothing, and run() runs at once. So it
-// is on the meta device, where a stream that a GPU would have is a number that allocations get.
+// A side stream of a device. On CPU, which has none, run() runs at once and every other call does nothing. The same
+// holds on the meta device, where a stream is only a number that marks the allocations of a planned GPU run.
 class SideStream {
  public:
   SideStream() = default;
@@ -31,10 +31,10 @@ class SideStream {
 
   // Runs `work` with this stream current.
   void run(const std::function<void()>& work) const;
-  // This stream waits for what is queued on the caller's current stream, or for one point in it.
+  // Makes this stream wait for the work queued on the caller's current stream, or for one point in it.
   void waits_for_current() const;
   void waits_for(const StreamEvent& event) const;
-  // The caller's current stream waits for what is queued here.
+  // Makes the caller's current stream wait for the work queued here.
   void current_waits() const;
   StreamEvent record_current() const;
   StreamEvent record() const;  // a point in this stream
@@ -47,7 +47,7 @@ class SideStream {
   int meta_stream_ = 0;
 };
 
-// A forward in a backward is the recomputation of a checkpointed module.
+// True during a backward. A forward then is the recomputation of a checkpointed module.
 bool in_backward();
 
 struct CommContext {
@@ -57,41 +57,43 @@ struct CommContext {
   SideStream reduce_scatter_stream;
   SideStream all_reduce_stream;
 
-  // The buffer of an all-gather belongs to the all-gather stream, but is read on the compute stream, where the caller has
-  // just queued the copy out of it. In forward it is kept until the next one is read, when that stream can be made to wait
-  // for the first reading without waiting for later computation; in backward the next gather waits for the copy.
+  // The buffer of an all-gather belongs to the all-gather stream, but the compute stream reads it: the caller has
+  // just queued the copy. In forward, retire() keeps the buffer until the next one is read; the all-gather stream can
+  // then wait for the first copy without waiting for later computation. In backward, release() makes the next gather
+  // wait for the copy.
   void retire(at::Tensor all_gather_output);
   void release(at::Tensor all_gather_output);
-  // Lets the buffer go that retire() was given: before the next one is read, and at the end of the root's forward, after
+  // Frees the buffer given to retire(). Call before the next one is read, and at the end of the root's forward, after
   // which nothing is gathered for a while.
   void release_retired();
 
-  // The sharded module whose forward is under way and encloses those of the others (torch's name): the root, or a module
-  // below it that is called by itself. Null between forwards, and in the recomputations of a backward.
+  // The outermost sharded module whose forward is running (torch's name): the root, or a module below it that is
+  // called on its own. Null between forwards, and in the recomputations of a backward.
   const void* iter_forward_root = nullptr;
-  bool is_root_forward = false;  // it is the root's, whose order of groups is the same each time
+  bool is_root_forward = false;  // true if it is the root, whose order of groups is always the same
 
   // Groups in the order of their forwards in this iteration; backward prefetches in reverse.
   std::vector<ParamGroup*> post_forward_order;
 
-  // The last group that a forward of the root gathers, as far as is known: that of the iteration before, at first that of
-  // the last module.
+  // The group that a forward of the root probably gathers last: the last one of the previous iteration, initially
+  // that of the last module.
   const ParamGroup* last_of_forward = nullptr;
 
-  // The groups in the order of their forwards in this iteration and in the one before, by which forward prefetches
+  // The groups in the order of their forwards, in this iteration and in the previous one. Forward prefetches by it
   // where the host cannot run ahead of the device (CPU).
   std::vector<ParamGroup*> forward_order;
   std::vector<ParamGroup*> last_forward_order;
 
-  // Starts a reduction beside the computation that follows. At most one reduce-scatter is in flight, and on a CPU mesh
-  // the all-reduce of the group before it: the next reduction, or end_backward(), moves them on. With streams `make` is
-  // called, which copies the gradients in, when the input of the one before is free. Collective.
+  // Starts a reduction beside the computation that follows. At most one reduce-scatter is in flight, and on a CPU
+  // mesh also the all-reduce of the previous group; the next reduction, or end_backward(), advances them. `make`
+  // copies the gradients in; with streams it is called once the previous reduction's input is free. Collective.
   void reduce(const std::function<std::shared_ptr<Reduction>()>& make);
-  // Waits for every reduction; the caller's current stream, or the host for shards on it, sees the gradients.
+  // Waits for every reduction: on the caller's current stream, or on the host for shards there.
   void end_backward();
 
  private:
-  // Streams: a reduction whose output, memory of the reduce-scatter stream, the all-reduce stream uses until `end`.
+  // A reduction whose output, memory of the reduce-scatter stream, the all-reduce stream uses until `end` (with
+  // streams).
   struct AllReduced {
     std::shared_ptr<Reduction> reduction;
     StreamEvent end;
@@ -103,8 +105,8 @@ struct CommContext {
   void advance_reductions();
 
   std::shared_ptr<Reduction> scattering_;
-  std::shared_ptr<Reduction> all_reducing_;  // CPU
-  StreamEvent scattered_;                    // streams: the end of `scattering_`'s reduce-scatter
+  std::shared_ptr<Reduction> all_reducing_;  // CPU only
+  StreamEvent scattered_;                    // with streams: the end of `scattering_`'s reduce-scatter
   std::deque<AllReduced> all_reduced_;
   std::vector<StreamEvent> to_host_;  // gradients on their way to the host
   at::Tensor retired_output_;

@@ -13,8 +13,8 @@
 namespace titan::fsdp {
 namespace {
 
-// Storage is replaced behind the tensors that share it: autograd's saved references stay valid, and no version changes.
-// The old content is not kept: it is dead, or not written yet.
+// Replaces the storage behind all tensors that share it: autograd's saved references stay valid, and no version
+// changes. The old content is lost; it is dead, or not written yet.
 void replace_storage(const at::Tensor& tensor, at::DataPtr data, std::int64_t bytes) {
   auto* impl = tensor.storage().unsafeGetStorageImpl();
   impl->set_data_ptr_noswap(std::move(data));
@@ -31,7 +31,7 @@ void resize_storage(const at::Tensor& tensor, std::int64_t bytes) {
                   bytes);
 }
 
-// The memory of `tensor`, which is kept with it.
+// Returns the memory of `tensor` as a pointer that keeps the tensor alive.
 at::DataPtr share_memory_of(const at::Tensor& tensor) {
   auto* kept = new at::Tensor(tensor);
   return {tensor.data_ptr(), kept, [](void* context) { delete static_cast<at::Tensor*>(context); }, tensor.device()};
@@ -153,7 +153,7 @@ bool FsdpParam::take_gathered(const at::Tensor& memory) {
   if (!is_in_rank_order()) return false;
   post_forward_part_.reset();
   const bool is_first = !gathered_.defined();
-  if (is_first) gathered_ = at::empty({0}, memory.options());  // for a storage of its own, as all others have
+  if (is_first) gathered_ = at::empty({0}, memory.options());  // a storage of its own, as all others have
   replace_storage(gathered_, share_memory_of(memory), static_cast<std::int64_t>(memory.nbytes()));
   if (is_first) {
     gathered_.unsafeGetTensorImpl()->set_sizes_contiguous(memory.sizes());
@@ -181,7 +181,7 @@ at::Tensor FsdpParam::gather_target(int num_ranks) {
   return gathered_.view({num_ranks, -1});
 }
 
-// Rank r's chunk is the r-th of equal parts of the shard dim: [.., world, part, ..] in the whole parameter.
+// Rank r's chunk is the r-th of equal parts of the shard dim: [.., world, part, ..] in the full parameter.
 void FsdpParam::copy_out(const at::Tensor& parts) {
   auto by_part = sharding_.spec.local_shape;
   by_part.insert(by_part.begin() + shard_dim_, shard_size_);
@@ -203,7 +203,7 @@ at::Tensor FsdpParam::grad_chunk(const at::Tensor& grad, std::int64_t rank) cons
 }
 
 void FsdpParam::to_unsharded() {
-  // It may have been frozen since, or thawed. (Not again where it is the same: it is part of a graph by then.)
+  // The parameter may have been frozen or unfrozen since. Set only on a change: it may be part of a graph by then.
   if (unsharded_param_.requires_grad() != sharded_param_.requires_grad())
     unsharded_param_.set_requires_grad(sharded_param_.requires_grad());
   point_slots_at(unsharded_param_);
@@ -240,7 +240,7 @@ void FsdpParam::keep_unsharded_grad(std::optional<at::ScalarType> reduce_dtype) 
 bool FsdpParam::accumulate_sharded_grad(const at::Tensor& chunk) {
   auto mine = chunk.narrow(0, 0, sharded_param_.numel()).view(sharding_.spec.local_shape);
   auto& grad = sharded_param_.mutable_grad();
-  // Adding to it needs it on the host at once.
+  // If there is a gradient already, adding to it needs the new one on the host at once.
   const bool in_background = devices_.offloads() && devices_.pin_memory && !grad.defined();
   {
     const meta_run::UseScope use(devices_.offloads() ? meta_run::Use::kHost : meta_run::current_use());

@@ -23,8 +23,8 @@ struct Callback : torch::CustomClassHolder {
   std::function<void()> call;
 };
 
-// Passes its inputs on; its backward runs when the gradients of all of them are there, that is, when the module is
-// done.
+// Passes its inputs on. Its backward runs when the gradients of all inputs are ready, that is, when the module's
+// backward is done.
 struct PostBackwardNode : torch::autograd::Function<PostBackwardNode> {
   static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Callback>& callback,
                                at::TensorList inputs) {
@@ -50,7 +50,7 @@ void FsdpState::install_hooks() {
     module->add_failure_hook([this] { fail_forward(); });
   }
   if (!group_) return;
-  // The modules in which the parameters are used: after pre_forward above, where both are the same.
+  // The modules that use the parameters. Their hook runs after pre_forward above if a module has both.
   std::set<const nn::Parameter*> slots;
   for (const auto* param : group_->params()) slots.insert(param->slots().begin(), param->slots().end());
   std::set<nn::Module*> users;
@@ -82,7 +82,7 @@ void FsdpState::become_root(nn::Module& module) {
   if (modules_.size() > 1)
     throw InternalError("[fsdp] the first module called must be a single root, not one of a list given to fully_shard");
   states_ = all_below(module);
-  // A group that was gathered before may have a gather in flight on its own context's stream.
+  // A group that was gathered before may have a gather in flight on its own context's stream: that context is used.
   for (auto* state : states_) {
     if (state->context_) context_ = state->context_;
   }
@@ -106,7 +106,7 @@ void FsdpState::become_root(nn::Module& module) {
   check_ranks_agree_below(module);
 }
 
-// In module order; one exchange for all groups that communicate over the same ranks.
+// Checks in module order, in one exchange for all groups that communicate over the same ranks.
 void FsdpState::check_ranks_agree_below(nn::Module& root) const {
   std::map<const nn::Parameter*, std::pair<std::size_t, const FsdpParam*>> taken;
   for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -132,7 +132,7 @@ void FsdpState::check_ranks_agree_below(nn::Module& root) const {
   for (const auto& [ranks, params] : lists) check_ranks_agree(params, *ranks);
 }
 
-// "layers.3", or "norm, output" for a group of several modules.
+// Returns "layers.3", or "norm, output" for a group of several modules.
 std::string FsdpState::name_below(const std::vector<nn::NamedModule>& root_modules) const {
   std::string text;
   for (const auto& [fqn, module] : root_modules) {
@@ -183,10 +183,10 @@ void FsdpState::register_post_backward(nn::Tensors& inputs) {
   }
 }
 
-// Of the module that encloses all others of this forward: the optimizer may have written the shards before it.
+// Acts only for the outermost module of a forward. The optimizer may have written the shards before it.
 void FsdpState::begin_forward() {
   if (in_backward()) return;  // a recomputation
-  // A module does not run within itself or the root: one that seems to has thrown.
+  // A module does not run within itself, nor the root within another: a forward that seems to be running has thrown.
   if (context_->iter_forward_root && context_->iter_forward_root != this && root_ != this) return;
   if (root_->callback_queued_) root_->recover(/*after_backward=*/true);
   context_->iter_forward_root = this;
@@ -194,7 +194,7 @@ void FsdpState::begin_forward() {
   context_->all_gather_stream.waits_for_current();
   if (root_ != this) return;
   for (auto* state : states_) {
-    if (state != this && !state->to_run_.empty()) {  // it ran apart, and not to its end
+    if (state != this && !state->to_run_.empty()) {  // it ran on its own and did not finish
       state->to_run_.clear();
       if (state->group_) state->group_->reshard();
     }
@@ -211,7 +211,7 @@ void FsdpState::end_forward() {
   context_->release_retired();
 }
 
-// What was gathered is let go, so that the next forward gathers again.
+// Frees the gathered parameters, so that the next forward gathers again.
 void FsdpState::fail_forward() noexcept {
   if (!root_ || context_->iter_forward_root != this) return;
   try {
@@ -221,7 +221,7 @@ void FsdpState::fail_forward() noexcept {
   }
 }
 
-// After a forward or a backward that threw: as before it, without the gradients of that backward.
+// Restores the state before a forward or backward that threw, without the gradients of that backward.
 void FsdpState::recover(bool after_backward) {
   context_->iter_forward_root = nullptr;
   callback_queued_ = false;
@@ -248,7 +248,7 @@ void FsdpState::post_forward(nn::Module& module, at::Tensor& output) {
     output = output.to(*options_.mp_policy.output_dtype);
 }
 
-// Of a list given to fully_shard, one that is in no forward: the group was not freed after the last of them.
+// Warns of modules of a list given to fully_shard that did not run: the group was not freed after the last one.
 void FsdpState::warn_of_modules_not_run() {
   if (to_run_.empty()) return;
   spdlog::warn(

@@ -3,9 +3,9 @@
 //   pre-forward      unshard, cast floating point inputs, put a node on the inputs that fires when their gradients are
 //                    ready
 //   post-forward     reshard, put a hook on the output that fires when its gradient is ready
-//   pre-backward     (that hook) unshard, prefetch the group before
+//   pre-backward     (that hook) unshard, prefetch the group before this one
 //   post-backward    (that node) take gradients, reshard, start the reduction
-//   end of backward  (queued by the first pre-backward) post-backward where no input had a gradient; wait for the last
+//   end of backward  (queued by the first pre-backward) post-backward if no input had a gradient; wait for the last
 //                    reduction
 #pragma once
 
@@ -23,17 +23,18 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   static constexpr const char* kKey = "fsdp";
   static FsdpState* of(const nn::Module& module) { return module.attached<FsdpState>(kKey); }
 
-  // `group` is null when the modules own no parameter that an inner fully_shard left over.
+  // `group` is null if inner fully_shard calls left no parameter of the modules.
   FsdpState(std::vector<nn::Module*> modules, std::unique_ptr<ParamGroup> group, FullyShardOptions options);
 
   void install_hooks();
   ParamGroup* group() const { return group_.get(); }
-  // Starts to gather the group outside forward, also before the root's first; wait_for_unshard() ends it. Collective.
+  // Starts to gather the group outside forward, even before the root's first one; wait_for_unshard() finishes it.
+  // Collective.
   void unshard();
-  // Of the whole model, also where it is called on a module below the root.
+  // Applies to the full model, even if called on a module below the root.
   void set_is_last_backward(bool is_last) { (root_ ? root_ : this)->is_last_backward_ = is_last; }
 
-  // All states at and below `module`, in module order, each once.
+  // Returns all states at and below `module`, in module order, each once.
   static std::vector<FsdpState*> all_below(nn::Module& module);
 
  private:
@@ -59,10 +60,10 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   // Set by the root's first forward.
   std::shared_ptr<CommContext> context_;
   FsdpState* root_ = nullptr;
-  std::vector<FsdpState*> states_;   // of the root: every state below it
-  bool is_last_backward_ = true;     // of the root: wait for reductions at the end of this backward
-  bool callback_queued_ = false;     // of the root: the end of this backward is announced to autograd
-  std::vector<nn::Module*> to_run_;  // in this forward: a group acts before its first and after its last module
+  std::vector<FsdpState*> states_;   // root only: every state at and below it
+  bool is_last_backward_ = true;     // root only: wait for reductions at the end of this backward
+  bool callback_queued_ = false;     // root only: the end of this backward is announced to autograd
+  std::vector<nn::Module*> to_run_;  // to run in this forward; a group acts before the first and after the last
 };
 
 }  // namespace titan::fsdp

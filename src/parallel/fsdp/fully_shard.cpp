@@ -25,7 +25,8 @@ void check_arguments(const std::vector<nn::Module*>& modules, const FullyShardOp
   }
 }
 
-// With an enclosing module first, nothing is left for the ones inside: they would be one group with it, without a word.
+// Throws if an enclosing module was sharded first: it took all parameters, so this module would silently be part of
+// its group.
 void check_bottom_up(nn::Module& module) {
   const auto parameters = module.named_parameters();
   if (parameters.empty() || !FsdpState::all_below(module).empty()) return;
@@ -38,7 +39,7 @@ void check_bottom_up(nn::Module& module) {
                       "bottom-up, the root last");
 }
 
-// The parameters of the modules that are not sharded yet, each once, with every slot that shares it.
+// Takes the parameters of the modules that are not sharded yet, each once, with every slot that shares it.
 std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Module*>& modules,
                                                         const FullyShardOptions& options) {
   struct Found {

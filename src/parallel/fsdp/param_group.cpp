@@ -13,8 +13,8 @@
 namespace titan::fsdp {
 namespace {
 
-// Of parameters that the ranks of another group share (nn::Parameter::gradient_terms), in the gradients' dtype and before
-// the sums over this mesh, as FSDP2 does; in one exchange, where FSDP2 has one per parameter.
+// Sums the gradients of parameters that the ranks of another group share (nn::Parameter::gradient_terms), in one
+// all-reduce (FSDP2: one per parameter). In the gradients' dtype and before the sums over this mesh, as FSDP2 does.
 void sum_gradient_terms(const std::vector<FsdpParam*>& params, std::vector<at::Tensor>& grads) {
   const at::NoGradGuard no_grad;
   dist::ProcessGroup* group = nullptr;
@@ -95,7 +95,7 @@ std::string ParamGroup::where() const {
   return "[fsdp] rank " + std::to_string(shard_group_->ranks()[shard_group_->rank()]) + ", " + name_ + ": ";
 }
 
-// Without an exchange, and without a copy to the device that could run ahead.
+// True if gathering needs neither an exchange nor a copy to the device that could run ahead.
 bool ParamGroup::gathers_from_self() const {
   return gather_group().size() == 1 && !view_.front()->devices().offloads();
 }
@@ -123,7 +123,7 @@ void ParamGroup::unshard() {
   context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
 
-// In another dtype the shards are copied, in one kernel on a device; else they are the parameters.
+// Casts the shards, in one kernel on a device; without a cast they are the parameters.
 void ParamGroup::gather_from_self() {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> targets, sources;
@@ -173,7 +173,7 @@ void ParamGroup::set_reshard_after_forward(bool reshard) {
   if (!sharded_post_forward_) post_forward_group_.reset();
 }
 
-// Only a backward to come is worth keeping parts for; they would be stale after an optimizer step.
+// Keeps parts only if a backward follows; they would be stale after an optimizer step.
 void ParamGroup::reshard_after_forward() {
   if (!post_forward_group_ || !at::GradMode::is_enabled()) return reshard();
   const meta_run::UseScope use(meta_run::Use::kGathered);
@@ -183,8 +183,8 @@ void ParamGroup::reshard_after_forward() {
   parts_are_there_ = context_->all_gather_stream.record_current();
 }
 
-// Prefetched and never used. The buffer belongs to the all-gather stream, which must not reuse it while it is being
-// written; and what comes next on the compute stream may write the shards.
+// Drops an all-gather that was prefetched and never used. Its buffer belongs to the all-gather stream, which must not
+// reuse it while it is being written; and the work that follows on the compute stream may write the shards.
 void ParamGroup::drop_unused_all_gather() {
   if (!all_gather_) return;
   context_->all_gather_stream.run([this] { all_gather_->work.wait(); });
@@ -200,7 +200,7 @@ void ParamGroup::pre_forward() {
 }
 
 // On a device the host runs ahead and issues the next group's gather while this one computes. On CPU it does not, so
-// the group that came next in the iteration before is started here, to communicate beside this one's computation.
+// this starts the group that came next in the previous iteration, to communicate during this one's computation.
 void ParamGroup::prefetch_for_forward() {
   for (auto* group : forward_prefetch_) group->unshard();
   if (in_backward()) return;
@@ -214,7 +214,7 @@ void ParamGroup::prefetch_for_forward() {
 }
 
 void ParamGroup::post_forward() {
-  if (in_backward()) return;  // its backward follows at once, and is no use of its own
+  if (in_backward()) return;  // a recomputation: its backward follows at once
   if (reshard_after_forward_.value_or(!is_root_)) reshard_after_forward();
   if (at::GradMode::is_enabled()) {
     forward_uses_.push_back(context_->post_forward_order.size());
@@ -223,15 +223,15 @@ void ParamGroup::post_forward() {
 }
 
 void ParamGroup::pre_backward() {
-  if (phase_ == Phase::kPreBackward) return;  // a group of several modules, or a module with several uses
+  if (phase_ == Phase::kPreBackward) return;  // done before: a group of several modules, or a module used several times
   phase_ = Phase::kPreBackward;
   unshard();
   wait_for_unshard();
   prefetch_for_backward();
 }
 
-// The group whose forward came just before this one's is the next that backward needs: its all-gather runs beside this
-// group's computation.
+// Prefetches the group that backward needs next, the one whose forward came just before this one's: its all-gather
+// runs during this group's computation.
 void ParamGroup::prefetch_for_backward() {
   for (auto* group : backward_prefetch_) group->unshard();
   if (forward_uses_.empty()) return;

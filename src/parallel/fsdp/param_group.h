@@ -1,5 +1,5 @@
-// The parameters that one fully_shard call took, which communicate together, and what happens to them around forward
-// and backward (after torch's _fsdp_param_group.py).
+// The parameters of one fully_shard call, which communicate together, and their handling around forward and backward
+// (after torch's _fsdp_param_group.py).
 #pragma once
 
 #include <memory>
@@ -19,12 +19,12 @@ class ParamGroup {
  public:
   ParamGroup(std::vector<std::unique_ptr<FsdpParam>> params, const FullyShardOptions& options);
 
-  // The root's first forward decides: shared context, dtypes, the name of its modules below the root (for messages),
-  // and whether this group belongs to the root.
+  // Called at the root's first forward, or by a gather before it. Sets the shared context, dtypes, the name of its
+  // modules below the root (for messages), and whether this group belongs to the root.
   void lazy_init(CommContext& context, std::string name, bool is_root);
 
-  // Gathers the parameters. unshard() starts, wait_for_unshard() ends it; both do nothing when they are there.
-  // Collective.
+  // Gathers the parameters: unshard() starts it, wait_for_unshard() finishes it. Both do nothing if the parameters
+  // are gathered. Collective.
   void unshard();
   void wait_for_unshard();
   // Frees the gathered parameters.
@@ -37,31 +37,30 @@ class ParamGroup {
   // Takes the gradients, frees the parameters and starts the reduction. Does nothing when it ran already in this
   // backward.
   void post_backward();
-  // At the end of backward: post_backward() if nothing called it, and ready for the next forward when this was the last
-  // backward.
+  // Runs post_backward() if nothing called it. After the last backward, makes the group ready for the next forward.
   void end_backward(bool is_last);
-  // A forward of the root begins: none before it is waiting for its backward.
+  // Call when a forward of the root begins: no earlier forward is waiting for its backward.
   void forget_forwards() { forward_uses_.clear(); }
-  // After a forward or backward that threw: sharded, as before it, and without the gradients of that backward.
+  // Restores the state before a forward or backward that threw: sharded, without the gradients of that backward.
   void recover(bool after_backward);
 
   const std::vector<FsdpParam*>& params() const { return view_; }
-  // Of its modules, below the root: "layers.3".
+  // The name of its modules below the root: "layers.3".
   const std::string& name() const { return name_; }
-  // unshard() was called, and nobody has waited for it.
+  // True if wait_for_unshard() is still to be called after unshard().
   bool has_to_be_waited_for() const { return !unsharded_ && (all_gather_ || gathers_from_self()); }
-  // Memory for the gathered parameters is in use: they are there, or on their way.
+  // True if the gathered parameters take memory: they are there, or in flight.
   bool holds_gathered() const { return unsharded_ || all_gather_.has_value(); }
-  // Throws InternalError when a module that uses these parameters is about to compute with shards.
+  // Throws InternalError if the parameters are sharded when a module that uses them is about to compute.
   void check_gathered() const;
-  // The sum of gradients over the shard group is divided by it: 1 sums, unset averages.
+  // Divides the sum of gradients over the mesh by `factor`: 1 sums, unset averages.
   void set_gradient_divide_factor(double factor) { divide_factor_ = factor; }
-  // True: over all shard ranks, also where a group of neighbours was asked for before.
+  // True reshards over all shard ranks, even if a group of neighbors was set before.
   void set_reshard_after_forward(bool reshard);
   void set_reshard_after_backward(bool reshard) { reshard_after_backward_ = reshard; }
   void set_requires_gradient_sync(bool sync) { reduce_grads_ = sync; }
   void set_requires_all_reduce(bool all_reduce) { all_reduce_grads_ = all_reduce; }
-  // Gathered right after this group is, before it computes; an empty list restores the default order.
+  // Sets the groups to gather right after this one, before it computes; an empty list restores the default order.
   void set_forward_prefetch(std::vector<ParamGroup*> groups) { forward_prefetch_ = std::move(groups); }
   void set_backward_prefetch(std::vector<ParamGroup*> groups) { backward_prefetch_ = std::move(groups); }
 
@@ -85,8 +84,8 @@ class ParamGroup {
   std::string name_ = "a group not used yet";
   dist::DeviceMesh mesh_;
   dist::ProcessGroup* shard_group_;
-  dist::ProcessGroup* replicate_group_ = nullptr;           // of a 2-D mesh with replicas
-  std::shared_ptr<dist::ProcessGroup> post_forward_group_;  // with a group size for reshard_after_forward
+  dist::ProcessGroup* replicate_group_ = nullptr;           // null without replicas
+  std::shared_ptr<dist::ProcessGroup> post_forward_group_;  // set by a group size for reshard_after_forward
   MixedPrecisionPolicy policy_;
   std::optional<bool> reshard_after_forward_;  // unset: the default, which depends on being the root
   bool reshard_after_backward_ = true;
@@ -101,9 +100,9 @@ class ParamGroup {
   Phase phase_ = Phase::kIdle;
   bool unsharded_ = false;
   bool sharded_post_forward_ = false;  // the parameters are parts over post_forward_group_
-  StreamEvent parts_are_there_;        // those parts, copied on the compute stream
+  StreamEvent parts_are_there_;        // when those parts were copied on the compute stream
   std::optional<AllGatherResult> all_gather_;
-  // Where this group's forwards stand in the context's order, not yet used by a backward.
+  // The positions of this group's forwards in the context's order that no backward has used yet.
   std::vector<std::size_t> forward_uses_;
   at::Tensor partial_reduction_;  // reduce-scattered, not yet all-reduced over the replicas
 };

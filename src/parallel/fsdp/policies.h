@@ -1,4 +1,4 @@
-// What fully_shard is asked for. Names and defaults are those of torch.distributed.fsdp (FSDP2).
+// Options of fully_shard. Names and defaults are those of torch.distributed.fsdp (FSDP2).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,9 +14,9 @@
 namespace titan::fsdp {
 
 struct MixedPrecisionPolicy {
-  std::optional<at::ScalarType> param_dtype;   // of the gathered parameters and so of compute; unset: as stored
-  std::optional<at::ScalarType> reduce_dtype;  // of the gradient reduction; unset: the gradients' own
-  std::optional<at::ScalarType> output_dtype;  // floating point outputs are cast to it; unset: left alone
+  std::optional<at::ScalarType> param_dtype;   // dtype of the gathered parameters and so of compute; unset: as stored
+  std::optional<at::ScalarType> reduce_dtype;  // dtype of the gradient reduction; unset: the gradients' own
+  std::optional<at::ScalarType> output_dtype;  // dtype of floating point outputs; unset: left alone
   bool cast_forward_inputs = true;             // floating point inputs are cast to param_dtype
 };
 
@@ -26,8 +26,8 @@ struct CPUOffloadPolicy {
   bool pin_memory = true;  // page-locked host memory, for copies beside computation
 };
 
-// What happens to the gathered parameters after forward: freed and gathered again for backward (true: ZeRO-3), kept
-// (false: ZeRO-2), or re-sharded over a smaller group of that many neighbours (ZeRO++ hpZ), from which backward gathers
+// Treatment of the gathered parameters after forward: freed and gathered again for backward (true: ZeRO-3), kept
+// (false: ZeRO-2), or resharded over a smaller group of that many neighbors (ZeRO++ hpZ), so that backward gathers
 // over fast links.
 struct ReshardAfterForward {
   ReshardAfterForward(bool yes) : reshard(yes) {}
@@ -39,13 +39,14 @@ struct ReshardAfterForward {
 struct FullyShardOptions {
   dist::DeviceMesh
       mesh;  // 1-D: sharded over it. 2-D (replicate, shard): sharded over the second, replicated over the first
-  // Unset: true, but false for the root module, whose parameters backward needs first. A number must divide the shard
-  // ranks: all of them is true, 1 is false; with any other, fully_shard is collective over those neighbours.
+  // Unset: true, but false for the root module, whose parameters backward needs first. A number must divide the
+  // number of shard ranks: that number is true, 1 is false; with any other, fully_shard is collective over those
+  // neighbors.
   std::optional<ReshardAfterForward> reshard_after_forward = std::nullopt;
   MixedPrecisionPolicy mp_policy = {};
   std::optional<CPUOffloadPolicy> offload_policy = std::nullopt;
-  // The dim to shard a parameter along; unset or null function: 0. Another dim than 0 must divide by the shard ranks.
-  // Negative dims count from the end.
+  // The dim to shard a parameter along; 0 if the function is unset or returns nullopt. A dim other than 0 must be
+  // divisible by the shard ranks. Negative dims count from the end.
   std::function<std::optional<std::int64_t>(const nn::NamedParameter&)> shard_placement_fn = {};
   // Parameters to leave as they are: not sharded, not gathered, their gradients not reduced.
   std::vector<at::Tensor> ignored_params = {};

@@ -12,9 +12,9 @@
 namespace titan::fsdp {
 namespace {
 
-// The part of `factor` to divide by before the sum. float16 would overflow in a sum that is divided only afterwards,
-// and underflow in one that is divided only before: about the square root on either side, in powers of two
-// (torch's _get_gradient_divide_factors).
+// Returns the part of `factor` to divide by before the sum. A float16 sum that is divided only afterwards would
+// overflow, and one that is divided only before would underflow. So about the square root is divided out on either
+// side, in powers of two (torch's _get_gradient_divide_factors).
 double factor_before_sum(double factor, at::ScalarType dtype) {
   double before = 1;
   if (dtype != at::kHalf) return before;
@@ -43,7 +43,7 @@ Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> gra
   const double before = factor_before_sum(rule_.divide_factor, dtype);
   scatter_ = copy_in_gradients(params_, grads, dtype, before, *rule_.shard_group);
   divide_after_ = rule_.divide_factor / before;
-  // In the same pass over memory.
+  // Divides in the same pass over memory.
   is_mean_ = scatter_.own.defined() && !rule_.replicate_group && divide_after_ == rule_.shard_group->size();
   if (is_mean_) divide_after_ = 1;
 }
@@ -96,7 +96,7 @@ bool Reduction::finish() {
   return on_the_way;
 }
 
-// In the dtype that a reduction would have given them, in one buffer: one kernel on a device.
+// Casts the gradients to the reduce dtype, in one buffer: one kernel on a device.
 void Reduction::cast_grads() {
   std::int64_t total = 0;
   for (const auto& grad : grads_) total += grad.numel();
@@ -106,7 +106,7 @@ void Reduction::cast_grads() {
   grads_ = std::move(casts);
 }
 
-// One rank: the gradients themselves.
+// Finishes with one rank: the result is the gradients themselves.
 bool Reduction::finish_local() {
   if (grads_.front().scalar_type() != *rule_.reduce_dtype) cast_grads();
   bool on_the_way = false;

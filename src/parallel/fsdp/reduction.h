@@ -1,6 +1,6 @@
 // The reduction of one group's gradients: reduce-scatter over the shards, all-reduce over the replicas, division, and
-// the sum into the shards' gradients (after foreach_reduce of torch's _fsdp_collectives.py). CommContext decides what
-// of it runs beside what.
+// the sum into the shards' gradients (after foreach_reduce of torch's _fsdp_collectives.py). CommContext decides
+// which parts run concurrently.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,34 +18,34 @@ namespace titan::fsdp {
 struct ReductionRule {
   dist::ProcessGroup* shard_group = nullptr;
   dist::ProcessGroup* replicate_group = nullptr;  // null: no replicas
-  bool all_reduce = true;                         // false: the sum over the shards waits in `*partial` for a later one
+  bool all_reduce = true;                         // false: keeps the sum over the shards in `*partial`
   at::Tensor* partial = nullptr;
   std::optional<at::ScalarType> reduce_dtype;  // unset: the gradients' own
-  double divide_factor = 1;                    // of the sum over all ranks
-  std::string_view label;                      // of its collectives (CollectiveLabel); must outlive the reduction
+  double divide_factor = 1;                    // divides the sum over all ranks
+  std::string_view label;                      // for its collectives (CollectiveLabel); must outlive the reduction
 };
 
 class Reduction {
  public:
-  // Copies `grads` (one per parameter, unsharded) in, on the caller's current stream; they are free then.
+  // Copies in `grads` (one per parameter, unsharded), on the caller's current stream; they are free then.
   Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads, const ReductionRule& rule);
 
-  // One rank: finish() is all there is to do.
+  // True with one rank: only finish() has work to do.
   bool is_local() const;
   bool all_reduces() const { return rule_.replicate_group && rule_.all_reduce; }
-  // One shard: the output is the memory of the input.
+  // True with one shard: the output is the memory of the input.
   bool scatters_in_place() const { return scatter_.output.is_same(scatter_.input); }
 
-  // In this order; each that starts something is collective. add_partial() is for the stream of the reduce-scatter, to
-  // which the partial sums' memory belongs; start_all_reduce() only where all_reduces(). finish() is true when gradients
-  // are still on their way to the host.
+  // Call in this order; the start_ methods are collective. Call add_partial() on the stream of the reduce-scatter,
+  // which owns the partial sums' memory, and start_all_reduce() only if all_reduces(). finish() returns true if
+  // gradients are still on their way to the host.
   void start_reduce_scatter();
   void wait_reduce_scatter();
   void add_partial();
   void start_all_reduce();
   bool finish();
 
-  // Memory of the caller's stream, until that has waited for add_partial().
+  // Frees the input, memory of the caller's stream. That stream must have waited for add_partial() before.
   void release_input();
 
  private:
@@ -53,7 +53,7 @@ class Reduction {
   bool finish_local();
 
   std::vector<FsdpParam*> params_;
-  std::vector<at::Tensor> grads_;  // of a reduction that needs no exchange
+  std::vector<at::Tensor> grads_;  // only if no exchange is needed
   ReductionRule rule_;
   bool is_mean_ = false;  // the exchange divides
   double divide_after_ = 1;

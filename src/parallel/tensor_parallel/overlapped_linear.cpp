@@ -19,7 +19,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// How the sequence is cut: [B, R, num_parts, n] tokens, of which a part is [R, B, n].
+// Splits the sequence into parts: tokens are [B, R, num_parts, n], one part is [R, B, n].
 class Parts {
  public:
   // `own_tokens`: T / R.
@@ -32,7 +32,7 @@ class Parts {
 
   // Part `index` of this rank's x [B, T / R, D]: [B, n, D].
   at::Tensor of_own(const at::Tensor& x, std::int64_t index) const { return x.narrow(1, index * tokens_, tokens_); }
-  // Part `index` of a whole x [B, T, D]: [R, B, n, D], a view.
+  // Part `index` of a full x [B, T, D]: [R, B, n, D], a view.
   at::Tensor of_whole(const at::Tensor& x, std::int64_t index) const {
     return x.view({x.size(0), ranks_, count_, tokens_, x.size(2)}).select(2, index).transpose(0, 1);
   }
@@ -46,12 +46,12 @@ class Parts {
  private:
   std::int64_t ranks_;
   std::int64_t count_ = 4;
-  std::int64_t tokens_ = 0;  // of each rank, in one part
+  std::int64_t tokens_ = 0;  // per rank and part
 };
 
 at::Tensor as_matrix(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-// The parts of x [B, T / R, K] on their way to all ranks.
+// All-gathers x [B, T / R, K] in parts.
 class Gathering {
  public:
   Gathering(const at::Tensor& x, dist::ProcessGroup& group) : parts_(x.size(1), group), x_(x) {
@@ -64,7 +64,7 @@ class Gathering {
     }
   }
 
-  // The whole x [B, T, K]. As each part arrives, `use` is called with its number and [R, B, n, K].
+  // Returns the full x [B, T, K]. Calls `use` with the number and data, [R, B, n, K], of each part as it arrives.
   template <typename Use>
   at::Tensor wait(Use use) {
     auto whole = parts_.empty_whole(x_, x_.size(2));
@@ -76,7 +76,7 @@ class Gathering {
     }
     return whole;
   }
-  // And the product with `matrix` [K, N]: [B, T, N].
+  // Returns the same, and its matmul with `matrix` [K, N]: [B, T, N].
   std::pair<at::Tensor, at::Tensor> wait_and_multiply(const at::Tensor& matrix) {
     auto product = parts_.empty_whole(x_, matrix.size(1));
     auto whole = wait([&](std::int64_t i, const at::Tensor& part) {
@@ -93,8 +93,8 @@ class Gathering {
   std::vector<dist::Work> works_;
 };
 
-// The sum of the ranks' x [B, T, K] times `matrix` [K, N], plus `term` [B, T, N] of each where it is defined, part by
-// part on its way to the rank whose tokens it is.
+// Computes x [B, T, K] times `matrix` [K, N], plus `term` [B, T, N] if it is defined, and sums it over the ranks.
+// Sends each rank the sum of its tokens, part by part.
 class Scattering {
  public:
   Scattering(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& term, dist::ProcessGroup& group)
@@ -110,7 +110,7 @@ class Scattering {
     }
   }
 
-  // [B, T / R, N]
+  // Returns [B, T / R, N].
   at::Tensor wait() {
     for (auto& work : works_) work.wait();
     return at::cat(own_, 1);
@@ -122,7 +122,7 @@ class Scattering {
   std::vector<dist::Work> works_;
 };
 
-// `kept`: the output, where the forward of a recomputed module has kept it; else nothing.
+// `kept`: the output if the forward of a recomputed module has kept it; otherwise empty.
 struct AllGatherLinear : torch::autograd::Function<AllGatherLinear> {
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
                                const nn::KeptTensors& kept, dist::ProcessGroup* group) {
@@ -143,7 +143,7 @@ struct AllGatherLinear : torch::autograd::Function<AllGatherLinear> {
     const auto saved = context->get_saved_variables();
     const auto &whole = saved[0], &weight = saved[1];
     auto& group = group_in(context);
-    // Nothing but the layer used the gathered input, or nothing used the layer.
+    // grads[0] is undefined if nothing used the output, grads[1] if only the layer used the gathered input.
     const auto grad = grads[0].defined() ? grads[0].contiguous()
                                          : at::zeros({whole.size(0), whole.size(1), weight.size(0)}, whole.options());
     Scattering scattering(grad, weight, grads[1].defined() ? grads[1].contiguous() : grads[1], group);
@@ -168,7 +168,7 @@ struct LinearReduceScatter : torch::autograd::Function<LinearReduceScatter> {
   }
 };
 
-// What nn::apply_linear() does with its trace. `apply` gets the output that was kept, or nothing.
+// Traces like nn::apply_linear(). `apply` gets the output that was kept, or nothing.
 template <typename Apply>
 at::Tensor traced(const at::Tensor& weight, Apply apply) {
   auto* const trace = OpTrace::current();

@@ -7,7 +7,7 @@
 namespace titan::tp {
 namespace {
 
-// The part of a path up to its first dot, which is taken off.
+// Removes and returns the first name of a path, up to its first dot.
 std::string_view take_name(std::string_view& path) {
   const auto dot = path.find('.');
   const auto name = path.substr(0, dot);

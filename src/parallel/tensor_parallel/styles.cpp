@@ -37,8 +37,8 @@ void scatter_output(nn::Module& module, dist::ProcessGroup& group) {
   });
 }
 
-// Of this rank's rows only: a token of another rank's has a zero row here, and the sum over the ranks has all. The logical
-// operators have no kernels for the meta device.
+// Looks up only this rank's rows: a token of another rank gets zeros here, and the sum over the ranks is complete.
+// The logical operators have no kernels for the meta device.
 void look_up_own_rows(nn::Embedding& embedding, std::int64_t first) {
   embedding.add_forward_wrapper([&embedding, first](const nn::Module::Forward& forward, const nn::Tensors& inputs) {
     const auto local = inputs[0] - first;
@@ -94,7 +94,7 @@ void SequenceParallel::apply(const nn::NamedModule& module, const dist::DeviceMe
 
 void PrepareModuleInput::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
   if (overlapped_with_.empty()) return gather_first_input(*module.module, mesh.group());
-  // What the first layer has gathered, until the last one has used it.
+  // Holds the input gathered by the first layer, until the last one has used it.
   const auto whole = std::make_shared<at::Tensor>();
   for (const auto& name : overlapped_with_) {
     auto& linear = child_of(module, name);

@@ -1,8 +1,8 @@
-// How single modules are computed by the ranks of a tensor-parallel group together: the styles of
-// torch.distributed.tensor.parallel, by their names there, for hidden states [B, T, D].
+// Styles in which the ranks of a tensor-parallel group compute one module together: those of
+// torch.distributed.tensor.parallel, with the same names, for hidden states [B, T, D].
 //
-// Between the modules of a block each rank holds its part of the sequence, [B, T / ranks, D] (sequence parallelism);
-// where a style says so a module gets the whole sequence, and works on its part of the weights.
+// Between the modules of a block each rank holds its part of the sequence, [B, T / ranks, D] (sequence parallelism).
+// If its style says so, a module gets the full sequence and works on its part of the weights.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,16 @@
 
 namespace titan::tp {
 
-// How hidden states lie on the ranks where a module begins or ends.
+// Layout of hidden states over the ranks at the input or output of a module.
 enum class Layout {
   kWhole,     // each rank has all of them
   kSequence,  // cut along T
   kFeatures   // cut along the last dim
 };
 
-// Changes one module in place, which is on the meta device and has nothing attached yet: its parameters become this
-// rank's part, its calls communicate. Not collective. Throws InternalError where the module is none that it can split.
+// Changes one module in place: its parameters become this rank's part, and its calls communicate. The module must be
+// on the meta device, with nothing attached yet. Not collective. Throws InternalError for a module that it cannot
+// split.
 class ParallelStyle {
  public:
   virtual ~ParallelStyle() = default;
@@ -43,11 +44,11 @@ class ColwiseParallel : public ParallelStyle {
   Layout input_, output_;
 };
 
-// A linear layer whose input features are split, weight Shard(1), and which gets them so; or an embedding whose rows
-// are, weight Shard(0), and which gets all tokens. The terms are summed into kSequence.
+// A linear layer whose input features are split, weight Shard(1), with input kFeatures; or an embedding whose rows
+// are split, weight Shard(0), which gets all tokens. The ranks' terms are summed into kSequence.
 class RowwiseParallel : public ParallelStyle {
  public:
-  // `overlaps`: a linear layer sums beside its product (overlapped_linear.h).
+  // `overlaps`: a linear layer overlaps the sum with its matmul (overlapped_linear.h).
   explicit RowwiseParallel(bool overlaps = false) : overlaps_(overlaps) {}
   void apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const override;
 
@@ -55,21 +56,21 @@ class RowwiseParallel : public ParallelStyle {
   bool overlaps_;
 };
 
-// A module that works on each token for itself, on this rank's part of the sequence. Its weights are whole everywhere;
-// backward leaves terms of their gradients.
+// A module that works on each token separately, on this rank's part of the sequence. Its weights are replicated;
+// backward leaves a term of their gradients on each rank.
 class SequenceParallel : public ParallelStyle {
  public:
   void apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const override;
 };
 
-// A module whose children are split, and which takes hidden states as its first input: it gets the whole sequence.
-// Other inputs stay as they are.
+// A module with split children that takes hidden states as its first input: it gets the full sequence. Other inputs
+// are unchanged.
 class PrepareModuleInput : public ParallelStyle {
  public:
   PrepareModuleInput() = default;
-  // Linear layers below the module, two or more, all of whose input that is, in the order of its calls: the first works
-  // on what has arrived while the rest is on its way (overlapped_linear.h), the others on the whole. The module itself
-  // sees its part of the sequence.
+  // `overlapped_with`: two or more linear layers below the module that all take its input, in the order of its calls.
+  // The first one works on what has arrived while the rest is sent (overlapped_linear.h), the others on the full
+  // sequence. The module itself sees its part of the sequence.
   explicit PrepareModuleInput(std::vector<std::string> overlapped_with)
       : overlapped_with_(std::move(overlapped_with)) {}
   void apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const override;
@@ -78,12 +79,12 @@ class PrepareModuleInput : public ParallelStyle {
   std::vector<std::string> overlapped_with_;
 };
 
-// The projection to logits, weight [V, D] Shard(0), that goes on to the loss where it gets labels as a second input. Its
-// input is kSequence. Without labels it puts out all logits.
+// The projection to logits, weight [V, D] Shard(0), with input kSequence. It returns the loss if it gets labels as a
+// second input, otherwise all logits.
 class VocabParallelLoss : public ParallelStyle {
  public:
-  // `gathers_logits`: each rank computes the loss of all logits (parallelism.disable_loss_parallel); else of its part
-  // of the vocabulary alone, and three numbers per token are exchanged.
+  // `gathers_logits`: each rank computes the loss from all logits (parallelism.disable_loss_parallel). Otherwise it
+  // uses only its part of the vocabulary, and three numbers per token are exchanged.
   explicit VocabParallelLoss(bool gathers_logits) : gathers_logits_(gathers_logits) {}
   void apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const override;
 

@@ -6,8 +6,7 @@
 #include "kernels/cpu/rows/cross_entropy_kernel.h"
 #include "nn/ops/meta_run.h"
 
-// The meta device, on which memory is planned, has no kernels of at::where and of the logical operators: masks take their
-// place here.
+// Uses masks: the meta device, on which memory is planned, has no kernels for at::where and the logical operators.
 namespace titan::tp {
 namespace {
 
@@ -15,7 +14,7 @@ bool has_kernels(const at::Tensor& logits, const at::Tensor& labels) {
   return kernels::uses_own() && !meta_run::stands_for_gpu() && kernels::takes(logits, labels);
 }
 
-// [rows, 2]: the largest logit of this rank's part, and the sum of e^(logit - largest).
+// Returns [rows, 2]: the largest logit of this rank's part, and the sum of e^(logit - largest).
 at::Tensor stats_of_part(const at::Tensor& logits, const at::Tensor& own_labels) {
   if (has_kernels(logits, own_labels)) return kernels::softmax_stats(kernels::best_cross_entropy(), logits, own_labels);
   const auto rows = logits.flatten(0, -2).to(at::kFloat);
@@ -25,7 +24,7 @@ at::Tensor stats_of_part(const at::Tensor& logits, const at::Tensor& own_labels)
 
 }  // namespace
 
-// Within this rank's part: its own number; one past the end for a label that another rank has.
+// Converts labels to indices in this rank's part; one past its end for a label that another rank has.
 at::Tensor VocabParallelLosses::own_labels(const at::Tensor& labels, std::int64_t own_vocab) const {
   const auto local = labels - first_;
   const auto is_elsewhere = at::bitwise_or(local < 0, local >= own_vocab);

@@ -6,11 +6,11 @@
 namespace titan::train {
 namespace {
 
-constexpr std::int64_t kBlock = 512;                   // sizes are multiples of it
-constexpr std::int64_t kMost = std::int64_t{1} << 20;  // of a small block; the least that is split off a large one
+constexpr std::int64_t kBlock = 512;                   // all sizes are multiples of it
+constexpr std::int64_t kMost = std::int64_t{1} << 20;  // largest small block; a large one is split if more remains
 constexpr std::int64_t kSmallSegment = std::int64_t{2} << 20;
 constexpr std::int64_t kLargeSegment = std::int64_t{20} << 20;  // for blocks below kLargeAlone
-constexpr std::int64_t kLargeAlone = std::int64_t{10} << 20;    // from here on a block has a segment of its size
+constexpr std::int64_t kLargeAlone = std::int64_t{10} << 20;    // a block of at least this size has its own segment
 constexpr std::int64_t kLargeRound = std::int64_t{2} << 20;
 
 std::int64_t round_up(std::int64_t bytes, std::int64_t multiple) {
@@ -41,7 +41,7 @@ void CachingPools::free(std::size_t id) {
   places_.erase(place);
 }
 
-// The smallest block that is large enough, and of those the first.
+// Takes the smallest free block that is large enough, the first of equal ones; else memory from the device.
 CachingPools::Address CachingPools::take(Pool& pool, std::int64_t bytes) {
   const auto fit = pool.free.lower_bound({bytes, 0});
   Address block = 0;
@@ -59,7 +59,7 @@ CachingPools::Address CachingPools::take_from_device(Pool& pool, std::int64_t by
   if (!expandable_) {
     const auto size = segment_size(bytes, pool.is_small);
     const Address begin = pool.top;
-    pool.top += size + kBlock;  // the gap: segments do not join
+    pool.top += size + kBlock;  // a gap, so that segments do not join
     pool.sizes[begin] = size;
     reserved_ += size;
     return begin;
@@ -77,7 +77,7 @@ CachingPools::Address CachingPools::take_from_device(Pool& pool, std::int64_t by
   return begin;
 }
 
-// What is left of the block is a free one, if it is worth being one.
+// Makes the rest of the block a free block, if it is large enough.
 void CachingPools::split(Pool& pool, Address block, std::int64_t bytes) const {
   const auto rest = pool.sizes.at(block) - bytes;
   const bool is_worth_it = pool.is_small || expandable_ ? rest >= kBlock : rest > kMost;
@@ -87,7 +87,7 @@ void CachingPools::split(Pool& pool, Address block, std::int64_t bytes) const {
   pool.free.emplace(rest, block + bytes);
 }
 
-// Joins the block with free neighbours.
+// Frees the block and joins it with free neighbors.
 void CachingPools::release(Pool& pool, Address block) {
   auto at = pool.sizes.find(block);
   const auto next = std::next(at);

@@ -1,7 +1,8 @@
-// What PyTorch's caching allocator takes of a GPU for a run's allocations. It keeps what is freed, in a pool per
-// stream, one for small blocks and one for large; so it holds more than the tensors that are alive: blocks that no
-// allocation fits, and what one stream freed and another needs. The rules are those of its CUDACachingAllocator.cpp,
-// without limits that the user may set and without what it gives back when the device is full.
+// Predicts the GPU memory that PyTorch's caching allocator takes for a run's allocations. The allocator keeps freed
+// blocks in two pools per stream, for small and for large blocks. It therefore holds more than the live tensors:
+// blocks that fit no allocation, and blocks freed on one stream and needed on another. The rules are those of
+// CUDACachingAllocator.cpp, without limits that the user may set and without the memory it returns when the device is
+// full.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,11 @@ namespace titan::train {
 
 class CachingPools {
  public:
-  // `expandable_segments`: as in PYTORCH_ALLOC_CONF. A pool is then one range of addresses that grows; else it is
-  // segments, which never join.
+  // `expandable_segments`: as in PYTORCH_ALLOC_CONF. If true, a pool is one range of addresses that grows, else a set
+  // of segments that never join.
   explicit CachingPools(bool expandable_segments) : expandable_(expandable_segments) {}
 
-  // Where a block lies: addresses of one pool, from 0 on.
+  // A block: its pool, and its addresses there, from 0 on.
   struct Block {
     int stream;
     bool is_small;
@@ -29,16 +30,16 @@ class CachingPools {
   Block allocate(std::size_t id, std::int64_t bytes, int stream);
   void free(std::size_t id);
 
-  // Bytes taken of the device, which only grow.
+  // Bytes taken from the device. They only grow.
   std::int64_t reserved() const { return reserved_; }
 
  private:
   using Address = std::int64_t;
   struct Pool {
     bool is_small = false;
-    std::map<Address, std::int64_t> sizes;  // of all blocks, free or not
+    std::map<Address, std::int64_t> sizes;  // sizes of all blocks, free or not
     std::set<std::pair<std::int64_t, Address>> free;
-    Address top = 0;  // where the next segment begins, or the range ends
+    Address top = 0;  // start of the next segment, or end of the range
   };
   struct Place {
     Pool* pool;
@@ -52,7 +53,7 @@ class CachingPools {
 
   bool expandable_;
   std::int64_t reserved_ = 0;
-  std::map<std::pair<int, bool>, Pool> pools_;  // by stream, and whether they are for small blocks
+  std::map<std::pair<int, bool>, Pool> pools_;  // by stream and is_small
   std::map<std::size_t, Place> places_;
 };
 

@@ -22,8 +22,8 @@ std::int64_t size_of(const std::string& dtype) {
 
 double usable_part(const Device& device) { return device.is_gpu ? kUsablePartOfGpu : kUsablePartOfHost; }
 
-// All ranks are one group. Where they split along several axes, each has one along every axis, and with tensor
-// parallelism one more of those that read different data.
+// Counts the NCCL communicators of a rank: one of all ranks; if the ranks split along several axes, one along each
+// axis; and with tensor parallelism and both data-parallel axes, one of the ranks that read different data.
 int num_communicators(const dist::ParallelDims& dims) {
   if (dims.world_size == 1) return 0;
   int axes = 0;
@@ -32,7 +32,7 @@ int num_communicators(const dist::ParallelDims& dims) {
   return 1 + (axes > 1 ? axes : 0) + (batch_is_apart ? 1 : 0);
 }
 
-// The parts of the peak, and what each is called in either form.
+// A part of the peak: its key in JSON, its label in the table, its bytes.
 struct Kind {
   const char* key;
   std::string label;

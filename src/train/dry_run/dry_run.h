@@ -1,4 +1,4 @@
-// What a run would take: found out on the meta device, without memory and without ranks.
+// Predicts what a run takes, on the meta device, without memory and without ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace titan::train {
 
-// What a GPU must hold besides what the program allocates. Round figures: they depend on the driver, the versions of
+// GPU memory beyond the program's own allocations. The numbers are rounded: they depend on the driver, the versions of
 // libraries and the network.
 inline constexpr std::int64_t kContextBytes = std::int64_t{768} << 20;  // CUDA's context with the kernels it has loaded
-inline constexpr std::int64_t kCommunicatorBytes = std::int64_t{1} << 30;  // NCCL's buffers, for each group of ranks
-// The part of a device that what is predicted may take. Of a GPU the rest is for workspaces of operators and for what
-// fragments over a long run, of a machine whose CPUs train for the system and libraries.
+inline constexpr std::int64_t kCommunicatorBytes = std::int64_t{1} << 30;  // NCCL's buffers, per communicator
+// Usable fraction of a device. The rest of a GPU covers workspaces of operators and fragmentation over a long run; the
+// rest of a machine that trains on CPUs covers the system and libraries.
 inline constexpr double kUsablePartOfGpu = 0.95;
 inline constexpr double kUsablePartOfHost = 0.9;
 
-// How a rank's memory stands against the device's.
+// Memory of a rank, and whether the device has enough.
 struct Demand {
   MemoryEstimate memory;
   std::int64_t context = 0;        // on a GPU, kContextBytes
@@ -31,7 +31,7 @@ struct Demand {
   bool fits() const { return total() <= allowed; }
 };
 
-// A change of the configuration that makes a rank's memory smaller.
+// A change of the configuration that reduces a rank's memory.
 struct Suggestion {
   std::string change;  // "activation_checkpoint.mode = \"full\""
   std::int64_t total = 0;
@@ -55,24 +55,24 @@ struct DryRun {
   std::int64_t flops_per_token = 0;  // forward and backward
   std::int64_t sequences_per_step = 0;
   std::int64_t tokens_per_step = 0;
-  std::string dtype, recomputation;  // of the shards; activation_checkpoint.mode
+  std::string dtype, recomputation;  // the shards' dtype; activation_checkpoint.mode
   CheckpointSize checkpoint;
   Device device;
   Demand demand;
-  std::vector<Suggestion> suggestions;  // where it does not fit: those that fit first
+  std::vector<Suggestion> suggestions;  // if the run does not fit; changes that make it fit come first
 
   double flops_per_step() const;
 };
 
-// What one rank of `world_size` needs of `device`. Throws ConfigError where the degrees do not fit.
+// Returns what one rank of `world_size` needs of `device`. Throws ConfigError if the degrees do not fit.
 Demand demand_of(const config::JobConfig& config, const TrainSpec& spec, int world_size, const Device& device);
 
-// For `world_size` ranks on devices like `device`. Throws ConfigError where the degrees do not fit.
+// Predicts a run of `world_size` ranks on devices like `device`. Throws ConfigError if the degrees do not fit.
 DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world_size, const Device& device);
 
-// For people: whose lines of bytes sum to the peak, and what to change where it does not fit.
+// Returns a table for people: lines of bytes that sum to the peak, and what to change if the run does not fit.
 std::string to_table(const DryRun& run);
-// For programs: one JSON object with every figure, sizes in bytes.
+// Returns one JSON object with every value, for programs. Sizes are in bytes.
 std::string to_json(const DryRun& run);
 
 }  // namespace titan::train

@@ -27,16 +27,16 @@
 namespace titan::train {
 namespace {
 
-using Ids = std::set<std::size_t>;  // of allocations of the log
+using Ids = std::set<std::size_t>;  // indices of allocations in the log
 
-// A shard may be empty, and then has no allocation.
+// Adds the allocation of a tensor; an empty shard has none.
 void add(Ids& ids, std::size_t id) {
   if (id != MemoryLog::kNone) ids.insert(id);
 }
 
 bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
-// While it lives, the meta device stands for `device`.
+// While alive, makes the meta device simulate `device`.
 class StandsFor {
  public:
   StandsFor(EstimatedDevice device, const config::JobConfig& config) : used_own_(kernels::uses_own()) {
@@ -55,9 +55,9 @@ class StandsFor {
   bool used_own_;
 };
 
-// While it lives, notes the allocations of tensors that operators of this thread make with one element per word and row:
-// logits, and what is computed from them one by one. `shapes`: of the losses that are computed, of the whole vocabulary
-// or of this rank's part.
+// While alive, records the allocations of tensors with one element per word and row that operators of this thread
+// make: logits, and tensors computed elementwise from them. `shapes`: of the losses, with the full vocabulary or with
+// this rank's part.
 class LogitsWatch {
  public:
   LogitsWatch(const MemoryLog& log, const std::vector<nn::LossShape>& shapes) : log_(log) {
@@ -81,8 +81,8 @@ class LogitsWatch {
  private:
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) { return nullptr; }
   static void end(const at::RecordFunction& function, at::ObserverContext*) {
-    // A matrix product of backward is the weight's gradient, which has this shape where the model is as wide as the
-    // batch has tokens.
+    // A matmul in backward gives the weight's gradient. It has the shape of logits if the model's width equals the
+    // number of tokens in the batch.
     if (is_in_backward() && std::string_view(function.name()) == "aten::mm") return;
     for (const auto& output : function.outputs())
       if (output.isTensor()) current_->see(output.toTensor());
@@ -96,13 +96,13 @@ class LogitsWatch {
 
   static thread_local LogitsWatch* current_;
   const MemoryLog& log_;
-  std::map<std::int64_t, std::set<std::int64_t>> rows_of_vocab_;  // that are made at once
+  std::map<std::int64_t, std::set<std::int64_t>> rows_of_vocab_;  // numbers of rows that are made at once
   at::CallbackHandle handle_;
   Ids found_;
 };
 thread_local LogitsWatch* LogitsWatch::current_ = nullptr;
 
-// The log hears which sharded module's forward or backward it is in.
+// Tells the log which sharded module's forward or backward is running.
 void announce_modules(nn::Module& model, MemoryLog& log) {
   for (const auto& [fqn, module] : model.named_modules()) {
     if (fqn.empty() || !fsdp::is_fully_sharded(*module)) continue;
@@ -119,7 +119,7 @@ void announce_modules(nn::Module& model, MemoryLog& log) {
   }
 }
 
-// A model on the meta device that can take steps, and which of the log's allocations are what.
+// A model on the meta device that can take steps, and the kinds of the log's allocations.
 class MetaRun {
  public:
   MetaRun(const config::JobConfig& config, const TrainSpec& spec, int world_size)
@@ -127,10 +127,10 @@ class MetaRun {
     const auto shape = dist::RunShape::of(config, world_size);
     const auto meshes = dist::Meshes::build(*world_, shape.dims);
     microbatches_ = std::min<std::int64_t>(shape.accumulation_steps, 2);
-    // Where documents end is in the tokens, which are not there: a row of the batch is one document.
+    // Document ends depend on the tokens, which meta tensors do not have: each row of the batch is one document.
     model_ = spec.build_model(spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt);
     spec.parallelize(*model_, {meshes, config.training, config.parallelism, config.activation_checkpoint});
-    log_.start();  // what was made so far stays on the meta device in a run, too
+    log_.start();  // everything made so far stays on the meta device in a real run, too
     log_.enter("the start");
     fsdp::to_empty(*model_, at::kMeta, dist::dtype_of(config.training.dtype));
     {
@@ -149,8 +149,8 @@ class MetaRun {
   MetaRun(const MetaRun&) = delete;
   MetaRun& operator=(const MetaRun&) = delete;
 
-  // The gradients of a step, and the moments that the first one makes: AdamW itself wants numbers. What its update
-  // takes beside them is nothing to speak of.
+  // Computes the gradients of a step, and allocates the moments in the first step: AdamW itself needs values. The
+  // other memory of its update is negligible.
   void step() {
     for (const auto& parameter : model_->named_parameters()) parameter.tensor().mutable_grad().reset();
     const LogitsWatch logits(log_, loss_shapes());
@@ -172,7 +172,7 @@ class MetaRun {
   const Ids& optimizer() const { return optimizer_; }
   const Ids& gradients() const { return gradients_; }
   const Ids& logits() const { return logits_; }
-  // The last forward's, but for parameters that are gathered still.
+  // Returns the bytes that the last forward keeps, without parameters that are still gathered.
   std::int64_t kept_by_forward() const {
     std::int64_t bytes = 0;
     for (const auto& allocation : log_.allocations()) {
@@ -182,7 +182,7 @@ class MetaRun {
     }
     return bytes;
   }
-  // Made by a forward and alive at its end, for the backward to use.
+  // True if a forward made the allocation and it is alive at that forward's end, for backward.
   bool is_kept_for_backward(const Allocation& allocation) const {
     return std::any_of(forwards_.begin(), forwards_.end(), [&](const Span& forward) {
       return forward.begin <= allocation.born && allocation.lives_after(forward.end);
@@ -201,7 +201,7 @@ class MetaRun {
     forward_backward_->forward_backward({tokens, at::empty_like(tokens)}, [](const at::Tensor& loss) { return loss; });
   }
 
-  // Of the whole vocabulary, and of the part that this rank has of it.
+  // Returns the loss shapes with the full vocabulary and with this rank's part of it.
   std::vector<nn::LossShape> loss_shapes() const {
     const auto& training = config_.training;
     const nn::LossShape whole{training.local_batch_size * training.seq_len, spec_.stats.dim, spec_.stats.vocab_size,
@@ -211,7 +211,7 @@ class MetaRun {
     return {whole, part};
   }
 
-  // The spec's, which ends where the backward begins.
+  // Computes the spec's loss, and marks the end of forward and the beginning of backward.
   at::Tensor loss_of(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
     const auto begin = log_.now();
     auto loss = spec_.loss(model, tokens, labels);
@@ -237,10 +237,10 @@ struct Peak {
   std::int64_t bytes = 0;
 };
 
-// Tells the memory of the device that computes from that of its host.
+// Memory of the device that computes, or of its host.
 enum class Place { kDevice, kHost };
 
-// The most that is alive at once at `place` from event `first` on. `on_host`: the allocations that are the host's.
+// Returns the peak of live bytes at `place` from event `first` on. `on_host`: the allocations in host memory.
 Peak find_peak(const MemoryLog& log, std::size_t first, Place place, const Ids& on_host) {
   Peak peak;
   std::int64_t now = 0;
@@ -271,14 +271,16 @@ std::int64_t& kind_of(std::size_t id, const MetaRun& run, MemoryEstimate& out) {
   return run.is_kept_for_backward(allocation) ? out.activations : out.temporaries;
 }
 
-// As the process's caching allocator of CUDA would read it, and on where the user says nothing (dist/device.h).
+// True if the caching allocator of CUDA would use expandable segments. They are the default if the user sets nothing
+// (distributed/device.cpp).
 bool uses_expandable_segments() {
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
     if (const auto text = get_env(name)) return text->find("expandable_segments:True") != std::string::npos;
   return true;
 }
 
-// With training.enable_cpu_offload on a GPU: the state, and copies of gradients.
+// Returns the allocations in host memory with training.enable_cpu_offload on a GPU: the state, and copies of
+// gradients.
 Ids allocations_on_host(const MetaRun& run) {
   Ids ids = run.parameters();
   ids.insert(run.optimizer().begin(), run.optimizer().end());

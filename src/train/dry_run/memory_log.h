@@ -1,5 +1,5 @@
-// What a run on the meta device (nn/ops/meta_run.h) allocates: an allocator for the meta device that gives out no memory, and writes
-// down every allocation with when it was made and freed, what for, and in which part of the run.
+// Records what a run on the meta device (nn/ops/meta_run.h) allocates. Its allocator gives out no memory; it logs when
+// each allocation is made and freed, its use, and the part of the run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@
 
 namespace titan::train {
 
-// Events are allocations and frees; their numbers are the clock of a log.
+// Events are allocations and frees. Their numbers serve as time.
 struct Allocation {
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
@@ -29,28 +29,28 @@ struct Allocation {
 
 class MemoryLog {
  public:
-  // The process's one, which takes the place of the usual allocator of meta tensors from the first call on: it never
-  // goes, since tensors may outlive any scope.
+  // Returns the log of the process. The first call replaces the allocator of meta tensors for good, since tensors may
+  // outlive any scope.
   static MemoryLog& instance();
 
-  // From start() to stop() it writes; one thread may make meta tensors meanwhile. Each forgets what was written:
-  // tensors that are alive stay valid, and are not in the log.
+  // Records from start() to stop(); meanwhile only one thread may make meta tensors. Each call clears the log: live
+  // tensors stay valid but are not in it.
   void start();
   void stop();
 
-  // The part of the run that goes on from here: "the forward of layers.3".
+  // Begins a part of the run: "the forward of layers.3".
   void enter(std::string part) { parts_.push_back({now(), std::move(part)}); }
   const std::string& part_at(std::size_t event) const;
 
   // The number of the next event.
   std::size_t now() const { return events_.size(); }
-  // In the order of their birth.
+  // Returns all allocations in the order in which they were made.
   const std::vector<Allocation>& allocations() const { return allocations_; }
-  // Which allocation an event is about; whether it is its birth, the allocation says.
+  // Returns the allocation that an event makes (if its `born` equals the event) or frees.
   std::size_t allocation_of(std::size_t event) const { return events_[event]; }
 
   static constexpr std::size_t kNone = Allocation::kNever;
-  // The allocation that holds a tensor's elements; kNone for one that is not in the log.
+  // Returns the allocation that holds a tensor's elements; kNone if it is not in the log.
   std::size_t find(const at::Tensor& tensor) const;
 
  private:

@@ -8,23 +8,23 @@
 
 namespace titan::train {
 
-// The memory that one rank may use.
+// A device, with the memory that one rank may use.
 struct Device {
   std::string name;
   std::int64_t bytes = 0;
   bool has_bfloat16 = true;
-  bool is_gpu = true;  // else this program's CPU kernels run
+  bool is_gpu = true;  // else a machine that trains on its CPUs
 };
 
-// A model by its name with the memory that its driver reports, which is a few percent less than what it is sold as:
-// "H100" (79.1 GiB), "NVIDIA A100-40GB", "h200". Or an amount: "24GiB", "80 GB". Throws ConfigError for anything else,
-// with the names that are known.
+// Returns the device that `text` names: a model ("H100", "NVIDIA A100-40GB", "h200") or an amount of memory ("24GiB",
+// "80 GB"). A model has the memory that its driver reports, a few percent less than advertised (H100: 79.1 GiB).
+// Throws ConfigError, with the known names, for any other text.
 Device named_device(const std::string& text);
 
-// False for the models that are known to be older than the format.
+// True unless the device is a model that is known to be older than bfloat16.
 bool has_bfloat16(const std::string& device_name);
 
-// Throws ConfigError, naming the key, when the configuration computes in bfloat16 and the device does not.
+// Throws ConfigError, naming the key, if the configuration computes in bfloat16 and the device does not.
 void check_dtypes(const config::JobConfig& config, const Device& device);
 
 }  // namespace titan::train

@@ -18,7 +18,7 @@ struct Candidate {
   int world_size;
 };
 
-// From what alters the run least to what alters it most.
+// Returns the candidates, from the one that alters the run least to the one that alters it most.
 std::vector<Candidate> candidates(const config::JobConfig& config, int world_size, bool is_gpu) {
   std::vector<Candidate> out;
   const auto add = [&](std::string change, const std::function<void(config::JobConfig&)>& apply, int ranks) {
@@ -84,7 +84,7 @@ std::vector<Suggestion> suggest_changes(const config::JobConfig& config, const T
   std::vector<Suggestion> fitting, smaller;
   for (const auto& [change, changed, ranks] : candidates(config, world_size, device.is_gpu)) {
     if (fitting.size() == kMostSuggestions) break;
-    if (!config::cross_check(changed, ranks).errors.empty()) continue;  // the global batch does not divide, say
+    if (!config::cross_check(changed, ranks).errors.empty()) continue;  // for example, the global batch does not divide
     const Demand then = demand_of(changed, spec, ranks, device);
     if (then.total() >= demand.total()) continue;
     (then.fits() ? fitting : smaller).push_back({change, then.total(), then.fits()});

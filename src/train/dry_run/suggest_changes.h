@@ -1,4 +1,4 @@
-// What to change in a configuration that does not fit a device.
+// Suggests changes to a configuration that does not fit a device.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace titan::train {
 
-// At most four changes that make less of `demand`, each tried on the meta device: those that fit first, the one that alters the
-// run least before the others; then the rest, the smallest first.
+// Returns at most four changes that reduce `demand`, each tried on the meta device. Changes that fit come first,
+// beginning with the one that alters the run least; then the others, beginning with the smallest demand.
 std::vector<Suggestion> suggest_changes(const config::JobConfig& config, const TrainSpec& spec, int world_size,
                                         const Device& device, const Demand& demand);
 

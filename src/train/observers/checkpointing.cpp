@@ -19,7 +19,8 @@ std::optional<RunEnd> Checkpointing::after_step(const FinishedStep& step) {
   return std::nullopt;
 }
 
-// Training stood for as many seconds; with an async_mode files are written after that.
+// Saves if a save is due. The event's seconds are the time that training was blocked; with an async_mode, files are
+// written after that.
 bool Checkpointing::save(const FinishedStep& step) {
   const auto begin = std::chrono::steady_clock::now();
   const bool is_saved =
@@ -34,7 +35,7 @@ void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) {
   checkpointer_.finish();
 }
 
-// The step whose data was fetched already is done: no sample is lost.
+// Ends the run after a stop request. The step whose data was already fetched is done, so no sample is lost.
 RunEnd Checkpointing::stop(std::int64_t step, bool is_saved) {
   const auto signal = stop_requested();
   const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
@@ -47,7 +48,7 @@ RunEnd Checkpointing::stop(std::int64_t step, bool is_saved) {
     checkpointer_.save_full(static_cast<int>(step));
     events_.append("save", step);
   }
-  checkpointer_.finish();  // its lines come before the one that ends the run
+  checkpointer_.finish();  // its log lines come before the last one
   spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", step, last_step_, why);
   return RunEnd::kStopped;
 }

@@ -1,4 +1,4 @@
-// Saves when it is time, and ends a run that was asked to stop with a checkpoint.
+// Saves checkpoints when they are due, and ends a run that was asked to stop, after saving.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace titan::train {
 
 class Checkpointing : public StepObserver {
  public:
-  // `checkpointer` and `events`, which hears of every save, must outlive this. `last_step`: training.steps.
+  // `events` gets an entry for every save. It and `checkpointer` must outlive this. `last_step`: training.steps.
   Checkpointing(checkpoint::Checkpointer& checkpointer, metrics::EventLog& events, std::int64_t last_step)
       : checkpointer_(checkpointer), events_(events), last_step_(last_step) {}
 

@@ -14,7 +14,8 @@
 namespace titan::train {
 namespace {
 
-// Of several ranks that hold the same part, one counts: the first along every mesh axis that does not cut it.
+// True if this rank's part counts. Of ranks that hold the same part, only the first along every mesh axis that does
+// not shard it counts.
 bool counts(const nn::NamedParameter& parameter, int rank) {
   const auto& sharding = parameter.parameter->sharding;
   if (!sharding) return rank == 0;
@@ -79,11 +80,11 @@ std::optional<RunEnd> ChecksumLog::after_step(const FinishedStep& step) {
   return std::nullopt;
 }
 
-// After the first step, as a start that fails before leaves what an earlier one wrote. And after a rollback, when the rows
-// of steps that run again go.
+// Begins the history after the first step, since a start that fails earlier must keep the rows of the run before it.
+// After a rollback, removes the rows of steps that run again.
 void ChecksumLog::begin_history(std::int64_t step) {
   if (!history_) return;
-  // Row 0 of an earlier start would stay, for it is of no step that runs again.
+  // begin() would keep row 0 of an earlier start, whose step does not run again.
   if (std::exchange(is_fresh_, false)) std::filesystem::remove(folder_ / layout::kChecksumsFile);
   history_->begin();
   if (step <= last_step_) history_->roll_back(step - 1);

@@ -1,5 +1,5 @@
-// checksums.jsonl: numbers for the bits of every parameter and gradient, which `titan-train compare` finds the first
-// difference of two runs by. They do not depend on the number of ranks.
+// Writes checksums.jsonl: checksums of the bits of every parameter and gradient. `titan-train compare` finds the first
+// difference of two runs with them. They do not depend on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace titan::train {
 
 class ChecksumLog : public StepObserver {
  public:
-  // `freq`: debug.checksum_freq. With 0 nothing is computed, and only the rows of an earlier start go whose steps run
-  // again. `finished_steps`: of the run, live. The model, the world and it must outlive this.
+  // `freq`: debug.checksum_freq. 0 computes nothing, and only removes rows of an earlier start whose steps run again.
+  // `finished_steps`: live count of the run. It, the model and the world must outlive this.
   ChecksumLog(std::filesystem::path folder, std::int64_t freq, LanguageModel& model, dist::World& world,
               const std::int64_t& finished_steps);
 
-  // Before a fresh run's first step: the weights that it begins with, as row 0.
+  // Takes the initial weights of a fresh run as row 0, before its first step.
   void before_step() override;
-  // Between the backward pass and the update of step `step`, which may scale gradients in place: as the optimizer gets
-  // them, of the mean loss, not clipped.
+  // Takes the gradients of step `step` as the optimizer gets them: of the mean loss, not clipped. Call it between
+  // backward and the update, which may scale gradients in place.
   void take_gradients(std::int64_t step);
-  // One exchange between all ranks for all parameters, and the only time that the host waits for the device.
+  // Writes a row, with one all-reduce for all parameters. Only here the host waits for the device.
   std::optional<RunEnd> after_step(const FinishedStep& step) override;
 
  private:
@@ -41,7 +41,7 @@ class ChecksumLog : public StepObserver {
   const std::int64_t& finished_steps_;
   std::vector<nn::NamedParameter> parameters_;
   std::unique_ptr<metrics::StepHistory> history_;  // on rank 0, from the first step on
-  std::int64_t last_step_ = 0;                     // that after_step() saw
+  std::int64_t last_step_ = 0;                     // last step that after_step() saw
   bool has_begun_ = false, is_fresh_ = false;
   at::Tensor initial_weights_, gradients_;  // [parameters], this rank's part, until they are written
 };

@@ -1,4 +1,4 @@
-// The model as a function of its weights, for as long as this lives: no graph, eval mode.
+// While alive, keeps the model in eval mode and autograd off.
 #pragma once
 
 #include <ATen/core/grad_mode.h>

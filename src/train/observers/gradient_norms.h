@@ -1,4 +1,4 @@
-// metrics.gradient_histograms: at logged steps, the norms of the gradients layer by layer, for sinks that draw them.
+// metrics.gradient_histograms: logs the gradient norms of each layer at logged steps, for sinks that draw them.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,23 @@
 
 namespace titan::train {
 
-// "layers.3" of "layers.3.attention.wq.weight", "norm" of "norm.weight": up to a number, or else the first word.
+// Returns a parameter's layer: its name up to the first number ("layers.3" of "layers.3.attention.wq.weight"), else
+// the first word ("norm" of "norm.weight").
 std::string_view layer_of(std::string_view fqn);
 
-// The step has computed the norm of each gradient anyway: nothing is computed or communicated for this but a sum of a few
-// numbers on the host.
+// Sums up norms that the step has computed anyway: a few additions on the host, no other computation or communication.
 class GradientNorms : public StepObserver {
  public:
-  // `fqns`: of all parameters, in the optimizer's order. `metrics` must outlive this, and hears of a step before.
+  // `fqns`: names of all parameters, in the optimizer's order. `metrics` must outlive this, and log a step before this
+  // sees it.
   GradientNorms(metrics::MetricsProcessor& metrics, const std::vector<std::string>& fqns);
 
   std::optional<RunEnd> after_step(const FinishedStep& step) override;
 
  private:
   metrics::MetricsProcessor& metrics_;
-  std::vector<std::size_t> layer_;  // of each parameter
-  std::vector<double> norms_;       // of each layer
+  std::vector<std::size_t> layer_;  // layer of each parameter
+  std::vector<double> norms_;       // norm of each layer
 };
 
 }  // namespace titan::train

@@ -14,13 +14,13 @@
 namespace titan::train {
 namespace {
 
-constexpr std::size_t kMaxEntries = 100000;  // TorchTitan's
+constexpr std::size_t kMaxEntries = 100000;  // as in TorchTitan
 
 std::filesystem::path snapshots_folder(const config::JobConfig& config) {
   return std::filesystem::path(config.job.dump_folder) / config.profiling.save_memory_snapshot_folder;
 }
 
-// A snapshot that cannot be written costs neither the training nor the error about memory that is on its way.
+// Writes a snapshot. A failure only warns: it must neither end training nor hide an out-of-memory error.
 void write_snapshot(const std::filesystem::path& folder, std::int64_t rank) {
   const auto path = folder / fmt::format("rank{}_memory_snapshot.pickle", rank);
   try {
@@ -38,7 +38,7 @@ MemorySnapshots::MemorySnapshots(const config::JobConfig& config, const dist::Wo
     : config_(config),
       is_watched_(config::RankList(config.profiling.ranks).contains(world.rank())),
       rank_(world.rank()) {
-  TITAN_CHECK(world.device().is_cuda(), "memory snapshots of a CPU");  // refused before
+  TITAN_CHECK(world.device().is_cuda(), "memory snapshots of a CPU");  // rejected earlier (pick_device.h)
   spdlog::info("memory snapshots are on: every {} steps in {}", config.profiling.profile_freq,
                snapshots_folder(config).string());
   if (!is_watched_) return;

@@ -1,4 +1,5 @@
-// profiling.enable_memory_snapshot: what a GPU's memory holds, and what was allocated and freed, in PyTorch's format.
+// profiling.enable_memory_snapshot: writes the contents and the allocation history of a GPU's memory, in PyTorch's
+// format.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@
 
 namespace titan::train {
 
-// Writes <dump_folder>/<save_memory_snapshot_folder>/iteration_N/rankR_memory_snapshot.pickle after every profile_freq
-// steps, on the ranks of profiling.ranks, and iteration_N_exit when the device's memory does not suffice in the step
-// after N, as TorchTitan does. pytorch.org/memory_viz shows them. Not collective.
+// Writes <dump_folder>/<save_memory_snapshot_folder>/iteration_N/rankR_memory_snapshot.pickle every profile_freq
+// steps, on the ranks of profiling.ranks, and iteration_N_exit if the device runs out of memory in the step after N,
+// as TorchTitan does. pytorch.org/memory_viz shows them. Not collective.
 class MemorySnapshots : public StepObserver {
  public:
-  // On a GPU. `config` must outlive this.
+  // Requires a GPU. `config` must outlive this.
   MemorySnapshots(const config::JobConfig& config, const dist::World& world);
 
   std::optional<RunEnd> after_step(const FinishedStep& step) override;

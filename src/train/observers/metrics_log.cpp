@@ -10,7 +10,8 @@
 namespace titan::train {
 
 std::optional<RunEnd> MetricsLog::after_step(const FinishedStep& step) {
-  // The host is ahead of a GPU. What it waits for here was computed in the steps since the last row, whose time it is.
+  // The host runs ahead of a GPU. It waits here for work of the steps since the last row, and that time belongs to
+  // them.
   if (metrics_.should_log(step.number)) wait_for_device();
   metrics_.end_step(step.number);
   if (metrics_.should_log(step.number)) log(step);
@@ -49,8 +50,8 @@ void MetricsLog::log(const FinishedStep& step) {
   measure_peak_flops();
 }
 
-// Now, that the first line is out: measuring takes longer than a small step. Products in float16 are made one by one on
-// most processors, which is not a peak: mfu stays unknown.
+// Measures the peak after the first line is logged, since it takes longer than a small step. Most processors multiply
+// float16 values one by one, which is not a peak: mfu stays unknown.
 void MetricsLog::measure_peak_flops() {
   if (metrics_.has_peak_flops() || !meshes_.loss.device().is_cpu() || compute_dtype_ == "float16") return;
   metrics_.set_peak_flops(metrics::measure_cpu_peak_flops(dist::dtype_of(compute_dtype_)));

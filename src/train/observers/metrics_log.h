@@ -1,5 +1,5 @@
-// Reports steps: the numbers of a logged one are reduced over ranks, read back from the device, and given to the
-// metrics processor.
+// Reports steps: reduces the values of a logged step over ranks, reads them back from the device, and passes them to
+// the metrics processor.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace titan::train {
 
 class MetricsLog : public StepObserver {
  public:
-  // `compute_dtype`: training.mixed_precision_param. All others must outlive this.
+  // `compute_dtype`: training.mixed_precision_param. The other arguments must outlive this.
   MetricsLog(metrics::MetricsProcessor& metrics, const BatchSource& data, const dist::Meshes& meshes,
              std::string compute_dtype)
       : metrics_(metrics), data_(data), meshes_(meshes), compute_dtype_(std::move(compute_dtype)) {}
@@ -24,11 +24,11 @@ class MetricsLog : public StepObserver {
   std::optional<RunEnd> after_step(const FinishedStep& step) override;
 
   bool is_logged(std::int64_t step) const { return metrics_.should_log(step); }
-  // Of the last step that was logged; nothing before the first.
+  // Returns the loss of the last logged step; nullopt before the first.
   std::optional<double> last_loss() const {
     return metrics_.last() ? std::optional(metrics_.last()->loss) : std::nullopt;
   }
-  // For a step that is not logged otherwise. Collective.
+  // Logs a step that is not logged otherwise. Collective.
   void log(const FinishedStep& step);
 
  private:

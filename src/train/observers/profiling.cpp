@@ -42,7 +42,7 @@ void Profiling::before_step() {
   if (action != profile::Action::kWarmUp) begin_step(step);
 }
 
-// The ranges that torch.profiler makes have the number of finished steps.
+// torch.profiler names its ranges by the number of finished steps.
 void Profiling::begin_step(std::int64_t step) {
   if (!recording_) {
     kineto_.start();
@@ -54,13 +54,13 @@ void Profiling::begin_step(std::int64_t step) {
 std::optional<RunEnd> Profiling::after_step(const FinishedStep& step) {
   if (!recording_) return std::nullopt;
   recording_->step.reset();
-  // What a training does at its end is not part of a step.
+  // Work at the end of training is not part of a step, so the last step saves the trace.
   const bool is_last = step.number == config_.training.steps;
   if (is_last || schedule_.action_of(step.number) == profile::Action::kRecordAndSave) save(step.number);
   return std::nullopt;
 }
 
-// A trace that cannot be written does not cost the training.
+// Saves the trace. A failure only warns, and does not end training.
 void Profiling::save(std::int64_t last_step) {
   const std::int64_t first_step = recording_->first_step;
   recording_.reset();
@@ -88,7 +88,7 @@ void Profiling::finish(RunEnd /*end*/, std::int64_t finished_steps) {
     save(finished_steps);
   } else if (is_ready_) {
     kineto_.start();
-    kineto_.stop();  // nothing but warm-up
+    kineto_.stop();  // there was only warm-up
   }
   constexpr std::size_t kOperators = 6;
   for (const auto& line : times_.lines(kOperators)) spdlog::info(line);

@@ -1,4 +1,4 @@
-// profiling.enable_profiling: traces of some steps, in files, and a table of where their time went.
+// profiling.enable_profiling: writes traces of some steps, and logs where their time went.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace titan::train {
 
-// Writes <dump_folder>/<save_traces_folder>/iteration_N/rankR_trace.json after step N, as TorchTitan does, on the ranks
-// of profiling.ranks; does nothing on others. A training that ends among recorded steps writes those that it has. The
-// modules of `model` appear under their names. Rank 0 says at the end where the time of its recorded steps went. Not
-// collective.
+// Writes <dump_folder>/<save_traces_folder>/iteration_N/rankR_trace.json after step N, as TorchTitan does, on the
+// ranks of profiling.ranks; does nothing on others. If training ends among recorded steps, writes the steps so far.
+// The modules of `model` appear under their names. At the end, rank 0 logs where the time of its recorded steps went.
+// Not collective.
 class Profiling : public StepObserver {
  public:
   // All must outlive this.
@@ -31,7 +31,7 @@ class Profiling : public StepObserver {
   void finish(RunEnd end, std::int64_t finished_steps) override;
 
  private:
-  // What is there while steps are recorded.
+  // State while steps are recorded.
   struct Recording {
     std::int64_t first_step;
     std::unique_ptr<profile::PhaseRanges> phases = {};

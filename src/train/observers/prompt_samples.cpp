@@ -13,7 +13,7 @@
 namespace titan::train {
 namespace {
 
-// A log line is one line, whatever a model writes into it.
+// Escapes newlines and blanks out control characters, so that a log line stays one line.
 std::string in_one_line(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -36,7 +36,7 @@ PromptSamples::PromptSamples(Prompts prompts, std::int64_t max_tokens, std::int6
       model_(model),
       batch_mesh_(batch_mesh) {}
 
-// Rank 0's choice is everyone's: processors that round differently must not come to different ends.
+// Returns rank 0's choice on all ranks, since processors that round differently must not diverge.
 std::int64_t PromptSamples::likeliest(const at::Tensor& logits) const {
   auto id = logits.argmax(0).reshape({1}).to(at::kCPU);
   batch_mesh_.group().broadcast(id, 0).wait();

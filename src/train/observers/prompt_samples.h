@@ -1,5 +1,5 @@
-// What the model writes after a few prompts, printed while it is trained. Training is the same to the last bit with it
-// and without.
+// Logs how the model continues a few prompts, during training. Training is the same to the last bit with it and
+// without.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,13 @@ namespace titan::train {
 
 class PromptSamples {
  public:
-  // `context`: the longest sequence of the model, longer than every prompt. `model` and `batch_mesh`, whose ranks all
-  // take part, must outlive this.
+  // `context`: longest sequence of the model, longer than every prompt. All ranks of `batch_mesh` take part; it and
+  // `model` must outlive this.
   PromptSamples(Prompts prompts, std::int64_t max_tokens, std::int64_t context, LanguageModel& model,
                 const dist::DeviceMesh& batch_mesh);
 
-  // Continues every prompt greedily, by up to `max_tokens` tokens; rank 0 logs the texts. Once a step: a second call
-  // for the same one does nothing. Every parameter is sharded
-  // again on return. No random number is drawn. Collective.
+  // Continues every prompt greedily, by up to `max_tokens` tokens; rank 0 logs the texts. A second call for the same
+  // step does nothing. Every parameter is sharded again on return. Draws no random numbers. Collective.
   void log(std::int64_t step);
 
  private:

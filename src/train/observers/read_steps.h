@@ -1,4 +1,4 @@
-// At which steps a rank waits for its device anyway: what the device knows is read there, and nowhere else.
+// Steps at which a rank waits for its device anyway. Observers read values from the device only at these steps.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace titan::train {
 
 class ReadSteps {
  public:
-  // Both must outlive this. `last_step`: training.steps.
+  // Both references must outlive this. `last_step`: training.steps.
   ReadSteps(const MetricsLog& log, const checkpoint::Checkpointer& checkpointer, std::int64_t last_step)
       : log_(log), checkpointer_(checkpointer), last_step_(last_step) {}
 
-  // The same on every rank.
+  // True if the device is read after `step`. The same on every rank.
   bool contains(const FinishedStep& step) const {
     return log_.is_logged(step.number) || is_saved(step) || step.number == last_step_;
   }
-  // Also where the run stops after it, with a save.
+  // True if a save follows `step`, also because the run stops after it.
   bool is_saved(const FinishedStep& step) const {
     return step.input.save_due || step.input.stop ||
            checkpointer_.should_save(static_cast<int>(step.number), static_cast<int>(last_step_));

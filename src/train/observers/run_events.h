@@ -1,4 +1,4 @@
-// The start and the end of a run in events.jsonl. Others append what they know themselves.
+// Appends the start and the end of a run to events.jsonl. Other parts append their own events.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace titan::train {
 
 class RunEvents : public StepObserver {
  public:
-  // `finished_steps`: of the run, live. It and `events` must outlive this.
+  // `finished_steps`: live count of the run. It and `events` must outlive this.
   RunEvents(metrics::EventLog& events, const std::int64_t& finished_steps, int world_size)
       : events_(events), finished_steps_(finished_steps), world_size_(world_size) {}
 

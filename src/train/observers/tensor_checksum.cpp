@@ -10,7 +10,7 @@
 namespace titan::train {
 namespace {
 
-// Elements hashed at once: their 8-byte numbers stay in the cache of a core, and take little of a GPU's memory.
+// Elements hashed at once: their 8-byte integers stay in the cache of a core, and take little of a GPU's memory.
 constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 20;
 
 constexpr auto kOfBits = static_cast<std::int64_t>(0x9E3779B97F4A7C15U);
@@ -22,7 +22,7 @@ at::ScalarType integer_of(std::int64_t bytes) {
   return bytes == 1 ? at::kChar : bytes == 2 ? at::kShort : bytes == 4 ? at::kInt : at::kLong;
 }
 
-// ATen shifts signed numbers, and copies of the sign come in from the left.
+// ATen's right shift of signed integers copies the sign bit, so the upper bits are masked.
 at::Tensor logical_right_shift(const at::Tensor& x, std::int64_t bits) {
   return at::bitwise_right_shift(x, bits).bitwise_and_((std::int64_t{1} << (64 - bits)) - 1);
 }
@@ -40,7 +40,7 @@ at::Tensor hash_sum(const at::Tensor& bits, const at::Tensor& index) {
   return x.sum();
 }
 
-// The index in the whole tensor of the elements of one row of the box: [1, elements of a row].
+// Returns the index of each local element within its row of the full tensor: [1, elements per local row].
 at::Tensor index_within_row(const dist::ShardSpec& spec, const at::TensorOptions& options) {
   at::Tensor index = at::zeros({1}, options);
   std::int64_t stride = 1;

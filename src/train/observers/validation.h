@@ -1,4 +1,4 @@
-// Runs the validation passes that are due, and shows what the model writes after each and at the end.
+// Runs the validation passes that are due, and logs the prompt samples after each pass and at the end.
 #pragma once
 
 #include "base/process/phase.h"

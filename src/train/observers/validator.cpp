@@ -17,7 +17,7 @@
 namespace titan::train {
 namespace {
 
-constexpr std::int64_t kWholeSet = -1;  // of validation.steps
+constexpr std::int64_t kWholeSet = -1;  // value of validation.steps
 
 }  // namespace
 
@@ -32,7 +32,7 @@ Validator::Validator(const config::Validation& options, std::unique_ptr<BatchSou
       meshes_(meshes),
       metrics_(metrics),
       last_step_(last_step) {
-  if (options_.steps == kWholeSet && !source_->next()) throw_too_short();  // now, not after hours of training
+  if (options_.steps == kWholeSet && !source_->next()) throw_too_short();  // fail now, not after hours of training
 }
 
 void Validator::throw_too_short() const {
@@ -101,7 +101,8 @@ Batch Validator::rows_of_this_rank(const Batch& all) const {
   return {row, at::full_like(row, nn::kIgnoreIndex)};
 }
 
-// Some rank was, maybe one of those that share a batch; all ranks learn it at the same batch.
+// True if some rank was asked to stop, maybe one of those that share a batch. All ranks learn it at the same batch.
+// Collective.
 bool Validator::asked_to_stop() const {
   auto count = at::full({1}, std::int64_t{stop_requested().has_value()}, at::TensorOptions().dtype(at::kLong));
   world_.all_reduce(count, dist::ReduceOp::kSum).wait();
@@ -136,7 +137,7 @@ void Validator::restore(const std::map<std::int64_t, double>& losses) {
     if (std::isfinite(loss)) losses_[step] = loss;
 }
 
-// The folder of the rows may be one node's alone.
+// Asks all ranks, since the folder with the rows may exist on one node only.
 bool Validator::owes(std::int64_t step) const {
   if (step == 0 || !is_due(step)) return false;
   auto known = at::full({1}, std::int64_t{last_restored_ >= step}, at::TensorOptions().dtype(at::kLong));

@@ -1,4 +1,4 @@
-// The loss on a held-out set, every so many steps. Training is the same to the last bit with it and without.
+// Computes the loss on a held-out set at regular steps. Training is the same to the last bit with it and without.
 #pragma once
 
 #include <cstdint>
@@ -19,42 +19,42 @@ namespace titan::train {
 
 class Validator {
  public:
-  // `source`, with validation.steps above 0: this rank's batches, without end, of which a pass takes the first ones.
-  // With -1, the whole set: the batches of all ranks together, [n * local_batch_size, T] on n ranks, the same on every
-  // rank, with an end. Of each, rank r takes its r-th part. So every window counts once, whatever the number of ranks,
-  // and all ranks run the model equally often: one whose part is empty runs it on a row without labels.
-  // Every pass looks at the same windows, so that the losses of two steps, and of a run that was resumed, compare.
-  // (TorchTitan reads on from pass to pass.)
+  // `source`: with validation.steps above 0, this rank's batches, without end; a pass takes the first ones. With -1
+  // (the full set), the batches of all ranks together, [n * local_batch_size, T] on n ranks, the same on every rank,
+  // with an end; rank r takes the r-th part of each batch. So every window counts once for any number of ranks, and
+  // all ranks run the model equally often: a rank whose part is empty runs it on a row without labels. Every pass
+  // reads the same windows, so that the losses of two steps, and of a resumed run, are comparable. (TorchTitan
+  // continues reading from pass to pass.)
   //
   // `forward_backward` runs `model`. `world`: all ranks. All but the source must outlive this.
   Validator(const config::Validation& options, std::unique_ptr<BatchSource> source, LanguageModel& model,
             ForwardBackward& forward_backward, dist::ProcessGroup& world, const dist::Meshes& meshes,
             metrics::MetricsProcessor& metrics, std::int64_t last_step);
 
-  // After step 1, every validation.freq steps and, with validation.at_last_step, after `last_step` of the constructor:
-  // looks at the set and reports the mean loss over its tokens.
-  // Gradients, random numbers and the training data are untouched, and every parameter is sharded again on return. A
-  // signal that asks to stop ends the pass without a result. Says whether there is one. Collective. Throws DataError,
-  // also when the set is too small.
+  // Runs a pass if `step` is due, and reports the mean loss over the set's tokens. Due are step 1, every
+  // validation.freq steps and, with validation.at_last_step, `last_step` of the constructor. Returns true if there is
+  // a result; a signal to stop ends the pass without one. Gradients, random numbers and the training data are
+  // untouched, and every parameter is sharded again on return. Collective. Throws DataError, also if the set is too
+  // small.
   bool run_if_due(std::int64_t step);
 
-  // Takes the losses of passes before a resume, by step; NaN where the loss was not finite.
+  // Sets the losses of passes before a resume, by step; NaN if the loss was not finite.
   void restore(const std::map<std::int64_t, double>& losses);
-  // Returns whether the pass after `step` is due and no rank knows its loss: the run ended between that step's
-  // checkpoint and the pass. Collective.
+  // True if the pass after `step` is due and no rank knows its loss: the run ended between that step's checkpoint and
+  // the pass. Collective.
   bool owes(std::int64_t step) const;
-  // The run goes on after `step` again.
+  // Drops the losses of later steps, for a run that continues after `step` again.
   void forget_after(std::int64_t step);
 
-  // The one of `steps` with the lowest loss; nothing when none of them has a loss. Ranks that restored the same losses
-  // answer the same. Callable on any thread.
+  // Returns the one of `steps` with the lowest loss; nullopt if none of them has a loss. Ranks that restored the same
+  // losses return the same. Callable on any thread.
   std::optional<int> best_of(const std::vector<int>& steps) const;
 
  private:
   struct Totals {
-    double loss = 0;               // sum over the labels that count, of all ranks
-    std::int64_t tokens = 0;       // those labels
-    std::int64_t rank_tokens = 0;  // tokens that this rank looked at
+    double loss = 0;               // sum over the labels that count, over all ranks
+    std::int64_t tokens = 0;       // number of those labels
+    std::int64_t rank_tokens = 0;  // tokens that this rank ran the model on
   };
   bool is_due(std::int64_t step) const;
   std::optional<Totals> pass();
@@ -74,7 +74,7 @@ class Validator {
   std::int64_t last_step_;
   std::int64_t last_restored_ = 0;         // step of the last pass before a resume
   mutable std::mutex mutex_;               // guards losses_
-  std::map<std::int64_t, double> losses_;  // of the steps so far, where they are numbers
+  std::map<std::int64_t, double> losses_;  // by step, finite losses only
 };
 
 }  // namespace titan::train

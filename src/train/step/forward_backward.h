@@ -1,6 +1,6 @@
-// A batch through the model: to the device, forward to the loss and, for training, backward to the gradients. The train
-// step, validation and the dry run all call the model through this interface, so that another way to run it (a pipeline
-// of stages, parts of a sequence) is one more implementation.
+// Runs a batch through the model: to the device, forward to the loss and, for training, backward to the gradients. The
+// train step, validation and the dry run all use this interface, so another way to run the model (a pipeline of
+// stages, parts of a sequence) is one more implementation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,26 +14,26 @@
 
 namespace titan::train {
 
-// What a training minimizes, made from a batch's sum of losses, float32 0-d with its graph.
+// Maps a batch's sum of losses, float32 0-d with its graph, to the value that training minimizes.
 using Objective = std::function<at::Tensor(const at::Tensor& loss)>;
 
 class ForwardBackward {
  public:
   virtual ~ForwardBackward() = default;
 
-  // This rank's sum of losses over the labels of `batch` that count, float32 0-d on the device: for validation, with
-  // autograd off. Collective where the model is sharded: every rank calls it equally often.
+  // Returns this rank's sum of losses over the labels of `batch` that count, float32 0-d on the device. For
+  // validation, with autograd off. Collective if the model is sharded: every rank calls it equally often.
   virtual at::Tensor forward(const Batch& batch) = 0;
 
-  // The same sum, detached, after the gradients of objective(sum) were added to those of the parameters. Collective
-  // where the model is sharded.
+  // Adds the gradients of objective(sum) to those of the parameters. Returns the same sum, detached. Collective if the
+  // model is sharded.
   virtual at::Tensor forward_backward(const Batch& batch, const Objective& objective) = 0;
 };
 
-// Labels that count.
+// Returns the number of labels that count.
 std::int64_t count_valid_tokens(const Batch& batch);
 
-// With the whole model on this rank, sharded or not. `model` must outlive the result.
+// Returns the implementation that runs the full model on this rank, sharded or not. `model` must outlive it.
 std::unique_ptr<ForwardBackward> make_forward_backward(LanguageModel& model, at::Device device, LossFunction loss);
 
 }  // namespace titan::train

@@ -1,5 +1,5 @@
-// What a part of the run must find again after a resume, so that it goes on as if nothing had happened: a value under a
-// key of its own, which older checkpoints lack and other programs do not ask for.
+// State that a component saves in checkpoints under its own key, so that a resumed run continues unchanged. Older
+// checkpoints lack the key, and other programs do not read it.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@ namespace titan::train {
 class SavedValue {
  public:
   virtual ~SavedValue() = default;
-  // "titan.<name>"
+  // Returns "titan.<name>".
   virtual std::string key() const = 0;
-  // The same on every rank. May wait for the device.
+  // Returns the same on every rank. May wait for the device.
   virtual Value value() const = 0;
-  // Null: the checkpoint has none, begin anew. Throws CheckpointError for a value that value() did not make.
+  // `saved` is null if the checkpoint has no such value: begin anew. Throws CheckpointError for a value that value()
+  // did not make.
   virtual void restore(const Value* saved) = 0;
 };
 

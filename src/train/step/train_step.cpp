@@ -28,17 +28,17 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
     output.loss = output.loss.defined() ? output.loss + loss : loss;
   }
 
-  // 2. the norm of the whole gradient, and the factor that clips it
+  // 2. the norm of the full gradient, and the factor that clips it
   if (grad_scaler) grad_scaler->unscale(optimizer.grads(), parts_.world);
   const auto clip = optim::clip_factor(optimizer.sharded_grads(), parts_.max_norm);
   output.grad_norm = clip.norm;
   output.grad_norms = clip.each;
   if (before_update_) before_update_(finished_steps + 1);
 
-  // 3. whether these gradients may change the weights
+  // 3. ask the guards: these gradients may have to be skipped
   output.left_out = left_out(finished_steps + 1, input, output);
 
-  // 4. clip and update at this step's learning rate, once a save under way has copied what this changes
+  // 4. clip and update at this step's learning rate, once a save in progress has copied what the update changes
   wait_staged();
   const PhaseScope in_optimizer(Phase::kOptimizer);
   output.lr = parts_.base_lr * parts_.schedule.factor(finished_steps);
@@ -60,7 +60,7 @@ at::Tensor TrainStep::left_out(std::int64_t step, const StepInput& input, const 
 void TrainStep::update(const StepOutput& output, const at::Tensor& clip_factor) {
   optim::StepOptions options{.found_inf = output.left_out, .grad_factor = clip_factor};
   if (output.left_out.defined()) {
-    // The optimizer may multiply gradients in place: those of a step that is left out stay as evidence.
+    // The optimizer may scale gradients in place: those of a skipped step stay unchanged as evidence.
     options.grad_factor = at::where(output.left_out > 0, at::ones_like(clip_factor), clip_factor);
   }
   if (parts_.grad_scaler) {

@@ -19,22 +19,22 @@
 
 namespace titan::train {
 
-// What a step works on, and what the ranks agreed on when they counted its tokens.
+// Input of a step, and what the ranks agreed on when they counted its tokens.
 struct StepInput {
-  std::vector<Batch> microbatches;       // of this rank
-  std::int64_t local_valid_tokens = 0;   // of this rank: labels that count
-  std::int64_t global_valid_tokens = 0;  // of all ranks
+  std::vector<Batch> microbatches;       // this rank's batches
+  std::int64_t local_valid_tokens = 0;   // labels that count, on this rank
+  std::int64_t global_valid_tokens = 0;  // labels that count, on all ranks
   bool stop = false;                     // some rank was asked to stop
   bool save_due = false;                 // checkpoint.interval_minutes have passed on some rank
 };
 
-// What a step leaves behind, on the device; nothing is read back before a step is logged.
+// Results of a step, on the device; they are not read back before a step is logged.
 struct StepOutput {
   at::Tensor loss;        // 0-d: this rank's sum of losses over the global number of valid tokens
-  at::Tensor grad_norm;   // 0-d, of the whole gradient, before clipping
-  at::Tensor grad_norms;  // [parameters], float32: of each whole gradient, before clipping, in the optimizer's order
-  at::Tensor grad_scale;  // 0-d: what this step's loss was multiplied by; undefined without float16
-  at::Tensor left_out;    // 0-d: 1 where a guard had this step's update left out; undefined where none wanted that
+  at::Tensor grad_norm;   // 0-d, of the full gradient, before clipping
+  at::Tensor grad_norms;  // [parameters], float32: of each full gradient, before clipping, in the optimizer's order
+  at::Tensor grad_scale;  // 0-d: factor that scaled this step's loss; undefined without float16
+  at::Tensor left_out;    // 0-d: 1 if a guard vetoed this step's update, else 0; undefined means 0
   double lr = 0;
 };
 
@@ -53,13 +53,13 @@ class TrainStep {
   };
   explicit TrainStep(const Parts& parts) : parts_(parts) {}
 
-  // Asked at every step, in the order added; must outlive this.
+  // Adds a guard that is asked at every step, in the order added. It must outlive this.
   void add_guard(UpdateGuard& guard) { guards_.push_back(&guard); }
-  // What sees the gradients of every step, after their norm is known and before the update, which may scale some of them
-  // in place.
+  // Sets a function that sees the gradients of every step, after their norm is known and before the update, which may
+  // scale some of them in place.
   void set_before_update(std::function<void(std::int64_t step)> look) { before_update_ = std::move(look); }
 
-  // The step that follows `finished_steps` finished ones. Collective.
+  // Runs the step after `finished_steps` finished ones. Collective.
   StepOutput run(const StepInput& input, std::int64_t finished_steps);
 
  private:

@@ -1,4 +1,4 @@
-// How ranks learn that one of them failed or is gone, and who is blamed.
+// Tests how ranks learn that one of them has failed or ended, and which rank is blamed.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 
 using dist::FailureBoard;
 
-// A process that does nothing, in place of a rank. It ends with this object, if not before.
+// An idle process in place of a rank. It ends with this object, if not before.
 class Sleeper {
  public:
   Sleeper() : pid_(fork()) {
@@ -40,7 +40,7 @@ class Sleeper {
     ::kill(pid_, SIGSTOP);
     ::waitpid(pid_, nullptr, WUNTRACED);
   }
-  // Dead, and not yet waited for by its parent, as a rank is whose launcher has not looked yet.
+  // Kills the process without reaping it, like a rank whose launcher has not noticed yet.
   void end() const {
     ::kill(pid_, SIGKILL);
     siginfo_t info;
@@ -97,7 +97,7 @@ TEST(Diagnosis, NamesTheRankThatEndedAndNotOneThatStandsStill) {
 }
 
 TEST(Diagnosis, NeverNamesTheRankThatAsks) {
-  // Its own process is looked at like any other's: a rank whose entry is wrong would find itself dead.
+  // A rank's own process is checked like any other: with a wrong entry, the rank would find itself dead.
   const Sleeper other;
   RankProcess wrong = own_process();
   wrong.start_time += 1;
@@ -111,7 +111,7 @@ TEST(Diagnosis, NamesTheRankThatStandsStillWhenNoneEnded) {
   auto board = board_of(0, 0, {own_process(), standing.process()});
   const std::string found = diagnose_hang(board, "a symptom", std::chrono::milliseconds(50));
   EXPECT_TRUE(found.starts_with("rank 1: stands still")) << found;
-  // And when it is the one that serves the store, which then cannot be asked.
+  // The same for the rank that serves the store, which then cannot be asked.
   auto other_board = board_of(1, 0, {standing.process(), own_process()});
   other_board.store = nullptr;
   const std::string other = diagnose_hang(other_board, "a symptom", std::chrono::milliseconds(50));
@@ -122,7 +122,7 @@ TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
   const Sleeper ended;
   auto board = board_of(0, 0, {own_process(), ended.process()});
   EXPECT_FALSE(report_failure(board, 1, "out of milk\nand a second line"));
-  EXPECT_FALSE(report_failure(board, 1, "out of milk"));  // it has said that itself
+  EXPECT_FALSE(report_failure(board, 1, "out of milk"));  // rank 1 has reported this itself
   EXPECT_FALSE(report_failure(board, 0, "out of sugar"));
   EXPECT_EQ(report_failure(board, 0, "out of milk\nand another second line"), 1);
   ended.end();
@@ -130,7 +130,7 @@ TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {
   EXPECT_TRUE(board.store->check({"titan/heard/0"}));
 }
 
-// Rank 0 serves the store, and leaves once one thread of this rank has heard why. Its end is all that the others see.
+// Rank 0 serves the store, and ends once one thread of this rank has heard the reason. Other threads only see its end.
 TEST(Diagnosis, KeepsWhatThisProcessHasHeardWhenTheStoreGoes) {
   const Sleeper server, ended;
   auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", c10d::TCPStoreOptions{.port = 0, .isServer = true});
@@ -159,7 +159,7 @@ TEST(Diagnosis, KeepsWhatThisProcessHasHeardWhenTheStoreStandsStill) {
 }
 
 TEST(Diagnosis, CountsTheBeatsOfAnotherMachineByItsOwn) {
-  // Rank 1 beats whenever rank 0 does, rank 2 no more: rank 2 it is, however slowly the beats come.
+  // Rank 1 beats whenever rank 0 does, rank 2 does not any more: rank 2 is blamed, however slow the beats are.
   auto board = board_of(0, 0, {own_process(), on_another_machine(), on_another_machine()});
   std::atomic<bool> done = false;
   std::thread beats([&, store = board.store] {
@@ -191,7 +191,7 @@ TEST(Watch, IsSilentAboutItsOwnRank) {
   report_failure(board, 0, "my own");
   bool called = false;
   dist::FailureWatch watch(board, [&](const std::string&) { called = true; });
-  // Its first look is its last; the mark that it heard is left before it decides.
+  // The first check of the watch is its last; it leaves the mark that it has heard before it decides.
   while (!board.store->check({"titan/heard/0"})) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   watch.stop();
   EXPECT_FALSE(called);
@@ -213,7 +213,7 @@ TEST(Leaving, AMessengerStaysUntilTheRankThatFailedHasEnded) {
   const Sleeper failed;
   auto board = board_of(0, -1, {own_process(), failed.process()});
   std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that one who does not wait is seen
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that a return without waiting is seen
     failed.end();
   });
   leave_in_order(board, "rank 1: out of milk", std::chrono::hours(1));

@@ -1,5 +1,5 @@
-// What watches the numbers of a step, on two real ranks with a sharded model: the search for the first NaN, and the
-// guards as they are on a device, which nobody asks before a step that is read.
+// Tests the guards of a step's loss and gradients on two real ranks with a sharded model: the search for the first NaN,
+// and the watches as on a device, whose results are only read at some steps.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -68,7 +68,7 @@ class NoData : public BatchSource {
   void restart() override {}
 };
 
-// Everything that a guard needs, but for what is on the disk.
+// Everything that a guard needs, except files.
 struct Guarded : checkpoint::CheckpointState {
   explicit Guarded(dist::World& world_)
       : world(world_), meshes(dist::Meshes::build(world, {.dp_shard = world.size(), .world_size = world.size()})) {
@@ -98,7 +98,7 @@ struct Guarded : checkpoint::CheckpointState {
       if (parameter.fqn == fqn) return parameter.tensor().detach();
     return {};
   }
-  // Gradients of the batches of `number`, whose norm is given back.
+  // Computes the gradients of the batches of `number`. Returns the loss and the gradient norm.
   StepOutput backward(std::int64_t number) {
     optimizer->zero_grad();
     input = {};
@@ -130,7 +130,7 @@ struct Guarded : checkpoint::CheckpointState {
   StepInput input;
 };
 
-// A module's output, one element of it, in one call on one rank.
+// Sets one element per token of the module's output to NaN, in call number `call`.
 void poison(nn::Module& module, int call) {
   module.add_post_hook([call, calls = 0](nn::Module&, const nn::Tensors&, at::Tensor& output) mutable {
     if (calls++ == call) output.select(-1, 0).fill_(kNan);
@@ -144,7 +144,7 @@ TEST(NanLocator, NamesTheModuleOfTheRankThatWasFirst) {
     const std::vector<Batch> batches = {batch_of(world.rank(), 1), batch_of(world.rank(), 2)};
     auto& blocks = *run.net.layers;
     EXPECT_FALSE(locator.locate(batches, false).output) << "all is well";
-    // On rank 1 in the second microbatch; on rank 0 in a later module of the same one.
+    // Rank 1 is poisoned in the second microbatch, rank 0 in a later module of the same one.
     if (world.rank() == 1) poison(*dynamic_cast<GuardedBlock&>(blocks[1]).down, 1);
     if (world.rank() == 0) poison(*run.net.output, 1);
     const auto report = locator.locate(batches, false);
@@ -179,7 +179,7 @@ TEST(NanLocator, CountsWhatTheRanksHold) {
     EXPECT_EQ(report.gradients[0].fqn, "layers.0.up.weight");
     ASSERT_TRUE(report.output);
     EXPECT_EQ(report.output->module, "layers.2.up");
-    // Training goes on as it would have.
+    // Training can continue: the parameters are sharded again.
     for (const auto& parameter : run.net.named_parameters())
       EXPECT_EQ(parameter.tensor().sizes(), at::IntArrayRef(parameter.parameter->sharding->spec.local_shape));
   });
@@ -202,7 +202,7 @@ struct Watched {
                                          .judges_norm = true,
                                          .norm_is_on_host = on_host});
   }
-  // A step like TrainStep's; `bad`: with a module that gives NaN in its forward.
+  // Runs a step like TrainStep's. If `bad`, a module returns NaN in its forward.
   std::optional<RunEnd> step(std::int64_t number, bool bad) {
     auto& module = *dynamic_cast<GuardedBlock&>((*run.net.layers)[1]).up;
     if (bad) module.add_post_hook([](nn::Module&, const nn::Tensors&, at::Tensor& out) { out = out * kNan; });
@@ -258,7 +258,7 @@ TEST(DivergenceWatch, StopsAfterTenStepsInARowThatAResumeCountsOn) {
   });
 }
 
-// On a device the first bad step is met by a read later on: nothing changes in between.
+// On a device the first bad step is found at a later read: no update is applied in between.
 TEST(DivergenceWatch, RollsBackFromTheReadOn) {
   test::on_ranks(2, [](dist::World& world) {
     Guarded run(world);
@@ -289,7 +289,7 @@ TEST(DivergenceWatch, WarnsOnceAndTrainsOn) {
   });
 }
 
-// The log of this rank, as long as this lives.
+// Captures the log of this rank while it exists.
 class Lines {
  public:
   Lines() : before_(spdlog::default_logger()) {
@@ -327,7 +327,7 @@ TEST(DivergenceWatch, AnInfiniteLossAloneIsSaidOnce) {
   });
 }
 
-// Where the device is read later on, the first bad step is named with its own batch.
+// If the device is read later, the first bad step is named with its own batch.
 TEST(DivergenceWatch, NamesTheModuleAtALaterRead) {
   test::on_ranks(2, [](dist::World& world) {
     const Lines lines;
@@ -345,7 +345,7 @@ TEST(DivergenceWatch, NamesTheModuleAtALaterRead) {
   });
 }
 
-// Of losses and norms made up: what "skip" leaves out is what "warn" would have named, in the same window.
+// Uses made-up losses and norms: "skip" skips the steps that "warn" would have named, in the same window.
 TEST(SpikeWatch, SkipAndWarnJudgeAlike) {
   test::on_ranks(2, [](dist::World& world) {
     Guarded run(world);
@@ -359,7 +359,7 @@ TEST(SpikeWatch, SkipAndWarnJudgeAlike) {
     std::vector<std::int64_t> skipped;
     for (std::int64_t step = 2; step <= 40; ++step) {
       StepOutput output;
-      // Each rank has its part of the loss; that of rank 1 alone is large at step 23.
+      // Each rank has its part of the loss; only rank 1's is large at step 23.
       const bool is_large = step == 23 && world.rank() == 1;
       output.loss = at::full({}, is_large ? 40.0 : 1.0 + 0.05 * static_cast<double>(step % 5), at::kFloat);
       output.grad_norm = at::full({}, step == 31 ? 90.0 : 1.0 + 0.1 * static_cast<double>(step % 3), at::kFloat);

@@ -1,5 +1,5 @@
-// Real ranks that hang, one kind after the other, and what they say of it. Nothing is a matter of speed: who hangs does
-// so until it is ended, and the rank whose time limit passes starts to wait when all others stand where they shall.
+// Tests real ranks that hang, one kind after the other, and what they report. Nothing depends on speed: a rank hangs
+// until it is ended, and the rank whose time limit expires starts to wait when all others are in their places.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ bool is_marked(int rank) { return std::filesystem::exists(mark(rank)); }
   for (;;) ::pause();
 }
 
-// Runs `collective`, and says so as soon as its thread stands in it.
+// Runs `collective`, and leaves a mark as soon as its thread is in it.
 void stand_in(dist::World& world, const std::function<void()>& collective) {
   std::thread([rank = world.rank()] {
     while (!dist::flight_recorder().holds_training_thread()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -61,7 +61,7 @@ void reduce(dist::World& world, std::int64_t numel) {
   world.group().all_reduce(at::ones({numel}), ReduceOp::kSum).wait();
 }
 
-// A step that all ranks take part in, and another that `body` spoils. Ends as the program does.
+// Runs a step in which all ranks take part, and another that `body` makes fail. Ends as the program does.
 std::vector<RankEnd> ends_after(int ranks, const std::function<void(dist::World&)>& body) {
   return test::ends_of_ranks(ranks, [&](dist::World& world) {
     phase_log().set_step(7);
@@ -75,7 +75,7 @@ std::vector<RankEnd> ends_after(int ranks, const std::function<void(dist::World&
   });
 }
 
-// Rank 0's time limit passes in an all-reduce, in which the ranks but `guilty` stand; that one does `instead`.
+// Lets rank 0's time limit expire in an all-reduce that all ranks but `guilty` have entered; `guilty` does `instead`.
 std::vector<RankEnd> ends_where(int ranks, int guilty, const std::function<void(dist::World&)>& instead) {
   return ends_after(ranks, [=](dist::World& world) {
     if (world.rank() == guilty) instead(world);
@@ -94,7 +94,7 @@ std::string said_by_all(const std::vector<RankEnd>& ends) {
   return said;
 }
 
-// Every rank ends by itself and says the same reason; one of them says what all do.
+// Checks that every rank exits by itself with the same reason, and that one reports what all ranks do.
 void expect_reason(const std::vector<RankEnd>& ends, const std::string& pattern) {
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
     EXPECT_EQ(ends[rank].how, "exit code 3") << ends[rank].said;
@@ -130,7 +130,7 @@ TEST(Hang, OfRankZeroIsSaidByTheOthers) {
                 "rank 0: has been in checkpoint for [0-9.]+ s at step 7, while rank 1 waits for it in all_reduce");
 }
 
-// Rank 2 waits in a collective of its own that rank 1 never comes to: 1 is to blame, and not 2.
+// Rank 2 waits in another collective, which rank 1 never enters: rank 1 is to blame, not rank 2.
 TEST(Hang, IsNotTheVictims) {
   const auto ends = ends_after(3, [](dist::World& world) {
     const auto pair = world.rank() == 0 ? nullptr : world.make_group("pair", {1, 2});
@@ -147,7 +147,7 @@ TEST(Hang, IsNotTheVictims) {
   expect_reason(ends, "rank 1: has been in validation for ");
 }
 
-// Of the same size as the next one, so that nothing else shows it.
+// The skipped collective has the same size as the next one, so that nothing else shows it.
 TEST(Hang, AfterACollectiveThatARankLeftOutIsThatRanks) {
   const auto ends = ends_after(3, [](dist::World& world) {
     if (world.rank() == 1) {
@@ -212,7 +212,7 @@ TEST(Hang, OfARankThatCrashedIsItsSignal) {
   }
 }
 
-// The rank that serves the store crashes: the others hear of it before the store goes.
+// Rank 0 serves the store and crashes: the others hear of it before the store is gone.
 TEST(Hang, OfRankZeroThatCrashedIsItsSignal) {
   const auto ends = ends_after(3, [](dist::World& world) {
     if (world.rank() == 0) {

@@ -1,4 +1,4 @@
-// What a collective that fails is reported as: the loss of a peer, or an error of this rank.
+// Tests how a failed collective is reported: as the loss of a peer, or as an error of this rank.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A collective that ends as `end` does.
+// A collective whose wait() calls `end`.
 class EndedWork final : public c10d::Work {
  public:
   explicit EndedWork(std::function<void()> end) : end_(std::move(end)) {}
@@ -55,7 +55,7 @@ std::function<void()> throwing(const E& error) {
   return [error] { throw error; };
 }
 
-// At its start and at its end alike.
+// Expects E for a failure at the start and for one at the end.
 template <typename E>
 void expect_thrown(const std::function<void()>& failure) {
   EXPECT_THROW(reduce(failure, nothing), E);

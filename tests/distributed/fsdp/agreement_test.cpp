@@ -1,4 +1,4 @@
-// Ranks that built different models are told so, each of them, at the root's first forward.
+// Tests that every rank gets an error at the root's first forward if ranks have built different models.
 #include "parallel/fsdp/agreement.h"
 
 #include <ATen/ATen.h>
@@ -69,7 +69,7 @@ TEST(Agreement, SaysWhatDiffersWhere) {
   });
 }
 
-// A linear layer inside a layer, so that a name below the root differs from one below the inner module.
+// A linear layer inside a module, so that a name relative to the root differs from one relative to the inner module.
 class Outer : public nn::Module {
  public:
   explicit Outer(std::int64_t hidden) {

@@ -1,4 +1,4 @@
-// fully_shard inside checkpointed modules: the recomputation gathers again, and no number changes.
+// Tests fully_shard inside checkpointed modules: the recomputation gathers again, and no value changes.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kBlocks = 2, kDim = 6, kSteps = 3;
 
-// Two linear layers, sharded for themselves, and a norm, which is left to the block or the root.
+// Two linear layers, each sharded by itself, and a norm, which is left to the block or the root.
 class Block : public nn::Module {
  public:
   Block() {
@@ -53,19 +53,19 @@ class Net : public nn::Module {
 
 struct Setting {
   std::optional<nn::CheckpointOptions> checkpoint = std::nullopt;
-  bool shard_blocks = true;  // else only what is in them
+  bool shard_blocks = true;  // else only the layers in them
   std::optional<fsdp::ReshardAfterForward> reshard_after_forward = std::nullopt;
   std::optional<at::ScalarType> param_dtype = std::nullopt;
 };
 
 struct Outcome {
   std::vector<at::Tensor> tensors;       // losses, gradients, parameters
-  std::vector<std::size_t> all_gathers;  // of each step, and of a forward without gradients
+  std::vector<std::size_t> all_gathers;  // per step, and of a forward without gradients
 };
 
 constexpr const char* kTraceVariable = "TITAN_TRACE_COLLECTIVES";
 
-// Rank 0's all-gathers of parameters so far; those of bytes are messages.
+// Returns the number of rank 0's all-gathers of parameters so far; all-gathers of bytes are messages.
 std::size_t num_all_gathers() {
   std::ifstream file(std::getenv(kTraceVariable));
   std::size_t count = 0;
@@ -74,7 +74,7 @@ std::size_t num_all_gathers() {
   return count;
 }
 
-// What the variable names is made by rank 0.
+// Runs `body` on two ranks. Rank 0 writes the file that the variable names.
 void on_two_traced_ranks(const std::function<void(dist::World& world)>& body) {
   const auto path = std::filesystem::temp_directory_path() / "collectives";
   if (test::is_rank()) setenv(kTraceVariable, path.c_str(), /*overwrite=*/1);
@@ -139,8 +139,8 @@ nn::CheckpointOptions by_operator() {
   return {.policy = [] { return nn::keep_every_second_linear({}); }};
 }
 
-// Gathers of a step: the root once, since it stays for backward, and `groups` others twice, which the recomputation
-// does not make thrice.
+// Expects one gather of the root per step, since it stays gathered for backward, and two of each of the `groups`
+// others. The recomputation adds none.
 void compare(dist::World& world, Setting setting, std::size_t groups) {
   setting.checkpoint.reset();
   const auto plain = train(world, setting);
@@ -170,7 +170,7 @@ TEST(CheckpointFsdp, InBfloat16) {
   on_two_traced_ranks([](dist::World& world) { compare(world, {.param_dtype = at::kBFloat16}, 3 * kBlocks); });
 }
 
-// Parameters stay after forward: every group is gathered once.
+// Parameters stay gathered after forward: every group is gathered once.
 TEST(CheckpointFsdp, KeptParametersAreNotGatheredAgain) {
   on_two_traced_ranks([](dist::World& world) {
     Setting setting{.reshard_after_forward = false};

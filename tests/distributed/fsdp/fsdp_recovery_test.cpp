@@ -1,5 +1,5 @@
-// fully_shard after what does not go as planned: a forward or a backward that throws, a module of a group that does not
-// run, a parameter that is frozen or thawed later. PyTorch's behaviour is told where it is another.
+// Tests fully_shard after a forward or a backward that throws, after a step in which a module of a group does not run,
+// and with a parameter that is frozen or unfrozen later. Comments say where PyTorch behaves differently.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using Net = test::TinyNet;
 
 enum class Fault { kNone, kForward, kBackward };
 
-// Embedding, blocks and root in groups of their own; the block in the middle throws where `fault` says so.
+// Makes a net with embedding, blocks and root in groups of their own; the middle block throws where `fault` says so.
 std::unique_ptr<Net> make_net(const dist::DeviceMesh& mesh, const Fault& fault,
                               std::optional<fsdp::ReshardAfterForward> rule = {}) {
   auto net = std::make_unique<Net>();
@@ -61,7 +61,8 @@ void expect_equal_grads(Net& found, Net& expected) {
   }
 }
 
-// In PyTorch what the failed forward gathered stays, and the next one computes with it, also after an optimizer's step.
+// In PyTorch, the parameters that the failed forward gathered stay, and the next forward uses them, even after an
+// optimizer step.
 TEST(FullyShardRecovery, AForwardThatThrewLeavesTheModelAsItWas) {
   test::on_ranks(2, [](dist::World& world) {
     const auto mesh = one_dim(world);
@@ -86,7 +87,7 @@ TEST(FullyShardRecovery, AForwardThatThrewLeavesTheModelAsItWas) {
   });
 }
 
-// In PyTorch no later backward of the model ends any more: its reductions are not waited for.
+// In PyTorch, no later backward of the model is finalized: its reductions are not waited for.
 TEST(FullyShardRecovery, ABackwardThatThrewCostsItsGradientsOnly) {
   test::on_ranks(2, [](dist::World& world) {
     const auto mesh = one_dim(world);
@@ -94,7 +95,7 @@ TEST(FullyShardRecovery, ABackwardThatThrewCostsItsGradientsOnly) {
     const auto net = make_net(mesh, fault);
     EXPECT_ANY_THROW(backward(*net, 0, world.rank()));
     fault = Fault::kNone;
-    const auto forward_only = loss_of(*net, tokens_of(0, world.rank()));  // what is left is cleared here
+    const auto forward_only = loss_of(*net, tokens_of(0, world.rank()));  // leftovers are cleared here
     for (const auto& parameter : net->named_parameters()) parameter.tensor().mutable_grad().reset();  // zero_grad
     backward(*net, 1, world.rank());
     const Fault none = Fault::kNone;
@@ -118,7 +119,7 @@ TEST(FullyShardRecovery, AFailedPartLeavesTheModelAsItWas) {
   });
 }
 
-// As in PyTorch: requires_grad of the shard, at the time of the forward.
+// Follows requires_grad of the shard at the time of the forward, as PyTorch does.
 TEST(FullyShardRecovery, AParameterMayBeFrozenAndThawed) {
   test::on_ranks(2, [](dist::World& world) {
     const Fault none = Fault::kNone;
@@ -151,7 +152,7 @@ class SometimesShorter : public Net {
   bool is_short = false;
 };
 
-// As in PyTorch: a warning at the end of backward, and the next step is as every other.
+// Expects a warning at the end of backward and a normal next step, as in PyTorch.
 TEST(FullyShardRecovery, AModuleOfAGroupMayNotRun) {
   test::on_ranks(2, [](dist::World& world) {
     SometimesShorter net;
@@ -191,14 +192,14 @@ TEST(FullyShardRecovery, TheLastBackwardMayBeSaidOnAnyModule) {
   });
 }
 
-// As in PyTorch: true is over all shard ranks, whatever it was before.
+// Reshards over all shard ranks if set to true, whatever the value was before, as PyTorch does.
 TEST(FullyShardRecovery, AnIntegerReshardMayBecomeAWholeOne) {
   test::on_ranks(4, [](dist::World& world) {
     const Fault none = Fault::kNone;
     const auto net = make_net(one_dim(world), none, fsdp::ReshardAfterForward(2));
     const auto* const param = fsdp::FsdpState::of((*net->blocks)[0])->group()->params().front();
     loss_of(*net, tokens_of(0, world.rank()));
-    EXPECT_EQ(param->send_numel(), 2 * param->chunk_numel());  // one of two neighbours, one of four ranks
+    EXPECT_EQ(param->send_numel(), 2 * param->chunk_numel());  // shards over two ranks, chunks over four
     fsdp::reshard(*net, /*recurse=*/true);
     fsdp::set_reshard_after_forward(*net, true);
     loss_of(*net, tokens_of(0, world.rank()));
@@ -215,7 +216,7 @@ TEST(FullyShardRecovery, AHandleMayBeWaitedForTooLate) {
     const Fault none = Fault::kNone;
     const auto net = make_net(one_dim(world), none);
     auto handle = fsdp::unshard(*net->embedding, /*async=*/true);
-    loss_of(*net, tokens_of(0, world.rank()));  // which gathers it, and frees it
+    loss_of(*net, tokens_of(0, world.rank()));  // gathers it and frees it
     handle.wait();
     EXPECT_FALSE(fsdp::FsdpState::of(*net->embedding)->group()->holds_gathered());
   });

@@ -1,4 +1,4 @@
-// What fully_shard holds when, and what it says to wrong calls.
+// Tests what fully_shard holds at which time, and its errors for wrong calls.
 #include "parallel/fsdp/fsdp_state.h"
 
 #include <ATen/ATen.h>
@@ -61,14 +61,14 @@ TEST(FullyShardState, GathersInTheBackgroundUntilTheHandleIsWaitedFor) {
     handle.wait();
     EXPECT_EQ(net.embedding->weight.size(0), 13);
     handle.wait();  // a second time does nothing
-    // A gather that nobody waited for serves the forward that follows.
+    // The next forward uses a gather that nobody has waited for.
     fsdp::reshard(*net.embedding);
     fsdp::unshard(*net.embedding, /*async=*/true);
     EXPECT_TRUE(loss_of(net, tokens_of(0, 0)).isfinite().item<bool>());
   });
 }
 
-// One copy, one rank: the parameters that forward sees are the shards themselves, not a second copy of them.
+// On one rank, forward sees the shards themselves, not a second copy of them.
 TEST(FullyShardState, OneRankInOneDtypeHoldsParametersOnce) {
   test::on_ranks(1, [](dist::World& world) {
     Net net;
@@ -94,7 +94,7 @@ void expect_error(Call&& call, const std::vector<std::string>& parts) {
   }
 }
 
-// What a rank holds: its 1/N of everything, and no more than two groups whole or on their way, at any point of a step.
+// Each rank holds its 1/N of everything, and at most two groups gathered or being gathered, at any point of a step.
 class FullyShardMemory : public testing::TestWithParam<int> {};
 
 TEST_P(FullyShardMemory, HoldsItsShareAndAtMostTwoGroupsWhole) {
@@ -128,7 +128,7 @@ TEST_P(FullyShardMemory, HoldsItsShareAndAtMostTwoGroupsWhole) {
       optimizer.step();
     }
     EXPECT_LE(most, 2u);
-    EXPECT_GE(most, world.size() > 1 ? 2u : 1u);  // the counting works: the next group is on its way
+    EXPECT_GE(most, world.size() > 1 ? 2u : 1u);  // counting works: the next group is being gathered
     for (const auto& state : optimizer.states()) {
       const auto parameters = net.named_parameters();
       const auto spec =
@@ -141,7 +141,7 @@ TEST_P(FullyShardMemory, HoldsItsShareAndAtMostTwoGroupsWhole) {
   });
 }
 
-// What one rank does to them, against the rules, tells whether the others have the same memory.
+// One rank writes to the gathered parameters, against the rules, to test whether the others have the same memory.
 TEST_P(FullyShardMemory, HasGatheredParametersOnceOfThreeRanksOfAHost) {
   test::on_ranks(GetParam(), [](dist::World& world) {
     const auto shared = test::sharded_net(one_dim(world));
@@ -179,7 +179,7 @@ TEST(FullyShardErrors, NameRankModuleAndParameter) {
     fsdp::to_empty(other, at::kCPU);
     other.init_weights();
     loss_of(other, tokens);
-    // Past the hook: forward() itself, and a part of a sharded module.
+    // Calls forward() directly, which bypasses the hook of a sharded module.
     const auto h = at::ones({2, 7});
     expect_error([&] { (*other.blocks)[1].forward({h}); }, {rank, "blocks.1", "blocks.1.up.weight", "forward()"});
     // Two dtypes in one group.

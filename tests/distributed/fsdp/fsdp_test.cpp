@@ -1,4 +1,4 @@
-// fully_shard against the same model on one device: losses, gradients and parameters after optimizer steps.
+// Tests fully_shard against the same model on one device: losses, gradients and parameters after optimizer steps.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -20,7 +20,7 @@ using Net = test::TinyNet;
 struct Result {
   std::vector<double> losses;
   std::vector<double> norms;
-  std::vector<at::Tensor> params;  // whole
+  std::vector<at::Tensor> params;  // full
 };
 
 double clip(optim::AdamW& optimizer, dist::ProcessGroup& group) {
@@ -31,7 +31,7 @@ double clip(optim::AdamW& optimizer, dist::ProcessGroup& group) {
 
 constexpr int kSteps = 4;
 
-// All ranks' batches on one device, no sharding.
+// Trains on all ranks' batches on one device, without sharding.
 Result train_plain(int num_ranks) {
   const auto world = dist::World::fake(1);
   Net net;
@@ -91,7 +91,7 @@ Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Set
     optimizer.step();
   }
   for (const auto& parameter : net.named_parameters()) {
-    // The whole parameter from everybody's rows.
+    // Assembles the full parameter from the shards of all ranks.
     const auto spec = parameter.spec();
     auto whole = at::zeros(spec.global_shape);
     auto box = whole;
@@ -104,8 +104,8 @@ Result train_sharded(dist::World& world, const dist::DeviceMesh& mesh, const Set
   return result;
 }
 
-// float32 sums of the same terms in another order: a few units in the last place for each of the handful of additions,
-// grown by four Adam steps whose ratio m / sqrt(v) is sensitive where gradients are near zero.
+// Bounds for float32 sums of the same terms in another order: a few units in the last place for each of the handful of
+// additions, amplified by four Adam steps whose ratio m / sqrt(v) is sensitive where gradients are near zero.
 void expect_close(const Result& sharded, const Result& plain) {
   for (int step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(sharded.losses[step], plain.losses[step], 1e-5 * plain.losses[step]) << "step " << step;
@@ -187,8 +187,7 @@ TEST(FullyShardMesh, DataParallelInFloat16DividesOnBothSidesOfTheSum) {
 
 TEST(FullyShardPlacement, AlongAnotherDimThanTheFirst) {
   test::on_ranks(3, [](dist::World& world) {
-    // "up" is [3, 7] and the embedding [13, 7]: the one matrix that 3 ranks can share along its last dim is "down", [7,
-    // 3].
+    // "up" is [3, 7] and the embedding [13, 7]: only "down", [7, 3], can be split evenly along its last dim by 3 ranks.
     const Setting setting{.placement = [](const nn::NamedParameter& p) -> std::optional<std::int64_t> {
       return p.fqn == "down.weight" ? std::optional<std::int64_t>(-1) : std::nullopt;
     }};
@@ -196,7 +195,7 @@ TEST(FullyShardPlacement, AlongAnotherDimThanTheFirst) {
   });
 }
 
-// Three microbatches of two ranks are six ranks' worth of data.
+// Three microbatches on two ranks have the data of six ranks.
 TEST(FullyShardAccumulation, ReducesEveryMicrobatchOrOnlyTheLast) {
   test::on_ranks(2, [](dist::World& world) {
     const auto plain = train_plain(6);

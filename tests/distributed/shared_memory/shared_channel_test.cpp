@@ -1,5 +1,5 @@
-// The channel between ranks of one host: what becomes of its memory, what it refuses, and that nothing in it is read
-// while it is written.
+// Tests the channel between ranks of one host: its use of memory, what it refuses, and that nothing in it is read while
+// it is written.
 #include "distributed/shared_memory/shared_channel.h"
 
 #include <ATen/ATen.h>
@@ -143,25 +143,25 @@ TEST(SharedChannel, IsNotMadeWithAProcessThatIsNoRank) {
   wrong.descriptor = 9999;
   EXPECT_THAT(message_of<DistError>([&] { one->connect({one->address(), wrong}); }), HasSubstr("/fd/9999"));
   wrong = other->address();
-  wrong.descriptor = open("/dev/null", O_RDONLY);  // the same numbers in another container, of an empty file
+  wrong.descriptor = open("/dev/null", O_RDONLY);  // the same numbers in another container, but an empty file
   EXPECT_THAT(message_of<DistError>([&] { one->connect({one->address(), wrong}); }), HasSubstr("another container"));
   close(wrong.descriptor);
   wrong = other->address();
-  ++wrong.mark;  // and of such memory
+  ++wrong.mark;  // the same, but such memory of another rank
   EXPECT_THAT(message_of<DistError>([&] { one->connect({one->address(), wrong}); }), HasSubstr("another container"));
 }
 
-// One of the operations that all ranks run, in this order.
+// An operation that all ranks run, in the same order.
 struct Step {
   SharedKind kind;
   std::int64_t numel;
-  int root;  // of a broadcast
+  int root;  // for broadcasts
 
   bool shows(int rank) const {
     return kind != SharedKind::kBarrier && (kind != SharedKind::kBroadcast || rank == root);
   }
-  // Whether publish() shows a buffer where it lies. It copies other inputs, by functions of the torch wheel, which is
-  // not instrumented: ThreadSanitizer does not see those writes.
+  // True if publish() shares a buffer in place. It copies other inputs with functions of the torch wheel, which is not
+  // instrumented: ThreadSanitizer does not see those writes.
   bool is_not_copied() const { return kind == SharedKind::kAllGather || kind == SharedKind::kReduceScatter; }
 };
 
@@ -178,9 +178,9 @@ std::vector<Step> random_steps(int count, int ranks) {
   return steps;
 }
 
-// A rank that runs the steps at a pace of its own: some operations are in flight, they are waited for in any order or
-// dropped, and results are kept for a while. All by a generator of its own, so that nothing but the speed of the
-// threads differs between runs.
+// A rank that runs the steps at its own pace: some operations are in flight, they are waited for in any order or
+// dropped, and results are kept for a while. Its own generator decides all of it, so that only the speed of the threads
+// differs between runs.
 class RandomRank {
  public:
   RandomRank(SharedChannel& channel, int rank, const std::vector<Step>& steps)
@@ -198,7 +198,8 @@ class RandomRank {
   }
 
  private:
-  // Every so many operations a rank waits for all others, or it would get ahead of them by more than can be in flight.
+  // Number of operations after which a rank waits for all others; else it could get ahead by more than can be in
+  // flight.
   static constexpr std::size_t kWaitsForAll = 8;
 
   struct Kept {
@@ -211,7 +212,7 @@ class RandomRank {
     return (static_cast<std::int64_t>(number) * 16 + owner) * 1024 + i;
   }
 
-  // Element by element, here and in check(), for ThreadSanitizer to see.
+  // Writes element by element, as check() reads, for ThreadSanitizer to see.
   void start(std::size_t number) {
     const auto& step = steps_[number];
     const auto numel = step.shows(rank_) ? step.numel : 0;

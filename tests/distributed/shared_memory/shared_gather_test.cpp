@@ -1,4 +1,4 @@
-// All-gathers of which the output exists once for all ranks of a host.
+// Tests all-gathers whose output exists once for all ranks of a host.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ using testing::HasSubstr;
 
 using Gather = std::shared_ptr<dist::SharedGather>;
 
-// One on each channel, of two elements of each.
+// Starts a gather on each channel, with two elements per rank.
 std::vector<Gather> gathers(const std::vector<std::shared_ptr<SharedChannel>>& all) {
   std::vector<Gather> started;
   for (const auto& channel : all)
@@ -37,7 +37,7 @@ std::vector<Gather> gathers(const std::vector<std::shared_ptr<SharedChannel>>& a
   return started;
 }
 
-// Rank `rank`'s part.
+// Writes the part of rank `rank`.
 void write(const Gather& gather, int rank, std::int64_t value) {
   gather->output().narrow(0, 2 * rank, 2).fill_(value);
   gather->set_written();
@@ -66,7 +66,7 @@ TEST(SharedGather, IsNotWrittenOverWhatARankStillReads) {
   for (int r = 0; r < 2; ++r) write(first[r], r, r);
   auto read = first[1]->output();  // rank 1 keeps it, rank 0 does not
   first.clear();
-  (void)all[0]->gather(at::kLong, 4);  // a place rests for one turn
+  (void)all[0]->gather(at::kLong, 4);  // a place is not reused for one turn
   (void)all[1]->gather(at::kLong, 4);
   const auto again = all[0]->gather(at::kLong, 4);
   EXPECT_FALSE(again->is_free());
@@ -96,7 +96,7 @@ TEST(SharedGather, SaysThatRanksDisagree) {
   write(one, 0, 1);
   EXPECT_THAT(message_of<DistError>([&] { one->wait_until_whole(kTimeout); }),
               HasSubstr("rank 1 has all_gather in place of 6 elements of Long"));
-  // Rank 0 lets go of the first only, rank 1 of the second only.
+  // Rank 0 releases only the first gather, rank 1 only the second.
   const auto fresh = channels(2);
   auto first = gathers(fresh), second = gathers(fresh), third = gathers(fresh);
   first[0].reset();
@@ -117,14 +117,14 @@ TEST(SharedGather, SaysThatItsMemoryIsSpent) {
               HasSubstr("rank 7 has no 1 bytes left for a collective"));
 }
 
-// One gather of a rank, of `kRanks` parts that are equally long.
+// One gather of a rank, with `kRanks` parts of equal length.
 struct InPlace {
   Gather gather;
   at::Tensor output;
   std::int64_t number, part;
   bool is_written;
 
-  // Element by element, here and in check(), for ThreadSanitizer to see.
+  // Writes element by element, as check() reads, for ThreadSanitizer to see.
   void write(int rank) {
     auto* data = output.mutable_data_ptr<std::int64_t>() + rank * part;
     for (std::int64_t i = 0; i < part; ++i) data[i] = number * kRanks + rank;
@@ -139,8 +139,8 @@ struct InPlace {
   }
 };
 
-// As fully_shard does: the next ones start while one is in use, all in an order that the ranks agree on, and each rank
-// at a pace of its own.
+// Gathers as fully_shard does: the next gathers start while one is in use, in the same order on all ranks, and each
+// rank has its own pace.
 TEST(SharedGather, OrdersReadsAndWritesOfRanksAtRandomPaces) {
   on_rank_threads([](SharedChannel& channel, int rank) {
     std::mt19937 plan(1), pace(static_cast<unsigned>(rank));

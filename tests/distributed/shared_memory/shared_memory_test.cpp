@@ -1,4 +1,4 @@
-// Collectives through shared memory: against Gloo, and what a peer that is late, different or dead does to them.
+// Tests collectives through shared memory against Gloo, and with a peer that is late, different or dead.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,11 +33,11 @@ using test::message_of;
 using testing::HasSubstr;
 
 constexpr auto kTimeout = std::chrono::seconds(30);
-// Of the segment of a rank that is a thread. Each of them maps the segments of all, in one process, to which
+// Capacity of the segment of a rank that is a thread. Each of these ranks maps all segments in one process, where
 // ThreadSanitizer leaves few addresses.
 constexpr std::size_t kCapacityOfThreads = std::size_t{1} << 30;
 
-// The collectives of `size` ranks, each a thread: through shared memory, and through Gloo alone.
+// The process groups of a rank that is a thread: through shared memory, and through Gloo only.
 struct Groups {
   dist::ProcessGroup shared;
   dist::ProcessGroup gloo;
@@ -79,7 +79,7 @@ constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at
 
 at::ScalarType wider(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf ? at::kFloat : dtype; }
 
-// The reduce-scatter of `wide` by parts, of which the others' are shown as they are in `narrow`.
+// Checks the reduce-scatter of `wide` by parts; the other ranks' parts are shared in the dtype of `narrow`.
 void expect_parts_give(Groups& groups, const at::Tensor& narrow, const at::Tensor& wide) {
   const int size = groups.shared.size(), rank = groups.shared.rank();
   const auto numel = wide.numel() / size;
@@ -141,13 +141,13 @@ TEST_P(SharedMemoryRanks, GiveWhatGlooGives) {
         EXPECT_TRUE(sent.equal(numbers(numel, at::kFloat, root))) << "root " << root << " x " << numel;
       }
     }
-    // More than can be in flight: who sends waits for who receives.
+    // Sends more than can be in flight: senders wait for receivers.
     for (std::uint64_t i = 0; i < 2 * SharedChannel::kMaxInFlight; ++i) {
       auto sent = at::full({1}, rank, at::kLong);
       groups.shared.broadcast(sent, 0).wait();
       if (sent.item<std::int64_t>() != 0) ADD_FAILURE() << "broadcast " << i;
     }
-    // What it leaves to Gloo, and an input that lies in the output.
+    // An operation that is left to Gloo, and an input that is a part of the output.
     auto bytes = at::full({3}, rank, at::kByte);
     groups.shared.all_reduce(bytes, dist::ReduceOp::kMax).wait();
     EXPECT_TRUE(bytes.equal(at::full({3}, size - 1, at::kByte)));
@@ -210,7 +210,7 @@ TEST(SharedMemory, WaitsInAnyOrderAndForgetsDroppedWork) {
   });
 }
 
-// The files that this process shares with other ranks.
+// Returns the number of files that this process shares with other ranks.
 int count_segments() {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -243,7 +243,7 @@ TEST(SharedMemory, IsWhatTheRanksOfOneHostUse) {
   });
 }
 
-// The rank that is ahead neither writes over what the other still has, nor waits before its own wait().
+// A rank that is ahead does not overwrite what another still holds, and does not wait before its own wait().
 TEST(SharedMemory, GathersIntoOneOutputForAllRanks) {
   test::on_ranks(3, [](dist::World& world) {
     auto& group = world.group();
@@ -265,7 +265,7 @@ TEST(SharedMemory, GathersIntoOneOutputForAllRanks) {
         EXPECT_EQ(kept[r][0].item<float>(), 10 * (round - static_cast<int>(kept.size()) + r));
       kept.push_back(output);
       if (kept.size() > 2) kept.erase(kept.begin());
-      // What one rank writes all see: it is one memory.
+      // All ranks see what one rank writes: they share the memory.
       group.barrier();
       if (group.rank() == 1) output[0].add_(5);
       group.barrier();
@@ -277,7 +277,7 @@ TEST(SharedMemory, GathersIntoOneOutputForAllRanks) {
   });
 }
 
-// A job of several machines, as its ranks are told; where they really are they tell each other.
+// The environment describes a job on several machines; the ranks tell each other on which host they really are.
 TEST(SharedMemory, IsUsedWithinAGroupOfOneHostInALargerJob) {
   test::on_ranks(3, [](dist::World& world) {
     LaunchEnv env = world.env();
@@ -298,7 +298,7 @@ TEST(SharedMemory, IsUsedWithinAGroupOfOneHostInALargerJob) {
   });
 }
 
-// One rank may not make so large a file: both take Gloo, and neither waits for the other.
+// One rank may not make so large a file: both use Gloo, and neither waits for the other.
 TEST(SharedMemory, IsNotUsedWhenOneRankHasNone) {
   test::on_ranks(2, [](dist::World& world) {
     std::ostringstream log;
@@ -326,7 +326,7 @@ TEST(SharedMemory, IsNotUsedWhenOneRankHasNone) {
   });
 }
 
-// Gloo's connection is closed; the store alone would have waited for the time limit.
+// Gloo's closed connection shows the end of the rank; the store alone would wait for the time limit.
 TEST(SharedMemory, IsNotMadeWithARankThatEnded) {
   test::on_ranks(2, [](dist::World& world) {
     const auto file = std::filesystem::temp_directory_path() / "store";
@@ -341,7 +341,7 @@ TEST(SharedMemory, IsNotMadeWithARankThatEnded) {
   });
 }
 
-// By a look at the process: the time limit of these groups is far away.
+// Checking the process shows the end of the rank, long before the time limit of these groups.
 TEST(SharedMemory, EndsTheWaitForARankThatEnded) {
   test::on_ranks(2, [](dist::World& world) {
     world.shutdown();  // or the watch would end this process before the wait does

@@ -1,4 +1,4 @@
-// What the simulated device finds: faults that are planted here, one of each kind, beside the same code in order.
+// Tests that the simulated device finds planted faults, one of each kind, and none in the same code in correct order.
 #include "tests/support/simulated_device/simulated_device.h"
 
 #include <ATen/ATen.h>
@@ -21,7 +21,7 @@ class SimulatedDevice : public ::testing::Test {
  protected:
   SimulatedDevice() {
     install();
-    c10::impl::VirtualGuardImpl(device().type()).synchronizeDevice(device().index());  // with the test before
+    c10::impl::VirtualGuardImpl(device().type()).synchronizeDevice(device().index());  // ends the previous test
     reset();
   }
 
@@ -29,7 +29,7 @@ class SimulatedDevice : public ::testing::Test {
     return c10::impl::VirtualGuardImpl(device().type()).getStreamFromGlobalPool(device(), false);
   }
   static c10::Stream current() { return c10::impl::VirtualGuardImpl(device().type()).getStream(device()); }
-  // `later` waits for what is queued on `earlier`.
+  // Makes `later` wait for what is queued on `earlier`.
   static void order(const c10::Stream& earlier, const c10::Stream& later) {
     c10::Event event(device().type());
     event.record(earlier);
@@ -43,7 +43,7 @@ TEST_F(SimulatedDevice, ComputesAsTheHostDoes) {
   const auto there = x.detach().to(device()).requires_grad_(), weight = w.to(device());
   at::silu(at::linear(x, w)).sum().backward();
   at::silu(at::linear(there, weight)).sum().backward();
-  // Other kernels than the host's own for the same products: sums of five terms.
+  // Other kernels than the host's own compute the same matmuls: sums of five terms.
   EXPECT_TRUE(at::allclose(there.grad().to(at::kCPU), x.grad(), 1e-5, 1e-6));
   EXPECT_TRUE(there.t().slice(0, 1, 3).contiguous().to(at::kCPU).equal(x.detach().t().slice(0, 1, 3)));
   EXPECT_THAT(findings().races, IsEmpty());
@@ -84,7 +84,7 @@ TEST_F(SimulatedDevice, FindsMemoryThatIsGivenOutTooEarly) {
     sum = x.sum();
   }
   x.reset();
-  const auto other = numbers(1 << 10);  // the same block, of the stream that computes
+  const auto other = numbers(1 << 10);  // the same block, from the pool of the compute stream
   EXPECT_THAT(findings().races, ElementsAre(AllOf(HasSubstr("given out again"), HasSubstr("aten::sum"))));
 }
 

@@ -1,4 +1,4 @@
-// Attention within documents on a device, in one kernel, beside one after the other on the host.
+// Tests attention within documents on a device, in one kernel, against one document after the other on the host.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct Heads {
   }
 };
 
-// Outputs and gradients in float64 on the host.
+// Returns the output and the gradients, in float64 on the host.
 std::vector<at::Tensor> with_gradients(const Heads& h, const at::Tensor& out, const at::Tensor& weights) {
   auto results = torch::autograd::grad({(out * weights.to(out.options())).sum()}, {h.q, h.k, h.v});
   results.insert(results.begin(), out.detach());
@@ -29,7 +29,7 @@ std::vector<at::Tensor> with_gradients(const Heads& h, const at::Tensor& out, co
   return results;
 }
 
-// 4 heads of queries over 2 of keys and values.
+// Returns 4 heads of queries and 2 of keys and values.
 const Heads& bfloat16_heads() {
   static const Heads drawn = [] {
     at::manual_seed(7);
@@ -48,8 +48,8 @@ std::int64_t count(const std::string& kernel) {
   return found;
 }
 
-// Results are rounded to bfloat16, and sums over the two queries of a head are of rounded terms on one side: 2 units of
-// the largest.
+// Tolerance: 2 bfloat16 units of the largest value. Results are rounded to bfloat16, and one side adds rounded terms in
+// the sums over the two query heads of a key head.
 TEST(SimulatedDocuments, AreOneKernelEachWay) {
   sim::install();
   sim::reset();

@@ -1,5 +1,5 @@
-// fully_shard on the simulated device, in each of its modes: nothing races, the host waits where it must and nowhere else,
-// and what comes out is what one CPU computes.
+// Tests fully_shard on the simulated device, in each of its modes: there are no races, the host waits only where it
+// must, and the results are those of one CPU.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,14 +27,14 @@ struct Mode {
   std::function<void(Net&)> prepare = {};
   std::function<void(Net&, int microbatch, bool last)> before_backward = {};
   std::function<void(Net&)> after_step = {};
-  double tolerance = 1e-5;  // of losses, relative
+  double tolerance = 1e-5;  // relative, of losses
 };
 
 struct Result {
   std::vector<double> losses, norms;
 };
 
-// What is left of a step on the device, read when no step is under way.
+// Results of steps on the device, which are read after all steps.
 struct Trace {
   std::vector<at::Tensor> losses, norms;
 
@@ -62,7 +62,7 @@ void init(Net& net, at::Device device) {
   for (const auto& parameter : net.named_parameters()) initializer.normal(parameter, 0.0, 0.5);
 }
 
-// All ranks' batches, on the CPU.
+// Trains on all ranks' batches, on the CPU.
 Result train_plain(int num_batches) {
   Net net;
   init(net, at::kCPU);
@@ -142,7 +142,7 @@ fsdp::FullyShardOptions resharded(fsdp::ReshardAfterForward rule) {
   return {.mesh = {}, .reshard_after_forward = rule};
 }
 
-// The bound of a lower precision: each loss is a sum of numbers that are rounded to `bits` bits once a layer.
+// Returns options for a lower precision, which rounds values once per layer; such modes have a larger tolerance.
 fsdp::FullyShardOptions mixed(at::ScalarType param, at::ScalarType reduce) {
   return {.mesh = {},
           .mp_policy = {.param_dtype = param, .reduce_dtype = reduce, .output_dtype = {}, .cast_forward_inputs = true}};

@@ -1,4 +1,4 @@
-// Asynchronous saves of a device's state, on the simulated one.
+// Tests asynchronous saves of a device's state, on the simulated device.
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST(SimulatedSaver, CopiesBesideTrainingWithoutStoppingIt) {
   const auto found = sim::findings();
   EXPECT_THAT(found.races, IsEmpty());
   for (const auto& it : found.synchronizations) EXPECT_EQ(it.thread, "background") << it.what << "\n" << it.stack;
-  EXPECT_EQ(found.synchronizations.size(), 3u);  // one a save, however many tensors it has
+  EXPECT_EQ(found.synchronizations.size(), 3u);  // one per save, however many tensors it has
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// DTensor against arithmetic on whole tensors, over real Gloo ranks; boxes against torch.distributed.tensor's own.
+// Tests DTensor against arithmetic on full tensors, over real Gloo ranks, and boxes against torch.distributed.tensor's.
 #include "distributed/tensor/dtensor.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ std::vector<T> numbers(const std::string& text) {
   return out;
 }
 
-// R, S1, SS0/2
+// Reads "R", "S1" or "SS0/2".
 Placement placement_of(const std::string& text) {
   if (text == "R") return Replicate{};
   const auto slash = text.find('/');
@@ -50,7 +50,7 @@ TEST(ShardingBoxes, AreTorchsOwn) {
   EXPECT_EQ(rows, 1135);
 }
 
-// Small whole numbers, so that every sum is exact in float32 whatever its order.
+// Returns small integers, so that every sum is exact in float32 in any order.
 at::Tensor term_of(at::IntArrayRef shape, int index) {
   return at::randint(-50, 50, shape, at::detail::createCPUGenerator(static_cast<std::uint64_t>(index) + 1), at::kFloat);
 }
@@ -70,15 +70,14 @@ at::Tensor reduced(const std::vector<at::Tensor>& terms, PartialOp op) {
   throw InternalError("no such operation");
 }
 
-// A DTensor under `placements`, and the whole tensor that it stands for. Where mesh axes are Partial, every coordinate
-// along them has a term of its own.
+// A DTensor and its full tensor. Every coordinate along a Partial mesh axis has its own term.
 struct Made {
   DTensor tensor;
   at::Tensor whole;
 };
 
 Made make(at::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements) {
-  // All terms, reduced over the last partial mesh axis first.
+  // Reduces all terms, over the last partial mesh axis first.
   auto pieces = placements;
   std::function<at::Tensor(std::size_t, int)> value = [&](std::size_t m, int index) -> at::Tensor {
     if (m == placements.size()) return term_of(shape, index);
@@ -98,7 +97,8 @@ Made make(at::IntArrayRef shape, const DeviceMesh& mesh, const Placements& place
   return {DTensor::from_local(local, mesh, placements, {.global_shape = shape.vec()}), value(0, 0)};
 }
 
-// From each of `sources` to each of `targets`: every rank's piece is that of the whole tensor, bit for bit.
+// Redistributes from each of `sources` to each of `targets`, and checks that every rank's piece equals that of the full
+// tensor, bit for bit.
 void expect_redistributes(at::IntArrayRef shape, const DeviceMesh& mesh, const std::vector<Placements>& sources,
                           const std::vector<Placements>& targets) {
   for (const auto& source : sources) {
@@ -173,7 +173,7 @@ TEST(TwoMeshDims, OfUnequalSizes) {
   });
 }
 
-// The reason for StridedShard: the tensor-parallel cut comes first, and fully_shard cuts what it left.
+// StridedShard exists because tensor parallelism splits first, and fully_shard splits the result.
 TEST(TwoMeshDims, StridedShardIsAChunkOfAChunk) {
   test::on_ranks(4, [](World& world) {
     const auto mesh = DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
@@ -186,14 +186,14 @@ TEST(TwoMeshDims, StridedShardIsAChunkOfAChunk) {
     const auto mine = DTensor::distribute(by_tp.to_local(), mesh.slice({"fsdp"}), {Shard{0}}).to_local();
     EXPECT_TRUE(mine.equal(DTensor::distribute(whole, both.mesh, both.placements).to_local()));
     EXPECT_TRUE(DTensor(mine, both).full_tensor().equal(whole));
-    // Along another dim there is nothing to come after.
+    // A split along another dim needs no StridedShard.
     const auto matrix = Sharding::of({4, 6}, mesh.slice({"tp"}), {Shard{-1}});
     EXPECT_EQ(matrix.cut_again(mesh.slice({"fsdp"}), 0).placements, (Placements{Shard{0}, Shard{1}}));
   });
 }
 
 TEST(Redistribute, CutsWithoutCommunication) {
-  const auto world = World::fake(4);  // where nothing can be sent
+  const auto world = World::fake(4);  // cannot send anything
   const auto mesh = DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
   const auto whole = at::arange(10).view({5, 2});
   const auto replicated = DTensor::distribute(whole, mesh, {Replicate{}, Replicate{}});

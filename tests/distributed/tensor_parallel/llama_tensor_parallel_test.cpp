@@ -1,9 +1,9 @@
-// A Llama on meshes with tensor parallelism against the same Llama on one device: weights, loss, gradients, norm.
+// Tests a Llama on meshes with tensor parallelism against the same Llama on one device: weights, loss, gradients, norm.
 //
-// In float32 the two differ by the order of sums alone: of D products in a projection that rows of ranks make together,
+// In float32 the two differ only by the order of sums: of D products in a projection that is split over ranks by rows,
 // of V exponentials in the loss, of T tokens in the gradient of a norm. Each sum of n terms has an error of about
-// sqrt(n) units in the last place, 6e-8 each; the deepest path crosses some thirty of them with n up to 64, so that 1e-5
-// of the largest value of a tensor holds with a margin of about 10.
+// sqrt(n) units in the last place, 6e-8 each. The deepest path crosses some thirty of them with n up to 64, so that
+// 1e-5 of the largest value of a tensor holds with a margin of about 10.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ std::unique_ptr<Llama> make_llama(const Case& which, const dist::Meshes* meshes)
   return model;
 }
 
-// Of the ranks that read batch `index`; label 0 of each row does not count.
+// Returns tokens and labels of batch `index`; label 0 of each row does not count.
 std::pair<at::Tensor, at::Tensor> batch_of(int index, std::int64_t vocab) {
   const auto window = at::randint(vocab, {kB, kT + 1},
                                   at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 + index)), at::kLong);
@@ -73,7 +73,7 @@ std::pair<at::Tensor, at::Tensor> batch_of(int index, std::int64_t vocab) {
 
 struct Result {
   double loss = 0;
-  std::vector<at::Tensor> weights, grads;  // whole
+  std::vector<at::Tensor> weights, grads;  // full
   double norm = 0;
 };
 
@@ -82,7 +82,7 @@ at::Tensor whole(const nn::NamedParameter& parameter, const at::Tensor& local) {
   return sharding ? dist::DTensor(local, *sharding).full_tensor() : local;
 }
 
-// Two microbatches of this rank's, `num_batches` batches in all.
+// Runs forward and backward on the two microbatches of `batch_rank`.
 Result run(Llama& model, int batch_rank, std::int64_t vocab) {
   Result result;
   for (const auto& parameter : model.named_parameters())

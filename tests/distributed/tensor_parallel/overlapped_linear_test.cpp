@@ -1,6 +1,6 @@
-// The layers whose collectives run beside their products, against the collective and the product one after the other.
+// Tests the layers that overlap their collective with their matmul against the collective and the matmul in sequence.
 //
-// Both add the same terms: the products of a row in their own order, which the number of rows of a matrix may change, and
+// Both add the same terms: the products of a row in an order that may depend on the number of rows of the matrix, and
 // the ranks' sums in rank order. Sums of up to 2 x 3 x 8 = 48 terms differ by sqrt(48) units in the last place, 6e-8
 // each: 1e-6 of the largest value, with a margin of 2.
 #include "parallel/tensor_parallel/overlapped_linear.h"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kB = 2, kIn = 6, kOut = 5;
 
-// The same on all ranks for one seed; another on each where `seed` has the rank in it.
+// Returns random values: the same on all ranks for one seed, different ones if `seed` depends on the rank.
 at::Tensor values(at::IntArrayRef shape, int seed) {
   return at::randn(shape, at::detail::createCPUGenerator(static_cast<std::uint64_t>(seed)));
 }
@@ -36,7 +36,7 @@ Inputs inputs(std::int64_t tokens, std::int64_t rank) {
           values({kOut, kIn}, 7).requires_grad_()};
 }
 
-// Of each rank's tokens: four parts of 2, two of 3, one of 3.
+// Runs `use` with several numbers of tokens per rank: four parts of 2, two of 3, one of 3.
 void for_each_size(int ranks, const std::function<void(dist::ProcessGroup& group, std::int64_t own_tokens)>& use) {
   test::on_ranks(ranks, [&](dist::World& world) {
     for (const std::int64_t own_tokens : {8, 6, 3}) use(world.group(), own_tokens);
@@ -85,7 +85,8 @@ void expect_scatters_as_the_collective_does(int ranks) {
 TEST(OverlappedLinear, ScattersOnTwoRanks) { expect_scatters_as_the_collective_does(2); }
 TEST(OverlappedLinear, ScattersOnThreeRanks) { expect_scatters_as_the_collective_does(3); }
 
-// Of a layer whose sibling alone is used, and of one whose gathered input nobody else takes.
+// Tests a layer whose output is unused because only a sibling takes the gathered input, and one whose gathered input is
+// unused.
 TEST(OverlappedLinear, OneOutputMayBeUnused) {
   test::on_ranks(2, [](dist::World& world) {
     auto& group = world.group();
@@ -101,7 +102,7 @@ TEST(OverlappedLinear, OneOutputMayBeUnused) {
   });
 }
 
-// What a checkpointed module keeps, its recomputation does not compute again: it takes the very tensor.
+// A recomputation takes the tensors that a checkpointed module keeps, and does not compute them again.
 TEST(OverlappedLinear, AKeptOutputIsTaken) {
   test::on_ranks(2, [](dist::World& world) {
     auto& group = world.group();

@@ -1,5 +1,5 @@
-// fully_shard over parameters that tensor parallelism split before, against the same model on one device. The
-// tensor-parallel layers are made by hand here: what is under test is the sharding of their parameters.
+// Tests fully_shard on parameters that tensor parallelism has split, against the same model on one device. The
+// tensor-parallel layers are made by hand here: the test is about the sharding of their parameters.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ at::Tensor all_reduced(const at::Tensor& tensor, dist::ProcessGroup& group) {
   return sum;
 }
 
-// Into the column-wise layer: every rank's columns see the same input, so its gradient is the sum of theirs.
+// Input of the column-wise layer: every rank's columns see the same input, so its gradient is the sum over ranks.
 struct SumGradients : torch::autograd::Function<SumGradients> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, dist::ProcessGroup* group) {
     context->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
@@ -43,7 +43,7 @@ struct SumGradients : torch::autograd::Function<SumGradients> {
   }
 };
 
-// Out of the row-wise layer: every rank has a term of the output.
+// Output of the row-wise layer: every rank has one term of the sum.
 struct SumOutputs : torch::autograd::Function<SumOutputs> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& input, dist::ProcessGroup* group) {
     return all_reduced(input, *group);
@@ -53,7 +53,7 @@ struct SumOutputs : torch::autograd::Function<SumOutputs> {
 
 constexpr std::int64_t kDim = 6;
 
-// norm -> up (column-wise) -> silu -> down (row-wise), with a residual. Whole where `tp` is null.
+// norm -> up (column-wise) -> silu -> down (row-wise), with a residual. Not split if `tp` is null.
 class Block : public nn::Module {
  public:
   Block(std::int64_t hidden, dist::ProcessGroup* tp) : tp_(tp) {
@@ -120,10 +120,10 @@ optim::AdamW optimizer_of(Net& net) {
 constexpr int kSteps = 4;
 
 struct Trained {
-  std::vector<double> losses, norms;  // of each step: the sum of its losses, and the norm of the whole gradient
+  std::vector<double> losses, norms;  // per step: the sum of its losses, and the norm of the full gradient
 };
 
-// Trains on `batches` batches a step, numbered from `first`.
+// Trains on `batches` batches per step, numbered from `first`.
 Trained train(Net& net, int first, int batches) {
   auto optimizer = optimizer_of(net);
   Trained trained;
@@ -150,7 +150,7 @@ at::Tensor box_in(at::Tensor whole, const dist::ShardSpec& spec) {
   return whole;
 }
 
-// How many ranks of the world hold each element.
+// Returns how many ranks of the world hold each element.
 at::Tensor holders(const dist::ShardSpec& spec, dist::World& world) {
   auto count = at::zeros(spec.global_shape);
   box_in(count, spec).fill_(1);
@@ -172,7 +172,7 @@ void shard(Net& net, const fsdp::FullyShardOptions& options) {
 }
 
 struct Expected {
-  std::map<std::string, Placements> placements;  // of a block's parameters; the others lie on the data mesh alone
+  std::map<std::string, Placements> placements;  // parameters of a block; the others are only on the data mesh
   std::map<std::string, int> holders;            // ranks that hold each element
 };
 
@@ -213,7 +213,8 @@ void expect_trains_like_one_device(dist::World& world, const dist::DeviceMesh& m
   const auto mine = train(net, batch, 1);
   auto losses = at::tensor(mine.losses, at::kDouble);
   for (const auto& axis : data) losses = all_reduced(losses, mesh.group(axis));
-  // The bounds of fsdp_test.cpp: float32 sums of the same terms in another order, grown by four Adam steps.
+  // Bounds as in fsdp_test.cpp (ten times as wide for norms): float32 sums of the same terms in another order,
+  // amplified by four Adam steps.
   for (int step = 0; step < kSteps; ++step) {
     const double loss = on_one_device.losses[step], norm = on_one_device.norms[step];
     EXPECT_NEAR(losses[step].item<double>(), loss, 1e-5 * loss) << "step " << step;
@@ -235,7 +236,7 @@ Expected two_by_two() {
 TEST(FullyShardOverTensorParallel, TrainsLikeOneDevice) {
   test::on_ranks(4, [](dist::World& world) {
     const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
-    // 7 rows: 4 and 3 by tp, then 2 + 2 and 2 + 1; 8: even; 2: 1 + 1, of which the second fsdp rank has none.
+    // 7 rows: 4 and 3 by tp, then 2 + 2 and 2 + 1. 8 rows: even. 2 rows: 1 + 1, and the second fsdp rank has none.
     for (const std::int64_t hidden : {7, 8, 2})
       expect_trains_like_one_device(world, mesh, {"fsdp"}, hidden, {}, two_by_two());
     expect_trains_like_one_device(world, mesh, {"fsdp"}, 7, {.mesh = {}, .reshard_after_forward = false}, two_by_two());

@@ -1,4 +1,4 @@
-"""Checkpoints against PyTorch's own: what FSDP2 and torch.distributed.checkpoint write and read at other world sizes."""
+"""Tests checkpoints against PyTorch's own: FSDP2 and DCP write and read at other world sizes."""
 import itertools
 
 from cases_hugging_face import read_folder
@@ -9,8 +9,8 @@ from fixtures import write_job
 from harness import REFERENCE, VENV, Job, case, expect, rows_by_step
 from oracle import answer, ask
 
-# Tensor parallelism, of heads that two ranks can share; 149 hidden rows they share as 75 and 74. PyTorch's parallelize_module
-# takes no features that it cannot cut evenly, so that it saves 150.
+# Tensor parallelism, with heads that two ranks can share. The 149 hidden rows are split into 75 and 74; PyTorch's
+# parallelize_module takes only features that it can split evenly, so it saves 150.
 TENSOR = ["--parallelism.tensor_parallel_degree", 2]
 SHARED_HEADS = ["--model.args.n_kv_heads", 2]
 EVEN_HIDDEN = ["--model.args.multiple_of", 2]
@@ -26,12 +26,12 @@ LAYOUTS = {
 }
 LOADING = (1, 3)
 EXPORTED = ("zero3_3", "hsdp_4", "tensor_zero3_4")
-# (mesh that saved, mesh that loads): every number of ranks on both sides, and all of them change.
+# (saving mesh, loading mesh): every number of ranks occurs on both sides, and it always changes.
 ANOTHER_MESH = [("1", "2"), ("2", "3"), ("3", "1"), ("4", "2"), ("4t", "2"), ("2", "4t")]
 
 
 def rotate_rows(weight, heads):
-    """A query or key weight in transformers' row order -> in ours: a pair turns together."""
+    """Converts a query or key weight from transformers' row order to ours, with adjacent rows of a rotated pair."""
     rows, columns = weight.shape
     return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
 
@@ -45,7 +45,7 @@ NAMES = {
 
 
 def exported_weights(folder):
-    """Our names and row order of a folder in Hugging Face's format."""
+    """Returns the weights of a folder in Hugging Face's format, with our names and row order."""
     theirs, config = read_folder(folder)
     ours = {}
     for name, weight in theirs.items():
@@ -68,7 +68,7 @@ def is_parameter(key):
 def dcp_reads_ours(context):
     """torch.distributed.checkpoint reads at 1 and 3 ranks what any of our meshes saved, to the last bit.
 
-    Held against the pieces on disk, read one by one, and the weights of some against a safetensors export of the same run.
+    Compares with the pieces on disk, read one by one, and for some meshes with a safetensors export of the same run.
     """
     import torch
 
@@ -110,17 +110,17 @@ SAVED_STEPS = 3
 
 
 def words_of(mesh):
-    """A mesh is a number of ranks, with a t where pairs of them share each layer."""
+    """Returns the mesh's overrides. A mesh is a number of ranks, with a t if pairs of them share each layer."""
     return TENSOR if "t" in mesh else []
 
 
 def model_of(saved):
-    """The model that is saved on a mesh."""
+    """Returns the overrides of the model that is saved on a mesh."""
     return [*FP32, *UNEVEN, *SHARED_HEADS, *(EVEN_HIDDEN if "t" in saved else [])]
 
 
 def batches_of(mesh):
-    """How many batches its ranks train on at once."""
+    """Returns the number of batches that its ranks train on at once."""
     return int(mesh[0]) // (2 if "t" in mesh else 1)
 
 
@@ -129,7 +129,7 @@ for mesh in ("1", "2", "3", "4", "4t"):
 
 
 def check_fsdp2_read(context, saved, loading):
-    """A run on the mesh `loading` starts from what FSDP2 saved on `saved`, and holds its bits."""
+    """Checks that a run on the mesh `loading` starts from FSDP2's save on `saved`, and holds its bits."""
     steps = SAVED_STEPS
     ranks = int(loading[0])
     reference = answer(context, int(saved[0]), f"saved {saved}")
@@ -150,7 +150,7 @@ def check_fsdp2_read(context, saved, loading):
         zero_has_sign=False,
     )
     check_counts(found, 1, name)
-    # Everything but the position in the data, which the reference does not have.
+    # Everything except the position in the data, which the reference does not have.
     name = f"full_{saved}_{loading}"
     full = ["--checkpoint.no-initial_load_model_only", "--checkpoint.exclude_from_loading", "dataloader"]
     train(context, ranks, ["--config", write_job(context, name, steps=steps + 1), *common, *full], name)
@@ -159,7 +159,7 @@ def check_fsdp2_read(context, saved, loading):
     check_counts(found, steps + 1, name)
     rows = rows_by_step(context.dump(name) / "metrics.jsonl")
     expect(sorted(rows) == [steps + 1], f"{name}: steps {sorted(rows)}, expected {steps + 1} alone")
-    # One batch of data anew after the reference's count; the program sums over ranks what it restored on each.
+    # One new batch of data after the reference's count; the program sums over ranks what it restored on each.
     seen = rows[steps + 1]["tokens_seen"]
     wanted = (reference.rows[-1]["tokens_seen"] // batches_of(saved) + 2 * 64) * batches_of(loading)
     expect(seen == wanted, f"{name}: {seen} tokens seen, expected {wanted}")
@@ -167,14 +167,14 @@ def check_fsdp2_read(context, saved, loading):
 
 @case(300)
 def we_read_fsdp2(context):
-    """Runs start from what FSDP2 saved on another mesh, uneven shards included, and hold its bits."""
+    """Runs start from FSDP2's save on another mesh, uneven shards included, and hold its bits."""
     for saved, loading in ANOTHER_MESH:
         check_fsdp2_read(context, saved, loading)
 
 
 @case(300, tier="long")
 def we_read_fsdp2_all(context):
-    """The other pairs of a mesh that saved and one that loads."""
+    """Tests the other pairs of a saving and a loading mesh."""
     for saved, loading in itertools.product(("1", "2", "3", "4", "4t"), ("1", "2", "3", "2t", "4t")):
         if saved != loading and (saved, loading) not in ANOTHER_MESH:
             check_fsdp2_read(context, saved, loading)

@@ -1,4 +1,4 @@
-"""Saves that fail: a disk that is full, a folder that cannot be written."""
+"""Tests saves that fail: a full disk, a folder that cannot be written."""
 import errno
 import os
 import re
@@ -11,7 +11,7 @@ from harness import case, check_identical, expect, faults, rows_by_step
 KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
 STEPS = 6
 TOTAL = ["--lr_scheduler.total_steps", STEPS]
-# What has no room in the folder of step 4: the data of rank 1, of which rank 0 must hear, or rank 0's last file.
+# Files that have no room in the folder of step 4: rank 1's data, which rank 0 must hear of, or rank 0's last file.
 WITHOUT_ROOM = {"disabled": "rank=1 call=write path={}/step-4.tmp/*", "async": "rank=0 call=write path={}/step-4.tmp/.metadata*"}
 
 
@@ -25,7 +25,7 @@ def full_disk(context, checkpoints, mode):
 
 
 def check_kept(checkpoints, steps):
-    """These checkpoints and nothing else is in the folder, each of them whole."""
+    """Checks that the folder holds these checkpoints and nothing else, each of them intact."""
     names = sorted(os.listdir(checkpoints))
     expect(names == [f"step-{step}" for step in steps], f"the folder holds {names}, expected steps {steps}")
     for step in steps:
@@ -33,7 +33,7 @@ def check_kept(checkpoints, steps):
 
 
 def check_rows(context, what):
-    """The rows of "run" are those of a run that saves nothing."""
+    """Checks that the rows of "run" equal those of a run that saves nothing."""
     train(context, 2, ["--config", write_job(context, "straight", steps=STEPS)], "straight")
     found, expected = (rows_by_step(context.dump(name) / "metrics.jsonl", exact=True) for name in ("run", "straight"))
     check_identical(found, expected, KEYS, what)
@@ -41,7 +41,7 @@ def check_rows(context, what):
 
 @case(60, mode=["disabled", "async"])
 def full_disk_stops(context, mode):
-    """on_save_error = "stop": the run ends with the reason, what was saved is whole, and with room it goes on from there."""
+    """on_save_error = "stop": the run ends with the reason, earlier saves are intact and resume with room."""
     config = write_job(context, "run", steps=STEPS)
     checkpoints = context.dump("run") / "checkpoint"
     env = full_disk(context, checkpoints, mode)
@@ -57,7 +57,7 @@ def full_disk_stops(context, mode):
 
 @case(60, mode=["disabled", "async"])
 def full_disk_warns(context, mode):
-    """on_save_error = "warn": training goes on to its end, the failed save is said once, the others are whole."""
+    """on_save_error = "warn": training goes to its end, the failed save is reported once, the others are intact."""
     config = write_job(context, "run", steps=STEPS)
     checkpoints = context.dump("run") / "checkpoint"
     job = train(context, 2, words(config, mode, "warn"), "full", env=full_disk(context, checkpoints, mode))
@@ -70,7 +70,7 @@ def full_disk_warns(context, mode):
 
 @case(60)
 def unwritable_folder(context):
-    """A read-only disk in place of the checkpoint folder is named with the reason; "warn" trains on without."""
+    """A read-only disk in place of the checkpoint folder is named with the reason; "warn" trains on without it."""
     config = write_job(context, "run", steps=STEPS)
     target = context.folder / "disk/checkpoints"
     read_only = faults(context, f"call=write+open+mkdir+rename+unlink path={target}* do=errno:{errno.EROFS}")
@@ -81,7 +81,7 @@ def unwritable_folder(context):
 
     attempt("stop", "first", steps=2)
     check_reason(attempt("stop", "stop", exit_code=1, env=read_only), rf"{target}.*Read-only file system")
-    # Training goes on without the save of step 4, and fails all the same: that of the last step is what it was for.
+    # Training continues without the save of step 4, but fails in the end: the save of the last step must succeed.
     text = attempt("warn", "warn", exit_code=1, env=read_only)
     check_reason(text, rf"{target}/step-6.*Read-only file system")
     expect(re.search(r"step-4.*Training goes on", text) and "training completed" not in text, text)
@@ -93,7 +93,7 @@ def unwritable_folder(context):
 
 @case(60)
 def file_in_place_of_folder(context):
-    """A file where the checkpoint folder should be is refused by name, whoever runs it, and is left as it is."""
+    """A file in place of the checkpoint folder is refused by name, whoever runs it, and stays unchanged."""
     config = write_job(context, "run", steps=STEPS)
     context.dump("run").mkdir()
     path = context.dump("run") / "checkpoint"
@@ -109,10 +109,10 @@ def names_in(folder):
 
 @case(90, mode=["disabled", "async"])
 def old_checkpoint_that_cannot_be_removed(context, mode):
-    """Tidying up is no part of a save: one warning, every later save succeeds, also after a restart, and later it is gone."""
+    """Cleanup is not part of a save: one warning, later saves succeed, also after a restart, and later it is gone."""
     config = write_job(context, "run", steps=12)
     checkpoints = context.dump("run") / "checkpoint"
-    # As over NFS, where a file of it is open elsewhere; and what an earlier run left in the place of a save to come.
+    # As on NFS, if one of its files is open elsewhere; and leftovers of an earlier run in the place of a later save.
     (checkpoints / "step-6.tmp").mkdir(parents=True)
     (checkpoints / "step-6.tmp" / "stuck").touch()
     (checkpoints / "step-1.tmp").mkdir()
@@ -135,7 +135,7 @@ def old_checkpoint_that_cannot_be_removed(context, mode):
 
 @case(60, processors=1)
 def old_checkpoint_that_cannot_be_renamed(context):
-    """One in the lower layer of an overlay (EXDEV) is removed where it stands, the file first that makes it complete."""
+    """A checkpoint in an overlay's lower layer (EXDEV) is removed in place, the file that makes it complete first."""
     config = write_job(context, "run", steps=8)
     checkpoints = context.dump("run") / "checkpoint"
     words = ["--config", config, *SAVE, "--checkpoint.interval", 2, "--checkpoint.keep_latest_k", 2]

@@ -1,4 +1,4 @@
-"""Runs that are killed with SIGKILL, above all while they save, and started again until the numbers are all there."""
+"""Tests runs that are killed with SIGKILL, mostly while they save, and restarted until all rows are there."""
 import os
 import random
 import signal
@@ -13,18 +13,18 @@ from harness import (
 
 KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
 ENDLESS = 1_000_000
-# The smallest model there is: nearly all of a life is start-up and saves.
+# The smallest possible model: nearly all of a life is startup and saves.
 TINY = ["--model.args.dim", 16, "--model.args.n_layers", 1, "--model.args.n_heads", 2, "--model.args.n_kv_heads", 1]
 TINY += ["--model.args.multiple_of", 16, "--training.seq_len", 16, "--training.local_batch_size", 1]
 TINY += ["--lr_scheduler.warmup_steps", 50, "--lr_scheduler.total_steps", ENDLESS, "--debug.deterministic"]
-# A survivor hears of a death; one that only a time limit would end is one that hangs.
+# A survivor is told of a death; a survivor that only a time limit would end is treated as hanging.
 TINY += ["--comm.init_timeout_seconds", 100_000, "--comm.train_timeout_seconds", 100_000]
-# One save in the middle of a run: of step 3, when there are those of steps 1 and 2, of which it removes the first.
+# One save in the middle of a run: of step 3, after those of steps 1 and 2; it removes the first of them.
 STEPS, SAVED = 5, 3
 
 
 def run_ranks(context, words, variables=None):
-    """The ranks of a run to their end; their jobs."""
+    """Runs the ranks to their end. Returns their jobs."""
     jobs = start_plain(context, 2, words, variables=variables)
     for rank, job in enumerate(jobs):
         code = job.wait(60)
@@ -33,7 +33,7 @@ def run_ranks(context, words, variables=None):
 
 
 class Save:
-    """The save of step 3 as calls on the checkpoint folder, and runs that end before one of them."""
+    """The save of step 3 as calls on the checkpoint folder, and runs that are killed before one of them."""
 
     def __init__(self, context, mode):
         self.context, self.mode = context, mode
@@ -61,20 +61,20 @@ class Save:
         return rows_by_step(self.context.dump(name) / "metrics.jsonl", exact=True)
 
     def position(self, call, of):
-        """Where in rank 0's part of the save the call is that acts on `of`."""
+        """Returns the index, in rank 0's part of the save, of the call that acts on `of`."""
         found = [i for i, line in enumerate(self.calls[0]) if line.startswith(call + " ") and line.endswith("/" + of)]
         expect(len(found) == 1, f"'{call} …/{of}' is {len(found)} times in {self.calls[0]}")
         return found[0]
 
     def points(self, first, stride):
-        """(rank, position): every so many of both ranks' calls, and in any case those around the commit."""
+        """Returns (rank, index) of every `stride`-th call of both ranks, and always of those around the commit."""
         commit = self.position("rename", f"step-{SAVED}.tmp")
         around = {(0, self.position("rename", ".metadata.tmp")), (0, commit), (0, commit + 1)}
         every = [(rank, i) for rank in (1, 0) for i in range(len(self.calls[rank]))]
         return sorted(around | set(every[first::stride]))
 
     def complete_before(self, rank, position):
-        """The steps whose checkpoints are complete when `rank` dies before that call."""
+        """Returns the steps whose checkpoints are complete if `rank` dies before that call."""
         if rank == 1 or position <= self.position("rename", f"step-{SAVED}.tmp"):
             return [SAVED - 2, SAVED - 1]
         if position <= self.position("rename", f"step-{SAVED - 2}"):
@@ -100,7 +100,7 @@ class Save:
         expect(codes[1 - victim] == 3, f"the other rank exited with {codes[1 - victim]}, expected 3\n{survivor.tail()}")
         check_reason(survivor.text(), rf"(?i)rank {victim}\b")
         rows = self.rows(name)
-        # Beside a save that waits for a dead rank there may be one more step; the next save waits for this one.
+        # A background save that waits for a dead rank may overlap one step; the next save waits for this one.
         expect(max(rows) in ([SAVED] if self.mode == "disabled" else [SAVED, SAVED + 1]), f"rows of steps {sorted(rows)}")
         check_identical(rows, {step: self.expected[step] for step in range(1, max(rows) + 1)}, KEYS, "before the kill")
 
@@ -129,19 +129,19 @@ def check_points(context, mode, first, stride):
 
 @case(90, mode=["disabled", "async"])
 def rank_dies_while_saving(context, mode):
-    """A rank is killed before one of the calls of a save: the other exits 3 and names it, the checkpoints that are complete
-    are known and whole, and the next run goes on from the newest of them to the numbers of an undisturbed run."""
+    """A rank is killed before one of the calls of a save: the other exits 3 and names it, the complete checkpoints are
+    known and intact, and the next run resumes from the newest of them with the rows of an undisturbed run."""
     check_points(context, mode, first=["async", "disabled"].index(mode), stride=8)
 
 
 @case(600, tier="long", mode=["disabled", "async"])
 def rank_dies_in_every_call_of_a_save(context, mode):
-    """As rank_dies_while_saving, before each of the calls."""
+    """Like rank_dies_while_saving, before each of the calls."""
     check_points(context, mode, first=0, stride=1)
 
 
 class Lives:
-    """One run at two ranks through all its deaths."""
+    """One run at two ranks that is killed and restarted many times."""
 
     def __init__(self, context, seed):
         self.context = context
@@ -164,10 +164,10 @@ class Lives:
             return False
 
     def wait_for_moment(self, jobs, newest):
-        """Until some point of a save of this life (three times of four), or just some time."""
+        """Waits for some point of a save of this life (three times of four), or just for some time."""
         aim_at_save = self.draw.random() < 0.75
         if not aim_at_save:
-            # From within the start-up, before anything was loaded, to some dozen steps into the run.
+            # From startup, before anything was loaded, to some dozen steps into the run.
             time.sleep(self.draw.uniform(0.1, 2.5))
             return
         skip = self.draw.randrange(6)
@@ -176,7 +176,7 @@ class Lives:
         time.sleep(self.draw.choice([0, self.draw.uniform(0, 0.005), self.draw.uniform(0, 0.03)]))
 
     def wait_for(self, jobs, condition, pause_s):
-        # wait_until looks too seldom for a moment within a save.
+        # wait_until polls too rarely for a moment within a save.
         while not condition():
             self.expect_alive(jobs)
             time.sleep(pause_s)
@@ -194,7 +194,7 @@ class Lives:
         self.expect_alive(jobs)
         victims = self.draw.choice([jobs, jobs[:1], jobs[1:]])
         if "step:" not in jobs[0].text():
-            # Before ranks have met, nobody can tell a rank that died from one that is still to come.
+            # Before ranks have met, a rank that died cannot be told from one that has not started yet.
             victims = jobs
         self.during_a_save += self.save_under_way()
         for job in victims:
@@ -205,11 +205,11 @@ class Lives:
         self.check(life, newest)
 
     def check(self, life, newest_before):
-        """What this life left behind. Rows that it wrote follow the newest checkpoint without a gap."""
+        """Checks what this life left behind. Its rows follow the newest checkpoint without a gap."""
         folders = self.checkpoints.glob("step-*") if self.checkpoints.exists() else []
         for folder in folders:
             seen = (folder.name, folder.stat().st_ino)
-            # .tmp and .replaced are no checkpoints to any reader.
+            # No reader takes .tmp and .replaced for checkpoints.
             if folder.name[5:].isdigit() and seen not in self.checked:
                 check_intact(folder)
                 self.checked.add(seen)
@@ -220,7 +220,7 @@ class Lives:
         self.rows += [(life, int(row["step"]), row) for row in rows if int(row["step"]) > newest_before]
 
     def finish(self):
-        """A last life that ends by itself, a few steps on; its last step."""
+        """Runs a last life that ends by itself, a few steps later. Returns its last step."""
         newest = steps_of(self.checkpoints)[-1]
         run_ranks(self.context, [*self.words("async", 2), "--training.steps", newest + 5])
         return newest + 5
@@ -233,8 +233,8 @@ def undisturbed(context, steps):
 
 @case(900, tier="long")
 def checkpoint_kill_loop(context):
-    """$TITAN_KILLS (50) deaths by SIGKILL of a rank or both, sync and async saves: every row ever written, before a kill
-    and after, is that of the undisturbed run to the last digit, and no checkpoint was ever torn or lost."""
+    """Kills one rank or both $TITAN_KILLS (50) times by SIGKILL, with sync and async saves: every row ever written,
+    before or after a kill, is that of the undisturbed run to the last digit, and no checkpoint is torn or lost."""
     kills, seed = int(os.environ.get("TITAN_KILLS", 50)), int(os.environ.get("TITAN_KILLS_SEED", 1))
     lives = Lives(context, seed)
     for life in range(kills):

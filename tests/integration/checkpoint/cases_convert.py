@@ -1,4 +1,4 @@
-"""titan-train convert and inspect, judged by PyTorch and by the exports of training runs."""
+"""Tests titan-train convert and inspect against PyTorch and the exports of training runs."""
 import errno
 import json
 import os
@@ -12,7 +12,7 @@ from harness import TIME_SCALE, case, expect, faults, read_rows, run
 
 
 def command(context, *words, exit_code=0, env=None):
-    """Standard output and standard error of `titan-train WORDS`."""
+    """Returns standard output and standard error of `titan-train WORDS`."""
     words = [str(word) for word in words]
     env = {**os.environ, **(env or {})}
     done = subprocess.run([context.program, *words], capture_output=True, text=True, timeout=60 * TIME_SCALE, env=env)
@@ -21,7 +21,7 @@ def command(context, *words, exit_code=0, env=None):
 
 
 def read_dcp(folder):
-    """Every tensor of a DCP folder, as PyTorch reads it."""
+    """Returns every tensor of a DCP folder, as PyTorch reads it."""
     import torch
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
@@ -37,7 +37,7 @@ def read_dcp(folder):
 
 
 def small_files(folder):
-    """What stands beside the weights."""
+    """Returns the files besides the weights: {name: bytes}."""
     names = {path.name for path in folder.iterdir()} - {"titan.checksums.json", "model.safetensors.index.json"}
     return {name: (folder / name).read_bytes() for name in names if not name.endswith(".safetensors")}
 
@@ -53,7 +53,7 @@ def expect_equal(found, wanted, what):
 
 @case(180, processors=1)
 def convert(context):
-    """What convert writes is what a run exports, PyTorch reads it, and every way back gives the same bits."""
+    """convert writes what a run exports, PyTorch reads it, and every way back gives the same bits."""
     import torch
 
     # The same run twice, seeded alike: one saves DCP, the other exports.
@@ -85,14 +85,14 @@ def convert(context):
     for name in ("hf", "back", "model.pt", "from_pt", "half"):
         text, _ = command(context, "inspect", out / name, "--verify")
         expect("verified" in text, text)
-    # And a run starts from it.
+    # A run starts from it, too.
     words = ["--checkpoint.enable", "--checkpoint.initial_load_path", out / "back"]
     run(context, 2, ["--config", write_job(context, "again", steps=1), *words], name="again")
 
 
 @case(60, processors=1)
 def convert_tokenizer(context):
-    """A folder in Hugging Face's format gets the run's tokenizer, or the one that is named; without one it says how."""
+    """A folder in Hugging Face's format gets the run's tokenizer, or a named one; if none, a note says how."""
     import golden
 
     step = export(context, 1, DCP)[0]
@@ -122,7 +122,7 @@ def convert_tokenizer(context):
     found = small_files(out / "without")
     expect(set(found) == {"config.json", "generation_config.json"}, f"{sorted(found)}")
     expect(json.loads(found["generation_config.json"]) == {"bos_token_id": None, "eos_token_id": None}, f"{found}")
-    # Another tokenizer lies there now.
+    # Another tokenizer is in its place now.
     shutil.copytree(golden.TOKENIZER, elsewhere)
     _, error = command(context, "convert", step, out / "other")
     expect("is not the tokenizer that the model was trained with" in error, error)
@@ -135,7 +135,7 @@ def convert_tokenizer(context):
 
 @case(60, processors=1)
 def inspect_damage(context):
-    """A file that was cut makes a few lines and exit code 1, also where only the folder around it is looked at."""
+    """A truncated file gives a few lines and exit code 1, also if only its parent folder is inspected."""
     step = context.dump("run") / "checkpoint/step-3"
     shutil.copytree(export(context, 2, DCP)[0], step)
     with open(step / "__0_0.distcp", "r+b") as file:
@@ -154,7 +154,7 @@ def inspect_damage(context):
 
 @case(60, processors=1)
 def inspect_run(context):
-    """A run's folder: how far it has come, and a command that goes on with it."""
+    """inspect shows how far a run's folder has come, and a command that resumes the run."""
     words = ["--config", write_job(context, "run", steps=4), "--checkpoint.enable", "--checkpoint.interval", "2"]
     run(context, 2, [*words, "--checkpoint.last_save_model_only=false"], name="run")
     dump = context.dump("run")
@@ -169,7 +169,7 @@ def inspect_run(context):
         expect(part in text, f"no {part!r}: {text}")
     expect(f"--nproc 2 --config {dump / 'config.toml'} --training.steps N" in text, text)
 
-    # A run that was to go further stopped there; its command is the one that the next lines start.
+    # A run with more steps to train stopped there; the next lines start the command that it gives.
     shutil.rmtree(dump / "checkpoint/step-4")
     rows = (dump / "metrics.jsonl").read_text().splitlines(keepends=True)
     (dump / "metrics.jsonl").write_text("".join(rows[:3]))
@@ -180,7 +180,7 @@ def inspect_run(context):
     _, error = command(context, *resume)
     expect(json.loads(command(context, "inspect", dump, "--json")[0])["run"]["state"] == "finished", error)
 
-    # The newest step stands for the run, and for the folder of its steps.
+    # A run's folder, and the folder of its steps, mean the newest step.
     for source in (dump, dump / "checkpoint"):
         text, _ = command(context, "convert", source, context.folder / "out.pt", "--overwrite")
         expect(f"from {dump}/checkpoint/step-4, the newest complete checkpoint of {source}" in text, text)
@@ -196,7 +196,7 @@ def inspect_run(context):
 
 @case(60, processors=1)
 def convert_torch_files(context):
-    """state_dict() files as PyTorch writes them, and PyTorch's own DCP, are sources; what is no model is refused."""
+    """state_dict() files of PyTorch, and PyTorch's own DCP, are sources; anything but a model is refused."""
     import torch
     import torch.distributed.checkpoint as dcp
 
@@ -205,7 +205,7 @@ def convert_torch_files(context):
             super().__init__()
             self.wq = torch.nn.Linear(6, 8, bias=False)
             self.norm = torch.nn.Parameter(torch.rand(5))
-            # A view that starts inside its storage, and one that is no rows after each other.
+            # A view that starts inside its storage, and one whose rows are not contiguous.
             self.register_buffer("tail", torch.arange(20.0)[8:].view(3, 4))
             self.register_buffer("turned", torch.arange(12.0).view(3, 4).t())
             self.register_buffer("scalar", torch.tensor(3, dtype=torch.int64))
@@ -231,7 +231,7 @@ def convert_torch_files(context):
 
 @case(60, processors=1)
 def convert_refused(context):
-    """What cannot be converted is refused with what to do, and targets are not written over unasked."""
+    """Impossible conversions are refused with advice, and targets are not overwritten unasked."""
     shutil.copytree(export(context, 2, DCP)[1], context.dump("dcp"))
     step = context.dump("dcp") / "checkpoint/step-3"
     out = context.folder / "out"
@@ -243,7 +243,7 @@ def convert_refused(context):
     expect("--help lists" in error, error)
     _, error = command(context, "convert", step, out, "--model-flavor", "8B", exit_code=2)
     expect("llama3 8B describes another model than the one that was saved" in error, error)
-    # As another program saves it: nothing in it says what it is.
+    # As another program saves it: nothing in it describes the model.
     for name in ("titan.config.toml", "titan.checksums.json"):
         (step / name).unlink()
     _, error = command(context, "convert", step, out, "--model-flavor", "8B", exit_code=1)
@@ -256,7 +256,7 @@ def convert_refused(context):
     _, error = command(context, "convert", step, out, "--config", context.folder / "config.toml", exit_code=2)
     expect("--overwrite" in error, error)
     command(context, "convert", step, out, "--config", context.folder / "config.toml", "--overwrite")
-    # Names and heads are in config.json; without it they are not known.
+    # Names and heads are in config.json; without it they are unknown.
     (out / "config.json").unlink()
     _, error = command(context, "convert", out, context.folder / "again", exit_code=2)
     expect("config.json" in error, error)
@@ -264,7 +264,7 @@ def convert_refused(context):
 
 @case(60, processors=1)
 def convert_over_a_folder_that_cannot_be_renamed(context):
-    """Over a folder in the lower layer of an overlay, whose rename is EXDEV: the new one replaces it, or waits complete."""
+    """Over a folder in an overlay's lower layer, whose rename is EXDEV, the new one replaces it or is kept complete."""
     step = export(context, 1, DCP)[0]
     out = context.folder / "out"
     command(context, "convert", step, out)
@@ -285,7 +285,7 @@ def convert_over_a_folder_that_cannot_be_renamed(context):
 
     overwrite("once-1")
     expect_new(out, ["out"])
-    # The message says where the new folder is if the old one cannot be removed either, whose rest is not a checkpoint.
+    # If the old folder cannot be removed either, the message says where the new one is; its rest is not a checkpoint.
     error = overwrite("once-2", f"call=unlink path=*only_in_the_old do=errno:{errno.EBUSY}", exit_code=1)
     expect(f"cannot remove all of {out}" in error and f"complete in {out}.replaced" in error, error)
     expect(not (out / "model.safetensors.index.json").exists(), "the old folder still says that it is complete")
@@ -347,7 +347,7 @@ def inspect(context):
     dcp.save({"w": torch.arange(6.0), "note": "x"}, checkpoint_id=str(theirs), no_dist=True)
     text, _ = command(context, "inspect", theirs, "--verify")
     expect("verified" in text and "none beside those of its records" in text, text)
-    # A launcher's variables, left over or of the job around it, make no rank of a command.
+    # A launcher's variables, left over or of the surrounding job, do not turn a command into a rank.
     environment = os.environ | {"RANK": "0", "WORLD_SIZE": "2"}
     nothing = [context.program, "inspect", context.folder / "nothing"]
     done = subprocess.run(nothing, capture_output=True, text=True, timeout=60 * TIME_SCALE, env=environment)

@@ -1,4 +1,4 @@
-"""Weights in Hugging Face's format, judged by formulas and a reader of their own: no code is shared with the program."""
+"""Tests weights in Hugging Face's format by separate formulas and reader: no code is shared with the program."""
 import dataclasses
 import json
 import math
@@ -43,7 +43,7 @@ def read_folder(folder):
 
 
 def rope(config, length):
-    """cos and sin [length, head_dim] as transformers' modeling_rope_utils makes them for rope_type llama3."""
+    """Returns cos and sin [length, head_dim] as transformers' modeling_rope_utils makes them for rope_type llama3."""
     import torch
 
     dim = config["head_dim"]
@@ -60,7 +60,7 @@ def rope(config, length):
 
 
 def loss_of(weights, config, tokens, labels):
-    """The mean loss of transformers' LlamaForCausalLM, written down from its formulas."""
+    """Returns the mean loss of transformers' LlamaForCausalLM, written from its formulas."""
     import torch
     import torch.nn.functional as F
 
@@ -96,8 +96,8 @@ def loss_of(weights, config, tokens, labels):
 
 
 def export(context, ranks, words=()):
-    """A checkpoint folder after three steps at `ranks` ranks, and its job's dump folder. Kept for all cases that ask for
-    the same of the same program, so nobody writes there."""
+    """Returns a checkpoint folder after three steps at `ranks` ranks, and its job's dump folder. It is kept for all
+    cases that ask for the same of the same program, so nobody may write there."""
     words = [*FP32, *EXPORT, *words]
     variables = sorted(item for item in os.environ.items() if item[0].startswith(("TITAN_", "OMP_")) and item[0] != MARK)
     files = [context.program.read_bytes(), pathlib.Path(__file__).read_bytes()]
@@ -114,7 +114,7 @@ def export(context, ranks, words=()):
 
 @case(120, ranks=[1, 3])
 def hugging_face(context, ranks):
-    """An export has transformers' names, rows and numbers, and a run that starts from it has the loss that they give."""
+    """An export has transformers' names, rows and values, and a run from it has their loss by the formulas."""
     import torch
 
     folder, dump = export(context, ranks)
@@ -173,7 +173,7 @@ def hugging_face_tokenizer(context):
     expect(described.items() >= names.items() and described["tokenizer_class"] == "PreTrainedTokenizerFast", f"{described}")
     package = Tokenizer.from_file(str(folder / "tokenizer.json"))
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    # A special token that is spelled out is one id there, and several here.
+    # A spelled-out special token is one id there, and several here.
     texts = [text for text in tokenizer_fixtures.hard_texts(megabyte=100_000) if not any(m in text for m in names.values())]
     expect(len(texts) > 1000, f"{len(texts)} texts")
     for text in texts:
@@ -185,7 +185,7 @@ def hugging_face_tokenizer(context):
 
 @case(60, processors=1)
 def hugging_face_refused(context):
-    """A folder that does not fit, and one that is taken for a checkpoint, are refused with what to do."""
+    """A folder that does not fit, and one that is mistaken for a checkpoint, are refused with advice."""
     folder, _ = export(context, 1)
     words = ["--config", write_job(context, "wrong", steps=1), "--checkpoint.enable", "--checkpoint.initial_load_path"]
     job = run(context, 1, [*words, folder], name="as_dcp", exit_code=1)

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face as other programs leave them: what config.json says is what is computed, or refused by name."""
+"""Tests Hugging Face folders as other programs write them: config.json is followed, or refused by name."""
 import json
 import shutil
 
@@ -12,7 +12,7 @@ SPACE = "\u2581"
 
 
 def copy(context, name, **changes):
-    """A folder of weights that a run exported, with other values in its config.json; None takes a key out."""
+    """Copies a folder of weights that a run exported, with other values in its config.json; None removes a key."""
     folder, _ = export(context, 1)
     out = context.folder / name
     shutil.copytree(folder, out)
@@ -36,7 +36,7 @@ def write_safetensors(path, tensors):
 
 @case(120, processors=1)
 def hugging_face_config_counts(context):
-    """Each way in compares what no shape shows: heads, epsilon, rotary embedding, activation."""
+    """Each way of loading compares what no shape shows: heads, epsilon, rotary embedding, activation."""
     same = copy(context, "same")
     run(context, 1, start_words(context, same, "same-run"), name="same")
     refused = {
@@ -64,7 +64,7 @@ def hugging_face_config_counts(context):
 
 @case(120, processors=1)
 def hugging_face_tied(context):
-    """Weights that store the output projection as the embedding load on each way in; a model that lacks it is refused."""
+    """Weights with the embedding as output projection load in each way; others without a projection are refused."""
     folder = copy(context, "untied")
     tensors, _ = read_folder(folder)
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
@@ -80,13 +80,13 @@ def hugging_face_tied(context):
         expect(("which are two parameters here" in job.text()) == tied, job.tail())
     expect(losses["tied"] == losses["both"], f"the first loss is {losses}")
     command(context, "convert", context.folder / "tied", context.folder / "tied-dcp")
-    # The shape came along: back again without a word more.
+    # The shape is part of the checkpoint, so converting back needs no more options.
     command(context, "convert", context.folder / "tied-dcp", context.folder / "back", "--to", "hf")
     back, config = read_folder(context.folder / "back")
     expect(all(back[key].equal(tensor) for key, tensor in tensors.items()) and set(back) == set(tensors), "there and back differs")
     expect([path.name for path in (context.folder / "back").glob("*.safetensors")] == ["model.safetensors"], "one file is model.safetensors")
     out, _ = command(context, "generate", "--checkpoint", context.folder / "tied-dcp", "--max-tokens", "2", "--prompt", "a")
-    # Neither tied nor there.
+    # Neither tied nor stored.
     config = json.loads((context.folder / "tied/config.json").read_text()) | {"tie_word_embeddings": False}
     (context.folder / "tied/config.json").write_text(json.dumps(config))
     for to in ("dcp", "hf"):
@@ -97,7 +97,7 @@ def hugging_face_tied(context):
 
 @case(120, processors=1)
 def hugging_face_index_counts(context):
-    """The files that the index names are read, or model.safetensors alone: what else lies in the folder is not the model's."""
+    """Only files that the index names, or only model.safetensors, are read; other files are ignored."""
     folder = copy(context, "indexed")
     tensors, _ = read_folder(folder)
     (folder / "model.safetensors").unlink()
@@ -130,7 +130,7 @@ def hugging_face_index_counts(context):
 
 @case(120, processors=1)
 def hugging_face_export_overflows(context):
-    """A weight that float16 cannot hold is an error that names it, and nothing of the model is lost; a flag writes infinity."""
+    """A weight that float16 cannot hold is an error that names it, without losing the model; a flag writes infinity."""
     import torch
 
     folder = copy(context, "large")
@@ -159,7 +159,7 @@ def hugging_face_export_overflows(context):
 
 @case(60, processors=1)
 def hugging_face_tokenizer_of_equal_scores(context):
-    """Pieces of one score (Mistral's and Llama 2's white space): the tokenizer.json gives the model's ids, or there is none."""
+    """With pieces of equal score (Mistral's, Llama 2's white space), tokenizer.json gives the model's ids or none."""
     import sentencepiece
     from tokenizers import Tokenizer
 
@@ -174,7 +174,7 @@ def hugging_face_tokenizer_of_equal_scores(context):
         target = context.folder / f"{name}-hf"
         words = ["convert", step, target, "--to", "hf", "--tokenizer", tokenizer]
         if name == "letters":
-            # Scores without an order of merges: no list of them gives the model's ids.
+            # These scores give no order of merges: no list of merges gives the model's ids.
             _, err = command(context, *words, exit_code=2)
             expect("no tokenizer.json with the same ids can be made" in err and "to the model and would be" in err, err)
             continue
@@ -219,7 +219,7 @@ def convert_knows_wrapped_names(context):
 
 @case(60, processors=1)
 def initial_load_path_says_what_it_is(context):
-    """A run, a folder of Hugging Face, a file and nothing, where a checkpoint is wanted: what to set instead."""
+    """A run, a Hugging Face folder, a file or a missing path instead of a checkpoint: the error says what to set."""
     folder, dump = export(context, 1)
     command(context, "convert", folder, context.folder / "one.pt")
     command(context, "convert", folder, context.folder / "dcp")

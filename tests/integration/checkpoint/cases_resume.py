@@ -1,4 +1,4 @@
-"""What a run that goes on from a checkpoint says, refuses and keeps."""
+"""Tests what a run that resumes from a checkpoint says, refuses and keeps."""
 import os
 import re
 import shutil
@@ -26,11 +26,11 @@ def resume_changed_config(context):
     text = resume(*flags, exit_code=1, steps=5)
     expect('checkpoint.allow_changed = ["training.seq_len", "debug.seed"]' in text, text)
     expect("debug.seed was 42, is 7" in text, text)
-    # The data that the seed and the length decide is not taken on: no contradiction.
+    # The data order, which the seed and the length decide, is not restored: there is no contradiction.
     resume(*flags, "--checkpoint.exclude_from_loading", "dataloader", steps=5)
     words += flags
 
-    # The same tokenizer elsewhere is the same; another one in the same place is not.
+    # The same tokenizer at another path is the same; another one at the same path is not.
     moved, other = context.folder / "moved", context.folder / "other"
     for folder in (moved, other):
         shutil.copytree(context.fixtures / "tokenizer", folder)
@@ -47,7 +47,7 @@ def resume_changed_config(context):
 
 @case(60)
 def kernels_are_a_key(context):
-    """cpu.kernels is carried out, config.toml and the checkpoint record it, and a resume says that it has changed."""
+    """cpu.kernels takes effect, config.toml and the checkpoint record it, and a resume says that it has changed."""
     rows = {}
     for kernels in ("own", "aten"):
         words = ["--config", write_job(context, kernels, steps=2), *SAVE, "--cpu.kernels", kernels]
@@ -62,7 +62,7 @@ def kernels_are_a_key(context):
 
 @case(60)
 def weights_of_another_model(context):
-    """A checkpoint that has more than the model is not loaded in part: the rest is named beside what is missing."""
+    """A checkpoint with more than the model is not loaded in part: its other weights are named, as missing ones are."""
     run(context, 1, ["--config", write_job(context, "large", steps=1), *SAVE], name="save")
     words = ["--config", write_job(context, "small", steps=1), *SAVE, "--checkpoint.initial_load_path"]
     words += [context.dump("large") / "checkpoint/step-1", "--model.args.n_layers"]
@@ -74,11 +74,11 @@ def weights_of_another_model(context):
 
 @case(60)
 def resume_without_the_model(context):
-    """The weights are drawn anew where the checkpoint's are not wanted, and only there."""
+    """The weights are drawn again only if the checkpoint's are not wanted."""
     words = ["--config", write_job(context, "drawn", steps=1), *SAVE]
     run(context, 2, words, name="save")
     first = read_rows(context.dump("drawn") / "metrics.jsonl")[0]
-    # The data begins anew too, so that the first batch meets the first weights again.
+    # The data starts again too, so that the first batch meets the first weights again.
     exclude = ["--checkpoint.exclude_from_loading", "model,optimizer,lr_scheduler,dataloader"]
     run(context, 2, [*words, "--training.steps", 2, *exclude], name="again")
     second = read_rows(context.dump("drawn") / "metrics.jsonl")[1]
@@ -90,7 +90,7 @@ def resume_without_the_model(context):
 
 @case(60)
 def resume_torchtitan_order_at_another_size(context):
-    """TorchTitan's data order belongs to one number of ranks, and says so."""
+    """TorchTitan's data order belongs to one number of ranks, and the error says so."""
     words = ["--config", write_job(context, "size", steps=2), *SAVE, "--training.data_order", "torchtitan"]
     run(context, 1, words, name="save")
     text = run(context, 2, [*words, "--training.steps", 3], name="two", exit_code=1).text()
@@ -99,7 +99,7 @@ def resume_torchtitan_order_at_another_size(context):
 
 @case(60, mode=["disabled", "async"])
 def interval_minutes(context, mode):
-    """A time that is over at every step saves after every step, one that never is only after the last."""
+    """An interval that is over at every step saves after every step; one that never ends saves only after the last."""
 
     def saved(name, minutes):
         words = ["--config", write_job(context, name, steps=6), *SAVE, "--checkpoint.interval", 100000]
@@ -117,7 +117,7 @@ def interval_minutes(context, mode):
 
 @case(60)
 def damaged_checkpoints_are_passed_over(context):
-    """A flipped bit of one rank's file, a .metadata cut short: each is named, and every rank goes on from the newest intact one."""
+    """A flipped bit in a rank's file, a truncated .metadata: each is named; runs resume from the newest intact one."""
     words = ["--config", write_job(context, "run", steps=8), *SAVE, "--checkpoint.interval", 2, "--checkpoint.keep_latest_k", 0]
     run(context, 2, words, name="whole")
     expected = rows_by_step(context.dump("run") / "metrics.jsonl", exact=True)

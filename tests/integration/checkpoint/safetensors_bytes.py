@@ -4,7 +4,7 @@ import struct
 
 
 def write(path, tensors):
-    """float32 tensors by name."""
+    """Writes float32 tensors by name."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, tensor in tensors.items():
         size = tensor.numel() * 4

@@ -1,6 +1,6 @@
-"""What cases of tests/bad_configs start from besides their own files: `prepared/`, made anew for each run of bad_configs.
+"""Makes `prepared/`, which cases of tests/bad_configs start from besides their own files, for each run of bad_configs.
 
-Checkpoints that the program saved, as parts/resume.toml has it, and copies of them with one fault each.
+It holds checkpoints that the program saved, as in parts/resume.toml, and copies of them with one fault each.
 """
 import fcntl
 import json
@@ -12,7 +12,7 @@ from harness import TIME_SCALE
 
 
 def train(program, folder, environment, name, *words):
-    """A run of two steps whose dump folder is prepared/<name>."""
+    """Runs two steps with the dump folder prepared/<name>."""
     command = [program, "--config", "parts/resume.toml", "--job.dump_folder", f"prepared/{name}", *words]
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=60 * TIME_SCALE)
 
@@ -54,7 +54,7 @@ def flip(data, at):
 def prepare(program, folder, environment):
     """Fills folder/prepared. `folder` holds a copy of tests/bad_configs and is where the cases run.
 
-    Returns a lock: as long as it lives, prepared/busy is a folder that another run trains into.
+    Returns a lock: while it is held, prepared/busy is a folder that another run trains into.
     """
     base = folder / "prepared"
     train(program, folder, environment, "full")
@@ -66,7 +66,7 @@ def prepare(program, folder, environment):
         shutil.copytree(base / of, base / name)
         return base / name / step
 
-    # A save that was killed: every file but the one that is written last.
+    # A save that was killed: every file except the last one written.
     (copy("half_written") / ".metadata").unlink()
     for metadata in (copy("none_complete", step="checkpoint")).glob("step-*/.metadata"):
         metadata.unlink()
@@ -74,7 +74,7 @@ def prepare(program, folder, environment):
     (copy("shard_missing") / "__0_0.distcp").unlink()
     edit(copy("bit_flipped") / "__0_0.distcp", lambda data: flip(data, len(data) // 2))
     edit(copy("metadata_truncated") / ".metadata", lambda data: data[:1000])
-    # Not damage, but what another program wrote: without checksums of this one's.
+    # Not damaged, but written by another program: without our checksums.
     for name, change in {"key_missing": without_key("norm.weight"), "newer": with_version("2.0.0"),
                          "no_moments": without_key("optimizer.state.norm.weight.exp_avg")}.items():  # fmt: skip
         step = copy(name)
@@ -91,7 +91,7 @@ def prepare(program, folder, environment):
     (step / "titan.checksums.json").unlink()
     (step / "pytorch_model.bin").write_bytes(pickle.dumps({}))
 
-    # Of a sweep over other values, whose folder parts/sweep.toml names.
+    # The folder of a sweep over other values, which parts/sweep.toml names.
     sweep = [program, "sweep", "parts/sweep.toml"]
     subprocess.run(sweep, cwd=folder, env=environment, check=True, capture_output=True, timeout=60 * TIME_SCALE)
 

@@ -1,4 +1,4 @@
-"""Configuration: bad ones are refused with exactly the expected words, good ones mean what they say."""
+"""Tests configurations: bad ones are refused with exactly the expected words, good ones mean what they say."""
 import concurrent.futures
 import dataclasses
 import os
@@ -17,36 +17,37 @@ from fixtures import write_job
 from harness import ROOT, Failure, Job, case, expect, read_rows, run
 
 BAD_CONFIGS = ROOT / "tests/bad_configs"
-NUM_BAD_CONFIGS = 236  # so that none can vanish unseen
-# Processor time, since wall time is the machine's: whoever else runs adds to it. Three times the most that a refusal was
-# seen to take, which is loading libtorch, since cores that are shared take longer for the same work.
-CPU_LIMIT_S = 1.0  # a process
+NUM_BAD_CONFIGS = 236  # so that none can disappear unnoticed
+# Processor time, because other load on the machine adds to wall time. Three times the most that a refusal was seen to
+# take, which is loading libtorch, because shared cores take longer for the same work.
+CPU_LIMIT_S = 1.0  # per process
 DIRECTIVE = re.compile(r"# (args|command|env|starts|exit):(.*)")
 LOG_LINE = re.compile(rb"^\[titan\] .*\n", re.MULTILINE)
 
 
 def read_config(path):
-    """The text of a bad configuration, which may hold other bytes than UTF-8's."""
+    """Returns the text of a bad configuration, which may hold bytes that are not UTF-8."""
     return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def raw_bytes(word):
-    """The word with the bytes that it has as \\xHH."""
+    """Returns the word with each \\xHH replaced by that byte."""
     return os.fsdecode(re.sub(rb"\\x([0-9A-F]{2})", lambda match: bytes.fromhex(match[1].decode()), os.fsencode(word)))
 
 
 @dataclasses.dataclass
 class BadConfig:
-    """NNN-name.toml; its first lines may say how it is run, the message is in NNN-name.txt beside it.
+    """NNN-name.toml. Its first lines may say how it is run; the message is in NNN-name.txt next to it.
 
     # args: WORDS       follow `--config NNN-name.toml`
-    # command: WORDS    instead of all that
+    # command: WORDS    replaces all of that
     # env: NAME=VALUE   further variables
     # starts: true      the mistake is in a file that only a run reads, which logs its start first
-    # exit: 1           a checkpoint that cannot be taken is no bad configuration: a run that failed
-    # exit: 0           what is doubtful, and right for somebody, is a warning
+    # exit: 1           a checkpoint that cannot be loaded is a failed run, not a bad configuration
+    # exit: 0           a doubtful setting that may be right is a warning
 
-    '\\xE9' in a word of them is that byte. Beside them lie parts/ and fixtures/, and prepared/ with what bad_config_folders.py makes: checkpoints with a fault.
+    '\\xE9' in one of their words is that byte. The same folder has parts/ and fixtures/, and prepared/ with the
+    checkpoints with a fault that bad_config_folders.py makes.
     """
 
     path: pathlib.Path
@@ -66,13 +67,13 @@ class BadConfig:
 
 
 def clean_environment():
-    """This process's, without what a launcher or a user's shell would add to the configuration."""
+    """Returns this process's environment without what a launcher or a user's shell would add to the configuration."""
     launcher = re.compile(r"TITAN_.*__.*|RANK|WORLD_SIZE|LOCAL_.*|MASTER_.*|OMPI_.*|PMI.*|SLURM_.*|TORCHELASTIC_.*")
     return {name: value for name, value in os.environ.items() if not launcher.fullmatch(name)}
 
 
 def wait_for_usage(job):
-    """The exit code, and the seconds of processor time that a job and what it waited for took."""
+    """Waits for a job. Returns its exit code and the seconds of processor time that it and what it waited for took."""
 
     def ended():
         pid, status, usage = os.wait4(job.process.pid, os.WNOHANG)
@@ -84,7 +85,7 @@ def wait_for_usage(job):
 
 
 def refuse(context, bad, folder):
-    """The message, with the folder it ran in taken out; the processor's seconds and the wall's."""
+    """Returns the message, with its folder replaced by FOLDER, the processor's seconds and the wall's."""
     started = time.monotonic()
     unset = [word for name in os.environ.keys() - clean_environment().keys() for word in ("-u", name)]
     name = bad.path.stem
@@ -93,7 +94,7 @@ def refuse(context, bad, folder):
     wall_s = time.monotonic() - started
     text = job.err_path.read_text(encoding="utf-8").replace(str(folder), "FOLDER")
     if bad.exit_code == 1:
-        text = re.sub(r"\d{6,}", "NUMBER", text)  # bytes of a checkpoint, which holds its place in another corpus
+        text = re.sub(r"\d{6,}", "NUMBER", text)  # bytes of a checkpoint, which holds its position in another corpus
     expect(code == bad.exit_code, f"{name}: exit code {code}, expected {bad.exit_code}\n{text[-2000:]}")
     out = job.out_path.read_bytes()
     printed = LOG_LINE.sub(b"", out) if bad.starts else out
@@ -104,7 +105,7 @@ def refuse(context, bad, folder):
 
 
 def check_bad_config(context, path, folder):
-    """What is wrong with the answer to one of them, or None; and its times."""
+    """Returns what is wrong with the answer to one of them, or None; and its times."""
     expected = path.with_suffix(".txt")
     try:
         text, *seconds = refuse(context, BadConfig(path), folder)
@@ -131,7 +132,7 @@ def bad_configs(context):
     expect(len(paths) == NUM_BAD_CONFIGS, f"{len(paths)} bad configurations, expected {NUM_BAD_CONFIGS}")
     orphans = {path.stem for path in BAD_CONFIGS.glob("*.txt")} - {path.stem for path in paths}
     expect(not orphans, f"messages without a configuration: {sorted(orphans)}")
-    # Two at a time; but those with all that a run needs one after another, since two runs in one dump folder are refused.
+    # Runs two at a time, but complete configurations one after another, since two runs in one dump folder are refused.
     complete = [path for path in paths if "parts/" in read_config(path)]
     groups = [complete, *([path] for path in paths if path not in complete)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -153,7 +154,7 @@ def flat(table, prefix=""):
 
 
 def resolve(context, words, name):
-    """key -> value of the configuration that the program makes of a command line. A key that is not set is missing."""
+    """Returns {key: value} of the configuration that the program makes of a command line; unset keys are missing."""
     job = run(context, 1, [*words, "--print-config"], launcher="none", name=name)
     return dict(flat(tomllib.loads(job.out_path.read_text())))
 
@@ -163,7 +164,7 @@ def resolve(context, words, name):
 
 @case(60, processors=1)
 def resolved_config_repeats(context):
-    """The config.toml that a run leaves means the same configuration again, and repeats the run to the last bit."""
+    """The config.toml that a run leaves gives the same configuration again, and repeats the run to the last bit."""
     base = write_job(context, "first", steps=3)
     config = context.folder / "over.toml"
     config.write_text(f'include = ["{base.name}"]\n[training]\nmax_norm = 0.30000000000000004\n')
@@ -187,7 +188,7 @@ def resolved_config_repeats(context):
 
 @case(60, processors=1)
 def config_from_standard_input(context):
-    """--config - reads a pipe once, for itself and for the ranks of --nproc; includes start at the current directory."""
+    """--config - reads a pipe once, for itself and the ranks of --nproc; includes start at the current directory."""
     config = write_job(context, "piped", steps=2)
 
     def piped(words, text, **variables):

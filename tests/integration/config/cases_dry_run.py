@@ -1,4 +1,4 @@
-"""--dry-run: its figures against runs, its verdict on devices, and its two forms."""
+"""Tests --dry-run: its numbers against runs, its verdict on devices, and its two output forms."""
 import json
 import re
 
@@ -22,8 +22,8 @@ UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 @case(120)
 def dry_run_predicts_memory(context):
-    """The predicted peak is, within 3 %, what the tensors of the run then take of the allocator and what ranks exchange, which
-    lies in shared memory: at most what the prediction calls gathered and reductions."""
+    """The predicted peak is within 3 % of what the run's tensors then take from the allocator, plus what ranks exchange
+    in shared memory: at most what the prediction calls gathered and reductions."""
     wrong = []
     for name, (ranks, options) in PREDICTED.items():
         words = ["--config", ROOT / "configs/debug.toml", "--training.steps", 2, "--lr_scheduler.warmup_steps", 1, "--training.device", "cpu"]
@@ -44,7 +44,7 @@ def dry_run_predicts_memory(context):
 
 @case(120, processors=1)
 def dry_run(context):
-    """Every job file of configs/ passes --dry-run for 8 ranks, at the degrees that it configures, with nothing written."""
+    """Every job file of configs/ passes --dry-run for 8 ranks, at its configured degrees, and nothing is written."""
     files = sorted((ROOT / "configs").glob("*.toml"))
     expect(files, "configs/ holds no job file")
     for path in files:
@@ -60,7 +60,7 @@ DEVICES = {"H100": (79.1, True), "NVIDIA A100-PCIE-40GB": (39.4, True), "rtx 409
 
 @case(60, processors=1)
 def dry_run_device(context):
-    """A rank is held against a device that is named, or given by its memory; one that does not fit ends with 1."""
+    """A rank is compared with a device given by name or by its memory; if it does not fit, the exit code is 1."""
     words = ["--config", write_job(context, "small"), "--dry-run", "--device"]
     for index, (device, (gib, fits)) in enumerate(DEVICES.items()):
         text = run(context, 1, [*words, device], name=f"device{index}", exit_code=0 if fits else 1).text()
@@ -74,14 +74,14 @@ def dry_run_device(context):
 
 
 def dry_run_of(context, name, *words, exit_code=0):
-    """What --json says, which is all that standard output has."""
+    """Returns the object of --json, which is all of standard output, and the job."""
     job = run(context, 1, ["--dry-run", "--json", *words], "none", name=name, exit_code=exit_code)
     return json.loads(job.out_path.read_text()), job
 
 
 @case(120, processors=1)
 def dry_run_adds_up(context):
-    """The parts of the peak sum to it and none is negative, on a GPU and a CPU; more ranks need less."""
+    """The parts of the peak add up to it and none is negative, on a GPU and a CPU; more ranks need less."""
     for config in ("llama7b", "llama3_8b", "llama3_70b"):
         for device, more in (("gpu", ["--device", "100TiB"]), ("cpu", ["--training.device", "cpu"])):
             peaks = []
@@ -98,7 +98,7 @@ def dry_run_adds_up(context):
 
 @case(60, processors=1)
 def dry_run_json(context):
-    """--json prints the table's figures as one object; what is logged goes to standard error."""
+    """--json prints the table's numbers as one object; the log goes to standard error."""
     words = ["--config", ROOT / "configs/llama7b.toml", "--training.seq_len", 8192]
     on_device = ["--world-size", 8, "--device", "80GiB"]
     found, job = dry_run_of(context, "json", *words, *on_device)
@@ -121,7 +121,7 @@ def dry_run_json(context):
 
 @case(60, processors=1)
 def dry_run_suggests(context):
-    """What does not fit is told what to change; the change taken, it needs what was said."""
+    """If a run does not fit, --dry-run says what to change; with the change, it needs what was predicted."""
     words = ["--config", ROOT / "configs/llama3_8b.toml", "--world-size", 64, "--device", "A100-40GB"]
     words += ["--activation_checkpoint.mode", "none", "--training.local_batch_size", 4]
     found, _ = dry_run_of(context, "large", *words, exit_code=1)

@@ -1,4 +1,4 @@
-"""What a start is refused for before anything is made: files, memory, disk; and what --no-preflight makes of it."""
+"""Tests what a start is refused for before anything is made (files, memory, disk), and the effect of --no-preflight."""
 import re
 
 from cases_sweep import run_sweep, write_sweep
@@ -16,7 +16,7 @@ def refused(context, ranks, words, name, exit_code=2):
 
 @case(60)
 def all_files_at_once(context):
-    """Data and tokenizer that are not there: both are named, once, at their places; --dry-run warns of both and goes on."""
+    """Missing data and a missing tokenizer are both named, once, at their places; --dry-run only warns of both."""
     config = write_job(context, "run")
     words = ["--config", config, "--training.dataset_path", "none", "--model.hf_assets_path", "nowhere"]
     text = refused(context, 2, words, "start")
@@ -29,8 +29,8 @@ def all_files_at_once(context):
 
 @case(60, processors=1)
 def without_memory(context):
-    """A run that has no room in memory is refused, with the keys to change; started all the same it says what there was no room
-    for, and in which step."""
+    """A run that does not fit into memory is refused, with the keys to change; if started anyway, it says what did not
+    fit, and in which step."""
     config = write_job(context, "run")
     text = refused(context, 1, ["--config", config, *HUGE], "start")
     expect(re.search(r"will not fit: its tensors take at least .* TiB on each rank, .*training.local_batch_size \(1000000000\)", text), text)
@@ -40,7 +40,7 @@ def without_memory(context):
 
 @case(60, processors=1)
 def without_disk(context):
-    """A run whose first checkpoint cannot have room is refused; without checkpoints, or told so, it is not."""
+    """A run whose first checkpoint cannot fit on the disk is refused; without checkpoints, or if told so, it is not."""
     config = write_job(context, "run", steps=1)
     large = ["--config", config, "--model.args.vocab_size", 10**10, "--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
     text = refused(context, 1, large, "start")
@@ -52,7 +52,7 @@ def without_disk(context):
 
 @case(60, processors=1)
 def sweep_checks_files(context):
-    """A sweep whose trials name data that is not there starts none of them, and its dry run says so."""
+    """A sweep whose trials name missing data starts none of them, and its dry run says so."""
     values = '[sweep.grid]\n"training.dataset_path" = ["%s/corpus.jsonl", "none.jsonl"]\n' % context.fixtures
     sweep, folder = write_sweep(context, "paths", 'objective = "loss"\n' + values, steps=2)
     reason = 'training.dataset_path = "none.jsonl": there is no such file or folder'
@@ -64,7 +64,7 @@ def sweep_checks_files(context):
 
 @case(60, processors=1)
 def sweep_checks_ranks(context):
-    """Ranks of a trial that this machine has no room for are refused when the sweep is read, as --nproc refuses them."""
+    """A trial with more ranks than this machine can hold is refused when the sweep is read, as --nproc refuses it."""
     sweep, folder = write_sweep(context, "crowd", 'nproc = 100000\nobjective = "loss"\n[sweep.grid]\n"debug.seed" = [1]\n', steps=2)
     text = run_sweep(context, [sweep, "--dry-run"], "dry", exit_code=2).text()
     expect(re.search(r"error: sweep.nproc = 100000: this machine has \d+ cores .*; lower it", text), text)

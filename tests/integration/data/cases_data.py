@@ -1,4 +1,4 @@
-"""Datasets: the elastic order over stops and world sizes, tokenized shards and bad records."""
+"""Tests datasets: the elastic order over stops and world sizes, tokenized shards and bad records."""
 import collections
 import errno
 import gzip
@@ -15,7 +15,7 @@ from harness import (
 
 
 def logged(prefix, ranks):
-    """The rows of a run's sample log, of all ranks."""
+    """Returns the rows of a run's sample log, of all ranks."""
     rows = []
     for rank in range(ranks):
         path = pathlib.Path(f"{prefix}.rank{rank}")
@@ -38,8 +38,8 @@ FP32 = ["--training.mixed_precision_param", "float32"]
 
 @case(240)
 def elastic_resize(context):
-    """Stops and resumes at 1, 2 and 4 ranks, sharded and replicated: the global batches of an uninterrupted run, none twice,
-    none lost, and its losses, so the optimizer's state is taken on, too."""
+    """Stops and resumes at 1, 2 and 4 ranks, sharded and replicated: gives the global batches of an uninterrupted run,
+    none twice, none lost, and its losses, so the optimizer's state is restored, too."""
     steps = 12
     mix = ["--training.dataset_mix", f"0.75 jsonl {context.fixtures}/corpus.jsonl,0.25 text {context.fixtures}/corpus"]
     words = ["--config", write_job(context, "straight", steps=steps), *ELASTIC, *FP32, *mix]
@@ -52,7 +52,7 @@ def elastic_resize(context):
     config = write_job(context, "resized", steps=steps)
     words = ["--config", config, *ELASTIC, *FP32, *mix, "--checkpoint.enable", "--checkpoint.interval", 1000]
     words += ["--checkpoint.no-last_save_model_only", "--lr_scheduler.total_steps", steps]
-    parts = [(2, 1, 3), (4, 2, 5), (1, 1, 8), (2, 2, steps)]  # ranks, of which so many replicas, up to this step
+    parts = [(2, 1, 3), (4, 2, 5), (1, 1, 8), (2, 2, steps)]  # ranks, the number of replicas among them, last step
     found = []
     for part, (ranks, replicas, last) in enumerate(parts):
         more = ["--parallelism.data_parallel_replicate_degree", replicas, "--training.steps", last]
@@ -64,8 +64,8 @@ def elastic_resize(context):
         wanted = by_sample[row["sample"]]
         for key in ("source", "item", "token", "hash"):
             expect(row[key] == wanted[key], f"sample {row['sample']}: {key} is {row[key]}, expected {wanted[key]}")
-    # The same sums in another grouping: fp32 rounds each to 6e-8 of it, which 12 steps of AdamW (lr 3e-3, whose first
-    # steps are signs of gradients, however small) carry on. 1,000 times that is still far below the effect of one other
+    # The same sums in another grouping: fp32 rounds each to 6e-8 of it, which 12 steps of AdamW amplify (lr 3e-3; its
+    # first steps are signs of gradients, however small). 1,000 times that is still far below the effect of one other
     # sample, about 1e-2.
     one, other = (rows_by_step(context.dump(name) / "metrics.jsonl") for name in ("straight", "resized"))
     for step in range(1, steps + 1):
@@ -77,7 +77,7 @@ def elastic_resize(context):
 
 @case(60)
 def elastic_stop_by_signal(context):
-    """SIGTERM at 2 ranks, then on at 1: what was trained on is logged once."""
+    """SIGTERM at 2 ranks, then resumed at 1: every sample that was trained on is logged once."""
     steps, last = 12, 7  # the signal comes after step 6 and is seen when step 7 begins
     words = ["--config", write_job(context, "stopped", steps=steps), *ELASTIC, "--checkpoint.enable"]
     log, gate = context.folder / "samples-first", Gate(context, "stop")
@@ -109,7 +109,7 @@ def elastic_refuses_another_order(context):
 
 
 def read_indexed(prefix):
-    """Documents of one shard, read as the format was published (numpy knows none of our code)."""
+    """Returns the documents of one shard, read by the published format (numpy knows none of our code)."""
     import numpy
 
     raw = pathlib.Path(f"{prefix}.idx").read_bytes()
@@ -135,8 +135,8 @@ def tree(folder):
 
 @case(60)
 def tokenize_shards(context):
-    """tokenize writes the .bin/.idx format; killed before any rename, or asked to stop, it goes on to the same bytes with any
-    number of workers; training reads the shards."""
+    """tokenize writes the .bin/.idx format. If killed before any rename, or asked to stop, it resumes to the same bytes
+    with any number of workers; training reads the shards."""
     import sentencepiece
 
     corpus, tokenizer = context.folder / "corpus.jsonl", context.fixtures / "tokenizer"
@@ -160,7 +160,7 @@ def tokenize_shards(context):
         expect(found.items() >= kept.items(), "a finished shard was redone")
         kept.update(found)
 
-    # A shard is its .bin, then its .idx. One worker, so that the shards before the one of the kill are known.
+    # A shard is its .bin, then its .idx. One worker, so that the shards before the kill are known.
     one = [*command, "--workers", 1]
     for renamed, number, finished in (("idx", 3, 2), ("bin", 4, 5)):
         fault = faults(context, f"call=rename path=*.{renamed}.tmp n={number} do=kill")
@@ -171,7 +171,7 @@ def tokenize_shards(context):
     gate.wait(job)
     reports = job.text().count("tokenize: ")
     kill(job.process.pid, signal.SIGTERM)
-    # A report follows every second, and looks for signals. When there is a second one, the first has told the worker.
+    # A report comes every second and looks for signals. When there is a second one, the first has told the worker.
     wait_until(lambda: job.text().count("tokenize: ") >= reports + 2, 30, "no two reports after the signal")
     gate.open()
     code = job.wait()
@@ -196,7 +196,7 @@ def tokenize_shards(context):
 
 @case(30, processors=1)
 def tokenize_after_a_mistake(context):
-    """What failed before its first shard leaves nothing that the corrected command would have to be told of."""
+    """A failure before the first shard leaves nothing that could affect the corrected command."""
     text = context.folder / "lines.txt"
     text.write_text("not one JSON object\n" * 20)
     words = ["tokenize", "--tokenizer", context.fixtures / "tokenizer", "--input", text, "--output", context.folder / "out/x"]
@@ -207,7 +207,7 @@ def tokenize_after_a_mistake(context):
 
 @case(30, processors=1)
 def tokenize_hints_at_text(context):
-    """A folder of text files, where JSON lines are looked for, is answered with the option that reads it."""
+    """A folder of text files instead of JSON lines is answered with the option that reads it."""
     folder = context.folder / "texts"
     folder.mkdir()
     (folder / "a.txt").write_text("some text\n")
@@ -221,7 +221,7 @@ def tokenize_hints_at_text(context):
 
 @case(60, processors=1)
 def names_that_are_not_utf8(context):
-    """Files whose names are not UTF-8 are tokenized and trained on like others, and a folder of that name is inspected."""
+    """Files with names that are not UTF-8 are tokenized and trained on, and a folder of such a name is inspected."""
     source = context.folder / os.fsdecode(b"caf\xe9")
     source.mkdir()
     for name in (b"a.txt", b"\xff.txt"):
@@ -230,7 +230,7 @@ def names_that_are_not_utf8(context):
         tokenize(context, source, context.folder / "x", "--dataset", "text")
     plan = json.loads((context.folder / "x.json").read_text(encoding="utf-8"))
     expect([file[0] for file in plan["files"]] == ["a.txt", r"\xFF.txt"] and r"caf\xE9" in plan["source"], f"{plan}")
-    # The path of the folder is a value of the configuration, which is refused; the names in it are not.
+    # The path of the folder is a value of the configuration and is refused; the names in the folder are not.
     good = source.rename(context.folder / "good")
     save = ["--checkpoint.enable", "--checkpoint.interval", 2, "--checkpoint.no-last_save_model_only"]
     words = ["--config", write_job(context, "run"), *save, "--training.dataset", "text", "--training.dataset_path", good]
@@ -261,7 +261,7 @@ def bad_records_are_counted(context):
 
 @case(90)
 def file_systems_without_locks(context):
-    """Ranks that decompress the same file at once, and a second run of a folder, where flock(2) is not implemented."""
+    """Without flock(2), ranks can decompress the same file at once, and a second run in a folder is refused."""
     packed = context.folder / "packed"
     packed.mkdir()
     lines = (context.fixtures / "corpus.jsonl").read_bytes()
@@ -277,7 +277,7 @@ def file_systems_without_locks(context):
         left = [path.name for path in (context.folder / f"cache-{name}").iterdir() if path.suffix == ".tmp"]
         expect(not left, f"{left} were left in the cache")
     check_identical(rows["with"], rows["without"], ("loss", "grad_norm", "lr", "tokens_seen"), "without locks")
-    # The copy of the rank that is last does not replace the one that others have looked at.
+    # The last rank's copy does not replace the one that the others have looked at.
     text = context.folder / "text"
     text.mkdir()
     for number, line in enumerate(lines.splitlines()[:8]):
@@ -285,7 +285,7 @@ def file_systems_without_locks(context):
     env = faults(context, no_locks) | {"TITAN_DATA_CACHE": str(context.folder / "cache-text")}
     words_of_text = ["--config", config, "--training.dataset", "text", "--training.dataset_path", text, "--job.dump_folder", context.folder / "of-text"]
     run(context, 4, words_of_text, name="of-text", env=env)
-    # Exclusion all the same, by the process that the folder names; and one that was killed is no owner.
+    # Runs still exclude each other, by the process that the folder names; a killed process is not an owner.
     gate = Gate(context, "first-row")
     env = faults(context, no_locks, gate.rule(at_row(1)))
     first = start(context, 1, [*words, "--job.dump_folder", context.folder / "owned"], name="first", env=env)
@@ -305,7 +305,7 @@ def tokenize(context, source, output, *more, exit_code=0):
 
 @case(90, processors=1)
 def shards_know_their_data(context):
-    """Shards of files that have changed since are not kept, and a folder of shards with some missing is not trained on."""
+    """Shards of files that have changed since are not kept, and a folder with missing shards is not trained on."""
     source, shards = context.folder / "source", context.folder / "shards"
     source.mkdir()
     shards.mkdir()
@@ -313,7 +313,7 @@ def shards_know_their_data(context):
     (source / "a.jsonl").write_text("".join(lines), encoding="utf-8")
     tokenize(context, source, shards / "x")
     made = (shards / "x-00000-of-00004.bin").read_bytes()
-    # Touched, as a copy is.
+    # Changes only the time, as a copy does.
     (source / "a.jsonl").write_text("".join(lines), encoding="utf-8")
     job = tokenize(context, source, shards / "x")
     expect("4 of an earlier run" in job.text(), job.tail())
@@ -327,7 +327,7 @@ def shards_know_their_data(context):
     (source / "a.jsonl").write_text("".join(lines[:7]), encoding="utf-8")
     job = tokenize(context, source, shards / "x", exit_code=2)
     expect("a.jsonl had" in job.text() and "b.jsonl was not there" in job.text(), job.tail())
-    # Interrupted.
+    # An interrupted run.
     (shards / "x-00002-of-00004.idx").unlink()
     words = ["--training.dataset", "indexed", "--training.dataset_path"]
     config = write_job(context, "train", steps=1)
@@ -338,7 +338,7 @@ def shards_know_their_data(context):
 
 @case(90)
 def lines_are_looked_for_once(context):
-    """A dry run makes the index of large data; a start, a second one and tokenize find it, with the losses of a start without any."""
+    """A dry run makes the index of large data; later starts and tokenize find it, and losses do not change."""
     lines = (context.fixtures / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     size = sum(len(line.encode()) for line in lines)
     large = context.folder / "large.jsonl"
@@ -362,7 +362,7 @@ def lines_are_looked_for_once(context):
 
 @case(90)
 def resume_knows_its_held_out_data(context):
-    """Other text in the file of the held-out set is refused by what differs, and allowed by name; another file that is named is listed."""
+    """Other text in the held-out file is refused by what differs, and allowed by name; another file is listed."""
     held_out = context.folder / "held_out.txt"
     held_out.write_text((context.fixtures / "corpus.jsonl").read_text(encoding="utf-8")[:40000], encoding="utf-8")
     save = ["--checkpoint.enable", "--checkpoint.interval", 2, "--checkpoint.no-last_save_model_only", "--lr_scheduler.total_steps", 20]
@@ -380,7 +380,7 @@ def resume_knows_its_held_out_data(context):
 
 @case(120)
 def resume_knows_its_data(context):
-    """Other files under the same path are refused by what differs, and allowed by name; a folder that moved is the same data."""
+    """Other files at the same path are refused by what differs, and allowed by name; a moved folder is the same."""
     source = context.folder / "source"
     source.mkdir()
     lines = (context.fixtures / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -396,7 +396,7 @@ def resume_knows_its_data(context):
     moved = source.rename(context.folder / "moved")
     job = run(context, 2, [*words, moved, "--training.steps", 6], name="moved")
     expect("training.dataset_path was" in job.text(), job.tail())
-    # As many documents, others.
+    # The same number of documents, but other ones.
     text = (moved / "a.jsonl").read_text(encoding="utf-8")
     (moved / "a.jsonl").write_text(text.replace("o", "a"), encoding="utf-8")
     job = run(context, 2, [*words, moved, "--training.steps", 8], name="edited", exit_code=1)

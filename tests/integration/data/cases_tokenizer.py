@@ -1,4 +1,4 @@
-"""Token ids: zero differences to the packages that made the tokenizers, on texts that tokenizers get wrong."""
+"""Tests that token ids equal those of the packages that made the tokenizers, on texts that tokenizers get wrong."""
 import gzip
 import json
 import os
@@ -10,7 +10,7 @@ SENTENCEPIECE = {"bpe": {"model_type": "bpe"}, "unigram": {"model_type": "unigra
 
 
 def command(context, words, stdin=b"", exit_code=0, env=None):
-    """Standard output and standard error of `titan-train tokenizer ...`, as bytes."""
+    """Returns standard output and standard error of `titan-train tokenizer ...`, as bytes."""
     env = None if env is None else {**os.environ, **env}
     done = subprocess.run([context.program, "tokenizer", *words], input=stdin, capture_output=True, env=env, timeout=60 * TIME_SCALE)
     expect(done.returncode == exit_code, f"{words}: exit code {done.returncode}\n{done.stderr.decode()[-2000:]}")
@@ -52,7 +52,7 @@ def check_decoding(context, folder, ids, expected, words=()):
 
 
 def add_config_tokens(package, config):
-    """What TorchTitan does with tokenizer_config.json; gives its BOS and EOS ids."""
+    """Applies tokenizer_config.json as TorchTitan does. Returns its BOS and EOS ids."""
     from tokenizers import AddedToken
 
     def content(token):
@@ -73,13 +73,13 @@ def add_config_tokens(package, config):
         ]
     )
     bos, eos = content(config.get("bos_token")), content(config.get("eos_token"))
-    # One text for both is BOS alone.
+    # If both have the same text, there is only BOS.
     return [package.token_to_id(token) if token else None for token in (bos, eos if eos != bos else None)]
 
 
 @case(120, kind=["llama3", "qwen", "gpt2", "gpt2_prefix", "o200k", "no_alphabet"])
 def tokenizer_ids(context, kind):
-    """Ids, marked ids and decoded text are those of the `tokenizers` package, TorchTitan's rules applied."""
+    """Ids, marked ids and decoded text are those of the `tokenizers` package, with TorchTitan's rules applied."""
     import tokenizer_fixtures as fixtures
     from tokenizers import Tokenizer
 
@@ -90,7 +90,7 @@ def tokenizer_ids(context, kind):
     texts = fixtures.hard_texts(megabyte=1_000_000 if kind == "llama3" else 100_000)
     expected = [encoding.ids for encoding in package.encode_batch(texts)]
     check_ids(encode_all(context, folder, texts), expected, texts, kind)
-    # A second seed would find what one misses; the marks need no more than a few texts.
+    # Another seed would find what this one misses; the marks need only a few texts.
     few, around = texts[:40], package.encode("").ids
     for words, before, after in ((["--bos"], [bos], []), (["--eos"], [], [eos]), (["--bos", "--eos"], [bos], [eos])):
         before, after = ([id for id in ids if id is not None and id not in around] for ids in (before, after))
@@ -103,7 +103,7 @@ def tokenizer_ids(context, kind):
 
 @case(60)
 def tokenizer_ids_unicode(context):
-    """Every code point beside others: the table of classes and the list of new marks are up to date."""
+    """Every code point next to others: the table of classes and the list of new marks are up to date."""
     import tokenizer_fixtures as fixtures
     from tokenizers import Tokenizer
 
@@ -111,10 +111,10 @@ def tokenizer_ids_unicode(context):
     fixtures.make_tokenizer("borders", folder, fixtures.LANGUAGES)
     package = Tokenizer.from_file(str(folder / "tokenizer.json"))
     points = [p for p in range(0x110000) if not 0xD800 <= p < 0xE000]
-    # Long runs of one kind (ideographs, syllables, private use) by samples.
+    # Long runs of one kind (ideographs, syllables, private use) are sampled.
     dense = [(0, 0x3400), (0x9FF0, 0xAC01), (0xD7A0, 0xE001), (0xF8FF, 0x17000), (0x18800, 0x20001), (0xE0000, 0xE0200)]
     points = [p for p in points if any(first <= p < end for first, end in dense) or p % 37 == 0 and p < 0x33480 or p % 997 < 3]
-    # Digits and spaces tell the classes apart, marks with classes 1, 220 and 230 the reordering, bases the composition.
+    # Digits and spaces show the classes, marks with classes 1, 220 and 230 the reordering, bases the composition.
     forms = ["a{}1 {} {}", "\u0930\u0334{}\u0316{}\u0301", "\u1100{}\u0338 word{}word"]
     texts = ["".join(form.replace("{}", chr(p)) for p in points[i : i + 400]) for i in range(0, len(points), 400) for form in forms]
     expected = [encoding.ids for encoding in package.encode_batch(texts, add_special_tokens=False)]
@@ -123,7 +123,7 @@ def tokenizer_ids_unicode(context):
 
 @case(60, kind=list(SENTENCEPIECE))
 def tokenizer_ids_sentencepiece(context, kind):
-    """Ids and decoded text are those of the `sentencepiece` package; trained by the program's own command."""
+    """Ids and decoded text are those of the `sentencepiece` package; the program's own command trains the model."""
     import sentencepiece
     import tokenizer_fixtures as fixtures
 
@@ -145,7 +145,7 @@ def tokenizer_ids_sentencepiece(context, kind):
 
 @case(60, processors=1)
 def tokenizer_ids_invalid_utf8(context):
-    """Bytes that are not UTF-8 count as what Python's errors="replace" makes of them."""
+    """Bytes that are not UTF-8 are encoded as what Python's errors="replace" makes of them."""
     import random
 
     import sentencepiece
@@ -225,7 +225,7 @@ def tokenizer_command_line(context):
 
 @case(60, processors=1)
 def tokenizer_skips_bad_records(context):
-    """tokenizer train --on-bad-record skip makes of the other records what it makes of them alone."""
+    """tokenizer train --on-bad-record skip gives the same model as the other records alone."""
     texts, folder = corpus_lines(context, 500), context.folder
     write_texts(folder / "good.jsonl", texts)
     lines = (folder / "good.jsonl").read_bytes().splitlines(keepends=True)
@@ -240,7 +240,7 @@ def tokenizer_skips_bad_records(context):
 
 @case(60, processors=1)
 def tokenizer_reads_what_training_reads(context):
-    """A folder of JSON lines, plain and compressed, with a file of another kind: its documents, as of one plain file."""
+    """A folder of plain and compressed JSON lines, and another file, gives the documents of one plain file."""
     texts, folder = corpus_lines(context, 300), context.folder
     write_texts(folder / "all.jsonl", texts)
     lines = (folder / "all.jsonl").read_bytes().splitlines(keepends=True)
@@ -259,7 +259,7 @@ def tokenizer_reads_what_training_reads(context):
     expect(b"1 file of" in err and b"is not read: README.md" in err, f"{err!r}")
     models = [(folder / f"{name}-tokenizer/tokenizer.model").read_bytes() for name in ("all.jsonl", "mixed")]
     expect(models[0] == models[1], "the same documents made another tokenizer")
-    # Asked to, it reads the lines as text, and says what that is.
+    # If asked to, it reads the lines as text, and says that the file holds JSON lines.
     words = ["train", "--input", folder / "all.jsonl", "--dataset", "text", "--vocab-size", "400", "--output", folder / "text"]
     _, err = command(context, words)
     expect(b"from 1 document" in err and b"holds JSON lines by its name" in err, f"{err!r}")

@@ -1,4 +1,4 @@
-"""Jobs and checkpoints that go to and fro between the program and TorchTitan 0.2.2, whose side of it is in tests/golden."""
+"""Tests jobs and checkpoints exchanged between the program and TorchTitan 0.2.2, whose side is in tests/golden."""
 import pickle
 
 import golden
@@ -7,9 +7,9 @@ from golden import HALF, STEPS, near, size_words, unpack_checkpoint, write_job
 from harness import case, expect, rows_by_step
 from torchtitan_configs import write_published
 
-# Both compute in fp32 with sums in other orders: 6e-8 of each, which steps of AdamW carry on (see cases_parity.py).
+# Both compute in fp32 with sums in other orders: 6e-8 of each, which steps of AdamW amplify (see cases_parity.py).
 # TorchTitan prints five digits after the point of a loss below 9, four of a norm near 1: half of the last is 5e-6 and
-# 5e-5. Moments or a place in the data that got lost move the loss of a later step by 1e-2 and more (tried).
+# 5e-5. Lost moments or a lost place in the data move the loss of a later step by 1e-2 and more (tried).
 TOLERANCE = {"loss": 2e-5, "grad_norm": 1e-4}
 
 
@@ -20,7 +20,7 @@ def ours(context, ranks, name, *more, sizes=None):
 
 
 def check_figures(found, theirs, what, first=1):
-    """Our rows of the steps from `first` on have TorchTitan's figures."""
+    """Checks that our rows of the steps from `first` on have TorchTitan's values."""
     steps = list(range(first, STEPS + 1))
     expect(sorted(found) == steps, f"{what}: steps {sorted(found)}, expected {steps}")
     expect(set(steps) <= set(theirs["step"]), f"{what}: TorchTitan's steps are {theirs['step']}")
@@ -33,7 +33,7 @@ def check_figures(found, theirs, what, first=1):
 
 @case(60, ranks=[1, 2])
 def torchtitan_resume(context, ranks):
-    """Each goes on from the other's checkpoint, data and schedule included, as the one that saved it goes on."""
+    """Each program resumes from the other's checkpoint, data and schedule included, as the one that saved it does."""
     theirs = golden.answers("resume")[str(ranks)]
     we_alone = ours(context, ranks, "we_alone")
     rest = {step: row for step, row in we_alone.items() if step > HALF}
@@ -42,7 +42,7 @@ def torchtitan_resume(context, ranks):
     check_alike(read_state(context.dump("we_alone") / f"checkpoint/step-{HALF}"), read_state(their_half), ranks)
     we_after_them = ours(context, ranks, "we_after_them")
     check_figures(we_after_them, theirs["alone"], "we after TorchTitan", HALF + 1)
-    # On two ranks TorchTitan draws every shard from the same numbers, and goes another way from the start.
+    # On two ranks TorchTitan draws every shard from the same numbers, and so differs from the start.
     apart = abs(we_alone[HALF + 1]["loss"] - we_after_them[HALF + 1]["loss"])
     expect(apart > 1e-3 or ranks == 1, "both began alike")
 
@@ -65,7 +65,7 @@ def torchtitan_resume_tensor(context):
 
 
 def check_alike(mine, theirs, ranks):
-    """Our checkpoint holds what TorchTitan's does, and keys of our own only under titan."""
+    """Checks that our checkpoint holds what TorchTitan's does, and keys of our own only under titan."""
     import torch
 
     missing = sorted(set(theirs) - set(mine)) + sorted(key for key in set(mine) - set(theirs) if not key.startswith("titan."))
@@ -82,7 +82,7 @@ def check_alike(mine, theirs, ranks):
 
 
 def plain(value):
-    """A value of a checkpoint, with what is pickled within unpickled."""
+    """Returns a value of a checkpoint, with pickled parts of it unpickled."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
     return plain(pickle.loads(value)) if isinstance(value, bytes) else value
@@ -90,7 +90,7 @@ def plain(value):
 
 @case(60, processors=1)
 def torchtitan_debug_toml(context):
-    """TorchTitan's debug TOML trains here as it does there: from one seed the weights and tokens, and so the losses."""
+    """TorchTitan's debug TOML trains here as there: one seed gives the same weights, tokens and so losses."""
     config = write_published(context.folder, "debug_model")
     train(context, 1, ["--job.config_file", config, *golden.DEBUG_WORDS, "--job.dump_folder", context.dump("ours")], "ours")
     check_figures(rows_by_step(context.dump("ours") / "metrics.jsonl"), golden.answers("debug_toml"), "debug_model.toml")

@@ -1,14 +1,14 @@
-"""The answers in tests/golden are those that TorchTitan and transformers give today, where a Python has them ($TITAN_PEER_PYTHON)."""
+"""Checks that TorchTitan and transformers ($TITAN_PEER_PYTHON) still give the answers in tests/golden."""
 import golden
 from checkpoint_tools import read_state
 from harness import Job, case, expect, has_module, peer_python, skip
 
-# Another machine sums in other orders: what cases_checkpoint_peers.py allows between the program and TorchTitan.
+# Another machine sums in other orders: as much as cases_checkpoint_peers.py allows between the program and TorchTitan.
 NEAR = {"loss": 2e-5, "losses": 2e-5, "grad_norm": 1e-4}
 
 
 def check_same(found, committed, where, tolerance=0.0):
-    """Two JSON values; figures within the tolerance of the key they stand under, all else equal."""
+    """Checks that two JSON values are equal, numbers within the tolerance of their key."""
     if isinstance(committed, dict):
         expect(isinstance(found, dict) and list(found) == list(committed), f"{where}: {found}, committed {committed}")
         for key in committed:
@@ -41,7 +41,7 @@ def golden_is_current(context, part):
 
 
 def check_same_checkpoint(context, made, kind):
-    """Tensors as close as two machines are, the rest equal."""
+    """Checks that tensors are as close as those of two machines, and the rest equal."""
     import torch
 
     found, committed = (

@@ -1,4 +1,4 @@
-"""TorchTitan's configurations and batches mean here what they mean there: its own answers are in tests/golden."""
+"""Tests that TorchTitan's configurations and batches mean the same here; its own answers are in tests/golden."""
 import json
 import pathlib
 import re
@@ -10,7 +10,7 @@ from torchtitan_configs import OVERRIDES, PUBLISHED, REFUSED, RUN_HERE, write_pu
 
 
 def all_keys(context):
-    """key -> (type, default) as the program's own documentation has them."""
+    """Returns {key: (type, default)} from the program's own documentation."""
     docs = run(context, 1, ["--print-docs"], name="docs").out_path.read_text()
     keys, table = {}, ""
     for line in docs.splitlines():
@@ -30,7 +30,7 @@ def equal(mine, theirs):
 
 @case(60, processors=1)
 def torchtitan_schema(context):
-    """Every key of TorchTitan 0.2.2's JobConfig is here, of the same type and default; ours besides say so."""
+    """Every key of TorchTitan 0.2.2's JobConfig exists here, with the same type and default; our other keys say so."""
     mine, theirs = all_keys(context), golden.answers("config")["schema"]
     missing = sorted(set(theirs) - set(mine))
     expect(len(theirs) >= 149 and not missing, f"{len(theirs)} keys there; not here: {missing}")
@@ -51,8 +51,8 @@ def torchtitan_schema(context):
 
 @case(120, processors=1)
 def torchtitan_published(context):
-    """TorchTitan's llama3 configurations pass a dry run as they are, on the meshes that they name; what is not built is
-    said there, and refused by a run, each key by name."""
+    """TorchTitan's llama3 configurations pass an unchanged dry run, on the meshes that they name; features that are not
+    built are reported there, and refused by a run, each key by name."""
     for name, (world_size, _) in PUBLISHED.items():
         words = ["--config", write_published(context.folder, name), "--dry-run", "--world-size", world_size]
         refused = REFUSED.get(name, [])

@@ -1,4 +1,4 @@
-"""Weights that go to and from transformers' LlamaForCausalLM, whose files and losses are in tests/golden."""
+"""Tests weights that go to and from transformers' LlamaForCausalLM; its files and losses are in tests/golden."""
 import hashlib
 import json
 
@@ -7,13 +7,14 @@ from cases_hugging_face import read_folder
 from cases_tokenizer import encode_all
 from harness import case, expect, read_rows, relative_distance
 
-# Both sides sum in fp32 in other orders (see cases_parity.py). Rows of a head in the wrong order, or the key heads given
+# Both sides sum in fp32 in other orders (see cases_parity.py). Rows of a head in the wrong order, or key heads given
 # to the wrong queries, move the loss of some batch by 2e-3 and more (tried).
 TOLERANCE = 1e-5
 
 
 def write_theirs(context):
-    """The folder that transformers' save_pretrained wrote, to the byte of its weights; what transformers made of it."""
+    """Writes the folder that transformers' save_pretrained wrote, to the byte of its weights. Returns it and
+    transformers' answers."""
     answers = golden.answers("transformers")
     folder = context.folder / "theirs"
     folder.mkdir()
@@ -28,7 +29,7 @@ def write_theirs(context):
 
 
 def our_losses(context, weights):
-    """The losses of steps that change nothing."""
+    """Returns the losses of steps that change nothing."""
     words = ["--checkpoint.enable", "--checkpoint.load_only"]
     dump = golden.start_from(context, golden.RANKS, weights, "ours", golden.WEIGHT_STEPS, words)
     return [row["loss"] for row in read_rows(dump / "metrics.jsonl")]
@@ -42,7 +43,7 @@ def check_losses(found, expected):
 
 
 def check_tokenizer(context, export, expected):
-    """AutoTokenizer's ids of the exported tokenizer are ours of the run's."""
+    """Checks that AutoTokenizer's ids of the exported tokenizer equal ours of the run's tokenizer."""
     found = encode_all(context, golden.TOKENIZER, golden.TEXTS)
     expect(found == expected["ids"], f"other ids: {found}, AutoTokenizer's {expected['ids']}")
     tokens = json.loads((export / "generation_config.json").read_text())
@@ -51,14 +52,14 @@ def check_tokenizer(context, export, expected):
 
 @case(60)
 def we_read_transformers(context):
-    """A LlamaForCausalLM of save_pretrained, in several files, has the loss here that it has there."""
+    """A LlamaForCausalLM of save_pretrained, in several files, has the same loss here as there."""
     folder, answers = write_theirs(context)
     check_losses(our_losses(context, folder), answers["losses"])
 
 
 @case(60, dtype=["float32", "bfloat16"])
 def transformers_reads_ours(context, dtype):
-    """An export is the one that from_pretrained has read, and has the loss here that it has there."""
+    """An export is the one that from_pretrained has read, and has the same loss here as there."""
     import torch
 
     folder, answers = write_theirs(context)

@@ -1,25 +1,25 @@
-"""What the documentation points at exists."""
+"""Tests that what the documentation points at exists."""
 import os
 import re
 import subprocess
 
 from harness import ROOT, Job, case, expect
 
-# A path of this repository as it stands in a command or in backquotes.
+# A path of this repository as it appears in a command or in backquotes.
 PATH_WORD = re.compile(r"(?<![\w/.-])((?:scripts|configs|docs|src|models|data|apps|tests|benchmarks)/[\w./-]*\w)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def documents():
-    """Every Markdown file that git has or would add."""
+    """Returns every Markdown file that git has or would add."""
     command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return [ROOT / name for name in listed if (ROOT / name).exists()]
 
 
 def anchors(text):
-    """The fragments that a Markdown file's headings can be linked by, made as code hosts make them."""
+    """Returns the fragments by which a Markdown file's headings can be linked, made as code hosts make them."""
     headings = re.findall(r"^#+ +(.*?)\s*$", FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -28,7 +28,7 @@ def broken_links(path):
     text = path.read_text(encoding="utf-8")
     for target in LINK.findall(FENCE.sub("", text)):
         if re.match(r"[a-z]+:", target):
-            continue  # another site's, which a test without a network cannot follow
+            continue  # another site, which a test without a network cannot follow
         name, _, fragment = target.partition("#")
         file = (path.parent / name).resolve() if name else path
         if not file.exists():
@@ -46,7 +46,7 @@ def links(_context):
 
 @case(30, quick=True, processors=1)
 def readme_paths(_context):
-    """Scripts, configs and other files that README.md names are there, and its scripts can be executed."""
+    """Scripts, configs and other files that README.md names exist, and its scripts can be executed."""
     readme = ROOT / "README.md"
     expect(readme.exists(), "there is no README.md")
     named = sorted(set(PATH_WORD.findall(readme.read_text(encoding="utf-8"))))
@@ -59,18 +59,18 @@ def readme_paths(_context):
 
 
 CODE_PAGES = ("docs/architecture.md", "docs/fully_shard.md", "src/README.md", "data/README.md", "models/README.md", "CONTRIBUTING.md")
-# What is still to be written stands in a table of its own.
+# Files that are still to be written are in a table of their own.
 FUTURE = re.compile(r"^## Where the next features enter.*?(?=^## )", re.MULTILINE | re.DOTALL)
 
 
 def is_there(name):
-    """Whether a file or folder is meant by `name`, from the root or from src/, with or without its suffix."""
+    """True if `name` means a file or folder, from the root or from src/, with or without its suffix."""
     return any(any(root.glob(pattern)) for root in (ROOT, ROOT / "src") for pattern in (name.rstrip("/"), f"{name.rstrip('/')}.*"))
 
 
 @case(30, quick=True, processors=1)
 def code_paths(_context):
-    """What pages about the code name in backquotes is in the code: a folder/file, with or without its suffix."""
+    """Pages about the code name only existing paths in backquotes: a folder/file, with or without its suffix."""
     folders = {path.name for root in (ROOT, ROOT / "src") for path in root.iterdir() if path.is_dir()} - {"build", "outputs", "assets"}
     missing, named = [], 0
     for page in CODE_PAGES:
@@ -88,7 +88,7 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def shape(line):
-    """The words of a line, whatever its numbers."""
+    """Returns the words of a line, with every number replaced."""
     return re.sub(r"[\d.,]*\d", "#", " ".join(line.split()))
 
 
@@ -109,7 +109,7 @@ def first_hour(context):
             missing = [line for line in text.splitlines() if shape(line) not in shape(said)]
             expect(not missing, f"the page shows what was not said: {missing}\n{said}")
             continue
-        # The file's 250 steps would take minutes; flags and the page's own files win over, or say less than, this.
+        # The file's 250 steps would take minutes; flags and the page's own files override this, or set fewer steps.
         short = {"TITAN_TRAINING__STEPS": "4"} if "outputs/first" in text else {}
         job = Job(["bash", "-euo", "pipefail", "-c", text], context.folder / "logs", f"block{number}", {**env, **short}, folder)
         code = job.wait(120)

@@ -1,4 +1,4 @@
-"""scripts/gpu_check.sh by itself: what it counts, reports and refuses. A GPU is simulated; the training runs are real, on the CPU."""
+"""Tests scripts/gpu_check.sh itself: what it counts, reports and refuses. A GPU is simulated; runs are real."""
 import json
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 
 from harness import ROOT, TIME_SCALE, VENV, Job, case, expect
 
-# In place of bin/titan-train: the program on the CPU instead of the GPU, at sizes that take no time.
+# Replaces bin/titan-train: the program on the CPU instead of the GPU, at sizes that take no time.
 ON_CPU = """#!/bin/bash
 words=()
 for word in "$@"; do
@@ -29,19 +29,19 @@ if [[ " $* " == *" --config "* ]]; then
 fi
 exec "PROGRAM" "${words[@]}"
 """
-# In place of Python: PyTorch's FSDP2 would load for seconds, to say that there is no GPU.
+# Replaces Python: PyTorch's FSDP2 would load for seconds, to say that there is no GPU.
 PYTHON = """#!/bin/bash
 [[ $1 != -m ]] || exit 1
 exec "PROGRAM" "$@"
 """
-# In place of a Python with TorchTitan: it has it, and prints what the trainer would.
+# Replaces a Python with TorchTitan: it claims to have it, and prints what the trainer would.
 PEER = """#!/bin/bash
 [[ $1 != -c ]] || exit 0
 for ((step = 1; step <= 20; step++)); do
   echo "[titan] INFO - step: $(printf %2d $step)  loss:  7.50000  grad_norm:  1.0000  memory:  2.50GiB(3.10%)  tps: 1,000  tflops: 1.00  mfu: 1.00%"
 done
 """
-# In place of compute-sanitizer: runs the program, which is what comes after the options.
+# Replaces compute-sanitizer: runs the program that comes after the options.
 SANITIZER = """#!/bin/bash
 while [[ $1 == --* ]]; do
   case $1 in
@@ -51,7 +51,7 @@ while [[ $1 == --* ]]; do
 done
 "$@" && echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
 """
-# In place of tests/cuda_device_test: one case that passes and one that is skipped.
+# Replaces tests/cuda_device_test: one case that passes and one that is skipped.
 DEVICE_TEST = """#!/bin/sh
 case $1 in
   --gtest_list_tests) printf 'CudaDevice.\\n  Works\\n  IsSkipped\\n' ;;
@@ -69,7 +69,7 @@ def write_script(path, text):
 
 
 def make_folder(context):
-    """Like an installed folder, and a PATH on which nvidia-smi shows one GPU."""
+    """Makes a folder like an installed one, and a PATH on which nvidia-smi shows one GPU."""
     tree = context.folder / "tree"
     (tree / "libexec").mkdir(parents=True)
     for name in ("assets", "configs", "scripts"):
@@ -94,7 +94,7 @@ MUST_FAIL = {
     "device: IsSkipped",
     "one rank: a profile, and a memory snapshot",
     "one rank: no more memory than PyTorch's FSDP2",
-    # Of so small a run the peak is the process.
+    # The peak of so small a run is the process itself.
     "1B: no more memory than the dry run says",
     "1B: what does not fit ends with its reason",
 }
@@ -131,7 +131,7 @@ def gpu_check_counts_and_reports(context):
     expect(ratio == runs["1b-speed"]["tokens_per_second"] / 1000, f"tokens/s ratio {ratio}, {runs['1b-speed']} of 1000")
 
 
-# What gpu_check.sh sets before it reads gpu_check_runs.sh, and one check of each kind that runs out of time.
+# Sets what gpu_check.sh sets before it reads gpu_check_runs.sh, and makes one check of each kind that runs out of time.
 OUT_OF_TIME = """
 here=$1 work=$2 results=$2 program=false device_test=false python=false peer='' only='' running=''
 touch "$results/checks" "$results/left_out"
@@ -149,7 +149,7 @@ echo "$passed passed, $failed failed"
 
 @case(40, processors=1)
 def gpu_check_stops_what_hangs(context):
-    """A check that does not end has failed; one that is cut by the ten minutes, and a slow sanitizer, are left out by name."""
+    """A check that hangs fails; checks cut off by the ten minutes, and a slow sanitizer, are skipped by name."""
     # The limit is less than the three sleeps.
     command = ["bash", "-c", OUT_OF_TIME, "check", ROOT, context.folder]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "TITAN_TIME_SCALE": "1"})
@@ -167,7 +167,7 @@ def gpu_check_stops_what_hangs(context):
 
 
 def write_run(folder, losses, first=1, weights=("0a", "0b"), last_loss=None):
-    """metrics.jsonl, validation.jsonl and checksums.jsonl of a run whose last two steps have checksums."""
+    """Writes metrics.jsonl, validation.jsonl and checksums.jsonl of a run whose last two steps have checksums."""
     folder.mkdir()
     rows = [{"step": first + i, "loss": loss, "max_loss": loss, "grad_norm": 1.0, "memory_peak_bytes": 100} for i, loss in enumerate(losses)]
     if last_loss is not None:
@@ -181,7 +181,7 @@ def write_run(folder, losses, first=1, weights=("0a", "0b"), last_loss=None):
 
 @case(30, processors=1)
 def gpu_check_compares_runs(context):
-    """One bit, one checksum, a missing step or a NaN is a difference; what a resumed run did not do again is not."""
+    """One bit, one checksum, a missing step or a NaN is a difference; steps before a resume are not."""
     folder = context.folder
     whole = write_run(folder / "whole", [3.0, 2.5, 2.25, 2.0])
     equal = write_run(folder / "equal", [3.0, 2.5, 2.25, 2.0])
@@ -219,7 +219,7 @@ def gpu_check_compares_runs(context):
 
 @case(30, processors=1)
 def gpu_check_refuses(context):
-    """Nothing to check is exit code 2 and the reason, never a pass."""
+    """If there is nothing to check, it exits with code 2 and the reason, and never passes."""
     tree = make_folder(context)
     script = tree / "scripts/gpu_check.sh"
     empty = context.folder / "empty"

@@ -1,4 +1,4 @@
-"""The runner's own parts: a check that cannot fail or a child that outlives its case makes every case worthless."""
+"""Tests the runner's own parts: a check that cannot fail or a child that outlives its case spoils every case."""
 import contextlib
 import io
 import signal
@@ -11,7 +11,7 @@ from harness import VENV, Failure, Gate, Job, case, check_close, check_identical
 from oracle import VARIANTS, answer, ask, run_reference
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(100000)"]
-# A reference whose rank 1 ends badly, as its first argument says, until it has done so as often as its second says. "late":
+# A reference whose rank 1 ends badly, as its first argument says, as many times as its second argument says. "late":
 # it crashes, and is seen to end after rank 0, which raised.
 BAD_REFERENCE = f"""\
 import os, pathlib, signal, sys
@@ -84,8 +84,8 @@ def harness_time_limit(context):
 
 @case(30, processors=1)
 def harness_late_cases(context):
-    """At its own limit a case's jobs are ended, and it fails if it fails of that. A case that has passed late has passed."""
-    from run import time_limit  # which imports this file
+    """A case's jobs are ended at its limit, and it fails only if that makes it fail. A late pass is a pass."""
+    from run import time_limit  # here, because run imports this file
 
     job = Job(SLEEP, context.folder, "sleeper")
 
@@ -107,7 +107,7 @@ def harness_late_cases(context):
 
 @case(30, processors=1)
 def harness_gates(context):
-    """A gate that nobody reaches is a failure: at once where the job has ended, else at the limit."""
+    """A gate that is never reached is a failure: at once if the job has ended, else at the limit."""
     for command, text in ((["true"], "ended before gate-never was reached"), (SLEEP, "gate-never was not reached")):
         job = Job(command, context.folder, "job")
         try:
@@ -120,7 +120,7 @@ def harness_gates(context):
 
 @case(30, processors=1)
 def harness_once(context):
-    """What is made once is made once for each key; a new key takes the old one's place, and nobody else's."""
+    """A folder is made once for each key; a new key replaces the old one's folder, and no other."""
     made = []
 
     def ask_for(name, key):
@@ -136,7 +136,7 @@ def harness_once(context):
 
 @case(60)
 def harness_reference_crashes(context):
-    """PyTorch's own crash is no answer and said, the second time a failure; a rank that raises or is killed is one at once."""
+    """A crash of PyTorch is reported and retried; a second one fails, as does a rank that raises or is killed."""
     script = context.folder / "bad_reference.py"
     ends = context.folder / "bad_reference.py.ends"
     script.write_text(BAD_REFERENCE)
@@ -166,7 +166,7 @@ ask(2, "fp32, decay 0.11", [*parity.FP32, "--optimizer.weight_decay", "0.11"], p
 
 @case(60)
 def reference_rounding(context):
-    """The bounds of the parity cases are fair: another attention kernel stays inside them, another rate does not."""
+    """The parity bounds are fair: another attention kernel stays inside them, another weight decay does not."""
     base, other, wrong = (answer(context, 2, name).rows for name in ("fp32", "fp32, plain attention", "fp32, decay 0.11"))
     check_close(other, base, parity.KEYS, parity.FP32_TOLERANCE / 2, "fp32, plain attention")
     expect(fails(check_close, wrong, base, parity.KEYS, parity.FP32_TOLERANCE, "decay"), "another weight decay passed")

@@ -1,4 +1,4 @@
-"""The folder that `cmake --install` makes: it runs wherever it lies, with the torch wheel of whichever python3 has the right one."""
+"""Tests the folder that `cmake --install` makes: it runs anywhere, with any python3 that has the right torch wheel."""
 import dataclasses
 import os
 import pathlib
@@ -11,14 +11,14 @@ import tempfile
 from harness import ROOT, VENV, Job, case, expect, read_rows, skip, start
 
 MAX_BYTES = 60 << 20
-# The C library and the compiler's, as cmake/TitanInstall.cmake leaves them out.
+# The libraries of C and of the compiler, which cmake/TitanInstall.cmake leaves out, too.
 OF_EVERY_SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|util|stdc\+\+|gcc_s)\.so|.*/ld-linux|linux-vdso)")
 ENVIRONMENT = {"PATH": f"{VENV}:{os.environ['PATH']}", "LD_LIBRARY_PATH": "", "TITAN_PYTHON": ""}
 STEPS = ["--training.steps", "3", "--training.local_batch_size", "1", "--training.seq_len", "64", "--metrics.log_freq", "1"]
 
 
 def install(context, place):
-    """Installs, then moves the folder out of reach of every path that was known when it was made."""
+    """Installs, then moves the folder away from every path that was known when it was made."""
     first = context.folder / "first"
     build = context.program.parent
     job = Job(["cmake", "--install", build, "--prefix", first], context.folder / "logs", "install")
@@ -48,7 +48,7 @@ def elf_files(tree):
 
 
 def check_no_build_path(tree):
-    """No text file names the source tree, and the loader is sent to neighbouring folders only."""
+    """Checks that no text file names the source tree, and that the loader is sent to neighboring folders only."""
     for path in tree.rglob("*"):
         if path.is_file() and not is_elf(path):
             expect(bytes(ROOT) not in path.read_bytes(), f"{path.relative_to(tree)} names {ROOT}")
@@ -60,10 +60,10 @@ def check_no_build_path(tree):
 
 
 def check_libraries(context, tree):
-    """As bin/titan-train sets the loader up, everything is found: in lib/, in the wheel, or where every system has it."""
+    """Checks that bin/titan-train's loader settings find everything: in lib/, in the wheel, or in the system."""
     wheel = subprocess.run([VENV / "python", "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], capture_output=True, text=True)
     wheel = os.path.realpath(wheel.stdout.strip())
-    # The launcher starts what has its own name: here, ldd.
+    # The launcher starts the program with its own name: here, ldd.
     shutil.copy(tree / "bin/titan-train", tree / "bin/resolve")
     (tree / "libexec/resolve").symlink_to(shutil.which("ldd"))
     files = elf_files(tree)
@@ -82,7 +82,7 @@ def check_libraries(context, tree):
 
 
 def check_training(context, tree):
-    """Its own configuration, corpus and tokenizer, by each way to start ranks."""
+    """Trains with its own configuration, corpus and tokenizer, by each way to start ranks."""
     installed = dataclasses.replace(context, program=tree / "bin/titan-train")
     for launcher in ("nproc", "torchrun", "mpirun"):
         words = ["--config", tree / "configs/debug.toml", *STEPS, "--job.dump_folder", context.dump(launcher)]
@@ -106,7 +106,7 @@ def write_script(path, text):
 
 
 def check_refusals(context, tree):
-    """Without the right torch: what is needed, what was found and where, and how to choose another Python."""
+    """Without the right torch, it says what is needed, what was found and where, and how to choose another Python."""
     other = context.folder / "other"
     (other / "torch").mkdir(parents=True)
     (other / "torch/__init__.py").touch()

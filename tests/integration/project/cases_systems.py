@@ -1,4 +1,4 @@
-"""A system sets umasks and limits, fills outputs, has many files and takes processors away; the program copes or says so."""
+"""Tests a system's umasks, limits, full outputs, many files and few processors: the program copes or says so."""
 import json
 import os
 import re
@@ -13,7 +13,7 @@ SAVE = ["--checkpoint.enable", "--checkpoint.interval", "2"]
 
 
 def titan_train(context, *words, before=None, **options):
-    """A finished process, started after `before` ran in it."""
+    """Returns a finished process; `before` ran in it before the program."""
     words = [context.program, *(str(word) for word in words)]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
     return subprocess.run(words, preexec_fn=before, timeout=60 * TIME_SCALE, **options)
@@ -21,7 +21,7 @@ def titan_train(context, *words, before=None, **options):
 
 @case(60)
 def files_follow_the_umask(context):
-    """A group whose umask lets it write can write what a run leaves, as in any folder that is shared."""
+    """A group whose umask lets it write can write what a run leaves, as in any shared folder."""
     config = write_job(context, "shared", steps=2)
     done = titan_train(context, "--config", config, "--nproc", 2, *SAVE, before=lambda: os.umask(0o002))
     expect(done.returncode == 0, done.stdout)
@@ -32,7 +32,7 @@ def files_follow_the_umask(context):
 
 @case(60, processors=1)
 def files_that_may_not_grow(context):
-    """RLIMIT_FSIZE is an error of the save, with the file's name, and not a signal that ends the run without a word."""
+    """RLIMIT_FSIZE is an error of the save, with the file's name, not a signal that ends the run silently."""
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 
@@ -46,7 +46,7 @@ def files_that_may_not_grow(context):
 
 @case(60, quick=True, processors=1)
 def lost_output_is_an_error(context):
-    """A command whose result could not be written does not end well."""
+    """A command whose result could not be written fails."""
     config = write_job(context, "printed", steps=1)
     with open("/dev/full", "wb") as full:
         for words in (["--config", config, "--print-config"], ["--help"], ["--completion", "bash"], ["init", "--help"]):
@@ -56,7 +56,7 @@ def lost_output_is_an_error(context):
 
 @case(60, processors=1)
 def data_of_many_files(context):
-    """More files than the soft limit of descriptors; where the hard one is met, the error says which it is."""
+    """Data may have more files than the soft limit of descriptors; at the hard limit, the error names the limit."""
     folder = context.folder / "many"
     folder.mkdir()
     for number in range(200):

@@ -1,4 +1,4 @@
-"""The schedule: which collectives a step starts, over how many elements, and in which order, against FSDP2's own."""
+"""Tests the schedule: a step's collectives, over how many elements, and in which order, against FSDP2's."""
 import collections
 
 import fixtures
@@ -43,9 +43,9 @@ def run_program(context, ranks, config, name, words):
 
 
 def of_parameters(lines):
-    """(kind, elements in, elements out, dtype) of the collectives that carry parameters and gradients.
+    """Returns (kind, elements in, elements out, dtype) of the collectives that carry parameters and gradients.
 
-    Left out: barriers, exchanges of integers and bytes (counts, messages), and the program's all-reduces outside the
+    Skips barriers, exchanges of integers and bytes (counts, messages), and the program's all-reduces outside the
     replicas' group (losses, and the gradient norm, which FSDP2 sums by calls that are not recorded).
     """
     split = [line.split() for line in lines]
@@ -59,7 +59,7 @@ def of_parameters(lines):
 
 
 def check_order(name, found, expected, kinds):
-    """The collectives of `kinds` are the same ones, in the same order."""
+    """Checks that the collectives of `kinds` are the same ones, in the same order."""
     mine, theirs = ([c for c in calls if c[0] in kinds] for calls in (found, expected))
     for index, (one, other) in enumerate(zip(mine, theirs)):
         expect(one == other, f"{name}: {' and '.join(kinds)} number {index} is {one}, expected {other}")
@@ -70,8 +70,8 @@ def check_order(name, found, expected, kinds):
 def collective_order(context, ranks):
     """Every step starts FSDP2's collectives, no more and no fewer, in FSDP2's order.
 
-    Gathers keep their place among reduce-scatters and reduce-scatters among all-reduces. Between a gather and an
-    all-reduce there is no order to keep: they run on streams of their own, and neither waits for the other.
+    Gathers keep their place among reduce-scatters and reduce-scatters among all-reduces. A gather and an all-reduce
+    have no order: they run on streams of their own, and neither waits for the other.
     """
     config = fixtures.write_job(context, "job", steps=STEPS)
     for name, (words, microbatches, counts) in SCHEDULES[ranks].items():

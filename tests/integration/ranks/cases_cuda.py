@@ -1,4 +1,4 @@
-"""What the program does about CUDA where it is not wanted, or not there. With a device: scripts/gpu_check.sh."""
+"""Tests what the program does about CUDA if it is not wanted, or not there. With a device: scripts/gpu_check.sh."""
 import re
 
 from fixtures import write_job
@@ -17,7 +17,7 @@ def run(context, name, words, env, exit_code):
 
 
 def loaded_libraries(context, name, words):
-    """Every library that the dynamic loader opened for a run, by its own log."""
+    """Returns every library that the dynamic loader opened for a run, by its own log."""
     log = context.folder / f"{name}.loader"
     run(context, name, words, {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(log)}, 0)
     text = "".join(path.read_text(errors="replace") for path in log.parent.glob(log.name + ".*"))
@@ -28,7 +28,7 @@ def loaded_libraries(context, name, words):
 
 @case(60, processors=1)
 def cpu_run_loads_no_cuda_library(context):
-    """A run on CPUs trains, and --version answers, without a library of CUDA that libtorch_cpu does not bring."""
+    """A run on CPUs trains, and --version answers, without CUDA libraries other than those that libtorch_cpu brings."""
     job_file = write_job(context, "cpu", steps=3)
     for name, words in {"version": ["--version"], "train": ["--config", job_file, "--training.device", "cpu"]}.items():
         names = {path.rpartition("/")[2] for path in loaded_libraries(context, name, words)}
@@ -38,7 +38,7 @@ def cpu_run_loads_no_cuda_library(context):
 
 
 def without_driver(context):
-    """An environment in which the CUDA driver cannot be loaded, also where there is one: its library is an empty file."""
+    """Returns an environment in which even an installed CUDA driver cannot be loaded: its library is an empty file."""
     folder = context.folder / "no_driver"
     folder.mkdir()
     (folder / "libcuda.so.1").touch()

@@ -1,4 +1,4 @@
-"""titan-train doctor: a machine that is ready, and the line that names what is wrong with one that is not."""
+"""Tests titan-train doctor: a machine that is ready, and the line that names what is wrong with one that is not."""
 import json
 import os
 import re
@@ -13,7 +13,7 @@ ALWAYS = {"program", "CPU", "threads", "memory", "devices", "open files", "/dev/
 
 
 def doctor(context, words=(), prefix=(), name="doctor", exit_code=0, env=None):
-    """What the command says: the object of --json."""
+    """Returns the checks of the command's --json object."""
     command = [*prefix, context.program, "doctor", "--json", *words]
     job = Job(command, context.folder / "logs", name, env)
     code = job.wait(60)
@@ -24,7 +24,7 @@ def doctor(context, words=(), prefix=(), name="doctor", exit_code=0, env=None):
 
 
 def check_named(checks, name, state, text):
-    """Some line of that name is in that state, with what was found and what to do."""
+    """Checks that some line of that name is in that state, with what was found and what to do."""
     lines = [check for check in checks if check["name"] == name]
     found = [check for check in lines if check["state"] == state and text in check["found"]]
     expect(found, f"{name}: {lines}, expected a {state} with {text!r}")
@@ -48,7 +48,7 @@ def doctor_healthy(context, launcher):
 
 @case(60)
 def doctor_text(context):
-    """Without --json: a line for each check, and a last one that counts; nothing from ranks but the first."""
+    """Without --json: one line per check, and a last one with the counts; nothing from ranks other than the first."""
     job = run(context, 2, ["doctor"], launcher="torchrun", env={"GLOO_SOCKET_IFNAME": "lo"})
     text = job.out_path.read_text()
     for name in ALWAYS:
@@ -59,7 +59,7 @@ def doctor_text(context):
 
 @case(60, processors=1)
 def doctor_names_what_is_wrong(context):
-    """A low limit of open files, an interface that is not there, a folder that cannot be written, variables that contradict."""
+    """Names a low limit of open files, a missing interface, an unwritable folder, and contradicting variables."""
     checks = doctor(context, prefix=["bash", "-c", 'ulimit -n 128; exec "$@"', "bash"], name="files", exit_code=1)
     check_named(checks, "open files", "failure", "at most 128")
     checks = doctor(context, name="interface", exit_code=1, env={"GLOO_SOCKET_IFNAME": "nosuch0"})
@@ -72,8 +72,8 @@ def doctor_names_what_is_wrong(context):
 
 @case(60, processors=1)
 def doctor_finds_a_slow_dtype(context):
-    """A configured dtype that this processor multiplies in far more slowly than in another is a finding, with what to set.
-    PyTorch's own products in 16 bits, on AVX2, take ten times as long as those in float32."""
+    """A configured dtype that this processor multiplies far more slowly than another is a finding, with what to set.
+    PyTorch's own 16-bit matmuls on AVX2 take ten times as long as those in float32."""
     words = ["--config", write_job(context, "job"), "--cpu.kernels", "aten", "--cpu.instructions", "avx2"]
     for dtype in ("bfloat16", "float16"):
         checks = doctor(context, [*words, "--training.mixed_precision_param", dtype], name=dtype)
@@ -94,7 +94,7 @@ def doctor_small_shared_memory(context):
 
 @case(60, processors=1)
 def doctor_of_a_run(context):
-    """--config: what the run needs is checked too, and what is wrong with it is a line of the report."""
+    """--config: what the run needs is checked too, and a problem with it is a line of the report."""
     config = write_job(context, "job")
     checks = doctor(context, ["--config", config], name="right")
     for name in ("configuration", "files of the run", "room for the run"):
@@ -109,7 +109,7 @@ def doctor_of_a_run(context):
 
 @case(90)
 def doctor_lines(context):
-    """Every line of docs/doctor.md that this machine can run finds nothing that fails; the others are Slurm's."""
+    """Every line of docs/doctor.md that this machine can run finds no failure; the others are Slurm's."""
     config, done = write_job(context, "job"), []
     for line in commands_of(ROOT / "docs/doctor.md"):
         if not re.match(r"(titan-train|torchrun|mpirun) ", line):

@@ -1,4 +1,4 @@
-"""What happens when something is wrong: a rank dies or hangs, a file is missing, memory would not do."""
+"""Tests what happens if something is wrong: a rank dies or hangs, a file is missing, memory does not suffice."""
 import re
 import signal
 
@@ -7,20 +7,20 @@ from harness import (
     ROOT, Gate, at_row, case, expect, faults, is_alive, kill, run, start, start_plain, stop_process, wait_until,
 )  # fmt: skip
 
-# Text that only an exception nobody caught, or a crash, prints.
+# Text that only an uncaught exception, or a crash, prints.
 CRASH = re.compile(r"terminate called|core dumped|AddressSanitizer|Segmentation fault")
 # More steps than any test waits for: no run ends by itself before its rank is killed.
 FOREVER = 1_000_000
 
 
 def check_reason(text, pattern):
-    """One line says why; nothing crashed on the way."""
+    """Checks that one line says why, and that nothing crashed on the way."""
     expect(not CRASH.search(text), f"a rank crashed:\n{text[-2000:]}")
     expect(re.search(pattern, text), f"no line says '{pattern}':\n{text[-2000:]}")
 
 
 def check_blames(errors, rank, guilty):
-    """On standard error `rank` says once why it stops, and names rank `guilty` and no other."""
+    """Checks that `rank` says once on standard error why it stops, and names rank `guilty` and no other."""
     form = f"titan-train: rank {rank}: stops: "
     check_reason(errors, form)
     said = [line for line in errors.splitlines() if re.match(rf"titan-train: rank {rank}\b.* stops", line)]
@@ -69,7 +69,7 @@ def killed_rank_plain(context, victim):
 
 @case(90)
 def stopped_rank(context):
-    """In a resumed run, too, a rank that hangs ends the others by comm.train_timeout_seconds, by name."""
+    """In a resumed run, too, a rank that hangs ends the others after comm.train_timeout_seconds, and they name it."""
     # The limit for the start is longer than this case waits for the end.
     words = ["--checkpoint.enable", "--checkpoint.interval", "3", "--comm.init_timeout_seconds", "300"]
     run(context, 2, ["--config", write_job(context, "hung", steps=3), *words, "--checkpoint.last_save_model_only=false"])

@@ -1,6 +1,6 @@
-"""A rank that hangs, or crashes: who is named, what is said of it, and what is written down.
+"""Tests a rank that hangs, or crashes: which rank is named, what is said about it, and what is written to files.
 
-A rank hangs by standing at a gate that is never opened, so the others' time limit passes however fast the machine is.
+A rank hangs by waiting at a gate that is never opened, so the others' time limit passes however fast the machine is.
 """
 import re
 import signal
@@ -13,12 +13,12 @@ from harness import Gate, at_row, case, expect, faults, kill, read_rows, start, 
 LIMIT = ["--comm.train_timeout_seconds", 8, "--comm.init_timeout_seconds", 300]
 AWAY = r"rank 1: has been in {phase} for [0-9.]+ s at step \d+, while ranks 0, 2 wait for it in all_\w+ of \d+.* elements of \w+"
 
-# The limit of a phase may pass a moment before the others' or after it; either writes the file.
+# A phase may reach its own limit a moment before or after the others reach theirs; either one writes the file.
 FILE_START = r"^# (rank 1, asked by rank [02], for which a collective failed|this rank has been in data for .*)\n"
 
 
 def check_hang(context, jobs, name, reason):
-    """All ranks end with code 3 and the same reason, one of them says what all do; each has written its file."""
+    """Checks that all ranks end with code 3 and the same reason, one reports on all, and each has written its file."""
     for rank, job in enumerate(jobs):
         code = job.wait(60)
         expect(code == 3, f"rank {rank} exited with {code}, expected 3\n{job.tail()}")
@@ -30,7 +30,7 @@ def check_hang(context, jobs, name, reason):
 
 
 def wait_for_row(context, name, step, jobs):
-    """Until a step is logged: from the second on, the time limit is that of training."""
+    """Waits until a step is logged: from the second on, the time limit is that of training."""
 
     def is_there():
         ended = [job for job in jobs if job.process.poll() is not None]
@@ -43,7 +43,7 @@ def wait_for_row(context, name, step, jobs):
 
 @case(120)
 def hang_in_data(context):
-    """A rank whose data does not come is named, with its phase and what the others wait in; its file has the stacks."""
+    """A rank without data is named, with its phase and the collective others wait in; its file has the stacks."""
     gate, now = Gate(context, "read"), context.folder / "now"
     env = faults(context, gate.rule(f"rank=1 call=read path=*/corpus.jsonl after={now}"))
     jobs = start_plain(context, 3, ["--config", write_job(context, "data", steps=FOREVER), *LIMIT], variables={1: env})
@@ -61,7 +61,7 @@ def hang_in_data(context):
 
 @case(120, transport=["memory", "sockets"])
 def hang_in_a_save(context, transport):
-    """The same for a rank that does not come out of a save, with ranks that share memory and with Gloo's sockets."""
+    """The same for a rank that hangs in a save, with ranks that share memory and with Gloo's sockets."""
     gate = Gate(context, "save")
     words = ["--config", write_job(context, "save", steps=FOREVER), *LIMIT, *SAVE, "--checkpoint.interval", 3]
     env = {"TITAN_SHARED_MEMORY": "0"} if transport == "sockets" else {}
@@ -73,7 +73,7 @@ def hang_in_a_save(context, transport):
 
 @case(120)
 def hang_without_files(context):
-    """With comm.trace_buf_size = 0 a hang is said as well, and nothing is written."""
+    """With comm.trace_buf_size = 0 a hang is reported as well, and nothing is written."""
     gate = Gate(context, "row")
     words = ["--config", write_job(context, "bare", steps=FOREVER), *LIMIT, "--comm.trace_buf_size", 0]
     jobs = start_plain(context, 2, words, variables={0: faults(context, gate.rule(at_row(3)))})
@@ -87,7 +87,7 @@ def hang_without_files(context):
 
 @case(120, victim=[0, 1])
 def hang_of_a_stopped_process(context, victim):
-    """A rank that SIGSTOP holds is named, with what the others do and where their files are, which know what they were busy with."""
+    """A rank stopped by SIGSTOP is named, with what the others do and their files, which say what they were in."""
     name = f"stopped{victim}"
     jobs = start_plain(context, 3, ["--config", write_job(context, name, steps=FOREVER), *LIMIT])
     wait_for_row(context, name, 2, jobs)
@@ -98,7 +98,7 @@ def hang_of_a_stopped_process(context, victim):
         expect(code == 3, f"exit code {code}, expected 3\n{job.tail()}")
         check_reason(job.errors(), rf"stops: rank {victim}: stands still: something stopped its process")
     errors = "".join(job.errors() for job in others)
-    # Rank 0 serves the store: while it stands still nobody can be asked.
+    # Rank 0 serves the store: while it is stopped nobody can be asked.
     expect(errors.count("What the ranks do:") == victim, f"the summary is not there as expected:\n{errors}")
     expect("its collectives and the stacks of its threads are in " in errors, errors)
     files = sorted(path.name for path in (context.dump(name) / "comm_traces").iterdir())
@@ -111,7 +111,7 @@ def hang_of_a_stopped_process(context, victim):
 
 @case(60)
 def slow_save_of_one_rank(context):
-    """A phase that takes longer than comm.train_timeout_seconds is said once, with the stacks, and ends nothing."""
+    """A phase that takes longer than comm.train_timeout_seconds is reported once, with the stacks, and ends nothing."""
     gate = Gate(context, "save")
     words = ["--config", write_job(context, "slow", steps=4), *SAVE, "--checkpoint.interval", 3, "--comm.train_timeout_seconds", 1]
     job = start(context, 1, words, env=faults(context, gate.rule("call=write path=*/checkpoint/step-3.tmp/*")))

@@ -1,4 +1,4 @@
-"""A job's life: initialization, checkpoints, resuming, stopping on a signal."""
+"""Tests a job's life: initialization, checkpoints, resuming, stopping on a signal."""
 import os
 import pathlib
 import pty
@@ -18,7 +18,7 @@ FULL_CHECKPOINTS = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only
 
 @case(60, ranks=[1, 2, 4])
 def resume(context, ranks):
-    """40 steps in one go, and 20 steps, a new process, 20 more, give the same numbers to the last digit."""
+    """40 steps in one run, and 20 steps, a new process, 20 more, give the same numbers to the last digit."""
     straight = write_job(context, "straight", steps=40)
     broken = write_job(context, "broken", steps=40)
     run(context, ranks, ["--config", straight], name="straight")
@@ -31,7 +31,7 @@ def resume(context, ranks):
     run(context, ranks, ["--config", broken, *save, "--lr_scheduler.total_steps", "40"], name="second_half")
     resumed = rows_by_step(context.dump("broken") / "metrics.jsonl", exact=True)
     trained = [int(row["step"]) for row in read_rows(context.dump("broken") / "metrics.jsonl", exact=True)]
-    # Appended to the first half's rows or not; a second half that began at step 1 has trained 20 steps too many.
+    # The rows are appended to the first half's or not; a second half from step 1 on trained 20 steps too many.
     expect(trained[-20:] == list(range(21, 41)) and len(trained) <= 40, f"the rows after resuming are {trained}")
     check_identical(
         {**first, **resumed}, rows_by_step(context.dump("straight") / "metrics.jsonl", exact=True), EQUAL_KEYS, "resume"
@@ -42,7 +42,7 @@ STOP_STEPS = 12
 
 
 class Stopped:
-    """A job of 12 steps that a signal ends before, and that goes on."""
+    """A job of 12 steps that a signal stops early, and that is resumed."""
 
     def __init__(self, context, ranks, launcher=None, save=("--checkpoint.interval", 100000)):
         self.context, self.ranks, self.launcher = context, ranks, launcher
@@ -56,8 +56,8 @@ class Stopped:
         self.gate.wait(self.job)
 
     def check(self, last, kept):
-        """It ended after step `last` as a job does that is to be started again; the folder holds these steps' checkpoints,
-        and with the next start the job has the rows of one that was never stopped."""
+        """Checks that it ended after step `last` with the code that asks for a restart, that the folder holds the
+        checkpoints of the steps `kept`, and that the next start gives the rows of a job that was never stopped."""
         code = self.job.wait()
         expect(code == 75, f"exit code {code} after a signal, expected 75\n{self.job.tail()}")
         stopped = rows_by_step(self.metrics, exact=True)
@@ -77,15 +77,15 @@ class Stopped:
 
 @case(60, processors=1, number=["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"], quick=["SIGTERM"])
 def resume_after(context, number):
-    """A signal is answered at once, saves at the next step boundary and exits 75; the resumed job ends as if nothing had
-    happened."""
+    """A signal is answered at once; the job saves at the next step boundary and exits 75; the resumed job ends like an
+    undisturbed one."""
     stopped = Stopped(context, 1)
     stopped.start(at_row(6))
     kill(stopped.job.process.pid, getattr(signal, number))
     answer = f"titan-train: {number}: finishing this step and saving; once more ends at once, without saving\n"
     wait_until(lambda: answer in stopped.job.errors(), 30, "the signal was not answered before the step was over")
     stopped.gate.open()
-    # It was seen when step 7 began.
+    # Step 7 saw the signal when it began.
     stopped.check(7, [7])
 
 
@@ -96,13 +96,13 @@ def is_pending(pid, number):
 
 @case(60, launcher=["nproc", "mpirun"])
 def resume_after_sigterm_under(context, launcher):
-    """SIGTERM to --nproc's launcher, or to mpirun's ranks, as that passes their own exit code on: the same."""
+    """SIGTERM to --nproc's launcher, or to mpirun's ranks (mpirun passes on their own exit code), does the same."""
     stopped = Stopped(context, 2, launcher)
     stopped.start(at_row(6))
     if launcher == "mpirun":
         stopped.gate.signal(context, stopped.job)
     else:
-        # What a stopped process was sent can be seen, so nobody goes on before the launcher has passed it on.
+        # A stopped process shows the signals sent to it, so no rank continues before the launcher has passed it on.
         pids = list(stopped.job.ranks(context.program).values())
         for pid in pids:
             stop_process(pid)
@@ -118,7 +118,7 @@ def resume_after_sigterm_under(context, launcher):
 
 @case(60)
 def closed_terminal(context):
-    """Who closes the terminal over two ranks finds the step saved, and goes on with the same command."""
+    """After the terminal over two ranks is closed, the step is saved, and the same command resumes."""
     stopped = Stopped(context, 2)
     terminal, inside = pty.openpty()
     stopped.start(at_row(6), terminal=inside)
@@ -131,14 +131,14 @@ def closed_terminal(context):
 
 @case(60, mode=["disabled", "async"])
 def sigterm_during_a_save(context, mode):
-    """SIGTERM while the save of step 6 is under way: that one is completed, and another one made at the end."""
+    """SIGTERM during the save of step 6: that save is completed, and another one is made at the end."""
     save = ["--checkpoint.interval", 1, "--checkpoint.keep_latest_k", 2, "--checkpoint.async_mode", mode]
     stopped = Stopped(context, 2, save=save)
     folder = context.dump("stopped") / "checkpoint/step-6.tmp"
     stopped.start(f"rank=0 call=fsync path={folder}/.metadata.tmp")
     last = 7
     if mode == "async":
-        # Step 7 is trained beside the save, and its own save waits for that one: step 8 is the first to see the signal.
+        # Step 7 is trained during the save, and its own save waits for that one: step 8 is the first to see the signal.
         wait_until(lambda: max(rows_by_step(stopped.metrics)) == 7, 30, "no step was trained beside the save")
         last = 8
     expect(folder.exists(), "the save was over before the signal")
@@ -154,7 +154,7 @@ def stop_asked_twice(context):
     job = stopped.job
 
     def ended():
-        # Those of the first 0.2 s count as one.
+        # Signals of the first 0.2 s count as one.
         kill(job.process.pid, signal.SIGTERM)
         return job.process.poll() is not None
 

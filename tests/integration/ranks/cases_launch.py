@@ -1,4 +1,4 @@
-"""The ways to start ranks: docs/launch.md's lines as they stand, restarts by torchrun, and what --nproc prints."""
+"""Tests the ways to start ranks: docs/launch.md's lines, restarts by torchrun, and what --nproc prints."""
 import os
 import pathlib
 import re
@@ -19,7 +19,7 @@ KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
 
 
 def commands_of(path):
-    """The indented commands of a Markdown file, continuation lines joined, comments dropped."""
+    """Returns the indented commands of a Markdown file, continuation lines joined, comments dropped."""
     text = re.sub(r"\\\n\s+", " ", path.read_text())
     lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
     return [line.partition("  #")[0].rstrip() for line in lines]
@@ -50,7 +50,7 @@ def launch_lines(context):
 
 @case(30, quick=True, processors=1)
 def launch_slurm_script(context):
-    """scripts/titan.sbatch, with an srun that only writes down how it was called: a task a rank, and a signal in time."""
+    """scripts/titan.sbatch, with an srun that only records its call: one task per rank, and a signal in time."""
     folder = context.folder / "bin"
     folder.mkdir()
     for name, text in {"srun": 'printf "%s\\n" "$@" > "$OUT/srun"', "scontrol": 'printf "%s\\n" "$@" > "$OUT/scontrol"'}.items():
@@ -78,17 +78,17 @@ def torchrun(context, words, name, *options, faults=None):
 
 
 def resumed_from(job):
-    """The steps whose checkpoints a job's rank 0 has started from, one after another."""
+    """Returns the steps whose checkpoints a job's rank 0 has started from, one after another."""
     return [int(step) for step in re.findall(r"Loading the full state from \S*step-(\d+)", job.text())]
 
 
 @case(120)
 def elastic_max_restarts(context):
-    """A rank killed twice under torchrun --max-restarts: the job goes on by itself, and its losses are the undisturbed run's."""
+    """Ranks are killed twice under torchrun --max-restarts: the job restarts, with an undisturbed run's losses."""
     steps = 24
     run(context, 2, ["--config", write_job(context, "straight", steps=steps)], name="straight")
     words = ["--config", write_job(context, "killed", steps=steps), *FULL, "--checkpoint.interval", "5"]
-    # Rank 0 stands in its first life at step 8; in its second, which begins with step 6, at step 16.
+    # Rank 0 waits at step 8 in its first life, and at step 16 in its second, which begins with step 6.
     gates = [Gate(context, "first-life"), Gate(context, "second-life")]
     rules = [gate.rule(at_row(row)) for gate, row in zip(gates, (8, 11))]
     options = ["--nproc-per-node", "2", "--master-port", free_port(), "--monitor-interval", "0.2"]
@@ -104,11 +104,11 @@ def elastic_max_restarts(context):
     check_identical(found, straight, KEYS, "restarted by torchrun")
 
 
-# In the long tier: torchrun's survivor waits for last_call_timeout before it starts again without the lost agent, and the
+# In the long tier: torchrun's survivor waits for last_call_timeout before it restarts without the lost agent, and the
 # same limit must be long enough for two agents to meet at the beginning, however busy the machine is.
 @case(240, tier="long")
 def elastic_smaller_world(context):
-    """One of two torchrun agents dies; the other goes on alone, at one rank, with the same global batches."""
+    """One of two torchrun agents dies; the other continues alone, at one rank, with the same global batches."""
     steps = 24
     batch = ["--training.dataset", "jsonl", "--training.global_batch_size", "4", "--training.local_batch_size", "1"]
     batch += ["--training.mixed_precision_param", "float32"]
@@ -123,7 +123,7 @@ def elastic_smaller_world(context):
     first = torchrun(context, words, "first", *options, "--rdzv-conf", f"{conf},is_host=true", faults=fault)
     second = torchrun(context, words, "second", *options, "--rdzv-conf", f"{conf},is_host=false", faults=fault)
     gate.wait(first)
-    # The agent before its rank, which it would start again.
+    # Kills the agent before its rank, which the agent would restart.
     for pid in (second.process.pid, *processes_marked(second.mark)):
         kill(pid, signal.SIGKILL)
     gate.open()
@@ -142,7 +142,7 @@ def elastic_smaller_world(context):
 
 @case(30)
 def nproc_missing_data(context):
-    """A file that no rank has is one message and exit code 2: nobody waits for a rank that is gone."""
+    """A file that no rank has gives one message and exit code 2: no rank waits for one that is gone."""
     words = ["--config", write_job(context, "missing"), "--training.dataset_path", "/nonexistent/corpus.jsonl"]
     job = run(context, 3, words, exit_code=2)
     lines = [line for line in job.text().splitlines() if "corpus.jsonl" in line and "error" in line]
@@ -151,7 +151,7 @@ def nproc_missing_data(context):
 
 @case(60)
 def launcher_loads_no_torch(context):
-    """--help, and the launcher of ranks that train, do without torch, whose libraries take a third of a second to load."""
+    """--help, and the launcher of training ranks, run without torch, which takes a third of a second to load."""
     config = write_job(context, "running", steps=10000)
     job = start(context, 1, ["--nproc", "2", "--config", config], "none")
     metrics = context.dump("running") / "metrics.jsonl"
@@ -161,7 +161,7 @@ def launcher_loads_no_torch(context):
     expect(len(with_torch) == 2 and all(with_torch.values()), f"ranks and whether they have torch: {with_torch}")
     job.process.terminate()
     job.wait(20)
-    # Where torch cannot be found, a training run says so in one line.
+    # If torch cannot be found, a training run says so in one line.
     alone = context.folder / "alone"
     alone.mkdir()
     shutil.copy(context.program, alone)
@@ -174,7 +174,7 @@ def launcher_loads_no_torch(context):
 
 @case(30)
 def mpirun_output_is_plain(context):
-    """mpirun gives ranks a terminal of its own; what goes to a file all the same has no colours, no bar, no carriage returns."""
+    """mpirun gives ranks a terminal of its own; output in a file still has no colors, bar or carriage returns."""
     config = write_job(context, "plain", steps=3)
     job = start(context, 2, ["--config", config], "mpirun", env={"TERM": "xterm-256color"})
     expect(job.wait() == 0, job.tail())
@@ -202,7 +202,7 @@ def ranks_of_different_minds(context):
 
 @case(30)
 def log_rank(context):
-    """The terminal shows the ranks that --log-rank names; their files have what they say in any case."""
+    """The terminal shows the ranks that --log-rank names; the files of all ranks have their output in any case."""
     job = run(context, 2, ["--config", write_job(context, "shown", steps=3), "--log-rank", "1"])
     lines = [line for line in job.text().splitlines() if " step: " in line]
     expect(len(lines) == 3 and all(line.startswith("[rank1] ") for line in lines), job.text())
@@ -215,7 +215,7 @@ def log_rank(context):
 
 @case(60, quick=True)
 def nproc_output(context):
-    """What ranks other than 0 say has their name before each line; whole lines, on the stream that they were written to.
+    """Lines of ranks other than 0 begin with their name; they stay complete, on their own stream.
 
     So each survivor says once why it stops. The launcher's code is that of the rank that was killed.
     """

@@ -1,4 +1,4 @@
-"""The program against PyTorch's FSDP2, from the same weights, on the same data, step by step."""
+"""Compares the program with PyTorch's FSDP2, from the same weights, on the same data, step by step."""
 import dataclasses
 import itertools
 
@@ -10,33 +10,33 @@ STEPS = 20
 KEYS = ("loss", "max_loss", "grad_norm")
 FP32 = ["--training.mixed_precision_param", "float32"]
 
-# In fp32, two correct programs differ in the order of sums: 2^-24 = 6e-8 relative an operation, carried on by the
+# In fp32, two correct programs differ in the order of sums: 2^-24 = 6e-8 relative per operation, amplified by the
 # optimizer. Changing PyTorch's own attention kernel moves the reference's losses and gradient norms by the distances
 # that the case reference_rounding measures, 1e-7, two orders of magnitude below this bound; a missing 1/N, a wrong
 # decay or one token more moves them by 1e-3 and more.
 FP32_TOLERANCE = 1e-5
 
 # Two correct bf16 programs differ in the order of sums before each rounding to 8 bits, and in the roundings that a
-# fused operation leaves out (torch.compile does that too). How far that carries two runs apart is measured on PyTorch
-# itself: the reference with its default kernels, with the plain attention formula, without oneDNN's matrix products,
-# with a fused SwiGLU, and, where the program's own kernels are judged, with attention in float32, which is what they
-# compute. The largest distance of any two of them so far in the run is the yardstick (single steps pass through zero),
-# and the program may be three times as far: it may differ in every operation at once, each variant differs in one kind.
+# fused operation skips (torch.compile does that too). How far that moves two runs apart is measured on PyTorch
+# itself: the reference with its default kernels, with the plain attention formula, without oneDNN's matmuls, with a
+# fused SwiGLU, and, to judge the program's own kernels, with attention in float32, which is what they compute. The
+# yardstick is the largest distance of any two of them so far in the run (single steps pass through zero). The program
+# may be three times as far: it may differ in every operation at once, each variant differs in one kind.
 BF16_MARGIN = 3
-# The yardstick may be near zero by luck, or because two variants are the same kernel on this processor. Below the floor
-# is what one rounding does that two programs do differently: it is off by 2^-9 relatively at most, evenly spread, so
+# The yardstick may be near zero by luck, or because two variants are the same kernel on this processor. The floor is
+# the effect of one rounding that two programs do differently: it is off by 2^-9 relatively at most, evenly spread, so
 # two of them differ with a standard deviation of 2^-9 sqrt(2 / 3), and the mean over 128 tokens, the smallest batch
-# here, with 2^-9 sqrt(2 / 3 / 128) = 1.4e-4. A machine compares a thousand numbers (rows, steps, losses and norms), and
-# each order of summation throws anew: five standard deviations are passed once in a thousand such machines. A bf16 run
-# that computes in fp32 is beyond it by its gradient norms (7.8e-4 to 2.2e-3 in the tables' rows of two ranks), but not by
-# its losses.
+# here, with 2^-9 sqrt(2 / 3 / 128) = 1.4e-4. A machine compares a thousand numbers (rows, steps, losses and norms),
+# and each order of summation is a new draw: five standard deviations are passed once in a thousand such machines. A
+# bf16 run that computes in fp32 is beyond the floor by its gradient norms (7.8e-4 to 2.2e-3 in the tables' rows of
+# two ranks), but not by its losses.
 BF16_FLOOR = 5 * 1.4e-4
-# No bound is above this, whatever the yardstick says: it would no longer tell a right program from a wrong one.
+# No bound is above this, whatever the yardstick says: a larger one could not tell a right program from a wrong one.
 BF16_CEILING = {"loss": 5e-3, "max_loss": 5e-3, "grad_norm": 3e-2}
 
 
 def run_program(context, ranks, reference, words=(), name="program"):
-    """The rows of the program from the reference's start, with its overrides and `words`."""
+    """Returns the rows of the program from the reference's start, with its overrides and `words`."""
     config = write_job(context, name, steps=STEPS)
     load = ["--checkpoint.enable", "--checkpoint.initial_load_path", reference.seed, "--checkpoint.interval", "100000"]
     run(context, ranks, ["--config", config, *load, *reference.words, *words], name=name)
@@ -66,7 +66,7 @@ ask(2, "accumulation", [*FP32, "--training.global_batch_size", "16"], STEPS)
 
 @case(120)
 def parity_accumulation(context):
-    """Four microbatches a step, normalized by the step's tokens, are what FSDP2 computes."""
+    """Four microbatches per step, normalized by the step's tokens, are what FSDP2 computes."""
     compare(context, 2, "accumulation")
 
 
@@ -76,7 +76,7 @@ for mode in ("always", "never"):
 
 @case(120, mode=["always", "never"])
 def parity_reshard(context, mode):
-    """When weights are freed does not change a number."""
+    """The time at which weights are freed changes no number."""
     compare(context, 2, f"reshard {mode}")
 
 
@@ -86,7 +86,7 @@ for ranks in (2, 4):
 
 @case(120)
 def parity_hsdp(context):
-    """Two replicas of two shards."""
+    """Two replicas of two shards have FSDP2's numbers."""
     compare(context, 4, "two replicas")
 
 
@@ -156,7 +156,7 @@ def bf16_bound(yardstick, floor, ceiling):
 
 
 def bf16_tolerance(context, ranks, kernels="own"):
-    """The reference's rows, and (index of the step, key) -> how far a correct program may be from them."""
+    """Returns the reference's rows, and (index of the step, key) -> how far a correct program may be from them."""
     expected = answer(context, ranks, "bf16").rows
     runs = [expected, *(variant.rows for variant in variants_of(context, ranks, "bf16", KERNELS[kernels][1]))]
 
@@ -170,7 +170,7 @@ def bf16_tolerance(context, ranks, kernels="own"):
 
 @case(180, ranks=[1, 2], kernels=list(KERNELS))
 def parity_bf16(context, ranks, kernels):
-    """bf16 losses and gradient norms stay as near to FSDP2's as FSDP2's own kernels are to each other, times three."""
+    """bf16 losses and gradient norms are at most three times as far from FSDP2's as its own kernels are apart."""
     expected, tolerance = bf16_tolerance(context, ranks, kernels)
     found = run_program(context, ranks, answer(context, ranks, "bf16"), KERNELS[kernels][0])
     check_close(found, expected, KEYS, tolerance, f"{ranks} ranks, {kernels} kernels")

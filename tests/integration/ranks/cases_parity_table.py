@@ -1,4 +1,4 @@
-"""Every way to spread parameters, in pairs with every other setting of numbers or memory, against PyTorch.
+"""Tests every way to spread parameters, in pairs with every other setting of numbers or memory, against PyTorch.
 
 Both programs start from the same weights and take the same tokens. After STEPS steps every loss, every gradient norm
 and every updated parameter must be PyTorch's. The reference of a row is FSDP2, or DistributedDataParallel for replicas
@@ -18,23 +18,23 @@ KEYS = ("loss", "grad_norm")
 LOCAL_BATCH = 1
 JOB = fixtures.SMALL_MODEL.replace("local_batch_size = 2", f"local_batch_size = {LOCAL_BATCH}")
 
-# A weight's distance is Euclidean over the whole weight, relative to how far the reference has moved it: Adam divides
-# by the root of the second moment, so a single element whose gradient is near zero turns a rounding into a whole step
-# of lr, and no useful bound holds for each element alone.
+# A weight's distance is Euclidean over the full weight, relative to how far the reference has moved it. Adam divides
+# by the root of the second moment, so an element whose gradient is near zero turns a rounding into a full step of lr,
+# and no useful bound holds for each element alone.
 WEIGHTS = "weights"
-# In fp32, another attention kernel of PyTorch moves weights of these sizes by 2e-6 to 3e-6 in six steps; a wrong sum, a shard
-# that misses a step or a parameter in the wrong place moves one by 0.1 and more. With PyTorch's operators the program
-# gives PyTorch's bits where the processor's products do. Its own kernels round five operators of a layer in another
-# way, where that attention kernel rounds one: 1e-5, if all five pull the same way. How they round depends on the
-# processor's vectors, so that another one throws again: three times that.
+# In fp32, another attention kernel of PyTorch moves weights of these sizes by 2e-6 to 3e-6 in six steps; a wrong sum,
+# a shard that misses a step or a parameter in the wrong place moves one by 0.1 and more. With PyTorch's operators the
+# program gives PyTorch's bits if the processor's matmuls do. Its own kernels round five operators of a layer in
+# another way, where that attention kernel rounds one: 1e-5, if all five pull the same way. Their rounding depends on
+# the processor's vectors, so another processor is a new draw: three times that.
 FP32_BOUNDS = {
     kernels: {**dict.fromkeys(KEYS, FP32_TOLERANCE), WEIGHTS: weights}
     for kernels, weights in {"own": 3 * 5 * 2e-6, "aten": FP32_TOLERANCE}.items()
 }
-# In bf16 the bound is a multiple of the distance that PyTorch's own kernels put between two of its runs, as in
+# In bf16 the bound is a multiple of the distance between two of PyTorch's runs with its own kernels, as in
 # cases_parity.py, with its floor (for weights: a few elements of small gradient rounded once differently) and ceiling.
 # The yardstick is the largest distance in all rows of that dtype and number of ranks with one microbatch, which rounds
-# its sums least: how far one row's runs come apart is chance, and other kernels on another processor throw again.
+# its sums least: how far one row's runs diverge is chance, and other kernels on another processor are a new draw.
 FLOORS = {**dict.fromkeys(KEYS, BF16_FLOOR), WEIGHTS: 3e-3}
 VARIANTS = ("plain attention", "float32 attention", "fused SwiGLU")
 CEILINGS = {**{key: BF16_CEILING[key] for key in KEYS}, WEIGHTS: 9e-2}
@@ -82,7 +82,7 @@ class Row:
         return self.strategy == "ddp" and self.dtype == "fp32" and not self.offload
 
     def words(self):
-        """Command-line overrides for both programs."""
+        """Returns the command-line overrides for both programs."""
         param, reduce = DTYPES[self.dtype]
         words = ["--training.mixed_precision_param", param, "--training.mixed_precision_reduce", reduce]
         words += [*STRATEGIES[self.strategy], *([str(self.ranks)] if self.strategy == "ddp" else [])]
@@ -96,7 +96,7 @@ def shape_words(shape):
     return [word for name, value in SHAPES[shape].items() for word in (f"--model.args.{name}", str(value))]
 
 
-# Any two values of any two of the first five columns meet in at least one row; check_covering() sees to it.
+# Any two values of any two of the first five columns meet in at least one row; check_covering() checks that.
 TABLE = [
     Row("zero3", "none", "bf16 reduce", 1, True, 4, "uneven"),
     Row("zero3", "full", "bf16", 1, False, 2, "narrow"),
@@ -143,7 +143,7 @@ def check_covering():
 
 
 def run_program_row(context, row, index, kernels, reference, start):
-    """(metrics, weights) of the program."""
+    """Returns (metrics, weights) of the program."""
     init_weights, _ = import_reference()
     name = f"program-{index}"
     config = fixtures.write_job(context, name, JOB, STEPS)
@@ -156,12 +156,12 @@ def run_program_row(context, row, index, kernels, reference, start):
 
 
 def ordered(distance):
-    """NaN, which max() may pass over, as infinity."""
+    """Returns infinity for NaN, which max() may pass over."""
     return math.inf if math.isnan(distance) else distance
 
 
 def distances(found, expected, start):
-    """key of the bounds -> the largest distance of the run, and the name of the weight that is farthest off."""
+    """Returns {key of the bounds: the largest distance of the run}, and the name of the weight that is farthest off."""
     steps = [[row["step"] for row in rows] for rows, _ in (found, expected)]
     expect(steps[0] == steps[1] == list(range(1, STEPS + 1)), f"steps {steps[0]} and {steps[1]}")
     result = {
@@ -177,7 +177,7 @@ def distances(found, expected, start):
 
 
 def spreads(context, row, kernels):
-    """key -> the largest distance that another kernel of PyTorch makes in this row."""
+    """Returns {key: the largest distance that another kernel of PyTorch makes in this row}."""
     expected = answer(context, row.ranks, row.name)
     start = load_start(expected)
     runs = variants_of(context, row.ranks, row.name, [name for name in VARIANTS if name in KERNELS[kernels][1]])
@@ -186,20 +186,20 @@ def spreads(context, row, kernels):
 
 
 def bf16_bounds(context, dtype, ranks, kernels):
-    """The bounds for one bf16 dtype at one number of ranks, from the variants of its rows."""
+    """Returns the bounds for one bf16 dtype at one number of ranks, from the variants of its rows."""
     rows = [row for row in TABLE if is_yardstick(row) and (row.dtype, row.ranks) == (dtype, ranks)]
     found = [spreads(context, row, kernels) for row in rows]
     return {key: bf16_bound(max(spread[key] for spread in found), FLOORS[key], CEILINGS[key]) for key in CEILINGS}
 
 
 def load_start(reference):
-    """name -> tensor of the start from which both programs train"""
+    """Returns {name: tensor} of the start from which both programs train."""
     init_weights, _ = import_reference()
     return init_weights.load_weights(list(reference.weights), reference.seed)
 
 
 def check_row(context, index, row, kernels, bounds):
-    """Prints the row's line; None, or what is wrong."""
+    """Prints the row's line. Returns None, or what is wrong."""
     reference = answer(context, row.ranks, row.name)
     start = load_start(reference)
     try:

@@ -1,5 +1,5 @@
-"""Tensor parallelism, alone and below fully_shard, against PyTorch's parallelize_module and FSDP2, as cases_parity_table.py
-compares fully_shard."""
+"""Tests tensor parallelism, alone and below fully_shard, against PyTorch's parallelize_module and FSDP2, as
+cases_parity_table.py tests fully_shard."""
 import dataclasses
 import json
 
@@ -64,7 +64,7 @@ TABLE = [
     Row("tp x hsdp", "full", "fp32", 1, True, "odd vocabulary"),
 ]
 def is_yardstick(row):
-    """Of the deepest model, which rounds most often on the way."""
+    """True for rows of the deepest model, which rounds most often on the way."""
     return row.dtype == "bf16" and row.accumulate == 1 and row.shape == "deep"
 
 
@@ -113,7 +113,7 @@ def check_rows(context, ranks, kernels):
 
 @case(120)
 def tensor_over_sockets(context):
-    """Ranks that share no memory, as those of two hosts, have the same numbers as those that do."""
+    """Ranks that share no memory, like those of two hosts, have the same numbers as those that do."""
     words = ["--config", write_job(context, "job", steps=STEPS), "--parallelism.tensor_parallel_degree", 2]
     for name, more in {"plain": [], "overlapped": ["--parallelism.enable_async_tensor_parallel"]}.items():
         found = []
@@ -126,8 +126,8 @@ def tensor_over_sockets(context):
 
 @case(120)
 def any_mesh_has_the_same_curve(context):
-    """A run that goes on from one mesh to the next, with and without tensor parallelism, starts with the bits of a run on
-    one rank, and has its losses, gradient norms, counts of tokens and validation losses."""
+    """A run that is resumed from one mesh to the next, with and without tensor parallelism, starts with the bits of a
+    run on one rank, and has its losses, gradient norms, counts of tokens and validation losses."""
     steps = 8
     words = ["--training.dataset", "jsonl", "--training.local_batch_size", 1, "--training.global_batch_size", 4]
     words += ["--training.mixed_precision_param", "float32", "--lr_scheduler.total_steps", steps]

@@ -1,4 +1,4 @@
-"""A rank that is lost at a moment when others wait in places that nothing wakes; and signals before the first step."""
+"""Tests the loss of a rank while others wait in places that nothing wakes; and signals before the first step."""
 import os
 import pathlib
 import re
@@ -15,7 +15,7 @@ from harness import (
 
 @case(60)
 def peer_lost_while_a_save_stands(context):
-    """A rank whose background save stands still ends all the same when its peer dies: nothing waits for that save."""
+    """A rank whose background save hangs still ends when its peer dies: nothing waits for that save."""
     save = Gate(context, "save")
     # One save, which the steps after it do not wait for.
     words = ["--config", write_job(context, "lost", steps=FOREVER), *SAVE, "--checkpoint.async_mode", "async"]
@@ -31,7 +31,7 @@ def peer_lost_while_a_save_stands(context):
 
 @case(60)
 def peer_lost_beside_one_that_stands(context):
-    """Of a rank that was killed and one that stands still for a while, the killed one is named."""
+    """If one rank was killed and another is stopped for a while, the killed one is named."""
     step = Gate(context, "step")
     env = faults(context, step.rule(at_row(3)))
     jobs = start_plain(context, 3, ["--config", write_job(context, "lost", steps=FOREVER)], variables={0: env})
@@ -48,7 +48,7 @@ def peer_lost_beside_one_that_stands(context):
 
 
 def wait_for_handlers(job):
-    """Until the program has its signal handlers; before that SIGTERM ends it as it ends any program."""
+    """Waits until the program has its signal handlers; before that SIGTERM ends it like any program."""
 
     def has_handlers():
         caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", pathlib.Path(f"/proc/{job.process.pid}/status").read_text(), re.MULTILINE)
@@ -75,7 +75,7 @@ def signal_before_ranks_meet(context, number):
 
 @case(60, number=["SIGTERM", "SIGINT"])
 def signal_to_nproc_before_the_first_step(context, number):
-    """--nproc hands a signal on that comes before the first step: all ranks end, with the signal's code and no message of loss."""
+    """--nproc passes on a signal before the first step: all ranks end, with its code and no message of loss."""
     lock = Gate(context, "lock")
     env = faults(context, lock.rule("rank=0 call=open path=*/.run.lock"))
     job = start(context, 2, ["--config", write_job(context, "early"), *SAVE], env=env)
@@ -92,7 +92,7 @@ def signal_to_nproc_before_the_first_step(context, number):
 
 @case(60)
 def nproc_beyond_the_machine(context):
-    """More ranks than cores and memory are good for are refused by name and number; --oversubscribe starts them."""
+    """More ranks than cores and memory allow are refused by name and number; --oversubscribe starts them."""
     words = ["--config", write_job(context, "many", steps=1), "--lr_scheduler.warmup_steps", 1]
     refused = run(context, 1, ["--nproc", 100_000, *words], name="refused", exit_code=2)
     pattern = r"^error: --nproc 100000: this machine has (\d+) cores and [\d.]+ GiB of free memory, enough for \d+ ranks .* or add --oversubscribe$"
@@ -103,14 +103,14 @@ def nproc_beyond_the_machine(context):
     expect("or add --oversubscribe" in refused.errors(), refused.tail())
     refused = run(context, 1, ["--oversubscribe", *words], name="without", exit_code=2)
     expect("--oversubscribe goes with --nproc N" in refused.errors(), refused.tail())
-    # Started, and refused by what they then find.
+    # They are started, and refused by what they then find.
     missing = ["--training.dataset_path", "/nonexistent"]
     job = run(context, 1, [*one_more, "--oversubscribe", *words, *missing], name="oversubscribed", exit_code=2)
     expect("/nonexistent" in job.errors() and "--nproc" not in job.errors(), job.tail())
 
 
 def was_given_a_listening_socket(pid):
-    """Whether the variable for it is there, and names a socket that listens."""
+    """True if the variable for it is set, and names a socket that listens."""
     number = environment_of(pid).get("TITAN_LISTEN_FD")
     if number is None:
         return False
@@ -122,7 +122,7 @@ def was_given_a_listening_socket(pid):
 
 @case(60)
 def nproc_listens_before_ranks_start(context):
-    """Rank 0 of --nproc is given a socket that listens already, so that nobody can take its port before it is up."""
+    """Rank 0 of --nproc gets a socket that listens already, so that nobody can take its port before it is up."""
     step = Gate(context, "step")
     job = start(context, 2, ["--config", write_job(context, "port", steps=3)], env=faults(context, step.rule(at_row(1))))
     step.wait(job)

@@ -1,5 +1,5 @@
-"""The whole program on the simulated device (tests/support/simulated_device/): streams, events and an allocator as CUDA's,
-which tell what relied on an order that nobody had asked for, and where the host stood still."""
+"""Runs the full program on the simulated device (tests/support/simulated_device/): streams, events and an allocator
+like CUDA's, which report code that relied on an order it had not requested, and where the host waited."""
 import dataclasses
 import json
 
@@ -13,7 +13,7 @@ RECOMPUTED = {
     "recomputed by layer": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "2"],
     "recomputed by op": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "op"],
 }
-# What these compute is what the plain run computes, to the bit; and what ends with ", recomputed ..." what it begins with.
+# These compute what the plain run computes, to the bit; so does ", recomputed ..." what its prefix computes.
 EQUAL = {
     "ZeRO-2": ["--parallelism.fsdp_reshard_after_forward", "never"],
     "offloaded": ["--training.enable_cpu_offload"],
@@ -30,7 +30,7 @@ OTHERS = {
     "documents apart": DOCUMENTS,
     "documents apart, recomputed by op": [*DOCUMENTS, *RECOMPUTED["recomputed by op"]],
 }
-CHECKSUMS = {"checksums of an offloaded state": [*EQUAL["offloaded"], "--debug.checksum_freq", 1]}  # which are read each step
+CHECKSUMS = {"checksums of an offloaded state": [*EQUAL["offloaded"], "--debug.checksum_freq", 1]}  # read at each step
 TENSOR_PARALLEL = {
     "tensor parallel": ["--parallelism.tensor_parallel_degree", 2],
     "tensor parallel, overlapped": ["--parallelism.tensor_parallel_degree", 2, "--parallelism.enable_async_tensor_parallel"],
@@ -45,7 +45,7 @@ STEPS, QUIET = 5, 3  # rows are written at 1, 2, 4 and 5, saves at 2 and 4
 
 
 def modes(context, ranks, which):
-    """name -> words; the plain one first."""
+    """Returns {name: words}; the plain one first."""
     found = {"plain": []}
     if which == "every":
         found |= {**EQUAL, **OTHERS, **CHECKSUMS, "accumulated": ["--training.global_batch_size", 4 * ranks]}
@@ -55,7 +55,7 @@ def modes(context, ranks, which):
 
 
 def run(context, ranks, name, words):
-    """The rows, and what the device found in each rank."""
+    """Returns the rows, and what the device found in each rank."""
     label = name.replace(" ", "_").replace(",", "")
     job_file = write_job(context, label, steps=STEPS)
     simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")
@@ -70,8 +70,8 @@ def run(context, ranks, name, words):
 
 
 def stood_still(found, name):
-    """Where the host waited for the device although no number was wanted: within a step but the first, or after a step
-    without a row."""
+    """Returns where the host waited for the device although no number was needed: within any step except the first, or
+    after a step without a row."""
     return [
         f"step {at['step']}, {at['during']}: {at['what']}\n{at['stack']}"
         for at in found["synchronizations"]
@@ -88,8 +88,8 @@ ROUNDING = 512 * 64  # the allocator's 512 bytes for each tensor of the groups t
 
 
 def check_memory(found, ranks, name):
-    """What FSDP2 holds of weights and gradients at most (docs/fully_shard.md): two gathered groups, in bfloat16, and the
-    input of one reduce-scatter beside what has been reduced, in float32."""
+    """Checks that weights and gradients take at most what FSDP2 holds (docs/fully_shard.md): two gathered groups, in
+    bfloat16, and the input of one reduce-scatter besides what has been reduced, in float32."""
     on_the_way = 4 * LARGEST_GROUP // ranks if name == "offloaded" else 0  # a shard that comes from the host
     for step in range(1, STEPS + 1):
         most = found["steps"][str(step)]["most_by_use"]
@@ -106,7 +106,7 @@ ATTENTION_OF_ROWS, ATTENTION_OF_DOCUMENTS = "aten::_scaled_dot_product_flash_att
 
 
 def check_documents(of_ranks):
-    """One attention a layer, however many documents a batch holds, of which some batch holds several."""
+    """Checks that a layer has one attention for any number of documents, and that some batch has several."""
     found = [of_rank["steps"][str(step)]["kernels"] for of_rank in of_ranks for step in range(1, STEPS + 1)]
     for kernels in found:
         calls = [kernels.get(name, 0) for name in (ATTENTION_OF_ROWS, ATTENTION_OF_DOCUMENTS)]
@@ -118,7 +118,7 @@ def check_documents(of_ranks):
 @case(240, ranks=[4], which=["of_four"])
 @case(240, ranks=[1, 2], which=["every"])
 def simulated_device_finds_nothing(context, ranks, which):
-    """In each mode of training: no race, no memory used again too early, no wait of the host within a step."""
+    """In each training mode: no race, no memory reused too early, no wait of the host within a step."""
     losses = {}
     for name, words in modes(context, ranks, which).items():
         rows, found = run(context, ranks, name, words)
@@ -147,7 +147,7 @@ def simulated_device_waits_once_for_a_row(context):
 
 
 def start_on(context, label, devices):
-    """Two ranks; rank -> what the device says of itself there."""
+    """Starts two ranks; `devices`: rank -> what the device says of itself there. Returns their jobs and exit codes."""
     job_file = write_job(context, label, steps=2)
     simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")
     jobs = start_plain(simulated, 2, ["--config", job_file, "--training.device", "cuda"], variables=devices)

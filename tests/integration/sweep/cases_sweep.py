@@ -1,4 +1,4 @@
-"""`titan-train sweep`: many runs of one job, killed, stopped, failing, and their report in a browser."""
+"""Tests `titan-train sweep`: many runs of one job, killed, stopped, failing, and their report in a browser."""
 import csv
 import errno
 import json
@@ -23,7 +23,7 @@ last_save_model_only = false
 
 
 def write_sweep(context, name, text, steps, interval=10):
-    """A job with checkpoints and a sweep over it; the sweep's file and folder."""
+    """Writes a job with checkpoints and a sweep over it. Returns the sweep's file and folder."""
     base = write_job(context, f"{name}-job", steps=steps)
     base.write_text(base.read_text() + CHECKPOINTS.format(interval=interval))
     folder = context.folder / name
@@ -53,7 +53,7 @@ def log_of(folder, trial):
 
 
 def steps_trained(log):
-    """Every step that any start of a trial has trained, in order, with repetitions."""
+    """Returns every step that any start of a trial has trained, in order, with repetitions."""
     return [int(step) for step in re.findall(r" step: +(\d+) ", log)]
 
 
@@ -66,7 +66,7 @@ def find_browser():
 
 
 def read_png(path):
-    """An 8-bit RGB or RGBA picture as [height, width, channels]."""
+    """Reads an 8-bit RGB or RGBA picture as [height, width, channels]."""
     import numpy
 
     data = path.read_bytes()
@@ -80,7 +80,7 @@ def read_png(path):
             packed += data[at + 8 : at + 8 + length]
         at += 12 + length
     rows = numpy.frombuffer(zlib.decompress(packed), numpy.uint8).reshape(height, 1 + width * channels)
-    picture = numpy.zeros((height + 1, width + 1, channels), numpy.uint8)  # a border of zeros, as the filters want it
+    picture = numpy.zeros((height + 1, width + 1, channels), numpy.uint8)  # a border of zeros, as the filters need it
     for y in range(height):
         line = rows[y, 1:].reshape(width, channels)
         above = picture[y, 1:]
@@ -112,13 +112,13 @@ def unfilter_row(kind, line, above, out):
 
 
 def colorful_share(picture):
-    """The share of pixels that are far from gray: curves are colored, background, lines and text are not."""
+    """Returns the share of pixels that are far from gray: curves are colored, background, lines and text are not."""
     rgb = picture[..., :3].astype(int)
     return float(((rgb.max(axis=2) - rgb.min(axis=2)) > 60).mean())
 
 
 def check_labels(dom):
-    """Labels below an axis do not run into each other; a character is 6 pixels wide and more."""
+    """Checks that labels below an axis do not overlap; a character is 6 pixels wide and more."""
     for chart in re.findall(r"<svg viewBox.*?</svg>", re.search(r'<div[^>]*id="scatter".*', dom, re.DOTALL).group(), re.DOTALL):
         labels = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="middle">([^<]*)<', chart)
         ends = sorted((float(x) - 3 * len(text), float(x) + 3 * len(text), text) for x, y, text in labels)
@@ -128,7 +128,7 @@ def check_labels(dom):
 
 
 def check_report(context, browser, page, num_trials, num_keys):
-    """The page, without a network, draws a curve a trial; the curves are in the picture."""
+    """Checks that the page, without a network, draws one curve per trial, and that the curves are in the picture."""
     picture = context.folder / "report.png"
     common = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={context.folder}/browser"]
 
@@ -144,8 +144,8 @@ def check_report(context, browser, page, num_trials, num_keys):
     expect(dom.count("<circle") >= num_trials * num_keys, f"{dom.count('<circle')} dots, {scatters} names")
     check_labels(dom)
     browse("--window-size=1240,700", f"--screenshot={picture}")
-    # Below the headline and above the legend, where the curves are. Six lines 1.6 pixels wide across 1,000 of 1,240
-    # columns, most of them apart, are 1 % and more of it; the same place without curves has none.
+    # The area below the headline and above the legend has the curves. Six lines 1.6 pixels wide across 1,000 of 1,240
+    # columns, most of them apart, are 1 % and more of it; the same area without curves has none.
     share = colorful_share(read_png(picture)[290:560, 130:1150])
     expect(share > 0.01, f"only {share:.2%} of the picture's middle is colored; see {picture}")
 
@@ -169,10 +169,10 @@ window = 5
 
 @case(120)
 def sweep_killed_and_resumed(context):
-    """Six trials over learning rate and sharding; SIGKILL midway; the same command ends it, and repeats nothing."""
+    """Six trials over learning rate and sharding; SIGKILL midway; the same command finishes it, and repeats nothing."""
     steps, interval, last_row = 24, 10, 15
     sweep, folder = write_sweep(context, "sharding", SHARDING, steps, interval)
-    # Two trials run at once and both stand still between their first checkpoint and the second: then three are done.
+    # Two trials run at once and both wait between their first checkpoint and the second: by then three are done.
     gates = {trial: Gate(context, f"trial-{trial}") for trial in (3, 4)}
     rules = [gate.rule(at_row(last_row, name=f"*/trial-{trial:03d}*/")) for trial, gate in gates.items()]
     job = start_sweep(context, [sweep], "killed", faults(context, *rules))
@@ -209,7 +209,7 @@ def sweep_killed_and_resumed(context):
     last = read_rows(folder / rows[0]["name"] / "metrics.jsonl")[-5:]
     expect(abs(losses[0] - sum(r["loss"] for r in last) / 5) < 1e-12, f"best loss {losses[0]}, metrics {last}")
 
-    # A third start has nothing to do, and does nothing.
+    # A third start has nothing to do.
     logs = [log_of(folder, t) for t in trials]
     run_sweep(context, [sweep], "again")
     expect([log_of(folder, t) for t in trials] == logs, "a finished sweep ran something")
@@ -240,7 +240,7 @@ def sweep_report(context):
 
 @case(90, processors=1)
 def sweep_stopped(context):
-    """SIGTERM: trials save, exit 75; started again it goes on from there. Rungs: the worse trials stop at 8 steps."""
+    """SIGTERM: trials save, exit 75; a restart resumes there. Rungs: the worse trials stop at 8 steps."""
     text = '[sweep.grid]\n"optimizer.lr" = [1e-5, 3e-3, 1e-2, 3e-5]\n[sweep.asha]\nmin_steps = 8\nreduction_factor = 2\n'
     sweep, folder = write_sweep(context, "halving", "max_parallel = 1\n" + text, 16, 1000)
     gate = Gate(context, "fifth-row")
@@ -262,12 +262,12 @@ def sweep_stopped(context):
     text = run_sweep(context, [sweep], "resumed").text()
     expect("stopped early" in text, text)
     trials = trials_of(folder)
-    # Of four at the first rung the best two go on.
+    # The best two of four at the first rung continue.
     expect([t["steps"] for t in trials] == [8, 16, 16, 8], f"{[(t['name'], t['steps']) for t in trials]}")
     for trial in trials:
         trained = steps_trained(log_of(folder, trial))
         expect(trained == list(range(1, trial["steps"] + 1)), f"{trial['name']} trained {trained}")
-    # The second rung goes on with the first's schedule: the learning rate falls where 16 steps say, not where 8 do.
+    # The second rung continues the first's schedule: the learning rate falls as for 16 steps, not as for 8.
     rows = read_rows(folder / trials[1]["name"] / "metrics.jsonl")
     expect(rows[7]["lr"] == 3e-3 and rows[15]["lr"] < 1e-3, f"{rows[7]['lr']}, {rows[15]['lr']}")
 
@@ -319,7 +319,7 @@ def sweep_by_validation(context):
 
 @case(90)
 def sweep_failures(context):
-    """A trial that fails is reported and retried where asked; the others run. The launcher is a real one."""
+    """A trial that fails is reported and retried if asked; the others run. The launcher is a real one."""
     text = 'nproc = 2\nmax_parallel = 1\nretries = 1\nlauncher = "mpirun --allow-run-as-root --oversubscribe -n {ranks}"\n'
     text += '[[sweep.list]]\n"training.local_batch_size" = 2\n'
     empty = context.folder / 'no,"checkpoint'
@@ -350,7 +350,7 @@ def sweep_failures(context):
     sweep.write_text(sweep.read_text().replace("local_batch_size\" = 2", 'local_batch_size" = 1'))
     text = run_sweep(context, [sweep], "other", exit_code=2).errors()
     expect("trial 0 was training.local_batch_size = 2, which no trial is any more" in text, text)
-    # All that is wrong with trials is said before any starts.
+    # All problems of trials are reported before any starts.
     sweep.write_text(sweep.read_text().replace("local_batch_size\" = 1", 'seq_len" = 63'))
     text = run_sweep(context, [sweep], "wrong", exit_code=2).errors()
     expect("in trial 0 (training.seq_len = 63):\nerror: training.seq_len (63) must be a multiple of 2" in text, text)
@@ -369,7 +369,7 @@ def sweep_examples(context):
 
 @case(120)
 def sweep_of_a_grid_on_the_command_line(context):
-    """--grid needs no file: it writes one to the sweep's folder, the same command goes on, and another grid is refused."""
+    """--grid needs no file: it writes one to the sweep's folder; the command resumes; another grid is refused."""
     base = write_job(context, "gridded", steps=2)
     folder = context.folder / "grid"
     words = ["--grid", "optimizer.lr=1e-3,1e-2", "--config", base, "--folder", folder]
@@ -382,7 +382,7 @@ def sweep_of_a_grid_on_the_command_line(context):
     run_sweep(context, words, "again")
     run_sweep(context, [folder / "sweep.toml"], "by-file")
     expect([log_of(folder, trial) for trial in trials_of(folder)] == before, "finished trials were run again")
-    # Another column, and what else is told of the folder.
+    # Ranks by another column, and checks other messages about the folder.
     run_sweep(context, ["--report", folder, "--objective", "tokens_per_second"], "by-speed")
     rates = {t["name"]: read_rows(folder / t["name"] / "metrics.jsonl")[-1]["tokens_per_second"] for t in trials_of(folder)}
     header, best = (folder / "results.csv").read_text().splitlines()[:2]
@@ -399,7 +399,7 @@ def sweep_of_a_grid_on_the_command_line(context):
 
 @case(120)
 def sweep_with_more_steps(context):
-    """training.steps is raised: trials that were done are trained on, without a step twice, and have the losses of straight ones."""
+    """With more training.steps, finished trials train further, no step twice, with the losses of straight ones."""
     words = ["--grid", "optimizer.lr=1e-3,1e-2", "--objective", "max_loss", "--config"]
     base = write_job(context, "longer", steps=3)
     base.write_text(base.read_text().replace("warmup_steps = 4\n", "warmup_steps = 4\ntotal_steps = 20\n") + CHECKPOINTS.format(interval=100))

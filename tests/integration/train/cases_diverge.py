@@ -1,4 +1,4 @@
-"""Training that diverges: it stops before a useless state is saved, or goes on where it was told to."""
+"""Tests training that diverges: it stops before a useless state is saved, or continues if told to."""
 import json
 import math
 import re
@@ -7,7 +7,7 @@ from cases_sweep import run_sweep, trials_of, write_sweep
 from fixtures import write_job
 from harness import case, expect, read_rows, run
 
-# One step of this size leaves nothing of the weights.
+# One step of this size destroys the weights.
 FAR_TOO_LARGE = ["--optimizer.lr", "1e30", "--lr_scheduler.warmup_steps", 0]
 SAVE = ["--checkpoint.enable", "--checkpoint.interval", 1, "--checkpoint.no-last_save_model_only"]
 
@@ -18,7 +18,7 @@ def is_finite(row):
 
 @case(60)
 def nan_stops_the_run(context):
-    """Ranks stop at the step whose gradients are no numbers; its row is written, its state is not, and code and message say so."""
+    """Ranks stop at the step with non-finite gradients; its row is written, not its state; code and message say so."""
     config, folder = write_job(context, "run", steps=9), context.dump("run")
     job = run(context, 2, ["--config", config, *FAR_TOO_LARGE, *SAVE, "--metrics.log_freq", 100], exit_code=4)
     rows = read_rows(folder / "metrics.jsonl")
@@ -42,7 +42,7 @@ def nan_only_warns(context):
 
 @case(90)
 def diverged_trial_is_a_result(context):
-    """A trial that diverges is done with the worst objective; the sweep has not failed."""
+    """A trial that diverges is done, with the worst objective; the sweep has not failed."""
     words = '[sweep.grid]\n"optimizer.lr" = [1e30, 1e-3]\n"lr_scheduler.warmup_steps" = [0]\n'
     sweep, folder = write_sweep(context, "rates", 'objective = "loss"\nreduction = "min"\n' + words, steps=6)
     job = run_sweep(context, [sweep], "sweep")

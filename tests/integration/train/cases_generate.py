@@ -1,4 +1,4 @@
-"""titan-train generate: its greedy tokens are the argmax of a plain forward, from whatever holds the weights."""
+"""Tests titan-train generate: its greedy tokens are the argmax of a plain forward, from every source of weights."""
 import json
 import shutil
 import signal
@@ -15,13 +15,13 @@ from harness import TIME_SCALE, case, expect, run
 STEPS = 20
 PROMPTS = ["def forward(self", "import torch", "The quick brown fox", "\u00e4\u20ac\U0001f600 bytes"]
 GREEDY = ["--temperature", "0", "--device", "cpu"]
-# The program and the reference sum in fp32 in other orders, 1e-5 or so of logits of some 10. Of two tokens that are so
-# near either may be taken; a wrong key or position moves logits by 1e-1 and more.
+# The program and the reference sum in fp32 in other orders, about 1e-5 of logits of some 10. Either of two tokens
+# that are so near may be taken; a wrong key or position moves logits by 1e-1 and more.
 NEAR = 1e-3
 
 
 def trained(context):
-    """A job file and the folder of its finished run, which several cases of one run of the tests share."""
+    """Returns a job file and the folder of its finished run, which several cases of one run of the tests share."""
     config = write_job(context, "run", steps=STEPS)
 
     def make(folder):
@@ -34,13 +34,13 @@ def trained(context):
 
 
 def golden_key(context):
-    """Another program may train other weights."""
+    """Returns a key of the program: another program may train other weights."""
     engine = context.program.parent / "libtitan_engine.so"
     return str((engine if engine.exists() else context.program).stat().st_mtime_ns)
 
 
 def samples(context, checkpoint, *words):
-    """The rows of --json."""
+    """Returns the rows of --json."""
     out, _ = command(context, "generate", "--checkpoint", checkpoint, "--json", "--quiet", *words)
     return [json.loads(line) for line in out.splitlines()]
 
@@ -52,7 +52,7 @@ def sentencepieces(context):
 
 
 def check_argmax(model, row, what):
-    """Every token is the likeliest of a forward over all tokens before it."""
+    """Checks that every token is the likeliest of a forward over all tokens before it."""
     import torch
 
     ids = row["prompt_ids"] + row["ids"]
@@ -66,7 +66,7 @@ def check_argmax(model, row, what):
 
 @case(120, quick=True)
 def generate_greedy(context):
-    """From a run, its checkpoints, a step, an export, and with another program's checkpoint: the argmax each time."""
+    """A run, its checkpoints, a step, an export and another program's checkpoint all give the argmax."""
     config, dump = trained(context)
     (context.folder / "prompts.txt").write_text("\n".join(PROMPTS) + "\n\n", encoding="utf-8")
     step, words = dump / f"checkpoint/step-{STEPS}", [*GREEDY, "--prompts", context.folder / "prompts.txt", "--max-tokens", 24]
@@ -98,19 +98,19 @@ def generate_greedy(context):
 
 @case(60)
 def generate_prints_the_text(context):
-    """Standard output is the text and nothing else; it is whole characters of UTF-8, and that of the tokens."""
+    """Standard output is the text and nothing else: whole characters of UTF-8, those of the tokens."""
     _, dump = trained(context)
     words = ["--prompt", PROMPTS[3], "--max-tokens", 40, "--seed", 5, "--temperature", 3, "--device", "cpu"]
     (row,) = samples(context, dump, *words)
     out, err = command(context, "generate", "--checkpoint", dump, *words)
     expect(out == row["text"] + "\n", f"{out!r} is not the text {row['text']!r}")
     expect("tokens/s" in err and "warning" not in err, err)
-    # At this temperature single bytes come, and most are no characters.
+    # At this temperature single bytes are drawn, and most of them are not characters.
     expect("\ufffd" in row["text"], f"no incomplete character in {row['text']!r}")
     pieces = sentencepieces(context)
     prompt, both = pieces.decode(row["prompt_ids"]), pieces.decode(row["prompt_ids"] + row["ids"])
     expect(prompt + row["text"] == both, f"{prompt + row['text']!r} is not {both!r}")
-    # Several texts need their prompts beside them.
+    # Several texts are printed with their prompts.
     out, _ = command(context, "generate", "--checkpoint", dump, *words, "--num", 2, "--quiet")
     expect(out.startswith(f"> {PROMPTS[3]}\n{row['text']}\n> {PROMPTS[3]}\n"), out)
 
@@ -134,7 +134,7 @@ def generate_repeats_a_seed(context):
 
 @case(60)
 def generate_in_bfloat16(context):
-    """--dtype, and the dtype of the file without it."""
+    """--dtype sets the dtype; without it, the file's dtype is used."""
     _, dump = trained(context)
     words = ["--prompt", PROMPTS[0], "--max-tokens", 8, *GREEDY]
     _, err = command(context, "generate", "--checkpoint", dump, *words)
@@ -149,7 +149,7 @@ def generate_in_bfloat16(context):
 
 @case(60)
 def generate_as_transformers(context):
-    """The tokens and texts that transformers' generate() gives, from its folder and from ours, stop tokens included."""
+    """Gives the tokens and texts of transformers' generate(), from its folder and from ours, stop tokens included."""
     theirs, _ = write_theirs(context)
     expected = golden.answers("generate")
     (theirs / "generation_config.json").write_text(json.dumps({"eos_token_id": golden.STOP_IDS}))
@@ -158,7 +158,7 @@ def generate_as_transformers(context):
     for folder in (theirs, golden.convert_there_and_back(context, theirs)):
         rows = samples(context, folder, *words)
         found = {row["prompt"]: {key: row[key] for key in ("prompt_ids", "ids", "text")} for row in rows}
-        if folder != theirs:  # which does not say that token 2 ends a text
+        if folder != theirs:  # ours does not say that token 2 ends a text
             found = {prompt: row | {"ids": row["ids"][: len(expected[prompt]["ids"])]} for prompt, row in found.items()}
             found = {prompt: row | {"text": expected[prompt]["text"]} for prompt, row in found.items()}
         expect(found == expected, f"{folder.name}: {found}, transformers: {expected}")
@@ -168,7 +168,7 @@ def generate_as_transformers(context):
 
 @case(60)
 def generate_refused(context):
-    """What is wrong with the command line or its files ends with 2 and what to do instead."""
+    """Mistakes on the command line or in its files end with 2 and say what to do instead."""
     config, dump = trained(context)
 
     def refused(wanted, *words, exit_code=2):
@@ -220,7 +220,7 @@ def generate_refused(context):
 
 @case(60)
 def generate_to_the_end_of_the_context(context):
-    """A text ends where the model's sequence does, and says so; --context moves the end."""
+    """A text ends at the end of the model's context, and says so; --context moves the end."""
     _, dump = trained(context)
     words = ["--prompt", "import", "--max-tokens", 200, *GREEDY]
     out, err = command(context, "generate", "--checkpoint", dump, *words, "--json")
@@ -234,7 +234,7 @@ def generate_to_the_end_of_the_context(context):
 
 @case(60)
 def generate_interactive(context):
-    """Each line is a prompt; Ctrl-C ends it without a word, with 130."""
+    """Each line is a prompt; Ctrl-C ends it silently, with 130."""
     _, dump = trained(context)
     (row,) = samples(context, dump, "--prompt", "import torch", "--max-tokens", 8, *GREEDY)
     words = [context.program, "generate", "--checkpoint", dump, "--interactive", "--json", "--max-tokens", 8, *GREEDY]

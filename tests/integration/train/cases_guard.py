@@ -1,7 +1,7 @@
-"""A step that is no good in a running program: who was first, what is left out, where the run goes back to, and spikes.
+"""Tests bad steps in a running program: what failed first, what is skipped, where the run goes back to, and spikes.
 
-Two ways in. A weight of a checkpoint that holds NaN. And a weight that is finite in float32 but not in bfloat16, in the
-embedding of a token that one document alone has: a step is spoilt when the data comes to that document, and no other is.
+There are two ways to make one. A weight of a checkpoint holds NaN. Or a weight is finite in float32 but not in
+bfloat16, in the embedding of a token that only one document has: only steps whose data has it are spoiled.
 """
 import json
 import math
@@ -13,9 +13,9 @@ from harness import case, check_identical, expect, read_rows, rows_by_step, run
 
 SAVE = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
 NUMBERS = ("loss", "grad_norm", "lr", "tokens_seen")
-# Nothing moves the planted weight: its gradient is 0 where the token does not occur, and no update has one where it does.
+# Nothing moves the planted weight: its gradient is 0 where the token is missing, and the update is skipped elsewhere.
 STEADY = ["--optimizer.weight_decay", 0]
-LARGEST = 3.4028e38  # of float32; rounded to bfloat16 it is infinite
+LARGEST = 3.4028e38  # largest float32; rounded to bfloat16 it is infinite
 
 
 def documents_of_ascii(context):
@@ -24,7 +24,7 @@ def documents_of_ascii(context):
 
 
 def write_corpus(context, marked):
-    """Documents of ASCII, of about 600 characters, and a mark in some of them: bytes that no other has."""
+    """Writes ASCII documents of about 600 characters, some with a mark of unique bytes. Returns the path."""
     texts = [text[i : i + 600] for text in documents_of_ascii(context)[:20] for i in range(0, 6000, 600)]
     for index in marked:
         texts[index] = "☃" + texts[index]
@@ -41,7 +41,7 @@ def token_of_the_mark(context):
 
 
 def planted(context, ranks, edit):
-    """A folder with the weights that a run begins with, after `edit` of their dict: for checkpoint.initial_load_path."""
+    """Returns a folder for checkpoint.initial_load_path: a run's first weights, after `edit` of their dict."""
     import torch
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
@@ -57,7 +57,7 @@ def planted(context, ranks, edit):
 
 
 def marked_job(context, name, ranks, steps, *more, marked=(30,)):
-    """A run that is spoilt by the mark when the data comes to it, and by nothing else."""
+    """Returns the words of a run that is spoiled when the data comes to the mark, and by nothing else."""
     if not (context.folder / "planted").exists():
 
         def edit(weights):
@@ -95,7 +95,7 @@ def nan_is_located(context):
 
 @case(90, ranks=[1, 2])
 def nan_is_skipped(context, ranks):
-    """on_nan = "skip": the steps that the mark spoils change nothing, training goes on, and every step is saved."""
+    """on_nan = "skip": the steps that the mark spoils change nothing, training continues, and every step is saved."""
     words = marked_job(context, "run", ranks, 40, "--training.on_nan", "skip", "--checkpoint.interval", 1)
     text = run(context, ranks, [*words, "--checkpoint.keep_latest_k", 0]).text()
     rows = read_rows(context.dump("run") / "metrics.jsonl")
@@ -125,7 +125,7 @@ def nan_is_skipped(context, ranks):
 
 @case(90)
 def nan_skips_end(context):
-    """Ten skipped steps in a row are not single ones: the run stops and says so."""
+    """Ten skipped steps in a row are too many: the run stops and says so."""
 
     def edit(weights):
         weights["norm.weight"][0] = LARGEST
@@ -140,8 +140,8 @@ def nan_skips_end(context):
 
 @case(120, mode=["disabled", "async"], order=["torchtitan", "elastic"])
 def nan_rolls_back(context, mode, order):
-    """on_nan = "rollback": back to the newest checkpoint, and on behind the data so far; each step has one row, and a
-    resume after it trains the same."""
+    """on_nan = "rollback": goes back to the newest checkpoint and continues with the data after the bad step; each step
+    has one row, and a resume after it trains the same."""
     flags = ["--training.on_nan", "rollback", "--checkpoint.interval", 3, "--checkpoint.async_mode", mode]
     flags += ["--training.data_order", order]
     marked = (30,) if order == "torchtitan" else (30, 70, 110)  # shuffled
@@ -178,9 +178,9 @@ def nan_rolls_back(context, mode, order):
 
 @case(90)
 def nan_rollback_ends(context):
-    """Without a checkpoint there is nothing to go back to; three times to the same one is enough; and what can never work
-    is refused at once."""
-    # The first update leaves weights that are finite, and no use.
+    """Without a checkpoint there is nothing to go back to; three times to the same one is enough; and settings that can
+    never work are refused at once."""
+    # The first update leaves weights that are finite but useless.
     words = ["--config", write_job(context, "run", steps=20), *SAVE, "--training.on_nan", "rollback"]
     words += ["--optimizer.lr", "1e30", "--lr_scheduler.warmup_steps", 0]
     text = run(context, 2, [*words, "--checkpoint.interval", 1], exit_code=4).text()
@@ -200,8 +200,8 @@ def nan_rollback_ends(context):
 
 @case(60)
 def last_good_checkpoint_stays(context):
-    """on_nan = "warn" goes on saving, with a mark: the newest checkpoint from before is never removed, also not after a
-    resume from one that is marked."""
+    """on_nan = "warn" keeps saving, with a mark: the newest checkpoint from before is never removed, not even after a
+    resume from a marked one."""
     flags = ["--training.on_nan", "warn", "--checkpoint.interval", 1, "--checkpoint.keep_latest_k", 2]
     flags += ["--optimizer.lr", "1e30", "--lr_scheduler.warmup_steps", 0]
     config, folder = write_job(context, "run", steps=6), context.dump("run") / "checkpoint"
@@ -215,7 +215,7 @@ def last_good_checkpoint_stays(context):
 
 
 def write_calm_corpus(context):
-    """One sentence over and over, which is soon learnt, and a document of noise, of about the tokens of a step."""
+    """Writes one sentence over and over, which is soon learned, and noise of about a step's tokens."""
     calm = "The train runs on time, and nobody asks why it does so. "
     noise = "".join(chr(33 + (i * i * 7919 + i * 104729) % 94) for i in range(150))
     path = context.folder / "calm.jsonl"
@@ -232,8 +232,8 @@ def spiky_job(context, name, steps, *more):
 
 @case(120, policy=["warn", "skip"])
 def spike(context, policy):
-    """A batch of noise among calm ones is found, by loss or norm; nothing else is; and a run that was resumed within the
-    window decides the same."""
+    """A batch of noise among calm ones is found, by loss or norm, and nothing else is; a run that was resumed within
+    the window decides the same."""
     words = spiky_job(context, "run", 100, "--training.on_spike", policy)
     text = run(context, 1, words).text()
     rows = read_rows(context.dump("run") / "metrics.jsonl")
@@ -253,7 +253,7 @@ def spike(context, policy):
     exact = [rows_by_step(context.dump(name) / "metrics.jsonl", exact=True) for name in ("again", "run")]
     check_identical(*exact, NUMBERS, "resumed before a spike")
 
-    # To ignore it is what "warn" trains, to the bit.
+    # "ignore" trains the same as "warn", to the bit.
     text = run(context, 1, spiky_job(context, "ignore", 100, "--training.on_spike", "ignore"), name="ignore").text()
     expect("a spike" not in text, text)
     ignored = rows_by_step(context.dump("ignore") / "metrics.jsonl", exact=True)

@@ -1,10 +1,10 @@
-"""cpu.instructions: lesser processors, played on greater ones; and what no processor may come to."""
+"""Tests cpu.instructions: smaller instruction sets on larger processors; and the loops that no processor may reach."""
 import itertools
 
 from fixtures import write_job
 from harness import ROOT, case, expect, read_rows, run
 
-# A set that the processor does not have limits nothing.
+# A set that the processor lacks has no effect.
 SETS = ["all", "avx512_bf16", "avx512", "avx2"]
 ALL_KINDS = """
 [validation]
@@ -27,8 +27,8 @@ def preload(context, name):
 
 @case(180, dtype=["float32", "bfloat16", "float16"], quick=["bfloat16"])
 def no_reference_products(context, dtype):
-    """No product of a training step, a validation or a generated token goes through ATen's reference loops, in any dtype, on
-    any set of instructions, alone or under tensor parallelism."""
+    """No matmul of a training step, a validation or a generated token goes through ATen's reference loops, in any
+    dtype, on any instruction set, alone or under tensor parallelism."""
     env = preload(context, "titan_reference_products")
     for name, ranks in itertools.product(SETS, (1, 2)):
         job = f"{name}-{ranks}"
@@ -43,7 +43,7 @@ def no_reference_products(context, dtype):
 
 @case(60, processors=1)
 def reference_products_are_seen(context):
-    """The preloaded library ends the process on ATen's own product of float16, which no library has without AVX-512."""
+    """The preloaded library ends the process on ATen's own matmul in float16, which no library has without AVX-512."""
     words = ["--config", write_job(context, "job", steps=1), "--training.mixed_precision_param", "float16"]
     words += ["--cpu.kernels", "aten", "--cpu.instructions", "avx2"]
     job = run(context, 1, words, env=preload(context, "titan_reference_products"), exit_code=98)
@@ -52,7 +52,7 @@ def reference_products_are_seen(context):
 
 @case(60)
 def slow_dtype_is_said(context):
-    """A run whose dtype has no fast product on this processor says so in one line, with what to set; others do not."""
+    """A run whose dtype has no fast matmul on this processor says so in one line, with what to set; others do not."""
     def lines(name, *words):
         job = run(context, 2, ["--config", write_job(context, name, steps=1), "--cpu.instructions", "avx2", *words], name=name)
         return [line for line in job.text().splitlines() if "this processor has no instructions" in line]
@@ -65,7 +65,7 @@ def slow_dtype_is_said(context):
 
 @case(120, quick=True)
 def default_run_on_avx2(context):
-    """The default configuration trains on a processor with AVX2 alone, and says in its config.toml what it was limited to."""
+    """The default configuration trains on a processor with only AVX2, and its config.toml records the limit."""
     dump = context.dump("avx2")
     words = ["--config", ROOT / "configs/debug.toml", "--cpu.instructions", "avx2", "--training.steps", 4, "--metrics.log_freq", 1]
     words += ["--job.dump_folder", dump, "--checkpoint.no-enable", "--model.hf_assets_path", ROOT / "assets/tokenizer"]

@@ -1,4 +1,4 @@
-"""What a run writes down beside metrics.jsonl: TensorBoard's event files and tables, over restarts too."""
+"""Tests what a run writes besides metrics.jsonl: TensorBoard's event files and tables, over restarts too."""
 import csv
 import json
 import math
@@ -20,7 +20,7 @@ def validation(context):
 
 
 def events_of(python, folder):
-    """What TensorBoard reads there."""
+    """Returns what TensorBoard reads there."""
     command = [python, REFERENCE / "tensorboard_events.py", folder]
     job = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     expect(job.returncode == 0, f"TensorBoard cannot read {folder}:\n{job.stderr}")
@@ -33,12 +33,12 @@ def steps_of(events, tag):
 
 @case(120, processors=1)
 def tensorboard(context):
-    """TensorBoard opens the files: TorchTitan's tags and no others but titan/, the numbers of metrics.jsonl, each step once,
-    also after a run was killed and went on; the configuration and the histograms are there."""
+    """TensorBoard opens the files: TorchTitan's tags and no others except titan/, the numbers of metrics.jsonl, each
+    step once, also after a kill and a resume; the configuration and the histograms are there."""
     python = peer_python("tensorboard")
     config, folder = write_job(context, "run", steps=6), context.dump("run")
     words = ["--config", config, *SAVE, *TENSORBOARD, "--metrics.gradient_histograms", *validation(context)]
-    # It has written the row of step 5, and the checkpoint of step 4 is what there is.
+    # It has written the row of step 5; the newest checkpoint is of step 4.
     kill = faults(context, at_row(5) + " do=kill")
     run(context, 1, words, name="killed", exit_code=-signal.SIGKILL, env=kill)
     run(context, 1, words, name="resumed")
@@ -63,7 +63,7 @@ def tensorboard(context):
 
 @case(120)
 def tensorboard_of_all_ranks(context):
-    """metrics.save_for_all_ranks: a folder for each rank; the ranks that a later start lacks keep no step that runs again."""
+    """metrics.save_for_all_ranks: one folder per rank; ranks missing in a later start keep no repeated step."""
     python = peer_python("tensorboard")
     config, folder = write_job(context, "run", steps=4), context.dump("run")
     words = ["--config", config, *SAVE, *TENSORBOARD, "--training.global_batch_size", "4", "--training.data_order", "elastic"]
@@ -103,7 +103,7 @@ def tables(context):
 
 @case(60, processors=1)
 def goodput(context):
-    """Where the time went adds up over starts: what was made again, and how long the run was down, are lost."""
+    """The time by cause adds up over starts: repeated steps, and the time that the run was down, are lost."""
     config, folder = write_job(context, "run", steps=6), context.dump("run")
     words = ["--config", config, *SAVE, *validation(context)]
     run(context, 1, words, name="killed", exit_code=-signal.SIGKILL, env=faults(context, at_row(6) + " do=kill"))
@@ -129,7 +129,7 @@ def goodput(context):
 
 @case(60)
 def rank_logs(context):
-    """Each rank keeps what it says from level info on in a file of its own, which restarts add to; what it prints is as before."""
+    """Each rank logs from level info on to a file of its own, which restarts add to; what it prints is unchanged."""
     config, logs = write_job(context, "run", steps=4), context.dump("run") / "logs"
     words = ["--config", config, *SAVE]
     refused = run(context, 2, [*words, "--training.dataset", "parquet"], name="refused", exit_code=2)

@@ -1,4 +1,4 @@
-"""[profiling]: traces of chosen steps and ranks, in the Chrome trace format, with names on what the steps are made of."""
+"""Tests [profiling]: traces of chosen steps and ranks, in the Chrome trace format, with names on the parts of steps."""
 import collections
 import json
 import re
@@ -7,9 +7,9 @@ from fixtures import write_job
 from harness import case, check_identical, expect, read_rows, rows_by_step, run
 
 KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
-# Two cycles of four steps: 3 and 4 are recorded, 7 and 8, and of the third cycle the training does not see the end.
+# Two cycles of four steps record steps 3 and 4, and 7 and 8; the training ends within the third cycle.
 CYCLE = ["--profiling.enable_profiling", "--profiling.profile_freq", 4, "--profiling.profiler_active", 2, "--profiling.profiler_warmup", 1]
-# Events of Kineto's Chrome traces by the letter of their phase, and what each must have, after the format's
+# Events of Kineto's Chrome traces by the letter of their phase, and the fields that each must have by the format's
 # documentation: complete events, metadata, instant events, the two ends of a flow.
 NEEDED = {
     "X": {"name", "cat", "ts", "dur", "pid", "tid"},
@@ -18,12 +18,12 @@ NEEDED = {
     "s": {"name", "cat", "id", "ts", "pid", "tid"},
     "f": {"name", "cat", "id", "ts", "pid", "tid"},
 }
-# Times are microseconds with three digits behind the point.
+# Times are microseconds with three digits after the point.
 ROUNDING = 0.002
 
 
 def read_trace(path):
-    """The events of a trace, each checked against the format."""
+    """Reads a trace and checks each of its events against the format."""
     expect(path.exists(), f"{path} was not written")
     trace = json.loads(path.read_text())
     events = trace["traceEvents"]
@@ -43,7 +43,7 @@ def end_of(event):
 
 
 def check_nesting(path, events):
-    """On each thread, complete events lie inside each other or apart: else a viewer shows some in the wrong place."""
+    """Checks that a thread's complete events are nested or disjoint: otherwise a viewer misplaces some."""
     threads = collections.defaultdict(list)
     for event in events:
         if event["ph"] == "X":
@@ -60,7 +60,7 @@ def check_nesting(path, events):
 
 
 def ranges(trace):
-    """name -> events of what was named, by its first word without what follows in brackets."""
+    """Returns {name: events} of the named ranges."""
     found = collections.defaultdict(list)
     for event in trace["traceEvents"]:
         if event.get("cat") == "user_annotation":
@@ -75,7 +75,7 @@ def check_inside(inner, outer, what):
 
 
 def check_steps(trace, steps, ranks):
-    """The ranges of the recorded steps (numbers of finished steps, as torch.profiler has them) and of all inside them."""
+    """Checks the ranges of the recorded steps (numbers of finished steps, as in torch.profiler) and all inside."""
     named = ranges(trace)
     found = [name for name in named if name.startswith("ProfilerStep#")]
     expect(found == [f"ProfilerStep#{step}" for step in steps], f"steps {found}, expected {steps}")
@@ -83,7 +83,7 @@ def check_steps(trace, steps, ranks):
     for name in ("data", "step", "forward", "backward", "optimizer", "checkpoint", "validation", "log"):
         expect(len(named[name]) >= len(steps), f"{len(named[name])} ranges {name!r} in {len(steps)} steps")
         check_inside(named[name], whole, "a step")
-    # Blocks are recomputed in backward, from inside.
+    # Backward recomputes what is inside a block.
     for name, times in (("layers.0", 1), ("output", 1), ("layers.1.attention", 2), ("layers.1.feed_forward", 2)):
         expect(len(named[name]) == times * len(steps), f"{len(named[name])} calls of {name} in {len(steps)} steps")
         check_inside(named[name], named["forward"] + named["recompute"], "forward")
@@ -101,7 +101,7 @@ def check_steps(trace, steps, ranks):
 
 @case(120, quick=[2], ranks=[1, 2])
 def profiles(context, ranks):
-    """Traces lie where TorchTitan puts them, hold the steps of the schedule, and change no number of the training."""
+    """Traces are where TorchTitan puts them, hold the steps of the schedule, and change no number of the training."""
     words = ["--checkpoint.enable", "--checkpoint.interval", 4, "--checkpoint.no-last_save_model_only", "--activation_checkpoint.mode", "full"]
     for name, extra in (("plain", []), ("profiled", CYCLE)):
         job = run(context, ranks, ["--config", write_job(context, name, steps=11), *words, *extra], name=name)
@@ -122,7 +122,7 @@ def profiles(context, ranks):
 
 
 def check_table(text, steps, ranks):
-    """The lines of rank 0 at the end: every part once, shares that add up, and the operators."""
+    """Checks the last lines of rank 0: every part once, shares that add up, and the operators."""
     whole = re.search(rf"where the time of {steps} profiled steps went, (\d+\.\d\d) ms each:", text)
     expect(whole, "no table at the end of the run")
     parts = {name: float(ms) for name, ms in re.findall(r"INFO -   ([a-z-]+) +(\d+\.\d\d) ms +\d+\.\d%", text)}
@@ -147,7 +147,7 @@ def profile_of_some_ranks(context):
 
 @case(60)
 def profile_after_resume(context):
-    """A run that goes on from a checkpoint is in the same place of its cycle; a training that ends in warm-up writes nothing."""
+    """A resumed run is at the same place of its cycle; a training that ends in warm-up writes nothing."""
     save = ["--checkpoint.enable", "--checkpoint.interval", 3, "--checkpoint.no-last_save_model_only"]
     for steps in (3, 6):
         words = ["--training.steps", steps, "--lr_scheduler.total_steps", 6, *save, *CYCLE]
@@ -162,7 +162,7 @@ def profile_after_resume(context):
 
 @case(60, processors=1)
 def profile_of_a_run_that_diverges(context):
-    """What was recorded when a training ends early is written, and its last step has its end."""
+    """If a training ends early, its recording is written, and its last step has its end."""
     words = ["--optimizer.lr", "1e30", "--lr_scheduler.warmup_steps", 0, *CYCLE[:1], "--profiling.profile_freq", 100]
     words += ["--profiling.profiler_active", 100, "--profiling.profiler_warmup", 0]
     job = run(context, 1, ["--config", write_job(context, "run", steps=9), *words], exit_code=4)
@@ -175,7 +175,7 @@ def profile_of_a_run_that_diverges(context):
 
 @case(60, processors=1)
 def profile_cannot_be_written(context):
-    """A folder that cannot be written costs the trace, not the training."""
+    """A folder that cannot be written loses the trace, not the training."""
     config = write_job(context, "blocked", steps=4)
     context.dump("blocked").mkdir()
     (context.dump("blocked") / "profile_traces").write_text("a file")
@@ -186,7 +186,7 @@ def profile_cannot_be_written(context):
 
 @case(30, processors=1)
 def memory_snapshots_need_a_gpu(context):
-    """On a CPU there is no allocator to look at: a run that asks for snapshots is refused, with the key's place."""
+    """A CPU has no such allocator: a run that asks for snapshots is refused, with the key's place."""
     config = write_job(context, "cpu", steps=2)
     words = ["--config", config, "--training.device", "cpu", "--profiling.enable_memory_snapshot"]
     job = run(context, 1, words, exit_code=2)

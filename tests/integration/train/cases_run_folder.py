@@ -1,4 +1,4 @@
-"""A start and what the runs before it left: a start that is refused changes nothing, one with nothing to do says so."""
+"""Tests starts in the folder of earlier runs: a refused start changes nothing, one with nothing to do says so."""
 import re
 import signal
 
@@ -10,7 +10,7 @@ FULL = [*SAVE, "--checkpoint.no-last_save_model_only"]
 
 
 def contents(folder):
-    """Of all files but the lock: path -> bytes."""
+    """Returns {path: bytes} of all files except the lock."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".run.lock"}
 
 
@@ -24,7 +24,7 @@ def convert(context, source, target, *words, exit_code=0):
 
 @case(60)
 def refused_start_changes_nothing(context):
-    """Starts in the folder of a finished run that are refused, for five reasons, leave every byte; --overwrite begins anew."""
+    """Refused starts in the folder of a finished run, for five reasons, change no byte; --overwrite starts again."""
     config, folder = write_job(context, "run", steps=4), context.dump("run")
     run(context, 1, ["--config", config, *FULL], name="first")
     before = contents(folder)
@@ -42,12 +42,12 @@ def refused_start_changes_nothing(context):
         job = run(context, 1, ["--config", config, *words], name=name, exit_code=exit_code)
         expect(re.search(reason, job.text()), f"{name}: expected {reason}\n{job.tail()}")
         expect(contents(folder) == before, f"{name}: the folder of the run before has changed")
-    # The place of what is wrong, as for any key.
+    # The error has a place, as for any key.
     expect(f"{config}:2:15: error: job.dump_folder" in run(context, 1, ["--config", config], exit_code=2).text(), "no place")
     run(context, 1, ["--config", config, "--training.steps", 2, "--overwrite"], name="anew")
     expect(steps_of(folder) == [1, 2], f"--overwrite left the rows {steps_of(folder)}")
     expect("steps = 2" in (folder / "config.toml").read_text(), "config.toml is not that of the new run")
-    # The checkpoint says itself what it is, whatever the folder around it says by now.
+    # The checkpoint describes itself, whatever the folder around it says by now.
     convert(context, folder / "checkpoint/step-4", "again")
     names = sorted(path.name for path in (context.folder / "hf").iterdir())
     for name in names:
@@ -61,8 +61,8 @@ def refused_start_changes_nothing(context):
 
 @case(60, processors=1)
 def convert_reads_the_checkpoint(context):
-    """A checkpoint of the weights alone, moved out of its run, is converted without being told its shape; a changed copy of
-    the configuration in it is damage."""
+    """A checkpoint with only weights, moved out of its run, is converted without being told its shape; a changed copy
+    of the configuration in it is damage."""
     config, folder = write_job(context, "run", steps=2), context.dump("run")
     run(context, 1, ["--config", config, *SAVE], name="first")
     step = (folder / "checkpoint/step-2").rename(context.folder / "weights")
@@ -77,7 +77,7 @@ def convert_reads_the_checkpoint(context):
 
 @case(60, processors=1)
 def unfinished_run_begins_again(context):
-    """A run without checkpoints that was killed begins again with the same command, and with another rate only if told to."""
+    """A killed run without checkpoints starts again with the same command, and with another rate only if told to."""
     config, folder = write_job(context, "run", steps=6), context.dump("run")
     run(context, 1, ["--config", config], name="killed", exit_code=-signal.SIGKILL, env=faults(context, at_row(4) + " do=kill"))
     before = contents(folder)
@@ -92,7 +92,7 @@ LAST_SAVES = {"full": ["--checkpoint.no-last_save_model_only"], "weights": [], "
 
 @case(60, processors=1, last_save=list(LAST_SAVES))
 def nothing_to_do(context, last_save):
-    """The command of a finished run, given again, succeeds, changes nothing and says why; so does one of fewer steps."""
+    """A finished run's command, given again, succeeds, changes nothing and says why; so does one with fewer steps."""
     config, folder = write_job(context, "run", steps=4), context.dump("run")
     words = ["--config", config, *SAVE, *LAST_SAVES[last_save]]
     text = run(context, 1, words, name="first").text()
@@ -113,7 +113,7 @@ def nothing_to_do(context, last_save):
 
 @case(30, processors=1, number=["SIGTERM", "SIGINT"])
 def stop_without_checkpoints(context, number):
-    """A signal that ends a run of which nothing is saved is answered with its own exit code, not that of a saved one."""
+    """A signal that ends a run without a save gives the signal's own exit code, not that of a saved run."""
     signal_number = getattr(signal, number)
     gate = Gate(context, "stop")
     job = start(context, 1, ["--config", write_job(context, "run", steps=8)], env=faults(context, gate.rule(at_row(3))))
@@ -125,7 +125,7 @@ def stop_without_checkpoints(context, number):
 
 @case(60)
 def one_message_for_all_ranks(context):
-    """What all ranks find out alike, before or after they have met, is said once."""
+    """An error that all ranks find alike, before or after they have met, is reported once."""
     config = write_job(context, "run", steps=4)
     run(context, 2, ["--config", config, *FULL], name="first")
     (context.folder / "empty").mkdir()
@@ -138,15 +138,15 @@ def one_message_for_all_ranks(context):
     }
     for name, (words, exit_code, message) in mistakes.items():
         job = run(context, 2, words, name=name, exit_code=exit_code)
-        # A rank that is late ends with what the first one has told it.
+        # A late rank ends with what the first one has told it.
         lines = [line for line in job.text().splitlines() if message in line and " stops: rank " not in line]
         expect(len(lines) == 1, f"{name}: {len(lines)} lines with {message!r}, expected one\n{job.tail(30)}")
 
 
 @case(30)
 def late_rank_0_is_heard(context):
-    """torchrun ends all ranks with the first. One that leaves the word to rank 0 does not end before that one has
-    started and spoken."""
+    """torchrun ends all ranks with the first. A rank that leaves the report to rank 0 waits until that has started and
+    reported."""
     late = context.folder / "late"
     late.write_text(f'#!/bin/sh\n[ "$RANK" = 0 ] && sleep 1\nexec {context.program} "$@"\n')
     late.chmod(0o755)

@@ -1,4 +1,4 @@
-"""`titan-train compare`, `report` and `plot` on real runs, and the records that they read: events and checksums."""
+"""Tests `titan-train compare`, `report` and `plot` on real runs, and their records: events and checksums."""
 import json
 import re
 import subprocess
@@ -27,7 +27,7 @@ def compare(context, a, b, *words, exit_code):
 
 @case(90, quick=True)
 def compare_finds_the_first_difference(context):
-    """Equal runs agree bit for bit; one with another weight decay parts in the weights of step 1, and its gradients in step 2."""
+    """Equal runs agree bit for bit; another weight decay differs from step 1's weights and step 2's gradients."""
     one, same = train(context, "one", CHECKSUMS), train(context, "same", CHECKSUMS)
     found = compare(context, one, same, exit_code=0)
     expect(found["agree"] and found["checksums"]["common_steps"] == 7, found)
@@ -48,7 +48,7 @@ def compare_finds_the_first_difference(context):
 
 @case(90)
 def compare_across_numbers_of_ranks(context):
-    """Checksums do not depend on the number of ranks: the same initial weights, sharded over none, two and three."""
+    """Checksums do not depend on the number of ranks: the same initial weights, on one rank, two and three."""
     runs = [train(context, f"ranks{ranks}", CHECKSUMS, ranks, steps=1) for ranks in (1, 2, 3)]
     rows = [read_rows(folder / "checksums.jsonl") for folder in runs]
     for row in rows:
@@ -61,7 +61,7 @@ def compare_across_numbers_of_ranks(context):
 
 @case(90)
 def records_of_a_resumed_run(context):
-    """A run that is stopped and resumed has the checksums of one that was not, each step once, and its events tell of it."""
+    """A stopped and resumed run has the checksums of an uninterrupted one, each step once, and its events say so."""
     whole = train(context, "whole", [*CHECKSUMS, *SAVE])
     config, folder = write_job(context, "stopped", steps=6), context.dump("stopped")
     words = ["--config", config, *CHECKSUMS, *SAVE]
@@ -78,7 +78,7 @@ def records_of_a_resumed_run(context):
 
 
 def browse(context, browser, page, *words):
-    """What the browser prints, and what its console said."""
+    """Returns what the browser prints, and the lines of its console."""
     common = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", f"--user-data-dir={context.folder}/browser"]
     done = subprocess.run([*common, *words, page], capture_output=True, text=True, timeout=60 * TIME_SCALE, check=True)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -86,7 +86,8 @@ def browse(context, browser, page, *words):
 
 @case(120)
 def report_in_a_browser(context):
-    """The page of two runs draws a curve a run and metric, without a network or a mistake; its address zooms and smooths."""
+    """The page of two runs draws a curve per run and metric, without network or errors; its address zooms and
+    smooths."""
     browser = find_browser() or skip("Chromium")
     validation = ["--validation.enable", "--validation.dataset", "c4_test", "--validation.dataset_path", f"{context.fixtures}/corpus.jsonl", "--validation.freq", 4, "--validation.steps", 1, "--validation.seq_len", 64, "--validation.local_batch_size", 2]
     one = train(context, "one", [*SAVE, *validation], steps=24)
@@ -113,14 +114,14 @@ def report_in_a_browser(context):
     expect(not errors and len(paths) == 1 and paths[0].count("L") <= 5 and 'class="raw"' in svg, (errors, svg))
     picture = context.folder / "page.png"
     browse(context, browser, page.as_uri() + "#theme=light", "--window-size=1280,700", f"--screenshot={picture}")
-    # Curves across the first chart, as in the sweep's report; the same place without them has no color.
+    # Curves across the first chart, as in the sweep's report; the same area without them has no color.
     share = colorful_share(read_png(picture)[260:560, 130:1150])
     expect(share > 0.005, f"only {share:.2%} of the picture's middle is colored; see {picture}")
 
 
 @case(60, processors=1)
 def plot_in_the_terminal(context):
-    """80x24 where there is no terminal, letters for several runs, and an answer for a metric that is not there."""
+    """80x24 without a terminal, letters for several runs, and an answer for a missing metric."""
     one = train(context, "one", steps=8)
     train(context, "two", steps=8)
     lines = command(context, ["plot", one]).splitlines()

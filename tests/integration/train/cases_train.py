@@ -1,4 +1,4 @@
-"""Training under every launcher, and what a run leaves behind."""
+"""Tests training under every launcher, and what a run leaves behind."""
 import re
 import statistics
 import struct
@@ -13,7 +13,7 @@ ROW_KEYS = {
 }  # fmt: skip
 FIRST_ROW_KEY = "time_to_first_step_seconds"
 
-# TorchTitan's line, so that tools which read its logs read ours.
+# TorchTitan's line, so that tools that read its logs read ours.
 CONSOLE_LINE = re.compile(
     r"step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{5})  grad_norm: +(?P<grad_norm>\d+\.\d{4})  "
     r"memory: +\d+\.\d{2}GiB\(\d+\.\d{2}%\)  tps: [\d,]+  tflops: [\d,]+\.\d{2}  mfu: (?:\d+\.\d{2}%|N/A)"
@@ -63,7 +63,7 @@ def train_torchrun(context, ranks):
 
 @case(120, ranks=[1, 2])
 def async_checkpoints(context, ranks):
-    """Checkpoints written beside training hold what those written in between hold, and training is the same."""
+    """Checkpoints written in the background hold what synchronous ones hold, and training is the same."""
     words = ["--checkpoint.enable", "--checkpoint.interval", "2", "--checkpoint.last_save_model_only=false"]
     for mode in ("disabled", "async"):
         config = write_job(context, mode, steps=6)
@@ -91,7 +91,7 @@ def train_without_launcher(context):
 
 @case(60, quick=True)
 def train_nproc(context):
-    """--nproc starts the ranks itself; --nproc=N too, and not under another launcher."""
+    """--nproc starts the ranks itself, as does --nproc=N, but not under another launcher."""
     config = write_job(context, "train", steps=40)
     run(context, 1, ["--nproc", "2", "--config", config], "none")
     check_rows(read_rows(context.dump("train") / "metrics.jsonl"), 40, 2)
@@ -116,14 +116,14 @@ def float16(context, ranks):
     expect(factors <= {1.0, 0.5}, f"within 2,000 steps the scale can only stay or halve; it went {scales}")
 
 
-# Two tokens a rank, so that half of the scaled loss is each one's: the gradient of a token's output weights is 65536 / 2
-# times its features, and of the 256 features of both, which are distributed normally, some are near 3 where 2 is beyond
-# float16's 65504. No feature is above the root of 128, so that a scale of 4096 does not overflow.
+# Two tokens per rank, so that each has half of the scaled loss: the gradient of a token's output weights is 65536 / 2
+# times its features. Of the 256 features of both, which are normally distributed, some are near 3, where 2 is already
+# beyond float16's 65504. No feature is above the root of 128, so that a scale of 4096 does not overflow.
 OVERFLOWING = ["--training.local_batch_size", "1", "--training.seq_len", "2", "--model.args.dim", "128"]
 
 
 def check_scales(rows):
-    """The first step is left out, not all are, and the scale has halved after each that was."""
+    """Checks that the first step is skipped, that not all are, and that the scale has halved after each skipped one."""
     left_out = [step for step, row in rows.items() if row["grad_norm"] in ("Infinity", "NaN")]
     expect(1 in left_out and len(left_out) <= 4, f"steps with an infinite gradient are {left_out}")
     for step, row in rows.items():
@@ -133,7 +133,7 @@ def check_scales(rows):
 
 @case(120, ranks=[1, 2])
 def float16_overflow(context, ranks):
-    """Where gradients overflow, steps are left out, the scale falls, and resuming takes it along."""
+    """If gradients overflow, steps are skipped, the scale falls, and a resume restores it."""
     words = [*FLOAT16, *OVERFLOWING, "--lr_scheduler.total_steps", "8"]
     save = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only", "--checkpoint.interval", "4"]
     run(context, ranks, ["--config", write_job(context, "straight", steps=8), *words], name="straight")
@@ -152,8 +152,8 @@ def float16_overflow(context, ranks):
 def float16_hopeless(context):
     """A scale that falls below 1 and stays there is warned of, once.
 
-    The first update, of the learning rate itself for each weight, is beyond float16's largest number: no later step has a
-    finite gradient, whatever the machine, and the scale halves in each.
+    The first update, of the learning rate itself for each weight, is beyond float16's largest number: no later step has
+    a finite gradient, on any machine, and the scale halves in each.
     """
     config = write_job(context, "train", steps=24)
     job = run(context, 1, ["--config", config, *FLOAT16, "--optimizer.lr", "1e6"])
@@ -165,7 +165,7 @@ def float16_hopeless(context):
 
 @case(90, processors=1)
 def float16_from_float32(context):
-    """A run in float16 goes on from a checkpoint without a scale, and says that it starts with the first one."""
+    """A run in float16 resumes from a checkpoint without a scale, and says that it starts with the first one."""
     config = write_job(context, "train", steps=6)
     save = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only", "--checkpoint.interval", "3"]
     total = ["--lr_scheduler.total_steps", "6"]
@@ -175,13 +175,13 @@ def float16_from_float32(context):
     rows = rows_by_step(context.dump("train") / "metrics.jsonl")
     expect("grad_scale" not in rows[3], "a row without float16 has a grad_scale")
     expect(rows[4]["grad_scale"] == 65536, f"the first scale is {rows[4]['grad_scale']}")
-    # And back: what the scaler saved is no hindrance without float16.
+    # And back: the saved scale is ignored without float16.
     run(context, 1, ["--config", config, *save, "--training.steps", "8", "--lr_scheduler.total_steps", "8"], name="third")
 
 
 @case(60, quick=True, processors=1)
 def metrics_are_exact(context):
-    """Numbers of metrics.jsonl have all digits of their bits and no more."""
+    """Numbers of metrics.jsonl have exactly the digits that their bits need."""
     run(context, 1, ["--config", write_job(context, "train", steps=3), "--optimizer.lr", "1e-3"])
     rows = read_rows(context.dump("train") / "metrics.jsonl", exact=True)
     for index, row in enumerate(rows):
@@ -189,7 +189,7 @@ def metrics_are_exact(context):
             value = float(row[key])
             # The shortest text that is read back as the same double; only the exponent is spelled in more than one way.
             expect(digits_of(row[key]) == digits_of(repr(value)), f"step {row['step']}: {key} is {row[key]}, shortest {value!r}")
-            # Computed in float32: a text that was cut short anywhere is not one of float32's numbers.
+            # Computed in float32: a text that was truncated anywhere is not one of float32's numbers.
             expect(key == "lr" or value == struct.unpack("f", struct.pack("f", value))[0], f"step {row['step']}: {key} {row[key]} is no float32")
         # Warm-up over all three steps: thirds of 1e-3, which need a double's 16 digits.
         lr, wanted = row["lr"], 1e-3 * (index + 1) / 3
@@ -205,7 +205,8 @@ def digits_of(number):
 def startup(context, ranks):
     """A rank of the debug model takes at most 5 s of processor time to start, make its first step and end.
 
-    Processor time, since the wall's is the machine's; three times what was seen, since cores that are shared take longer for the same work. benchmarks/startup.py measures the wall.
+    Processor time, because wall time depends on the machine; three times what was seen, because shared cores take
+    longer for the same work. benchmarks/startup.py measures wall time.
     """
     with cpu_seconds() as spent:
         run(context, ranks, ["--config", write_job(context, "start", DEBUG_MODEL, steps=1)])
@@ -215,7 +216,7 @@ def startup(context, ranks):
 
 @case(60, processors=1)
 def float16_has_no_mfu(context):
-    """On CPU the peak of float16 products is not known, nor measured for seconds: mfu is null, and the other numbers are there."""
+    """The peak of float16 matmuls on CPU is unknown, and not measured for seconds: only mfu is null."""
     words = ["--config", write_job(context, "half", steps=3), "--training.mixed_precision_param", "float16"]
     text = run(context, 1, words).text()
     rows = read_rows(context.dump("half") / "metrics.jsonl")
@@ -225,7 +226,7 @@ def float16_has_no_mfu(context):
 
 @case(120, processors=1)
 def slow_first_step_is_said(context):
-    """A first step that takes longer than ten seconds says so while it lasts, and what it does: here it waits for another
+    """A first step longer than ten seconds is reported while it lasts, with what it does: here it waits for another
     rank."""
     gate = Gate(context, "late")
     late = faults(context, gate.rule("rank=1 call=open path=*/rank_1.log"))

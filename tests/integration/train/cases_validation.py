@@ -1,4 +1,4 @@
-"""The loss on a held-out set: exact at any number of ranks, no trace of it in the training, the best step kept."""
+"""Tests the loss on a held-out set: exact at any number of ranks, no effect on the training, the best step kept."""
 import json
 import math
 import re
@@ -12,12 +12,12 @@ from harness import (
 
 SEQ_LEN, BATCH, WINDOWS = 64, 2, 13
 FP32 = ["--training.mixed_precision_param", "float32"]
-# Both sides compute in fp32 and differ in the order of sums: about 2^-24 a term, and the means of many terms are nearer
-# (see cases_parity.py). A window counted twice, or a smaller last batch with the weight of a whole one, moves the mean
-# by 1e-3 and more.
+# Both sides compute in fp32 and differ in the order of sums: about 2^-24 per term, and the means of many terms are
+# nearer (see cases_parity.py). A window counted twice, or a smaller last batch with the weight of a full one, moves
+# the mean by 1e-3 and more.
 TOLERANCE = 1e-6
 
-# TorchTitan's line, so that tools which read its logs read ours.
+# TorchTitan's line, so that tools that read its logs read ours.
 CONSOLE_LINE = re.compile(
     r"validate step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{4})  memory: +\d+\.\d{2}GiB\(\d+\.\d{2}%\)  tps: [\d,]+"
     r"  perplexity: \d+\.\d{4}  best: \d+\.\d{4} at step (?P<best>\d+)"
@@ -32,15 +32,15 @@ def tokenizer(context):
 
 
 def write_held_out(context, documents=9):
-    """A set of WINDOWS windows and some tokens, which 2 and 3 ranks with batches of 2 cannot share evenly: of the last
-    batch of all ranks there is one row."""
+    """Writes a set of WINDOWS windows and some tokens, which 2 and 3 ranks with batches of 2 cannot share evenly: the
+    last batch of all ranks has one row."""
     encode = tokenizer(context).encode
     text = "".join(json.loads(line)["text"] for line in open(context.fixtures / "corpus.jsonl", encoding="utf-8"))
     wanted, path = WINDOWS * (SEQ_LEN + 1), context.folder / "held_out.jsonl"
     begin, tokens = len(text) // 2, 0
     with open(path, "w", encoding="utf-8") as file:
         for index in range(documents):
-            # An equal share of the tokens each; the last one gets what is missing, and some that are left over.
+            # An equal share of the tokens each; the last one gets the missing tokens, and some that are left over.
             goal = wanted // documents if index < documents - 1 else wanted + 30 - tokens
             size = next(n for n in range(10, len(text), 10) if len(encode(text[begin : begin + n])) >= goal)
             print(json.dumps({"text": text[begin : begin + size]}), file=file)
@@ -60,7 +60,7 @@ def save_every(interval):
 
 
 def model_of(context, config, step, name):
-    """The reference's model with the weights of the run's checkpoint."""
+    """Returns the reference's model with the weights of the run's checkpoint."""
     init_weights, job_file = import_reference()
     import llama
 
@@ -72,7 +72,7 @@ def model_of(context, config, step, name):
 
 
 def mean_loss(model, batches):
-    """Over all tokens of (tokens, labels) pairs, each [B, T]; summed in double."""
+    """Returns the mean loss over all tokens of (tokens, labels) pairs, each [B, T]; summed in double."""
     import torch
     import torch.nn.functional as F
 
@@ -102,7 +102,8 @@ def check_loss(row, expected):
 
 @case(120, ranks=[1, 2, 3])
 def validation_exact(context, ranks):
-    """The mean over every window of the set, once each, of the weights after the step: also with ranks that get none."""
+    """The loss is the mean over every window of the set, once each, with the weights after the step; some ranks get
+    none."""
     path = write_held_out(context)
     config = write_job(context, "train", steps=4)
     job = run(context, ranks, ["--config", config, *FP32, *validation(path), *save_every(2)])
@@ -127,14 +128,14 @@ def validation_exact(context, ranks):
 
 @case(90)
 def validation_steps(context):
-    """steps above 0: the first batches of each rank's own block, the same at every pass, so that the passes compare."""
+    """steps above 0: the first batches of each rank's block, the same at every pass, so that passes compare."""
     import_reference()
     import text_data
 
     ranks, steps = 2, 2
     path = write_held_out(context)
     config = write_job(context, "train", steps=4)
-    # Weights that stand still, so that one checkpoint serves every pass.
+    # The weights do not change, so that one checkpoint serves every pass.
     words = [*FP32, "--optimizer.lr", "1e-30", *validation(path, steps=steps), *save_every(4)]
     run(context, ranks, ["--config", config, *words])
     model = model_of(context, config, 4, "train")
@@ -150,13 +151,14 @@ def validation_steps(context):
 
 @case(120, steps=[-1, 2])
 def validation_after_a_kill(context, steps):
-    """Losses depend on the step alone: a run that is killed between a checkpoint and its pass has the rows of one that is not."""
+    """Losses depend on the step alone: a run killed between a checkpoint and its pass has an undisturbed run's rows."""
     path = write_held_out(context)
     words = ["--debug.deterministic", *FP32, *validation(path, steps=steps), "--validation.at_last_step", *save_every(2)]
     run(context, 2, ["--config", write_job(context, "straight", steps=5), *words], name="straight")
     again = ["--config", write_job(context, "killed", steps=5), *words]
     for row in (2, 4):
-        # The second row of each start: the first start's are of steps 1 and 2, the next one's of 2, which it owes, and 4.
+        # Kills at the second row of each start: the first writes rows of steps 1 and 2, the next one of 2 (missed) and
+        # 4.
         killed = faults(context, "rank=0 call=write path=*validation.jsonl n=2 do=kill")
         expect(start(context, 2, again, name=f"killed-{row}", env=killed).wait() != 0, "the run was not killed")
         saved = sorted(path.name for path in (context.dump("killed") / "checkpoint").iterdir())
@@ -171,7 +173,7 @@ def validation_after_a_kill(context, steps):
 
 @case(60)
 def validation_of_the_last_step_is_caught_up(context):
-    """A run that was killed after its last checkpoint and before the pass of that step makes up for it, and trains nothing."""
+    """A run killed after its last checkpoint and before that step's pass makes the pass, and trains nothing."""
     path = write_held_out(context)
     config = write_job(context, "train", steps=3)
     words = ["--config", config, *validation(path, freq=10), "--validation.at_last_step", *save_every(100)]
@@ -186,7 +188,8 @@ def validation_of_the_last_step_is_caught_up(context):
 
 @case(120, steps=[-1, 2])
 def validation_changes_nothing(context, steps):
-    """Every digit of the training is the same with validation and without, and every byte of its checkpoints but for the held-out set's record."""
+    """Every digit of the training is the same with and without validation, and every byte of its checkpoints except the
+    held-out set's record."""
     path = write_held_out(context)
     words = ["--debug.deterministic", "--activation_checkpoint.mode", "selective", *save_every(3)]
     words += ["--activation_checkpoint.selective_ac_option", "op"]
@@ -203,7 +206,7 @@ def validation_changes_nothing(context, steps):
 
 
 def pieces_of(folder):
-    """(key, offsets) -> bytes; the run's record as values, without what it knows of the held-out set."""
+    """Returns {(key, offsets): bytes}; the run's record as values, without what it knows of the held-out set."""
     pieces = {(key, offsets): data for key, offsets, data in items(folder)[1]}
     for piece in [piece for piece in pieces if piece[0] == "titan.run"]:
         record = load_item(pieces[piece])
@@ -219,7 +222,7 @@ def validation_keeps_best(context):
     words = ["--config", config, *validation(path, freq=1), *save_every(1), "--checkpoint.keep_latest_k", "2"]
     words += ["--lr_scheduler.total_steps", "12"]
     run(context, 2, [*words, "--training.steps", "6"], name="first")
-    # A step length that ruins the model: nothing after step 6 is better.
+    # A learning rate that ruins the model: nothing after step 6 is better.
     run(context, 2, [*words, "--training.steps", "12", "--optimizer.lr", "3.0"], name="second")
     rows = read_rows(context.dump("train") / "validation.jsonl")
     expect([row["step"] for row in rows] == list(range(1, 13)), f"rows of steps {[row['step'] for row in rows]}")
@@ -233,7 +236,7 @@ def validation_keeps_best(context):
 
 @case(60)
 def validation_stops_on_a_signal(context):
-    """A long pass does not hold up a job that is asked to stop."""
+    """A long pass does not delay a job that is asked to stop."""
     words = [*validation(context.fixtures / "corpus.jsonl", freq=1), "--validation.local_batch_size", "1", *save_every(100)]
     gate = Gate(context, "stop")
     # The pass after step 1 follows its row.
@@ -252,7 +255,7 @@ def validation_stops_on_a_signal(context):
 
 @case(60)
 def validation_set_too_small(context):
-    """A set without one whole window is named, whatever the number of ranks."""
+    """A set without one full window is named, at any number of ranks."""
     path = context.folder / "held_out.jsonl"
     path.write_text(json.dumps({"text": "one two three"}) + "\n")
     config = write_job(context, "train", steps=2)
@@ -262,8 +265,8 @@ def validation_set_too_small(context):
 
 @case(120)
 def validation_prompts(context):
-    """What the model writes after a prompt at each validation: what generate writes from that step's checkpoint, and
-    nothing of it is seen in the training, whose losses and checkpoint are the same to the bit."""
+    """At each validation the model continues the prompts with the text that generate writes from that step's
+    checkpoint. Training is unaffected: its losses and checkpoint are the same to the bit."""
     held_out, prompts = write_held_out(context), ["import torch", "def f():"]
     listed = "prompts = [" + ", ".join(f'"{prompt}"' for prompt in prompts) + "]\nprompt_tokens = 12\n"
     rows, states, jobs = {}, {}, {}
@@ -297,12 +300,12 @@ def validation_prompts(context):
 
 
 def is_same(found, expected):
-    """Tensors to the bit, lists and other values as they are."""
+    """Compares tensors to the bit, lists and other values by equality."""
     import torch
 
     return torch.equal(found, expected) if torch.is_tensor(expected) else found == expected
 
 
 def one_line(text):
-    """As the log has it."""
+    """Returns the text on one line, as in the log."""
     return "".join("\\n" if c == "\n" else " " if ord(c) < 0x20 or ord(c) == 0x7F else c for c in text)

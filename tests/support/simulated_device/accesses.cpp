@@ -45,7 +45,7 @@ std::vector<Race> Accesses::add(const Order& order, Access access) {
     }
     const bool is_over = earlier.stream == kHost || order.is_over_for(earlier.moment, access.stream);
     if (!is_over && (earlier.writes || access.writes)) races.push_back({kind_of(earlier, access), earlier, access});
-    // What comes after this access comes after the earlier one too, or is found by this one.
+    // An operation ordered after this access is also ordered after the earlier one; any other races with this access.
     const bool is_covered =
         bytes.contains(earlier.bytes) && (access.writes || (!earlier.writes && earlier.stream == access.stream));
     at = is_covered ? by_begin_.erase(at) : std::next(at);

@@ -1,4 +1,4 @@
-// Who touched which bytes of the device's memory, and which two of them nothing puts in order.
+// Records accesses to the device's memory, and finds pairs of them that nothing orders.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ struct Bytes {
 struct Access {
   Bytes bytes;
   bool writes = false;
-  Moment moment;            // of a stream; the host's have none
+  Moment moment;            // operation of a stream; unset for the host's
   StreamId stream = 0;      // or kHost
-  std::uint64_t block = 0;  // which allocation it thought it touched
+  std::uint64_t block = 0;  // allocation that it was meant to touch
   std::string what;         // "aten::mm, reads its input 0"
 };
 
 struct Race {
   enum class Kind {
-    kUnordered,  // of one block: nothing orders the two
-    kReuse,      // the earlier was of a block that was freed: its memory was given out again too early
-    kByHost      // the host reads or writes what a stream has not done with
+    kUnordered,  // in one block: nothing orders the two
+    kReuse,      // the earlier one was in a freed block, whose memory was reused too early
+    kByHost      // the host reads or writes memory that a stream still uses
   };
   Kind kind;
   Access earlier, later;
@@ -41,15 +41,14 @@ struct Race {
 
 class Accesses {
  public:
-  // Notes the access, and returns those before it that it races with. `order` is as it is when the operation is queued,
-  // which is part of it already.
+  // Records the access, and returns the earlier accesses with which it races. `order` already includes the operation.
   std::vector<Race> add(const Order& order, Access access);
-  // Nobody asks about these bytes any more.
+  // Forgets accesses to bytes that are no longer checked.
   void forget(const Bytes& bytes);
 
  private:
   std::multimap<Address, Access> by_begin_;
-  Address longest_ = 0;  // of any access so far
+  Address longest_ = 0;  // length of the longest access so far
 };
 
 }  // namespace titan::sim

@@ -1,5 +1,5 @@
-// Flash attention as a GPU has it, of a batch and of documents that lie one after the other. The CPU has it for a batch
-// alone, under another name and with fewer results.
+// Flash attention as on a GPU, for a batch and for documents that are stored one after the other. The CPU only has it
+// for a batch, under another name and with fewer results.
 #include <ATen/ATen.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/native/transformers/attention.h>
@@ -47,7 +47,8 @@ std::vector<std::int64_t> sizes_from(const at::Tensor& bounds) {
   return sizes;
 }
 
-// [N, heads, E] -> per document [1, `heads`, length, E], float32: a head for each query's.
+// Splits [N, heads, E] into [1, `heads`, length, E] per document, float32, and repeats heads to have one per query
+// head.
 std::vector<at::Tensor> documents_of(const at::Tensor& all, const std::vector<std::int64_t>& sizes,
                                      std::int64_t heads) {
   std::vector<at::Tensor> out;
@@ -113,7 +114,7 @@ Gradients flash_attention_within_backward(const at::Tensor& grad, const at::Tens
     of_q.push_back(one), of_k.push_back(two), of_v.push_back(three);
   }
   const auto finish = [](const std::vector<at::Tensor>& documents, const at::Tensor& like) {
-    const auto whole = in_a_line(documents).unflatten(1, {like.size(1), -1}).sum(2);  // over the queries of a head
+    const auto whole = in_a_line(documents).unflatten(1, {like.size(1), -1}).sum(2);  // over the query heads of a head
     return to_device(whole.to(like.scalar_type()).contiguous());
   };
   Gradients result = {finish(of_q, q), finish(of_k, k), finish(of_v, v)};

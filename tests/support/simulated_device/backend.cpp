@@ -11,7 +11,7 @@
 namespace titan::sim {
 namespace {
 
-// As ProcessGroupNCCL's: what the collective reads and writes stays alive until somebody waits.
+// Like ProcessGroupNCCL's work: keeps the tensors of the collective alive until wait() is called.
 class DeviceWork final : public c10d::Work {
  public:
   DeviceWork(Clock end, std::vector<at::Tensor> held) : end_(std::move(end)), held_(std::move(held)) {}
@@ -39,14 +39,14 @@ class DeviceBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
                                                  const c10d::AllgatherOptions& options) override {
     return run("all_gather", {input}, {output}, [&] {
-      auto to = on_host(output).view(-1), from = on_host(input).view(-1);  // Gloo looks at shapes, NCCL does not
+      auto to = on_host(output).view(-1), from = on_host(input).view(-1);  // Gloo checks shapes, NCCL does not
       return host_->_allgather_base(to, from, options);
     });
   }
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                       const c10d::ReduceScatterOptions& options) override {
     return run("reduce_scatter", {input}, {output}, [&] {
-      auto to = on_host(output).view(-1), from = on_host(input).view(-1);  // Gloo looks at shapes, NCCL does not
+      auto to = on_host(output).view(-1), from = on_host(input).view(-1);  // Gloo checks shapes, NCCL does not
       return host_->_reduce_scatter_base(to, from, options);
     });
   }

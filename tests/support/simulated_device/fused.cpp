@@ -1,4 +1,4 @@
-// The fused operators of a GPU on the simulated device: their arithmetic on the host, one kernel each.
+// The fused operators of a GPU on the simulated device: computed on the host, and queued as the GPU's kernels.
 #include <string>
 #include <utility>
 #include <vector>

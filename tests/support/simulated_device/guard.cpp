@@ -1,4 +1,4 @@
-// Streams and events as libc10's generic guards ask for them, and what torch asks of an accelerator.
+// Implements streams and events for libc10's generic guards, and torch's hooks of an accelerator.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -51,7 +51,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (event) State::get().stream_waits(id_of(stream), static_cast<Event*>(event)->clock);
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
-  bool queryEvent(void*) const override { return false; }  // nobody may rely on the device being fast
+  bool queryEvent(void*) const override { return false; }  // no code may rely on the device being fast
   void synchronizeEvent(void* event) const override {
     if (event) State::get().synchronize(static_cast<Event*>(event)->clock, "an event");
   }

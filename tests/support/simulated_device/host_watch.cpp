@@ -1,4 +1,4 @@
-// What operators of the CPU do with memory that the device copies from and to beside them (pinned memory).
+// Watches CPU operators that touch memory which the device copies asynchronously (pinned memory).
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
@@ -14,7 +14,7 @@
 namespace titan::sim {
 namespace {
 
-// Not views, and not operators that only call others.
+// True for operators that access memory: not views, and not operators that only call others.
 bool touches_memory(const c10::OperatorHandle& op) {
   if (op.schema().name() == "aten::copy_") return true;
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) return false;

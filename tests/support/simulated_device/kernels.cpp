@@ -1,4 +1,4 @@
-// The operators: each runs the CPU's kernel in the device's memory, and says what it touched.
+// The operators of the device: each runs the CPU's kernel in the device's memory and reports what it touched.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/as_strided_native.h>
@@ -61,7 +61,7 @@ DeviceAllocator& allocator() {
   return *made;
 }
 
-// Whose result has a shape that the host must know.
+// True for operators whose result, or its shape, must be known to the host.
 bool synchronizes(const std::string& name) {
   static const std::set<std::string> names = {"aten::nonzero",   "aten::masked_select", "aten::_local_scalar_dense",
                                               "aten::equal",     "aten::_unique2",      "aten::unique_dim",
@@ -102,7 +102,7 @@ at::Tensor to_device(const at::Tensor& result) {
 
 namespace {
 
-// What an operator gave another shape: an output that was empty until then.
+// Gives an output the shape and data that an operator gave its host tensor; the output was empty until then.
 void take_shape(const at::Tensor& here, const at::Tensor& host) {
   const auto made = to_device(host);
   auto* const storage = here.storage().unsafeGetStorageImpl();
@@ -115,7 +115,7 @@ struct Argument {
   at::Tensor here, host;
 };
 
-// Replaces tensors of the device in `value` by ones of the CPU in the same memory.
+// Replaces device tensors in `value` by CPU tensors in the same memory.
 c10::IValue move_to_host(const c10::IValue& value, std::vector<Argument>& moved) {
   const auto move = [&](const at::Tensor& tensor) {
     if (!is_here(tensor)) return tensor;
@@ -138,7 +138,7 @@ c10::IValue move_to_host(const c10::IValue& value, std::vector<Argument>& moved)
   return value;
 }
 
-// Of the shape and the dtype of `result`, in the memory of `here`.
+// Returns a view in the memory of `here`, with the shape and dtype of `result`.
 at::Tensor view_of(const at::Tensor& here, const at::Tensor& result, Address begin) {
   auto view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(here.storage()),
                                                        here.key_set(), result.dtype());
@@ -149,8 +149,8 @@ at::Tensor view_of(const at::Tensor& here, const at::Tensor& result, Address beg
   return view;
 }
 
-// The device's tensor for a result: an argument where the operator wrote to it, a view of one where it lies in its memory,
-// else a new one.
+// Returns the device tensor for a result: an argument if the operator wrote to it, a view of an argument if the result
+// is in its memory, else a new tensor.
 at::Tensor bring_back(const at::Tensor& result, const std::vector<Argument>& arguments, std::vector<Use>& uses) {
   if (!result.defined() || !result.is_cpu()) return result;
   for (const auto& [here, host] : arguments)
@@ -175,7 +175,7 @@ c10::IValue bring_back(const c10::IValue& value, const std::vector<Argument>& ar
   return value;
 }
 
-// A GPU reads no memory of the host, but for single numbers and, by way of a copy, indices.
+// Throws for tensors of the host: a GPU reads host memory only for scalars and, through a copy, indices.
 void check_devices(const std::string& name, at::ArrayRef<c10::IValue> arguments) {
   if (name.starts_with("aten::index") || name.starts_with("aten::_index_put")) return;
   const auto check = [&](const at::Tensor& tensor) {
@@ -189,7 +189,7 @@ void check_devices(const std::string& name, at::ArrayRef<c10::IValue> arguments)
   }
 }
 
-// Launches nothing.
+// True for operators that launch no kernel.
 bool is_on_paper(const c10::FunctionSchema& schema) {
   if (schema.name() == "aten::_fused_sdp_choice") return true;
   return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
@@ -213,7 +213,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       uses.push_back({bytes_of(arguments[j].here), alias != nullptr && alias->isWrite(), schema.arguments()[i].name()});
   }
   if (synchronizes(schema.name())) synchronize(name);
-  const at::DisableRecordFunctionGuard unseen;  // by the watch of the host
+  const at::DisableRecordFunctionGuard unseen;  // hides the call from the host watch
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const auto& [here, host] = arguments[i];
@@ -250,7 +250,8 @@ at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef sizes) {
   return at::native::view(self, C10_AS_INTARRAYREF_SLOW(sizes));
 }
 
-// As CUDA's: between device and host it blocks the host unless the host's side is pinned and nobody wants it to.
+// Copies as CUDA does: blocks the host between device and host, unless the host's memory is pinned and non_blocking is
+// set.
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   const at::NoGradGuard no_grad;
   if (self.is_same(src)) return self;
@@ -264,7 +265,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
                                      : "copy to host",
                      uses);
   if (!is_beside) synchronize(is_here(self) ? "a blocking copy to the device" : "a blocking copy to the host");
-  const at::DisableRecordFunctionGuard unseen;  // by the watch of the host
+  const at::DisableRecordFunctionGuard unseen;  // hides the call from the host watch
   on_host(self).copy_(on_host(src));
   return self;
 }
@@ -311,7 +312,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view", view);
   library.impl("copy_", copy_);
   library.impl("_fused_rms_norm_backward", rms_norm_backward);
-  // One kernel on a GPU, where other devices are given several.
+  // Operators that a GPU runs as one kernel, and other devices as several.
   for (const char* name : {"_chunk_cat.out", "_foreach_add_.Scalar", "_foreach_add_.Tensor", "_foreach_copy_",
                            "_foreach_mul_.Scalar", "_foreach_mul_.Tensor", "_foreach_norm.Scalar", "_fused_rms_norm",
                            "silu_backward", "split_with_sizes_copy.out"})

@@ -45,7 +45,7 @@ void Order::host_waits(const Clock& event) { host_.join(event); }
 
 bool Order::is_over_for(const Moment& moment, StreamId stream) const {
   const Clock& clock = stream == kHost ? host_ : clocks_.at(static_cast<std::size_t>(stream));
-  // What the host has waited for is over for what it queues.
+  // Operations that the host has waited for are over for everything that it queues.
   return std::max(clock.of(moment.stream), host_.of(moment.stream)) >= moment.tick;
 }
 

@@ -1,9 +1,10 @@
-// What happens before what on a device with streams, told by vector clocks.
+// The happens-before order of operations on a device with streams, by vector clocks.
 //
-// A device runs what it is given later than the host gives it, stream beside stream: only what is queued on one stream,
-// an event that one stream waits for, and a wait of the host put two operations in order. Here everything runs at once,
-// on the host, and each operation's place in that order is kept: two that touch the same memory, one of them writing,
-// and that nothing orders are a race, whether or not they would meet on a real device today.
+// A device runs operations later than the host queues them, and its streams run concurrently. Two operations are
+// ordered only if they are queued on one stream, if one stream waits for an event of the other, or if the host waits.
+// Here every operation runs immediately, on the host, and its place in that order is recorded. Two operations that
+// touch the same memory, one of them writing, are a race if nothing orders them, whether or not they would collide on a
+// real device today.
 //
 // (Mattern, Virtual time and global states of distributed systems, 1989; FastTrack, PLDI 2009.)
 #pragma once
@@ -14,10 +15,10 @@
 
 namespace titan::sim {
 
-using StreamId = int;  // from 0; kHost besides
+using StreamId = int;  // from 0; or kHost
 inline constexpr StreamId kHost = -1;
 
-// For each stream, how many of its operations are known to be over.
+// Number of operations that are known to be over, per stream.
 class Clock {
  public:
   std::uint64_t of(StreamId stream) const;
@@ -34,23 +35,23 @@ struct Moment {
   std::uint64_t tick = 0;
 };
 
-// Not thread-safe: the device holds a lock around it.
+// The order of all operations. Not thread-safe: the device holds a lock around it.
 class Order {
  public:
   StreamId new_stream(std::string name);
   const std::string& name(StreamId stream) const { return names_.at(static_cast<std::size_t>(stream)); }
   int num_streams() const { return static_cast<int>(names_.size()); }
 
-  // An operation is queued on `stream`: behind all that is queued there, and behind all that the host has waited for.
+  // Queues an operation on `stream`, after all that is queued there and all that the host has waited for.
   Moment queue(StreamId stream);
-  // What is over when all that is queued on `stream` is over: an event.
+  // Records an event: the operations that are over once everything queued on `stream` is over.
   Clock record(StreamId stream) const;
-  // All that is queued on `stream` from here on, or all that the host does, comes after `event`.
+  // Orders all later operations of `stream`, or of the host, after `event`.
   void stream_waits(StreamId stream, const Clock& event);
   void host_waits(const Clock& event);
 
-  // Whether the operation is over before anything that is queued on `stream` from here on, or that the host does from
-  // here on (kHost), begins.
+  // True if the operation is over before anything that is queued on `stream` from now on begins, or anything that the
+  // host does from now on (kHost).
   bool is_over_for(const Moment& moment, StreamId stream) const;
 
  private:

@@ -17,15 +17,16 @@ void install_host_watch();
 void install_fused_ops();
 void install_attention();
 
-// A tensor of the CPU in the same memory as one of the device.
+// Returns a CPU tensor in the memory of a device tensor.
 at::Tensor on_host(const at::Tensor& tensor);
-// A copy in the device's memory, of which nothing is noted.
+// Copies a tensor to the device's memory without recording an access.
 at::Tensor to_device(const at::Tensor& result);
-// The bytes from a tensor's first to behind its last element.
+// Returns the bytes from the first element of a tensor to the end of its last.
 Bytes bytes_of(const at::Tensor& tensor);
 
-// A communicator with NCCL's semantics: a stream of its own, which waits for the current one; Work::wait() makes the current
-// stream wait and lets inputs and outputs go, which are held until then. The bytes go over Gloo, at once.
+// Makes a communicator with NCCL's semantics: its own stream, which waits for the current one; Work::wait() makes the
+// current stream wait and releases inputs and outputs, which are held until then. The bytes are sent over Gloo,
+// immediately.
 c10::intrusive_ptr<c10d::Backend> make_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                                std::chrono::milliseconds timeout);
 

@@ -40,7 +40,7 @@ void install() {
     dist::register_accelerator({
         .type = c10::DeviceType::PrivateUse1,
         .make_backend = make_backend,
-        .device_count = [] { return from_environment("SIMULATED_DEVICES", 128); },  // more than a test has ranks
+        .device_count = [] { return from_environment("SIMULATED_DEVICES", 128); },  // more than the ranks of any test
         .set_device = [](int index) { g_index = static_cast<c10::DeviceIndex>(index); },
         .device_name = [](int) { return std::string("simulated device"); },
         .device_capacity_bytes = [](int) { return std::int64_t{8} << 30; },

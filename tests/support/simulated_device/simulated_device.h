@@ -1,8 +1,8 @@
-// A device that is not there: torch's device type PrivateUse1, whose memory is the host's, whose kernels are those of the
-// CPU and run at once, and whose streams, events and caching allocator are CUDA's. What it computes is right in any order;
-// what it reports is where the program relied on an order that nobody had asked for.
+// A simulated device: torch's device type PrivateUse1. Its memory is the host's, its kernels are the CPU's and run
+// immediately, and its streams, events and caching allocator behave as CUDA's. Its results are right in any order; it
+// reports where the program relied on an order that it had not asked for.
 //
-// One device in a process. Its functions are thread-safe.
+// One device per process. Its functions are thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,43 +20,43 @@
 
 namespace titan::sim {
 
-// Makes torch know the device, and the engine its accelerator. Once in a process; later calls do nothing.
+// Registers the device with torch, and its accelerator with the engine. Later calls in a process do nothing.
 void install();
 
-// Its index is the local rank, as that of a GPU would be.
+// Returns the device. Its index is the local rank, as for a GPU.
 c10::Device device();
 
-// The host stood still until the device had done something.
+// A wait of the host for the device.
 struct Synchronization {
   std::string what;    // the operator that needs it, "a blocking copy to the host", "an event"
-  std::string thread;  // "train", "autograd", or "background", where nobody but that thread waits
+  std::string thread;  // "train", "autograd", or "background" (only that thread waits)
   std::string during;  // the phase of the program (base/process/phase.h)
   std::int64_t step = 0;
-  std::string stack;  // where in the program
+  std::string stack;  // stack of the program
 
   friend void PrintTo(const Synchronization& it, std::ostream* out) { *out << it.what << "\n" << it.stack; }
 };
 
-// Of the forwards, backwards and updates of one step of the program.
+// Findings in the forwards, backwards and updates of one step of the program.
 struct StepFindings {
   std::map<std::string, std::int64_t> kernels;  // operator -> how often it was queued
   std::int64_t peak_live_bytes = 0;
-  std::map<meta_run::Use, std::int64_t> most_by_use;  // each at its own moment
+  std::map<meta_run::Use, std::int64_t> most_by_use;  // peak of each use
 };
 
-// What happened since the last reset().
+// Findings since the last reset().
 struct Findings {
-  std::vector<std::string> races;  // each told once per pair of operations
+  std::vector<std::string> races;  // each pair of operations once
   std::vector<Synchronization> synchronizations;
   std::int64_t live_bytes = 0, peak_live_bytes = 0, peak_reserved_bytes = 0;
   std::map<std::int64_t, StepFindings> steps;  // 0: outside of the program's steps
-  // Both hold what NCCL read when the first communicator was made: whether torch was deterministic, and the variable by
-  // which c10d waits for its records to be written.
+  // Values that NCCL reads when the first communicator is made: whether torch is deterministic, and the variable for
+  // how long c10d waits for its records to be written.
   bool deterministic_when_connected = false;
   std::string dump_patience;
 };
 Findings findings();
-// Memory and streams stay as they are; the peaks begin at what is live now.
+// Clears the findings. Memory and streams stay unchanged; the peaks start at what is live now.
 void reset();
 
 }  // namespace titan::sim

@@ -1,5 +1,5 @@
-// titan-train on the simulated device: the whole program, with training.device = "cuda". Where FINDINGS is set in its
-// environment, what the device found is written to $FINDINGS.RANK.json.
+// titan-train on the simulated device: the full program, with training.device = "cuda". If FINDINGS is set in its
+// environment, writes the device's findings to $FINDINGS.RANK.json.
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -18,7 +18,7 @@ namespace {
 
 thread_local StreamId g_current_stream = 0;
 
-// Of one pool, in addresses that take memory when they are written.
+// Size of one pool, in addresses that take memory only when they are written.
 constexpr std::size_t kPoolBytes = std::size_t{8} << 30;
 
 std::string this_thread() {
@@ -36,7 +36,7 @@ StreamId exchange_current_stream(StreamId stream) { return std::exchange(g_curre
 
 State& State::get() {
   static State* const state = [] {
-    auto* made = new State();  // tensors of statics may outlive it else
+    auto* made = new State();  // never destroyed: static tensors may outlive it
     made->new_stream("compute");
     return made;
   }();
@@ -99,7 +99,7 @@ void State::note_all(const Moment& moment, StreamId stream, const std::string& n
   }
 }
 
-// 0 for memory of the host.
+// Returns the id of the block at `address`, 0 for host memory.
 std::size_t State::block_at(Address address) const {
   const auto after = blocks_.upper_bound(address);
   if (after == blocks_.begin()) return 0;
@@ -166,7 +166,7 @@ void* State::allocate_pinned(std::size_t bytes) {
   return memory;
 }
 
-// The caching host allocator waits for copies of the memory before it gives it out again, and so needs no check.
+// Needs no check: a caching host allocator waits for copies of the memory before it reuses it.
 void State::free_pinned(void* pointer) {
   if (!pointer) return;
   const std::lock_guard lock(mutex_);

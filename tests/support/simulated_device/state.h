@@ -1,4 +1,4 @@
-// What the parts of the simulated device share: its clocks, its memory, and what was found.
+// State shared by the parts of the simulated device: its clocks, its memory, and the findings.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +18,11 @@
 
 namespace titan::sim {
 
-// The stream on which this thread queues; stream 0 is the one that computes.
+// The stream on which this thread queues operations; stream 0 is the compute stream.
 StreamId current_stream();
 StreamId exchange_current_stream(StreamId stream);
 
-// One tensor of an operation.
+// One tensor that an operation uses.
 struct Use {
   Bytes bytes;
   bool writes = false;
@@ -38,23 +38,23 @@ class State {
   Clock record(StreamId stream);
   Clock record_all();
   void stream_waits(StreamId stream, const Clock& event);
-  // The host waits, which a step should not make it do. `why` names what asked for it.
+  // Makes the host wait, which a step should avoid. `why` names the cause.
   void synchronize(const Clock& event, const std::string& why);
 
-  // An operation of `stream` that touches memory of the device. Tells of races.
+  // Queues an operation on `stream` that touches device memory. Records races.
   void queue(StreamId stream, const std::string& name, const std::vector<Use>& uses);
-  // The host touches memory of the device, or memory that a copy of the device reads or writes (pinned).
+  // Records that the host touches device memory, or memory that a copy of the device reads or writes (pinned).
   void touch_by_host(const std::string& name, const std::vector<Use>& uses);
 
-  // Memory of the device, of the current stream's pool.
+  // Device memory, from the pool of the current stream.
   void* allocate(std::size_t bytes);
   void free(void* pointer);
-  // Memory of the host that the device copies from and to beside it.
+  // Pinned host memory, which the device copies asynchronously.
   void* allocate_pinned(std::size_t bytes);
   void free_pinned(void* pointer);
   bool is_pinned(const void* pointer);
 
-  // Notes what NCCL reads when the first communicator is made.
+  // Records what NCCL reads when the first communicator is made.
   void note_connection();
 
   Findings findings();
@@ -62,7 +62,7 @@ class State {
 
  private:
   struct Block {
-    std::size_t id = 0;  // of this allocation
+    std::size_t id = 0;  // number of the allocation
     std::int64_t bytes = 0;
     meta_run::Use use = meta_run::Use::kOther;
   };
@@ -77,8 +77,8 @@ class State {
   Order order_;
   Accesses accesses_;
   train::CachingPools pools_{/*expandable_segments=*/false};
-  std::map<std::pair<int, bool>, Address> bases_;  // of the pools
-  std::map<Address, Block> blocks_;                // alive
+  std::map<std::pair<int, bool>, Address> bases_;  // base addresses of the pools
+  std::map<Address, Block> blocks_;                // live blocks
   std::map<Address, std::size_t> pinned_;          // address -> bytes
   std::size_t next_id_ = 1;
   std::map<meta_run::Use, std::int64_t> live_by_use_;

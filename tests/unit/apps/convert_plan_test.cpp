@@ -16,7 +16,7 @@ using checkpoint::RowOrder;
 using checkpoint::TensorInfo;
 using testing::HasSubstr;
 
-// Every parameter of a small Llama, as a checkpoint of ours has them.
+// Every parameter of a small Llama, named and shaped as in our checkpoints.
 ModelShape shape_of_debugmodel() {
   config::Model model;
   model.name = "llama3";
@@ -51,7 +51,7 @@ TEST(ConvertPlan, RenamesThereAndBack) {
   const ModelShape shape = shape_of_debugmodel();
   auto tensors = tensors_of(shape);
   const std::size_t num_parameters = tensors.size();
-  tensors.push_back({"optimizer.state.norm.weight.exp_avg", c10::ScalarType::Float, {256}});  // is not the model's
+  tensors.push_back({"optimizer.state.norm.weight.exp_avg", c10::ScalarType::Float, {256}});  // not a model tensor
   const auto to_hub = plan_renamed(tensors, /*to_hub=*/true, shape, "same");
   ASSERT_EQ(to_hub.size(), num_parameters);
   const auto hub = by_name(to_hub);

@@ -1,4 +1,4 @@
-// The checks of titan-train doctor on machines that are made up, and their report.
+// Tests the checks of titan-train doctor on made-up machines, and their report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -18,7 +18,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-// The variables that launchers set, while this lives: `values` and no others.
+// While alive, sets the environment variables of launchers to exactly `values`.
 class Environment {
  public:
   explicit Environment(const Variables& values) {
@@ -119,7 +119,7 @@ TEST(Speaks, RanksThatNobodyEndsSpeakToo) {
   const Ending alone = check(false, throwing(DataError("x", {"a.b"})));
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_EQ(alone.words, "error: x\n");
-  // Not an input that the others were given as well.
+  // These errors do not come from an input that all ranks share, so this rank reports its own.
   EXPECT_EQ(check(false, throwing(std::runtime_error("x"))).words, "titan-train: x\n");
   EXPECT_EQ(check(false, throwing(CheckpointError("x"))).exit_code, 1);
   EXPECT_EQ(check(false, [] { return 5; }).exit_code, 5);

@@ -28,7 +28,7 @@ class FindModelSource : public testing::Test {
 
   static void write(const fs::path& file) { std::ofstream(file) << "here"; }
 
-  // The file, or what else says it.
+  // Returns the file that was found, "the command line" or "nothing".
   std::string find(CheckpointKind kind, bool is_named = false) const {
     const auto source = find_model_source(step_, kind, is_named);
     if (!source) return "nothing";

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// As CUDA reads the variable.
+// CUDA parses the variable in the same way.
 TEST(PickDevice, VisibleDevicesEndAtTheFirstInvalidEntry) {
   EXPECT_EQ(num_visible_devices("0"), 1);
   EXPECT_EQ(num_visible_devices("0,1,3"), 3);

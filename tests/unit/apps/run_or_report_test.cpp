@@ -7,7 +7,7 @@
 namespace titan {
 namespace {
 
-// A job of one rank, which has nobody to tell.
+// Runs a job of one rank, which has no other ranks to notify.
 int run_alone(const std::function<int(dist::World&)>& body) {
   return run_or_report(std::make_unique<dist::World>(LaunchEnv{}, c10::DeviceType::CPU, std::chrono::seconds(1)), body);
 }

@@ -13,7 +13,7 @@ using End = train::Trainer::End;
 
 TEST(TrainingEnd, SaysHowMuchWasRefused) {
   const auto refused = [](const std::string& text) { return refused_allocation(std::runtime_error(text)); };
-  // The words of torch's allocators on the host and on a GPU.
+  // Messages of torch's allocators on the host and on a GPU.
   EXPECT_EQ(refused("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you "
                     "tried to allocate 2147483648 bytes. Error code 12 (Cannot allocate memory)"),
             "a tensor of 2.00 GiB");

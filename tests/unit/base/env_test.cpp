@@ -194,7 +194,7 @@ TEST(DetectLaunch, Srun) {
   EXPECT_NE(detect(with(kSrun, {{"SLURM_JOB_ID", "1235"}})).master_port, env.master_port);
 }
 
-// Job scripts export it for other programs.
+// Job scripts export WORLD_SIZE for other programs.
 TEST(DetectLaunch, WorldSizeAloneIsNoLaunch) {
   const LaunchEnv env = detect(with(kSrun, {{"WORLD_SIZE", "7"}}));
   EXPECT_EQ(env.launcher, Launcher::kSlurm);

@@ -51,12 +51,12 @@ TEST_F(OwnerFileTest, NamesItsProcessAndGoesAwayWithIt) {
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
-// At once: ids of this node's processes can be looked up.
+// Takes over without waiting: processes of this node can be looked up by id.
 TEST_F(OwnerFileTest, TakesOverFromADeadProcessOfThisNode) {
   const pid_t child = ::fork();
   if (child == 0) {
     const OwnerFile owner(path(), "busy", kQuick);
-    ::_exit(0);  // as one that is killed: nothing is tidied up
+    ::_exit(0);  // like a killed process: no cleanup
   }
   ::waitpid(child, nullptr, 0);
   const auto dead = read_owner(path());
@@ -66,7 +66,7 @@ TEST_F(OwnerFileTest, TakesOverFromADeadProcessOfThisNode) {
   EXPECT_EQ(read_owner(path())->pid, ::getpid());
 }
 
-// An id that is used again is another process.
+// A reused process id belongs to another process.
 TEST_F(OwnerFileTest, KnowsAProcessByItsStartToo) {
   std::optional<Owner> own;
   {
@@ -80,7 +80,7 @@ TEST_F(OwnerFileTest, KnowsAProcessByItsStartToo) {
 TEST_F(OwnerFileTest, WaitsForASignOfLifeFromAnotherNode) {
   write("elsewhere/boot/1 7 1 000000000001 end\n");
   EXPECT_EQ(is_alive(*read_owner(path())), std::nullopt);
-  EXPECT_EQ(refusal(path()), "taken");  // none came
+  EXPECT_EQ(refusal(path()), "taken");  // no sign of life came
   EXPECT_FALSE(std::filesystem::exists(path()));
 
   write("elsewhere/boot/1 7 1 000000000001 end\n");
@@ -91,15 +91,15 @@ TEST_F(OwnerFileTest, WaitsForASignOfLifeFromAnotherNode) {
       std::this_thread::sleep_for(milliseconds(1));
     }
   });
-  // Any number of signs within the time are enough; the time is long, so that this thread may be kept waiting.
+  // One beat within `stale` is enough; `stale` is long because this thread may be delayed.
   const OwnerFile::Times patient{.beat = milliseconds(5), .stale = std::chrono::minutes(5)};
   EXPECT_THROW(OwnerFile(path(), "busy", patient), ConfigError);
   stop = true;
   beats.join();
-  EXPECT_EQ(read_owner(path())->host, "elsewhere/boot/1");  // it is left to it
+  EXPECT_EQ(read_owner(path())->host, "elsewhere/boot/1");  // the other node keeps it
 }
 
-// Half a line of one that is killed as it writes it.
+// Half a line, left by a process that was killed while writing it.
 TEST_F(OwnerFileTest, TakesOverFromAFileThatNamesNobody) {
   write("elsewhe");
   EXPECT_EQ(refusal(path()), "taken");

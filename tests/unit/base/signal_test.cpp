@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kBodyFailed = 99;
 
-// Runs `body` in a child; its exit code, or minus the signal that ended it.
+// Runs `body` in a child. Returns its exit code, or minus the signal that ended it.
 int run_in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -64,15 +64,15 @@ TEST(Signal, TheFirstOfSeveralSignalsIsTheOneReported) {
               install_signal_handlers();
               raise(SIGUSR1);
               raise(SIGTERM);
-              g_hand_ns += kSameRequestNs;  // the end of one request, and no longer
+              g_hand_ns += kSameRequestNs;  // the last moment that counts as the same request
               raise(SIGINT);
               return stop_requested().value_or(kBodyFailed);
             }),
             SIGUSR1);
 }
 
-// What becomes of a process that gets one signal and, no longer as the same request, another: its exit code, or the
-// signal that is remembered.
+// Sends a process one signal and, too late to be the same request, another. Returns its exit code, or the remembered
+// signal.
 int after_two(int first, int second) {
   return run_in_child([first, second] {
     set_signal_clock(hand_ns);
@@ -129,7 +129,7 @@ TEST(Signal, BrokenPipeIsAnErrorCodeNotTheEnd) {
             0);
 }
 
-// Waits until a process of one thread sleeps in a system call (or is gone).
+// Waits until a single-threaded process sleeps in a system call (or is gone).
 void wait_until_asleep(pid_t pid) {
   const auto sleeps = [pid] {
     std::stringstream stat;
@@ -139,7 +139,7 @@ void wait_until_asleep(pid_t pid) {
   test::wait_until(sleeps, "a process that sleeps");
 }
 
-int g_handled[2];  // a pipe to which the handler writes, as it asks for the time
+int g_handled[2];  // pipe that the handler writes to when it reads the clock
 std::int64_t tell_of_the_handler() { return write(g_handled[1], "h", 1); }
 
 TEST(Signal, InterruptedReadIsRestarted) {

@@ -28,7 +28,7 @@ using testing::Not;
 
 pid_t this_tid() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
-// A thread that waits, under a name of its own, until this object ends.
+// A thread with its own name that waits until this object is destroyed.
 class Waiter {
  public:
   explicit Waiter(bool blocks_signals) : thread_([this, blocks_signals] { wait(blocks_signals); }) {
@@ -69,7 +69,7 @@ TEST(Stack, NamesItsFramesByFileAndOffset) {
 
 TEST(ThreadStacks, AreThoseOfTheOtherThreads) {
   const Waiter waiter(/*blocks_signals=*/false);
-  // Its time limit is a guard: the thread answers.
+  // The time limit is only a guard: the thread answers sooner.
   const auto stacks = capture_thread_stacks(test::guard(30));
   EXPECT_FALSE(find(stacks, this_tid()));
   const auto* found = find(stacks, waiter.tid());
@@ -94,7 +94,7 @@ struct Ended {
   std::string said;
 };
 
-// Runs `body` in a process of its own, which writes to a pipe.
+// Runs `body` in a child process and captures its stderr.
 Ended run_apart(const std::function<void()>& body) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -144,9 +144,9 @@ TEST(Crash, SaysTheAddressThatWasTouched) {
   EXPECT_TRUE(WIFSIGNALED(ended.status));
 }
 
-// The stack that overflows leaves no room for a handler.
+// Overflows the stack, which leaves no room on it for a handler.
 int overflow(int depth) {
-  if (depth < 0) return 0;  // it never is
+  if (depth < 0) return 0;  // never true
   volatile char block[4096];
   block[0] = static_cast<char>(depth);
   return overflow(depth + 1) + block[0];

@@ -5,7 +5,7 @@
 namespace titan {
 namespace {
 
-// Three layers, two microbatches: 18 parts, a forward is one, a backward two.
+// Three layers and two microbatches make 18 parts: one for each forward, two for each backward.
 TEST(StepWork, SaysWhereAStepIsAndHowMuchOfItIsDone) {
   StepWork work;
   const auto expect = [&](int parts, const std::string& text) {

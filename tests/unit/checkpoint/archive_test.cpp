@@ -105,7 +105,7 @@ TEST(Archive, EveryCutAndEveryFlippedByteOfATensorIsFound) {
   EXPECT_TRUE(at::equal(read(good), tensor));
   for (std::size_t size = 0; size < length; size += 7)
     EXPECT_THROW(read(good.substr(0, size)), CheckpointError) << size;
-  // A flip in padding or in a field that no reader needs may pass; then the numbers must be right.
+  // A flip in padding or in a field that no reader needs may pass; then the values must be right.
   int found = 0;
   for (std::size_t at = 0; at < length; ++at) {
     std::string damaged = good;

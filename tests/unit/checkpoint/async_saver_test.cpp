@@ -30,9 +30,9 @@ TEST(AsyncSaver, WritesWhatWasThereWhenItStarted) {
     written = tensor_of(items).clone();
   });
   saver.wait_staged();
-  live.fill_(5);  // training goes on
+  live.fill_(5);  // training continues
   EXPECT_TRUE(saver.is_running());
-  saver.check();  // nothing to say yet
+  saver.check();  // no error yet
   go_on.set_value();
   saver.wait();
   EXPECT_FALSE(saver.is_running());

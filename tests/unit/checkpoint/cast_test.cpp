@@ -27,7 +27,7 @@ TEST(Cast, NamesWhatADtypeCannotHold) {
   const auto from = at::tensor({65504.0, 65519.0, kInfinity, kNaN, -1e5, 70000.0}, at::kFloat);
   EXPECT_EQ(overflow_text(from, at::kHalf), "2 numbers beyond the range of float16, the largest of them -100000");
   EXPECT_EQ(overflow_text(from.slice(0, 0, 4), at::kHalf),
-            "");  // what rounds to the largest number, and what was infinite
+            "");  // values that round to the largest number, and infinities
   EXPECT_EQ(overflow_text(from, at::kBFloat16), "");
   EXPECT_EQ(overflow_text(from.to(at::kBFloat16), at::kHalf),
             "4 numbers beyond the range of float16, the largest of them -99840");

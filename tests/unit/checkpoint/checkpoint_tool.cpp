@@ -1,9 +1,9 @@
-// checkpoint_tool write FOLDER RANKS [FILES] | dump FOLDER OUT | overwrite FOLDER COUNT | time FOLDER RANKS MB FILES
-// READERS
+// checkpoint_tool write FOLDER RANKS [FILES] | dump FOLDER OUT | overwrite FOLDER COUNT |
+//                 time FOLDER RANKS MB FILES READERS
 //   write      saves the sample state, split over RANKS threads, FILES files each
-//   dump       reads every key of a checkpoint and saves it anew at one rank, all tensors whole
-//   overwrite  saves step 0, 1, … COUNT-1 into the same folder, a line of output after each
-//   time       saves MB megabytes over RANKS threads, loads them over READERS threads; prints the seconds of both
+//   dump       reads every key of a checkpoint and saves it again from one rank, with full tensors
+//   overwrite  saves step 0, 1, … COUNT-1 into the same folder and prints a line after each
+//   time       saves MB megabytes with RANKS threads, loads them with READERS threads; prints the seconds of both
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -51,7 +51,7 @@ int write(const std::string& folder, int size, int files) {
       size, [&](Ranks& ranks) { save(folder, sample_items(ranks.rank(), size), ranks, {.files_per_rank = files}); }));
 }
 
-// Prints "<what> <seconds>" of a run over threads.
+// Runs `body` on `size` threads and prints "<what> <seconds>".
 int timed(const char* what, int size, const std::function<void(Ranks&)>& body) {
   const auto begin = std::chrono::steady_clock::now();
   const int failed = fail_if_any(run_ranks(size, body));

@@ -61,7 +61,7 @@ class TinyState : public CheckpointState {
   int dp_size_;
 };
 
-// The [checkpoint] table of a small run, and what else a checkpointer must know of it.
+// The [checkpoint] table of a small run, plus the facts about the run that a checkpointer needs.
 struct Options : config::Checkpoint {
   RunFacts run;
 };
@@ -76,7 +76,7 @@ class CheckpointerTest : public ::testing::Test {
     result.last_save_model_only = false;
     return result;
   }
-  // Trains to `last` from whatever load() gives; the step it started from, or -1.
+  // Trains to `last` from what load() gives. Returns the step it started from, or -1.
   int train(const Options& with, int last, int dp_size = 1) {
     state_ = TinyState(dp_size);
     ThreadRanks::Shared own{1};
@@ -257,7 +257,7 @@ TEST_F(CheckpointerTest, KeepsWhatTheRuleNames) {
   EXPECT_EQ(folders(), (std::set<std::string>{"step-5", "step-7", "step-8", "step-9"}));
 }
 
-// From step 3 on the weights are not numbers: such saves come and go, and step 2 stays.
+// From step 3 on the weights are not finite. These saves are removed as usual, but step 2 stays.
 TEST_F(CheckpointerTest, TheLastGoodOneStays) {
   for (const char* mode : {"disabled", "async"}) {
     fs::remove_all(base_);
@@ -279,7 +279,7 @@ TEST_F(CheckpointerTest, TheLastGoodOneStays) {
     EXPECT_EQ(folders(), (std::set<std::string>{"step-2", "step-5", "step-6"})) << mode;
     EXPECT_TRUE(is_of_numbers(base_ / "step-2"));
     EXPECT_FALSE(is_of_numbers(base_ / "step-5"));
-    // Also in a process that knows nothing of it: it removes by what lies there.
+    // A process that knows nothing of the run keeps it too: it decides by the files in the folder.
     remove_old_steps(base_, 1, {});
     EXPECT_EQ(folders(), (std::set<std::string>{"step-2", "step-6"})) << mode;
     EXPECT_EQ(checkpointer.roll_back(), 2) << "and a run goes back to it";
@@ -287,7 +287,7 @@ TEST_F(CheckpointerTest, TheLastGoodOneStays) {
   }
 }
 
-// All but the position in the data, whatever exclude_from_loading says; with a save under way, and past a damaged one.
+// Restores all but the data position and ignores exclude_from_loading; works during a save and past a damaged one.
 TEST_F(CheckpointerTest, RollsBackToTheNewestIntactOne) {
   auto with = options();
   with.async_mode = "async";

@@ -1,4 +1,4 @@
-// Checksums of whole files, and that a load finds every changed byte at any number of ranks.
+// Tests checksums of full files, and that a load at any number of ranks finds every changed byte.
 #include "checkpoint/io/checksums.h"
 
 #include <ATen/ATen.h>
@@ -96,8 +96,8 @@ void save_on(int size, const fs::path& folder, const SaveOptions& options = {}) 
   expect_no_errors(run_ranks(size, [&](Ranks& ranks) { save(folder, sample(ranks.rank(), size), ranks, options); }));
 }
 
-// "" when all of `size` ranks load the content; else the message, which all ranks have, with "damaged: " before it when
-// it is a DamagedCheckpoint.
+// Returns "" if all of `size` ranks load the content, else the error message that all ranks have, prefixed with
+// "damaged: " for a DamagedCheckpoint.
 std::string load_error(int size, const fs::path& folder) {
   const auto errors = run_ranks(size, [&](Ranks& ranks) {
     auto items = sample(ranks.rank(), size);
@@ -168,7 +168,7 @@ TEST(SavedFiles, AreAboutEquallyLarge) {
   EXPECT_LT(most - least, 3u * 100 * 50 * 4);
 }
 
-// Every flipped byte of a payload is found, however the ranks that read share it among them.
+// Every flipped byte of a payload is found, however the ranks split the reads.
 TEST(LoadVerifies, RecordsThatAreReadInParts) {
   const TemporaryFolder folder;
   save_on(1, folder / "ck");
@@ -197,7 +197,7 @@ TEST(LoadVerifies, WhatNobodyReads) {
   const fs::path data = folder / "ck" / "__0_0.distcp";
   const auto load_few_rows = [&] {
     const auto errors = run_ranks(2, [&](Ranks& ranks) {
-      const std::int64_t begin = ranks.rank() == 0 ? 0 : 5;  // of 300
+      const std::int64_t begin = ranks.rank() == 0 ? 0 : 5;  // the tensor has 300 rows
       load(folder / "ck",
            {TensorItem{"large", {"large"}, at::zeros({7, 1000}), {{300, 1000}, {begin, 0}, {7, 1000}}, true}}, ranks);
     });
@@ -216,14 +216,14 @@ TEST(LoadVerifies, TheFilesByTheirSidecar) {
   save_on(2, folder / "ck");
   const fs::path metadata = folder / "ck" / ".metadata";
   const std::string good = read_file(metadata);
-  // Informative fields, which decoding does not look at.
+  // Decoding ignores these informative fields.
   const auto at = good.find("checkpoint_id");
   ASSERT_NE(at, std::string::npos);
   flip(metadata, at);
   EXPECT_THAT(load_error(2, folder / "ck"), HasSubstr(".metadata has the checksum"));
   flip(metadata, at);
   EXPECT_EQ(load_error(2, folder / "ck"), "");
-  // The id that tells one save from another is no way around.
+  // The save id is covered as well.
   const auto id = good.find(read_metadata(folder / "ck").save_id);
   ASSERT_NE(id, std::string::npos);
   flip(metadata, id + 3);
@@ -250,11 +250,11 @@ TEST(LoadVerifies, TheSidecarItself) {
     std::ofstream(sidecar) << bad;
     EXPECT_THAT(load_error(2, folder / "ck"), HasSubstr("titan.checksums.json is damaged")) << bad;
   }
-  fs::remove(sidecar);  // as PyTorch's checkpoints are
+  fs::remove(sidecar);  // PyTorch's checkpoints have none
   EXPECT_EQ(load_error(2, folder / "ck"), "");
 }
 
-// PyTorch overwrites its files in place, and leaves ours.
+// PyTorch overwrites its own files in place and leaves our sidecar.
 TEST(LoadVerifies, NotByChecksumsOfAnOlderSave) {
   const TemporaryFolder folder;
   save_on(2, folder / "old");

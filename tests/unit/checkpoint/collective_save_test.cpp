@@ -23,7 +23,7 @@ std::vector<Item> two_items(int rank) {
   return {shard("w", at::arange(8, at::kFloat).reshape({4, 2}), rank, kSavers), value("step", 3)};
 }
 
-// Each rank writes one file with the number of its items in it. The step `failing` throws, of write() on rank 1 alone.
+// Each rank writes one file that holds its number of items. The step `failing` throws; write() throws on rank 1 only.
 SaveSteps counting_steps(int rank, const std::string& failing) {
   const auto fail_at = [failing](const std::string& step) {
     if (step == failing) throw CheckpointError(step + " went wrong");
@@ -66,7 +66,7 @@ TEST(CollectiveSave, PutsWhatAllRanksWroteInPlace) {
   EXPECT_THAT(errors, ElementsAre("", ""));
   EXPECT_EQ(names_in(root.path()), (std::set<std::string>{"out"}));
   EXPECT_EQ(names_in(root / "out"), (std::set<std::string>{"prepared", "part_0", "part_1", "index"}));
-  // Two shards and one value, which one rank alone writes.
+  // Two shards, and one value that only one rank writes.
   const std::string index = read_file(root / "out/index");
   EXPECT_TRUE(index == "2 1" || index == "1 2") << index;
 }
@@ -88,7 +88,7 @@ TEST(CollectiveSave, AFailureOfAnyStepLeavesTheOldFolder) {
   }
 }
 
-// A rank that has the error may end the run with it, and rank 0 with it.
+// A rank that gets the error may end the run, including rank 0.
 TEST(CollectiveSave, NoRankHasTheErrorBeforeTheSpaceIsFree) {
   const TemporaryFolder root;
   auto steps = [](int rank) {

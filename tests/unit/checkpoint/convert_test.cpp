@@ -1,4 +1,4 @@
-// Streams between DCP, safetensors and torch.save: the same bits come back, in little memory.
+// Tests conversion between DCP, safetensors and torch.save: the same bits come back, using little memory.
 #include "checkpoint/tools/convert.h"
 
 #include <ATen/ATen.h>
@@ -33,7 +33,7 @@ std::vector<std::pair<std::string, at::Tensor>> model() {
   return tensors;
 }
 
-// Two ranks, tensors cut along dim 0, one along dim 1, and state that is no model.
+// Saves from two ranks: tensors split along dim 0, one along dim 1, and state outside the model.
 void save_model(const fs::path& folder) {
   const auto errors = run_ranks(2, [&](Ranks& ranks) {
     at::manual_seed(3);
@@ -133,7 +133,7 @@ class Convert : public ::testing::Test {
  protected:
   void SetUp() override { save_model(folder_ / "dcp"); }
 
-  // 100 bytes a block: every tensor in many.
+  // Uses blocks of 100 bytes, so that every tensor takes many.
   void run(const fs::path& from, const fs::path& to, RowOrder order, std::optional<c10::ScalarType> dtype = {}) {
     const auto source = open_source(from, detect_kind(from));
     const auto conversions = plan(*source, order, dtype);
@@ -158,14 +158,14 @@ TEST_F(Convert, RoundTripsAreBitEqual) {
   run(folder_ / "model.pt", folder_ / "again", RowOrder::kSame);
   for (const char* name : {"back", "model.pt", "again"}) {
     const auto found = read_all(folder_ / name);
-    EXPECT_EQ(found.size(), original.size() - 2) << name;  // less the step of the optimizer and the bool
+    EXPECT_EQ(found.size(), original.size() - 2) << name;  // without the optimizer's step and the bool
     expect_same(found, original);
     EXPECT_TRUE(verify_checkpoint(folder_ / name).empty()) << name;
   }
   EXPECT_TRUE(verify_checkpoint(folder_ / "hf").empty());
 }
 
-// What any rank of a run makes of the result.
+// Any number of ranks can load the results.
 TEST_F(Convert, OurLoadersReadTheResults) {
   run(folder_ / "dcp", folder_ / "hf", RowOrder::kToHuggingFace);
   run(folder_ / "dcp", folder_ / "back", RowOrder::kSame);
@@ -236,8 +236,8 @@ TEST(DetectKind, SaysWhatIsThere) {
   EXPECT_THAT(error(folder / "text"), HasSubstr("neither a *.safetensors file"));
 }
 
-// 105 MB pass through. At a time there are one block of 8 MiB as it was read and the same reordered, or that and the
-// same cast; the blocks of the file that is written are mapped and always two.
+// Converts 105 MB. At most two blocks of 8 MiB exist at a time: as read and reordered, or reordered and cast. The
+// output file always has two mapped blocks.
 TEST(ConvertMemory, IsTwoBlocks) {
   constexpr std::int64_t kBlock = 8 << 20;
   const TemporaryFolder folder;

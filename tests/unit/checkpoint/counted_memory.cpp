@@ -9,11 +9,11 @@
 
 namespace {
 
-// Of the whole process, from its start on: what is freed while somebody counts may be older.
+// Counts for the full process from its start: memory freed during a measurement may be older than it.
 std::atomic<std::int64_t> g_live{0};
 std::atomic<std::int64_t> g_peak{0};
 std::int64_t g_start = 0;
-c10::Allocator* g_tensors = nullptr;  // the allocator that was there before
+c10::Allocator* g_tensors = nullptr;  // the previous allocator
 
 void count(std::int64_t bytes) {
   const std::int64_t live = g_live += bytes;
@@ -70,7 +70,7 @@ CountedMemory::CountedMemory() {
   g_peak = g_start;
 }
 
-// Tensors that live on are released by the counting allocator all the same.
+// Tensors that outlive this object are still released by the counting allocator.
 CountedMemory::~CountedMemory() { c10::SetCPUAllocator(g_tensors); }
 
 std::int64_t CountedMemory::peak_bytes() const { return g_peak - g_start; }

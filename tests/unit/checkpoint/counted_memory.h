@@ -1,11 +1,11 @@
-// Counts what this program allocates: tensors on the CPU, and all that comes from operator new.
+// Counts what this program allocates: CPU tensors, and everything from operator new.
 #pragma once
 
 #include <cstdint>
 
 namespace titan::test {
 
-// While it exists. One at a time.
+// Counts while it exists. Only one may exist at a time.
 class CountedMemory {
  public:
   CountedMemory();
@@ -13,7 +13,7 @@ class CountedMemory {
   CountedMemory(const CountedMemory&) = delete;
   CountedMemory& operator=(const CountedMemory&) = delete;
 
-  // The most bytes there were at a time, beyond those at its start.
+  // Peak bytes since its construction, minus the bytes at its construction.
   std::int64_t peak_bytes() const;
 };
 

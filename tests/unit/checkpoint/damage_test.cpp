@@ -1,4 +1,4 @@
-// Truncated, torn and flipped files: an error that names the place, never a crash and never wrong numbers.
+// Truncated, torn and flipped files give an error that names the place, never a crash or wrong values.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class Damage : public ::testing::Test {
     std::ofstream(ck_ / name, std::ios::binary) << bytes;
   }
 
-  // "" when the load succeeds with the right content.
+  // Returns "" if the load succeeds with the right content, else the error.
   std::string load_error() {
     const auto errors = run_ranks(2, [&](Ranks& ranks) {
       TensorItem item = shard("w", content_, ranks.rank(), 2);

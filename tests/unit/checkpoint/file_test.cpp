@@ -1,4 +1,4 @@
-// Files written in blocks: any size in pieces of any size, around the page cache and through it.
+// Tests files written in blocks: any size, in pieces of any size, around the page cache and through it.
 #include "checkpoint/io/file.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBlock = 4 << 20;  // file.cpp's
+constexpr std::size_t kBlock = 4 << 20;  // as in file.cpp
 
 std::string pattern(std::size_t size) {
   std::string bytes(size, '\0');
@@ -50,7 +50,7 @@ TEST_P(OutputFileIn, HasEveryByteInItsPlace) {
   fs::remove_all(folder);
 }
 
-// A disk's file system, which is written around the page cache, and memory's, which on many systems cannot be.
+// A disk's file system, written around the page cache, and memory's, where many systems do not allow that.
 INSTANTIATE_TEST_SUITE_P(Files, OutputFileIn, ::testing::Values(".", "/dev/shm"),
                          [](const auto& folder) { return std::string(folder.index == 0 ? "Disk" : "Memory"); });
 

@@ -46,7 +46,7 @@ std::string size(const std::vector<std::int64_t>& dims) {
 }
 std::string pickle(const std::string& content) { return joined({"\x80\x02", content, "."}); }
 
-// `content` once, then from the memo, `count` times in all.
+// Pickles `content` once and then refers to it by memo, `count` times in total.
 std::string repeated(const std::string& content, char memo, int count) {
   std::string all = content;
   all.append({'q', memo});
@@ -84,7 +84,7 @@ std::string metadata_refusal(const std::string& bytes) {
 }
 
 TEST(Hostile, SharedChunksDoNotMultiply) {
-  // 83 KB that stand for 36 million chunks.
+  // 83 KB that describe 36 million chunks.
   constexpr int kCount = 6000;
   std::string entries = text("a") + tensor(1, list({repeated(chunk(0, 1), '\1', kCount)})) + "q\2";
   for (int i = 1; i < kCount; ++i) entries += joined({text(std::to_string(i)), "h\2"});
@@ -93,7 +93,7 @@ TEST(Hostile, SharedChunksDoNotMultiply) {
 }
 
 TEST(Hostile, ManyLocationsOfManyChunksEndSoon) {
-  // 400 million comparisons, had they all to be made.
+  // Comparing all pairs would take 400 million comparisons.
   constexpr int kCount = 20000;
   const std::string chunks = list({repeated(chunk(0, 1), '\1', kCount), chunk(1, 1)});
   const std::string index = object("metadata", "MetadataIndex",
@@ -109,10 +109,10 @@ TEST(Hostile, ManyLocationsOfManyChunksEndSoon) {
 }
 
 TEST(Hostile, SharedTextDoesNotMultiply) {
-  const std::string shared = repeated(text(std::string(20000, 'x')), '\1', 20000);  // 60 KB that stand for 400 MB
+  const std::string shared = repeated(text(std::string(20000, 'x')), '\1', 20000);  // 60 KB that describe 400 MB
   const std::string planner = dict({text("a"), tuple({shared})});
   EXPECT_NE(metadata_refusal(metadata("}", "}", planner)).find("refers to its own parts too often"), std::string::npos);
-  // Few uses of much text: their number alone would pass.
+  // Few references to a long text: their number alone would be accepted.
   const std::string value = pickle(list({repeated(text(std::string(1 << 20, 'x')), '\1', 900)}));
   EXPECT_NE(refusal([&] { unpickle_value(value, "value"); }).find("refers to its own parts too often"),
             std::string::npos);
@@ -132,7 +132,7 @@ TEST(Hostile, OverlappingChunksThatLeaveAHoleAreRefused) {
   EXPECT_NE(refusal([&] { plan_load(stored, wanted, "ck"); }).find("w: stored chunks overlap"), std::string::npos);
   stored.entries["w"] = TensorEntry{at::kFloat, {4}, {{{3}, {1}, {"f", 0, 9}}, {{0}, {3}, {"f", 9, 9}}}};
   EXPECT_EQ(plan_load(stored, wanted, "ck").boxes.size(), 2u);
-  // Columns: one beside the other, and one over the other.
+  // Two columns side by side are accepted; a column and a row that crosses it are not.
   const std::vector<Item> square = {shard("w", at::zeros({2, 2}), 0, 1)};
   stored.entries["w"] = TensorEntry{at::kFloat, {2, 2}, {{{0, 0}, {2, 1}, {"f", 0, 9}}, {{0, 1}, {2, 1}, {"f", 9, 9}}}};
   EXPECT_EQ(plan_load(stored, square, "ck").boxes.size(), 2u);
@@ -140,7 +140,7 @@ TEST(Hostile, OverlappingChunksThatLeaveAHoleAreRefused) {
   EXPECT_NE(refusal([&] { plan_load(stored, square, "ck"); }).find("w: stored chunks overlap"), std::string::npos);
 }
 
-// The reading of an archive whose tensor has these sizes, strides of zero, and one element.
+// Returns the error of reading an archive whose tensor has these sizes, strides of zero, and one element.
 std::string tensor_refusal(const TemporaryFolder& folder, const std::vector<std::int64_t>& sizes) {
   Texts dims;
   for (const std::int64_t dim : sizes) dims.push_back(number(dim));
@@ -176,8 +176,7 @@ void write_safetensors(const TemporaryFolder& folder, const std::string& header)
   out.finish();
 }
 
-// Seconds of this thread on a processor, however long it waited for one, for reading a header of `keys` keys `times`
-// times.
+// Returns the CPU seconds of this thread (waiting excluded) to read a header of `keys` keys `times` times.
 double seconds_to_read(std::size_t keys, int times) {
   std::string header = "{";
   for (std::size_t i = 0; i < keys; ++i)
@@ -194,8 +193,8 @@ double seconds_to_read(std::size_t keys, int times) {
   return now() - start;
 }
 
-// As much work in one header as in a hundred, but for the depth of a tree. Comparing each key with all before it would
-// be a hundred times as much.
+// One header of 100,000 keys costs as much as a hundred of 1,000, except for the depth of a tree. Comparing each key
+// with all before it would cost a hundred times as much.
 TEST(Hostile, ASafetensorsHeaderOfManyKeysTakesWorkInProportion) {
   EXPECT_LT(seconds_to_read(100'000, 1), 10 * seconds_to_read(1'000, 100));
 }

@@ -66,7 +66,7 @@ TEST(HuggingFace, AnyRanksReadWhatAnyRanksWrote) {
     TemporaryFolder folder;
     const auto target = folder / "hf";
     auto errors = run_ranks(writers, [&](Ranks& ranks) {
-      // 60 bytes a file: more than one.
+      // At most 60 bytes per file, so that there are several files.
       save_hugging_face(target, items_of(ranks.rank(), writers, false), format(), c10::ScalarType::Float, ranks, 60);
     });
     for (const auto& error : errors) EXPECT_EQ(error, "");
@@ -166,7 +166,7 @@ TEST(HuggingFace, ListsAllThatDoesNotFit) {
 
 class SafetensorsFile : public ::testing::Test {
  protected:
-  // The error of a file with this header and so many bytes of numbers.
+  // Returns the error of a file with this header and `data_bytes` bytes of data.
   std::string error(const std::string& header, std::size_t data_bytes, std::optional<std::uint64_t> length = {}) {
     const std::uint64_t size = length.value_or(header.size());
     std::ofstream file(path_, std::ios::binary);
@@ -202,7 +202,7 @@ TEST_F(SafetensorsFile, WhatIsWrongIsSaid) {
   EXPECT_THAT(error(R"({"a":{"dtype":"U8","shape":[2]}})", 2), HasSubstr("cannot be read"));
 }
 
-// Cut anywhere and flipped anywhere, a header is read or refused; nothing else happens.
+// A header that is cut or flipped anywhere is read or refused, and nothing else happens.
 TEST_F(SafetensorsFile, NoCrashOnDamagedHeaders) {
   std::vector<SafetensorsEntry> entries = {{"a", c10::ScalarType::Float, {2, 3}, 0},
                                            {"b", c10::ScalarType::Half, {5}, 0}};

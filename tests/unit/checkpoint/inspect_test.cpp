@@ -1,4 +1,4 @@
-// What inspection lists, and that verification finds every fault.
+// Tests what inspection lists, and that verification finds every fault.
 #include "checkpoint/tools/inspect.h"
 
 #include <ATen/ATen.h>
@@ -56,7 +56,7 @@ class Inspect : public ::testing::Test {
   void overwrite(const std::string& name, const std::string& bytes) {
     std::ofstream(ck_ / name, std::ios::binary) << bytes;
   }
-  // Writes .metadata anew, without the sidecar, which would notice.
+  // Rewrites .metadata and removes the sidecar, which would reveal the change.
   void store(const Metadata& metadata) {
     StorageOrder order;
     for (const std::string& fqn : metadata.order) {
@@ -106,7 +106,7 @@ TEST_F(Inspect, ListsKeysSumsAndFiles) {
 
 TEST_F(Inspect, VerifiesWhatIsWhole) { EXPECT_THAT(faults_of(ck_), ElementsAre()); }
 
-// Also bytes that no load reads: padding, headers, directories.
+// Covers bytes that no load reads as well: padding, headers, directories.
 TEST_F(Inspect, FindsEveryFlippedByte) {
   for (const char* name : {"__0_0.distcp", "__1_0.distcp", ".metadata"}) {
     const std::string good = read_file(ck_ / name);
@@ -145,7 +145,7 @@ TEST_F(Inspect, ReportsAllFaultsAtOnce) {
   EXPECT_THAT(faults, ::testing::Contains(HasSubstr("__1_0.distcp has the checksum")));
 }
 
-// One cut file makes as many faults as it has records.
+// A truncated file causes one fault for each of its records.
 TEST_F(Inspect, ShowsTheFirstFaultsOfAFile) {
   fs::resize_file(ck_ / "__0_0.distcp", 1000);
   fs::remove(ck_ / "__1_0.distcp");

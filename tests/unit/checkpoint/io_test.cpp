@@ -58,7 +58,7 @@ void expect_loads_on(int size, const fs::path& folder) {
 TEST(CheckpointIo, AnyNumberOfRanksReadsAnyNumbersCheckpoint) {
   const TemporaryFolder folder;
   for (const int writers : {1, 2, 3}) {
-    save_on(writers, folder / "ck");  // over the one before
+    save_on(writers, folder / "ck");  // over the previous one
     EXPECT_FALSE(fs::exists(folder / "ck.tmp"));
     for (const int readers : {1, 2, 3, 5}) expect_loads_on(readers, folder / "ck");
   }
@@ -88,8 +88,8 @@ TEST(CheckpointIo, ColumnShardsAndOtherTypesLoad) {
 TEST(CheckpointIo, AFailingRankIsAnErrorOnAllAndKeepsTheOld) {
   const TemporaryFolder folder;
   save_on(2, folder / "ck");
-  // A folder where rank 1's file should be: the write fails as a full disk would. Rank 0 empties ck.tmp first, so the
-  // obstacle is put there from within the items of rank 1, between planning and writing.
+  // A folder in place of rank 1's file makes its write fail as a full disk would. Rank 0 empties ck.tmp first, so
+  // rank 1's broadcast() creates the folder, between planning and writing.
   class Obstacle : public ThreadRanks {
    public:
     Obstacle(Ranks& ranks, fs::path path) : ThreadRanks(ranks.rank(), dummy_), ranks_(ranks), path_(std::move(path)) {}
@@ -134,11 +134,11 @@ TEST(CheckpointIo, AFullDiskIsNamed) {
 TEST(CheckpointIo, AKillBetweenTheTwoRenamesIsRepaired) {
   const TemporaryFolder folder;
   save_on(1, folder / "ck");
-  // File systems without a swap: the old folder stands aside while the new one moves in.
+  // On file systems without an atomic swap, the old folder is moved aside before the new one moves in.
   fs::rename(folder / "ck", folder / "ck.replaced");
   expect_loads_on(1, folder / "ck");
   EXPECT_FALSE(fs::exists(folder / "ck.replaced"));
-  // And the whole way, with both in place afterwards.
+  // Tests the full replacement by two renames.
   fs::copy(folder / "ck", folder / "ck.tmp");
   put_in_place_by_two_renames(folder / "ck");
   EXPECT_FALSE(fs::exists(folder / "ck.tmp"));
@@ -146,7 +146,7 @@ TEST(CheckpointIo, AKillBetweenTheTwoRenamesIsRepaired) {
   expect_loads_on(2, folder / "ck");
 }
 
-// A folder in the lower layer of an overlay cannot be renamed: the old checkpoint is removed where it stands.
+// A folder in the lower layer of an overlay cannot be renamed: the old checkpoint is removed in place.
 TEST(CheckpointIo, AFolderThatCannotBeRenamedIsReplaced) {
   const TemporaryFolder folder;
   save_on(1, folder / "ck");
@@ -165,7 +165,7 @@ TEST(CheckpointIo, ARecoveryKnowsHuggingFacesFolders) {
   folder.write("ck.replaced/model.safetensors.index.json", "{}");
   recover_replacement(folder / "ck");
   EXPECT_TRUE(fs::exists(folder / "ck/model.safetensors.index.json"));
-  // The new one is of this format, and the old one, of the other, was not removed yet.
+  // The new checkpoint has this format; the old one has the other format and is not removed yet.
   save_on(1, folder / "ck.replaced");
   recover_replacement(folder / "ck");
   EXPECT_TRUE(fs::exists(folder / "ck/model.safetensors.index.json"));
@@ -177,7 +177,7 @@ TEST(CheckpointIo, AKillWhileTheOldFolderIsRemovedIsRepaired) {
   save_on(1, folder / "ck");
   fs::copy(folder / "ck", folder / "ck.replaced", fs::copy_options::recursive);
   folder.write("ck.replaced/new", "x");
-  recover_replacement(folder / "ck");  // nothing of the old one is removed yet: it stays
+  recover_replacement(folder / "ck");  // the old folder is still complete: it stays
   EXPECT_FALSE(fs::exists(folder / "ck/new"));
   EXPECT_FALSE(fs::exists(folder / "ck.replaced"));
   fs::copy(folder / "ck", folder / "ck.replaced", fs::copy_options::recursive);

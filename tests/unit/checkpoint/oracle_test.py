@@ -1,4 +1,4 @@
-"""PyTorch's own Distributed Checkpoint as the judge: it reads what we write, and we read what it writes."""
+"""Tests against PyTorch's own Distributed Checkpoint: it reads what we write, and we read what it writes."""
 
 import io
 import itertools
@@ -29,7 +29,7 @@ def tool(*args):
 
 
 def sample_tensors():
-    """The content that sharding.h makes."""
+    """Returns the content that sharded_items.h makes."""
     f = torch.float
     return {
         "even": torch.arange(48, dtype=f).reshape(8, 6),
@@ -63,7 +63,7 @@ PARAM_GROUP = {
 
 
 def loader_state(rank):
-    """What torchdata's StatefulDataLoader keeps of TorchTitan's text dataset without workers."""
+    """Returns the state that torchdata's StatefulDataLoader keeps of TorchTitan's text dataset without workers."""
     return {
         "_index_sampler_state": None,
         "_sampler_iter_state": {"samples_yielded": (3 + rank) * 4},
@@ -110,7 +110,7 @@ def archive_slices(folder):
 
 
 def check_sidecar(folder):
-    """titan.checksums.json has the size and the CRC-32, by zlib, of every other file."""
+    """Checks that titan.checksums.json has the size and the CRC-32, by zlib, of every other file."""
     sidecar = json.loads((folder / "titan.checksums.json").read_text())
     files = {}
     for path in folder.iterdir():
@@ -142,7 +142,7 @@ def torch_reads_ours(root):
             del values["dataloader"][name]
         for key, value in values.items():
             assert state[key] == value and type(state[key]) is type(value), (key, state[key])
-        # What PyTorch would have written for the same state, at one rank, is equal as Python objects.
+        # PyTorch's own metadata for the same state, at one rank, is equal as Python objects.
         metadata = pickle.loads((folder / ".metadata").read_bytes())
         assert type(metadata) is Metadata and metadata.version == "1.0.0"
         assert type(metadata.storage_meta) is StorageMeta and metadata.storage_meta.checkpoint_id == folder
@@ -161,7 +161,7 @@ def torch_reads_ours(root):
             ours = {k: v for k, v in metadata.storage_data.items() if k.fqn != "nested"}
             assert set(ours) == set(expected.storage_data)
             assert {k: k.index for k in ours} == {k: k.index for k in expected.storage_data}
-            # Archives: equal lengths, same records, and every stored byte equal but the id of the archive.
+            # Archives: equal lengths, same records, and every stored byte equal except the id of the archive.
             a = {k.fqn: b for k, b in archive_slices(folder)}
             b = {k.fqn: b for k, b in archive_slices(theirs)}
             for fqn in b:
@@ -211,7 +211,7 @@ def two_rank_worker(rank, root):
 
 
 def we_read_two_ranks(root):
-    # Forks, which do not load torch anew: it has not worked here yet, so there are no threads to lose.
+    # Forks, so that torch is not loaded again. Torch has not run here yet, so there are no threads to lose.
     torch.multiprocessing.start_processes(two_rank_worker, (root,), nprocs=2, start_method="fork")
     tool("dump", root / "in", root / "out")
     want = dict(sample_tensors(), by_column=torch.arange(40.0).reshape(4, 10))
@@ -225,7 +225,7 @@ def we_read_two_ranks(root):
 
 
 def killed_saves(root):
-    """A save over another one that is killed at any call that changes its folder leaves the old checkpoint or the new."""
+    """A save over another one, killed at any call that changes its folder, leaves the old checkpoint or the new."""
     library = pathlib.Path(TOOL).parents[3] / "libtitan_fault.so"
     assert library.exists(), library
     kills = 0
@@ -250,7 +250,7 @@ def killed_saves(root):
 
 
 if __name__ == "__main__":
-    # In memory where there is such a folder: none of this is about the disk.
+    # In memory if there is such a folder: none of this is about the disk.
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as name:
         globals()[sys.argv[1]](pathlib.Path(name))
     print("ok")

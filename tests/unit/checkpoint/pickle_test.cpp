@@ -65,7 +65,7 @@ TEST(Pickle, FlippedBytesNeverCrash) {
     for (const int mask : {1, 0x10, 0x80, 0xff}) {
       std::string damaged = whole;
       damaged[at] = static_cast<char>(damaged[at] ^ mask);
-      error_of(damaged);  // an error or another value; address and undefined-behaviour sanitizers judge the rest
+      error_of(damaged);  // an error or another value; the sanitizers check the rest
     }
   }
 }

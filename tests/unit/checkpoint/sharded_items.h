@@ -1,4 +1,4 @@
-// Items for tests: tensors cut along dim 0 as FSDP cuts them.
+// Items for tests: tensors split along dim 0 as FSDP splits them.
 #pragma once
 
 #include <ATen/ATen.h>

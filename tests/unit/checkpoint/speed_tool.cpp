@@ -1,8 +1,8 @@
-// speed_tool save|load FOLDER SHAPES, one process a rank with torchrun's variables: for benchmarks/checkpoint_speed.py
-//   SHAPES   a file with a float32 tensor's sizes a line; the tensors "0", "1", … are split over the ranks along dim 0
-//   save     writes them, whose element i of tensor k is i % 65521 + k
-//   load     reads them into place, and fails if any element is another
-// Rank 0 prints the seconds from the moment when all ranks are ready until all are done.
+// speed_tool save|load FOLDER SHAPES: for benchmarks/checkpoint_speed.py; one process per rank, torchrun's variables
+//   SHAPES   a file, one line per float32 tensor with its sizes; tensors "0", "1", … are split over the ranks on dim 0
+//   save     writes the tensors; element i of tensor k is i % 65521 + k
+//   load     reads them into place, and fails if any element differs
+// Rank 0 prints the seconds from when all ranks are ready until all are done.
 #include <ATen/ATen.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ std::vector<std::vector<std::int64_t>> read_shapes(const std::string& path) {
   return shapes;
 }
 
-// This rank's rows, ceil(rows / ranks) of them but on the last ranks.
+// Returns this rank's rows: ceil(rows / ranks), fewer on the last ranks.
 dist::ShardSpec rows_of_rank(const std::vector<std::int64_t>& shape, int rank, int size) {
   dist::ShardSpec spec{shape, std::vector<std::int64_t>(shape.size(), 0), shape};
   const std::int64_t chunk = (shape[0] + size - 1) / size;

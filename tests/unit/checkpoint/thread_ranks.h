@@ -40,7 +40,7 @@ class ThreadRanks : public Ranks {
   Shared& shared_;
 };
 
-// Runs `body` once a rank; gives each rank's error message ("" when it did not throw).
+// Runs `body` once per rank. Returns each rank's error message ("" if it did not throw).
 inline std::vector<std::string> run_ranks(int size, const std::function<void(Ranks&)>& body) {
   ThreadRanks::Shared shared(size);
   std::vector<std::string> errors(static_cast<std::size_t>(size));
@@ -59,7 +59,7 @@ inline std::vector<std::string> run_ranks(int size, const std::function<void(Ran
   return errors;
 }
 
-// Saves flush their files.
+// A folder in memory, because saves flush their files.
 class TemporaryFolder : public test::TemporaryFolder {
  public:
   TemporaryFolder() : test::TemporaryFolder(test::memory_folder()) {}

@@ -1,4 +1,4 @@
-// What only a device can show. Run by scripts/gpu_check.sh.
+// Tests that need a device. Run by scripts/gpu_check.sh.
 #include "distributed/device.h"
 
 #include <ATen/ATen.h>
@@ -38,7 +38,7 @@ class CudaDevice : public testing::Test {
 constexpr std::uint64_t kSeed = 42, kStream = 0xfedcba9876543210u;
 constexpr std::int64_t kRoom = 8;
 
-// Fills elements [offset, offset + numel) of device memory and compares all of it, the room around included.
+// Fills elements [offset, offset + numel) of device memory and compares all of the buffer, including the margins.
 void expect_host_values(at::Device device, std::int64_t offset, std::int64_t numel, std::int64_t first_index) {
   auto on_device = at::full({offset + numel + kRoom}, -1.0f, at::TensorOptions().device(device));
   auto on_host = at::full({offset + numel + kRoom}, -1.0f);
@@ -61,7 +61,7 @@ TEST_F(CudaDevice, FillsTheHostsBitsInLargeTensors) {
   expect_host_values(device_, 0, 5'000'003, (std::int64_t{1} << 34) - 1'000'001);
 }
 
-// The fill is queued behind a product that takes longer than starting it, which overwrites the same memory.
+// The fill is queued behind matmuls that overwrite the same memory and take longer than its launch.
 TEST_F(CudaDevice, FillsOnTheCurrentStream) {
   const auto stream = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
   const c10::StreamGuard guard(stream);
@@ -88,8 +88,7 @@ TEST_F(CudaDevice, TellsNameCapacityAndPeakMemory) {
   EXPECT_EQ(module_->why_no_kernels(0), "");
 }
 
-// Results of the fused operators, on the device of `x`: of RMSNorm alone and of a sum, of rotation both ways, of SwiGLU, and
-// the gradients.
+// Results of the fused operators on `x`'s device, with gradients: RMSNorm (also of a sum), rotation both ways, SwiGLU.
 std::vector<at::Tensor> fused_results(const kernels::FusedOps& ops, const at::Tensor& x, const at::Tensor& y,
                                       const at::Tensor& grad, const at::Tensor& weight, const at::Tensor& factors) {
   const auto [normed, rrms] = ops.rms_norm_forward(x, weight, 1e-5);
@@ -113,9 +112,9 @@ std::vector<at::Tensor> fused_results(const kernels::FusedOps& ops, const at::Te
           ops.swiglu_forward(x, y)};
 }
 
-// The same arithmetic in the same order (kernels/portable/fused_lanes.h), so that a result may differ by what a product and a
-// sum in one rounding make of it, and by the exponential function: some units of float32 of the largest term, and one of
-// bfloat16 where that crosses a border.
+// Host and device do the same arithmetic in the same order (kernels/portable/fused_lanes.h). Results may differ by
+// fused multiply-adds and by the exponential function: some float32 units of the largest term, and one bfloat16 unit
+// where that crosses a rounding boundary.
 TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
   kernels::use_own_on_device(true);
   const device::DeviceFusedOps host(c10::DeviceType::CPU, device::host_launches());
@@ -142,8 +141,8 @@ TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
   kernels::use_own_on_device(false);
 }
 
-// Output and gradients of causal attention in float64, by the formula, and of each the sum of the absolute values of the terms
-// that were added up: what a rounding of the terms is relative to. q [B, H, T, E], k and v [B, K, T, E].
+// Output and gradients of causal attention in float64, by the formula, and for each the sum of its terms' absolute
+// values, to which rounding errors are relative. q [B, H, T, E], k and v [B, K, T, E].
 struct Attended {
   std::array<at::Tensor, 4> results;  // out and the gradients of q, k, v
   std::array<at::Tensor, 4> terms;
@@ -171,7 +170,7 @@ struct Kernel {
   at::ScalarType dtype;
   bool cudnn, flash, efficient, math;
 };
-// The choice of "auto", and each kernel alone in the dtypes that it takes.
+// The choice of "auto", and each kernel alone in the dtypes that it supports.
 constexpr Kernel kKernels[] = {
     {"auto", at::kBFloat16, true, true, true, true},     {"cudnn", at::kBFloat16, true, false, false, false},
     {"flash", at::kBFloat16, false, true, false, false}, {"efficient", at::kBFloat16, false, false, true, false},
@@ -186,8 +185,8 @@ void allow(bool cudnn, bool flash, bool efficient, bool math) {
   context.setSDPUseMath(math);
 }
 
-// A kernel rounds its inputs' products, its probabilities and its outputs to the dtype, each once: 4 roundings of the terms.
-// In float32 sums of up to 300 terms come to that, with 16 units to be safe of their order.
+// A kernel rounds products of inputs, probabilities and outputs to the dtype, once each: 4 roundings of the terms. In
+// float32, sums of up to 300 terms reach that; 16 units allow for any order.
 TEST_F(CudaDevice, AttentionIsTheFormulas) {
   at::manual_seed(5);
   const auto T = 300;
@@ -204,7 +203,7 @@ TEST_F(CudaDevice, AttentionIsTheFormulas) {
       allow(kernel.cudnn, kernel.flash, kernel.efficient, kernel.math);
       const auto attend = [&] { return nn::causal_attention(on_device[0], on_device[1], on_device[2]); };
       at::Tensor out;
-      if (is_kept) {  // what recomputation by operator does with it
+      if (is_kept) {  // as recomputation by operator runs it
         nn::OpTrace trace([](const nn::Op&) { return true; });
         const nn::OpTrace::Scope scope(trace);
         {
@@ -253,7 +252,7 @@ std::vector<at::Tensor> attend_within_documents(const at::Tensor& drawn, const a
   return results;
 }
 
-// Both are flash attention in bfloat16, which may cut a document in other blocks: 2 units of the largest element.
+// Both are flash attention in bfloat16 but may split a document into other blocks: 2 units of the largest element.
 TEST_F(CudaDevice, AttendsWithinDocumentsInOneKernelAsInOneEach) {
   const auto drawn = at::randn({2, 1024, 16, 64}, at::TensorOptions().device(device_).dtype(at::kBFloat16));
   const auto lengths = at::tensor(std::vector<std::int64_t>{700, 1, 323, 17, 1007}, at::kLong);

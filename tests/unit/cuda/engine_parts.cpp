@@ -1,5 +1,5 @@
-// A test takes the engine's place, but of static libraries a linker takes only what something asks for. This asks for what
-// the module needs of them.
+// A test replaces the engine, but from static libraries a linker takes only what is referenced. This file references
+// what the module needs.
 #include <typeinfo>
 
 #include "distributed/world.h"

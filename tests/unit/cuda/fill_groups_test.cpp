@@ -14,7 +14,7 @@ static_assert(num_groups({kSeed, kStream, 3, 1}) == 1);
 static_assert(num_groups({kSeed, kStream, 3, 2}) == 2);
 static_assert(num_groups({kSeed, kStream, 7, 0}) == 0);
 
-// What the kernel does, group by group, with room on both sides of the output to see a write outside.
+// Runs the kernel's work group by group, with margins around the output that reveal writes outside it.
 std::vector<float> filled(std::uint64_t first, std::int64_t numel) {
   constexpr std::int64_t kRoom = 8;
   std::vector<float> memory(static_cast<std::size_t>(numel + 2 * kRoom), kUntouched);
@@ -44,7 +44,7 @@ TEST(FillGroups, GiveTheReferenceAtEveryAlignmentAndLength) {
   }
 }
 
-// Beyond 32 bits of elements, and of groups.
+// Covers indices of elements and of groups beyond 32 bits.
 TEST(FillGroups, GiveTheReferenceAtLargeIndices) {
   for (const auto base : {std::uint64_t{1} << 32, std::uint64_t{1} << 34, std::uint64_t{1} << 62}) {
     for (std::uint64_t before = 0; before < 8; ++before) expect_reference(base - before, 13);

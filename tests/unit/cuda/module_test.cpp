@@ -1,5 +1,4 @@
-// The module is loaded where there need not be a device: every symbol must resolve, and the engine must see its
-// registration.
+// Loads the module without needing a device: every symbol must resolve, and the engine must see its registration.
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
@@ -38,7 +37,7 @@ TEST(CudaModule, RegistersWithTheEngineOfTheProgram) {
   EXPECT_THROW(module->fill_uniform(at::zeros({4}), 1, 2, 0), InternalError) << "a host tensor";
 }
 
-// Torch caches that there is no CUDA when it is asked before the module is there; training would fail much later.
+// Torch caches that CUDA is missing if asked before the module is loaded; training would fail much later.
 TEST(CudaModuleDeathTest, RefusesToComeTooLate) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto register_late = [] {
@@ -71,8 +70,8 @@ TEST(CudaModuleDeathTest, AFailureOfNcclEndsTheProcessAsAPeersFailure) {
               "another error");
 }
 
-// The watchdog of NCCL gives every error of the device as one of its own. A launcher that sees exit code 3 starts again, and
-// a kernel that faults each time would be started for ever.
+// NCCL's watchdog reports every device error as its own. A launcher restarts the job on exit code 3, so a kernel that
+// always faults would be restarted forever.
 TEST(CudaModuleDeathTest, AnErrorOfTheDeviceIsThisRanksAlsoFromNcclsThread) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto fail_in_a_thread = [] {
@@ -88,7 +87,7 @@ TEST(CudaModuleDeathTest, AnErrorOfTheDeviceIsThisRanksAlsoFromNcclsThread) {
               "the device failed: .*an illegal memory access");
 }
 
-// As torch frees page-locked memory: it records an event, which fails once the device has.
+// Frees page-locked memory as torch does: it records an event, which fails after a device error.
 struct FreesPinnedMemory {
   ~FreesPinnedMemory() { throw_device_error(); }
   [[noreturn]] static void throw_device_error() {

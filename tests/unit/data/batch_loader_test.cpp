@@ -38,7 +38,7 @@ std::unique_ptr<BatchSource> make_source(const DataOptions& options) {
 
 Values position_of(const BatchSource& source) { return saved_values(source.state()); }
 
-// Tells how far its reader is.
+// Counts the encoded documents, which shows how far its reader is.
 class CountingTokenizer final : public Tokenizer {
  public:
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
@@ -78,7 +78,7 @@ TEST(BatchLoader, RowsFillBatchesInOrder) {
       ASSERT_EQ(label, std::vector<std::int64_t>(labels, labels + kSeqLen));
     }
     test::wait_until([&] { return ahead->documents() > here->documents(); }, "the loader's thread to be ahead");
-    // The position is not.
+    // The saved position is not ahead.
     const TorchTitanState state = parse_torchtitan_state(position_of(*source), 0);
     EXPECT_EQ(state.num_batches, step + 1);
     EXPECT_EQ(state.sample_idx, order.snapshot().sample_idx);

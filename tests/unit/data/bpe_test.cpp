@@ -1,5 +1,5 @@
-// The parts of the byte-level BPE tokenizer. That whole tokenizers give the package's ids is for the integration cases
-// tokenizer_ids_* to show.
+// Tests the parts of the byte-level BPE tokenizer. The integration cases tokenizer_ids_* check that full tokenizers
+// give the package's ids.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ TEST(Utf8, ReplacesMaximalIllFormedSequences) {
   const std::string r = "\xef\xbf\xbd";
   EXPECT_EQ(replace_invalid_utf8("plain \xc3\xa9 \xf0\x9f\x98\x80"), "plain \xc3\xa9 \xf0\x9f\x98\x80");
   EXPECT_EQ(replace_invalid_utf8("\x80z"), r + "z");
-  EXPECT_EQ(replace_invalid_utf8("\xf0\x9f\x98z"), r + "z");           // a start of a good sequence: once
+  EXPECT_EQ(replace_invalid_utf8("\xf0\x9f\x98z"), r + "z");           // start of a valid sequence: once
   EXPECT_EQ(replace_invalid_utf8("\xf0\x9f"), r);                      // also at the end
   EXPECT_EQ(replace_invalid_utf8("\xe0\x80\x80"), r + r + r);          // overlong
   EXPECT_EQ(replace_invalid_utf8("\xed\xa0\x80"), r + r + r);          // surrogate
@@ -64,7 +64,7 @@ TEST(UnicodeCategory, ClassesAndTheirDifferences) {
   EXPECT_TRUE(contains(letters, U'a'));
   EXPECT_TRUE(contains(letters, U'\u4e2d'));
   EXPECT_FALSE(contains(letters, U'1'));
-  EXPECT_TRUE(contains(letters, U'\U000105C0'));  // of Unicode 16, which PCRE2 10.42 does not know
+  EXPECT_TRUE(contains(letters, U'\U000105C0'));  // from Unicode 16, unknown to PCRE2 10.42
   EXPECT_EQ(category_ranges("Xx"), std::nullopt);
   EXPECT_EQ(difference({{1, 9}, {20, 30}}, {{0, 1}, {3, 4}, {9, 22}, {30, 40}}),
             (CodeRanges{{2, 2}, {5, 8}, {23, 29}}));
@@ -85,7 +85,7 @@ TEST(SplitRegex, KeepsOrDropsWhatLiesBetween) {
 }
 
 TEST(SplitRegex, ClassesAreOnigurumas) {
-  // U+180E is a space to PCRE2 and none to Oniguruma; U+105C0 is a letter of Unicode 16.
+  // U+180E is a space for PCRE2 but not for Oniguruma; U+105C0 is a letter of Unicode 16.
   EXPECT_THAT(split("\\s+", "a\xe1\xa0\x8e b"), ElementsAre("a\xe1\xa0\x8e", " ", "b"));
   EXPECT_THAT(split("\\p{L}+", "1\xf0\x90\x97\x80z2"), ElementsAre("1", "\xf0\x90\x97\x80z", "2"));
   EXPECT_THAT(split("[^\\s\\p{L}]+", "\xf0\x90\x97\x80!! x"), ElementsAre("\xf0\x90\x97\x80", "!!", " x"));
@@ -114,7 +114,7 @@ TEST(Nfc, ComposesAndOrders) {
   EXPECT_EQ(to_nfc("\xe2\x84\xab"), "\xc3\x85");                              // the Angstrom sign
   EXPECT_TRUE(is_surely_nfc("caf\xc3\xa9 \xc3\xbc"));
   EXPECT_FALSE(is_surely_nfc("e\xcc\x81"));
-  // A mark that is newer than the package's tables (U+1AC1, class 230 since Unicode 14) is not ordered.
+  // A mark that is newer than the package's tables (U+1AC1, class 230 since Unicode 14) is not reordered.
   EXPECT_EQ(to_nfc("a\xe1\xab\x81\xcc\xa3"), "a\xe1\xab\x81\xcc\xa3");
   // Half a million marks of alternating classes: quadratic ordering would take hours.
   std::string marks = "x";
@@ -137,7 +137,7 @@ TEST(WordCache, ForgetsWhenFull) {
   EXPECT_TRUE(cache.find(std::string(65, 'x')).empty());
 }
 
-// Bytes 'a' to 'd' and what merges make of them, in the given order.
+// Vocabulary of the bytes 'a' to 'd' and the results of `merges`, in the given order.
 BpeSpec letters_spec(const std::vector<std::pair<std::string, std::string>>& merges) {
   BpeSpec spec;
   std::int32_t next = 0;
@@ -153,7 +153,7 @@ Ids encode(const BpeModel& model, std::string_view word) {
   model.encode(word, *scratch, ids);
   EXPECT_FALSE(ids.empty());
   Ids again;
-  model.encode(word, *scratch, again);  // out of the cache
+  model.encode(word, *scratch, again);  // from the cache
   EXPECT_EQ(ids, again);
   return ids;
 }
@@ -164,10 +164,10 @@ TEST(BpeModel, FirstMergeFirstLeftmostFirst) {
   EXPECT_THAT(encode(model, "aaa"), ElementsAre(7));
   EXPECT_THAT(encode(model, "aaaab"), ElementsAre(7, 5));  // a+b before a+a
   EXPECT_EQ(model.missing_bytes(), 252);
-  EXPECT_THAT(encode(model, "axb"), ElementsAre(5));  // a byte without a token is not there
+  EXPECT_THAT(encode(model, "axb"), ElementsAre(5));  // a byte without a token is dropped
 }
 
-// Merges by definition: the pair of the lowest rank, leftmost, again and again.
+// Merges by definition: repeatedly the leftmost pair of the lowest rank.
 Ids merge_slowly(const BpeSpec& spec, std::string_view word) {
   std::vector<std::string> parts;
   for (const char byte : word) parts.emplace_back(1, byte);
@@ -228,7 +228,7 @@ TEST(BpeModel, RefusesWhatDoesNotFit) {
   EXPECT_THAT(data_error([&] { BpeModel model(spec); }), HasSubstr("model.unk_token"));
 }
 
-// "text" or "text=id" for each piece.
+// Returns "text" or "text=id" for each piece.
 std::vector<std::string> pieces_of(const std::vector<AddedToken>& tokens, std::string_view text) {
   AddedTokens added([](const std::string&) { return std::nullopt; }, 10,
                     [](std::string_view t) { return std::string(t); });
@@ -251,7 +251,7 @@ TEST(AddedTokens, LeftmostLongestWithOptions) {
   const AddedToken right{.content = "<r>", .rstrip = true, .normalized = false};
   EXPECT_THAT(pieces_of({left, right}, "x \xe3\x80\x80<l> y<r> \n<l>"),
               ElementsAre("x", " \xe3\x80\x80<l>=10", " y", "<r> \n=11", "<l>=10"));
-  // White space that the one before has taken in is no token any more.
+  // White space that the previous token absorbed is not a token itself.
   const AddedToken blank{.content = "\n\n", .lstrip = true, .normalized = false};
   EXPECT_THAT(pieces_of({right, blank}, "<r>\n\nb"), ElementsAre("<r>\n\n=10", "b"));
   EXPECT_THAT(pieces_of({right, blank}, "<r> \n\n\n\nb"), ElementsAre("<r> \n\n\n\n=10", "b"));
@@ -277,7 +277,7 @@ TEST(AddedTokens, LaterPropertiesReplaceEarlierOnes) {
               HasSubstr("spelled alike"));
 }
 
-// A whole tokenizer.json, of all 256 bytes and two merges.
+// A full tokenizer.json with all 256 bytes and two merges.
 Json small_tokenizer() {
   Json vocab = Json::object();
   for (int byte = 0; byte < 256; ++byte) {
@@ -380,7 +380,7 @@ TEST(MakeTokenizer, PrefersTokenizerJson) {
   std::filesystem::copy_file(TITAN_TEST_ASSETS "/tokenizer/tokenizer.model", folder.path() / "tokenizer.model");
   folder.write("tokenizer.json", small_tokenizer().dump());
   EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 259);
-  // Llama 2's folder: what only SentencePiece serves.
+  // Llama 2's folder has byte_fallback, which only SentencePiece supports.
   Json root = small_tokenizer();
   root["model"]["byte_fallback"] = true;
   root["added_tokens"].clear();

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kRowLen = 7;
 
-// Item i has (i * 37) % 23 tokens, all of them i; item 3 has none.
+// Item i has (i * 37) % 23 + 1 tokens (every 50th: + 90), all equal to base + i; item 3 has none.
 class NumberSource final : public TokenSource {
  public:
   explicit NumberSource(std::int64_t items, std::int32_t base = 0) : items_(items), base_(base) {}
@@ -72,7 +72,7 @@ struct Plan {
   }
 };
 
-// The global batches of `steps` steps by one rank.
+// Returns the rows of `steps` global batches, read by one rank.
 std::vector<Row> straight(const Plan& setup, std::int64_t steps) {
   ElasticOrder lanes = setup.lanes();
   std::vector<Row> rows;
@@ -104,8 +104,8 @@ TEST(Permutation, IsABijectionForEverySizeAndKey) {
   EXPECT_TRUE(*seen.begin() >= 0 && *seen.rbegin() < large);
 }
 
-// Positions of neighbours and of fixed points as in a random permutation. Over 50 keys of 1,000 items the number of
-// fixed points is Poisson with mean 50; 50 +- 6 sigma (7.1 each) is 8 to 92. The same for i, i + 1 staying neighbours.
+// Neighbors and fixed points are as frequent as in a random permutation. Over 50 keys of 1,000 items the number of
+// fixed points is Poisson with mean 50; 50 +- 6 sigma (7.1 each) is 8 to 92. The same holds for neighbors.
 TEST(Permutation, Shuffles) {
   int fixed = 0, neighbours = 0;
   for (std::uint64_t key = 0; key < 50; ++key) {
@@ -120,7 +120,7 @@ TEST(Permutation, Shuffles) {
 }
 
 TEST(Permutation, DependsOnTheKeyAlone) {
-  // Fixed for ever: checkpoints rely on it.
+  // The order is fixed forever: checkpoints rely on it.
   std::vector<std::int64_t> order;
   for (std::int64_t i = 0; i < 7; ++i) order.push_back(Permutation(7, 42)(i));
   std::vector<std::int64_t> other;
@@ -152,7 +152,7 @@ TEST(ElasticOrder, GlobalBatchesAreTheSameAtEveryWorldSize) {
   }
 }
 
-// Random stops and new world sizes: each rank of the new world takes its lanes from whoever had them.
+// Stops at random steps and resumes at new world sizes: each new rank takes its lanes from the ranks that had them.
 TEST(ElasticOrder, GoesOnAtAnotherWorldSizeWithNothingTwiceAndNothingLost) {
   Plan setup;
   setup.sources.push_back(std::make_shared<NumberSource>(37, 1000));
@@ -190,7 +190,7 @@ TEST(ElasticOrder, GoesOnAtAnotherWorldSizeWithNothingTwiceAndNothingLost) {
   }
 }
 
-// In the tokens that all lanes used of their first items, every item of a pass appears with all its tokens, once.
+// Over the tokens of all lanes, every item appears once per pass, with all its tokens.
 TEST(ElasticOrder, EveryPassReadsEveryItemOnce) {
   const Plan setup;
   std::map<std::int64_t, std::int64_t> tokens;
@@ -201,13 +201,13 @@ TEST(ElasticOrder, EveryPassReadsEveryItemOnce) {
   std::int64_t in_a_pass = 0;
   for (std::int64_t i = 0; i < 101; ++i) in_a_pass += NumberSource::length(i);
   const double passes = static_cast<double>(steps * setup.num_lanes * (kRowLen + 1)) / static_cast<double>(in_a_pass);
-  // Lanes drift apart by some items of a pass; each is then in `passes` +- the passes between the first and last lane.
+  // Lanes drift apart by some items of a pass, so an item appears `passes` +- the distance of the first and last lane.
   for (std::int64_t i = 0; i < 101; ++i) {
     if (NumberSource::length(i) == 0) continue;
     const double times = static_cast<double>(tokens[i]) / static_cast<double>(NumberSource::length(i));
     EXPECT_NEAR(times, passes, 0.25 * passes) << "item " << i;
   }
-  // Exactly once: the first 101 items that lanes begin, whichever they are.
+  // The first 101 items that lanes begin are all different.
   std::set<std::int64_t> first;
   const std::uint64_t key = mix_bits(mix_bits(mix_bits(5) ^ 0) ^ 0);
   for (std::int64_t i = 0; i < 101; ++i) first.insert(Permutation(101, key)(i));
@@ -222,7 +222,7 @@ TEST(ElasticOrder, SeedAndPassChangeTheOrder) {
   EXPECT_NE(straight(setup, 20), first);
 }
 
-// Fewer documents than lanes: they are cut, so that no two lanes read the same tokens.
+// With fewer documents than lanes, documents are split so that no two lanes read the same tokens.
 TEST(ElasticOrder, FewDocumentsAreCutIntoParts) {
   const Plan whole;
   const auto source = std::make_shared<NumberSource>(101);

@@ -1,4 +1,4 @@
-// encode_tool TOKENIZER FILE.jsonl: one line of ids a document, then the decoded text's length in bytes.
+// encode_tool TOKENIZER FILE.jsonl: prints one line of ids per document, then the decoded text's length in bytes.
 // encode_tool --time TOKENIZER FILE.jsonl: for every line on standard input encodes all documents once, on one thread,
 // and prints the seconds and the number of ids.
 #include <chrono>

@@ -37,7 +37,7 @@ TEST(FileFacts, TellDataFromOtherData) {
   const auto before = facts(folder);
   EXPECT_EQ(file_differences(before, facts(folder)), "");
   EXPECT_EQ(file_differences(file_facts_from_json(to_json(before)), before), "");
-  touch(small);  // read as a whole: a copy is the same
+  touch(small);  // read in full: a copy is the same
   EXPECT_EQ(file_differences(before, facts(folder)), "");
   touch(large);
   EXPECT_EQ(file_differences(before, facts(folder)), "b has been written to since (its time of change is another)");
@@ -50,7 +50,7 @@ TEST(FileFacts, TellDataFromOtherData) {
   EXPECT_EQ(file_differences(touched, facts(folder)), "a had 3 bytes and has 5; d was not there; c is gone");
 }
 
-// The first, the last and those between.
+// The checksum of a large file covers its first block, its last and some between.
 TEST(FileFacts, LookAtBlocksOfLargeFiles) {
   const TempFolder folder;
   std::string content(5 << 20, 'x');

@@ -36,7 +36,7 @@ TEST(ListFiles, TakesPatternsOfTheShell) {
   EXPECT_THAT(data_error([&] { list_files(folder / "*/*.md", endings); }),
               testing::HasSubstr("it matches 1 name, and no file ending in .jsonl"));
   EXPECT_THAT(data_error([&] { list_files(folder / "x*", endings); }), testing::HasSubstr("no such file or folder"));
-  // A file of that very name is no pattern.
+  // A file with exactly this name is not taken as a pattern.
   folder.write("[a].jsonl", "{}");
   EXPECT_THAT(names("[a].jsonl"), testing::ElementsAre("[a].jsonl"));
 }
@@ -63,7 +63,7 @@ TEST(ListFiles, NamesALinkToNothing) {
   std::filesystem::create_symlink("gone/b.txt", folder.path() / "b.txt");
   EXPECT_THAT(data_error([&] { list_files(folder.path(), {}); }),
               HasSubstr((folder.path() / "b.txt").string() + ": it is a link to gone/b.txt, which is not there"));
-  // One that is not looked for says nothing of the data.
+  // A broken link with an ending that is not wanted is ignored.
   const std::vector<std::string> wanted = {".jsonl", ".txt"};
   std::filesystem::rename(folder.path() / "b.txt", folder.path() / "b.md");
   EXPECT_THAT(relative_names(folder, wanted), ElementsAre("a.txt"));

@@ -88,7 +88,7 @@ TEST(IndexedShards, EveryIntegerTypeIsRead) {
     EXPECT_THAT(data_error([&] { make(code, "ab", 1); }), HasSubstr("x.idx: its tokens are of type"));
   }
   EXPECT_THAT(data_error([&] { make(2, "\x01\xff", 1); }), HasSubstr("x.bin: token 1 is -1"));
-  // As it is stored, and not what is left of it in 32 bits.
+  // The error shows the stored value, not its lower 32 bits.
   EXPECT_THAT(data_error([&] { make(5, std::string("\x01\0\0\0\0\0\0\0\x05\0\0\0\x01\0\0\0", 16), 8); }),
               HasSubstr("x.bin: token 1 is 4294967301"));
 }
@@ -172,13 +172,13 @@ TEST(Tokenize, InterruptedRunsGiveTheSameBytes) {
   EXPECT_EQ(whole.shards, 13);
   EXPECT_EQ(whole.finished_shards, 13);
   EXPECT_EQ(whole.documents, 500);
-  // As training reads the documents.
+  // The shards hold the documents as training reads them.
   std::vector<std::int32_t> expected;
   for (std::int64_t i = 0; i < 500; ++i) tokenizer.encode_document(source.document(i), expected);
   EXPECT_EQ(whole.tokens, std::ssize(expected));
   EXPECT_EQ(all_tokens(*open_indexed_shards(options.output, 0, 258)), expected);
 
-  // A run that was killed: some shards are there, one has its .bin alone, one is half written.
+  // A killed run: some shards are complete, one has only its .bin, one is half written.
   options.output = again.path() / "x";
   for (const int shard : {0, 3, 12}) {
     for (const char* end : {".bin", ".idx"}) {
@@ -223,7 +223,7 @@ TEST(Tokenize, ShardsKnowTheirTokenizer) {
                 AllOf(HasSubstr("x.json"), HasSubstr("another tokenizer, a.model:3:0abc"), HasSubstr("remove x.json")))
         << path;
   }
-  std::filesystem::remove(folder.path() / "x.json");  // nothing is known of them any more, as of others' shards
+  std::filesystem::remove(folder.path() / "x.json");  // now nothing is known about the shards, as about foreign ones
   check_dataset("indexed", folder.path(), "a.model:3:0abd");
 }
 
@@ -240,7 +240,7 @@ TEST(Tokenize, BadRecordsAreErrorsOrSkipped) {
   options.output = folder.path() / "y";
   const TokenizeProgress made = tokenize_to_shards(source, tokenizer, options, go_on);
   EXPECT_EQ(made.bad_records, 1);
-  EXPECT_EQ(made.documents, 99);  // those that were written
+  EXPECT_EQ(made.documents, 99);  // the documents written
   std::vector<std::int32_t> expected;
   for (std::int64_t i = 0; i < 100; ++i) {
     if (i != 50) tokenizer.encode(source.document(i), expected);

@@ -66,7 +66,7 @@ TEST_F(LineIndexTest, FewBytesAreNotKept) {
   EXPECT_FALSE(fs::exists(folder_ / "cache"));
 }
 
-// Other content with the size and the time of before: whoever reads it finds other lines.
+// The content changes but its size and time do not: reading the file again would find other lines.
 TEST_F(LineIndexTest, ASecondStartDoesNotReadTheFiles) {
   const auto path = folder_.write("a", "x\ny\nz\n");
   EXPECT_THAT(index({path}, kKeepAll).starts, ElementsAre(0, 2, 4));
@@ -107,7 +107,7 @@ TEST_F(LineIndexTest, WithoutACacheTheFilesAreRead) {
   EXPECT_THAT(index({}, kKeepAll).starts, IsEmpty());
 }
 
-// More lines than a chunk of reading holds, with a blank one at its border.
+// More lines than one read chunk holds, with blank ones at its border.
 TEST_F(LineIndexTest, LinesAcrossChunksAreWhole) {
   std::string text;
   std::vector<std::uint64_t> expected;

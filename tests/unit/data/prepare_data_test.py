@@ -30,7 +30,7 @@ def main() -> None:
         assert "up to date" in prepare(script, first)
         assert digest(first) == files
 
-        # As a killed run leaves it: no stamp, a half-made folder, and something of the user's own.
+        # State after a killed run: no stamp, a partial folder, and a file of the user's own.
         second.mkdir(parents=True)
         (second / ".prepare-killed").mkdir()
         (second / "mine.txt").write_text("mine")

@@ -1,4 +1,4 @@
-// What positions look like in a checkpoint, and which of them an order refuses.
+// Tests the format of positions in a checkpoint, and which positions an order refuses.
 #include "data/order/saved_order.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ std::vector<std::string> keys_of(const std::vector<StateEntry>& state) {
   return keys;
 }
 
-// Checkpoints of earlier programs have these keys and values.
+// Checkpoints of earlier versions have these keys and values.
 TEST(ElasticState, HasOneKeyPerLane) {
   const ElasticState state{7, 12, {101, 37}, {{4, 9, {2, 30, 1, 0}}, {5, 9, {3, 1, 1, 8}}}};
   const auto entries = to_entries(state);

@@ -9,7 +9,7 @@ import tempfile
 import sentencepiece
 
 NUM_DOCUMENTS = 400
-MAX_CHARACTERS = 6000  # of a corpus document: the whole corpus would take longer than a unit test should
+MAX_CHARACTERS = 6000  # per corpus document: full documents would take too long for a unit test
 ODD_TEXTS = [
     "",
     " ",

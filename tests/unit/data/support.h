@@ -1,4 +1,4 @@
-// What the tests of data/ share: temporary corpora and a tokenizer simple enough to predict.
+// Helpers for the tests of data/: temporary corpora and a tokenizer simple enough to predict.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// One token a byte, 0 to 255; BOS 256 and EOS 257 unless turned off.
+// One token per byte, 0 to 255; BOS 256 and EOS 257 unless turned off.
 class ByteTokenizer final : public Tokenizer {
  public:
   explicit ByteTokenizer(bool with_bos = true, bool with_eos = true) : with_bos_(with_bos), with_eos_(with_eos) {}
@@ -60,14 +60,14 @@ class ByteTokenizer final : public Tokenizer {
   bool with_eos_;
 };
 
-// What a load finds of a position that was saved.
+// Returns the values that a load finds for a saved position.
 inline Values saved_values(const std::vector<StateEntry>& state) {
   Values values;
   for (const StateEntry& entry : state) values[entry.key] = entry.value;
   return values;
 }
 
-// The message of the DataError that `action` throws; anything else fails the test.
+// Returns the message of the DataError that `action` throws; anything else fails the test.
 template <typename Action>
 std::string data_error(Action action) {
   try {

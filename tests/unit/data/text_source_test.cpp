@@ -24,7 +24,7 @@ std::vector<std::string> documents(const TextSource& source) {
   return texts;
 }
 
-// A kind that a configuration may name and nothing opens would be found when the run starts.
+// A kind that a configuration may name but nothing opens would be noticed only when the run starts.
 TEST(Registry, OpensEveryKindThatAConfigurationMayName) {
   const TempFolder folder;
   for (const std::string& kind : config::dataset_kinds()) {
@@ -88,7 +88,7 @@ TEST(JsonlFiles, SkipsBlankLinesAndReadsFilesInOrder) {
   EXPECT_THAT(documents(*open_jsonl_files(folder.path())), ElementsAre("a\n\xc3\xa9", "", "c"));
 }
 
-// As json.dumps writes them, in fields that are not read; what stands in strings stays.
+// json.dumps writes NaN and infinities like this. Unread fields may have them; strings stay unchanged.
 TEST(JsonlFiles, ReadsWhatPythonWritesForNumbersThatAreNone) {
   const TempFolder folder;
   const auto file =
@@ -125,7 +125,7 @@ TEST(JsonlFiles, PassesOverAByteOrderMark) {
   EXPECT_THAT(documents(*open_jsonl_files(folder.path())), ElementsAre("a", "b", "c"));
 }
 
-// Lines, blank or not, on every side of the borders between the pieces in which a file is scanned (1 MiB).
+// Lines, blank or not, on both sides of the borders between the scanned pieces of a file (1 MiB).
 TEST(JsonlFiles, FindsLinesAcrossScanBorders) {
   const TempFolder folder;
   std::string content;
@@ -160,7 +160,7 @@ TEST(JsonlFiles, ErrorsNameFileAndLine) {
     EXPECT_THAT(data_error([&] { source->document(i + 1); }), HasSubstr(file.string() + expected[i]));
   }
   EXPECT_EQ(source->document(0), "fine");
-  // The column is the file's, where blanks stand before the record.
+  // The column counts from the start of the line, including leading blanks.
   const auto indented = folder.write("indented.jsonl", "{}\n   {text}\n");
   EXPECT_THAT(data_error([&] { open_jsonl_files(indented)->document(1); }),
               HasSubstr(indented.string() + ":2:6: not a"));
@@ -173,7 +173,7 @@ TEST(JsonlFiles, EmptyAndShrinkingFilesAreErrors) {
   const auto file = folder.write("data.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   const auto source = open_jsonl_files(file);
   std::filesystem::resize_file(file, 14);
-  // Also for the line that is still there: nothing tells what else was changed.
+  // The line that is still there fails as well: other bytes may have changed too.
   for (const int line : {0, 1}) {
     EXPECT_THAT(data_error([&] { source->document(line); }), AllOf(HasSubstr(file.string()), HasSubstr("shorter")));
   }
@@ -214,7 +214,7 @@ std::string lines(int from, int to) {
   return content;
 }
 
-// Several members and frames, padding, pieces beyond the buffers' sizes; beside plain files, in their order.
+// Covers several members and frames, padding, pieces larger than the buffers, and plain files among compressed ones.
 TEST(JsonlFiles, ReadsGzipAndZstandard) {
   const CacheFolder cache;
   const TempFolder plain, packed;
@@ -278,7 +278,7 @@ TEST(Registry, KnowsTheKindsWhateverTheirCase) {
   EXPECT_THAT(documents(*open_dataset("text", folder.path())), ElementsAre("{\"text\": \"a\"}\n"));
 }
 
-// Of a command line; a configuration's kinds are checked with its other keys.
+// The name comes from a command line; a configuration's kinds are checked with its other keys.
 TEST(Registry, UnknownNameGetsTheList) {
   EXPECT_THAT(data_error([] { open_dataset("jsnol", "x"); }),
               AllOf(HasSubstr("\"jsnol\""), HasSubstr("text, jsonl, c4_test, c4, c4_validation, indexed")));

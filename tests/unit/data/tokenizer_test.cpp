@@ -48,7 +48,7 @@ TEST(Tokenizer, DecodeGivesTheTextBack) {
 TEST(Tokenizer, WordByWordEqualsTheLibrary) {
   const auto fast = make_sentencepiece_tokenizer(kTokenizer / "tokenizer.model", true);
   const auto plain = make_sentencepiece_tokenizer(kTokenizer / "tokenizer.model", false);
-  // Spaces everywhere, the symbol that stands for them, characters without a piece, control characters.
+  // Spaces everywhere, the symbol for a space, characters without a piece, control characters.
   const std::vector<std::string> parts = {" ",
                                           "  ",
                                           "        ",
@@ -109,12 +109,12 @@ TEST(MakeTokenizer, SaysWhatIsThere) {
   EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }), HasSubstr("not a SentencePiece model"));
 }
 
-// A folder with the default model and, beside it, `name` with `content`; the error of making a tokenizer of it.
+// Makes a tokenizer from a folder with the default model and a file `name` with `content`. Returns the error.
 std::string error_beside(const std::string& name, std::string_view content) {
   const TempFolder folder;
   folder.write("tokenizer.model", read_file(kTokenizer / "tokenizer.model"));
   folder.write(name, content);
-  // A model that is named itself stands for itself.
+  // Naming the model file itself ignores the other file.
   EXPECT_EQ(make_tokenizer(folder.path() / "tokenizer.model")->vocab_size(), 2048);
   return data_error([&] { make_tokenizer(folder.path()); });
 }
@@ -149,7 +149,7 @@ TEST(MakeTokenizer, TakesAddedTokensThatTheSentencePieceModelHas) {
     "added_tokens_decoder": {"0": {"content": "<unk>"}, "1": {"content": "<s>"}}})");
   folder.write("added_tokens.json", R"({"</s>": 2})");
   EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 2048);
-  // Early conversions of Llama leave them empty.
+  // Early conversions of Llama left these empty.
   folder.write("tokenizer_config.json", R"({"bos_token": "", "eos_token": "", "unk_token": ""})");
   EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 2048);
 }

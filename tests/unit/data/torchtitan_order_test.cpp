@@ -97,7 +97,7 @@ TEST(TorchTitanOrder, AFiniteSourceEndsWithItsLastWholeWindow) {
   // 47 bytes and 3 pairs of BOS and EOS are 53 tokens: 5 windows of 10.
   EXPECT_EQ(rows(*order, 9, 100), reference(texts, 9, 5, true, true));
   EXPECT_TRUE(rows(*order, 9, 1).empty());
-  order->seek(0, {});  // the tokens of the window that never was are forgotten
+  order->seek(0, {});  // drops the tokens of the incomplete window
   EXPECT_EQ(rows(*order, 9, 100), reference(texts, 9, 5, true, true));
 }
 
@@ -129,7 +129,7 @@ TEST(TorchTitanOrder, SeekContinuesExactlyThere) {
     rows(*first, 6, std::uniform_int_distribution<int>(0, 40)(random));
     const TorchTitanOrder::Snapshot at = first->snapshot();
     auto second = make_order(folder.path(), options);
-    rows(*second, 6, trial % 5);  // an order that was elsewhere before
+    rows(*second, 6, trial % 5);  // an order that was at another position
     second->seek(at.sample_idx, at.token_buffer());
     for (int step = 0; step < 10; ++step) {
       ASSERT_EQ(rows(*first, 6, 1), rows(*second, 6, 1));
@@ -178,7 +178,7 @@ TEST(TorchTitanOrder, SaysThatSmallDataBeginsAnewEachTimeTheCountHasDoubled) {
       std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_st>(log)));
   spdlog::set_pattern("%v");
   const auto order = make_order(folder.path(), {.dataset_name = "text", .seq_len = 6});
-  rows(*order, 6, 10);  // 70 tokens of documents of 7 with BOS and EOS: 9 times anew
+  rows(*order, 6, 10);  // 70 tokens from one document of 7 tokens (with BOS and EOS): 9 restarts
   spdlog::set_default_logger(before);
   std::string expected;
   for (const int pass : {2, 3, 5, 9})

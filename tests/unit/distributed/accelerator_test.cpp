@@ -1,4 +1,4 @@
-// Checks what a build says of a driver and of a device that it cannot use, and whose fault an error of a device is.
+// Tests what a build says of a driver or device that it cannot use, and which rank a device error is blamed on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ TEST(CudaDriver, RunsEveryCudaOfItsMajorVersion) {
   EXPECT_EQ(why_unusable(kDriver, 12080), "");
 }
 
-// CUDA's runtime finds no device then, and the reason would be "0 devices".
+// CUDA's runtime then finds no device, and would give "0 devices" as the reason.
 TEST(CudaDriver, IsNamedWithBothVersionsWhereItIsTooOld) {
   auto old = kDriver;
   old.version = 12040;

@@ -1,4 +1,4 @@
-// Every kind of hang, as the ranks' answers show it, and who is named.
+// Tests every kind of hang, as the ranks' answers show it, and which rank is named.
 #include "distributed/flight/find_culprit.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ CollectiveFact collective(std::uint64_t number, CollectiveState state, const std
   return {number, kind, numel, numel, "float32", label, state, age, "data"};
 }
 
-// `numbers` collectives of which the last has `last`.
+// A group with `started` collectives; the last one has the state `last`, the others are finished.
 GroupFact group(const std::string& name, const std::vector<int>& ranks, std::uint64_t started, CollectiveState last) {
   GroupFact fact{name, ranks, false, started, {}};
   for (std::uint64_t n = 1; n <= started; ++n)
@@ -104,7 +104,7 @@ TEST(FindCulprit, NamesOfSeveralTheOneThatIsBusyForTheLongest) {
   EXPECT_THAT(found->reason, HasSubstr("; nor have ranks 1, 3 come to where others wait"));
 }
 
-// 0 waits for 1 over 'rows', 1 for 3 over 'columns', 3 reads its data. 2 has nothing to do with it.
+// Rank 0 waits for 1 over 'rows', 1 for 3 over 'columns', 3 reads its data. Rank 2 is not involved.
 TEST(FindCulprit, DoesNotBlameAVictim) {
   const auto found =
       find_culprit({rank(0, "step", 1, {group("rows", {0, 1}, 5, kFailed)}),
@@ -128,7 +128,7 @@ TEST(FindCulprit, SeesRanksThatWaitForEachOther) {
   EXPECT_THAT(found->reason, HasSubstr("in different orders"));
 }
 
-// A save runs on a thread of its own: that rank 1's waits there says nothing of the thread that others wait for.
+// A save runs on its own thread: rank 1's waiting save says nothing about the thread that others wait for.
 TEST(FindCulprit, TellsABackgroundThreadFromTheOneThatTrains) {
   GroupFact saves = group("checkpoint", {0, 1}, 2, kWaiting);
   saves.runs_beside = true;
@@ -137,7 +137,7 @@ TEST(FindCulprit, TellsABackgroundThreadFromTheOneThatTrains) {
   EXPECT_THAT(find_culprit(states)->reason, HasSubstr("has been in data for 90 s"));
   EXPECT_EQ(find_culprit(states)->rank, 1);
 
-  // It may be what that thread waits for, though: rank 0's save is the one that stands.
+  // The training thread may wait for the save, though: then rank 0's save is the one that hangs.
   states[1]->phase = "checkpoint";
   GroupFact behind = group("checkpoint", {0, 1}, 1, kFinished);
   behind.runs_beside = true;
@@ -177,7 +177,7 @@ TEST(FindCulprit, SeesAnotherSizeDtypeAndPurpose) {
   }
 }
 
-// The order of labels: what each rank has started, from number 1 on.
+// A group whose collectives, from number 1 on, have these labels; the last one waits.
 GroupFact labelled(const std::vector<std::string>& labels) {
   GroupFact fact{"fsdp", kAll, false, labels.size(), {}};
   for (std::size_t i = 0; i < labels.size(); ++i)
@@ -228,7 +228,7 @@ TEST(Summary, HasALineForEachKindOfRank) {
   auto states = without_rank_2("data");
   states[3].reset();
   states[0]->groups[0].recent[2].age = 101;
-  // Rank 0 has given up and is in no phase any more: that of the collective is what it was in.
+  // Rank 0 has given up and is in no phase, so its phase is the one recorded with the collective.
   EXPECT_THAT(
       summarize(states),
       ElementsAre("rank 0: at step 12, in data; waits in all_reduce of 8 elements of float32, no. 3 of 'world', "

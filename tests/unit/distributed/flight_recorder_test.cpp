@@ -63,11 +63,11 @@ TEST(FlightRecorder, KeepsTheLastOnesInOrder) {
   const auto history = recorder.history();
   ASSERT_EQ(history.size(), 100u);
   for (std::size_t i = 0; i < history.size(); ++i) EXPECT_EQ(history[i].number, 152 + i);
-  // What a group stands in is not lost because others go on.
+  // A group's current collective is kept while other groups continue.
   recorder.set_state(held, CollectiveState::kWaiting);
   EXPECT_EQ(recorder.groups()[1].recent.back().state, CollectiveState::kWaiting);
   EXPECT_EQ(recorder.groups()[0].recent.size(), FlightRecorder::kRecent);
-  // One that is not kept any more changes no other.
+  // Setting the state of a dropped record changes no other record.
   recorder.set_state(early, CollectiveState::kFailed);
   for (const auto& record : recorder.history()) EXPECT_EQ(record.state, CollectiveState::kStarting);
 }
@@ -96,7 +96,7 @@ TEST(FlightRecorder, KnowsWhatACollectiveIsFor) {
       const CollectiveLabel within(longer);
       inner = start(recorder, group);
     }
-    // Another thread's collectives are for something else.
+    // Labels do not apply to another thread's collectives.
     std::thread([&] { EXPECT_EQ(recorder.describe(start(recorder, group)), "all_reduce over 'fsdp'"); }).join();
     EXPECT_EQ(recorder.describe(start(recorder, group)), "all_reduce over 'fsdp' (layers.3)");
   }
@@ -163,7 +163,7 @@ TEST(FlightRecorder, CountsTheTimeInCollectives) {
     const auto ticket = start(recorder, each);
     seconds(1);
     recorder.set_state(ticket, CollectiveState::kStarted);
-    seconds(10);  // something else is done meanwhile
+    seconds(10);  // other work meanwhile
     recorder.set_state(ticket, CollectiveState::kWaiting);
     seconds(2);
     recorder.set_state(ticket, CollectiveState::kFinished);

@@ -1,4 +1,4 @@
-// Where gathered outputs lie: that ranks agree by their calls alone, and when a place is used again.
+// Tests the placement of gathered outputs: ranks agree by their calls alone, and places are reused at the right time.
 #include "distributed/shared_memory/place_book.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(PlaceBook, TakesAPlaceAgainOnceAnotherWasTaken) {
 
 TEST(PlaceBook, AsksForNothingNewInASteadyLoop) {
   PlaceBook book(0, 1000 * kPage, 100);
-  // Layers as they are gathered: the next one before the last is let go.
+  // Gathers layers as training does: the next one before the previous one is given back.
   const auto step = [&] {
     int last = book.take(7 * kPage)->number;
     for (int layer = 0; layer < 10; ++layer) {
@@ -76,7 +76,7 @@ TEST(PlaceBook, LeavesALargePlaceToWhoNeedsIt) {
   book.give_back(large);
   book.give_back(medium);
   EXPECT_NE(book.take(1)->number, large);
-  EXPECT_EQ(book.take(30 * kPage)->number, medium);  // the smallest that will do
+  EXPECT_EQ(book.take(30 * kPage)->number, medium);  // the smallest that fits
   EXPECT_EQ(book.take(50 * kPage)->number, large);
 }
 

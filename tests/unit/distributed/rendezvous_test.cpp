@@ -33,7 +33,7 @@ class PortFile : public ::testing::Test {
 
   fs::path file() const { return folder_ / ("titan-train-" + std::to_string(::getuid()) + "-job.port"); }
 
-  // Rank 1 looks before rank 0 writes its file, and what rank 0 says must arrive.
+  // Rank 1 looks before rank 0 writes its file; rank 0's word must still arrive.
   void expect_meeting() {
     auto rank_1 = std::async(std::launch::async, [&] {
       const auto store = connect_store(rank(1), 20s);

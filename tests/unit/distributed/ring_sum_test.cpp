@@ -16,7 +16,7 @@ std::vector<at::Tensor> drawn_parts(int ranks, std::int64_t numel) {
   return parts;
 }
 
-// Rank 1's quarter of inputs of 4 * 300,007 elements: ten blocks, and an end of the ring's chunks within them.
+// Rank 1's quarter of inputs of 4 * 300,007 elements: ten blocks, with a border of the ring's chunks inside.
 TEST(RingSum, IsTheSameOnAnyNumberOfThreads) {
   constexpr std::int64_t kNumel = 300007;
   const auto parts = drawn_parts(4, kNumel);

@@ -38,14 +38,14 @@ TEST(SlowPhases, KnowsThatAStepTakesItsTime) {
   EXPECT_EQ(phases.look({Phase::kStep, 3, 160, false}), std::nullopt);
   EXPECT_EQ(phases.look({Phase::kStep, 3, 299, false}), std::nullopt);
   EXPECT_TRUE(phases.look({Phase::kStep, 3, 300, false}));
-  EXPECT_TRUE(phases.look({Phase::kData, 4, 100, false}));  // another phase is another matter
+  EXPECT_TRUE(phases.look({Phase::kData, 4, 100, false}));  // another phase is reported separately
 }
 
 TEST(SlowPhases, SaysNothingOfWhatIsAsLongAsItWasAskedToBe) {
   SlowPhases phases(kFirst, kLimit);
   for (const Phase phase : {Phase::kValidation, Phase::kIdle, Phase::kLog, Phase::kStart})
     EXPECT_EQ(phases.look({phase, 12, 1e6, false}), std::nullopt);
-  EXPECT_EQ(phases.look({Phase::kData, 12, 1e6, true}), std::nullopt);  // others' fault: the time limit tells
+  EXPECT_EQ(phases.look({Phase::kData, 12, 1e6, true}), std::nullopt);  // waits for others: the time limit tells
 }
 
 TEST(SlowPhaseWatch, LooksAtThisProcess) {

@@ -11,7 +11,7 @@ double gib(const char* name) {
   return facts ? static_cast<double>(facts->memory_bytes) / 0x1p30 : 0;
 }
 
-// What PyTorch prints as a GPU's total capacity.
+// The expected values are what PyTorch prints as a GPU's total capacity.
 TEST(DeviceFacts, MemoryIsWhatDriversReport) {
   EXPECT_NEAR(gib("NVIDIA H100 80GB HBM3"), 79.1, 0.3);
   EXPECT_NEAR(gib("H100 NVL"), 93.1, 0.1);
@@ -41,7 +41,7 @@ TEST(DeviceFacts, PeaksAreTheVendors) {
   EXPECT_EQ(device_peak_flops("NVIDIA H200", "float16"), 989e12);
 }
 
-// A device whose memory is known by its name has the peak of the same name.
+// A device name that gives the memory gives the peak as well.
 TEST(DeviceFacts, LettersMayFollowAModelAndDigitsMayNot) {
   EXPECT_EQ(device_peak_flops("H100SXM", "bfloat16"), 989e12);
   EXPECT_NEAR(gib("H100SXM"), 79.1, 0.3);

@@ -1,4 +1,4 @@
-// A continuation with a cache is that of the plain model, which sees all tokens anew for each one that follows.
+// Tests that a continuation with a cache equals the plain model's, which sees all tokens again for each new one.
 #include "generate/continuation.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +34,7 @@ std::unique_ptr<models::Llama> make_model(const Shape& shape) {
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);
   model->init_weights(initializer, at::kCPU);
-  // As drawn, a layer adds little to its input: a wrong key would hardly be seen.
+  // With its initial weights, a layer adds little to its input: a wrong key would hardly show.
   for (const auto& parameter : model->named_parameters()) {
     if (parameter.fqn.find("attention.w") != std::string::npos) parameter.tensor().mul_(10);
   }
@@ -47,7 +47,7 @@ at::Tensor row_of(const Ids& ids) {
 
 struct Watched {
   Continuation continuation;
-  std::vector<at::Tensor> logits;  // that each token was chosen by
+  std::vector<at::Tensor> logits;  // one for each chosen token
 };
 
 Watched run(models::Llama& model, const Ids& prompt, const Limits& limits,
@@ -61,7 +61,7 @@ Watched run(models::Llama& model, const Ids& prompt, const Limits& limits,
   return out;
 }
 
-// The logits at every step are those of the plain model to rounding: float32 sums of some hundred terms of order 1 in
+// The logits at every step equal the plain model's up to rounding: float32 sums of some hundred terms of order 1, in
 // another order.
 void expect_as_plain(models::Llama& model, const Ids& prompt, const Watched& found) {
   const at::NoGradGuard no_grad;
@@ -106,13 +106,13 @@ TEST(Continuation, TemperatureZeroIsTheArgmaxOfAPlainForward) {
   }
 }
 
-// Documents that ended are not seen, whether they ended in the prompt or in what was written.
+// Documents that ended are not seen, whether they ended in the prompt or in the continuation.
 TEST(Continuation, SeesItsOwnDocumentAlone) {
   const auto model = make_model({.block_causal = true});
   const Ids ended_before = {5, 17, kEnd, 8, kEnd, 30, 11}, ends = {5, 17, 8, kEnd};
   for (const Ids& prompt : {kPrompt, ended_before, ends})
     expect_as_plain(*model, prompt, run(*model, prompt, {.max_tokens = 12, .context = kContext}));
-  // A model that always writes an end goes on in a new document each time.
+  // After each end token, the model continues in a new document.
   Watched forced;
   int count = 0;
   forced.continuation = continue_tokens(*model, at::kCPU, kPrompt, {.max_tokens = 12, .context = kContext},
@@ -140,7 +140,7 @@ TEST(Continuation, EndsWithAStopTokenOrTheContext) {
   EXPECT_EQ(told, stopped.ids);
 }
 
-// Training goes on after a text as if there had been none.
+// Training after a generated text is unchanged.
 TEST(Continuation, LeavesTheModelWithoutACache) {
   const auto model = make_model({});
   const at::NoGradGuard no_grad;

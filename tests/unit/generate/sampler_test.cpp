@@ -1,4 +1,4 @@
-// What may be drawn, against answers made by hand.
+// Tests which tokens may be drawn, against answers worked out by hand.
 #include "generate/sampler.h"
 
 #include <ATen/ATen.h>
@@ -55,7 +55,7 @@ TEST(Probabilities, OfTheLikeliestThatReachAProbability) {
   expect_probabilities({.top_p = 1e-9}, {1, 0, 0, 0, 0});
 }
 
-// First the temperature, then top-k, then top-p: of squared and renewed probabilities 0.16 and 0.09 the first is 0.64.
+// First the temperature, then top-k, then top-p: of the squared and renormalized 0.16 and 0.09 the first is 0.64.
 TEST(Probabilities, TemperatureThenTopKThenTopP) {
   expect_probabilities({.temperature = 0.5, .top_k = 2, .top_p = 0.63}, {1, 0, 0, 0, 0});
   expect_probabilities({.temperature = 0.5, .top_k = 2, .top_p = 0.65}, {0.64, 0, 0.36, 0, 0});

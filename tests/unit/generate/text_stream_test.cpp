@@ -18,10 +18,10 @@ std::string bytes_of(std::span<const std::int32_t> ids) {
   return bytes;
 }
 
-// As data/tokenizer/bpe_tokenizer.cpp: one U+FFFD for every maximal ill-formed sequence.
+// Decodes like data/tokenizer/bpe_tokenizer.cpp: one U+FFFD for every maximal ill-formed sequence.
 std::string decode(std::span<const std::int32_t> ids) { return data::replace_invalid_utf8(bytes_of(ids)); }
 
-// As SentencePiece: one U+FFFD for each byte that is no part of a character, and no space at the beginning.
+// Decodes like SentencePiece: one U+FFFD for each byte outside a character, and no space at the beginning.
 std::string decode_pieces(std::span<const std::int32_t> ids) {
   const std::string bytes = bytes_of(ids);
   std::string text;
@@ -65,7 +65,7 @@ TEST(TextStream, GivesWholeCharactersOnly) {
 TEST(TextStream, ACharacterThatIsNotCompletedIsReplacedAtTheEnd) {
   EXPECT_EQ(pieces(decode, {}, bytes("a\xf0\x9f")), (Pieces{"a", "", "", "\xef\xbf\xbd"}));
   EXPECT_EQ(pieces(decode_pieces, {}, bytes("a\xf0\x9f")), (Pieces{"a", "", "", "\xef\xbf\xbd\xef\xbf\xbd"}));
-  // One that something else follows is given out with it.
+  // An incomplete character that something else follows is emitted with it.
   EXPECT_EQ(pieces(decode, {}, bytes("\xf0\x9fz")), (Pieces{"", "", "\xef\xbf\xbdz", ""}));
 }
 
@@ -87,7 +87,7 @@ TEST(TextStream, TheTextBeforeKeepsTheSpace) {
   EXPECT_EQ(pieces(decode_pieces, {}, {256, 257}), (Pieces{"the", " end", ""}));
 }
 
-// Long texts are decoded window by window: all of them together are the text of all ids.
+// Long texts are decoded window by window; the windows together equal the text of all ids.
 TEST(TextStream, LongTextsAreThoseOfTheirTokens) {
   std::vector<std::int32_t> ids;
   for (int i = 0; i < 500; ++i) {

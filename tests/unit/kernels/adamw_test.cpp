@@ -1,4 +1,4 @@
-// Every set of instructions of this machine against what it stands in for: ATen's multiplication of the gradient in
+// Tests every instruction set of this machine against what it replaces: ATen's multiplication of the gradient in
 // place, and then ATen's _fused_adamw_.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -23,9 +23,9 @@ constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 
 std::vector<const AdamWKernels*> kernels_of_this_machine() { return TITAN_KERNELS_OF_THIS_MACHINE(kAdamW); }
 
-// Whether ATen rounds products and sums as these do: its code for any processor has no fused multiply-add (on x86-64),
-// that for AVX2 and AVX-512 has. Tests run with the best that ATen has for the processor; ATEN_CPU_CAPABILITY=default
-// asks for the other.
+// True if ATen rounds products and sums like these kernels: its generic code has no fused multiply-add (on x86-64),
+// its code for AVX2 and AVX-512 has. Tests run with the best that ATen has for the processor;
+// ATEN_CPU_CAPABILITY=default selects the generic code.
 bool rounds_as_aten(const AdamWKernels& kernels) {
 #if defined(__x86_64__)
   const bool is_plain = &kernels == &plain::kAdamW;
@@ -74,13 +74,13 @@ void expect_within(const at::Tensor& found, const at::Tensor& expected, const at
   EXPECT_FALSE((excess.gt(0) & finite).any().item<bool>()) << what;
 }
 
-// Of one step from the same state, one of them with fused multiply-adds and one without. u is half a unit in the last
-// place as a part of the number, `tiny` what a rounding below the normal numbers costs.
-// First moment, old + x: x is rounded in one of them, the sum in both: u |x| + 2 u |new|.
-// Second moment, of two terms not below 0: one of them is rounded in one of the two, the sum in both: 3 u new.
-// Their quotient: 1.5 u of the root's argument, and of root, division, sum, product and division 2 u each: 11.5 u, and
-// the first moment's own difference, as a part of it. Parameter: that, and 2 u for its sum. Its decay is the same.
-// Products of such errors, u^2, are within the 1 % added.
+// Bounds the difference after one step from the same state, where only one side uses fused multiply-adds. u is half a
+// unit in the last place relative to the number; kSmallest covers roundings below the normal numbers.
+// First moment, old + x: x is rounded on one side, the sum on both: u |x| + 2 u |new|.
+// Second moment, of two terms not below 0: one term is rounded on one side, the sum on both: 3 u new. Their quotient:
+// 1.5 u from the root's argument, and 2 u each from root, division, sum, product and division: 11.5 u, plus the first
+// moment's own relative difference. Parameter: that, plus 2 u for its sum. The decay is equal.
+// The 1 % added covers products of such errors, u^2.
 void expect_near(const State& found, const State& expected, const State& before, const at::Tensor& grad,
                  const AdamWStep& step, const std::string& what) {
   constexpr double kU = 1.01 / (1 << 24), kSmallest = 4 * static_cast<double>(kTiny);
@@ -92,7 +92,7 @@ void expect_near(const State& found, const State& expected, const State& before,
   expect_within(found.exp_avg_sq, expected.exp_avg_sq, 3 * kU * wide(expected.exp_avg_sq) + kSmallest,
                 what + ", second moment");
   const double size = step.lr / (1 - std::pow(step.beta1, step.step));
-  // The second moment may have lost all but its last bit: its root is then off by as much as it is.
+  // The second moment may have lost all but its last bit: the error of its root is then as large as the root.
   const auto scale =
       ((wide(expected.exp_avg_sq) - kSmallest).clamp_min(0) / (1 - std::pow(step.beta2, step.step))).sqrt() + step.eps;
   const auto update = size * wide(expected.exp_avg).abs() / scale;
@@ -102,19 +102,19 @@ void expect_near(const State& found, const State& expected, const State& before,
 
 struct Inputs {
   State state;
-  std::vector<at::Tensor> grads;  // of each step
+  std::vector<at::Tensor> grads;  // one per step
 };
 
 Inputs make_inputs(std::int64_t size, double grad_scale = 1) {
   at::manual_seed(static_cast<std::uint64_t>(size));
   Inputs inputs{{at::randn({size}), at::zeros({size}), at::zeros({size})}, {}};
-  // Sizes as gradients have them, over many powers of two.
+  // Magnitudes spread over many powers of two, as in gradients.
   for (int i = 0; i < 4; ++i) inputs.grads.push_back(at::randn({size}) * at::randn({size}).exp2() * grad_scale);
   return inputs;
 }
 
-// All steps of `inputs`, where the rounding is ATen's; and else each from where ATen is, so that differences of one do
-// not become those of the next.
+// Runs all steps of `inputs`. Where the rounding is not ATen's, each step starts from ATen's state, so that
+// differences do not accumulate.
 void expect_as_aten(const Inputs& inputs, AdamWStep step, const std::string& about) {
   for (const auto* kernels : kernels_of_this_machine()) {
     State aten = inputs.state.clone(), own = inputs.state.clone();
@@ -137,7 +137,7 @@ void expect_as_aten(const Inputs& inputs, AdamWStep step, const std::string& abo
   }
 }
 
-// Nothing but an end, around one and two vectors of every width, some hundreds, and several threads' worth.
+// Less than a vector, around one and two vectors of every width, some hundreds, and enough for several threads.
 const std::int64_t kSizes[] = {1, 3, 4, 7, 8, 9, 12, 15, 16, 17, 23, 24, 25, 31, 32, 33, 100, 999, 70001};
 constexpr AdamWStep kStep = {
     .lr = 8e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 0, .grad_factor = 0.37F};
@@ -161,7 +161,7 @@ TEST(FusedAdamW, IsATensWithAnyOptions) {
   check("large eps", [](AdamWStep& step) { step.eps = 0.1; });
   check("large decay", [](AdamWStep& step) { step.lr = 0.7, step.weight_decay = 0.9; });
   check("no learning rate", [](AdamWStep& step) { step.lr = 0; });
-  // One where the product of learning rate and decay is rounded otherwise within a fused multiply-add.
+  // Includes rates whose product with the decay rounds differently in a fused multiply-add.
   for (int i = 1; i <= 20; ++i) check("lr " + std::to_string(i), [&](AdamWStep& step) { step.lr = 1e-3 / i; });
 }
 
@@ -171,7 +171,7 @@ TEST(FusedAdamW, IsATensOnZerosAndNumbersNearThem) {
   expect_as_aten(zeros, kStep, "zero gradients");
   zeros.grads[1].fill_(-0.0);
   expect_as_aten(zeros, kStep, "negative zeros");
-  // Their squares are below the normal numbers, or they are themselves.
+  // The squares of these gradients, or the gradients themselves, are below the normal numbers.
   for (const double scale : {1e-20, 1e-22, 1e-38, 1e-43})
     expect_as_aten(make_inputs(77, scale), kStep, "gradients of " + std::to_string(std::log10(scale)));
   auto tiny = make_inputs(77);
@@ -181,12 +181,12 @@ TEST(FusedAdamW, IsATensOnZerosAndNumbersNearThem) {
 
 TEST(FusedAdamW, IsATensOnWhatIsNoNumber) {
   for (const float bad : {kNan, kInfinity, -kInfinity, std::numeric_limits<float>::max()})
-    for (const std::int64_t at : {0, 9, 37, 44}) {  // in vectors, and in the end
+    for (const std::int64_t at : {0, 9, 37, 44}) {  // in vectors, and in the rest at the end
       auto inputs = make_inputs(45);
       inputs.grads[1][at] = bad;
       expect_as_aten(inputs, kStep, std::to_string(bad) + " in a gradient");
     }
-  for (const float factor : {kNan, 0.0F, kInfinity}) {  // of a norm that is NaN or infinite
+  for (const float factor : {kNan, 0.0F, kInfinity}) {  // factors from a NaN or infinite norm
     AdamWStep step = kStep;
     step.grad_factor = factor;
     expect_as_aten(make_inputs(45), step, "times " + std::to_string(factor));

@@ -1,4 +1,4 @@
-// Every set of instructions of this machine against the formula in float64, forward and backward.
+// Tests every instruction set of this machine against the formula in float64, forward and backward.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Results {
   at::Tensor out, sums, q_grad, k_grad, v_grad;
 };
 
-// As a model makes them: [B, T, H, E] in memory.
+// Inputs as a model makes them: [B, T, H, E] in memory.
 Inputs make_inputs(at::ScalarType dtype, std::int64_t length, std::int64_t heads, std::int64_t kv_heads,
                    std::int64_t dim) {
   const auto make = [&](std::int64_t num_heads) {
@@ -36,7 +36,7 @@ Inputs make_inputs(at::ScalarType dtype, std::int64_t length, std::int64_t heads
   return {make(heads) * 2, make(kv_heads), make(kv_heads), make(heads)};
 }
 
-// The formula, on float64 copies. Gradients by hand, so that no kernel of ATen's attention has a part in it.
+// The formula, on float64 copies. Gradients are by hand, so that none of ATen's attention kernels is involved.
 Results formula(const Inputs& inputs, double scale) {
   const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
   const std::int64_t group = inputs.q.size(1) / inputs.k.size(1), length = inputs.q.size(2);
@@ -61,7 +61,7 @@ Results run(const AttentionKernels& kernels, const Inputs& inputs, double scale)
   return {out, sums, q, k, v};
 }
 
-// The largest difference, in parts of the largest element or of 1.
+// Returns the largest difference, relative to the largest element or to 1.
 double distance(const at::Tensor& found, const at::Tensor& expected) {
   EXPECT_EQ(found.sizes(), expected.sizes());
   return ((found.to(at::kDouble) - expected).abs().max() / expected.abs().max().clamp_min(1)).item<double>();
@@ -111,10 +111,10 @@ TEST(Attention, EqualsTheFormulaInFloat32) {
     }
 }
 
-// bfloat16: inputs are exact, sums are float32's; results are rounded to 8 bits, 2^-9 of their size each. The backward
-// takes the output as it was rounded: the row's dot with it is off by 2^-9, and so are score gradients. With products
-// of bfloat16 weights and score gradients are rounded as well, by up to 2^-8 each: a sum of them is off by that part of
-// its terms' sizes at most.
+// bfloat16: inputs are exact and sums are in float32; each result is rounded to 8 bits, 2^-9 of its size. The
+// backward takes the rounded output: the row's dot product with it is off by 2^-9, and so are score gradients.
+// Kernels with bfloat16 products also round weights and score gradients, by up to 2^-8 each: a sum of them is off by
+// at most that fraction of its terms' sizes.
 double bfloat16_tolerance(const AttentionKernels& kernels) {
   const std::string name = kernels.name;
   return 3 * std::pow(2.0, -9) + (name == "avx512bf16" || name == "amx" ? std::pow(2.0, -8) : 0);
@@ -129,7 +129,7 @@ TEST(Attention, EqualsTheFormulaInBFloat16) {
     }
 }
 
-// float16: as bfloat16, rounded to 11 bits.
+// float16: like bfloat16, but rounded to 11 bits.
 TEST(Attention, EqualsTheFormulaInFloat16) {
   for (const auto* kernels : kernels_of_this_machine())
     for (const Case& each : kCases) {
@@ -140,8 +140,8 @@ TEST(Attention, EqualsTheFormulaInFloat16) {
     }
 }
 
-// Scores of 1e4 are sums of 16 products, each of which rounds by up to 2^-11: they are off by 3e-3 at most of a
-// thousand (three times sqrt(16 / 3) * 2^-11), and weights by that part of themselves.
+// Scores of 1e4 are sums of 16 products that round by up to 2^-11 each: among a thousand scores they are off by at
+// most 3e-3 (three times sqrt(16 / 3) * 2^-11), and weights by that fraction of themselves.
 TEST(Attention, TakesLargeScores) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     Inputs inputs = make_inputs(dtype, 40, 1, 1, 16);
@@ -175,8 +175,8 @@ TEST(Attention, IsTheSameOnAnyNumberOfThreads) {
               one.v_grad.equal(three.v_grad));
 }
 
-// Queries that see all keys, of a cache with room for more. Inputs are exact; the result is off by float32's part, as
-// above, and by half of its last place, 2^-8 (float16: 2^-11) of a number at most.
+// Queries that see all keys, from a cache with room for more. Inputs are exact; the result has float32's error, as
+// above, and half a unit in its last place, at most 2^-8 (float16: 2^-11) of the number.
 TEST(Attention, OfCachedKeysEqualsTheFormula) {
   for (const auto* kernels : TITAN_KERNELS_OF_THIS_MACHINE(kCachedAttention))
     for (const auto& [dtype, tolerance] : {std::pair(at::kFloat, 3e-6),
@@ -196,7 +196,7 @@ TEST(Attention, OfCachedKeysEqualsTheFormula) {
       }
 }
 
-// Installed, ATen's operator is ours for causal attention, and still its own for the rest.
+// After install_attention(), ATen's operator uses our kernel for causal attention and its own for the rest.
 TEST(Attention, StandsInForATensKernel) {
   const Inputs inputs = make_inputs(at::kFloat, 50, 4, 4, 16);
   const auto causal = [&] { return at::scaled_dot_product_attention(inputs.q, inputs.k, inputs.v, {}, 0.0, true); };
@@ -206,7 +206,7 @@ TEST(Attention, StandsInForATensKernel) {
   const at::Tensor ours = std::get<0>(attention_forward(best_attention(), inputs.q, inputs.k, inputs.v, 0.25));
   EXPECT_TRUE(causal().equal(ours));
   EXPECT_LT(distance(ours, aten_causal.to(at::kDouble)), 3e-6);
-  EXPECT_TRUE(full().equal(aten_full));  // of more queries than a cache's
+  EXPECT_TRUE(full().equal(aten_full));  // more queries than the kernel for caches takes
   const auto few = inputs.q.narrow(2, 0, 1);
   const at::Tensor of_few = at::scaled_dot_product_attention(few, inputs.k, inputs.v);
   EXPECT_LT(distance(of_few, aten_full.narrow(2, 0, 1).to(at::kDouble)), 3e-6);

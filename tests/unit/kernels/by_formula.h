@@ -1,5 +1,5 @@
-// Operators beside their formulas: results and gradients of ATen's operators, in float64 or as they are, and how near to
-// them a kernel has to be.
+// Compares operators with their formulas: results and gradients of ATen's operators, in float64 or in the inputs'
+// dtype, and the tolerances for a kernel.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ struct Results {
   Tensors grads;
 };
 
-// The results of ATen's operators on the inputs as they are, or on float64 copies.
+// Returns the results of ATen's operators on the inputs; in_float64() takes float64 copies of them.
 using Formula = std::function<at::Tensor(const Tensors&)>;
 inline Results by_autograd(const Formula& formula, const Tensors& inputs, const at::Tensor& out_grad) {
   Tensors leaves;
@@ -36,11 +36,11 @@ inline Results in_float64(const Formula& formula, const Tensors& inputs, const a
   return by_autograd(formula, wide, out_grad);
 }
 
-// Half a unit in the last place, in parts of the number.
+// Half a unit in the last place, relative to the number.
 inline double rounding(at::ScalarType dtype) { return std::pow(2.0, dtype == at::kFloat ? -24 : -8); }
 
-// |found - expected| <= relative * |expected| + absolute * scale, everywhere. `scale`: of the terms that the result is
-// made of, which may cancel.
+// Expects |found - expected| <= relative * |expected| + absolute * scale everywhere. `scale` is the size of the terms
+// that make up the result, which may cancel.
 inline void expect_near(const at::Tensor& found, const at::Tensor& expected, double relative, double absolute,
                         const at::Tensor& scale, const std::string& what) {
   ASSERT_EQ(found.sizes(), expected.sizes()) << what;
@@ -48,14 +48,14 @@ inline void expect_near(const at::Tensor& found, const at::Tensor& expected, dou
   EXPECT_LE(excess.max().item<double>(), 0) << what;
 }
 
-// Of bfloat16: at most one element in a thousand differs from ATen's, and by one unit. Before they are rounded, results
-// are equal to some 2^-21; those that lie as near to the middle of two bfloat16 numbers, 2^-8 apart, are one in 2^13.
-// Where terms of the size of `scale` cancel, what float32 leaves of them may be anything.
+// Expects at most one bfloat16 element in a thousand to differ from ATen's, by one unit. Before rounding, results
+// agree to about 2^-21; one in 2^13 is that close to the middle of two bfloat16 numbers, 2^-8 apart. Where terms of
+// the size of `scale` cancel, the remainder in float32 may be anything.
 inline void expect_same_bfloat16(const at::Tensor& found, const at::Tensor& aten, const std::string& what,
                                  const at::Tensor& scale = {}) {
   ASSERT_EQ(found.scalar_type(), at::kBFloat16);
   ASSERT_EQ(aten.scalar_type(), at::kBFloat16);
-  // As integers, neighbours differ by 1 (signs are equal but around 0).
+  // As integers, neighbors differ by 1 (signs are equal except around 0).
   const auto bits = [](const at::Tensor& tensor) { return tensor.contiguous().view(at::kShort).to(at::kInt); };
   auto apart = (bits(found) - bits(aten)).abs();
   if (scale.defined()) {

@@ -1,5 +1,5 @@
-// Every set of instructions of this machine against the formula in float64, and against ATen's operators on a float32
-// copy, which are what it stands in for.
+// Tests every instruction set of this machine against the formula in float64, and against what it replaces: ATen's
+// operators on a float32 copy.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ Results run(const CrossEntropyKernels& kernels, const at::Tensor& logits, const 
   return {loss.item<double>(), grad};
 }
 
-// On a copy in float64, with gradients by hand.
+// The formula on a float64 copy, with gradients by hand.
 Results formula(const at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor wide = logits.to(at::kDouble), counts = labels.ne(kIgnored);
   const at::Tensor log_softmax = wide - wide.logsumexp(-1, true);
@@ -41,7 +41,7 @@ Results formula(const at::Tensor& logits, const at::Tensor& labels) {
   return {loss.item<double>(), (log_softmax.exp() - one_hot) * counts.unsqueeze(-1)};
 }
 
-// The composed operators, as cross_entropy_sum() without the kernels.
+// The composed operators, as in cross_entropy_sum() without the kernels.
 Results composed(const at::Tensor& logits, const at::Tensor& labels, double factor) {
   const at::Tensor log_softmax = at::log_softmax(logits.to(at::kFloat), -1);
   const auto [loss, total] = at::nll_loss_forward(log_softmax, labels, {}, at::Reduction::Sum, kIgnored);
@@ -60,7 +60,7 @@ struct Inputs {
   at::Tensor logits, labels;  // [rows, V], [rows]
 };
 
-// Vocabularies smaller than a vector, with odd ends, and of a published model with one more; up to 5 rows.
+// Vocabularies smaller than a vector, with odd ends, and a published model's plus one; up to 5 rows.
 std::vector<Inputs> all_inputs(at::ScalarType dtype) {
   std::vector<Inputs> out;
   at::manual_seed(5);
@@ -83,14 +83,14 @@ std::vector<Inputs> all_inputs(at::ScalarType dtype) {
   return out;
 }
 
-// Units in the last place of float32, as a part of the value.
+// A unit in the last place of float32, relative to the value.
 constexpr double kUlp = 1.0 / (1 << 23);
 
-// The sum of a row's exponentials: each is off by 2 ulp and by the rounding of its exponent's argument, half an ulp of
-// at most 87, 87/2 ulp in the worst case but of e^-87; x - largest of size d adds d/2 ulp to what is e^-d, at most 0.2
-// of the largest's. Sums are of blocks of 32 and of the V / 2048 blocks' totals (V / 512 without vectors): (32 + 63 +
-// 4) / 2 ulp if all rounded alike, and they do not. 64 ulp holds all of it; an error e of the sum is one of e in the
-// loss.
+// Tolerance for the sum of a row's exponentials. Each exponential is off by 2 ulp and by the rounding of its
+// argument, half an ulp of at most 87: 87/2 ulp in the worst case, but only for e^-87. x - largest of size d adds d/2
+// ulp to e^-d, at most 0.2 ulp of the largest exponential. Sums are over blocks of 32 and over the totals of V / 2048
+// blocks (V / 512 without vectors): (32 + 63 + 4) / 2 ulp if all rounded alike, which they do not. 64 ulp covers all
+// of it; an error e of the sum is an error e of the loss.
 constexpr double kSumTolerance = 64 * kUlp;
 
 void expect_near(const Results& found, const Results& expected, double grad_rounding, const std::string& what) {
@@ -104,7 +104,7 @@ void expect_near(const Results& found, const Results& expected, double grad_roun
   EXPECT_LE(((found.grad.to(at::kDouble) - grad).abs() - allowed).max().item<double>(), 0) << what;
 }
 
-// Half of the last place: 24 and 8 bits.
+// Half a unit in the last place, for 24 and 8 bits.
 double rounding_of(at::ScalarType dtype) { return std::pow(2.0, dtype == at::kFloat ? -24 : -8); }
 
 TEST(CrossEntropy, EqualsTheFormula) {
@@ -117,7 +117,7 @@ TEST(CrossEntropy, EqualsTheFormula) {
     }
 }
 
-// Powers of two, which round nothing: as a scaled loss in float16 would have, and as the division by many labels.
+// Powers of two, which do not round: as large as a loss scale of float16, as small as the division by many labels.
 TEST(CrossEntropy, GradientsScaleWithTheLoss) {
   const at::Tensor logits = at::randn({3, 77}), labels = at::randint(77, {3}, at::kLong);
   for (const auto* kernels : kernels_of_this_machine())
@@ -126,8 +126,8 @@ TEST(CrossEntropy, GradientsScaleWithTheLoss) {
           << kernels->name;
 }
 
-// Where it takes their place: as far from the operators as both may be from the formula (the operators' softmax loses
-// up to half an ulp of the logarithm more), and in bfloat16 a value on the edge of two neighbours may go to either.
+// Our kernel may be as far from ATen's operators as both may be from the formula (the operators' softmax loses up to
+// half an ulp of the logarithm more). In bfloat16 a value midway between two neighbors may round to either.
 TEST(CrossEntropy, EqualsATensOperators) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const Inputs& inputs : all_inputs(dtype))
@@ -154,8 +154,8 @@ TEST(CrossEntropy, NothingCountsWhereAllIsIgnored) {
   }
 }
 
-// An infinity or what is no number makes the same losses and gradients as ATen's operators make, place by place; but
-// not in rows that have none of them.
+// An infinity or NaN gives infinite and NaN losses and gradients in the same places as ATen's operators; rows without
+// one are unaffected.
 TEST(CrossEntropy, WhatIsNoNumberSpreadsAsInATen) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto* kernels : kernels_of_this_machine())
@@ -174,7 +174,7 @@ TEST(CrossEntropy, WhatIsNoNumberSpreadsAsInATen) {
         }
 }
 
-// Each loss is a float32, and their sum is not: infinite as in ATen, with the gradients that each row has.
+// Each loss fits into float32 but their sum does not: it is infinite as in ATen, and each row keeps its gradients.
 TEST(CrossEntropy, ASumBeyondFloat32IsInfinite) {
   const auto logits = at::zeros({4, 5});
   logits.select(1, 0).fill_(-3e38);

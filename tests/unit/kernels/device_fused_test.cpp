@@ -1,5 +1,5 @@
-// The fused operators of GPUs, computed by the host in their order (kernels/device/host_team.h), against the formulas in
-// float64.
+// Tests the fused operators of GPUs, computed by the host in the GPU's order (kernels/device/host_team.h), against
+// the formulas in float64.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -23,13 +23,13 @@ at::Tensor randn(at::IntArrayRef sizes, at::ScalarType dtype, double scale = 1) 
   return (at::randn(sizes, at::kFloat) * scale).to(dtype);
 }
 
-// Fewer packs than a team has lanes, as many, more, and no multiple; fewer rows than teams, and more.
+// Packs per row: fewer than a team's lanes, as many, more, and not a multiple. Rows: fewer than teams, and more.
 const Matrix kMatrices[] = {{1, 8}, {7, 24}, {3, 2048}, {5, 4096 + 64}, {513, 64}, {1100, 256}};
 
 std::string name_of(Matrix matrix) { return std::to_string(matrix.rows) + " x " + std::to_string(matrix.dim); }
 
-// As for the kernels of processors (fused_ops_test.cpp), whose sums are as long. The weight's gradient is a sum of at most
-// 512 teams one after the other: half a unit each, as likely up as down, which is 11.
+// Tolerances as for the CPU kernels (fused_ops_test.cpp), whose sums are as long. The weight's gradient adds up at
+// most 512 teams one after the other: half a unit each, as likely up as down, gives 11.
 TEST(DeviceRmsNorm, EqualsTheFormula) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const Matrix matrix : kMatrices) {
@@ -137,7 +137,7 @@ TEST(DeviceSwiglu, AgreesAtTheEnds) {
   }
 }
 
-// What no pack of 16 bytes fits is left to ATen's operators.
+// Tensors that 16-byte packs do not fit are left to ATen's operators.
 TEST(DeviceFusedOps, RefuseWhatIsNotInPacks) {
   const auto x = randn({4, 12}, at::kBFloat16), weight = randn({12}, at::kBFloat16);
   EXPECT_FALSE(ops().takes_rms_norm(x, weight));

@@ -1,4 +1,4 @@
-// RMSNorm, rotary embedding and SwiGLU in ATen's operators, for the tests of all that fuses them.
+// RMSNorm, rotary embedding and SwiGLU built from ATen's operators, for the tests of the fused kernels.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,25 +17,25 @@ struct Matrix {
   std::int64_t rows, dim;
 };
 
-// Of x and the weight.
+// RMSNorm of x with the weight.
 inline at::Tensor rms_norm_formula(const Tensors& inputs) {
   return inputs[0] * at::rsqrt(inputs[0].square().mean(-1, true) + kEps) * inputs[1];
 }
 
-// The sizes of the two terms that a gradient of x is the difference of, together.
+// Returns the added sizes of the two terms whose difference is a gradient of x.
 inline at::Tensor x_grad_terms(const Tensors& inputs, const at::Tensor& out_grad) {
   const at::Tensor x = inputs[0].to(at::kDouble), pushes = (out_grad.to(at::kDouble) * inputs[1].to(at::kDouble)).abs();
   const at::Tensor rrms = at::rsqrt(x.square().mean(-1, true) + kEps);
   return pushes * rrms + (pushes * x.abs()).mean(-1, true) * rrms.pow(3) * x.abs();
 }
 
-// And of the terms that the weight's is the sum of.
+// Returns the added sizes of the terms of the weight's gradient.
 inline at::Tensor weight_grad_terms(const Tensors& inputs, const at::Tensor& out_grad) {
   const at::Tensor x = inputs[0].to(at::kDouble);
   return (out_grad.to(at::kDouble) * x * at::rsqrt(x.square().mean(-1, true) + kEps)).abs().sum(0);
 }
 
-// Random angles, as the complex numbers that rotate by them.
+// Returns random rotations as complex numbers.
 inline at::Tensor make_factors(std::int64_t length, std::int64_t head_dim) {
   const auto angles = at::randn({length, head_dim / 2}, at::kFloat) * 10;
   return at::polar(at::ones_like(angles), angles);
@@ -46,16 +46,16 @@ inline at::Tensor rotated(const at::Tensor& x, const at::Tensor& factors) {
   return at::view_as_real(pairs * factors.slice(0, 0, x.size(1)).unsqueeze(1)).flatten(3);
 }
 
-// Of gate and up.
+// SwiGLU of gate and up.
 inline at::Tensor aten_swiglu(const Tensors& inputs) { return at::silu(inputs[0]) * inputs[1]; }
 
-// All that a dtype has at its ends: ATen's results there are -0 or below the smallest normal number, infinite or no number.
+// Extreme inputs: ATen's results there are -0, below the smallest normal number, infinite or NaN.
 inline const std::vector<float> kEndsOfSwiglu = {-kInfinity, -3e38F, -200, -89, -88, -87,   -20,       -0.0F,
                                                  0,          20,     87,   88,  200, 3e38F, kInfinity, kNan};
 
-// The exponential is right to 2 units, 4 of `rounding`; the sum, the quotient and three products add half a unit each:
-// 9. Where sigmoid * (1 + x * (1 - sigmoid)) cancels, that holds of its terms. In bfloat16 the factor that is rounded
-// first adds half a unit of that.
+// The exponential is right to 2 units, 4 of `rounding`; the sum, the quotient and three products add half a unit
+// each: 9. Where sigmoid * (1 + x * (1 - sigmoid)) cancels, the bound holds for its terms. In bfloat16 the factor
+// that is rounded first adds half a bfloat16 unit.
 inline void expect_swiglu_of_formula(const Results& found, const Tensors& inputs, const at::Tensor& out_grad,
                                      const std::string& what) {
   const auto dtype = inputs[0].scalar_type();

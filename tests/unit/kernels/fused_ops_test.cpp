@@ -1,4 +1,4 @@
-// Every set of instructions of this machine against the formulas in float64 and against ATen's operators, forward and
+// Tests every instruction set of this machine against the formulas in float64 and against ATen's operators, forward and
 // backward.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -30,7 +30,7 @@ Results run_rms_norm(const FusedKernels& kernels, const Tensors& inputs, const a
   return {out, {x, weight}};
 }
 
-// One row, rows that are no multiple of what is done at once, more than one block; dims around vectors.
+// One row, row counts that are not a multiple of the step, more than one block; dims around vectors.
 const Matrix kMatrices[] = {{1, 256}, {7, 1}, {7, 13}, {64, 48}, {65, 100}, {300, 257}, {1024, 256}};
 
 struct NormInputs {
@@ -44,10 +44,10 @@ NormInputs norm_inputs(Matrix matrix, at::ScalarType dtype) {
           make({matrix.rows, matrix.dim}).to(dtype)};
 }
 
-// out: a sum of squares has no cancellation; its error is that of some dim / 16 additions, each half a unit, but they
-// are as likely up as down: 4 units for these dims, halved by the root, and three products.
-// x_grad: the difference of two terms, each with such errors, the second with those of a sum of dim products, whose
-// terms are as large as their root mean square times dim.
+// out: a sum of squares has no cancellation; its error is that of some dim / 16 additions of half a unit each, as
+// likely up as down: 4 units for these dims, halved by the root, and three products.
+// x_grad: the difference of two terms, each with such errors; the second also has the errors of a sum of dim
+// products, whose terms are as large as their root mean square times dim.
 // weight_grad: 64 rows in 16 steps and then pairs of blocks, of products with an error of some 6 units.
 TEST(FusedRmsNorm, EqualsTheFormula) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
@@ -129,7 +129,7 @@ NormedSum run_add_rms_norm(const FusedKernels& kernels, const SumInputs& in) {
   const auto [x_grad, weight_grad] = rms_norm_backward(kernels, in.out_grad, sum, in.weight, rrms, in.sum_grad);
   return {sum, out, rrms, x_grad, weight_grad};
 }
-// One after the other, the sums by ATen.
+// Runs the two operators one after the other, with ATen's sums.
 NormedSum run_add_and_rms_norm(const FusedKernels& kernels, const SumInputs& in) {
   const auto sum = in.x + in.delta;
   const auto [out, rrms] = rms_norm_forward(kernels, sum, in.weight, kEps);
@@ -139,7 +139,7 @@ NormedSum run_add_and_rms_norm(const FusedKernels& kernels, const SumInputs& in)
 
 TEST(FusedAddRmsNorm, IsTheTwoOperatorsToTheBit) {
   std::vector<Matrix> matrices(std::begin(kMatrices), std::end(kMatrices));
-  // Around one vector and around what is summed at once, four vectors, of each set of instructions.
+  // Dims around one vector and around four, which are summed at once, of each instruction set.
   for (const std::int64_t dim : {3, 4, 5, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129}) matrices.push_back({6, dim});
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto* kernels : kernels_of_this_machine())
@@ -230,7 +230,7 @@ TEST(FusedRotation, WhatIsNoNumberStaysInItsPair) {
     const auto bad = rotate(*kernels, x, factors, false).isnan();
     EXPECT_EQ(bad.sum().item<int>(), 2) << kernels->name;
     EXPECT_TRUE(bad[0][1][1].slice(0, 8).all().item<bool>()) << kernels->name;
-    // All bits set: rounded as if it were a number, it would become 0.
+    // A NaN with all bits set would become 0 if it were rounded like a number.
     at::view_as_real(factors).view(at::kInt)[2][0].fill_(-1);
     EXPECT_EQ(rotate(*kernels, x, factors, false).isnan().sum().item<int>(), 2 + 2 * 2) << kernels->name;
   }
@@ -283,9 +283,9 @@ TEST(FusedSwiglu, AgreesAtTheEnds) {
     }
 }
 
-// All
+// All kernels
 
-// Every bfloat16 there is times 1 is itself, and half-way cases go to the even neighbour, as ATen's conversion has it.
+// Every bfloat16 times 1 is itself, and halfway cases round to even, as in ATen's conversion.
 TEST(FusedKernels, RoundToBFloat16AsATen) {
   const auto all = at::arange(-32768, 32768, at::kInt).to(at::kShort).view(at::kBFloat16).reshape({1, 1, 256, 256});
   const auto one = at::polar(at::ones({1, 128}), at::zeros({1, 128}));
@@ -294,7 +294,7 @@ TEST(FusedKernels, RoundToBFloat16AsATen) {
   for (const auto* kernels : kernels_of_this_machine())
     for (const auto& factors : {one, doubled}) {
       const auto found = rotate(*kernels, all, factors, false);
-      const auto partner = all.unflatten(3, {-1, 2}).flip(-1).flatten(3);  // times 0: no number where it is not finite
+      const auto partner = all.unflatten(3, {-1, 2}).flip(-1).flatten(3);  // times 0: NaN where it is not finite
       const auto expected =
           (all.to(at::kFloat) * at::real(factors)[0][0] + partner.to(at::kFloat) * 0).to(at::kBFloat16);
       EXPECT_TRUE(found.isnan().equal(expected.isnan())) << kernels->name;
@@ -324,7 +324,7 @@ TEST(FusedKernels, AreTheSameOnAnyNumberOfThreads) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(three[i])) << i;
 }
 
-// Gradients come with the strides that the operators after have.
+// Gradients arrive with the strides of the operators that follow.
 TEST(FusedKernels, TakeGradientsOfAnyStrides) {
   const auto& kernels = best_fused_kernels();
   const auto [norm, norm_grad] = norm_inputs({65, 20}, at::kFloat);

@@ -26,7 +26,7 @@ bool is_intact(const Held& held) {
   return held.address[held.bytes - 1] == held.mark;
 }
 
-// Blocks that overlapped would overwrite each other's marks.
+// Allocates and releases at random. Overlapping blocks would overwrite each other's marks.
 void churn(HostArena& arena, unsigned seed, int rounds) {
   std::mt19937 random(seed);
   std::vector<Held> held;
@@ -56,7 +56,7 @@ TEST(HostArena, BlocksNeverOverlap) {
   HostArena arena(64 * kMiB);
   churn(arena, 1, 3000);
   EXPECT_EQ(arena.stats().in_use, 0u);
-  // Everything joined again: the whole range is one free block.
+  // All blocks have been merged: the full range is one free block.
   void* all = arena.allocate(64 * kMiB);
   EXPECT_NE(all, nullptr);
   arena.release(all);
@@ -70,7 +70,7 @@ TEST(HostArena, ServesSeveralThreads) {
   EXPECT_EQ(arena.stats().in_use, 0u);
 }
 
-// A step that asks for what the step before asked for touches no new memory.
+// A step with the same allocations as the step before touches no new memory.
 TEST(HostArena, SteadyLoopsTouchNothingNew) {
   HostArena arena(256 * kMiB);
   void* weights = arena.allocate(10 * kMiB);
@@ -104,7 +104,7 @@ TEST(HostArena, SaysWhenNothingFits) {
   EXPECT_NE(arena.allocate(1), nullptr);
 }
 
-// Last: it stays installed.
+// This test comes last, because the arena stays installed.
 TEST(HostArena, TensorsComeFromIt) {
   ASSERT_TRUE(install_host_arena());
   const auto before = host_arena_stats().in_use;
@@ -121,7 +121,7 @@ TEST(HostArena, TensorsComeFromIt) {
       std::thread([&] { EXPECT_EQ(at::ones({1024, 1024}).sum().item<float>(), 1024.0f * 1024.0f); }).join();
     }
     EXPECT_EQ(host_arena_stats().in_use, before + 4 * kMiB);
-    EXPECT_EQ(host_arena_stats().peak_in_use, before + 8 * kMiB);  // the other thread's, and the product's
+    EXPECT_EQ(host_arena_stats().peak_in_use, before + 8 * kMiB);  // with the other thread's tensor, or the matmul's
     const auto inside = elsewhere.clone();
     EXPECT_EQ(host_arena_stats().in_use, before + 8 * kMiB);
   }

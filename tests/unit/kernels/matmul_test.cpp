@@ -1,4 +1,4 @@
-// Products in 16 bits against float64, of each set of instructions that this machine has, however the operands lie.
+// Tests matmuls in 16 bits against float64, with each instruction set of this machine and each layout of the operands.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace titan::kernels {
 namespace {
 
-// Kernels, and a type that they multiply.
+// Kernels, and a dtype that they multiply.
 struct Subject {
   const MatmulKernels* kernels;
   at::ScalarType dtype;
@@ -54,7 +54,7 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << shape.rows << " x " << shape.depth << " x " << shape.columns;
 }
 
-// Whether the elements of a row are neighbours, or those of a column.
+// Layout of a matrix: the elements of a row are neighbors, or those of a column.
 enum class Lies { kInRows, kInColumns };
 constexpr Lies kWays[] = {Lies::kInRows, Lies::kInColumns};
 
@@ -75,8 +75,8 @@ at::Tensor product(const Subject& subject, const Operands& operands) {
   return out;
 }
 
-// The result is rounded to 8 bits (float16: 11, or to a multiple of 2^-24), by up to half of the last place. A sum of
-// `depth` products in float32 is off by less than depth * 2^-24 of the sum of their sizes, whatever the order.
+// The result is rounded to 8 bits (float16: 11, or to a multiple of 2^-24), by up to half a unit in the last place. A
+// sum of `depth` products in float32 is off by less than depth * 2^-24 of the sum of their sizes, in any order.
 void expect_near_formula(const at::Tensor& found, const Operands& operands, const Shape& shape) {
   const bool is_float16 = found.scalar_type() == at::kHalf;
   const at::Tensor left = operands.left.to(at::kDouble), right = operands.right.to(at::kDouble);
@@ -94,9 +94,9 @@ class Matmul : public testing::Test {
   const int threads_before_ = at::get_num_threads();
 };
 
-// Around a panel of 32 (tiles) and of 4, 6, 12, 8, 16 and 32, blocks of 240, 256, 480 and 512, the 960 or 1,024 rows
-// that are packed at once, a step of the depth (256 or 640), what is deep (1,024) and what is packed of that (4,096 or
-// 8,192); and rows that can be read where they are, or cannot for their distance (2,048).
+// Sizes around panels of 32 (tiles) and of 4, 6, 12, 8, 16 and 32; blocks of 240, 256, 480 and 512; the 960 or 1,024
+// rows packed at once; a step of the depth (256 or 640); the limit of deep matmuls (1,024) and the depth packed for
+// them (4,096 or 8,192); and rows that can be read in place, or are too far apart for that (2,048).
 constexpr Shape kShapes[] = {{32, 32, 32},    {33, 300, 31},   {64, 1000, 96},  {100, 640, 257}, {257, 641, 300},
                              {256, 768, 256}, {128, 2048, 64}, {1100, 70, 130}, {600, 1100, 40}, {530, 8200, 33}};
 // The tiles leave small shapes to other kernels.
@@ -137,7 +137,7 @@ TEST_F(Matmul, IsTheSameOnAnyNumberOfThreads) {
   }
 }
 
-// AVX2 and AVX-512 without products in 16 bits add the same numbers in the same order.
+// AVX2 and AVX-512 without 16-bit products add the same numbers in the same order.
 TEST_F(Matmul, IsTheSameWithAnyFusedProducts) {
 #if defined(__x86_64__)
   if (best_isa() < Isa::kAvx512) GTEST_SKIP() << "this processor has no AVX-512";
@@ -170,15 +170,14 @@ TEST_F(Matmul, WhatIsNoNumberSpreadsToItsRow) {
   }
 }
 
-// A sum beyond float16's largest number, 65,504, is infinite there, as ATen's cast says; halfway is not a number of its
-// own.
+// A sum beyond float16's largest number, 65,504, becomes infinite, as in ATen's cast; so does the halfway case.
 TEST_F(Matmul, RoundsAsATenCasts) {
   const at::Tensor sums = at::tensor(
       {65504.0, 65519.0, 65520.0, 1e6, -65520.0, 3e-8, 2e-8, 6e-5, 6.1e-5, 0.1, -0.0, 2049.0, 2051.0, 1.0e-40, 3.4e38},
       at::kFloat);
   for (const Subject& subject : subjects_of_this_machine()) {
     if (subject.is_tiles()) continue;  // their sums are of products that are exact in bfloat16 only
-    // The product of a row of three parts and ones is their sum, exact in float32 before it is rounded.
+    // A row of three parts times ones is their sum, exact in float32 before it is rounded.
     std::vector<at::Tensor> parts;
     at::Tensor rest = sums.clone();
     for (int i = 0; i < 3; ++i) {
@@ -194,7 +193,7 @@ TEST_F(Matmul, RoundsAsATenCasts) {
 
 TEST_F(Matmul, KeepsNumbersBelowTheNormalOnes) {
   for (const Subject& subject : subjects_of_this_machine()) {
-    if (subject.is_tiles()) continue;  // which take them for 0
+    if (subject.is_tiles()) continue;  // tiles treat these numbers as 0
     const double smallest = subject.dtype == at::kHalf ? std::pow(2.0, -24) : std::pow(2.0, -133);
     const at::Tensor left = at::arange(1, 65, at::kDouble).mul(smallest).to(subject.dtype).view({64, 1});
     const at::Tensor right = at::ones({1, 40}, subject.dtype);
@@ -202,7 +201,7 @@ TEST_F(Matmul, KeepsNumbersBelowTheNormalOnes) {
   }
 }
 
-// A page that may be read and written, behind it one that may not.
+// Pages that may be read and written, followed by one that may not.
 class LastPage {
  public:
   LastPage() : size_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
@@ -214,7 +213,7 @@ class LastPage {
   LastPage(const LastPage&) = delete;
   LastPage& operator=(const LastPage&) = delete;
 
-  // A copy of a matrix whose last element is the last of the page.
+  // Returns a copy of a matrix whose last element is the last before that page.
   at::Tensor at_the_end(const at::Tensor& matrix) const {
     const auto bytes = static_cast<std::size_t>(matrix.numel() * matrix.element_size());
     EXPECT_LE(bytes, (kPages - 1) * size_);
@@ -250,7 +249,7 @@ TEST_F(Matmul, CopiesOperandsWithoutNeighbours) {
   }
 }
 
-// Installed, aten::mm and aten::bmm give right numbers in every dtype, whichever kernel is this processor's best.
+// After install_matmul(), aten::mm and aten::bmm give correct results in every dtype, whichever kernel is best here.
 TEST(MatmulOfATen, StandsInWhereItTakesTheTensors) {
   install_matmul();
   const at::Tensor wide = at::randn({96, 128});
@@ -264,7 +263,7 @@ TEST(MatmulOfATen, StandsInWhereItTakesTheTensors) {
     const Shape shape{96, 128, 64};
     const Operands operands = make_operands(shape, Lies::kInRows, Lies::kInColumns, dtype);
     expect_near_formula(operands.left.mm(operands.right), operands, shape);
-    // Into a tensor of another shape, of columns, and into an operand, which ATen's own does not bear.
+    // Writes into a tensor of another shape, one in columns, and an operand, which ATen's own matmul does not support.
     const at::Tensor square = at::randn({96, 96}, dtype);
     for (const at::Tensor& out : {at::empty({0}, dtype), at::empty({64, 96}, dtype).t()}) {
       at::Tensor target = out;
@@ -279,7 +278,7 @@ TEST(MatmulOfATen, StandsInWhereItTakesTheTensors) {
     EXPECT_EQ(at::mm(at::empty({0, 4}, dtype), at::empty({4, 3}, dtype)).numel(), 0);
     EXPECT_THROW(operands.left.mm(operands.left), c10::Error);
     EXPECT_THROW(operands.left.mm(operands.right.to(at::kFloat)), c10::Error);
-    // A batch of them.
+    // Batched matmuls.
     const at::Tensor batch = at::randn({3, 40, 50}, dtype);
     const at::Tensor all = batch.bmm(batch.transpose(1, 2));
     for (int i = 0; i < 3; ++i) expect_near_formula(all[i], {batch[i], batch[i].t()}, {40, 50, 40});

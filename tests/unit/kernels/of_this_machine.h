@@ -1,4 +1,4 @@
-// Which builds of a kernel the tests can run here.
+// Selects the builds of a kernel that the tests can run here.
 #pragma once
 
 #include <iostream>
@@ -9,7 +9,7 @@
 
 namespace titan::kernels {
 
-// Those whose instructions this processor has; a line says which it has not.
+// Returns the builds whose instructions this processor has; prints a line for each of the others.
 template <typename Kernels>
 std::vector<const Kernels*> of_this_machine(const Kernels& plain, const Kernels& avx2, const Kernels& avx512) {
   std::vector<const Kernels*> out;
@@ -25,7 +25,7 @@ std::vector<const Kernels*> of_this_machine(const Kernels& plain, const Kernels&
 
 }  // namespace titan::kernels
 
-// Of the builds of `name`, as TITAN_BEST_KERNELS has them.
+// The builds of `name` that this machine runs, from the same list as TITAN_BEST_KERNELS.
 #if defined(__x86_64__)
 #define TITAN_KERNELS_OF_THIS_MACHINE(name) of_this_machine(plain::name, avx2::name, avx512::name)
 #else

@@ -1,4 +1,4 @@
-// Every set of instructions of this machine against ATen's operators, to the bit.
+// Tests every instruction set of this machine against ATen's operators, to the bit.
 #include "kernels/memory/part_sum.h"
 
 #include <ATen/ATen.h>
@@ -22,14 +22,14 @@ std::vector<at::Tensor> drawn_parts(int count, std::int64_t numel, at::ScalarTyp
   return parts;
 }
 
-// The operators that the kernel takes the place of.
+// The operators that the kernel replaces.
 at::Tensor by_operators(const std::vector<at::Tensor>& parts, const std::vector<std::size_t>& order, double divisor) {
   at::Tensor sum = parts[order[0]].to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   for (std::size_t i = 1; i < order.size(); ++i) sum.add_(parts[order[i]].to(at::kFloat));
   return sum.div_(divisor);
 }
 
-// In the cache and past it, with ends that are no whole vectors, from places that are not aligned.
+// Sizes within the cache and beyond it, with partial vectors at the end and unaligned addresses.
 TEST(PartSum, IsATensSumToTheBit) {
   const std::vector<std::vector<std::size_t>> orders = {{0}, {1, 0}, {2, 0, 3, 1}};
   for (const auto* kernels : TITAN_KERNELS_OF_THIS_MACHINE(kPartSums))

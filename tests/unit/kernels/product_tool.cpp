@@ -44,7 +44,7 @@ double seconds_of(const std::function<void()>& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The best of a third of a second, after one that is not counted; the first where that takes longer.
+// Returns the best time of a first run and of 0.3 seconds of further runs; the first run's if it alone takes longer.
 double best_seconds(const std::function<void()>& run) {
   constexpr double kSpend = 0.3;
   const double first = seconds_of(run);

@@ -1,4 +1,4 @@
-// Every set of instructions of this machine against ATen's copy_().
+// Tests every instruction set of this machine against ATen's copy_().
 #include "kernels/memory/stream_copy.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@ namespace {
 
 std::vector<const StreamCopies*> kernels_of_this_machine() { return TITAN_KERNELS_OF_THIS_MACHINE(kStreamCopies); }
 
-// Of all magnitudes, ties of the rounding to bfloat16 among them, and what is no number.
+// Floats of all magnitudes, including ties of the rounding to bfloat16 and NaN.
 at::Tensor floats(std::int64_t numel) {
   auto bits = at::randint(std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max(), {numel},
                           at::make_generator<at::CPUGeneratorImpl>(1), at::kInt);
@@ -23,14 +23,14 @@ at::Tensor floats(std::int64_t numel) {
   return bits.view(at::kFloat);
 }
 
-// With every not-a-number the same.
+// Returns the bits, with every NaN the same.
 at::Tensor bits_of(const at::Tensor& tensor) {
   const auto one_nan = tensor.masked_fill(tensor.isnan(), std::numeric_limits<float>::quiet_NaN());
   return one_nan.view(tensor.scalar_type() == at::kFloat ? at::kInt : at::kShort);
 }
 
-// Of every kernel, from and to places at each distance from a line of the cache, and with every kind of rest at the end;
-// what lies before and after the target stays. `numel` or some more.
+// Tests every kernel from and to addresses at each offset within a cache line, with every kind of rest at the end;
+// memory before and after the target stays unchanged. Copies `numel` or some more elements.
 void expect_copies_as_aten(at::ScalarType target_dtype, at::ScalarType source_dtype, std::int64_t numel) {
   const auto source = floats(numel + 200).to(source_dtype);
   for (const auto* kernels : kernels_of_this_machine()) {
@@ -86,7 +86,7 @@ TEST(StreamCopy, TakesWhatItsKernelsCanDo) {
   EXPECT_FALSE(takes_stream_copy(at::zeros({2048, 2048}, at::kMeta), large));
 }
 
-// Whatever it does not take is copied all the same.
+// Tensors that it does not take are copied as well.
 TEST(StreamCopy, CopiesTheRestAsATenDoes) {
   const auto source = floats(1 << 20).nan_to_num().view({1024, 1024});
   const auto small = at::zeros({7}), turned = at::zeros({1024, 1024}), half = at::zeros({1024, 1024}, at::kHalf);

@@ -1,4 +1,4 @@
-"""check_layers.py has to find what breaks a rule, at its line, and to let pass what does not."""
+"""check_layers.py must find what breaks a rule, at its line, and accept what does not."""
 
 import contextlib
 import io

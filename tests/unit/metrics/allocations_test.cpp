@@ -1,4 +1,4 @@
-// What reporting asks of the allocator once it runs: nothing, with a row or without.
+// Tests that reporting allocates nothing once it runs, with a row or without.
 #include <gtest/gtest.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>

@@ -78,7 +78,7 @@ TEST(ConsoleLine, Validation) {
   m.tokens_per_second = 27483.4;
   m.memory.peak_bytes = static_cast<std::uint64_t>(1.02 * kGiB);
   m.memory.capacity_bytes = 4 * kGiB;
-  // TorchTitan's line, and what it lacks behind it.
+  // TorchTitan's line, followed by the values that it lacks.
   const std::string line =
       "validate step:  5  loss:  7.1234  memory:  1.02GiB(25.50%)  tps: 27,483  perplexity: 1240.7123";
   EXPECT_EQ(line_of(m, false), line);

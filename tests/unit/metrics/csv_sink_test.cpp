@@ -64,7 +64,7 @@ TEST_F(Csv, ColumnsAreAlwaysTheSame) {
   EXPECT_THAT(rows[2], ::testing::EndsWith(",75,3,1,0,0,0,0,0,0,0,0,"));
   const auto num_cells = split(rows[0], ',').size();
   for (const auto& row : rows) EXPECT_EQ(split(row, ',').size(), num_cells);
-  EXPECT_FALSE(fs::exists(folder_ / "validation.csv"));  // made with its first row
+  EXPECT_FALSE(fs::exists(folder_ / "validation.csv"));  // created with its first row
 }
 
 TEST_F(Csv, ValidationHasATableOfItsOwn) {
@@ -94,7 +94,7 @@ TEST_F(Csv, ResumeDropsTheRowsThatRunAgain) {
   EXPECT_THAT(steps(), ElementsAre("step", "1"));
 }
 
-// A number that lost its last digits is a number.
+// A number that lost its last digits still looks like a number.
 TEST_F(Csv, ATornRowIsDropped) {
   log_steps(0, {1, 2});
   const std::string whole = read_file(folder_ / "metrics.csv");
@@ -112,7 +112,7 @@ TEST_F(Csv, ATableOfOtherColumnsIsPutAside) {
   EXPECT_THAT(steps(), ElementsAre("step", "2"));
   EXPECT_EQ(read_file(folder_ / "metrics.csv.until-step-1"), other);
   std::ofstream(folder_ / "metrics.csv") << other;
-  log_steps(0, {1});  // nothing of it counts
+  log_steps(0, {1});  // a fresh start keeps none of it
   EXPECT_THAT(steps(), ElementsAre("step", "1"));
 }
 

@@ -25,8 +25,8 @@ TEST(EventFile, ChecksumsAreCastagnolis) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
 }
 
-// The bytes that the protocol buffer's own library and TensorFlow's writer make of wall_time = 1.5, step = 300 and a scalar
-// "a" = 2.
+// Bytes of the protocol buffer's own library and TensorFlow's writer for wall_time = 1.5, step = 300 and a scalar "a" =
+// 2.
 TEST(EventFile, EncodesAsProtocolBuffersDo) {
   EventEncoder encoder;
   const std::string event(encoder.scalars({1.5, 300}, {{"a", 2.0F}}));
@@ -54,7 +54,7 @@ TEST(EventFile, StepsAreRead) {
 
 class EventFolder : public ::testing::Test {
  protected:
-  // The bytes of an event that has a loss alone.
+  // Returns the bytes of an event with only a loss.
   std::string_view loss_at(std::int64_t step) {
     return encoder_.scalars({1000.0 + static_cast<double>(step), step}, {{"loss", 1.0F}});
   }

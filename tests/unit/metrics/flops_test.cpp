@@ -32,7 +32,7 @@ TEST(Flops, PerTokenOfTheLlama3Flavors) {
   EXPECT_EQ(flops(405'853'388'800, 128256LL * 16384, 126, 128, 128), 2'473'246'556'160);
 }
 
-// A clock that is read before and after each product: they take these times, in ms, and the last one again and again.
+// A clock that is read before and after each matmul: the matmuls take these times, in ms, the last one repeated.
 Clock taking(std::vector<int> products_ms) {
   return [products_ms = std::move(products_ms), now = TimePoint(), reads = std::size_t{0}]() mutable {
     const auto last = products_ms.size() - 1;
@@ -44,16 +44,16 @@ Clock taking(std::vector<int> products_ms) {
 
 constexpr double flops_of(double size) { return 2 * size * size * size; }
 
-// 1024 x 1024 where a product of 256 x 256 is quick once in three times; these are then the figure where it is not.
+// Measures 1024 x 1024 if one of three matmuls of 256 x 256 is quick; otherwise these give the result.
 TEST(Flops, ARankThatStoodStillForAMomentIsNotSlow) {
   EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({2, 20})), flops_of(1024) / 0.02);
   EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({1000, 1000, 2, 20})), flops_of(1024) / 0.02);
   EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kFloat, taking({1000, 1000, 1000, 20})), flops_of(256) / 0.02);
-  // Nor is the figure that of a moment in which it did: there are two products at least.
+  // One slow matmul does not decide the result: there are at least two.
   EXPECT_DOUBLE_EQ(measure_cpu_peak_flops(c10::kDouble, taking({2, 1000, 20})), flops_of(1024) / 0.02);
 }
 
-// What a run needs is known by the most that its tensors took, which has nothing to do with this.
+// The peak of the arena shows what a run needs; measuring must not change it.
 TEST(Flops, MeasuringTheCpuLeavesTheArenaAlone) {
   ASSERT_TRUE(kernels::install_host_arena());
   const auto before = kernels::host_arena_stats().peak_in_use;

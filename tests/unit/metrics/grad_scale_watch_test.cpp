@@ -14,7 +14,7 @@
 namespace titan::metrics {
 namespace {
 
-// The lines that a run with these gradient scales in its rows gets.
+// Returns the warnings of a run with these gradient scales in its rows.
 std::string warnings(const std::vector<std::optional<double>>& scales) {
   std::ostringstream log;
   const auto before = spdlog::default_logger();

@@ -71,7 +71,7 @@ TEST_F(Jsonl, WritesTheContractsFieldsInOrder) {
   EXPECT_FALSE(rows().at(1).contains("time_to_first_step_seconds"));
 }
 
-// To the byte: programs read these files, and a number that a row cannot have is left out or null.
+// Rows are checked to the byte: programs read these files. A value that a row cannot have is omitted or null.
 TEST_F(Jsonl, ARowOfEveryMetric) {
   StepMetrics m;
   m.step = 10;
@@ -159,7 +159,7 @@ TEST_F(Jsonl, ResumeDropsTheRowsThatRunAgain) {
   EXPECT_THAT(steps(), ElementsAre(1, 10, 20));
 }
 
-// In the process that wrote the rows: the next ones go to the file that is there then.
+// A rollback in the process that wrote the rows: the next rows go to the rewritten file.
 TEST_F(Jsonl, GoesBackWithTheRun) {
   JsonlSink sink(folder_, 0);
   const auto log = [&](std::initializer_list<int> numbers) {
@@ -198,7 +198,7 @@ TEST_F(Jsonl, AStartWithoutAStepTouchesNothing) {
   JsonlSink sink(folder_, 0);
   EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), torn);
   EXPECT_EQ(read_file(folder_ / "validation.jsonl"), earlier);
-  sink.on_step(1);  // both at once: also the file that gets no row from this run
+  sink.on_step(1);  // cuts both at once, also the file that gets no row from this run
   EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), "");
   EXPECT_EQ(read_file(folder_ / "validation.jsonl"), "");
 }
@@ -252,7 +252,7 @@ TEST_F(Jsonl, ValidationHasAFileOfItsOwn) {
                                     R"("memory_peak_bytes":0,"unix_time":0.0,"memory_peak_percent":0.0,)"
                                     R"("memory_active_bytes":0,"memory_active_percent":0.0})"
                                     "\n"));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "metrics.jsonl"));  // made with its first row
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "metrics.jsonl"));  // created with its first row
 }
 
 TEST_F(Jsonl, ValidationLossesAreReadBack) {
@@ -292,13 +292,13 @@ TEST_F(Jsonl, EarlierTimeIsReadFromTheRows) {
   EXPECT_EQ(spent[TimeCause::kRedone], 10.0);
   EXPECT_EQ(spent[TimeCause::kDown], 30.0);
   EXPECT_EQ(read_earlier_time(folder_, 20, 1050)[TimeCause::kProductive], 20.0);
-  // A run that had ended was not down until it was given more steps; one that was stopped was.
+  // A run that had ended was not down until it got more steps; one that was stopped was down.
   for (const auto& [event, down] : {std::pair("end", 1.0), std::pair("stop", 30.0)}) {
     std::ofstream(folder_ / "events.jsonl") << "{\"step\":20,\"unix_time\":1021,\"event\":\"" << event << "\"}\n";
     EXPECT_EQ(read_earlier_time(folder_, 20, 1050)[TimeCause::kDown], down) << event;
   }
   std::filesystem::remove(folder_ / "events.jsonl");
-  std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":10,\"unix_time\":1000}\n";  // of an older version
+  std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":10,\"unix_time\":1000}\n";  // from an older version
   EXPECT_EQ(read_earlier_time(folder_, 10, 1050).total(), 50.0);
 }
 

@@ -1,4 +1,4 @@
-// docs/metrics.md has each metric once, as step_metrics.h describes it.
+// Tests that docs/metrics.md has each metric once, as step_metrics.h describes it.
 #include <gmock/gmock.h>
 
 #include <string>

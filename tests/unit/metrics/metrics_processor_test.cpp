@@ -61,7 +61,7 @@ TEST(MetricsProcessor, StepTimeLeavesOutWhatThroughputCounts) {
   processor.add_data(1000, 0.25);
   time.advance(500ms);
   processor.end_step(1);
-  time.advance(500ms);  // reducing what log() takes
+  time.advance(500ms);  // reducing the arguments of log()
   const double earliest = unix_seconds();
   EXPECT_FALSE(processor.last());
   processor.log({.step = 1, .loss = 2.0, .max_loss = 3.0, .grad_norm = 4.0, .lr = 5.0, .tokens_seen = 6});
@@ -76,7 +76,7 @@ TEST(MetricsProcessor, StepTimeLeavesOutWhatThroughputCounts) {
   EXPECT_EQ(m.step_seconds, 0.5);
   EXPECT_EQ(m.data_seconds, 0.25);
   EXPECT_EQ(m.data_percent, 6.25);
-  EXPECT_EQ(m.tokens_per_second, 125);  // of one of two ranks that share a batch, over 4 s
+  EXPECT_EQ(m.tokens_per_second, 125);  // one of two ranks that share a batch, over 4 s
   EXPECT_DOUBLE_EQ(m.tflops, 125 * 2e6 / 1e12);
   EXPECT_FALSE(m.mfu);
   EXPECT_GE(m.unix_time, earliest);
@@ -194,7 +194,7 @@ TEST(MetricsProcessor, StepsThatAreRolledBackCountAsRedone) {
       processor.end_step(step);
     }
   };
-  processor.roll_back(0);  // without a step there is nothing to make again
+  processor.roll_back(0);  // without a step there is nothing to redo
   steps(1, 10);
   processor.roll_back(7);
   EXPECT_EQ(processor.time_spent()[TimeCause::kRedone], 6.0);
@@ -220,7 +220,7 @@ TEST(ProcessStats, PeakFollowsWhatIsTouchedAndStays) {
   EXPECT_GT(after.capacity_bytes, after.peak_bytes);
 }
 
-// A child starts after its parent's look at the clock before the fork, and before its own first.
+// A child starts after its parent reads the clock before the fork, and before it reads the clock first.
 TEST(ProcessStats, AgeOfTheProcessIsTheTimeSinceItsStart) {
   const double before = seconds_since_boot();
   const pid_t child = fork();
@@ -230,7 +230,7 @@ TEST(ProcessStats, AgeOfTheProcessIsTheTimeSinceItsStart) {
     while (earliest < first + 0.1) earliest = seconds_since_boot();
     const double age = seconds_since_process_start();
     const double latest = seconds_since_boot();
-    const double tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));  // in which the kernel keeps the start
+    const double tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));  // resolution of the start in the kernel
     _exit(age < earliest - first ? 1 : age > latest - before + tick ? 2 : 0);
   }
   int status = -1;

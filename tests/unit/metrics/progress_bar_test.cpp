@@ -1,4 +1,4 @@
-// The bar is judged by what a reader would see: its output goes through a pseudo-terminal into a small screen.
+// Judges the bar by what a reader would see: its output goes through a pseudo-terminal into a small screen.
 #include "metrics/progress_bar.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// Understands what the bar uses: carriage return, newline and "erase to the end of the line".
+// Interprets what the bar uses: carriage return, newline and "erase to the end of the line".
 std::vector<std::string> screen_of(const std::string& bytes) {
   std::vector<std::string> lines(1);
   std::size_t column = 0;

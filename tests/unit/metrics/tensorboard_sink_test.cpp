@@ -1,4 +1,4 @@
-// What is in the files; that TensorBoard reads them is for the integration case `tensorboard`.
+// Tests the content of the files. The integration case `tensorboard` tests that TensorBoard reads them.
 #include "metrics/tensorboard/tensorboard_sink.h"
 
 #include <gmock/gmock.h>

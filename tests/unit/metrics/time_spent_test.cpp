@@ -30,7 +30,7 @@ TEST(TimeSpent, GoodputIsTheProductivePart) {
 }
 
 TEST(TimeSpent, ARestartCountsWhatIsMadeAgainAndTheTimeBetween) {
-  // Rows of steps 10 and 20 are 100 s apart, and a checkpoint of step 15 is what there is.
+  // Rows of steps 10 and 20 are 100 s apart; the newest checkpoint is of step 15.
   const EarlierRow kept{10, 1000, {{50, 7}}}, last{20, 1100, {}};
   const TimeSpent spent = earlier_time_spent(kept, last, 15, 1160);
   EXPECT_EQ(spent[TimeCause::kStart], 7.0);

@@ -1,5 +1,5 @@
-// Packed documents under model.args.attn_mask_type = "block_causal": each is what it would be alone. And the loss of a
-// model.
+// Tests packed documents under model.args.attn_mask_type = "block_causal": each gives the results that it gives alone,
+// and calling a model with labels gives the loss of its logits.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -21,27 +21,27 @@ std::unique_ptr<Llama> make_model(bool block_causal) {
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);
   model->init_weights(initializer, at::kCPU);
-  // As drawn, a layer adds little to its input: the documents' influence on each other would hardly be seen.
+  // With its initial weights, a layer adds little to its input: documents would hardly influence each other.
   for (const auto& parameter : model->named_parameters()) {
     if (parameter.fqn.find("attention.w") != std::string::npos) parameter.tensor().mul_(10);
   }
   return model;
 }
 
-// `length` tokens, the last of which ends the document and no other does.
+// Returns `length` tokens, of which only the last one ends the document.
 at::Tensor document(std::int64_t length, std::uint64_t seed) {
   auto tokens = at::randint(kEnd + 1, kVocabulary, {1, length}, at::detail::createCPUGenerator(seed), at::kLong);
   tokens.select(1, -1).fill_(kEnd);
   return tokens;
 }
 
-// Positions go on within a row, as in TorchTitan. Rotary embeddings see only the distance of two tokens, so a document
-// that is moved is the same but for the rounding of the angles: positions below 64 in float32, 64 * 2^-24 = 4e-6, by
-// weights of order 1 and three layers.
+// Positions continue within a row, as in TorchTitan. Rotary embeddings see only the distance of two tokens, so moving
+// a document changes only the rounding of the angles: positions below 64 in float32, 64 * 2^-24 = 4e-6, times weights
+// of order 1 and three layers.
 TEST(BlockCausal, DocumentsDoNotSeeEachOther) {
   const std::vector<at::Tensor> documents = {document(13, 1), document(1, 2),  document(20, 3),
                                              document(9, 4),  document(14, 5), document(7, 6)};
-  // Two rows of 32: the third document is cut where the first row ends, and goes on as a document of its own.
+  // Two rows of 32: the third document is split where the first row ends, and continues as a document of its own.
   const auto stream = at::cat(documents, 1).view({2, 32});
   const std::vector<at::Tensor> parts = {
       documents[0], documents[1], documents[2].narrow(1, 0, 18), documents[2].narrow(1, 18, 2), documents[3],
@@ -58,7 +58,7 @@ TEST(BlockCausal, DocumentsDoNotSeeEachOther) {
   EXPECT_GT(((*causal)(stream).view({64, kVocabulary}) - at::cat(alone)).abs().max().item<double>(), 0.1);
 }
 
-// The sum that a model gives with labels is that of its logits, to the bit where these are few; so are the gradients.
+// With labels, the loss and gradients of a model equal those from its logits, to the bit if these are few.
 TEST(BlockCausal, WithLabelsIsTheLossOfTheLogits) {
   const auto model = make_model(true);
   const auto tokens = document(24, 1), labels = tokens.roll(1, 1);

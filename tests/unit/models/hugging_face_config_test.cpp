@@ -26,7 +26,7 @@ std::string json(const std::string& more) {
 TEST(HuggingFaceConfig, WhatWeExportIsReadBack) {
   for (const char* name : {"llama3", "llama2"}) {
     for (const auto& [flavor, args] : llama_flavors().at(name)) {
-      if (args.block_causal) continue;  // which is a matter of training
+      if (args.block_causal) continue;  // only matters for training
       const std::string exported = llama_hugging_face_config(args);
       const LlamaArgs found = llama_args_from_hugging_face(exported, "config.json");
       EXPECT_EQ(llama_hugging_face_config(found), exported) << flavor;
@@ -63,7 +63,7 @@ TEST(HuggingFaceConfig, TakesTransformersDefaultsAndBothPlacesOfTheRotaryScaling
             10000);
 }
 
-// The answers are transformers' own (tests/golden).
+// The expected answers come from transformers (tests/golden).
 TEST(HuggingFaceConfig, IsReadAsTransformersDoes) {
   const auto variants = nlohmann::json::parse(read_file(std::filesystem::path(TITAN_GOLDEN) / "config_variants.json"));
   EXPECT_GE(variants.size(), 55u);
@@ -105,7 +105,7 @@ TEST(HuggingFaceConfig, SaysWhatDiffersByOurKeys) {
   EXPECT_THAT(found, testing::ElementsAre("model.args.n_kv_heads: 2, 4", "model.args.norm_eps: 0.5, 1e-06",
                                           "model.args.rope_theta: 500000, 10000",
                                           "model.args.rope_scaling_args.scaling_factor: 8, 1 (no scaling)"));
-  // Llama 3 has no scaling, and the flavor of 3.1 is brought to that by a factor of 1.
+  // Llama 3 has no scaling; a factor of 1 makes the flavor of 3.1 the same.
   LlamaArgs scaled = ours;
   scaled.rope_scaling = RopeScaling{};
   EXPECT_EQ(llama_differences(ours, scaled).size(), 1u);

@@ -1,5 +1,5 @@
-// Activation checkpointing of a Llama with grouped heads, as [activation_checkpoint] asks for it: numbers equal to the
-// last bit, and what each mode keeps and runs again.
+// Tests activation checkpointing of a Llama with grouped heads, as [activation_checkpoint] asks for it: results are
+// equal to the last bit; and what each mode keeps and recomputes.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/record_function.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kLayers = 3, kT = 32;
 
-// Calls of operators, by name.
+// Counts calls of operators by name.
 class OperatorCounter {
  public:
   OperatorCounter() {
@@ -50,7 +50,7 @@ class OperatorCounter {
   at::CallbackHandle handle_;
 };
 
-// Bytes of tensors that were allocated since, and are alive.
+// Bytes of tensors that were allocated since its construction and are alive.
 class LiveBytes : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override { bytes += size; }
@@ -61,7 +61,7 @@ class LiveBytes : public c10::MemoryReportingInfoBase {
 struct Outcome {
   at::Tensor loss;
   std::vector<at::Tensor> grads;
-  int linears = 0;     // matrix products, backward's included
+  int linears = 0;     // matmuls, including those of backward
   int attentions = 0;  // forwards
   std::int64_t live_after_forward = 0;
 };
@@ -129,7 +129,7 @@ TEST_P(RecomputedLlama, NumbersAreThoseWithoutToTheLastBit) {
   expect_equal(run(mode("selective", "op"), GetParam()), plain);
 }
 
-// Each document is an attention of its own, kept or run again.
+// Each document is a separate attention call, kept or recomputed.
 TEST_P(RecomputedLlama, NumbersAreThoseWithoutUnderBlockCausalMasks) {
   const auto plain = run(mode("none"), GetParam(), true);
   const int documents = plain.attentions / kLayers;
@@ -145,8 +145,8 @@ TEST_P(RecomputedLlama, NumbersAreThoseWithoutUnderBlockCausalMasks) {
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, RecomputedLlama, testing::Values("float32", "bfloat16"));
 
-// A block has seven products (wq, wk, wv, wo, w1, w3, w2), the odd ones kept: three run again. The output layer has
-// one. Each product has two in backward.
+// A block has seven matmuls (wq, wk, wv, wo, w1, w3, w2); the odd ones are kept, three are recomputed. The output
+// layer has one. Each has two in backward.
 TEST(RecomputedOperators, AreCounted) {
   const int products = 3 * (7 * kLayers + 1);
   EXPECT_EQ(run(mode("none")).linears, products);
@@ -158,7 +158,7 @@ TEST(RecomputedOperators, AreCounted) {
   EXPECT_EQ(run(mode("selective", "op")).attentions, kLayers);
 }
 
-// wq and wo (32 -> 32) are named by wq alone: recomputed and not counted. Of wk, wv, w1, w3, w2 the odd ones are kept.
+// Naming wq covers wq and wo (32 -> 32): recomputed and not counted. Of wk, wv, w1, w3, w2 the odd ones are kept.
 TEST(RecomputedOperators, NamedShapesAreAlwaysRecomputed) {
   auto ac = mode("selective", "op");
   ac.per_op_sac_force_recompute_mm_shapes_by_fqns = {"attention.wq"};
@@ -182,13 +182,13 @@ TEST(RecomputedOperators, KeepLessThanAll) {
   const auto none = run(mode("none")).live_after_forward;
   const auto by_operator = run(mode("selective", "op")).live_after_forward;
   const auto full = run(mode("full")).live_after_forward;
-  // Rows of a block, by their widths: wq 32, wv 16, attention 32 and 4 heads' sums, w1 and w2 64 + 32 (the hidden width
-  // is 96); full keeps the input, 32. The rest (embedding, logits) is the same in each.
+  // Kept per row of a block, by width: wq 32, wv 16, attention 32 and 4 heads' sums, w1 96 (the hidden width) and w2
+  // 32. Both modes keep the input, 32. The rest (embedding, logits) is the same in each.
   const std::int64_t rows = 2 * kT * kLayers * static_cast<std::int64_t>(sizeof(float));
   EXPECT_EQ(by_operator - full, rows * (32 + 16 + 32 + 4 + 96 + 32));
-  // Without recomputation: what two norms put out, 32 and a factor of each row, q, k and v, 32 + 16 + 16, attention as
-  // above, the sum after it, 32, w1, w3 and their product, 96 each. ATen's operators would keep copies as well.
-  const std::int64_t without = none - full + kLayers * random_state_bytes();  // which only a recomputation keeps
+  // Without recomputation: the outputs of two norms, 32 and a factor of each row; q, k and v, 32 + 16 + 16; attention
+  // as above; the sum after it, 32; w1, w3 and their product, 96 each. ATen's operators would keep copies as well.
+  const std::int64_t without = none - full + kLayers * random_state_bytes();  // kept by recomputation only
   const std::int64_t activations = rows * (2 * (32 + 1) + 64 + 32 + 4 + 32 + 3 * 96);
   EXPECT_TRUE(kernels::uses_own() ? without == activations : without > activations) << without;
 }

@@ -1,4 +1,4 @@
-// What a spec says of a model against the model.
+// Compares what a spec says about a model with the model.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Checkpointed modules: random numbers, repeated backward, nesting, and recomputations that differ.
+// Tests checkpointed modules: random numbers, repeated backward, nesting, and recomputations that differ.
 #include "nn/checkpointed.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What `body` makes of its input and one weight [3, 3].
+// Applies `body` to its input and one weight [3, 3].
 class Lambda : public Module {
  public:
   using Body = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
@@ -92,7 +92,7 @@ TEST(Checkpointed, OneBelowAnotherIsAPartOfIt) {
   expect_equal(run(body, CheckpointOptions{}), plain);
 }
 
-// Frozen inputs and weights get no gradient, and the other one its own.
+// A frozen input or weight gets no gradient, and the other one gets its own.
 TEST(Checkpointed, KeptLinearSkipsWhatIsFrozen) {
   const auto body = [](const at::Tensor& x, const at::Tensor& weight) {
     return apply_linear(x.detach(), weight) + apply_linear(x, weight.detach());

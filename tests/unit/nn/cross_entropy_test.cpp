@@ -1,4 +1,4 @@
-// The losses through autograd: equal to ATen's operators on a float32 copy of whole logits, and sparing with memory.
+// Tests the losses through autograd: equal to ATen's operators on a float32 copy of the full logits, in less memory.
 #include "nn/ops/cross_entropy.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ struct Problem {
     labels = at::randint(kV, {2, 6}, at::kLong);
     labels[1][2] = kIgnoreIndex;
   }
-  // Logits that, like a model's, nobody else holds.
+  // Logits that, like a model's, nothing else holds.
   at::Tensor logits() const { return weights * 2; }
 };
 
@@ -36,8 +36,8 @@ at::Tensor gradient(const Problem& problem, const at::Tensor& loss) {
   return problem.weights.grad().to(at::kFloat);
 }
 
-// float32: both are within some 64 units in the last place (tests/unit/kernels/cross_entropy_test.cpp) of the formula;
-// bfloat16: a value may be rounded to the other of two neighbours.
+// float32: both are within some 64 units in the last place (tests/unit/kernels/cross_entropy_test.cpp) of the
+// formula; bfloat16: a value may be rounded to the other of two neighbors.
 TEST(CrossEntropySum, EqualsATensOperators) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const Problem problem(dtype);
@@ -70,11 +70,11 @@ TEST(CrossEntropySum, RefusesALabelOutOfBoundsAsATenDoes) {
   EXPECT_THROW(cross_entropy_sum(problem.logits(), problem.labels), c10::IndexError);
 }
 
-// Where the gradient of logits that were at `memory` lies after backward.
+// Place of the logits' gradient after backward: in the memory of the logits, `memory`, or elsewhere.
 enum class Place { kSame, kElsewhere };
 Place place_of_gradient(const at::Tensor& loss, const at::Tensor& weights, const void* memory) {
   const void* seen = nullptr;
-  // The first node behind the loss's that of the product: its input is the gradient of the logits.
+  // The node behind the loss is that of the multiplication; its input is the gradient of the logits.
   const auto product = loss.grad_fn()->next_edge(0).function;
   struct Hook : torch::autograd::FunctionPreHook {
     explicit Hook(const void*& s) : seen(s) {}
@@ -115,7 +115,7 @@ TEST(CrossEntropySum, LogitsThatSomeoneHoldsStayAsTheyAre) {
   }
   {
     auto logits = problem.logits();
-    const auto view = logits.detach()[1];  // another tensor with the memory
+    const auto view = logits.detach()[1];  // another tensor with the same memory
     const void* const memory = logits.const_data_ptr();
     const auto loss = cross_entropy_sum(logits, problem.labels);
     logits.reset();
@@ -123,7 +123,7 @@ TEST(CrossEntropySum, LogitsThatSomeoneHoldsStayAsTheyAre) {
     EXPECT_TRUE(view.equal(expected[1]));
   }
   {
-    // Leaves, which their owner holds.
+    // Leaves are held by their owner.
     const auto leaf = expected.clone().set_requires_grad(true);
     torch::autograd::backward({cross_entropy_sum(leaf, problem.labels)}, {});
     EXPECT_TRUE(leaf.detach().equal(expected));
@@ -159,7 +159,7 @@ struct LinearProblem {
     return detail::linear_cross_entropy_sum_in_parts(x, weight, labels, rows);
   }
   at::Tensor whole() const { return composed::cross_entropy_sum(at::linear(x, weight), labels); }
-  // Of x and the weight.
+  // Returns the gradients of x and the weight.
   std::vector<at::Tensor> gradients(const at::Tensor& loss) const {
     auto grads = torch::autograd::grad({loss / 8.0}, {x, weight}, {}, /*retain_graph=*/true);
     for (const auto& grad : grads) EXPECT_EQ(grad.scalar_type(), x.scalar_type());
@@ -167,9 +167,9 @@ struct LinearProblem {
   }
 };
 
-// Against the largest element, since sums cancel. float32: both round sums of up to 515 products. bfloat16: the logits'
-// gradients are the same numbers up to their last bit, 2^-8, and the factor 1/8 is exact; a sum of them is rounded once
-// by ATen, and here once for each of up to 42 parts, of which a few are large, and at the end.
+// Compares relative to the largest element, since sums cancel. float32: both round sums of up to 515 products.
+// bfloat16: the logits' gradients agree up to their last bit, 2^-8, and the factor 1/8 is exact. ATen rounds a sum of
+// them once; here it is rounded once for each of up to 42 parts, of which a few are large, and at the end.
 void expect_that_of_the_whole(const LinearProblem& problem, const at::Tensor& in_parts, std::int64_t rows) {
   const auto whole = problem.whole();
   EXPECT_NEAR(in_parts.item<double>(), whole.item<double>(), 1e-6 * whole.item<double>()) << rows;
@@ -193,7 +193,7 @@ TEST(LinearCrossEntropySum, InPartsIsThatOfTheWhole) {
     }
 }
 
-// What a GPU does.
+// A GPU computes it in this way.
 TEST(LinearCrossEntropySum, InPartsByAtensOperatorsIsThatOfTheWhole) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const std::int64_t rows : {5, 41, 42}) {
@@ -225,7 +225,7 @@ TEST(LinearCrossEntropySum, MayBeDifferentiatedAgainButNotTwice) {
                InternalError);
 }
 
-// The most bytes of tensors at any time since.
+// Peak bytes of tensors since its construction.
 class PeakBytes : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
@@ -239,7 +239,7 @@ class PeakBytes : public c10::MemoryReportingInfoBase {
   std::int64_t bytes_ = 0;
 };
 
-// 128 MiB of logits in float32, of which 64 are there at once.
+// 128 MiB of logits in float32, of which at most 64 MiB exist at a time.
 TEST(LinearCrossEntropySum, NeverHasAllLogitsWhereTheyAreMany) {
   constexpr std::int64_t kRows = 1024, kDim = 16, kVocab = 32768;
   const auto x = at::randn({1, kRows, kDim}).set_requires_grad(true);
@@ -263,7 +263,7 @@ TEST(RowsOfLogits, AreFewerWhereThatSavesMemory) {
   EXPECT_EQ(rows_of_logits({8192, 768, 32000, at::kBFloat16}), 1024);   // 500 MiB, and 94 of sums
   EXPECT_EQ(rows_of_logits({4096, 4096, 32000, at::kBFloat16}), 4096);  // 250 MiB, but 500 of sums
   EXPECT_EQ(rows_of_logits({1000, 64, 1 << 20, at::kFloat}), 250);      // 4 GiB
-  // On a GPU 12 GiB with their copies, and 2 of sums.
+  // On a GPU: 12 GiB with their copies, and 2 of sums.
   EXPECT_EQ(rows_of_logits({8192, 4096, 128256, at::kBFloat16, /*on_gpu=*/true}), 820);
   EXPECT_EQ(rows_of_logits({1024, 256, 2048, at::kBFloat16, /*on_gpu=*/true}), 1024);
   EXPECT_EQ(bytes_of_logits({1024, 256, 2048, at::kHalf}), 6 * 1024 * 2048);  // ATen's, with their copy

@@ -1,4 +1,4 @@
-// Attention within documents against the formula: softmax of masked scores.
+// Tests attention within documents against the formula: softmax of masked scores.
 #include "nn/documents.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,4 @@
-// The fused operators within autograd, against ATen's. Their numbers are the matter of
-// tests/unit/kernels/fused_ops_test.cpp.
+// Tests the fused operators within autograd, against ATen's. tests/unit/kernels/fused_ops_test.cpp tests their values.
 #include "nn/ops/fused_ops.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +22,7 @@ using Tensors = std::vector<at::Tensor>;
 
 struct Op {
   const char* name;
-  const char* node;  // of autograd
+  const char* node;  // autograd's name
   std::function<at::Tensor(const Tensors&)> fused, composed;
   Tensors inputs;
 };
@@ -81,7 +80,7 @@ TEST(FusedOps, GiveATensResultsAndGradients) {
       };
       EXPECT_TRUE(close(out, aten)) << op.name;
       const auto out_grad = at::randn(out.sizes()).to(dtype);
-      // Twice, as a graph that is kept may be used: gradients add up.
+      // Runs backward twice, as a graph that is kept allows: gradients add up.
       for (int i = 0; i < 2; ++i) {
         torch::autograd::backward({out}, {out_grad}, /*retain_graph=*/true);
         torch::autograd::backward({aten}, {out_grad}, /*retain_graph=*/true);
@@ -91,7 +90,7 @@ TEST(FusedOps, GiveATensResultsAndGradients) {
     }
 }
 
-// The gradient of a sum is one number in memory; that of attention's queries has transposed strides.
+// The gradient of a sum is one expanded number in memory; that of attention's queries has transposed strides.
 TEST(FusedOps, TakeGradientsThatAreViews) {
   for (const Op& op : ops(at::kFloat)) {
     const auto mine = leaves_of(op.inputs), theirs = leaves_of(op.inputs);
@@ -147,7 +146,7 @@ TEST(FusedOps, RefuseSecondDerivatives) {
   }
 }
 
-// What they do not take goes to ATen.
+// Inputs that they do not take go to ATen.
 TEST(FusedOps, LeaveTheRestToATen) {
   for (const Op& op : ops(at::kDouble)) {
     const auto leaves = leaves_of(op.inputs);
@@ -163,7 +162,7 @@ TEST(FusedOps, LeaveTheRestToATen) {
   }
 }
 
-// Its outputs and the gradients of x, delta and weight, of which weight's may be undefined, as may gradients given.
+// Returns the outputs and the gradients of x, delta and weight. The weight's and the given gradients may be undefined.
 using AddRmsNorm = std::function<NormedSum(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
 Tensors results_of(const AddRmsNorm& op, const Tensors& inputs, const at::Tensor& sum_grad,
                    const at::Tensor& normed_grad) {
@@ -206,7 +205,7 @@ TEST(FusedOps, NormOfASumIsTheTwoOperatorsToTheBit) {
   }
 }
 
-// Counts what tensors of a device take while it lives.
+// Records the allocations of tensors on a device while it lives.
 class Meter : public c10::Allocator {
  public:
   Meter(c10::DeviceType device, std::vector<std::size_t>& sizes)
@@ -227,7 +226,7 @@ class Meter : public c10::Allocator {
   std::vector<std::size_t>& sizes_;
 };
 
-// train/dry_run/memory_estimate.h counts on it.
+// train/dry_run/memory_estimate.h relies on this.
 TEST(FusedOps, TakeTheSameMemoryOnMeta) {
   for (const Op& op : ops(at::kBFloat16)) {
     const auto sizes_on = [&](c10::DeviceType device) {

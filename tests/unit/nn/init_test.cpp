@@ -12,7 +12,7 @@
 namespace titan::nn {
 namespace {
 
-// A parameter of `shape` of which the box [offset, offset + local) is held.
+// A parameter of `shape`; only the box [offset, offset + local) is held.
 struct Held {
   at::Tensor tensor;
   Parameter slot;
@@ -50,7 +50,7 @@ TEST(SequentialInitializer, GivesTheBitsOfTheWholeTensorInEveryShard) {
         auto whole = at::empty(shape).normal_(0.0, 1.0, generator);
         EXPECT_TRUE(held.tensor.equal(whole.narrow(0, first, count)))
             << "normal, rows " << rows << " rank " << rank << "/" << world;
-        // The stream goes on where the whole tensor's would: also for ranks that skipped most of it.
+        // The stream continues where the full tensor's would, also for ranks that skipped most of it.
         initializer.trunc_normal(held.named(), 0.0, 0.02, -2, 2);
         whole = plain_trunc_normal(shape, 0.02, -2, 2, generator);
         EXPECT_TRUE(held.tensor.equal(whole.narrow(0, first, count)))

@@ -65,8 +65,8 @@ TEST(Module, RunsHooksInOrderAroundTheWrappedForward) {
   EXPECT_EQ(order, "ab()c");
 }
 
-// None replaces another: the later one is around the earlier one, and both may call what is inside as often as they
-// like.
+// Wrappers do not replace each other: the later one is around the earlier one, and both may call the inner forward
+// any number of times.
 TEST(Module, RunsEveryForwardWrapper) {
   Pair pair;
   const auto add = [&](double factor, int calls) {
@@ -126,7 +126,7 @@ struct Norm : RMSNorm {
   Norm() : RMSNorm(4, 1e-5) { weight = at::randn({4}).set_requires_grad(true); }
 };
 
-// Hooks before a call run for a norm of a sum too.
+// Pre-hooks also run for a norm of a sum.
 TEST(RMSNorm, OfASumRunsPreHooks) {
   Norm norm;
   const auto x = at::randn({3, 4}), delta = at::randn({3, 4});
@@ -140,7 +140,7 @@ TEST(RMSNorm, OfASumRunsPreHooks) {
   EXPECT_NE(normed.grad_fn()->name().find("FusedAddRmsNorm"), std::string::npos);
 }
 
-// What is made for one output gets one, as from any other call.
+// Post-hooks and wrappers get one output, as from any other call.
 TEST(RMSNorm, OfASumIsAnOrdinaryCallForPostHooksAndWrappers) {
   const auto x = at::randn({3, 4}), delta = at::randn({3, 4});
   Norm hooked, wrapped;

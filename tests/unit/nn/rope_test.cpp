@@ -23,7 +23,7 @@ TEST(Rope, TurnsInterleavedPairs) {
   const auto table = precompute_freqs_cis(4, 3, 10000, std::nullopt, at::kCPU);
   const auto x = at::tensor({1.0, 2.0, 3.0, 4.0}, at::kFloat).view({1, 1, 1, 4}).expand({1, 3, 1, 4});
   const auto y = apply_rotary_emb(x, table);
-  EXPECT_TRUE(y[0][0].equal(x[0][0]));  // position 0 is not turned
+  EXPECT_TRUE(y[0][0].equal(x[0][0]));  // position 0 is not rotated
   const double a = 2.0, b = 2.0 / 100;  // angles of the two pairs at position 2
   const auto expected = at::tensor({std::cos(a) - 2 * std::sin(a), 2 * std::cos(a) + std::sin(a),
                                     3 * std::cos(b) - 4 * std::sin(b), 4 * std::cos(b) + 3 * std::sin(b)},

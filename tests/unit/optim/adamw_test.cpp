@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBytes = std::size_t{1} << 20;
 
-// What a forward and backward needs is free again when the moments are made: the first step takes no more memory.
+// The moments reuse the memory that forward and backward have freed: the first step takes no more memory.
 TEST(AdamW, MomentsTakeMemoryFromTheFirstStepOn) {
   ASSERT_TRUE(kernels::install_host_arena());
   auto used = at::ones({static_cast<std::int64_t>(kBytes / sizeof(float))}), unused = used.clone();
@@ -46,14 +46,14 @@ TEST(AdamW, HasMomentsForACheckpointBeforeTheFirstStep) {
   EXPECT_TRUE(optimizer.states()[0].exp_avg_sq.equal(at::zeros({3})));
 }
 
-// Of a parameter and what an update leaves.
+// Parameters and their gradients.
 struct Model {
   std::vector<TrainedParameter> params;
   std::vector<ShardedGrad> grads;
 };
 
-// What the one pass takes, uneven and scalar, an empty shard, one without a gradient, and what it does not take:
-// another dtype, a gradient with other strides.
+// Parameters that the one pass takes, uneven and scalar, an empty shard, one without a gradient, and ones that it
+// does not take: another dtype, a gradient with other strides.
 Model make_model() {
   at::manual_seed(3);
   Model model;
@@ -72,7 +72,7 @@ Model make_model() {
   return model;
 }
 
-// With a choice of kernels, as long as it lives.
+// Sets the choice of kernels while it lives.
 class Choice {
  public:
   explicit Choice(bool own) : before_(kernels::uses_own()) { kernels::use_own(own); }
@@ -84,7 +84,7 @@ class Choice {
   bool before_;
 };
 
-constexpr double kMaxNorm = 10;  // of gradients with a norm of about 270
+constexpr double kMaxNorm = 10;  // the gradients have a norm of about 270
 
 TEST(AdamW, ClipsToTheBitAsClippingInPlaceBefore) {
   for (const bool own : {true, false}) {
@@ -97,7 +97,7 @@ TEST(AdamW, ClipsToTheBitAsClippingInPlaceBefore) {
       EXPECT_TRUE(clip.norm.equal(clip_grad_norm(apart.grads, kMaxNorm)));
       EXPECT_LT(clip.factor.item<float>(), 0.1);
       two.step();
-      // What the next step clips, since one of them left its gradients as they were.
+      // Gradients for the next step to clip, because one of the two left its gradients unchanged.
       for (std::size_t i = 0; i < apart.grads.size(); ++i)
         if (apart.grads[i].grad.defined()) together.grads[i].grad.copy_(apart.grads[i].grad.mul_(100));
     }
@@ -111,7 +111,7 @@ TEST(AdamW, ClipsToTheBitAsClippingInPlaceBefore) {
   }
 }
 
-// Which gradients a step multiplied in place: those that go to ATen.
+// A step multiplies only those gradients in place that go to ATen.
 TEST(AdamW, TakesOnePassWhereTheKernelMay) {
   const auto scaled = [](bool own, const at::Tensor& found_inf) {
     const Choice choice(own);

@@ -19,7 +19,7 @@ LrScheduleOptions options(std::int64_t total, std::int64_t warmup, std::optional
   return {total, warmup, ratio, type, min_factor};
 }
 
-// All steps of a run and the virtual one.
+// Returns the factors of all steps of a run and of the virtual one.
 std::vector<double> factors(const LrScheduleOptions& o) {
   const LrSchedule schedule(o);
   std::vector<double> out;

@@ -7,7 +7,7 @@
 namespace titan::optim {
 namespace {
 
-// Of which two are larger than what ATen gives a thread, and one has no elements.
+// Two of the gradients are larger than what ATen gives a thread, and one has no elements.
 std::vector<at::Tensor> drawn_grads() {
   const auto generator = at::detail::createCPUGenerator(11);
   std::vector<at::Tensor> grads;

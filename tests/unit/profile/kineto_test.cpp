@@ -1,4 +1,4 @@
-// Real recordings, with operators of torch.
+// Tests real recordings of torch's operators.
 #include "profile/kineto.h"
 
 #include <ATen/ATen.h>
@@ -104,7 +104,7 @@ TEST(PhaseRanges, PhasesThatBeginWhileTheyListenHaveNames) {
       const PhaseScope step(Phase::kStep);
       const PhaseScope optimizer(Phase::kOptimizer);
     }
-    before.reset();  // it began before: nothing of it is shown, and nothing goes wrong
+    before.reset();  // began before the ranges: it is not shown, and nothing goes wrong
     const PhaseScope data(Phase::kData);
   });
   ASSERT_EQ(named(trace, "step").size(), 1U);

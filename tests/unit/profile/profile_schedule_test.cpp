@@ -9,7 +9,7 @@
 namespace titan::profile {
 namespace {
 
-// A letter for each of the first steps.
+// Returns a letter for each of the first `steps` steps.
 std::string actions(std::int64_t freq, std::int64_t warm_up, std::int64_t active, std::int64_t steps) {
   config::Profiling profiling;
   profiling.profile_freq = freq;
@@ -36,7 +36,7 @@ std::string actions(std::int64_t freq, std::int64_t warm_up, std::int64_t active
   return text;
 }
 
-// What torch.profiler.schedule(wait=freq - warmup - active, warmup=warmup, active=active) gives for steps 0, 1, ...
+// torch.profiler.schedule(wait=freq - warmup - active, warmup=warmup, active=active) gives the same for steps 0, 1, ...
 TEST(Schedule, IsTorchsOfEachCycle) {
   EXPECT_EQ(actions(10, 3, 1, 22), "------wwwS------wwwS--");
   EXPECT_EQ(actions(6, 1, 3, 12), "--wrrS--wrrS");

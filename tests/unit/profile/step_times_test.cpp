@@ -1,4 +1,4 @@
-// Where the time of made-up traces went.
+// Tests where the time of made-up traces went.
 #include "profile/step_times.h"
 
 #include <gmock/gmock.h>

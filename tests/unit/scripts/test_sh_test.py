@@ -1,5 +1,5 @@
-"""scripts/test.sh counts right, skips nothing in silence, tries nothing again that a retry would hide, and ends well; scripts/flake.sh
-finds what fails now and then. Their ctest folder is a toy whose tests are shell commands."""
+"""Tests scripts/test.sh, which counts right, reports every skip, retries nothing that a retry would hide, and ends
+well, and scripts/flake.sh, which finds what fails now and then. They run a toy ctest folder of shell commands."""
 
 import contextlib
 import os
@@ -60,12 +60,12 @@ class Toy:
 
     @staticmethod
     def end_of(job):
-        """(exit code, last line, all lines)"""
+        """Returns (exit code, last line, all lines)."""
         lines = job.communicate(timeout=LIMIT_S)[0].splitlines()
         return job.returncode, lines[-1], lines
 
     def end(self):
-        """What a defect leaves behind: busy loops among it."""
+        """Ends what a defect leaves behind, such as busy loops."""
         for job in self.jobs:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)
@@ -163,7 +163,7 @@ class TestSh(Base):
     def test_says_how_far_it_came_when_it_is_ended(self):
         pid_file = self.toy.folder / "pid"
         self.toy.add("passes", PASSES)
-        # Sessions of their own are what the integration tests' programs have.
+        # The programs of the integration tests have sessions of their own, too.
         self.toy.add("hangs", f"setsid sleep 1000 & echo $! >{pid_file}.new; mv {pid_file}.new {pid_file}; wait")
         with open(self.toy.folder / "CTestTestfile.cmake", "a") as file:
             print("set_tests_properties(hangs PROPERTIES DEPENDS passes)", file=file)
@@ -219,14 +219,14 @@ class FlakeSh(Base):
         self.assertEqual(self.toy.run("flake.sh", "1")[0], 2)
 
 
-# Ends when what it started has seen it stopped twice.
+# Ends when its child has seen it stopped twice.
 IS_STOPPED = """\
 import os, subprocess
 state = f"grep -q '^State:.T' /proc/{os.getpid()}/status"
 subprocess.run(f"for i in 1 2; do until {state}; do sleep 0.01; done; while {state}; do sleep 0.01; done; done", shell=True)
 """
 
-# Ends when its program was stopped and goes on.
+# Ends when its program was stopped and continued.
 WATCH = """\
 import os, signal, subprocess, sys
 job = subprocess.Popen([sys.argv[1], "1000"])
@@ -237,7 +237,7 @@ job.kill()
 
 
 def session(stat):
-    """The session of a process by its /proc/PID/stat; None when it has ended."""
+    """Returns the session of a process from its /proc/PID/stat; None if it has ended."""
     try:
         fields = stat.read_text().rpartition(")")[2].split()
     except OSError:

@@ -52,7 +52,7 @@ TEST(CachingPools, OneStreamDoesNotServeAnother) {
   }
 }
 
-// Two blocks of 40 that lie side by side are one of 80; as two segments they stay two.
+// Two adjacent free blocks of 40 merge into one of 80; as two segments they stay two.
 TEST(CachingPools, NeighboursJoinWithinASegmentAlone) {
   for (const bool expandable : {kSegments, kExpandable}) {
     CachingPools pools(expandable);
@@ -78,7 +78,7 @@ TEST(CachingPools, AFreeBlockAtTheEndOfARangeGrows) {
   EXPECT_EQ(pools.reserved(), 140 * kMiB);
 }
 
-// 25 fit into a hole of 30, not into one of 20; the hole of 40 stays whole for who needs it.
+// 25 fits into a hole of 30, not into one of 20; the hole of 40 stays free for a larger request.
 TEST(CachingPools, TheSmallestBlockThatFitsIsTaken) {
   CachingPools pools(kSegments);
   for (const std::int64_t size : {40, 20, 30}) pools.allocate(static_cast<std::size_t>(size), size * kMiB, 0);

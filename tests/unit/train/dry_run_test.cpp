@@ -51,7 +51,7 @@ TEST(DryRun, SuggestsNothingWhereItFits) {
   EXPECT_THAT(to_table(run), Not(HasSubstr("does not fit")));
 }
 
-// Each is what the estimate gives for the changed configuration.
+// Each suggestion's total is the estimate of the changed configuration.
 TEST(DryRun, SuggestsChangesThatItTried) {
   const auto config = with_batch(4);
   const auto run = run_on(config, 64, "A100");
@@ -66,7 +66,7 @@ TEST(DryRun, SuggestsChangesThatItTried) {
   const auto of_batch_1 = std::ranges::find(run.suggestions, "training.local_batch_size = 1", &Suggestion::change);
   ASSERT_NE(of_batch_1, run.suggestions.end());
   EXPECT_EQ(of_batch_1->total, run_on(with_batch(1), 64, "A100").demand.total());
-  auto with_own_kernels = config;  // whose logits are never whole
+  auto with_own_kernels = config;  // never holds the full logits
   with_own_kernels.cuda.kernels = "own";
   EXPECT_EQ(run.suggestions.front().change, "cuda.kernels = \"own\"");
   EXPECT_EQ(run.suggestions.front().total, run_on(with_own_kernels, 64, "A100").demand.total());
@@ -75,8 +75,7 @@ TEST(DryRun, SuggestsChangesThatItTried) {
   EXPECT_THAT(to_table(run), HasSubstr("\n  training.local_batch_size = 1: "));
 }
 
-// What TorchTitan's docs/performance.md of 2024 says to have run on 64 A100 of 80 GB, and to have run out of memory
-// there.
+// Runs of TorchTitan's docs/performance.md of 2024 on 64 A100 of 80 GB: some ran, some ran out of memory.
 TEST(DryRun, AgreesWithWhatRanElsewhere) {
   struct Published {
     const char* name;
@@ -105,7 +104,7 @@ TEST(DryRun, AgreesWithWhatRanElsewhere) {
   }
 }
 
-// A batch that the ranks do not divide is not a way out.
+// A batch that the ranks do not divide is not suggested.
 TEST(DryRun, SuggestsOnlyWhatTheConfigurationAllows) {
   auto config = with_batch(6);
   config.training.global_batch_size = 6 * 64;

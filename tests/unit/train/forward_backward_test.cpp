@@ -1,4 +1,4 @@
-// A batch through a model with one weight, whose losses and gradients are known by heart.
+// Runs a batch through a model with one weight, whose losses and gradients are easy to compute.
 #include "train/step/forward_backward.h"
 
 #include <ATen/ATen.h>
@@ -38,7 +38,7 @@ TEST(ForwardBackward, ForwardIsTheLossAlone) {
   EXPECT_FALSE(loss.requires_grad() || model.weight.grad().defined());
 }
 
-// Two microbatches of a step whose mean is over 4 tokens: the losses are those of the batches, the gradients add up.
+// Two microbatches of a step whose mean is over 4 tokens: each loss is that of its batch, and the gradients add up.
 TEST(ForwardBackward, GradientsOfTheObjectiveAddUp) {
   Product model;
   const auto step = make_forward_backward(model, at::kCPU, cross_entropy_of_model);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kParametersOf8B = 8'030'261'248;
 
-// What backward needs is the same wherever the parameters are, whether gradients are accumulated or not.
+// The memory that forward keeps for backward does not depend on where the parameters are, nor on gradient accumulation.
 TEST(MemoryEstimate, WhatForwardLeavesDoesNotDependOnTheNumberOfRanks) {
   auto config = config_of_8b();
   for (const char* mode : {"none", "full", "selective"}) {
@@ -29,7 +29,7 @@ TEST(MemoryEstimate, WhatForwardLeavesDoesNotDependOnTheNumberOfRanks) {
   }
 }
 
-// At one moment the line of activations is the same too; with the whole model on one rank the peak may be another.
+// At the same moment the activations are equal too; with the full model on one rank the peak may be at another moment.
 TEST(MemoryEstimate, ActivationsDoNotDependOnTheNumberOfRanks) {
   const auto on_8 = estimate(config_of_8b(), 8), on_64 = estimate(config_of_8b(), 64);
   EXPECT_EQ(on_8.moment, on_64.moment);
@@ -37,7 +37,7 @@ TEST(MemoryEstimate, ActivationsDoNotDependOnTheNumberOfRanks) {
   EXPECT_EQ(on_8.logits, on_64.logits);
 }
 
-// A second microbatch finds the gradients of the first, and nothing else.
+// A second microbatch adds the gradients of the first, and nothing else.
 TEST(MemoryEstimate, AccumulationAddsTheGradients) {
   auto config = config_of_8b();
   const auto once = estimate(config, 8);
@@ -57,15 +57,15 @@ TEST(MemoryEstimate, CountsStateOnceInItsDtype) {
   }
 }
 
-// 8192 rows of 128256: their probabilities in float32, and two gradients of these, are what the loss's backward holds.
+// 8192 rows of 128256 logits: the loss's backward holds their probabilities in float32 and two gradients of these.
 TEST(MemoryEstimate, CountsLogitsOnce) {
   const auto found = estimate(config_of_8b(), 8);
   EXPECT_EQ(found.moment, "the backward of output");
   EXPECT_EQ(found.logits, std::int64_t{3} * 4 * 8192 * 128256);
 }
 
-// Two ranks have half of the vocabulary, of the heads and of the hidden features each, and half of the sequence between
-// the products; what each of them gathers is whole.
+// Each of two ranks has half of the vocabulary, of the heads and of the hidden features, and half of the sequence
+// between the matmuls; gathered tensors are full.
 TEST(MemoryEstimate, TensorParallelRanksShareLogitsAndActivations) {
   auto config = config_of_8b();
   const auto whole = estimate(config, 32);
@@ -80,7 +80,7 @@ TEST(MemoryEstimate, TensorParallelRanksShareLogitsAndActivations) {
   EXPECT_GE(estimate(config, 32).logits, whole.logits);
 }
 
-// Tensor parallelism cuts parameters on the meta device, where they take nothing: 131 GiB of a 70B at a degree of two.
+// Tensor parallelism splits parameters on the meta device, where they take no memory: else 131 GiB for 70B at degree 2.
 TEST(MemoryEstimate, WhatIsOnTheMetaDeviceIsNoMemory) {
   auto config = config_of_8b();
   config.model.flavor = "70B";
@@ -93,7 +93,7 @@ TEST(MemoryEstimate, IsTheSameTwice) {
   EXPECT_EQ(estimate(config, 8).peak(), estimate(config, 8).peak());
 }
 
-// CPU kernels of this program's own need no float32 copy, and write the gradient over the logits.
+// This program's CPU kernels need no float32 copy, and write the gradient over the logits.
 TEST(MemoryEstimate, KnowsTheKernelsOfTheDevice) {
   auto config = config_of_8b();
   EXPECT_LE(estimate(config, 8, EstimatedDevice::kCpu).logits, std::int64_t{2} * 8192 * 128256);
@@ -112,8 +112,8 @@ TEST(MemoryEstimate, OffloadMovesTheStateToTheHost) {
   EXPECT_EQ(offloaded.parameters + offloaded.optimizer + offloaded.gradients, 0);
 }
 
-// A device that gets its shards from the host holds them in float32 until they are cast: of one rank, a whole block. An
-// H100 reserved 7.139 GiB for this model, where 6.59 GiB were predicted as long as the copies were left out.
+// A device that gets its shards from the host holds them in float32 until they are cast: with one rank, a full block.
+// An H100 reserved 7.139 GiB for this model; without these copies the prediction was 6.59 GiB.
 TEST(MemoryEstimate, OffloadTakesRoomForWhatComesFromTheHost) {
   auto config = config_of_1b(/*layers=*/4);
   config.training.enable_cpu_offload = true;
@@ -121,8 +121,8 @@ TEST(MemoryEstimate, OffloadTakesRoomForWhatComesFromTheHost) {
   EXPECT_NEAR(static_cast<double>(found.peak() + found.pooled), 7.139 * kGiB, 0.02 * 7.139 * kGiB);
 }
 
-// An H100 reserved the same 27.48 GiB for either dtype (docs/memory.md). ATen's normalization keeps as much in float16 as in
-// bfloat16.
+// An H100 reserved the same 27.48 GiB for either dtype (docs/memory.md). ATen's normalization keeps as much in
+// float16 as in bfloat16.
 TEST(MemoryEstimate, Float16TakesWhatBfloat16Takes) {
   auto config = config_of_1b(/*layers=*/16);
   const auto bfloat16 = estimate(config, 1);
@@ -140,7 +140,7 @@ TEST(MemoryEstimate, StagesTheStateForAsynchronousSaves) {
   EXPECT_EQ(found.staging, found.parameters + found.optimizer);
 }
 
-// As wide as the batch has tokens: the gradient of the output layer's weight has the shape of logits.
+// The model is as wide as the batch has tokens, so the output weight's gradient has the shape of the logits.
 TEST(MemoryEstimate, TellsLogitsFromTheWeightsGradient) {
   auto config = config_of_8b();
   config.training.seq_len = 4096;
@@ -148,12 +148,12 @@ TEST(MemoryEstimate, TellsLogitsFromTheWeightsGradient) {
   EXPECT_EQ(estimate(config, 8).logits, std::int64_t{3} * 4 * 4096 * 128256);
 }
 
-// Expandable segments have less between their blocks.
+// Expandable segments waste less memory between their blocks.
 TEST(MemoryEstimate, ReadsTheAllocatorsSetting) {
   const auto config = config_of_8b();
   unsetenv("PYTORCH_CUDA_ALLOC_CONF");
   unsetenv("PYTORCH_ALLOC_CONF");
-  const auto expandable = estimate(config, 8).pooled;  // what a run sets
+  const auto expandable = estimate(config, 8).pooled;  // as a run sets it
   setenv("PYTORCH_ALLOC_CONF", "expandable_segments:False", 1);
   const auto segments = estimate(config, 8).pooled;
   unsetenv("PYTORCH_ALLOC_CONF");

@@ -10,7 +10,7 @@ namespace {
 
 double gib(const std::string& text) { return static_cast<double>(named_device(text).bytes) / 0x1p30; }
 
-// What PyTorch prints as a GPU's total capacity.
+// The expected values are what PyTorch prints as a GPU's total capacity.
 TEST(NamedDevice, HasTheMemoryThatDriversReport) {
   EXPECT_NEAR(gib("H100"), 79.1, 0.3);
   EXPECT_NEAR(gib("NVIDIA A100-SXM4-80GB"), 79.2, 0.3);

@@ -1,4 +1,4 @@
-// The line that a report becomes.
+// Tests the log line of a report.
 #include <gtest/gtest.h>
 
 #include "train/observers/numerics/nan_locator.h"

@@ -5,7 +5,7 @@
 namespace titan::train {
 namespace {
 
-// Four ranks that read the same rows see each token four times, which is once.
+// Four ranks that read the same rows see each token four times, but it counts once.
 TEST(Setup, MetricsCountEachTokenOnceWhereRanksShareABatch) {
   const auto config = config_of_8b();
   const auto of_one = [&](const dist::ParallelDims& dims) {

@@ -39,7 +39,7 @@ TEST(SpikeWindow, FindsLossAndNorm) {
   EXPECT_FALSE(is_spike(window, 0.0, 0.0)) << "what falls is not a spike";
 }
 
-// Mean and deviation by hand: losses 1, 3 and 2, 4 steps of a window, the first forgotten where a fifth comes.
+// Mean and deviation by hand: a window of 4 steps holds the losses 1, 3, 2 and 2; the fifth loss drops the first, 9.
 TEST(SpikeWindow, NumbersAreThoseOfTheStepsBefore) {
   SpikeWindow window(4, 6, at::kCPU);
   for (const double loss : {9.0, 1.0, 3.0, 2.0, 2.0}) is_spike(window, loss, 10 * loss);
@@ -69,7 +69,7 @@ TEST(SpikeWindow, NumbersAloneAreTakenIn) {
   EXPECT_EQ(window.value(), before);
 }
 
-// 1e30 among losses of 3 would make every later loss a usual one; and a level that stays is accepted.
+// A 1e30 among losses of 3 would make every later loss look usual. A level that stays is accepted.
 TEST(SpikeWindow, ASpikeNeitherHidesTheNextNorLastsForEver) {
   SpikeWindow window(32, 6, at::kCPU);
   ASSERT_EQ(first_spike_of(window, 0, 40), -1);
@@ -81,7 +81,7 @@ TEST(SpikeWindow, ASpikeNeitherHidesTheNextNorLastsForEver) {
   EXPECT_LT(spikes, 32);
 }
 
-// Rounding would make a spike of each next number.
+// Without an allowance, rounding would make every next value a spike.
 TEST(SpikeWindow, ALossThatStandsStillMayMoveALittle) {
   SpikeWindow window(8, 6, at::kCPU);
   for (int step = 0; step < 8; ++step) ASSERT_FALSE(is_spike(window, 2, 1));

@@ -18,7 +18,7 @@ std::int64_t whole(const at::Tensor& tensor) {
   return sum_of(tensor, dist::ShardSpec::replicated(tensor.sizes().vec()));
 }
 
-// The box [offset, offset + shape) of the tensor.
+// Returns the checksum of the box [offset, offset + shape) of the tensor.
 std::int64_t part(const at::Tensor& tensor, std::vector<std::int64_t> offset, std::vector<std::int64_t> shape) {
   at::Tensor box = tensor;
   for (std::size_t d = 0; d < shape.size(); ++d) box = box.narrow(static_cast<std::int64_t>(d), offset[d], shape[d]);
@@ -27,7 +27,7 @@ std::int64_t part(const at::Tensor& tensor, std::vector<std::int64_t> offset, st
 
 at::Tensor random(at::IntArrayRef shape) { return at::randn(shape, at::detail::createCPUGenerator(7)); }
 
-// What the header says, one element at a time.
+// Computes the header's definition, one element at a time.
 std::uint64_t reference(const at::Tensor& tensor) {
   const auto flat = tensor.contiguous().flatten();
   std::uint64_t sum = 0;
@@ -76,7 +76,7 @@ TEST(TensorChecksum, EveryBitAndEveryPlaceCounts) {
   other.view(at::kInt).bitwise_xor_(at::tensor({1, 0, 0, 0}, at::kInt));
   EXPECT_NE(whole(other), whole(tensor));
   EXPECT_NE(whole(tensor.t().contiguous()), whole(tensor));
-  EXPECT_EQ(whole(tensor.t().contiguous().t()), whole(tensor));  // strides are not bits
+  EXPECT_EQ(whole(tensor.t().contiguous().t()), whole(tensor));  // strides do not count
   EXPECT_NE(whole(at::zeros({4})), whole(-at::zeros({4})));
   EXPECT_NE(whole(at::zeros({4})), whole(at::zeros({5})));
 }

@@ -19,12 +19,12 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// [B, H, T, E], as the modules that follow want it: [B, T, H, E] is contiguous.
+// Returns an empty [B, H, T, E] whose transpose [B, T, H, E] is contiguous, as the following modules need it.
 at::Tensor empty_heads(const at::Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
 
-// The rows of one head of a tensor [B, H, T, E] or [B, H, T].
+// Returns the rows of one head of a tensor [B, H, T, E] or [B, H, T].
 template <typename T>
 Rows<T> rows_of(const at::Tensor& tensor, std::int64_t batch, std::int64_t head) {
   auto* data = static_cast<std::remove_const_t<T>*>(tensor.data_ptr());
@@ -102,7 +102,7 @@ bool are_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, st
 
 HeadsShape shape_of(const at::Tensor& q, double scale) { return {q.size(2), q.size(3), static_cast<float>(scale)}; }
 
-// True if nothing but causality hides keys, or drops weights.
+// True if there is no mask and no dropout.
 bool is_plain(double dropout, const OptionalTensor& mask) { return dropout == 0 && (!mask || !mask->defined()); }
 
 bool is_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout, bool causal,
@@ -120,12 +120,12 @@ double scale_of(const at::Tensor& q, std::optional<double> scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
 }
 
-// True if ATen's kernel multiplies in a type of 16 bits for which this process has no fast products.
+// True if ATen's kernel would multiply in a 16-bit type for which this process has no fast instructions.
 bool is_slow_in_aten(const at::Tensor& q) {
   return (q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf) && !has_products(q.scalar_type());
 }
 
-// A mask of the attention's dtype is added to scores; one of booleans stays as it is.
+// Converts a floating-point mask, which is added to the scores, to float32. A boolean mask is not changed.
 OptionalTensor in_float32(const OptionalTensor& mask) {
   return mask && mask->defined() && mask->is_floating_point() ? mask->to(at::kFloat) : mask;
 }

@@ -1,9 +1,9 @@
-// Attention in bfloat16 for processors that multiply and add pairs of it. Compiled with TITAN_ISA and
-// TITAN_VECTOR_BYTES, see CMakeLists.txt: for those that have vectors of such products (AVX512-BF16, twice what they do
-// in float32), and for those that have tiles as well (AMX). Tensors in float32 go to AVX-512's kernel.
+// bfloat16 attention for processors with bfloat16 multiply-adds. Compiled with TITAN_ISA and TITAN_VECTOR_BYTES, see
+// CMakeLists.txt: once for vectors (AVX512-BF16, twice the throughput of float32), once for tiles (AMX). Tensors in
+// float32 and float16 go to AVX-512's kernel.
 //
-// Weights and score gradients are rounded before they are multiplied, as FlashAttention's are; the softmax and sums are
-// float32's.
+// Weights and score gradients are rounded before they are multiplied, as in FlashAttention; the softmax and sums are in
+// float32.
 #include <cmath>
 #include <initializer_list>
 
@@ -19,7 +19,8 @@ namespace {
 constexpr float kLog2E = 1.44269504088896341F;
 constexpr float kLn2 = 0.693147180559945309F;
 
-// 2^x to 2e-7 of it for x up to 1/2 or so, 0 far below. The polynomial is the best of its degree on [-1/2, 1/2].
+// Returns 2^x, to a relative 2e-7, for x up to about 1/2; 0 far below. The polynomial is the best of its degree on
+// [-1/2, 1/2].
 __m512 power_of_2(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(-200.0F), x);  // minus infinity as well; NaN stays NaN
   const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -33,12 +34,12 @@ __m512 power_of_2(__m512 x) {
   return _mm512_scalef_ps(p, n);
 }
 
-// The first `count` of a vector's elements, as a mask.
+// Returns a mask of the first `count` elements of a vector.
 __mmask16 first(Index count) {
   return count >= kWidth ? __mmask16{0xFFFF} : count <= 0 ? __mmask16{0} : static_cast<__mmask16>((1 << count) - 1);
 }
 
-// Rows packed, those up to `padded_rows` zeros.
+// Copies rows without gaps, and zeros those up to `padded_rows`.
 void copy_rows(Rows<const BFloat16Bits> from, Index rows, Index padded_rows, Index dim, BFloat16Bits* to) {
   for (Index i = 0; i < rows; ++i)
     for (Index e = 0; e < dim; e += kWidth) {
@@ -48,7 +49,7 @@ void copy_rows(Rows<const BFloat16Bits> from, Index rows, Index padded_rows, Ind
   std::memset(to + rows * dim, 0, static_cast<std::size_t>((padded_rows - rows) * dim) * sizeof *to);
 }
 
-// Words [8 rows | 8 more rows][8] -> [8][8 rows | 8 more rows].
+// Transposes words [8 rows | 8 more rows][8] -> [8][8 rows | 8 more rows].
 void transpose_words(__m512i (&words)[8]) {
   transpose_fours(words);
   const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
@@ -59,7 +60,7 @@ void transpose_words(__m512i (&words)[8]) {
   }
 }
 
-// to[j / 16][e / 2][j % 16] = from[j][e] and from[j][e + 1], for whole groups of 16 rows
+// to[j / 16][e / 2][j % 16] = from[j][e] and from[j][e + 1], for full groups of 16 rows
 void pair_dims(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
   for (Index j = 0; j < rows; j += kWidth)
     for (Index e = 0; e < dim; e += 16) {
@@ -70,7 +71,7 @@ void pair_dims(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
     }
 }
 
-// The largest of factor * scores[j], j < count.
+// Returns the largest of factor * scores[j], j < count.
 float largest(const float* scores, Index count, __m512 factor) {
   __m512 out = _mm512_set1_ps(-HUGE_VALF);
   for (Index j = 0; j < count; j += kWidth) {
@@ -80,7 +81,7 @@ float largest(const float* scores, Index count, __m512 factor) {
   return _mm512_reduce_max_ps(out);
 }
 
-// weights[j] = 2^(factor * scores[j] - shift) for j < count, 0 up to `end`. Gives their sum, before they are rounded.
+// Sets weights[j] = 2^(factor * scores[j] - shift) for j < count, and 0 up to `end`. Returns their sum before rounding.
 float powers(const float* scores, Index count, Index end, __m512 factor, float shift, BFloat16Bits* weights) {
   const __m512 shifts = _mm512_set1_ps(shift);
   __m512 sum = _mm512_setzero_ps();
@@ -178,15 +179,15 @@ void forward(const HeadsShape& shape, const HeadTensors<BFloat16Bits>* heads, In
   }
 }
 
-// What the softmax's backward takes of one row.
+// Inputs of the softmax's backward for one row.
 struct RowState {
   Index count;     // keys that it sees
-  float log2_sum;  // of the exponentials
-  float dot;       // of output and its gradient
+  float log2_sum;  // log2 of the sum of exponentials
+  float dot;       // dot product of the output and its gradient
 };
 
-// The weights and score gradients of rows 2 * pair and one more of a block, from the scores and gradients of weights of
-// the tile that they are in.
+// Computes the weights and score gradients of rows 2 * pair and 2 * pair + 1 of a block, from the scores and weight
+// gradients of their tile.
 void differentiate_pair(const Workspace& work, Index stride, Index pair, Index columns, __m512 factor,
                         const RowState (&rows)[2]) {
   const Index in_tile = 2 * pair % kTile * stride;
@@ -209,7 +210,8 @@ void differentiate_pair(const Workspace& work, Index stride, Index pair, Index c
   }
 }
 
-// The block of rows from `begin` on: gradients of queries, and its part of those of keys and values.
+// Handles the block of rows from `begin` on: writes the gradients of queries, and adds its part of those of keys and
+// values.
 void backward_block(const HeadsShape& shape, const HeadTensors<BFloat16Bits>& tensors,
                     const HeadGradients<BFloat16Bits>& grads, Index begin, const Workspace& work) {
   const Index dim = shape.head_dim, stride = row_stride(shape.length);

@@ -8,13 +8,13 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-constexpr Index kRows = TITAN_VECTOR_BYTES == 64 ? 8 : 4;  // of a tile: its sums stay in registers
-constexpr Index kColumns = 2;                              // vectors of a tile
+constexpr Index kRows = TITAN_VECTOR_BYTES == 64 ? 8 : 4;  // rows of a tile: its sums stay in registers
+constexpr Index kColumns = 2;                              // vectors per row of a tile
 
-// Keys are padded to whole tiles.
+// Rounds a number of keys up to full tiles.
 Index padded(Index length) { return round_up(length, kColumns * kWidth); }
 
-// to[i][e] = from[i][e] * scale, rows packed
+// to[i][e] = from[i][e] * scale, with rows of `to` contiguous
 template <typename T>
 void unpack(Rows<const T> from, Index rows, Index dim, float scale, float* to) {
   for (Index i = 0; i < rows; ++i)
@@ -51,7 +51,7 @@ void multiply(const float* a, Index dim, const float* b, Index stride, Index col
   }
 }
 
-// out[r][e] = sum over j < count of weights[r][j] * values[j][e], for kRows rows; `count` leaves out what is masked for
+// out[r][e] = sum over j < count of weights[r][j] * values[j][e], for kRows rows; keys from `count` on are masked for
 // all
 template <Index kVectors>
 void combine_columns(const float* weights, Index stride, const float* values, Index dim, Index count, float* out) {
@@ -103,7 +103,7 @@ float largest(const float* values, Index count) {
   return out;
 }
 
-// values[j] = e^(values[j] - shift) for j < count, 0 up to `end`. Gives their sum.
+// Sets values[j] = e^(values[j] - shift) for j < count, and 0 up to `end`. Returns their sum.
 float exponentials(float* values, Index count, Index end, float shift) {
   Vector sums = {};
   Index j = 0;
@@ -112,7 +112,7 @@ float exponentials(float* values, Index count, Index end, float shift) {
     store(values + j, value);
     sums += value;
   }
-  if (j < end) {  // rows end at whole vectors
+  if (j < end) {  // rows are padded to full vectors
     float last[kWidth];
     for (Index i = 0; i < kWidth; ++i) last[i] = j + i < count ? values[j + i] - shift : -100.0F;
     const Vector value = exponential(load(last));
@@ -161,7 +161,7 @@ Rows<T> from_row(Rows<T> rows, Index row) {
   return {rows.data + row * rows.stride, rows.stride};
 }
 
-// The next tile of rows; those past the end are zeros.
+// Unpacks the next tile of rows; rows past the end are zeros.
 template <typename T>
 void unpack_tile(Rows<const T> from, Index begin, Index rows, Index dim, float scale, float* to) {
   unpack(from_row(from, begin), rows, dim, scale, to);
@@ -176,9 +176,9 @@ void unpack_keys_and_values(const HeadsShape& shape, const HeadTensors<T>& tenso
 }
 
 struct Tile {
-  Index rows;     // of kRows: fewer at the end
-  Index keys;     // that any of them sees
-  Index columns;  // of scores
+  Index rows;     // kRows, or fewer at the end
+  Index keys;     // keys that any of the rows sees
+  Index columns;  // columns of scores: the keys, padded
 };
 
 // Unpacks the queries from row `begin` on, and multiplies them with the keys that they see.
@@ -256,7 +256,7 @@ void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGr
       for (Index r = 0; r < kRows; ++r) {
         float* const scores = work.scores + r * stride;
         float* const score_grads = work.score_grads + r * stride;
-        if (r >= rows) {  // takes part in the tile with weights of zero
+        if (r >= rows) {  // padding of the tile: its weights are zero
           for (Index j = 0; j < columns; ++j) scores[j] = score_grads[j] = 0;
           continue;
         }

@@ -1,11 +1,10 @@
-// Causal attention of the query heads that share one pair of key and value heads, on one thread, in float32 inside.
-// heads.cpp is compiled once for each set of instructions, into a namespace of its own; best_attention()
-// picks when the program runs. No torch here: what is compiled for newer processors must not share inline functions
-// with the rest of the program.
+// Causal attention of the query heads that share one key and one value head, on one thread, computed in float32.
+// heads.cpp is compiled once per instruction set, into a namespace of its own; best_attention() picks one at run time.
+// No torch here: code compiled for newer processors must not share inline functions with the rest of the program.
 //
-// Not tiled over keys as FlashAttention is (Dao et al. 2022): a few rows of scores fit the second cache even for long
-// sequences, so the softmax is the plain one, in three passes. The backward recomputes the scores from the saved
-// logarithms of the sums, as there.
+// Unlike FlashAttention (Dao et al. 2022) it is not tiled over keys: a few rows of scores fit the L2 cache even for
+// long sequences, so the softmax is the plain one, in three passes. As in FlashAttention, the backward recomputes the
+// scores from the saved logarithms of the sums.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace titan::kernels {
 
-// Rows of one head; elements of a row are neighbours.
+// Rows of one head; the elements of a row are contiguous.
 template <typename T>
 struct Rows {
   T* data;
@@ -22,17 +21,18 @@ struct Rows {
 };
 
 struct HeadsShape {
-  std::int64_t length;    // of queries and of keys
+  std::int64_t length;    // number of queries and of keys
   std::int64_t head_dim;  // a multiple of AttentionKernels::head_dim_unit
-  float scale;            // of the products of queries and keys
+  float scale;            // multiplies the dot products of queries and keys
 };
 
-// [length, head_dim] each but sums, [length]: the logarithm of the sum of exponentials of a row's scaled scores.
+// Tensors of one query head: [length, head_dim] each, except sums [length], the logarithm of the sum of exponentials of
+// a row's scaled scores.
 template <typename T>
 struct HeadTensors {
   Rows<const T> q, k, v;
   Rows<T> out;
-  Rows<float> sums;  // a row has one element
+  Rows<float> sums;  // one element per row
 };
 
 template <typename T>
@@ -48,7 +48,7 @@ struct AttentionKernels {
   // Floats of working memory for one call.
   std::int64_t (*workspace)(const HeadsShape& shape);
 
-  // `heads` are `num_heads` queries' heads with the same k and v.
+  // `heads` are `num_heads` query heads with the same k and v.
   void (*forward_float)(const HeadsShape&, const HeadTensors<float>* heads, std::int64_t num_heads, float* workspace);
   void (*forward_bfloat16)(const HeadsShape&, const HeadTensors<BFloat16Bits>* heads, std::int64_t num_heads,
                            float* workspace);
@@ -65,15 +65,14 @@ struct AttentionKernels {
                            Rows<Float16Bits> v_grad, float* workspace);
 };
 
-// Queries that see all keys: those of one further token, of the heads that share a pair of key and value heads.
+// Queries that see all keys: those of one new token, in the heads that share one key and one value head.
 struct CachedShape {
   std::int64_t queries, keys;
   std::int64_t head_dim;  // a multiple of head_dim_unit
   float scale;
 };
 
-// Attention of CachedShape on one thread: rows of q and out are [queries, head_dim], of k and v [keys, head_dim], and
-// sums [queries].
+// Attention of CachedShape on one thread: q and out are [queries, head_dim], k and v [keys, head_dim], sums [queries].
 struct CachedAttentionKernels {
   const char* name;
   std::int64_t head_dim_unit;
@@ -83,9 +82,9 @@ struct CachedAttentionKernels {
   void (*attend_float16)(const CachedShape&, const HeadTensors<Float16Bits>&, float* workspace);
 };
 
-// For any processor, for AVX2 with FMA, for AVX-512, and that with products of bfloat16 in vectors or in tiles, which
-// rounds weights and score gradients to it and takes numbers below its normal ones for 0 (bfloat16_heads.cpp). Only
-// those that this machine has may be called.
+// Builds for any processor, for AVX2 with FMA, for AVX-512, and for AVX-512 with bfloat16 multiply-adds in vectors or
+// in tiles. The last two round weights and score gradients to bfloat16 and take subnormal numbers for 0
+// (bfloat16_heads.cpp). Call only those whose instructions this machine has.
 namespace plain {
 extern const AttentionKernels kAttention;
 extern const CachedAttentionKernels kCachedAttention;

@@ -1,9 +1,10 @@
-// The products of bfloat16 attention in tiles (kernels/cpu/simd/tiles.h). products_vector.h has the same functions, and says
-// what each computes.
+// The matmuls of bfloat16 attention in tiles (kernels/cpu/simd/tiles.h). products_vector.h has the same functions, and
+// says what each computes.
 //
-// A product of tiles adds [16, pairs] times [pairs, 16] to 16 x 16 sums, with 16 pairs, or 8 where only those are left.
-// Scores, and sums over keys, find both operands as the vectors do. For sums over rows the left operand would be the
-// weights by columns; what is summed here is the transposed, so that it is the few dims of the block's rows.
+// A tile multiplication adds [16, pairs] times [pairs, 16] to 16 x 16 sums, with 16 pairs, or 8 if only those are left.
+// Scores, and sums over keys, use the same operand layouts as the vectors. For sums over rows the left operand would be
+// the transposed weights. Here the sums are computed transposed, so that the left operand is the block's transposed
+// rows, which have few dims.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-// Four tiles of sums, and the operands for 16 pairs; those for 8 are the smaller tiles.
+// Number of tiles with sums (tiles 0 to 3), and the tiles of operands with 16 pairs; operands with 8 use the smaller
+// tiles.
 constexpr int kSums = 4, kLeft = 4, kRight = 5;
 
 // While one exists, this thread's tiles have these shapes.
@@ -23,7 +25,7 @@ class ProductsScope {
   const TileScope tiles_{true};
 };
 
-// body(0), body(1), ... for the first `count` sums; their number is a constant in each.
+// Calls body(0), body(1), ... for the first `count` sums, each with a compile-time constant.
 template <typename Body>
 void for_sums(Index count, const Body& body) {
   body(std::integral_constant<int, 0>{});
@@ -32,8 +34,8 @@ void for_sums(Index count, const Body& body) {
   if (count > 3) body(std::integral_constant<int, 3>{});
 }
 
-// Adds to `count` sums the products of one left operand, `pairs` (a multiple of 8) words wide, with as many right ones:
-// left(p) and right(p, sum) are where their pairs from p on begin.
+// Adds the products of one left operand, `pairs` (a multiple of 8) words wide, and `count` right operands to as many
+// sums. left(p) and right(p, sum) return where their pairs from p on begin.
 template <typename Left, typename Right>
 void add_products(Index count, Index pairs, const Left& left, Index left_stride, const Right& right,
                   Index right_stride) {
@@ -81,10 +83,10 @@ void combine(Weights weights, const Word* values, Index dim, Index count, const 
   }
 }
 
-// rows[i][j] = what rows[j][i] was
+// Transposes in place: rows[i][j] = the old rows[j][i].
 void transpose(__m512i (&rows)[16]) {
   transpose_fours(rows);
-  for (Index i = 0; i < 4; ++i) {  // and the blocks, a quarter each
+  for (Index i = 0; i < 4; ++i) {  // then the 4 x 4 blocks, a quarter each
     const __m512i even_low = _mm512_shuffle_i32x4(rows[i], rows[4 + i], 0x88);
     const __m512i odd_low = _mm512_shuffle_i32x4(rows[i], rows[4 + i], 0xDD);
     const __m512i even_high = _mm512_shuffle_i32x4(rows[8 + i], rows[12 + i], 0x88);
@@ -106,7 +108,7 @@ void pack_block(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
   }
 }
 
-// [dim, row_stride]
+// Returns the number of sums, [dim, row_stride].
 Index sums_numel(Index length, Index dim) { return dim * row_stride(length); }
 
 void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin, Index count,

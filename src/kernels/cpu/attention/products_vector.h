@@ -1,4 +1,4 @@
-// The products of bfloat16 attention in vectors of 16 words (AVX512-BF16). products_tile.h has the same functions.
+// The matmuls of bfloat16 attention in vectors of 16 words (AVX512-BF16). products_tile.h has the same functions.
 #pragma once
 
 #include "kernels/cpu/attention/bfloat16_words.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr Index kTile = 8;  // rows of scores at a time
 
-// While one exists, this thread may call what is below.
+// While one exists, this thread may call the functions below.
 struct ProductsScope {};
 
 __m512i spread_word(const Word* from) { return _mm512_set1_epi32(static_cast<int>(*from)); }
@@ -16,7 +16,7 @@ __m512 multiply_add(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
 
-// products[r][j] = sum over dims of rows[r] and columns[j], for kTile rows and kColumns vectors of columns
+// products[r][j] = sum over dims of rows[r] * columns[j], for kTile rows and kColumns vectors of columns
 template <Index kColumns>
 void multiply_columns(const Word* rows, Index pairs, const Word* columns, float* products, Index stride) {
   __m512 sums[kTile][kColumns] = {};
@@ -31,7 +31,7 @@ void multiply_columns(const Word* rows, Index pairs, const Word* columns, float*
   for (Index r = 0; r < kTile; ++r)
     for (Index c = 0; c < kColumns; ++c) _mm512_storeu_ps(products + r * stride + c * kWidth, sums[r][c]);
 }
-// The same for `count` columns, a multiple of 16, as pair_dims() packs them.
+// The same for `count` columns, a multiple of 16, packed by pair_dims().
 void multiply(const Word* rows, Index pairs, const Word* columns, Index count, float* products, Index stride) {
   Index j = 0;
   for (; j + 3 * kWidth <= count; j += 3 * kWidth)
@@ -40,8 +40,8 @@ void multiply(const Word* rows, Index pairs, const Word* columns, Index count, f
   if (count - j == kWidth) multiply_columns<1>(rows, pairs, columns + j * pairs, products + j, stride);
 }
 
-// to[r] = factors[r] * the sum over j < count (even) of weights[r][j] * values[j], for kRows rows, of which the first
-// `rows` are there, and kVectors vectors of the dim
+// to[r] = factors[r] * the sum over j < count (even) of weights[r][j] * values[j], for kRows rows and kVectors vectors
+// of the dim. Only the first `rows` rows are written.
 template <Index kRows, Index kVectors>
 void combine_columns(Weights weights, const Word* values, Index dim, Index count, const float* factors, Index rows,
                      Rows<BFloat16Bits> to) {
@@ -60,8 +60,7 @@ void combine_columns(Weights weights, const Word* values, Index dim, Index count
     for (Index c = 0; c < kVectors; ++c)
       store_rounded(to.data + r * to.stride + c * kWidth, _mm512_mul_ps(sums[r][c], _mm512_set1_ps(factors[r])));
 }
-// The same for a group's rows, of which the first `rows` are there; `values` as pair_rows() packs them, `count` a
-// multiple of 16.
+// The same for a group's rows and the full dim. `values` are packed by pair_rows(), `count` is a multiple of 16.
 void combine(Weights weights, const Word* values, Index dim, Index count, const float* factors, Index rows,
              Rows<BFloat16Bits> to) {
   Index e = 0;
@@ -72,10 +71,10 @@ void combine(Weights weights, const Word* values, Index dim, Index count, const 
   if (e < dim) combine_columns<kGroup, 1>(weights, values + e, dim, count, factors, rows, {to.data + e, to.stride});
 }
 
-// Rows of a block, [rows, dim], as scatter() takes them: kBlock / 2 * dim words.
+// Packs the rows of a block, [rows, dim], for scatter(): kBlock / 2 * dim words.
 void pack_block(const BFloat16Bits* from, Index rows, Index dim, Word* to) { pair_rows(from, rows, dim, to); }
 
-// Sums over rows for each key, as scatter() adds to them, here [padded length, dim].
+// Returns the number of sums that scatter() adds to, one per key and dim: here [padded length, dim].
 Index sums_numel(Index length, Index dim) { return padded(length) * dim; }
 
 template <Index kVectors, Index kKeys>
@@ -97,8 +96,9 @@ void scatter_columns(const Word* weights, Index stride, const Word* rows, Index 
       for (Index c = 0; c < kVectors; ++c) _mm512_storeu_ps(sums + (j + i) * dim + c * kWidth, parts[i][c]);
   }
 }
-// Key j's sum += the sum over a block's pairs of rows of weights[pair][j] * rows[pair], for j < count. The block starts
-// at row `begin`. `weights` of a row are 0 from what it does not see, and not read where its whole group sees nothing.
+// Adds to key j's sum the sum over a block's pairs of rows of weights[pair][j] * rows[pair], for j < count. The block
+// starts at row `begin`. A row's weights are 0 for keys that it does not see, and not read if its full group does not
+// see them.
 void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin, Index count,
              float* sums) {
   Index e = 0;

@@ -17,7 +17,8 @@
 namespace titan::kernels {
 namespace {
 
-// For tiles: fewer rows or columns than these are done before the other operand is packed.
+// Minimum rows or columns, and minimum multiplications, for tiles: a smaller matmul takes less time than packing the
+// other operand.
 constexpr std::int64_t kFewest = 32, kFewestProducts = std::int64_t{1} << 18;
 
 bool has_neighbours(const at::Tensor& tensor) {
@@ -31,13 +32,13 @@ Matrix<T> matrix_of(const at::Tensor& tensor) {
   return {static_cast<const T*>(tensor.const_data_ptr()), tensor.stride(0), tensor.stride(1)};
 }
 
-// How many parts of the rows and of the columns.
+// Number of parts of the rows and of the columns.
 struct Grid {
   std::int64_t rows, columns;
 };
 
-// Returns the fastest of all grids of so many parts. Each part packs its own operands; a panel of 32 takes as long to
-// pack as two products of panels.
+// Returns the fastest grid of at most `parts` parts. Each part packs its own operands; packing a panel of 32 takes as
+// long as multiplying two pairs of panels.
 Grid grid_of(std::int64_t rows, std::int64_t columns, std::int64_t parts) {
   const auto panels = [](std::int64_t count, std::int64_t in) { return (count + 32 * in - 1) / (32 * in); };
   Grid best{1, 1};
@@ -58,7 +59,7 @@ struct Range {
   std::int64_t begin, count;
 };
 
-// Part `i` of `parts`, whole panels but for the last; there may be nothing left for it.
+// Returns part `i` of `parts`: full panels except the last, or nothing if none is left.
 Range part_of(std::int64_t count, std::int64_t i, std::int64_t parts) {
   const std::int64_t size = (count + 32 * parts - 1) / (32 * parts) * 32, begin = std::min(count, i * size);
   return {begin, std::min(size, count - begin)};
@@ -72,7 +73,7 @@ struct Product {
   T* out;
   std::int64_t out_stride, depth;
 
-  // One part, on this thread.
+  // Computes one part, on this thread.
   void run_part(Range rows, Range columns) const {
     if (rows.count == 0 || columns.count == 0) return;
     const MatmulShape shape{rows.count, columns.count, depth};
@@ -97,7 +98,7 @@ void run(const MatmulKernels& kernels, Multiply<T> multiply, const at::Tensor& l
   });
 }
 
-// ATen does not hand fewer to oneDNN.
+// Minimum multiplications for which ATen calls oneDNN.
 constexpr std::int64_t kFewestForOneDnn = 16 * 16 * 16 + 1;
 
 std::int64_t products_of(const at::Tensor& left, const at::Tensor& right) {

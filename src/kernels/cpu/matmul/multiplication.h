@@ -1,27 +1,27 @@
-// The blocks of a product, whatever multiplies in the end. They are those of Goto and van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication" (2008). A left panel of a step of the depth stays in the first cache while
-// the right panels pass it; those and the sums stay in the second.
+// Blocking of a matmul, independent of the instructions that multiply. The blocks are those of Goto and van de Geijn,
+// "Anatomy of High-Performance Matrix Multiplication" (2008). A left panel of a step of the depth stays in the L1 cache
+// while the right panels pass it; the right panels and the sums stay in L2.
 //
-// `Panels` says how operands are packed into panels and how two panels are multiplied:
+// `Panels` defines how operands are packed into panels and how two panels are multiplied:
 //
-//   Element, Packed                     of the matrices; of packed panels
+//   Element, Packed                     element types of the matrices and of packed panels
 //   kLeft, kRight                       rows of a left panel, columns of a right one
-//   kUnit                               of the depth: a step is a multiple, but for the last
+//   kUnit                               steps of the depth are multiples of it, except the last
 //   kColumns, kStep                     columns of a block of sums; the depth of a step
-//   blocking_of(shape)                  Blocking
-//   left_size(count, depth)             Packed elements of so many rows, and of so many columns
-//   right_size(count, depth)
+//   blocking_of(shape)                  returns the Blocking
+//   left_size(count, depth)             returns the Packed elements of `count` rows
+//   right_size(count, depth)            returns the Packed elements of `count` columns
 //   kSlack                              Packed elements past the left ones that pack_left() may write
-//   pack_left(matrix, part, to)         [panels][depth] of a part of the left operand, and of the right one
-//   pack_right(matrix, part, to)
-//   LeftPanel                           where a left panel is: packed, or in the matrix
-//   packed_panel(packed)
-//   reads_in_place(shape, left)         if the left operand need not be packed
-//   panel_in_place(left, row, depth)
+//   pack_left(matrix, part, to)         packs a part of the left operand: [panels][depth]
+//   pack_right(matrix, part, to)        packs a part of the right operand: [panels][depth]
+//   LeftPanel                           location of a left panel: packed, or in the matrix
+//   packed_panel(packed)                returns the LeftPanel of packed elements
+//   reads_in_place(shape, left)         true if the left operand need not be packed
+//   panel_in_place(left, row, depth)    returns the LeftPanel in the matrix
 //   Scope                               exists while panels are multiplied
-//   multiply(left, right, depth, next, number, sums, out)
-//       Adds the product of two panels to `sums` [kLeft][kRight], in an order of its own. `next` is the left panel that
-//       follows, `number` the right panel's in its step: for fetching ahead.
+//   multiply(left, right, depth, next, number, sums)
+//       Adds the product of two panels to `sums` [kLeft][kRight], whose element order is up to `Panels`. `next` is the
+//       next left panel and `number` the index of the right panel in its step, both for prefetching.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-// How much of the left operand is packed at once, and the rows of a block of sums: multiples of kLeft.
+// Rows and depth of the left operand that are packed at once, and rows of a block of sums. Rows are multiples of kLeft.
 struct Blocking {
   Index rows_packed, depth_packed, rows;
 };
@@ -45,17 +45,17 @@ struct OperandPart {
 // The destination of the sums of two panels.
 template <typename T>
 struct PanelSums {
-  float* memory;           // [panel], between steps of the depth
-  bool is_first, is_last;  // step of the depth: there are none yet; they are rounded and written to `out`
+  float* memory;           // [kLeft][kRight], kept between steps of the depth
+  bool is_first, is_last;  // step of the depth; first: no sums yet; last: they are rounded and written to `out`
   T* out;
-  Index out_stride, rows, columns;  // those that exist, perhaps more than a panel has
+  Index out_stride, rows, columns;  // up to the end of the matrix, perhaps more than a panel has
 };
 
 struct Range {
   Index begin, count;
 };
 
-// body() of parts of at most `limit`, about the same size each, all but the last multiples of `unit`.
+// Calls body(part) for parts of at most `limit`, of about the same size, all but the last multiples of `unit`.
 template <typename Body>
 void for_parts(Index count, Index limit, Index unit, const Body& body) {
   const Index parts = (count + limit - 1) / limit, size = round_up((count + parts - 1) / parts, unit);
@@ -99,13 +99,13 @@ class Multiplication {
   }
 
  private:
-  // Columns, and rows that are packed of the left operand, with their part of the depth.
+  // The rows of the left operand that are packed, their part of the depth, and columns.
   struct Block {
     Range rows, depth, columns;
   };
 
   static_assert(Panels::kColumns % Panels::kRight == 0 && Panels::kStep % Panels::kUnit == 0);
-  static constexpr Index kSums = Panels::kLeft * Panels::kRight;  // of two panels
+  static constexpr Index kSums = Panels::kLeft * Panels::kRight;  // sums of two panels
 
   static Index panels_of(Index count, Index panel) { return (count + panel - 1) / panel; }
   static Index left_size(const MatmulShape& shape) {
@@ -117,13 +117,13 @@ class Multiplication {
     return Panels::right_size(std::min(shape.columns, Panels::kColumns),
                               keeps_right(shape) ? shape.depth : std::min(shape.depth, Panels::kStep));
   }
-  // True if a right operand that was packed for one block is used for others, since they follow before the next
+  // True if a right operand packed for one block is reused by the blocks of other rows, which come before the next
   // columns.
   static bool keeps_right(const MatmulShape& shape) {
     const Blocking blocking = Panels::blocking_of(shape);
     return blocking.rows < blocking.rows_packed;
   }
-  // True if the sums of all columns wait for the next part of the depth.
+  // True if the depth has several parts, so that the sums of all columns are kept until the next part.
   static bool has_parts(const MatmulShape& shape) { return shape.depth > Panels::blocking_of(shape).depth_packed; }
   static Index columns_of_sums(const MatmulShape& shape) {
     return has_parts(shape) ? shape.columns : std::min(shape.columns, Panels::kColumns);
@@ -164,7 +164,7 @@ class Multiplication {
     });
   }
 
-  // The left panel from row `r` of `rows` on times the right ones.
+  // Multiplies the left panel from row `r` of `rows` on by the right ones.
   void multiply_panel(const Block& block, Range rows, Range step, Index r, const Packed* right) {
     const Index row = rows.begin + r;
     const auto left = left_panel(block, step, row);

@@ -1,21 +1,20 @@
-// Products in bfloat16, in tiles: sums of 32 x 32 are in four of them while the depth of a step goes through the
-// others.
+// bfloat16 matmuls in tiles: four tiles hold sums of 32 x 32 while the operands of a step go through the other four.
 #include "kernels/cpu/matmul/tile_packing.h"
 
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-// Two tiles of each place of the depth: where the first is, and how many words from there to the second, to the next
-// place, and from row to row.
+// Two tiles for each 32 elements of the depth: where the first is, and how many words from there to the second, to the
+// next 32 elements, and from row to row.
 struct TilePair {
   const Word* data;
   Index second, next, stride;
 };
 
-constexpr Index kSums = kPanel * kPanel;  // of a pair of panels
+constexpr Index kSums = kPanel * kPanel;  // sums of a pair of panels
 constexpr Index kColumnsOfBlock = 256, kRightPanels = kColumnsOfBlock / kPanel;
 
-// Four of a panel's 32 rows, at the first place of the depth: which four for right panel `number` of a step.
+// Returns four of a panel's 32 rows, at the start of the depth: those to prefetch with right panel `number` of a step.
 TilePair rows_to_fetch(const TilePair& panel, Index number) {
   const Index row = number * (kPanel / kRightPanels);
   TilePair rows = panel;
@@ -23,8 +22,8 @@ TilePair rows_to_fetch(const TilePair& panel, Index number) {
   return rows;
 }
 
-// `ahead` are rows of the left panel that comes next, which are fetched on the way: a few lines at a time, since more
-// would keep what is needed now waiting.
+// Adds the product of two panels to the sums. `ahead` are rows of the next left panel, which are prefetched a few lines
+// at a time: more would delay the data needed now.
 void add_products(TilePair left, const Word* right, Index tiles, TilePair ahead) {
   for (Index t = 0; t < tiles; ++t, left.data += left.next, right += kPair, ahead.data += ahead.next) {
     for (Index r = 0; r < kPanel / kRightPanels; ++r) _mm_prefetch(ahead.data + r * ahead.stride, _MM_HINT_T1);
@@ -58,7 +57,7 @@ void store_sums(float* to) {
   store_tile<3>(to + 3 * kSums / 4, kTile);
 }
 
-// The rows and columns that there are, of the sums as store_sums() leaves them.
+// Rounds and writes the rows and columns inside the matrix, from sums as store_sums() stores them.
 void store_rounded(const float* sums, const PanelSums<BFloat16Bits>& to) {
   const __mmask32 there = to.columns >= kPanel ? 0xFFFFFFFFU : (1U << to.columns) - 1;
   for (Index r = 0; r < std::min(to.rows, kPanel); ++r) {
@@ -68,7 +67,7 @@ void store_rounded(const float* sums, const PanelSums<BFloat16Bits>& to) {
   }
 }
 
-// As multiplication.h asks.
+// The `Panels` of multiplication.h in tiles.
 struct TilePanels {
   using Element = BFloat16Bits;
   using Packed = Word;
@@ -81,8 +80,8 @@ struct TilePanels {
   static constexpr Index kLeft = kPanel, kRight = kPanel, kUnit = kPanel, kColumns = kColumnsOfBlock, kSlack = 0;
   static constexpr Index kStep = 20 * kPanel;  // a left panel has 40 KiB
 
-  // The right operand of a block's columns is packed once for all rows that are packed, if the cache holds it until the
-  // last of them. Of a deeper product each step is packed and used for all rows of larger blocks.
+  // Packs the right operand of a block's columns once for all packed rows, if the cache holds it until the last of
+  // them. For a larger depth each step is packed and used for all rows of larger blocks.
   static Blocking blocking_of(const MatmulShape& shape) {
     return shape.depth > 1024 ? Blocking{512, 8192, 512} : Blocking{1024, 1024, 256};
   }
@@ -96,8 +95,8 @@ struct TilePanels {
   }
 
   static LeftPanel packed_panel(const Word* packed) { return {packed, kPair / 2, kPair, kTile}; }
-  // True if tiles can be read where the matrix is: whole ones, whose rows are whole lines, and do not all fall into the
-  // same few places of the first cache (64 lines to a way).
+  // True if tiles can be read directly from the matrix: full tiles with rows of full cache lines, which do not all map
+  // to the same few sets of the L1 cache (64 lines per way).
   static bool reads_in_place(const MatmulShape& shape, const Operand& left) {
     constexpr Index kLine = 32, kWay = 64;  // in elements; in lines
     return left.column_stride == 1 && left.row_stride % kLine == 0 && left.row_stride / kLine % (kWay / 2) != 0 &&

@@ -1,10 +1,9 @@
-// Operands of products of tiles, from matrices as they lie in memory. For tile_matmul.cpp alone.
+// Packs operands of tile matmuls from matrices in memory. For tile_matmul.cpp only.
 //
-// A left tile is 16 rows of 32 elements of the depth, a right one 16 rows of 16 words: row j has elements 2 j and 2 j +
-// 1 of the depth, of 16 columns. Two such tiles, of 32 rows or columns, lie one after the other. Where elements are
-// neighbours in the other direction they are transposed on the way, in registers: what is loaded from four rows into
-// the quarters of a vector is in its place after transposing within the quarters, in half of the shuffles of a whole
-// transposition.
+// A left tile is 16 rows of 32 elements of the depth, a right tile 16 rows of 16 words: row j has elements 2 j and 2 j
+// + 1 of the depth, of 16 columns. Two such tiles, of 32 rows or columns, are stored one after the other. Operands that
+// are contiguous along the other dim are transposed in registers. Data of four rows is loaded into the quarters of a
+// vector, so that transposing within the quarters is enough: half the shuffles of a full transposition.
 #pragma once
 
 #include <immintrin.h>
@@ -23,10 +22,10 @@ constexpr Index kPair = 2 * kTile * kTile;  // words of two tiles
 
 Index panels_of(Index count) { return (count + kPanel - 1) / kPanel; }
 
-// Strides of sources are in elements; nothing is aligned but what is packed.
+// Source strides are in elements; only packed data is aligned.
 void store_row(Word* to, __m512i row) { _mm512_store_si512(to, row); }
 
-// Quarter l: the 16 bytes at from + l * stride.
+// Loads the 16 bytes at from + l * stride into quarter l.
 __m512i load_quarters(const BFloat16Bits* from, Index stride) {
   const auto quarter = [&](Index l) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + l * stride)); };
   __m512i all = _mm512_castsi128_si512(quarter(0));
@@ -35,15 +34,15 @@ __m512i load_quarters(const BFloat16Bits* from, Index stride) {
   return _mm512_mask_broadcast_i32x4(all, 0xF000, quarter(3));
 }
 
-// A left tile of rows of 32 neighbours.
+// Copies a left tile from rows of 32 contiguous elements.
 void copy_rows(const BFloat16Bits* from, Index stride, Word* to) {
   for (Index r = 0; r < kTile; ++r) store_row(to + r * kTile, _mm512_loadu_si512(from + r * stride));
 }
 
-// A left tile of columns: 32 rows of 16 neighbours, transposed.
+// Transposes a left tile from 32 columns of 16 contiguous elements.
 void transpose_columns(const BFloat16Bits* from, Index stride, Word* to) {
   for (Index c = 0; c < 2; ++c, to += 8 * kTile) {
-    __m512i rows[8], pairs[8], fours[8];  // of elements of the depth, for eight, four and two columns
+    __m512i rows[8], pairs[8], fours[8];  // quarters: 1, 2 and 4 elements of the depth for 8, 4 and 2 rows of the tile
     for (Index i = 0; i < 8; ++i) rows[i] = load_quarters(from + i * stride + 8 * c, 8 * stride);
     for (Index i = 0; i < 4; ++i) {
       pairs[i] = _mm512_unpacklo_epi16(rows[2 * i], rows[2 * i + 1]);
@@ -62,7 +61,7 @@ void transpose_columns(const BFloat16Bits* from, Index stride, Word* to) {
   }
 }
 
-// A right tile of columns whose depth is neighbours: 16 of them, transposed by words.
+// Transposes, by words, a right tile from 16 columns that are contiguous along the depth.
 void transpose_words(const BFloat16Bits* from, Index stride, Word* to) {
   for (Index c = 0; c < 4; ++c, to += 4 * kTile) {
     __m512i columns[4];
@@ -72,8 +71,8 @@ void transpose_words(const BFloat16Bits* from, Index stride, Word* to) {
   }
 }
 
-// Two right tiles of each panel, of rows of neighbours: their pairs. Panels are panel_words apart. Row by row, since
-// that is how memory gives most.
+// Packs two right tiles of each panel from contiguous rows, as pairs of two rows. Panels are panel_words apart. Goes
+// row by row, which gives the highest memory bandwidth.
 void pair_rows(const BFloat16Bits* from, Index stride, Index panels, Word* to, Index panel_words) {
   const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
   const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
@@ -88,7 +87,7 @@ void pair_rows(const BFloat16Bits* from, Index stride, Index panels, Word* to, I
     }
 }
 
-// What there is of 32 x 32 elements, with zeros for the rest.
+// A block of 32 x 32 elements at the end of a matrix, padded with zeros.
 struct Corner {
   alignas(64) BFloat16Bits elements[kPanel][kPanel] = {};
 
@@ -111,10 +110,10 @@ void pack_left_pair(const Matrix<BFloat16Bits>& from, Index row, Index depth, Wo
   }
 }
 
-// [panels][tiles][two tiles]
+// Packs a part of the left operand: [panels][tiles][two tiles].
 void pack_left(const Matrix<BFloat16Bits>& from, const OperandPart& part, Word* to) {
   const Index panels = panels_of(part.count), tiles = panels_of(part.depth_count);
-  // Of columns some panels at a time go through the depth together, since those lie in the same rows.
+  // With contiguous columns, several panels go through the depth together, since they share those columns.
   const Index together = from.column_stride == 1 ? 1 : 8;
   for (Index first = 0; first < panels; first += together)
     for (Index t = 0; t < tiles; ++t)
@@ -131,7 +130,7 @@ void pack_left(const Matrix<BFloat16Bits>& from, const OperandPart& part, Word* 
       }
 }
 
-// Columns of neighbours: [tiles][two tiles] of one panel.
+// Packs one panel from contiguous columns: [tiles][two tiles].
 void pack_right_columns(const Matrix<BFloat16Bits>& from, Index column, Index depth, Index tiles, Word* to) {
   for (Index t = 0; t < tiles; ++t)
     for (Index half = 0; half < 2; ++half, to += kTile * kTile)
@@ -139,7 +138,7 @@ void pack_right_columns(const Matrix<BFloat16Bits>& from, Index column, Index de
                       to);
 }
 
-// The same layout of columns as pack_left() has of rows.
+// Packs columns in the layout that pack_left() has for rows.
 void pack_right(const Matrix<BFloat16Bits>& from, const OperandPart& part, Word* to) {
   const Index panels = panels_of(part.count), tiles = panels_of(part.depth_count), panel_words = tiles * kPair;
   const Index whole_panels = part.count / kPanel, whole_tiles = part.depth_count / kPanel;

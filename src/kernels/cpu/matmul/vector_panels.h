@@ -1,5 +1,5 @@
-// Panels of float32, into which operands of any type are widened, and their products in vectors. For vector_matmul.cpp
-// alone. A panel has `kPanel` elements of each place of the depth, one after the other.
+// float32 panels, into which operands of any type are widened, and their multiplication in vectors. For
+// vector_matmul.cpp only. A panel has `kPanel` contiguous elements for each index of the depth.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,8 @@ struct Strip {
   Index across, along, count, depth;
 };
 
-// Up to kWidth of a panel's elements, neighbours in the depth. Writes kWidth floats for each place: what is past the
-// panel is written over with the next place.
+// Packs up to kWidth of a panel's elements, contiguous along the depth. Writes kWidth floats for each index of the
+// depth; those past the panel are overwritten by the next index.
 template <Index kPanel, typename T>
 void pack_transposed(const Strip<T>& strip, float* to) {
   const auto pack = [&](Index k, auto lanes, Index places) {
@@ -56,14 +56,14 @@ void pack_transposed(const Strip<T>& strip, float* to) {
   if (k < strip.depth) pack(k, Part{strip.depth - k}, strip.depth - k);
 }
 
-// Elements of a panel are neighbours, and as many as whole vectors take follow in the matrix.
+// Packs a panel whose elements are contiguous and followed in the matrix by enough others to read full vectors.
 template <Index kPanel, typename T>
 void pack_neighbours(const Strip<T>& strip, float* to) {
   for (Index k = 0; k < strip.depth; ++k)
     for (Index i = 0; i < kPanel; i += kWidth) store(to + k * kPanel + i, load(strip.data + k * strip.along + i));
 }
 
-// Fewer elements than a panel has, with zeros for the rest.
+// Packs fewer elements than a panel has, padded with zeros.
 template <Index kPanel, typename T>
 void pack_few(const Strip<T>& strip, float* to) {
   for (Index k = 0; k < strip.depth; ++k)
@@ -75,7 +75,7 @@ void pack_few(const Strip<T>& strip, float* to) {
     }
 }
 
-// [panels][depth][kPanel]; of the last panel what is past the strip is zeros. Writes up to kWidth - 1 floats more.
+// Packs a strip: [panels][depth][kPanel], the last panel padded with zeros. Writes up to kWidth - 1 floats more.
 template <Index kPanel, typename T>
 void pack(const Strip<T>& strip, float* to) {
   static_assert(kPanel <= kWidth || kPanel % kWidth == 0);
@@ -96,7 +96,8 @@ void pack(const Strip<T>& strip, float* to) {
   }
 }
 
-// As multiplication.h asks. The sums of two panels fill the registers, but for those of one place of the depth.
+// The `Panels` of multiplication.h in vectors. The sums of two panels fill the registers, except those for the operands
+// at one index of the depth.
 template <typename T>
 struct VectorPanels {
   using Element = T;
@@ -104,10 +105,10 @@ struct VectorPanels {
   using LeftPanel = const float*;
   struct Scope {};
 
-  static constexpr Index kVectors = 2;  // of a row of sums
+  static constexpr Index kVectors = 2;  // vectors per row of sums
   static constexpr Index kLeft = TITAN_VECTOR_BYTES == 64 ? 12 : TITAN_VECTOR_BYTES == 32 ? 6 : 4;
   static constexpr Index kRight = kVectors * kWidth, kUnit = kWidth, kColumns = 256, kStep = 256;
-  static constexpr Index kSlack = kWidth;  // which pack() writes past the last panel
+  static constexpr Index kSlack = kWidth;  // floats that pack() may write past the last panel
 
   static Blocking blocking_of(const MatmulShape& shape) {
     return shape.depth > 1024 ? Blocking{480, 4096, 480} : Blocking{960, 1024, 240};
@@ -130,8 +131,8 @@ struct VectorPanels {
   static LeftPanel packed_panel(const float* packed) { return packed; }
   static LeftPanel panel_in_place(const Matrix<T>&, Index, Index) { return nullptr; }
 
-  // To = from, or zeros where that is null, and the products of two panels; both are [kLeft][kRight]. Not inlined: among
-  // other code the compiler has no registers left for a row of the right panel, and reads it once for each of the left.
+  // Sets `to` to `from` (zeros if null) plus the product of two panels; both are [kLeft][kRight]. Not inlined: among
+  // other code the compiler has no registers left for a row of the right panel, and reads it once per row of the left.
   [[gnu::noinline]] static void add_products(const float* left, const float* right, Index depth, const float* from,
                                              float* to) {
     Vector sums[kLeft][kVectors] = {};
@@ -156,7 +157,7 @@ struct VectorPanels {
     for_sums([&](Index r, Index c) { store(to + r * kRight + c * kWidth, sums[r][c]); });
   }
 
-  // Rounds the sums that exist.
+  // Rounds and writes the sums that are inside the matrix.
   static void write(const float* sums, const PanelSums<T>& to) {
     const Index rows = std::min(kLeft, to.rows), columns = std::min(kRight, to.columns);
     for (Index r = 0; r < rows; ++r, sums += kRight)

@@ -8,7 +8,7 @@
 namespace titan::kernels {
 namespace {
 
-constexpr std::int64_t kUnitsPerThread = 32768 / kAdamWUnit;  // at least: fewer are done sooner than threads wake up
+constexpr std::int64_t kUnitsPerThread = 32768 / kAdamWUnit;  // minimum: fewer take less time than waking a thread
 
 }  // namespace
 
@@ -32,7 +32,7 @@ void adamw(const AdamWKernels& kernels, const AdamWTensors& tensors, const AdamW
     const std::int64_t begin = first * kAdamWUnit, end = std::min(last * kAdamWUnit, count);
     kernels.update(end - begin, {param + begin, grad + begin, exp_avg + begin, exp_avg_sq + begin}, step);
   });
-  // As operators in place do, so that autograd refuses a backward pass that saved one of them before.
+  // Bumps versions as in-place operators do, so that autograd refuses a backward that saved one of these before.
   for (const auto* tensor : {&tensors.param, &tensors.exp_avg, &tensors.exp_avg_sq})
     tensor->unsafeGetTensorImpl()->bump_version();
 }

@@ -1,4 +1,4 @@
-// AdamW with clipping on CPU: one pass over a parameter's shard, where clipping in place and ATen's _fused_adamw_ make
+// AdamW with clipping on CPU, in one pass over a parameter's shard; in-place clipping and ATen's _fused_adamw_ need
 // two.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace titan::kernels {
 
-// The fastest of adamw_rows.h that this processor runs.
+// Returns the fastest kernels of adamw_rows.h that this processor runs.
 const AdamWKernels& best_adamw();
 
 // A parameter, its gradient and its moments.
@@ -19,13 +19,12 @@ struct AdamWTensors {
   const at::Tensor& exp_avg_sq;
 };
 
-// Whether adamw() takes these: float32 on CPU, contiguous, of one shape, all of them defined.
+// True if adamw() takes these: float32 on CPU, contiguous, of the same shape, all of them defined.
 bool takes_adamw(const AdamWTensors& tensors);
 
-// Updates parameter and moments in place by the gradient times step.grad_factor; the gradient itself stays as it is.
-// On x86-64, the bits are those that ATen's grad.mul_() and then _fused_adamw_ leave, as long as both take code for the
-// same instructions (ATEN_CPU_CAPABILITY=default is without fused multiply-adds). They do not depend on the number of
-// threads.
+// Updates parameter and moments in place with the gradient times step.grad_factor; the gradient is not changed. On
+// x86-64, the result equals ATen's grad.mul_() followed by _fused_adamw_ to the bit, if both use the same instruction
+// set (ATEN_CPU_CAPABILITY=default has no fused multiply-adds). It does not depend on the number of threads.
 void adamw(const AdamWKernels& kernels, const AdamWTensors& tensors, const AdamWStep& step);
 
 }  // namespace titan::kernels

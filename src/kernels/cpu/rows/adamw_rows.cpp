@@ -1,5 +1,5 @@
 // Compiled with TITAN_ISA (the namespace) and TITAN_VECTOR_BYTES, and without contraction, see CMakeLists.txt: results
-// are equal to ATen's to the bit only where the same products and sums are rounded as one.
+// equal ATen's to the bit only if the same multiply-adds are fused.
 #include "kernels/cpu/rows/adamw_rows.h"
 
 #include <cmath>
@@ -27,15 +27,15 @@ Vector square_root(Vector x) {
 }
 #endif
 
-// Of a step, each computed in double and rounded once.
+// Factors of one step, each computed in double and rounded once.
 struct Factors {
-  float decay;             // of the parameter
-  bool from_grad;          // the first moment is interpolated from the end that is nearer
-  float first_weight;      // of the way from there
-  float beta2, sq_weight;  // of the second moment, and of the gradient's square
-  float root_correction;   // of the second moment's root
+  float decay;             // multiplies the parameter
+  bool from_grad;          // interpolate the first moment from the gradient, else from the old moment: the nearer end
+  float first_weight;      // interpolation weight, from that end
+  float beta2, sq_weight;  // factors of the old second moment, and of the gradient's square
+  float root_correction;   // divides the root of the second moment
   float eps;
-  float descent;  // times the first moment; below 0
+  float descent;  // multiplies the first moment; below 0
 };
 
 Factors factors_of(const AdamWStep& step) {
@@ -53,8 +53,8 @@ Factors factors_of(const AdamWStep& step) {
           .descent = static_cast<float>(-(step.lr / correction1))};
 }
 
-// `kEnd`: the elements that are left when ATen's vectors are done. There its compiler made the other one of the two
-// products of the second moment part of a fused multiply-add.
+// `kEnd`: for the elements left over after ATen's vectors. There ATen's compiler fused the other of the second moment's
+// two multiplications with the addition.
 template <bool kEnd>
 void update_range(Index begin, Index end, const AdamWShard& shard, const AdamWStep& step, const Factors& factors) {
   for_vectors(begin, end, [&](Index j, auto lanes) {

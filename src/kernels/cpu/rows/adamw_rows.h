@@ -7,7 +7,7 @@
 
 namespace titan::kernels {
 
-// Elements of one parameter, and what belongs to them; none overlap.
+// Elements of one parameter with their gradient and moments; the arrays do not overlap.
 struct AdamWShard {
   float* param;
   const float* grad;
@@ -17,20 +17,20 @@ struct AdamWShard {
 
 struct AdamWStep {
   double lr, beta1, beta2, eps, weight_decay;
-  float step;         // this one's number, from 1 on
-  float grad_factor;  // the gradient is multiplied by it and rounded, before all else
+  float step;         // number of this step, from 1
+  float grad_factor;  // multiplies the gradient, rounded, before everything else
 };
 
 struct AdamWKernels {
   const char* name;
-  // The arithmetic of ATen's _fused_adamw_, operation by operation. A parameter may be cut in parts at multiples of
-  // kAdamWUnit elements, and the result is that of the whole.
+  // Repeats the arithmetic of ATen's _fused_adamw_, operation by operation. Splitting a parameter at multiples of
+  // kAdamWUnit elements does not change the result.
   void (*update)(std::int64_t count, const AdamWShard&, const AdamWStep&);
 };
 
-constexpr std::int64_t kAdamWUnit = 8;  // the elements of ATen's vectors
+constexpr std::int64_t kAdamWUnit = 8;  // elements per vector of ATen's
 
-// Only those that this machine has may be called.
+// Builds per instruction set. Call only those whose instructions this machine has.
 namespace plain {
 extern const AdamWKernels kAdamW;
 }

@@ -12,9 +12,9 @@
 namespace titan::kernels {
 namespace {
 
-constexpr std::int64_t kElementsPerThread = 32768;  // at least: fewer are done sooner than threads wake up
+constexpr std::int64_t kElementsPerThread = 32768;  // minimum: fewer take less time than waking a thread
 
-// Calls body(first row, its part of `rows`) for ranges of rows, on ATen's threads.
+// Calls body(first row, those rows) for ranges of rows, on ATen's threads.
 template <typename T, typename Body>
 void for_rows(const at::Tensor& logits, const at::Tensor& labels, const Body& body) {
   const std::int64_t vocab = logits.size(-1);
@@ -28,7 +28,7 @@ void for_rows(const at::Tensor& logits, const at::Tensor& labels, const Body& bo
 
 SoftmaxStats* stats_of(const at::Tensor& stats) { return static_cast<SoftmaxStats*>(stats.data_ptr()); }
 
-// Fills `stats` too.
+// Returns each row's loss, and fills `stats`.
 std::vector<double> losses_of_rows(const CrossEntropyKernels& kernels, const at::Tensor& logits,
                                    const at::Tensor& labels, const at::Tensor& stats) {
   std::vector<double> losses(static_cast<std::size_t>(labels.numel()));
@@ -71,7 +71,7 @@ CrossEntropy cross_entropy_forward(const CrossEntropyKernels& kernels, const at:
   if (logits.is_meta()) return out;
   check_labels(labels, logits.size(-1), ignored);
   const auto losses = losses_of_rows(kernels, logits, labels, out.stats);
-  // As a float: fill_() refuses a double beyond float32's largest, which is infinity here as in ATen's sum.
+  // Writes a float: fill_() throws for a double beyond float32's largest, which is infinity here as in ATen's sum.
   *out.loss.mutable_data_ptr<float>() = static_cast<float>(std::accumulate(losses.begin(), losses.end(), 0.0));
   return out;
 }

@@ -9,12 +9,12 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-constexpr Index kChains = 4;               // of sums, so that one does not wait for the one before it
+constexpr Index kChains = 4;               // independent sums, so that additions do not wait for each other
 constexpr Index kStep = kChains * kWidth;  // elements
-constexpr Index kBlock = 32 * kStep;       // elements that are summed apart: the sum of a long row stays exact
-constexpr float kLowest = -std::numeric_limits<float>::infinity();  // e^ of it is 0
+constexpr Index kBlock = 32 * kStep;       // elements per partial sum: keeps the sum of a long row exact
+constexpr float kLowest = -std::numeric_limits<float>::infinity();  // e^kLowest is 0
 
-// The last elements of a row, fewer than a vector, filled up with what is e^x = 0.
+// Loads the last `count` elements of a row, fewer than a vector, padded with values whose e^x is 0.
 template <typename T>
 Vector load_end(const T* from, Index count) {
   float values[kWidth];
@@ -24,7 +24,7 @@ Vector load_end(const T* from, Index count) {
 
 Vector larger(Vector a, Vector b) { return a > b ? a : b; }
 
-// Not-a-numbers aside: the sum that follows has them.
+// Returns the largest logit, ignoring NaNs: the sum that follows has them.
 template <typename T>
 float largest_of(const T* row, Index vocab) {
   Vector largest[kChains];
@@ -40,7 +40,7 @@ float largest_of(const T* row, Index vocab) {
   return out;
 }
 
-// The sum of e^(row[j] - shift).
+// Returns the sum of e^(row[j] - shift).
 template <typename T>
 float sum_of_exponentials(const T* row, Index vocab, float shift) {
   Vector total = {};
@@ -85,7 +85,7 @@ void backward(const LossRows<T>& rows, const SoftmaxStats* stats, float loss_gra
     }
     const auto [largest, sum] = stats[r];
     const bool is_here = label < rows.vocab;
-    // Before the row is written, which `grad` may be.
+    // Computed before the row is overwritten: `grad` may be the same memory.
     const double of_label = is_here ? std::exp(static_cast<double>(to_float(row[label])) - largest) / sum : 0;
     const float scale = loss_grad / sum;
     Index j = 0;

@@ -8,18 +8,18 @@
 
 namespace titan::kernels {
 
-// What a row's softmax is computed from: e^(logit - largest) / sum. Apart, since the logarithm of the sum of
-// exponentials, which is both in one, loses the sum beside logits that are large.
+// Statistics of a row's softmax, which is e^(logit - largest) / sum. Kept separately: the logarithm of the sum of
+// exponentials, which combines them, loses the sum to rounding if logits are large.
 struct SoftmaxStats {
   float largest;  // logit
-  float sum;      // of e^(logit - largest)
+  float sum;      // sum of e^(logit - largest)
 };
 
 template <typename T>
 struct LossRows {
   const T* logits;  // [rows, vocab]
-  // Below 0: the row does not count. From vocab on: the label is in another part of the vocabulary, and the loss and
-  // the gradient lack its term.
+  // Below 0: the row does not count. vocab or more: the label is in another part of the vocabulary, and the loss and
+  // the gradient omit its term.
   const std::int64_t* labels;
   std::int64_t rows, vocab;
 };
@@ -27,17 +27,17 @@ struct LossRows {
 struct CrossEntropyKernels {
   const char* name;
 
-  // A row's loss, 0 where it does not count; its stats only where it does.
+  // Write each row's loss (0 if it does not count) and its stats (only if it counts).
   void (*forward_float)(const LossRows<float>&, SoftmaxStats* stats, double* losses);
   void (*forward_bfloat16)(const LossRows<BFloat16Bits>&, SoftmaxStats* stats, double* losses);
-  // grads[r][j] = loss_grad * d loss of row r / d logits[r][j], 0 where the row does not count; may be the logits'
-  // memory
+  // grads[r][j] = loss_grad * d loss of row r / d logits[r][j], 0 if the row does not count. `grads` may be the logits'
+  // memory.
   void (*backward_float)(const LossRows<float>&, const SoftmaxStats* stats, float loss_grad, float* grads);
   void (*backward_bfloat16)(const LossRows<BFloat16Bits>&, const SoftmaxStats* stats, float loss_grad,
                             BFloat16Bits* grads);
 };
 
-// Only those that this machine has may be called.
+// Builds per instruction set. Call only those whose instructions this machine has.
 namespace plain {
 extern const CrossEntropyKernels kCrossEntropy;
 }

@@ -10,13 +10,13 @@
 namespace titan::kernels {
 namespace {
 
-constexpr std::int64_t kGrain = 32768;  // elements that are worth a thread
+constexpr std::int64_t kGrain = 32768;  // minimum elements per thread
 
 std::int64_t grain_of(std::int64_t elements_each) {
   return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, elements_each));
 }
 
-// body(kernels of the tensor's dtype, an element of it)
+// Calls body(kernels of the tensor's dtype, an element of it).
 template <typename Body>
 void with_dtype(const FusedKernels& kernels, const at::Tensor& tensor, const Body& body) {
   if (tensor.scalar_type() == at::kFloat) {
@@ -111,7 +111,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_rms_norm_forward(const FusedK
 std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const FusedKernels& kernels, const at::Tensor& out_grad,
                                                      const at::Tensor& x, const at::Tensor& weight,
                                                      const at::Tensor& rrms, const at::Tensor& more) {
-  constexpr std::int64_t kBlock = 64;  // rows whose part of the weight's gradient is summed one after the other
+  constexpr std::int64_t kBlock = 64;  // rows per partial sum of the weight's gradient
   const auto [rows, dim] = rows_shape(x);
   const std::int64_t blocks = (rows + kBlock - 1) / kBlock;
   const auto grad = out_grad.contiguous(), added = more.defined() ? more.contiguous() : at::Tensor();

@@ -9,9 +9,10 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-constexpr Index kChains = 4;  // sums that do not wait for one another
+constexpr Index kChains = 4;  // independent partial sums
 
-// Of a row whose elements from j on are value(j, Whole or Part), asked for once each.
+// Returns the sum of squares of a row; value(j, Whole or Part) returns its elements from j on and is called once for
+// each.
 template <typename Value>
 float sum_of_squares(Index dim, const Value& value) {
   Vector sums[kChains] = {};
@@ -29,7 +30,7 @@ float sum_of_squares(Index dim, const Value& value) {
   return sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// A row of out from x, whose squares have been summed; the row's rrms.
+// Writes a row of `out` from x and the sum of x's squares. Returns the row's rrms.
 template <typename T>
 float normalize(Index dim, float squares, const T* x, const T* weight, float eps, T* out) {
   const float scale = 1 / std::sqrt(squares / static_cast<float>(dim) + eps);
@@ -61,7 +62,8 @@ void add_rms_norm(RowsShape shape, const T* x, const T* delta, const T* weight, 
   }
 }
 
-// kRows rows at once: the sums over rows are read and written once for all of them. kMore: whether there is `more`.
+// Handles kRows rows at once: the sums over rows are read and written once for all of them. kMore: true if there is
+// `more`.
 template <Index kRows, bool kMore, typename T>
 void rms_norm_backward_rows(Index dim, const T* out_grad, const T* more, const T* x, const T* weight, const float* rrms,
                             T* x_grad, float* weight_grad) {
@@ -71,7 +73,7 @@ void rms_norm_backward_rows(Index dim, const T* out_grad, const T* more, const T
     for (Index r = 0; r < kRows; ++r)
       dots[r] += load(out_grad + r * dim + j, lanes) * factor * load(x + r * dim + j, lanes);
   });
-  float pulls[kRows];  // of the mean square on x
+  float pulls[kRows];  // x's factor in the gradient through the mean square
   for (Index r = 0; r < kRows; ++r) pulls[r] = sum_of(dots[r]) * rrms[r] * rrms[r] * rrms[r] / static_cast<float>(dim);
   for_vectors(0, dim, [&](Index j, auto lanes) {
     const Vector factor = load(weight + j, lanes);
@@ -125,7 +127,7 @@ void sum_rows(RowsShape shape, float* values, T* sums) {
   for_vectors(0, shape.dim, [&](Index j, auto lanes) { store(sums + j, load(values + j, lanes), lanes); });
 }
 
-// Lanes from other lanes of the same vector.
+// Permutations of a vector's lanes.
 template <std::size_t... kLane>
 Vector swap_neighbours(Vector v, std::index_sequence<kLane...>) {
   return __builtin_shufflevector(v, v, static_cast<int>(kLane ^ 1)...);
@@ -154,7 +156,7 @@ void rotate(TokenHeads shape, const T* x, const float* factors, bool conjugate, 
   });
 }
 
-// Without e^x of a positive x, which may be infinite.
+// Avoids e^x of a positive x, which may be infinite.
 Vector sigmoid_of(Vector x) {
   const Vector e = exponential(x < 0.0F ? x : -x);
   return (x < 0.0F ? e : spread(1.0F)) / (e + 1.0F);

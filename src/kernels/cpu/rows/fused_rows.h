@@ -1,6 +1,6 @@
-// RMSNorm (also of a sum), rotary embedding and SwiGLU on one thread, in float32 inside: one pass over memory forward,
-// one backward. fused_rows.cpp is compiled once for each set of instructions, into a namespace of its own;
-// best_fused_kernels() picks when the program runs. No torch here, for the reason that attention/heads.h gives.
+// RMSNorm (also of a sum), rotary embedding and SwiGLU on one thread, computed in float32, in one pass over memory
+// forward and one backward. fused_rows.cpp is compiled once per instruction set, into a namespace of its own;
+// best_fused_kernels() picks one at run time. No torch here (see attention/heads.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace titan::kernels {
 
-// Of matrices with `rows` rows of `dim` elements, without gaps.
+// The shape of matrices with `rows` rows of `dim` elements, without gaps.
 struct RowsShape {
   std::int64_t rows;
   std::int64_t dim;
@@ -26,20 +26,20 @@ template <typename T>
 struct FusedKernelsFor {
   // out = x * rrms * weight, with rrms [rows] = 1 / sqrt(mean of the row's squares + eps).
   void (*rms_norm)(RowsShape, const T* x, const T* weight, float eps, T* out, float* rrms);
-  // The same of sum = x + delta, which is rounded to T first.
+  // The same for sum = x + delta, which is rounded to T first.
   void (*add_rms_norm)(RowsShape, const T* x, const T* delta, const T* weight, float eps, T* sum, T* out, float* rrms);
-  // `more`, or null: rows that are added to x_grad, which is rounded to T before and after. weight_grad [dim] is this
-  // call's sum over rows.
+  // Adds `more`, if not null, to x_grad, which is rounded to T before and after. weight_grad [dim] is this call's sum
+  // over rows.
   void (*rms_norm_backward)(RowsShape, const T* out_grad, const T* more, const T* x, const T* weight, const float* rrms,
                             T* x_grad, float* weight_grad);
-  // sums [dim] over the rows of `values`, which it overwrites. Pairs of rows are added, then pairs of those.
+  // Sums the rows of `values`, which it overwrites, into sums [dim]. Pairs of rows are added, then pairs of those.
   void (*sum_rows)(RowsShape, float* values, T* sums);
 
-  // Pairs of neighbours as complex numbers, times `factors` [head_dim / 2], complex as well, or times their conjugates.
-  // Heads lie side by side in `out`.
+  // Multiplies pairs of adjacent elements, as complex numbers, by complex `factors` [head_dim / 2] or their conjugates.
+  // Heads are contiguous in `out`.
   void (*rotate)(TokenHeads, const T* x, const float* factors, bool conjugate, T* out);
 
-  // out = silu(gate) * up, of which silu(gate) is rounded to T first, as is the gradient of each product in backward.
+  // out = silu(gate) * up. silu(gate) is rounded to T first, and so is its gradient in backward.
   void (*swiglu)(std::int64_t count, const T* gate, const T* up, T* out);
   void (*swiglu_backward)(std::int64_t count, const T* out_grad, const T* gate, const T* up, T* gate_grad, T* up_grad);
 };
@@ -50,7 +50,7 @@ struct FusedKernels {
   FusedKernelsFor<BFloat16Bits> of_bfloat16;
 };
 
-// For any processor, for AVX2 with FMA, and for AVX-512. Only those that this machine has may be called.
+// Builds for any processor, for AVX2 with FMA, and for AVX-512. Call only those whose instructions this machine has.
 namespace plain {
 extern const FusedKernels kFused;
 }

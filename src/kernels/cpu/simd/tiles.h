@@ -1,6 +1,6 @@
-// Tiles of 16 rows of 16 words (AMX), for files that are compiled for processors that have them. A product adds
-// [16, words] of bfloat16 pairs times [words, 16] pairs to 16 x 16 sums in float32: sixteen times the products of a
-// vector instruction in the time of 16. In assembly, since GCC's intrinsics do not tell the compiler that they read
+// Tiles of 16 rows of 16 words (AMX), for files that are compiled for processors that have them. A tile multiplication
+// adds [16, words] of bfloat16 pairs times [words, 16] pairs to 16 x 16 float32 sums: as much as 256 vector
+// instructions, in the time of 16. Written in assembly since GCC's intrinsics do not tell the compiler that they read
 // memory. Strides are in words or floats.
 #pragma once
 
@@ -13,11 +13,11 @@ namespace {
 
 constexpr Index kTile = 16;
 
-// Of the eight tiles, those that TileScope makes smaller: [16, 8] as a left operand, [8, 16] as a right one.
+// The two of the eight tiles that TileScope can make smaller: [16, 8] as a left operand, [8, 16] as a right one.
 constexpr int kHalfLeft = 6, kHalfRight = 7;
 
-// While one exists, this thread's tiles are whole, but for those two where `with_halves`. oneDNN does the same around
-// its own.
+// Configures this thread's tiles while it exists: all of full size, except those two if `with_halves`. oneDNN does the
+// same around its own kernels.
 class TileScope {
  public:
   explicit TileScope(bool with_halves) {
@@ -45,7 +45,7 @@ template <int kTo>
 void load_tile(const void* from, Index stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride * 4), "i"(kTo) : "memory");
 }
-// The same of what is not to push anything out of the first cache.
+// The same for data that should not evict anything from the L1 cache.
 template <int kTo>
 void load_passing_tile(const void* from, Index stride) {
   asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride * 4), "i"(kTo) : "memory");

@@ -1,6 +1,7 @@
-// Vectors of floats for files that are compiled once for each set of instructions, with TITAN_ISA (the namespace) and
-// TITAN_VECTOR_BYTES defined (CMakeLists.txt). Everything is in an anonymous namespace, so that code for newer
-// processors is never taken for that of older ones. For such files alone; no torch in them for the same reason.
+// Float vectors for files that are compiled once per instruction set, with TITAN_ISA (the namespace) and
+// TITAN_VECTOR_BYTES defined (CMakeLists.txt). Everything is in an anonymous namespace, so that the linker never takes
+// code for newer processors in place of code for older ones. Only such files include this; they do not include torch,
+// for the same reason.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ typedef std::uint16_t UnalignedHalves __attribute__((vector_size(TITAN_VECTOR_BY
 inline Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
 inline void store(float* to, Vector value) { *reinterpret_cast<UnalignedVector*>(to) = value; }
 
-// Words of halves and back, of which __builtin_convertvector makes several instructions.
+// Convert halves to words and back. __builtin_convertvector would need several instructions.
 #if TITAN_VECTOR_BYTES == 64
 inline Words widen(Halves halves) {
   return reinterpret_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xFFFF, reinterpret_cast<__m256i>(halves)));
@@ -45,7 +46,7 @@ inline Halves narrow(Words words) {
 inline Words widen(Halves halves) {
   return reinterpret_cast<Words>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(halves)));
 }
-inline Halves narrow(Words words) {  // none above 0xFFFF
+inline Halves narrow(Words words) {  // words are at most 0xFFFF
   const __m256i all = reinterpret_cast<__m256i>(words);
   return reinterpret_cast<Halves>(_mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
 }
@@ -58,14 +59,14 @@ inline Halves load_halves(const void* from) { return *static_cast<const Unaligne
 inline void store_halves(void* to, Halves halves) { *static_cast<UnalignedHalves*>(to) = halves; }
 
 inline Vector load(const BFloat16Bits* from) { return reinterpret_cast<Vector>(widen(load_halves(from)) << 16); }
-// The high half is what bfloat16 has: to the nearest, ties to even; not-a-number stays one.
+// Returns words whose high half is the bfloat16: rounded to nearest, ties to even; NaN stays NaN.
 inline Words bfloat16_of(Vector value) {
   const Words bits = reinterpret_cast<Words>(value);
   return value != value ? Words{} + 0x7FC00000 : bits + 0x7FFF + ((bits >> 16) & 1);
 }
 inline void store(BFloat16Bits* to, Vector value) { store_halves(to, narrow(bfloat16_of(value) >> 16)); }
 
-// float16: exact one way, to the nearest, ties to even, the other.
+// float16: loads are exact, stores round to nearest, ties to even.
 #if TITAN_VECTOR_BYTES == 64
 inline Vector load(const Float16Bits* from) {
   return reinterpret_cast<Vector>(_mm512_maskz_cvtph_ps(0xFFFF, reinterpret_cast<__m256i>(load_halves(from))));
@@ -85,8 +86,8 @@ inline void store(Float16Bits* to, Vector value) {
 #else
 inline Vector load(const Float16Bits* from) {
   const Words halves = widen(load_halves(from)), magnitude = halves & 0x7FFF;
-  // As a float32 with float16's exponent, whose bias is smaller by 112: the product is exact, below the normal ones
-  // too.
+  // The bits are a float32 with float16's exponent, whose bias is smaller by 112. The multiplication is exact, for
+  // subnormals too.
   const Vector scaled = reinterpret_cast<Vector>(magnitude << 13) * 0x1p112F;
   const Words bits = reinterpret_cast<Words>(scaled);
   const Words value = magnitude >= 0x7C00 ? bits | 0x7F800000 : bits;
@@ -94,7 +95,7 @@ inline Vector load(const Float16Bits* from) {
 }
 inline void store(Float16Bits* to, Vector value) {
   const Words bits = reinterpret_cast<Words>(value), magnitude = bits & 0x7FFFFFFF;
-  // Below the normal ones: the sum with a number whose last place is float16's smallest rounds to that place.
+  // Subnormals: adding a number whose last place is float16's smallest rounds to that place.
   const Words last_place = Words{} + 0x3F000000;
   const Vector rounded = reinterpret_cast<Vector>(magnitude) + reinterpret_cast<Vector>(last_place);
   const Words subnormal = reinterpret_cast<Words>(rounded) - last_place;
@@ -104,7 +105,7 @@ inline void store(Float16Bits* to, Vector value) {
   store_halves(to, narrow((magnitude >= 0x47800000 ? special : finite) | ((bits >> 16) & 0x8000)));
 }
 #endif
-// As it reads back when it was stored as T.
+// Returns the value as it reads back after being stored as T.
 template <typename T>
 Vector rounded(Vector value);
 template <>
@@ -116,7 +117,7 @@ inline Vector rounded<BFloat16Bits>(Vector value) {
   return reinterpret_cast<Vector>(bfloat16_of(value) & 0xFFFF0000);
 }
 
-// `value` in each lane.
+// Returns a vector with `value` in each lane.
 inline Vector spread(float value) {
 #if TITAN_VECTOR_BYTES == 64
   return reinterpret_cast<Vector>(_mm512_set1_ps(value));
@@ -135,7 +136,7 @@ inline float to_float(BFloat16Bits value) {
   return out;
 }
 inline void assign(float& to, float value) { to = value; }
-inline void assign(BFloat16Bits& to, float value) {  // to the nearest, ties to even; not-a-number stays one
+inline void assign(BFloat16Bits& to, float value) {  // rounds to nearest, ties to even; NaN stays NaN
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   to.bits =
@@ -170,7 +171,7 @@ inline float sum_of(Vector value) {
   return sums[0];
 }
 
-// The lanes of a vector that are there: all, or the first few at the end of a row (the others are read as zeros).
+// The valid lanes of a vector: all, or the first few at the end of a row (the others are read as zeros).
 struct Whole {};
 struct Part {
   Index lanes;
@@ -196,7 +197,7 @@ void store(T* to, Vector value, Part part) {
   for (Index i = 0; i < part.lanes; ++i) to[i] = values[i];
 }
 
-// body(j, Whole or Part) for every vector of a row of `count` elements, from `begin` on.
+// Calls body(j, Whole or Part) for every vector of a row of `count` elements, from `begin` on.
 template <typename Body>
 void for_vectors(Index begin, Index count, const Body& body) {
   Index j = begin;

@@ -12,14 +12,14 @@
 namespace titan::train {
 namespace {
 
-constexpr std::int64_t kMostInARow = 10;  // steps left out, after which none will be better
+constexpr std::int64_t kMostInARow = 10;  // skipped steps in a row that end the run
 constexpr std::size_t kMostRecent = 64;   // steps whose batches are kept
 
 }  // namespace
 
 DivergenceWatch::DivergenceWatch(Parts parts) : parts_(std::move(parts)) {}
 
-// The norm is that of all ranks, so all decide alike.
+// Judges the norm over all ranks, so all ranks decide alike.
 at::Tensor DivergenceWatch::leaves_out(std::int64_t step, const StepInput& input, const StepOutput& output) {
   if (!parts_.judges_norm || has_warned_) return {};
   return parts_.norm_is_on_host ? leaves_out_on_host(step, input, output.grad_norm)
@@ -82,7 +82,7 @@ void DivergenceWatch::read_device(const FinishedStep& step) {
   forget();
 }
 
-// Begins to count anew, but for the steps in a row.
+// Resets the counts, except for the current number of steps in a row.
 void DivergenceWatch::forget() {
   recent_.clear();
   if (parts_.norm_is_on_host) return;
@@ -90,7 +90,7 @@ void DivergenceWatch::forget() {
   on_device_ = at::tensor({std::int64_t{0}, counts_.in_a_row, counts_.in_a_row, std::int64_t{0}}, at::kLong).to(device);
 }
 
-// Of the first such step; that of `now` has its gradients still.
+// Locates the cause in the first bad step. Its gradients still exist only if it is the step `now`.
 void DivergenceWatch::locate_on_device(const FinishedStep& now) {
   trouble_ = {counts_.first, "the norm of the gradients is not finite", ""};
   const auto found = std::ranges::find(recent_, counts_.first, [](const auto& recent) { return recent.first; });
@@ -110,7 +110,7 @@ std::optional<RunEnd> DivergenceWatch::act(const FinishedStep& step) {
   return stop(step, "training.on_nan = \"warn\" goes on all the same");
 }
 
-// Finite gradients can make weights that are not.
+// Checks the weights: finite gradients can still make them non-finite.
 std::optional<RunEnd> DivergenceWatch::check_weights(const FinishedStep& step) {
   if (!parts_.checkpointer.saves() || has_warned_ || parts_.locator.weights_are_finite()) return std::nullopt;
   trouble_ = {step.number, "the weights after the update are not finite",
@@ -120,7 +120,8 @@ std::optional<RunEnd> DivergenceWatch::check_weights(const FinishedStep& step) {
   return end;
 }
 
-// A logit of minus infinity makes an infinite loss, whose gradients are numbers: the weights are none the worse.
+// Warns of an infinite or NaN loss with finite gradients. A logit of minus infinity causes it without harm to the
+// weights.
 void DivergenceWatch::check_loss(const FinishedStep& step) {
   if (has_warned_ || has_warned_of_loss_ || !parts_.judges_norm || !parts_.log.is_logged(step.number)) return;
   const double loss = parts_.log.last_loss().value_or(0);
@@ -165,7 +166,7 @@ RunEnd DivergenceWatch::roll_back(const FinishedStep& step) {
 
 RunEnd DivergenceWatch::stop(const FinishedStep& step, const std::string& advice) {
   if (!parts_.log.is_logged(step.number)) parts_.log.log(step);
-  parts_.checkpointer.finish();  // its lines come before the one that ends the run
+  parts_.checkpointer.finish();  // its log lines come before the last one
   if (speaks_for_all()) {
     if (!is("skip") && !is("rollback")) spdlog::error("{}", trouble_.text());
     spdlog::error(

@@ -1,4 +1,4 @@
-// training.on_nan: what happens when the gradients, or the weights to be saved, are NaN or infinite.
+// training.on_nan: handles gradients, or weights to be saved, that are NaN or infinite.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,28 @@
 
 namespace titan::train {
 
-// But for "warn", the update of a step whose norm is not finite is left out, so the weights stay numbers, and what went
-// wrong can be looked for with the weights that it happened to. On the host the norm is read at every step. A device
-// keeps count of such steps by itself, and is asked at the steps that are read anyway; with "stop" and "rollback" it
-// leaves out every update from the first such step on.
+// Skips the update of a step whose gradient norm is not finite, except with "warn". The weights stay finite, and the
+// cause can be located with the weights that led to it. On the host, the norm is read at every step. A device counts
+// such steps itself, and the counts are read at steps that are read anyway (ReadSteps); with "stop" and "rollback" it
+// skips every update from the first such step on.
 //
-// It comes before the checkpoints in the list of observers: where one is due, the weights are looked at too.
+// This observer comes before the checkpoints in the list: if a save is due, it checks the weights, too.
 class DivergenceWatch : public UpdateGuard, public StepObserver, public SavedValue {
  public:
-  // Goes back to a checkpoint after step `step`, and says whether it did: why not is in the log then. Collective.
+  // Goes back to a checkpoint after step `step`. Returns false, with the reason in the log, if it could not.
+  // Collective.
   using RollBack = std::function<bool(std::int64_t step)>;
 
   // All references must outlive this.
   struct Parts {
     const config::JobConfig& config;
     checkpoint::Checkpointer& checkpointer;
-    MetricsLog& log;  // reports the step that ends the run, where it was not logged
+    MetricsLog& log;  // logs the step that ends the run if it was not logged
     metrics::EventLog& events;
     ReadSteps read_steps;
     NanLocator locator;
     RollBack roll_back;  // for "rollback"
-    bool judges_norm;    // not with float16, whose gradient scaler leaves such steps out by itself
+    bool judges_norm;    // false with float16, whose gradient scaler skips such steps itself
     bool norm_is_on_host;
   };
   explicit DivergenceWatch(Parts parts);
@@ -46,22 +47,22 @@ class DivergenceWatch : public UpdateGuard, public StepObserver, public SavedVal
   at::Tensor leaves_out(std::int64_t step, const StepInput& input, const StepOutput& output) override;
   std::optional<RunEnd> after_step(const FinishedStep& step) override;
 
-  // The steps left out in a row.
+  // Saves the number of steps skipped in a row.
   std::string key() const override { return "titan.left_out"; }
   Value value() const override;
   void restore(const Value* saved) override;
 
  private:
-  // Since the last look at them.
+  // Counts of bad steps since they were last read.
   struct Counts {
-    std::int64_t first = 0;     // step whose norm was not finite; 0: none
-    std::int64_t in_a_row = 0;  // up to the last step, also before the last look
+    std::int64_t first = 0;     // first step whose norm was not finite; 0 if none
+    std::int64_t in_a_row = 0;  // up to the last step, including steps before the last read
     std::int64_t longest = 0;   // the most in a row
     std::int64_t number = 0;
   };
-  // The step that something is to be done about.
+  // The step that on_nan must handle.
   struct Trouble {
-    std::int64_t step = 0;  // 0: none
+    std::int64_t step = 0;  // 0 if none
     std::string what;       // "the norm of the gradients is nan"
     std::string where;      // describe()
     std::string text() const { return "step " + std::to_string(step) + ": " + what + "; " + where; }
@@ -82,11 +83,11 @@ class DivergenceWatch : public UpdateGuard, public StepObserver, public SavedVal
 
   Parts parts_;
   Counts counts_;
-  at::Tensor on_device_;  // int64 [4]: Counts, where the norm is on a device
+  at::Tensor on_device_;  // int64 [4]: Counts, if the norm is on a device
   Trouble trouble_;
-  // The microbatches of the steps since the last look at the device, the oldest first.
+  // Microbatches of the steps since the device was last read, the oldest first.
   std::deque<std::pair<std::int64_t, std::vector<Batch>>> recent_;
-  std::int64_t total_left_out_ = 0;  // of this process
+  std::int64_t total_left_out_ = 0;  // in this process
   bool has_warned_ = false;
   bool has_warned_of_loss_ = false;
 };

@@ -28,7 +28,7 @@ NotFinite count_of(const at::Tensor& tensor) {
   return {tensor.isnan().sum().item<std::int64_t>(), tensor.isinf().sum().item<std::int64_t>()};
 }
 
-// "3 NaN", "3 NaN and 1 infinity"
+// Returns "3 NaN", "3 NaN and 1 infinity".
 std::string text_of(const NotFinite& count) {
   std::vector<std::string> parts;
   if (count.nan > 0) parts.push_back(std::to_string(count.nan) + " NaN");
@@ -46,7 +46,7 @@ std::string text_of(const std::vector<NanReport::Named>& tensors) {
   return join(parts, ", ") + (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
-// The parameters of `module` itself, "weight holds 3 NaN"; "" where all are numbers.
+// Describes the parameters of `module` itself that are not finite, "its weight holds 3 NaN"; "" if all are finite.
 std::string own_weights(const NanReport& report, const std::string& module) {
   std::vector<std::string> parts;
   for (const auto& [fqn, count] : report.weights) {
@@ -92,12 +92,12 @@ std::string describe(const NanReport& report) {
   return join(parts, "; ");
 }
 
-// Of this rank.
+// The first non-finite output on this rank.
 struct NanLocator::First {
   bool is_found = false;
   std::int64_t microbatch = 0;
-  std::int64_t call = 0;    // of the microbatch, in the order in which calls end
-  std::int64_t module = 0;  // of named_modules()
+  std::int64_t call = 0;    // index in the microbatch, in the order in which calls end
+  std::int64_t module = 0;  // index in named_modules()
   bool inputs_are_finite = true;
   NotFinite count;
   bool loss_is_finite = true;
@@ -114,14 +114,14 @@ NanReport NanLocator::locate(const std::vector<Batch>& microbatches, bool with_g
   return report;
 }
 
-// To the end whatever is found: the other ranks are in the same collectives.
+// Runs to the end whatever it finds, since the other ranks are in the same collectives.
 NanLocator::First NanLocator::run_forward(const std::vector<Batch>& microbatches) {
   const Evaluation evaluation(model_);
   First first;
   std::int64_t microbatch = 0, call = 0;
   const auto modules = model_.named_modules();
   std::vector<nn::Module*> hooked;
-  // Takes the hooks away again, also where the forward throws.
+  // Removes the hooks, also if the forward throws.
   struct Unhook {
     std::vector<nn::Module*>& modules;
     ~Unhook() {
@@ -201,7 +201,7 @@ bool NanLocator::weights_are_finite() {
     if (parameter.tensor().numel() > 0) parts.push_back(parameter.tensor().detach());
   }
   bool is_bad = false;
-  // The largest magnitude of each: no other tensor of its size is made.
+  // Takes the largest magnitude of each tensor, so that no other tensor of its size is made.
   if (!parts.empty()) {
     auto largest = at::_foreach_norm(parts, std::numeric_limits<double>::infinity());
     for (auto& one : largest) one = one.to(parts[0].device(), at::kFloat);

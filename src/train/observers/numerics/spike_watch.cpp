@@ -11,10 +11,11 @@
 namespace titan::train {
 namespace {
 
-constexpr std::int64_t kMostLines = 5;    // at once
-constexpr std::size_t kMostSteps = 1024;  // that wait to be read
+constexpr std::int64_t kMostLines = 5;    // lines per report
+constexpr std::size_t kMostSteps = 1024;  // steps that wait to be read
 
-// "the loss is 9.3, 12.4 standard deviations above the mean 3.2"; nothing where it is not above `sigma` of them.
+// Returns "the loss is 9.3, 12.4 standard deviations above the mean 3.2"; nullopt if it is not more than `sigma`
+// deviations above.
 std::optional<std::string> describe_row(const char* what, const at::Tensor& row, double sigma) {
   const double value = row[0].item<double>(), mean = row[1].item<double>(), deviation = row[2].item<double>();
   if (value <= mean + sigma * deviation) return std::nullopt;
@@ -24,7 +25,7 @@ std::optional<std::string> describe_row(const char* what, const at::Tensor& row,
 
 }  // namespace
 
-// What is judged on the host keeps its window there.
+// Keeps the window on the host if steps are judged there.
 SpikeWatch::SpikeWatch(const config::Training& options, at::Device device, SumOverRanks sum, ReadSteps read_steps,
                        metrics::EventLog& events)
     : options_(options),
@@ -60,7 +61,7 @@ at::Tensor SpikeWatch::judge(const at::Tensor& loss, const at::Tensor& norm) {
   return at::cat({judgement.is_spike.to(at::kDouble).view({1}), judgement.numbers.flatten()});
 }
 
-// On the host, float64 [steps, 7]. Collective with "warn".
+// Returns the judgments of the steps seen, on the host, float64 [steps, 7]. Collective with "warn".
 at::Tensor SpikeWatch::read() {
   std::vector<at::Tensor> judged, losses, norms;
   for (const auto& seen : seen_) {

@@ -1,4 +1,4 @@
-// training.on_spike: what happens where the loss or the norm of the gradients lies far above what it was.
+// training.on_spike: handles a loss or gradient norm far above the values before.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@
 
 namespace titan::train {
 
-// With "warn" a step is judged where it is read: steps cost nothing in between. With "skip" every step is judged before
-// its update, on the device, for which its loss is summed over the ranks. What was found is said at the next step that
-// is read, the step itself included. "ignore" needs no watch.
+// With "warn", steps are judged when they are read (ReadSteps), so the steps in between cost nothing. With "skip",
+// every step is judged before its update, on the device, and its loss is summed over the ranks for that. Spikes are
+// reported at the next step that is read, which may be the step itself. "ignore" needs no watch.
 class SpikeWatch : public UpdateGuard, public StepObserver, public SavedValue {
  public:
-  // A step's sum of losses over the tokens of all ranks, from this rank's part, which it may change; or of several
-  // steps. Collective.
+  // Sums the losses of one or several steps over the ranks, in place: from this rank's part to the sum over the tokens
+  // of all ranks. Collective.
   using SumOverRanks = std::function<void(at::Tensor& losses)>;
 
-  // `device`: that of losses and norms. `events` must outlive this.
+  // `device`: device of the losses and norms. `events` must outlive this.
   SpikeWatch(const config::Training& options, at::Device device, SumOverRanks sum, ReadSteps read_steps,
              metrics::EventLog& events);
 
@@ -39,10 +39,10 @@ class SpikeWatch : public UpdateGuard, public StepObserver, public SavedValue {
   void restore(const Value* saved) override;
 
  private:
-  // A step that nothing was said about yet.
+  // A step that is not reported yet.
   struct Seen {
     std::int64_t step;
-    at::Tensor loss, norm;   // float32 0-d, with "warn"
+    at::Tensor loss, norm;   // float32 0-d, read with "warn" only
     at::Tensor judged = {};  // float64 [7], with "skip": is_spike, then Judgement::numbers
   };
   at::Tensor judge(const at::Tensor& loss, const at::Tensor& norm);

@@ -11,7 +11,7 @@
 namespace titan::train {
 namespace {
 
-constexpr double kLeastDeviation = 1e-3;  // of the mean
+constexpr double kLeastDeviation = 1e-3;  // fraction of the mean
 
 Value list_of(const at::Tensor& row, std::int64_t count) {
   std::vector<Value> numbers;
@@ -33,7 +33,7 @@ SpikeWindow::Judgement SpikeWindow::judge(const at::Tensor& loss, const at::Tens
   const auto values = at::stack({loss.to(past_.device()), norm.to(past_.device())}).to(at::kDouble);
   const auto filled = at::clamp_max(count_, size_);
   const auto in_use = places_ < filled;
-  const auto num = at::clamp_min(filled, 2).to(at::kDouble);  // of fewer than two no deviation is asked for
+  const auto num = at::clamp_min(filled, 2).to(at::kDouble);  // with fewer than two, the deviation is not used
   const auto mean = at::where(in_use, past_, 0.0).sum(1) / num;
   const auto away = at::where(in_use, past_ - mean.unsqueeze(1), 0.0);
   const auto deviation = at::maximum((away.square().sum(1) / (num - 1)).sqrt(), kLeastDeviation * mean.abs());
@@ -66,7 +66,8 @@ void SpikeWindow::restore(const Value& saved, const std::string& what) {
   if (std::ssize(norms) != filled || next < 0 || next > filled)
     throw CheckpointError(what + " has " + std::to_string(filled) + " losses, " + std::to_string(norms.size()) +
                           " norms and goes on at " + std::to_string(next) + ": this is not a window of steps");
-  // In the same places, so that sums round the same; in a window of another size, the newest from the first place on.
+  // Keeps the same places, so that sums round the same. A window of another size gets the newest steps, from the first
+  // place on.
   const bool is_full = filled == size_, was_growing = next == filled && filled < size_;
   const auto kept = std::min(filled, size_);
   const auto oldest = is_full || was_growing ? 0 : next + filled - kept;

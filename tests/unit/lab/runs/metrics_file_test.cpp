@@ -30,7 +30,7 @@ TEST(MetricsFile, ForgetsRowsThatAResumedRunDropped) {
       folder.write("metrics.jsonl", "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":2}\n{\"step\":3,\"loss\":3}\n");
   MetricsFile file(path);
   file.refresh();
-  // As the program does it: a new file in the place of the old, and then new rows, the same length as before.
+  // As the program does it: a new file with new rows replaces the old one, with the same length as before.
   folder.write("new", "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":9}\n{\"step\":3,\"loss\":8}\n");
   std::filesystem::rename(folder.path() / "new", path);
   file.refresh();

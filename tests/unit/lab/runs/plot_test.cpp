@@ -22,7 +22,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return out;
 }
 
-// Characters, not bytes.
+// Counts characters, not bytes.
 std::size_t width_of(const std::string& line) {
   return static_cast<std::size_t>(std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; }));
 }

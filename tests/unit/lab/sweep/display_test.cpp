@@ -40,7 +40,7 @@ TEST(LiveTable, CountsTrialsAndShowsTheRunningOnesAndTheBest) {
             "   1      1   2.5      0  done   0:00  0.01      \n");
 }
 
-// What a terminal of 45 columns and 10 rows gets from `body` in a process of its own.
+// Returns what a terminal of 45 columns and 10 rows gets from `body`, run in a child process.
 std::string on_a_terminal(const std::function<void()>& body) {
   static constexpr std::string_view kEnd = "<end>";
   int terminal = -1;
@@ -53,7 +53,7 @@ std::string on_a_terminal(const std::function<void()>& body) {
     body();
     std::fputs(kEnd.data(), stdout);
     std::fflush(stdout);
-    // Its end would hang the terminal up, and what nobody has read by then is lost.
+    // Exiting would hang up the terminal and lose what has not been read by then.
     for (;;) ::pause();
   }
   std::string out;
@@ -81,7 +81,7 @@ TEST(Display, DrawsOnceASecondAndPutsEventsAboveTheTable) {
     display.refresh(two_trials(), {});  // at once: the table has to come back
     display.close();
   });
-  // Each line is cut at the terminal's width, less one; "\r\x1b[4A\x1b[J" is four lines up and what is below erased.
+  // Each line is cut to the terminal's width less one; "\r\x1b[4A\x1b[J" moves four lines up and erases what is below.
   const std::string running = "  running trial 0 (lr=0.001, seed=7): step ";
   const std::string best =
       "rank  trial  loss  steps  state  time    lr \r\n"

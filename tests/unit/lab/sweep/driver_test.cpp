@@ -27,7 +27,7 @@ class DiedDriver : public ::testing::Test {
   std::filesystem::path step() const { return trial() / "checkpoint" / "step-4"; }
   static void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
 
-  // What the next driver makes of it, which has nowhere to start a trial.
+  // Runs the next driver, which has nowhere to start a trial. Returns its view of the trial.
   Trial next_start() {
     Driver driver(spec_, plan_, record_, {});
     driver.run();
@@ -45,7 +45,7 @@ TEST_F(DiedDriver, RunsATrialAgainWhoseLastSaveDidNotEnd) {
   EXPECT_EQ(next_start().state, State::kPending);
 }
 
-// Its newest validation is of an earlier step: the pass after the last save was not made.
+// The trial's newest validation is of an earlier step: the pass after the last save is missing.
 TEST_F(DiedDriver, RunsATrialAgainThatLacksTheValidationOfItsLastStep) {
   record_.objective.field = "validation.loss";
   write(step() / ".metadata", "end");
@@ -58,7 +58,7 @@ TEST_F(DiedDriver, RunsATrialAgainThatLacksTheValidationOfItsLastStep) {
   EXPECT_EQ(done.objective_step, 4);
 }
 
-// In either format: checkpoint.last_save_in_hf writes the other one.
+// Either format counts: checkpoint.last_save_in_hf writes the other one.
 TEST_F(DiedDriver, CountsATrialAsDoneWhoseLastSaveEnded) {
   for (const char* last : {".metadata", "model.safetensors.index.json"}) {
     write(step() / last, "end");

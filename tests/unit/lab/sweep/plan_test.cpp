@@ -65,7 +65,7 @@ TEST(Expand, DrawsFollowFromSeedKeyAndNumberAlone) {
   std::swap(more.random[0], more.random[1]);
   const auto longer = expand(more);
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i][0], longer[i][1]);
-  // Written down once: the same file must mean the same trials on any machine and with any compiler.
+  // A recorded value: the same file must give the same trials on any machine and with any compiler.
   EXPECT_EQ(to_toml_value(first[0][0].value), "0.0886952");
 }
 
@@ -82,8 +82,8 @@ TEST(Expand, DrawsCoverTheirRangesEvenly) {
     ++integers.at(static_cast<std::size_t>(std::get<std::int64_t>(values[2].value)));
     ++choices[std::get<std::string>(values[3].value) == "b"];
   }
-  // Counts are binomial with a standard deviation below sqrt(n / 4) = 32, and the mean's is 0.4 / sqrt(12 n) = 0.0018:
-  // five of them.
+  // Counts are binomial with a standard deviation below sqrt(n / 4) = 32, and the mean's is 0.4 / sqrt(12 n) =
+  // 0.0018: five deviations are allowed.
   for (const int count : decades) EXPECT_NEAR(count, kTrials / 3.0, 160);
   for (const int count : integers) EXPECT_NEAR(count, kTrials / 4.0, 160);
   for (const int count : choices) EXPECT_NEAR(count, kTrials / 2.0, 160);
@@ -178,7 +178,7 @@ constexpr const char* kHeldOut =
     "= "
     "true\nfreq = 10\nseq_len = 64\ndataset_path = \"a\"\nsteps = ";
 
-// Trials validate there whatever validation.freq and metrics.log_freq are.
+// Trials validate at rungs whatever validation.freq and metrics.log_freq are.
 TEST_F(PlanTest, ValidatesAtRungs) {
   const Plan made =
       plan("objective = \"validation.loss\"\n[sweep.grid]\n\"optimizer.lr\" = [1]\n[sweep.asha]\nmin_steps = 6\n",
@@ -198,7 +198,7 @@ TEST_F(PlanTest, RefusesTrialsThatLookAtDifferentTokens) {
                 "trial-000"));
   const std::string batch = "\"validation.local_batch_size\" = [1, 2]\n";
   EXPECT_THAT(fault(batch, "4\n"), HasSubstr("validation.local_batch_size is 2 in trial-001"));
-  EXPECT_EQ(fault(batch, "-1\n"), "no error");  // the whole set, whatever its batches are
+  EXPECT_EQ(fault(batch, "-1\n"), "no error");  // the full set, whatever its batches are
   const std::string tensor = "\"parallelism.tensor_parallel_degree\" = [1, 2]\n";
   EXPECT_THAT(fault(tensor, "4\n"), HasSubstr("or set validation.steps = -1"));
   EXPECT_EQ(fault(tensor, "-1\n"), "no error");

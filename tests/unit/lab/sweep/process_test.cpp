@@ -1,4 +1,4 @@
-// Real processes: a shell in the place of the program.
+// Uses real processes: a shell instead of the program.
 #include "lab/sweep/process.h"
 
 #include <fcntl.h>
@@ -66,11 +66,11 @@ TEST_F(ProcessTest, IsInAGroupOfItsOwnWhichEndsAsAWhole) {
   EXPECT_EQ(wait_for(pid).signal, SIGKILL);
 }
 
-// The lock passes to what the process starts: a rank that is still around keeps its trial from starting again.
+// A started process inherits the lock: a rank that is still running keeps its trial from starting again.
 TEST_F(ProcessTest, HoldsItsLockUntilTheLastOfItIsGone) {
   const std::string gate = folder_.path() / "gate";
   ASSERT_EQ(mkfifo(gate.c_str(), 0600), 0);
-  const int opener = open(gate.c_str(), O_RDWR | O_CLOEXEC);  // for reading too: it then waits for nobody
+  const int opener = open(gate.c_str(), O_RDWR | O_CLOEXEC);  // also for reading, so that open() does not wait
   ASSERT_GE(opener, 0);
   wait_for(*start_process(shell("{ read line; } < '" + gate + "' &")));
   EXPECT_EQ(start_process(shell("true")), std::nullopt);

@@ -45,9 +45,9 @@ TEST(Influences, FindAnOptimumInTheMiddle) {
       record.trials.push_back(done({{"optimizer.lr", lr}, {"debug.seed", seed}},
                                    std::abs(lr - 2) + 0.01 * lr + 0.001 * static_cast<double>(seed)));
   const auto found = influences(record);
-  // Ranks 0 to 11: by learning rate they are {4..7}, {0..3}, {8..11}, so that within lies 3 * 5 of 143, and
-  // 1 - 15 / 143 * 11 / 9 = 0.8718. By seed, groups of three with ranks s, s + 4, s + 8 leave 4 * 32 within:
-  // 1 - 128 / 143 * 11 / 8 is below 0.
+  // Ranks 0 to 11: by learning rate they are {4..7}, {0..3}, {8..11}, so that 3 * 5 of 143 are within groups, and 1 -
+  // 15 / 143 * 11 / 9 = 0.8718. By seed, groups of three with ranks s, s + 4, s + 8 leave 4 * 32 within: 1 - 128 /
+  // 143 * 11 / 8 is below 0.
   EXPECT_NEAR(*found[0].explained, 0.8718, 1e-4);
   EXPECT_EQ(found[0].num_values, 3u);
   EXPECT_EQ(found[1].explained, 0.0);
@@ -68,7 +68,7 @@ TEST(Influences, GroupManyValuesAndGiveTheTrend) {
   EXPECT_LT(*influences(record)[0].explained, explained);
 }
 
-// Six draws of two keys are six pairs: a key's value says the other's, whatever the grid beside them does.
+// Six draws of two keys are six pairs: one key's value determines the other's, whatever the grid adds.
 TEST(Influences, DoNotCreditWhatTheDrawsTiedTogether) {
   Record record;
   record.keys = {"optimizer.lr", "lr_scheduler.warmup_steps", "training.local_batch_size"};

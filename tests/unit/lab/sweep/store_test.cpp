@@ -80,7 +80,7 @@ TEST_F(StoreTest, GoesOnWithTheSameSweepAndWithMoreTrials) {
   EXPECT_EQ(record_.trials[2].state, State::kPending);
 }
 
-// Trials are known by their values: those that there were keep their names, numbers and results.
+// Trials are identified by their values: existing ones keep their names, numbers and results.
 TEST_F(StoreTest, TakesValuesThatAreAddedAnywhere) {
   const std::string two = "[sweep.grid]\n\"optimizer.lr\" = [1, 3]\n\"optimizer.eps\" = [0.1, 0.2]\n";
   make(two);
@@ -106,12 +106,12 @@ TEST_F(StoreTest, TakesValuesThatAreAddedAnywhere) {
   }
   EXPECT_EQ(names.size(), 9u);
   EXPECT_EQ(record_.trials[4].name, "trial-004-lr1-eps0.15");
-  // Once more, with what is saved now.
+  // Once more, from the state that is saved now.
   const Record grown = record_;
   make("[sweep.grid]\n\"optimizer.lr\" = [1, 2, 3]\n\"optimizer.eps\" = [0.1, 0.15, 0.2]\n");
   take_on(grown, record_, plan_, "out");
   for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(record_.trials[i].name, grown.trials[i].name);
-  // A key more, and other rungs, are another sweep.
+  // An additional key makes another sweep.
   make("[sweep.grid]\n\"optimizer.lr\" = [1, 3]\n\"optimizer.eps\" = [0.1, 0.2]\n\"optimizer.beta1\" = [0.8]\n");
   EXPECT_THAT(error_of([&] { take_on(saved, record_, plan_, "out"); }), HasSubstr("which no trial is any more"));
 }
@@ -147,7 +147,7 @@ TEST_F(StoreTest, TrainsDoneTrialsOnWhereStepsWereRaised) {
   EXPECT_THAT(refusal("[training]\nsteps = 24\n"), HasSubstr("lr_scheduler.total_steps"));
 }
 
-// Another number of steps is a value that was added if trials differ in their steps.
+// If trials differ in their steps, another number of steps is a new value.
 TEST_F(StoreTest, TrialsThatDifferInStepsStayDone) {
   make("[sweep.grid]\n\"training.steps\" = [20, 30]\n", job_of(18));
   Record saved = record_;

@@ -32,7 +32,7 @@ TEST(Schedule, InterruptedTrialsGoOnFirstAndAreNoFailures) {
   auto s = schedule(3, {});
   s.start(1);
   s.interrupt(1);
-  EXPECT_EQ(s.next(), 1u);  // before 0, which has lost nothing by waiting
+  EXPECT_EQ(s.next(), 1u);  // before 0, which loses nothing by waiting
   s.start(1);
   EXPECT_EQ(s.trials()[1].starts, 2);
   EXPECT_EQ(s.trials()[1].failures, 0);
@@ -58,7 +58,7 @@ TEST(Schedule, AFreshStartAfterARestartEqualsOneWithoutIt) {
   s.start(0);
   s.finish(0, 1.0);
   s.start(1);
-  // What a driver that was killed leaves on disk, and what the next one makes of it.
+  // The state that a killed driver leaves on disk, taken over by the next driver.
   Schedule after(s.trials(), s.rules());
   after.interrupt(1);
   EXPECT_EQ(after.next(), 1u);
@@ -66,12 +66,12 @@ TEST(Schedule, AFreshStartAfterARestartEqualsOneWithoutIt) {
   EXPECT_EQ(after.target_rung(0), 1u);
 }
 
-// Losses of nine trials as they were recorded at steps 10, 30 and 90.
+// Losses of nine trials at steps 10, 30 and 90.
 const std::vector<std::vector<double>> kCurves = {{5.0, 4.0, 3.5}, {6.0, 5.5, 5.0}, {4.5, 3.8, 3.6},
                                                   {7.0, 6.9, 6.8}, {4.0, 3.9, 3.9}, {6.5, 6.0, 5.9},
                                                   {5.5, 3.0, 2.0}, {8.0, 7.0, 6.0}, {kNaN, kNaN, kNaN}};
 
-// Runs one trial after the other; the order in which trials ran.
+// Runs one trial after the other. Returns the order in which they ran.
 std::vector<std::size_t> run_alone(Schedule& s) {
   std::vector<std::size_t> order;
   while (const auto trial = s.next()) {
@@ -85,8 +85,8 @@ std::vector<std::size_t> run_alone(Schedule& s) {
 
 TEST(Halving, PromotesTheBestThirdOfWhatIsThere) {
   auto s = schedule(9, {.rungs = {10, 30, 90}, .reduction_factor = 3});
-  // After three trials the best of them (2) goes on, after six the second best of them (4 is the best), and so on: at
-  // the second rung 2, 4 and 0 meet, of which 2 has the lowest loss there.
+  // The best third of the finished trials is promoted: 2 of the first three, then 4, and 0 when all nine have
+  // finished. At the second rung 2, 4 and 0 meet, and 2 has the lowest loss there.
   EXPECT_THAT(run_alone(s), ElementsAre(0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 0, 2));
   EXPECT_EQ(s.trials()[2].state, State::kDone);
   EXPECT_EQ(s.trials()[0].state, State::kPaused);
@@ -105,7 +105,7 @@ TEST(Halving, TrialsInParallelTakeFreshOnesUntilAPromotionIsDue) {
     s.start(i);
   }
   s.finish(0, 5.0);
-  EXPECT_EQ(s.next(), 3u);  // two are still on their way: nobody waits for them
+  EXPECT_EQ(s.next(), 3u);  // two are still running: nothing waits for them
   s.finish(1, 6.0);
   s.finish(2, 4.5);
   EXPECT_EQ(s.next(), 2u);
@@ -119,7 +119,7 @@ TEST(Halving, FailedTrialsCountAsTheWorst) {
   s.finish(0, 5.0);
   s.fail(1, "out of memory");
   s.fail(2, "out of memory");
-  EXPECT_EQ(s.next(), 0u);  // and not the fresh one, 3
+  EXPECT_EQ(s.next(), 0u);  // not 3, the fresh one
 }
 
 TEST(Halving, DivergedTrialsAreNeverPromoted) {
