@@ -54,7 +54,10 @@ FORBIDDEN = [
     ("src/base/x.cpp", '#include "config/job_config.h"', "src/base may not include src/config"),
     ("src/base/x.cpp", "#include <ATen/ATen.h>", "torch not in"),
     ("src/config/x.h", "#include <torch/torch.h>", "torch not in"),
-    ("src/sweep/x.h", "#include <c10/core/Device.h>", "torch not in"),
+    ("lab/sweep/x.h", "#include <c10/core/Device.h>", "torch not in"),
+    ("src/kernels/cpu/rows/x_rows.cpp", "#include <ATen/ATen.h>", "torch not in"),
+    ("src/nn/x.cpp", '#include "lab/sweep/x.h"', "src/nn may not include lab/sweep"),
+    ("apps/train/x.cpp", '#include "apps/commands/x.h"', "apps/train may not include apps/commands"),
     ("src/config/validate.cpp", "#include <toml++/toml.h>", "toml++ only in"),
     ("src/config/command_line/command_line.h", "#include <CLI/CLI.hpp>", "CLI11 only in"),
     ("src/nn/x.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>", "c10d only in"),
@@ -107,6 +110,14 @@ class CheckLayers(unittest.TestCase):
         code, output = run({**fits, "src/base/c.h": ""}, limits)
         self.assertEqual(code, 1)
         self.assertIn("src/base:1: 3 files, more than 2", output)
+
+    def test_finds_header_names_that_stand_twice(self):
+        limits = '[layers]\n"src/a" = []\n"src/b" = []\n[limits]\ntrees = ["src"]\nfiles_of_folder = 9\nlines_of_file = 9\nshared_names = ["spec.h"]\nleft_out = []\n'
+        apart = {"src/a/x.h": "", "src/b/y.h": "", "src/a/spec.h": "", "src/b/spec.h": "", "src/a/z.cpp": "", "src/b/z.cpp": ""}
+        self.assertEqual(run(apart, limits), (0, ""))
+        code, output = run({**apart, "src/b/x.h": ""}, limits)
+        self.assertEqual(code, 1)
+        self.assertIn("src/b/x.h:1: src/a/x.h has this name too", output)
 
     def test_ignores_other_files_and_comments(self):
         text = '// #include "train/trainer.h"\n'
