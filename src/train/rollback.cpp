@@ -17,8 +17,7 @@ bool Rollback::run(std::int64_t step) {
   }
   const int time = ++times_[*good];
   if (time > kMostToOne) {
-    if (speaks_for_all())
-      spdlog::error("the run went back to step {} {} times; giving up", *good, kMostToOne);
+    if (speaks_for_all()) spdlog::error("the run went back to step {} {} times; giving up", *good, kMostToOne);
     return false;
   }
   parts_.metrics.roll_back(parts_.state.step);

@@ -6,7 +6,7 @@
 
 namespace titan::test {
 
-// Returns the text of the E that `body` throws.
+// Returns the text of the E that `body` throws, or "no error" if it throws nothing.
 template <typename E>
 std::string message_of(const std::function<void()>& body) {
   try {
@@ -14,7 +14,7 @@ std::string message_of(const std::function<void()>& body) {
   } catch (const E& error) {
     return error.what();
   }
-  return "nothing was thrown";
+  return "no error";
 }
 
 }  // namespace titan::test

@@ -31,8 +31,10 @@ Checksums parse(const Json& json) {
   Checksums checksums;
   checksums.save_id = json.at("save_id").get<std::string>();
   for (const auto& [name, file] : json.at("files").items()) {
-    if (name.empty() || name.find('/') != std::string::npos) throw CheckpointError(name + " is not a file of the folder");
-    if (!file.at("size").is_number_unsigned()) throw CheckpointError("the size of " + name + " is not a natural number");
+    if (name.empty() || name.find('/') != std::string::npos)
+      throw CheckpointError(name + " is not a file of the folder");
+    if (!file.at("size").is_number_unsigned())
+      throw CheckpointError("the size of " + name + " is not a natural number");
     checksums.files[name] = {file.at("size").get<std::uint64_t>(), parse_crc(file.at("crc32").get<std::string>())};
   }
   return checksums;

@@ -32,9 +32,10 @@ bool discard(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
   if (!error) return true;
-  warn_once("cannot remove all of " + folder.string() + ": " + error.message() +
-            ". It is not a checkpoint any more, nothing reads it, and each save tries again; if it stays, find who holds "
-            "its files (lsof, lsattr) and remove it by hand");
+  warn_once(
+      "cannot remove all of " + folder.string() + ": " + error.message() +
+      ". It is not a checkpoint any more, nothing reads it, and each save tries again; if it stays, find who holds "
+      "its files (lsof, lsattr) and remove it by hand");
   return false;
 }
 

@@ -34,8 +34,8 @@ CheckpointKind detect_kind(const fs::path& path) {
     for (const auto& entry : fs::directory_iterator(path)) {
       if (entry.path().extension() == ".safetensors") return CheckpointKind::kHuggingFace;
     }
-    throw CheckpointError(path.string() +
-                          " is not a checkpoint: it has neither .metadata, which a save writes last, nor *.safetensors");
+    throw CheckpointError(
+        path.string() + " is not a checkpoint: it has neither .metadata, which a save writes last, nor *.safetensors");
   }
   if (path.extension() == ".safetensors") return CheckpointKind::kHuggingFace;
   std::array<char, 4> head{};

@@ -208,8 +208,9 @@ class TorchSource : public TensorSource {
       if (key.kind != Node::Kind::kText) archive_.fail("it holds a dict with keys that are not names");
       const Node& value = tree[dict.children[i + 1]];
       if (value.kind != Node::Kind::kObject)
-        archive_.fail("\"" + std::string(key.text) +
-                      "\" is not a tensor. Expected one dict of name -> tensor; save the part of it that holds the model");
+        archive_.fail(
+            "\"" + std::string(key.text) +
+            "\" is not a tensor. Expected one dict of name -> tensor; save the part of it that holds the model");
       TensorDescription tensor = parse_tensor(tree, dict.children[i + 1], archive_);
       tensors_.push_back({std::string(key.text), tensor.dtype, tensor.sizes});
       stored_.emplace_back(archive_, std::move(tensor));

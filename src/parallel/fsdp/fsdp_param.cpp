@@ -92,7 +92,8 @@ void FsdpParam::init_sharding(const dist::DeviceMesh& mesh) {
                         dist::shape_text(before->spec.local_shape));
   }
   for (const auto& placement : before->placements) {
-    if (std::holds_alternative<dist::Partial>(placement)) throw InternalError(name + ": parameters cannot have a Partial placement");
+    if (std::holds_alternative<dist::Partial>(placement))
+      throw InternalError(name + ": parameters cannot have a Partial placement");
   }
   try {
     sharding_ = before->cut_again(mesh, shard_dim_);

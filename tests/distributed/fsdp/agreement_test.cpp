@@ -9,22 +9,13 @@
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "tests/support/message_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace titan::fsdp {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const DistError& error) {
-    return error.what();
-  }
-  return "no DistError";
-}
 
 std::vector<ParamFacts> two_params() {
   return {{.fqn = "a.weight", .shape = {7, 3}, .dtype = at::kFloat},
@@ -35,9 +26,9 @@ TEST(Agreement, SaysWhatDiffersWhere) {
   test::on_ranks(3, [](dist::World& world) {
     const bool odd = world.rank() == 2;
     const auto check = [&](const std::vector<ParamFacts>& params) {
-      return message_of([&] { check_ranks_agree(params, world.group()); });
+      return test::message_of<DistError>([&] { check_ranks_agree(params, world.group()); });
     };
-    EXPECT_EQ(check(two_params()), "no DistError");
+    EXPECT_EQ(check(two_params()), "no error");
     auto params = two_params();
     if (odd) params[0].shape = {8, 3};
     EXPECT_THAT(check(params), HasSubstr("a.weight: [7, 3] Float (sharded along dim 0 in group 1) on ranks "
@@ -95,7 +86,7 @@ TEST(Agreement, IsCheckedAtTheFirstForward) {
     to_empty(odd, at::kCPU);
     const int replica = world.rank() % 2;
     EXPECT_THAT(
-        message_of([&] {
+        test::message_of<DistError>([&] {
           odd(at::ones({1, 3}));
         }),
         AllOf(

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tests/support/message_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace titan::dist {
@@ -205,22 +206,12 @@ TEST(Redistribute, CutsWithoutCommunication) {
   EXPECT_THROW(cut.full_tensor(), InternalError);
 }
 
-template <typename Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const DistError& error) {
-    return error.what();
-  }
-  return "no DistError";
-}
-
 TEST(Mistakes, AreNamed) {
   const auto world = World::fake(4);
   const auto mesh = DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
   const auto whole = at::zeros({5, 2});
   const auto distribute = [&](Placements placements) {
-    return message_of([&] { DTensor::distribute(whole, mesh, placements); });
+    return test::message_of<DistError>([&] { DTensor::distribute(whole, mesh, placements); });
   };
   EXPECT_THAT(distribute({Shard{0}}), HasSubstr("a mesh with 2 axes needs as many placements"));
   EXPECT_THAT(distribute({Replicate{}, Shard{2}}), HasSubstr("has no dim 2"));
@@ -231,14 +222,17 @@ TEST(Mistakes, AreNamed) {
   EXPECT_THAT(distribute({Partial{}, Shard{0}}), HasSubstr("(Partial(sum), Shard(0))"));
   const auto term = DTensor::from_local(whole, mesh, {Partial{PartialOp::kMax}, Replicate{}});
   EXPECT_EQ(term.text(), "DTensor [5, 2] Float over (fsdp=2, tp=2), (Partial(max), Replicate())");
-  EXPECT_THAT(message_of([&] { term.redistribute({Partial{}, Replicate{}}); }), HasSubstr("comes from computation"));
-  EXPECT_THAT(message_of([&] {
+  EXPECT_THAT(test::message_of<DistError>([&] {
+                term.redistribute({Partial{}, Replicate{}});
+              }),
+              HasSubstr("comes from computation"));
+  EXPECT_THAT(test::message_of<DistError>([&] {
                 DTensor::from_local(whole, mesh, {Partial{PartialOp::kMax}, Partial{}});
               }),
               HasSubstr("which is reduced first"));
   const auto integers = DTensor::from_local(at::zeros({2}, at::kLong), mesh, {Partial{PartialOp::kAvg}, Replicate{}});
-  EXPECT_THAT(message_of([&] { integers.full_tensor(); }), HasSubstr("no average"));
-  EXPECT_THAT(message_of([&] {
+  EXPECT_THAT(test::message_of<DistError>([&] { integers.full_tensor(); }), HasSubstr("no average"));
+  EXPECT_THAT(test::message_of<DistError>([&] {
                 DTensor::from_local(whole, mesh, {Shard{0}, Replicate{}}, {.global_shape = {{5, 2}}});
               }),
               HasSubstr("(fsdp 0, tp 0): the local tensor has shape [5, 2], but the piece here of [5, 2] under "
@@ -256,10 +250,12 @@ TEST(Meshes, ConcatenateWhenSlicedFromOne) {
     EXPECT_EQ(both.coordinate(), (std::vector<int>{world.rank() / 2, world.rank() % 2}));
     EXPECT_EQ(DeviceMesh::concatenate(mesh.slice({"tp"}), dp).ranks(), (std::vector<int>{0, 2, 1, 3}));
     EXPECT_EQ(&both.group("tp"), &mesh.group("tp"));
-    EXPECT_THAT(message_of([&] { DeviceMesh::concatenate(dp, mesh.slice({"fsdp"})); }), HasSubstr("overlap"));
+    EXPECT_THAT(test::message_of<DistError>([&] { DeviceMesh::concatenate(dp, mesh.slice({"fsdp"})); }),
+                HasSubstr("overlap"));
     const auto other = DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
-    EXPECT_THAT(message_of([&] { DeviceMesh::concatenate(mesh.slice({"fsdp"}), other.slice({"tp"})); }),
-                HasSubstr("no common parent"));
+    EXPECT_THAT(
+        test::message_of<DistError>([&] { DeviceMesh::concatenate(mesh.slice({"fsdp"}), other.slice({"tp"})); }),
+        HasSubstr("no common parent"));
   });
 }
 
@@ -279,7 +275,7 @@ TEST(FromLocal, NamesTheRankThatDisagrees) {
     const auto mesh = DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
     const bool odd = world.rank() == 2;
     const auto checked = [&](const at::Tensor& local, Placements placements, std::vector<std::int64_t> shape) {
-      return message_of(
+      return test::message_of<DistError>(
           [&] { DTensor::from_local(local, mesh, placements, {.global_shape = shape, .run_check = true}); });
     };
     // The same message on every rank, also on those that share no mesh axis with rank 2.
@@ -292,9 +288,9 @@ TEST(FromLocal, NamesTheRankThatDisagrees) {
     if (odd) values[1][0] = 7.5;
     EXPECT_THAT(checked(values, {Replicate{}, Shard{1}}, {2, 4}),
                 HasSubstr("rank 2: replicated values differ: expected 2.000000 at [1, 0] like rank 0, found 7.500000"));
-    EXPECT_EQ(checked(values, {Shard{0}, Shard{1}}, {4, 4}), "no DistError");
-    EXPECT_EQ(checked(at::full({2, 2}, world.rank() % 2), {Replicate{}, Shard{1}}, {2, 4}), "no DistError");
-    EXPECT_EQ(checked(at::full({2, 2}, world.rank() / 2), {Shard{0}, Replicate{}}, {4, 2}), "no DistError");
+    EXPECT_EQ(checked(values, {Shard{0}, Shard{1}}, {4, 4}), "no error");
+    EXPECT_EQ(checked(at::full({2, 2}, world.rank() % 2), {Replicate{}, Shard{1}}, {2, 4}), "no error");
+    EXPECT_EQ(checked(at::full({2, 2}, world.rank() / 2), {Shard{0}, Replicate{}}, {4, 2}), "no error");
   });
 }
 

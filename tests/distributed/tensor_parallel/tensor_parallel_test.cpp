@@ -12,6 +12,7 @@
 #include "nn/layers.h"
 #include "optim/adamw.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "tests/support/message_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace titan {
@@ -287,41 +288,32 @@ TEST(FullyShardOverTensorParallel, GathersTheLocalPart) {
   });
 }
 
-template <typename Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(FullyShardOverTensorParallel, NamesTheMistake) {
   const auto world = dist::World::fake(4);
   const auto mesh = dist::DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
   const auto other = dist::DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
   Net net(7);
   distribute_blocks(net, mesh.slice({"tp"}));
-  EXPECT_THAT(message_of([&] { fsdp::fully_shard(net, {.mesh = other.slice({"fsdp"})}); }),
+  EXPECT_THAT(test::message_of<Error>([&] { fsdp::fully_shard(net, {.mesh = other.slice({"fsdp"})}); }),
               AllOf(HasSubstr("blocks.0.norm.weight, (Replicate()), cannot be sharded further"),
                     HasSubstr("no common parent")));
-  EXPECT_THAT(message_of([&] { distribute_blocks(net, mesh.slice({"tp"})); }),
+  EXPECT_THAT(test::message_of<Error>([&] { distribute_blocks(net, mesh.slice({"tp"})); }),
               HasSubstr("blocks.0.norm.weight is sharded already, (Replicate())"));
-  EXPECT_THAT(message_of([&] { net.parameter("output.weight").dtensor(); }), HasSubstr("is not sharded"));
+  EXPECT_THAT(test::message_of<Error>([&] { net.parameter("output.weight").dtensor(); }), HasSubstr("is not sharded"));
   Net overlapping(7);
   distribute_blocks(overlapping, mesh.slice({"tp"}));
-  EXPECT_THAT(message_of([&] { fsdp::fully_shard(overlapping, {.mesh = mesh.slice({"tp"})}); }), HasSubstr("overlap"));
+  EXPECT_THAT(test::message_of<Error>([&] { fsdp::fully_shard(overlapping, {.mesh = mesh.slice({"tp"})}); }),
+              HasSubstr("overlap"));
   Net partial(7);
   auto weight = partial.parameter("output.weight");
   weight.parameter->sharding = dist::Sharding::of({11, kDim}, mesh.slice({"tp"}), {dist::Partial{}});
-  EXPECT_THAT(message_of([&] { fsdp::fully_shard(*partial.output, {.mesh = mesh.slice({"fsdp"})}); }),
+  EXPECT_THAT(test::message_of<Error>([&] { fsdp::fully_shard(*partial.output, {.mesh = mesh.slice({"fsdp"})}); }),
               HasSubstr("parameters cannot have a Partial placement"));
   weight.parameter->sharding = dist::Sharding::of({11, kDim}, mesh.slice({"tp"}), {Shard{0}});
-  EXPECT_THAT(message_of([&] { fsdp::fully_shard(*partial.output, {.mesh = mesh.slice({"fsdp"})}); }),
+  EXPECT_THAT(test::message_of<Error>([&] { fsdp::fully_shard(*partial.output, {.mesh = mesh.slice({"fsdp"})}); }),
               HasSubstr("its local tensor has shape [11, 6], which should be [6, 6]"));
   nn::Linear empty(3, 0);
-  EXPECT_THAT(message_of([&] { fsdp::fully_shard(empty, {.mesh = mesh.slice({"fsdp"})}); }),
+  EXPECT_THAT(test::message_of<Error>([&] { fsdp::fully_shard(empty, {.mesh = mesh.slice({"fsdp"})}); }),
               HasSubstr("weight with shape [0, 3] has no elements to shard"));
 }
 

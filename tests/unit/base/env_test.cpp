@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "tests/support/message_of.h"
 
 namespace titan {
 namespace {
@@ -23,12 +24,7 @@ LaunchEnv detect(const Vars& vars) {
 }
 
 std::string error_of(const Vars& vars) {
-  try {
-    detect(vars);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::message_of<ConfigError>([&] { detect(vars); });
 }
 
 Vars with(Vars vars, const Vars& more) {

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace titan {
@@ -22,17 +23,6 @@ using ::testing::HasSubstr;
 
 class Fs : public ::testing::Test {
  protected:
-  template <typename Exception, typename Call>
-  static std::string message_of(Call call) {
-    try {
-      call();
-    } catch (const Exception& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return {};
-  }
-
   const test::TemporaryFolder temporary_;
   const std::filesystem::path& folder_ = temporary_.path();
 };
@@ -66,23 +56,23 @@ TEST_F(Fs, BareFileNameGoesToTheWorkingFolder) {
 }
 
 TEST_F(Fs, MissingFileIsADataErrorThatNamesPathAndReason) {
-  const std::string message = message_of<DataError>([&] { read_file(folder_ / "absent"); });
+  const std::string message = test::message_of<DataError>([&] { read_file(folder_ / "absent"); });
   EXPECT_THAT(message, HasSubstr((folder_ / "absent").string()));
   EXPECT_THAT(message, HasSubstr("No such file"));
 }
 
 TEST_F(Fs, DirectoryIsADataError) {
-  EXPECT_THAT(message_of<DataError>([&] { read_file(folder_); }), HasSubstr("is a directory"));
+  EXPECT_THAT(test::message_of<DataError>([&] { read_file(folder_); }), HasSubstr("is a directory"));
 }
 
 TEST_F(Fs, WriteIntoAMissingFolderNamesThePath) {
   const std::string message =
-      message_of<std::system_error>([&] { write_file_atomically(folder_ / "absent" / "f", "x"); });
+      test::message_of<std::system_error>([&] { write_file_atomically(folder_ / "absent" / "f", "x"); });
   EXPECT_THAT(message, HasSubstr((folder_ / "absent" / "f").string()));
 }
 
 TEST_F(Fs, FsyncOfAMissingFolderNamesThePath) {
-  EXPECT_THAT(message_of<std::system_error>([&] { fsync_folder(folder_ / "absent"); }), HasSubstr("absent"));
+  EXPECT_THAT(test::message_of<std::system_error>([&] { fsync_folder(folder_ / "absent"); }), HasSubstr("absent"));
 }
 
 // A write that fails midway (the size limit stands for a full disk) throws and leaves the old content in place.

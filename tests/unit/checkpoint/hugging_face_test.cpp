@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/format/safetensors.h"
+#include "tests/support/message_of.h"
 #include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
@@ -43,15 +44,6 @@ std::vector<Item> items_of(int rank, int size, bool zero) {
     if (zero) std::get<TensorItem>(items.back()).local.zero_();
   }
   return items;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const CheckpointError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // transformers' conversion script: view(heads, pairs, 2, cols), swap the two middle dims.
@@ -154,12 +146,14 @@ TEST(HuggingFace, ListsAllThatDoesNotFit) {
   TemporaryFolder folder;
   ThreadRanks::Shared shared(1);
   ThreadRanks ranks(0, shared);
-  EXPECT_THAT(error_of([&] { load_hugging_face(folder / "no", items_of(0, 1, true), format(), ranks); }),
+  EXPECT_THAT(test::message_of<CheckpointError>(
+                  [&] { load_hugging_face(folder / "no", items_of(0, 1, true), format(), ranks); }),
               HasSubstr("no has no *.safetensors file"));
   save_hugging_face(folder / "hf", items_of(0, 1, false), format(), c10::ScalarType::Float, ranks);
   std::vector<Item> other = {shard("norm", at::zeros({9}), 0, 1), shard("extra", at::zeros({2}), 0, 1),
                              shard("more", at::zeros({2}), 0, 1)};
-  const auto error = error_of([&] { load_hugging_face(folder / "hf", other, format(), ranks); });
+  const auto error =
+      test::message_of<CheckpointError>([&] { load_hugging_face(folder / "hf", other, format(), ranks); });
   EXPECT_THAT(error, HasSubstr("Missing: hf.extra (extra), hf.more (more)"));
   EXPECT_THAT(error, HasSubstr("hf.norm is [7], the model's norm [9]"));
 }
@@ -173,7 +167,7 @@ class SafetensorsFile : public ::testing::Test {
     file.write(reinterpret_cast<const char*>(&size), 8);
     file << header << std::string(data_bytes, '\1');
     file.close();
-    return error_of([&] { read_safetensors_header(path_); });
+    return test::message_of<CheckpointError>([&] { read_safetensors_header(path_); });
   }
 
   TemporaryFolder folder_;
@@ -182,8 +176,8 @@ class SafetensorsFile : public ::testing::Test {
 
 TEST_F(SafetensorsFile, WhatIsWrongIsSaid) {
   const std::string good = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})";
-  EXPECT_EQ(error(good, 24), "");
-  EXPECT_EQ(error("{}", 0), "");
+  EXPECT_EQ(error(good, 24), "no error");
+  EXPECT_EQ(error("{}", 0), "no error");
   EXPECT_THAT(error(good, 23), HasSubstr("a lies outside the file"));
   EXPECT_THAT(error(good, 25), HasSubstr("bytes after the last tensor"));
   EXPECT_THAT(error(good, 24, 1ull << 60), HasSubstr("its header would have"));
@@ -214,7 +208,7 @@ TEST_F(SafetensorsFile, NoCrashOnDamagedHeaders) {
     if (i % 2 == 0) bytes.resize(random() % bytes.size());
     if (!bytes.empty()) bytes[random() % bytes.size()] ^= static_cast<char>(1u << random() % 8);
     std::ofstream(path_, std::ios::binary) << bytes;
-    refused += !error_of([&] { read_safetensors_header(path_); }).empty();
+    refused += !test::message_of<CheckpointError>([&] { read_safetensors_header(path_); }).empty();
   }
   EXPECT_GT(refused, 1000);
 }

@@ -7,6 +7,7 @@
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/commit.h"
 #include "checkpoint/io/file.h"
+#include "tests/support/message_of.h"
 #include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
@@ -123,12 +124,8 @@ TEST(CheckpointIo, AFailingRankIsAnErrorOnAllAndKeepsTheOld) {
 TEST(CheckpointIo, AFullDiskIsNamed) {
   OutputFile file("/dev/full");
   file.append("x", 1);
-  try {
-    file.finish();
-    FAIL();
-  } catch (const CheckpointError& error) {
-    EXPECT_NE(std::string(error.what()).find("/dev/full: No space left on device"), std::string::npos) << error.what();
-  }
+  EXPECT_THAT(test::message_of<CheckpointError>([&] { file.finish(); }),
+              ::testing::HasSubstr("/dev/full: No space left on device"));
 }
 
 TEST(CheckpointIo, AKillBetweenTheTwoRenamesIsRepaired) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "config/load.h"
+#include "tests/support/message_of.h"
 
 namespace titan::config {
 
@@ -18,12 +19,7 @@ inline LoadedConfig load(const std::string& toml, const std::vector<std::string>
 // The text of the ConfigError that `action` throws; "no error" when it throws none.
 template <class Action>
 std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::message_of<ConfigError>(action);
 }
 
 inline std::vector<std::string> messages_of(const std::vector<Fault>& faults) {

@@ -7,6 +7,7 @@
 
 #include "data/order/elastic_order.h"
 #include "data/order/torchtitan_order.h"
+#include "tests/support/message_of.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {
@@ -15,15 +16,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string checkpoint_error(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const CheckpointError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 std::vector<std::string> keys_of(const std::vector<StateEntry>& state) {
   std::vector<std::string> keys;
@@ -56,7 +48,9 @@ TEST(ElasticState, GivesTheLanesThatAreAskedFor) {
 }
 
 TEST(ElasticState, RefusesWhatItIsNot) {
-  const auto error = [](const Values& saved) { return checkpoint_error([&] { parse_elastic_state(saved, 0, 1); }); };
+  const auto error = [](const Values& saved) {
+    return test::message_of<CheckpointError>([&] { parse_elastic_state(saved, 0, 1); });
+  };
   EXPECT_EQ(error({}), "the checkpoint state has no dataloader.titan.order");
   EXPECT_EQ(error({{kElasticKey, Value::dict({{"seed", 7}})}}), "dataloader.titan.order has no entry num_lanes");
   Values saved = saved_values(to_entries(ElasticState{7, 1, {101}, {}}));
@@ -80,7 +74,9 @@ TEST(TorchTitanState, IsThatOfTorchdatasLoader) {
 }
 
 TEST(TorchTitanState, RefusesWhatItIsNot) {
-  const auto error = [](const Values& saved) { return checkpoint_error([&] { parse_torchtitan_state(saved, 0); }); };
+  const auto error = [](const Values& saved) {
+    return test::message_of<CheckpointError>([&] { parse_torchtitan_state(saved, 0); });
+  };
   EXPECT_EQ(error(saved_values(to_entries(TorchTitanState{}, {1, 2}, 4))),
             "the checkpoint state has no dataloader.dp_rank_0");
   EXPECT_THAT(error({{"dataloader.dp_rank_0", Value::dict({{"_snapshot", Value()}})}}), HasSubstr("worker processes"));
@@ -90,12 +86,12 @@ TEST(TorchTitanState, RefusesWhatItIsNot) {
 TEST(SavedOrder, APositionOfAnotherOrderIsRefused) {
   EXPECT_THAT(order_keys(), ElementsAre(kElasticKey, kTorchTitanKey));
   const Values elastic = {{kElasticKey, Value()}}, torchtitan = {{kTorchTitanKey, 2}};
-  EXPECT_EQ(checkpoint_error([&] { check_order(elastic, DataOrder::kElastic); }), "");
-  EXPECT_EQ(checkpoint_error([&] { check_order({}, DataOrder::kElastic); }), "");
-  EXPECT_THAT(checkpoint_error([&] { check_order(torchtitan, DataOrder::kElastic); }),
+  EXPECT_EQ(test::message_of<CheckpointError>([&] { check_order(elastic, DataOrder::kElastic); }), "no error");
+  EXPECT_EQ(test::message_of<CheckpointError>([&] { check_order({}, DataOrder::kElastic); }), "no error");
+  EXPECT_THAT(test::message_of<CheckpointError>([&] { check_order(torchtitan, DataOrder::kElastic); }),
               AllOf(HasSubstr("not one of the order in which this run reads its data"),
                     HasSubstr("training.data_order = \"torchtitan\"")));
-  EXPECT_THAT(checkpoint_error([&] { check_order(elastic, DataOrder::kTorchTitan); }),
+  EXPECT_THAT(test::message_of<CheckpointError>([&] { check_order(elastic, DataOrder::kTorchTitan); }),
               HasSubstr("training.data_order = \"elastic\""));
 }
 
@@ -105,9 +101,9 @@ TEST(SavedOrder, TorchTitansIsOfOneNumberOfRanks) {
   folder.write("b", "more of it");
   const TorchTitanOrder order(open_text_files(folder.path()), std::make_shared<ByteTokenizer>(),
                               {.dataset_name = "text", .seq_len = 4, .rank = {0, 2}});
-  EXPECT_EQ(checkpoint_error([&] { order.check_state({{kTorchTitanKey, 2}}); }), "");
-  EXPECT_EQ(checkpoint_error([&] { order.check_state({}); }), "");
-  EXPECT_EQ(checkpoint_error([&] {
+  EXPECT_EQ(test::message_of<CheckpointError>([&] { order.check_state({{kTorchTitanKey, 2}}); }), "no error");
+  EXPECT_EQ(test::message_of<CheckpointError>([&] { order.check_state({}); }), "no error");
+  EXPECT_EQ(test::message_of<CheckpointError>([&] {
               order.check_state({{kTorchTitanKey, 3}});
             }),
             "the dataloader state was saved at 3 data-parallel ranks, this run has 2; run at 3, or set "

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/support/message_of.h"
 
 namespace titan::optim {
 namespace {
@@ -80,12 +81,7 @@ TEST(LrSchedule, DecayTypeNames) {
   EXPECT_EQ(parse_decay_type("linear"), DecayType::kLinear);
   EXPECT_EQ(parse_decay_type("sqrt"), DecayType::kSqrt);
   EXPECT_EQ(parse_decay_type("cosine"), DecayType::kCosine);
-  try {
-    parse_decay_type("cosin");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("Did you mean \"cosine\"?"));
-  }
+  EXPECT_THAT(test::message_of<ConfigError>([] { parse_decay_type("cosin"); }), HasSubstr("Did you mean \"cosine\"?"));
 }
 
 }  // namespace

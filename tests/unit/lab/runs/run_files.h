@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace titan::runs {
@@ -12,12 +13,7 @@ using test::TemporaryFolder;
 
 template <class Action>
 std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::message_of<Error>(action);
 }
 
 }  // namespace titan::runs
