@@ -25,7 +25,7 @@ namespace {
 
 using Flags = std::vector<config::CompletedFlag>;
 
-// Returns what a note of option_values.h says; empty if the option has none.
+// Returns the text of a note of option_values.h; empty if the option has none.
 std::string note(CLI::Option* option, const char* name) {
   try {
     CLI::Validator validator = *option->get_validator(name);

@@ -3,8 +3,8 @@
 
 namespace titan {
 
-// Tells src/config about commands, models and devices: for --help, completion, docs and checks. The program and the
-// engine, which have a copy of src/config each, call it once at their start.
+// Tells src/config about commands, models and devices, for --help, completion, docs and checks. The program and the
+// engine each have a copy of src/config; both call this once at startup.
 void describe_program();
 
 }  // namespace titan

@@ -1,4 +1,4 @@
-"""Runs titan-train or TorchTitan 0.2.2 once on CPU and Gloo, on one TOML file, measured from outside.
+"""Runs titan-train or TorchTitan 0.2.2 once on CPU and Gloo with one TOML file, measured from outside.
 
 TorchTitan runs unchanged except for tests/reference/torchtitan_cpu.py, which provides what it needs of an accelerator.
 Sizes that have no key in its TOML go to TorchTitan through $TITAN_PEER_ARGS and to the program on its command line.
@@ -26,7 +26,7 @@ FIRST_LINE = re.compile(r"step: +1 .{0,20}loss:")
 CORES = len(os.sched_getaffinity(0))
 TICKS = os.sysconf("SC_CLK_TCK")
 
-# Variables that limit PyTorch's libraries to fewer instructions. The program has cpu.instructions for that.
+# Variables that limit the instructions of PyTorch's libraries. titan-train has cpu.instructions for that.
 PLAYED = {
     "all": {},
     "avx512_bf16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
@@ -80,10 +80,10 @@ initial_load_path = "{seed}"
 
 
 def find_python(venv):
-    """Returns a Python with TorchTitan: $TITAN_PEER_PYTHON, else that of `venv`, made if it is missing."""
+    """Returns a Python with TorchTitan: $TITAN_PEER_PYTHON, else the one of `venv`, which is made if it is missing."""
     given = os.environ.get("TITAN_PEER_PYTHON")
     if given:
-        harness.expect(harness.has_module(given, "torchtitan"), f"TITAN_PEER_PYTHON={given} is no Python that has torchtitan")
+        harness.expect(harness.has_module(given, "torchtitan"), f"TITAN_PEER_PYTHON={given} is not a Python with torchtitan")
         return pathlib.Path(given)
     python = venv / "bin/python"
     if not harness.has_module(python, "torchtitan"):
@@ -95,7 +95,7 @@ def find_python(venv):
 
 
 def make_data(work):
-    """Returns a folder with a corpus and a tokenizer.json below 2,048 entries that both read; kept between runs."""
+    """Returns a folder with a corpus and a tokenizer.json of less than 2,048 entries, for both; kept between runs."""
     folder = work / "torchtitan-data"
     if not (folder / "complete").exists():
         import tokenizer_fixtures
@@ -113,7 +113,7 @@ def make_data(work):
 
 
 def gemm_peak(python, folder, instructions="all"):
-    """Returns {name: FLOP/s of all cores together}, see gemm_peak.py."""
+    """Returns {name: FLOP/s of all cores together}; see gemm_peak.py."""
     command = [python, pathlib.Path(__file__).with_name("gemm_peak.py"), CORES]
     job = harness.Job(command, folder / "logs", "gemm", PLAYED[instructions])
     code = job.wait(180)
@@ -122,13 +122,13 @@ def gemm_peak(python, folder, instructions="all"):
 
 
 def cpu_ticks():
-    """Returns the ticks since its start in which the machine's cores were busy, or taken by its host."""
+    """Returns the ticks since boot in which the machine's cores were busy or used by its host."""
     user, nice, system, _, _, irq, softirq, steal = map(int, open("/proc/stat").readline().split()[1:9])
     return user + nice + system + irq + softirq + steal
 
 
 def own_seconds():
-    """Returns the CPU time of this process and of all its children that have ended."""
+    """Returns the CPU seconds of this process and of its children that have ended."""
     return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
@@ -141,13 +141,13 @@ class Run:
     losses: list  # one value per step
     peak_bytes: int  # VmHWM of the largest rank
     rank_seconds: float  # from the start of the first rank's process to the end of the first step
-    command_seconds: float  # the same from the start of the command, launcher included
+    command_seconds: float  # to the same point from the start of the command, including the launcher
     cpu_seconds: float  # all ranks together, per step after the first
-    others: float  # share of the cores' time that other processes took meanwhile
+    others: float  # share of the cores' time that other processes used
 
 
 class StepWatch(common.Watch):
-    """Also records when the first step's line is on the console, and the ranks' CPU time then and at the last line.
+    """Also records when the first step's line is printed, and the ranks' CPU time then and at the last line.
 
     Both may be late by at most one interval.
     """
@@ -217,7 +217,7 @@ class Cell:
 
 
 class Pair:
-    """Both programs, their files, and how each is started."""
+    """Holds both programs and their files, and starts them."""
 
     def __init__(self, program, python, work, folder):
         self.program, self.python, self.folder = program, python, folder
@@ -281,7 +281,7 @@ class Pair:
         rows = our_rows(dump) if side == OURS else peer_rows(job.text(), cell.ranks)
         harness.expect(sorted(rows) == list(range(1, steps + 1)), f"{side}: steps {sorted(rows)}, expected 1 to {steps}")
         return Run(
-            # Both report it for one rank: its tokens over the time since the last step was logged.
+            # Both report the speed of one rank: its tokens divided by the time since the last logged step.
             tokens_per_second=[cell.ranks * rows[step][0] for step in sorted(rows)],
             losses=[rows[step][1] for step in sorted(rows)],
             peak_bytes=max(watch.peaks.values()),
@@ -299,7 +299,7 @@ def our_rows(dump):
 
 
 def peer_rows(text, ranks):
-    """Returns {step: (tokens/s per rank, loss)} from the console, where every rank prints its own."""
+    """Returns {step: (tokens/s per rank, loss)} from the console, where every rank prints its own lines."""
     lines = {}
     for match in PEER_LINE.finditer(text):
         speed = float(match["tps"].replace(",", ""))

@@ -1,5 +1,5 @@
-// Lists the models by name, with what can be said of them without torch: flavors, rules of shapes, and values to start
-// from. registry.h builds them.
+// Lists the models by name with everything that does not need torch: flavors, shape checks, and values to start from.
+// registry.h builds the models.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace titan::models {
 
-// Values that suit a flavor: what `titan-train init` prints.
+// Suitable values for a flavor, which `titan-train init` prints.
 struct Start {
   std::string model;          // "llama3"
   std::string flavor;         // "8B"
@@ -22,14 +22,14 @@ struct Start {
   std::string lr;             // as TOML writes it
   std::string recompute;      // activation_checkpoint.mode
   std::string device;         // for --dry-run --device
-  int gigabytes;              // of that device
+  int gigabytes;              // memory of that device
 };
 
 struct CatalogEntry {
   const char* name;  // [model].name
   std::vector<std::string> (*flavors)(const std::string& name);
   std::vector<Start> (*starts)(const std::string& name);
-  // Appends what is wrong with [model.args], and with the degrees of parallelism for it.
+  // Appends the faults of [model.args], and of the degrees of parallelism for it.
   void (*check_args)(const config::JobConfig& config, std::vector<config::Fault>& errors);
 };
 
@@ -41,8 +41,8 @@ std::vector<std::string> model_names();
 // Returns the flavors of all models, each once.
 std::vector<std::string> flavor_names();
 
-// Appends what is wrong with [model], by the rules of the model that it names. An unknown name is not among it:
-// make_train_spec() refuses that.
+// Appends the faults of [model], by the rules of the model that it names. Does not report an unknown name:
+// make_train_spec() throws for it.
 void check_model(const config::JobConfig& config, std::vector<config::Fault>& errors);
 
 }  // namespace titan::models

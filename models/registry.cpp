@@ -18,7 +18,7 @@ struct Row {
   TrainSpec (*make_spec)(const config::Model& model, std::int64_t seq_len);
   TrainSpec (*make_spec_of_hugging_face)(const std::string& config_json, const std::string& what,
                                          std::optional<std::int64_t> seq_len);
-  ModelNaming (*naming)();  // of any flavor
+  ModelNaming (*naming)();  // the same for all flavors
 };
 
 ModelNaming any_llama_naming() { return llama_naming({}); }
@@ -28,9 +28,9 @@ constexpr std::array kModels = {
     Row{"llama2", kLlamaArchitecture, llama_spec, llama_spec_of_hugging_face, any_llama_naming},
 };
 
-// Rows of one architecture are alike in what is asked of them by it.
+// Returns the first row of an architecture. All rows of one architecture read config.json the same way.
 const Row& row_of_architecture(const std::string& name) {
-  // The same model; what it may have beyond that is refused where config.json is read.
+  // Mistral is the same model; make_spec_of_hugging_face() refuses its extensions.
   const std::string architecture = name == "MistralForCausalLM" ? kLlamaArchitecture : name;
   std::vector<std::string> known;
   for (const auto& row : kModels) {

@@ -1,4 +1,4 @@
-// Builds the models that catalog.h lists. One row per name; README.md here is the recipe for a new one.
+// Builds the models that catalog.h lists. Has one row per name; README.md explains how to add one.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace titan::models {
 
-// The spec of [model].name, sized by its flavor and [model.args]. `seq_len`: training.seq_len. Builds nothing yet.
-// Throws ConfigError.
+// Returns the spec of [model].name, with the sizes of its flavor and [model.args]. `seq_len`: training.seq_len. Does
+// not build the model. Throws ConfigError.
 TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len);
 
-// The same for a model that a config.json of Hugging Face's transformers describes; `what` names that file. Without
-// `seq_len` its longest sequence. Throws ConfigError for a model that cannot be built here.
+// Returns the spec of a model that a config.json of Hugging Face's transformers describes; `what` names the file.
+// `seq_len` defaults to its longest sequence. Throws ConfigError for a model that cannot be built here.
 TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const std::string& what,
                                           std::optional<std::int64_t> seq_len = std::nullopt);
 
-// Returns the parameter that a model here calls `name` in Hugging Face's format; nullopt if none does.
+// Returns our name of the parameter that is `name` in Hugging Face's format; nullopt if no model has it.
 std::optional<std::string> parameter_of_hub_name(const std::string& name);
 
 }  // namespace titan::models

@@ -13,8 +13,8 @@
 namespace titan::models {
 namespace {
 
-// Weights, gradients and the two moments of AdamW in float32, and what a GPU has for them: the rest is for activations,
-// gathered weights and what CUDA and NCCL take.
+// Bytes for weights, gradients and the two moments of AdamW in float32, and the GPU memory reserved for them. The rest
+// is for activations, gathered weights, CUDA and NCCL.
 constexpr double kBytesPerParameter = 16;
 constexpr double kGigabytesForState = 30;
 
@@ -63,7 +63,7 @@ std::int64_t checked_gpus(const Start& start, const StarterOptions& options) {
 std::string guessed_dataset(const std::string& path) {
   for (const char* ending : {".jsonl", ".json", ".jsonl.gz", ".jsonl.zst"})
     if (path.ends_with(ending)) return "jsonl";
-  // Shards of `titan-train tokenize` are named by what their names begin with.
+  // Shards of `titan-train tokenize` are given by the common prefix of their names.
   std::error_code error;
   return !std::filesystem::exists(path, error) && std::filesystem::exists(path + ".json", error) ? "indexed" : "text";
 }
@@ -89,7 +89,7 @@ class Starter {
     return assignment + "# " + comment + "\n";
   }
 
-  // A multiple of what all ranks read at once, near the batch that suits the model.
+  // Returns a multiple of the rows that all ranks read at once, near the model's suitable batch.
   std::int64_t global_batch_size() const {
     const std::int64_t at_once = num_ranks() * local_batch_size();
     const std::int64_t wanted = start_.batch_tokens / start_.seq_len;
@@ -146,7 +146,7 @@ class Starter {
            line("seed = 42", "fixes initial weights and the order of the data");
   }
 
-  // Shards of more than a few hundred ranks spend their time on latency: copies of them do not.
+  // Sharding over more than a few hundred ranks is limited by latency; replicas keep the groups small.
   std::string ranks() const {
     constexpr std::int64_t kLargestGroup = 512, kGroup = 256;
     const std::int64_t copies = num_ranks() > kLargestGroup && num_ranks() % kGroup == 0 ? num_ranks() / kGroup : 1;

@@ -48,7 +48,7 @@ class Rules:
 
     @staticmethod
     def meant_by(entry: str, layer: str, layers: dict) -> list[str]:
-        """"FOLDER/*" is the folder, if it is a layer, and every layer inside it but the one that says so."""
+        """Returns the layers of an entry: "FOLDER/*" is the folder, if a layer, and all layers inside it except `layer`."""
         if not entry.endswith("/*"):
             return [entry]
         folder = entry.removesuffix("/*")
@@ -58,7 +58,7 @@ class Rules:
         return max((layer for layer in self.layers if inside(path, layer)), key=len, default=None)
 
     def target_of(self, header: str) -> str:
-        """The file in the repository that an include means: those of the engine are rooted at src/."""
+        """Returns the repository path of an include; includes of the engine are rooted at src/."""
         return header if header.split("/")[0] in TREES[1:] else "src/" + header
 
     def check_own(self, path: str, header: str) -> str | None:
@@ -67,7 +67,7 @@ class Rules:
             return f'"{header}": includes are rooted at src/ or at the repository, never relative'
         to = self.layer_of(target)
         if to is None:
-            return f'"{header}": its folder is no layer; includes are rooted at src/ or at the repository'
+            return f'"{header}": its folder is not a layer; includes are rooted at src/ or at the repository'
         layer = self.layer_of(path)
         if layer is None:
             return f'"{header}": {path} belongs to no layer; give its folder an entry in layers.toml'
@@ -117,7 +117,7 @@ def violations(root: Path, rules: Rules):
 
 
 def against_limits(root: Path, rules: Rules):
-    """Folders of more files, files of more lines, and names of headers in more places, than [limits] allows."""
+    """Yields folders with too many files, files with too many lines, and duplicate header names, by [limits]."""
     limits, files = rules.limits, {}
     for tree in limits["trees"]:
         for file in sorted((root / tree).rglob("*")):
@@ -127,7 +127,7 @@ def against_limits(root: Path, rules: Rules):
             files.setdefault(file.parent, []).append(file)
             lines = len(file.read_text(errors="replace").splitlines())
             if lines > limits["lines_of_file"]:
-                yield f"{path}:{lines}: more than {limits['lines_of_file']} lines; cut it where it has a seam"
+                yield f"{path}:{lines}: more than {limits['lines_of_file']} lines; split it"
     for folder, inside_it in files.items():
         if len(inside_it) > limits["files_of_folder"]:
             path = folder.relative_to(root).as_posix()

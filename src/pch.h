@@ -1,5 +1,5 @@
-// The shared precompiled header (src/CMakeLists.txt). Files include what they use all the same. What a few files use stays
-// out: the templates that the inline functions of a header name are instantiated in every file, used or not.
+// The shared precompiled header (src/CMakeLists.txt). Files still include everything they use. Headers that only a few
+// files use are not here: the templates in their inline functions would be instantiated in every file.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -67,7 +67,7 @@ ModelShape shape_from_config(const std::string& file) {
   return shape_of_job(config::load_job_config(command_line).config.model, file);
 }
 
-// As the run wrote it: this process's environment has no say.
+// Reads the configuration as the run wrote it, without overrides from this process's environment.
 ModelShape shape_of_run(const fs::path& file) {
   return shape_of_job(config::load_job_config_text(read_file(file), file.string()).config.model, file.string());
 }
@@ -82,8 +82,8 @@ ModelShape shape_from_hugging_face(const fs::path& file) {
   return shape;
 }
 
-// Returns what a folder of dcp gets of a model that comes from Hugging Face. It has no configuration of a run, and says
-// by this which model it is, with which tokenizer.
+// Returns the files that describe a Hugging Face model (config.json, tokenizer) for a DCP folder converted from it,
+// which has no configuration of a run.
 checkpoint::SmallFiles description_beside(const ConvertFlags& flags) {
   const fs::path config = config_beside(flags.source);
   if (!fs::is_regular_file(config)) return {};
@@ -103,7 +103,7 @@ std::optional<ModelShape> shape_that_was_asked_for(const ConvertFlags& flags) {
   return std::nullopt;
 }
 
-// What to do where nothing says it.
+// Returns the message for a source without a description of the model's shape.
 std::string unknown_shape(const ConvertFlags& flags, CheckpointKind from) {
   return "titan-train convert: error: " + flags.source + " does not say how many heads the model has: there is no " +
          (from == CheckpointKind::kHuggingFace ? config_beside(flags.source).string()
@@ -130,7 +130,7 @@ HuggingFaceTokenizer read_tokenizer(const std::string& path, const ModelShape& s
   return data::export_tokenizer(path, *tokenizer);
 }
 
-// A folder that moved since, or another one of the same name: the model is converted all the same.
+// Returns the run's tokenizer. If its folder moved or holds another tokenizer, warns and returns none.
 HuggingFaceTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShape& shape) {
   std::string reason = "nothing says which tokenizer the model was trained with";
   try {
@@ -149,7 +149,7 @@ HuggingFaceTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShap
   return {};
 }
 
-// Beside the weights of a configuration's model.
+// Returns the small files beside the weights of a model that a configuration describes.
 checkpoint::SmallFiles small_files_of(const ConvertFlags& flags, const ModelShape& shape, c10::ScalarType dtype) {
   HuggingFaceTokenizer tokenizer =
       flags.tokenizer.empty() ? tokenizer_of_run(flags, shape) : read_tokenizer(flags.tokenizer, shape);
@@ -158,7 +158,7 @@ checkpoint::SmallFiles small_files_of(const ConvertFlags& flags, const ModelShap
   return files;
 }
 
-// Those of weights in the same format: what stands beside them comes along.
+// Returns the small files for weights that are already in Hugging Face's format, copied from the source's folder.
 checkpoint::SmallFiles small_files_beside(const ConvertFlags& flags, c10::ScalarType dtype) {
   constexpr const char* kGeneration = "generation_config.json";
   const fs::path config = config_beside(flags.source);
@@ -175,7 +175,7 @@ checkpoint::SmallFiles small_files_beside(const ConvertFlags& flags, c10::Scalar
   return files;
 }
 
-// Checks weights that keep their names. A model that cannot be built here is copied as it is.
+// Checks that weights that keep their names are complete. A model that cannot be built here is copied unchecked.
 void check_complete(const ConvertFlags& flags, const std::vector<Conversion>& plan) {
   const fs::path config = config_beside(flags.source);
   if (!fs::is_directory(flags.source) || !fs::is_regular_file(config)) return;

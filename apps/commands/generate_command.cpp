@@ -54,7 +54,7 @@ void check_arguments(const GenerateFlags& flags) {
            join(idle, ", ") + ", or set another temperature");
 }
 
-// Whatever a model writes, the terminal stays as it is: control characters but line feed and tab are shown as U+FFFD.
+// Returns text that cannot change the terminal: control characters other than line feed and tab become U+FFFD.
 std::string for_terminal(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -76,14 +76,14 @@ const char* end_name(generate::End end) {
   return "";
 }
 
-// As data, prompts that are not UTF-8 are read with U+FFFD in place of what is none.
+// Returns the prompt with invalid UTF-8 replaced by U+FFFD, as for training data.
 std::string valid_text(const std::string& text) {
   const data::ValidText valid(text);
   if (valid.view() != text) spdlog::warn("the prompt is not valid UTF-8; invalid bytes are replaced by U+FFFD");
   return std::string(valid.view());
 }
 
-// Writes samples of prompts, and counts.
+// Writes samples of prompts and counts tokens.
 class Writer {
  public:
   Writer(const GenerateFlags& flags, TrainedModel model)
@@ -92,7 +92,7 @@ class Writer {
         first_seed_(flags.seed.value_or(std::random_device{}())),
         to_terminal_(isatty(STDOUT_FILENO) == 1) {}
 
-  // `heading`: where texts follow each other, printed before each.
+  // `heading` is printed before each sample, to separate several texts.
   void write(const std::string& given, const std::string& heading = "") {
     const std::string prompt = valid_text(given);
     std::vector<std::int32_t> ids;
@@ -162,7 +162,7 @@ void without_line_end(std::string& line) {
   if (line.ends_with('\r')) line.pop_back();
 }
 
-// Without the line end that echo and editors put last: a model would go on in the next line.
+// Returns standard input without the final line end that echo and editors add, so that the text continues the line.
 std::string prompt_of_standard_input() {
   std::string text = read_standard_input();
   if (text.ends_with('\n')) text.pop_back();
@@ -193,7 +193,7 @@ void converse(Writer& writer) {
     if (line.empty()) continue;
     try {
       writer.write(line);
-    } catch (const ConfigError& error) {  // too long: another may be shorter
+    } catch (const ConfigError& error) {  // too long; the next prompt may be shorter
       std::fprintf(stderr, "%s\n", error.what());
     }
   }
@@ -210,7 +210,7 @@ int run_generate(const std::vector<std::string>& args) {
   std::vector<std::string> prompts;
   if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
   if (flags.prompt) prompts = {*flags.prompt == "-" ? prompt_of_standard_input() : *flags.prompt};
-  choose_cpu_code(config::Cpu());  // as a run does by default
+  choose_cpu_code(config::Cpu());  // a run's default
   Writer writer(flags, load_trained_model(model_options(flags)));
   for (const std::string& prompt : prompts)
     writer.write(prompt, prompts.size() > 1 || flags.num > 1 ? "> " + prompt + "\n" : "");

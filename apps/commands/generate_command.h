@@ -1,4 +1,4 @@
-// `titan-train generate`: what a trained model writes.
+// `titan-train generate` prints text that a trained model writes.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace titan {
 
-// `args` is what follows "generate". Text goes to standard output as it comes, messages to standard error. Gives the
-// exit code. Throws ConfigError and DataError for what the user can put right, CheckpointError for weights that cannot
-// be used.
+// `args` are the words after "generate". Text goes to standard output as it comes, messages to standard error. Returns
+// the exit code. Throws ConfigError and DataError for errors that the user can fix, CheckpointError for weights that
+// cannot be used.
 int run_generate(const std::vector<std::string>& args);
 
 }  // namespace titan

@@ -1,4 +1,4 @@
-// `titan-train init`: prints a configuration to start from.
+// `titan-train init` prints a configuration to start from.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace titan {
 
-// `args` is what follows "init". Gives the exit code. Throws ConfigError for a wrong command line.
+// `args` are the words after "init". Returns the exit code. Throws ConfigError for a wrong command line.
 int run_init_command(const std::vector<std::string>& args);
 
 }  // namespace titan

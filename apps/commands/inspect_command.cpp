@@ -33,7 +33,7 @@ std::string verdict_text(const std::string& what, const std::vector<Fault>& faul
   return "\nDAMAGED: " + counted(std::ssize(faults), "fault") + "\n" + checkpoint::faults_text(faults);
 }
 
-// The steps that claim to be checkpoints; what a killed save left is not damage.
+// Verifies the complete steps. Files left by a killed save are not damage.
 std::vector<Fault> verify_steps(const fs::path& folder, std::vector<StepInfo>& steps) {
   std::vector<Fault> all;
   for (StepInfo& step : steps) {
@@ -77,7 +77,7 @@ int inspect_run(const InspectFlags& flags, checkpoint::RunInfo run) {
   return exit_code(run.steps);
 }
 
-// Of the run that saved it; a file that cannot be read says nothing.
+// Returns the configuration of the run that saved the checkpoint; nullopt if its file is missing or cannot be read.
 std::optional<config::JobConfig> recorded_config(const fs::path& checkpoint) {
   const fs::path file = checkpoint / checkpoint::kRunConfigFile;
   try {
@@ -107,7 +107,7 @@ int inspect_one(const InspectFlags& flags) {
   try {
     inspection = checkpoint::inspect_checkpoint(flags.path);
   } catch (const CheckpointError&) {
-    // So damaged that it cannot be listed: the faults say why.
+    // The checkpoint is too damaged to be listed: the faults say why.
     if (faults.empty() || flags.json) throw;
     print_result(flags.path + "\n" + verdict_text(flags.path, faults));
     return kExitFailed;
@@ -122,7 +122,7 @@ int inspect_one(const InspectFlags& flags) {
   return faults.empty() ? kExitDone : kExitFailed;
 }
 
-// A folder with .metadata or weights is a checkpoint, whatever else lies in it.
+// True if the path is a checkpoint: a folder with .metadata or weights, or a file with weights.
 bool is_checkpoint(const fs::path& path) {
   try {
     checkpoint::detect_kind(path);
@@ -147,7 +147,7 @@ int run_inspect(const std::vector<std::string>& args) {
   auto steps = checkpoint::inspect_run(flags.path);
   if (!steps.empty()) return inspect_steps(flags, std::move(steps));
   if (auto run = find_run(flags.path)) return inspect_run(flags, std::move(*run));
-  return inspect_one(flags);  // which says what is missing
+  return inspect_one(flags);  // throws: says what is missing
 }
 
 }  // namespace titan

@@ -1,4 +1,4 @@
-// `titan-train sweep SWEEP.toml`: many runs of one job, with different values. See docs/sweeps.md.
+// `titan-train sweep SWEEP.toml` runs one job many times with different values. See docs/sweeps.md.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace titan {
 
-// `args` is what follows "sweep". Gives the exit code. Throws ConfigError for a wrong command line or sweep.
+// `args` are the words after "sweep". Returns the exit code. Throws ConfigError for a wrong command line or sweep.
 int run_sweep_command(const std::vector<std::string>& args);
 
 }  // namespace titan

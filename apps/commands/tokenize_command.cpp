@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where JSON lines were looked for: whether the folder has what is more likely meant.
+// True if JSON lines were expected but the folder has text files, which are more likely meant.
 bool holds_text_files(const TokenizeFlags& flags) {
   if (config::lower_case(flags.dataset) != "jsonl") return false;
   const std::vector<std::string> endings = {".txt", ".md"};

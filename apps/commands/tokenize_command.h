@@ -1,4 +1,4 @@
-// titan-train tokenize: from text to shards of tokens.
+// `titan-train tokenize` turns text into shards of tokens.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace titan {
 
-// `args`: those after "tokenize". Gives the exit code: kExitSavedRequeue when a signal stopped it, and the same command
-// goes on. Throws ConfigError for the command line, DataError for the input.
+// `args` are the words after "tokenize". Returns the exit code: kExitSavedRequeue if a signal stopped it; the same
+// command resumes. Throws ConfigError for a wrong command line and DataError for wrong input.
 int run_tokenize(const std::vector<std::string>& args);
 
 }  // namespace titan

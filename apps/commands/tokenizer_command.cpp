@@ -58,7 +58,7 @@ int train_tokenizer(const TokenizerFlags::Train& flags) {
 int encode(const TokenizerFlags::Encode& flags) {
   const auto tokenizer = data::make_tokenizer(flags.tokenizer);
   const data::Tokenizer::Marks marks{flags.bos, flags.eos};
-  // As in training, where TorchTitan's rule holds: what a tokenizer does not have is not added.
+  // TorchTitan's rule, as in training: a token that the tokenizer does not have is not added.
   if (marks.bos && !tokenizer->bos_id()) spdlog::warn("--bos adds nothing: {} names no such token", flags.tokenizer);
   if (marks.eos && !tokenizer->eos_id()) spdlog::warn("--eos adds nothing: {} names no such token", flags.tokenizer);
   std::vector<std::int32_t> ids;

@@ -36,12 +36,12 @@ namespace {
 
 using doctor::Checks;
 
-// What the checks are about.
+// Everything that the checks examine.
 struct Subject {
   LaunchEnv launch;
   config::CommandLine command_line;
   config::JobConfig config = {};
-  std::optional<CheckedConfig> checked = {};  // with a configuration that is right
+  std::optional<CheckedConfig> checked = {};  // nullopt without a valid configuration
   c10::DeviceType device_type = c10::DeviceType::CPU;
 };
 
@@ -55,7 +55,7 @@ std::string program() {
   return join(lines, "\n");
 }
 
-// What `body` throws is a failure of that name.
+// Adds the result of `body`, or a failure if it throws.
 void add(Checks& checks, const std::string& name, const std::string& advice, const std::function<std::string()>& body) {
   try {
     checks.push_back(doctor::ok(name, body()));
@@ -83,7 +83,7 @@ void pick_device(Subject& subject, Checks& checks) {
   }
 }
 
-// On one rank of each machine, as before a run.
+// Checks the files and the room for the run, on one rank per machine, as before a run.
 void check_needs(const Subject& subject, Checks& checks) {
   if (!subject.checked || !speaks_for_machine(subject.launch)) return;
   add(checks, "files of the run", "correct the paths, or bring the files here", [&] {
@@ -96,13 +96,13 @@ void check_needs(const Subject& subject, Checks& checks) {
   });
 }
 
-// What a rank finds out by itself.
+// Runs the checks that do not need other ranks.
 Checks check_alone(Subject& subject) {
   Checks checks;
   check_config(subject, checks);
   train::set_num_threads(subject.launch.local_world_size);
   choose_cpu_code(subject.config.cpu);
-  checks.insert(checks.begin(), doctor::ok("program", program()));  // it asks ATen, so it comes after the choice
+  checks.insert(checks.begin(), doctor::ok("program", program()));  // queries ATen, so it runs after choose_cpu_code()
   pick_device(subject, checks);
   for (auto& check : doctor::check_machine(subject.launch, subject.device_type)) checks.push_back(std::move(check));
   for (auto& check : doctor::check_network(subject.launch)) checks.push_back(std::move(check));
@@ -116,7 +116,7 @@ int print(const DoctorFlags& flags, const std::vector<doctor::Finding>& findings
   return doctor::has_failure(findings) ? kExitFailed : kExitDone;
 }
 
-// The ranks tell each other what they found. All give the same exit code.
+// Gathers the results of all ranks. Returns the same exit code on every rank.
 int check_together(const DoctorFlags& flags, const Subject& subject, Checks checks, dist::World& world) {
   const ProcessorShare share = train::share_processors(world);
   checks.push_back(doctor::check_threads(share.cores, at::get_num_threads(), share.ranks));
@@ -131,7 +131,7 @@ int check_together(const DoctorFlags& flags, const Subject& subject, Checks chec
   return doctor::has_failure(findings) ? kExitFailed : kExitDone;
 }
 
-// Where the ranks do not meet.
+// Prints only the checks of this rank, because the ranks could not connect.
 int print_lonely(const DoctorFlags& flags, Checks checks, const std::string& why) {
   checks.push_back(doctor::failure("ranks meet", why,
                                    "see that all ranks run, that MASTER_ADDR and MASTER_PORT are the same on all, and "
@@ -146,7 +146,7 @@ int examine(const DoctorFlags& flags, Subject subject) {
     world = std::make_unique<dist::World>(subject.launch, subject.device_type,
                                           std::chrono::seconds(subject.config.comm.init_timeout_seconds));
   } catch (const std::exception& error) {
-    if (!speaks_for_job(subject.launch)) throw;  // a line on standard error: rank 0 may be the one that is missing
+    if (!speaks_for_job(subject.launch)) throw;  // printed to standard error, because rank 0 may be missing
     return print_lonely(flags, checks, error.what());
   }
   return run_or_report(std::move(world),

@@ -1,4 +1,4 @@
-// `titan-train doctor`: what a person asks when nothing works.
+// `titan-train doctor` checks the machine, the network and a configuration for problems.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace titan {
 
-// `args` is what follows "doctor". Alone, or as a rank under any launcher: then collective over all ranks, and rank 0
-// prints what all of them found. Gives the exit code: kExitFailed when a check fails. Throws ConfigError for a wrong
-// command line.
+// `args` are the words after "doctor". Runs alone or as a rank under any launcher; then it is collective over all
+// ranks, and rank 0 prints the results of all. Returns the exit code: kExitFailed if a check fails. Throws ConfigError
+// for a wrong command line.
 int run_doctor(const std::vector<std::string>& args);
 
 }  // namespace titan

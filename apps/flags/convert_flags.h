@@ -1,4 +1,4 @@
-// Flags of `titan-train convert`. No torch: completion and --help do without the engine.
+// Flags of `titan-train convert`. No torch: completion and --help work without the engine.
 #pragma once
 
 #include <string>

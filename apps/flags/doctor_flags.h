@@ -1,4 +1,4 @@
-// Flags of `titan-train doctor`. No torch: completion and --help do without the engine.
+// Flags of `titan-train doctor`. No torch: completion and --help work without the engine.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace titan {
 
 struct DoctorFlags {
   std::optional<std::string> config_file;
-  std::optional<std::int64_t> nproc;  // the program that starts the ranks reads it
+  std::optional<std::int64_t> nproc;  // read by the program that starts the ranks
   bool oversubscribe = false;
   bool json = false;
-  std::vector<std::string> keys;  // words that belong to the run it is asked about
+  std::vector<std::string> keys;  // flags of the run to check
 };
 
 // Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.

@@ -24,7 +24,7 @@ constexpr const char* kGenerateFooter =
   titan-train generate --checkpoint outputs/debug --prompts prompts.txt --temperature 0 --json > samples.jsonl
 Exit codes: 0 done, 1 weights that are damaged or of another model, 2 wrong command line or input, 130 Ctrl-C.)";
 
-// CLI11 words a wrong number as a conversion that failed; here an option says what it expects.
+// Parses a number. Its error says what the option expects; that of CLI11 says only that a conversion failed.
 template <typename T>
 T number(const std::string& option, const std::string& text, T least, T most, const std::string& expected) {
   T value{};
@@ -51,9 +51,9 @@ void declare(CLI::App& app, GenerateFlags& flags) {
   app.add_option("--checkpoint", flags.checkpoint, "whose weights to use, see above")->required()->type_name("PATH");
   app.add_option("--prompt", flags.prompt, "what the text begins with; - reads it from standard input")
       ->type_name("TEXT");
-  app.add_option("--prompts", flags.prompts, "a file of prompts, one a line; empty lines are passed over")
+  app.add_option("--prompts", flags.prompts, "a file with one prompt per line; empty lines are skipped")
       ->type_name("FILE");
-  app.add_flag("--interactive", flags.interactive, "read prompts from the terminal, one a line, until Ctrl-D");
+  app.add_flag("--interactive", flags.interactive, "read prompts from the terminal, one per line, until Ctrl-D");
   add_number("--max-tokens", "tokens to write at most (default: 128)", "N",
              [&](const auto& text) { flags.max_tokens = at_least<std::int64_t>("--max-tokens", text, 1); });
   add_number("--num", "samples for each prompt (default: 1)", "N",

@@ -1,4 +1,4 @@
-// Flags of `titan-train init`. No torch: completion and --help do without the engine.
+// Flags of `titan-train init`. No torch: completion and --help work without the engine.
 #pragma once
 
 #include "apps/flags/parse_command.h"

@@ -1,4 +1,4 @@
-// Flags of `titan-train inspect`. No torch: completion and --help do without the engine.
+// Flags of `titan-train inspect`. No torch: completion and --help work without the engine.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct InspectFlags {
   bool verify = false;
   bool json = false;
   bool all = false;
-  std::string pattern;  // of keys
+  std::string pattern;  // selects keys
 };
 
 // Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.

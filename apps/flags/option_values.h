@@ -1,4 +1,4 @@
-// What a flag's value may be: a check, and values that completion offers though others may be given.
+// A check of flag values, and notes that tell completion which values to suggest.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 
 namespace titan {
 
-// Returns a check for integers of at least 1, since CLI11 words its own as a range of 300 digits.
+// Returns a check for integers of at least 1. The message of CLI11's own check has a range of 300 digits.
 inline CLI::Validator at_least_one() {
   return {[](const std::string& text) -> std::string {
             std::int64_t value = 0;
@@ -22,7 +22,7 @@ inline CLI::Validator at_least_one() {
           "at least 1"};
 }
 
-// Names of the notes below, which are checks that are not active: --help does not show them, and nothing is refused.
+// Names of the notes below. A note is an inactive check: it refuses nothing, and --help does not show it.
 inline constexpr const char* kSuggestedValues = "suggested values";
 inline constexpr const char* kSuggestedPath = "suggested path";
 
@@ -30,12 +30,12 @@ inline void add_note(CLI::Option* option, const std::string& text, const char* n
   option->check(CLI::Validator([](std::string&) { return std::string(); }, text, name).active(false));
 }
 
-// Has completion offer `values` for the option.
+// Makes completion offer `values` for the option.
 inline void suggest(CLI::Option* option, const std::vector<std::string>& values) {
   add_note(option, join(values, ","), kSuggestedValues);
 }
 
-// Has completion offer files for the option.
+// Makes completion offer files for the option.
 inline void suggest_path(CLI::Option* option) { add_note(option, "path", kSuggestedPath); }
 
 }  // namespace titan

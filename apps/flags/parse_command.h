@@ -1,4 +1,4 @@
-// Parses the words of a command by the flags that it declares.
+// Parses the arguments of a command.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@ class App;
 
 namespace titan {
 
-// Parses `args`, which follow the command's name. Returns an exit code if the command has nothing more to do (--help).
+// Parses `args`, which follow the command's name. Returns an exit code if the command must not run (--help).
 // Throws ConfigError for a wrong command line.
 std::optional<int> parse_command(CLI::App& app, const std::vector<std::string>& args);
 
 std::shared_ptr<CLI::App> make_app();
 
-// The same for the flags that declare(app, flags) declares: every FOO_flags.h has one.
+// Parses `args` into `flags`, using declare(app, flags), which every FOO_flags.h has.
 template <typename Flags>
 std::optional<int> parse_flags(Flags& flags, const std::vector<std::string>& args) {
   const auto app = make_app();

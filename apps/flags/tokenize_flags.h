@@ -1,4 +1,4 @@
-// Flags of `titan-train tokenize`. No torch: completion and --help do without the engine.
+// Flags of `titan-train tokenize`. No torch: completion and --help work without the engine.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace titan {
 struct TokenizeFlags {
   std::string tokenizer, input, dataset = "jsonl", text_key = "text", output, on_bad_record = "error";
   std::int64_t workers = 1;
-  std::int64_t shard_documents = 0;  // 0: by the number of documents
+  std::int64_t shard_documents = 0;  // 0: chosen from the number of documents
   bool append_bos = false;
   bool append_eos = false;
   bool allow_changed_files = false;

@@ -58,10 +58,10 @@ void declare(CLI::App& app, TokenizerFlags& flags) {
   declare_train(add_word(app, flags, "train", "Makes a SentencePiece tokenizer.model from text."), flags.train);
   declare_encode(
       add_word(app, flags, "encode",
-               "Prints the ids of standard input as one JSON array, or of every line of FILE as one array a line."),
+               "Prints the ids of standard input as one JSON array, or of every line of FILE as one array per line."),
       flags.encode);
   declare_decode(add_word(app, flags, "decode",
-                          "Prints the text of the JSON arrays on standard input, one a line; a newline separates the "
+                          "Prints the text of the JSON arrays on standard input, one per line; a newline separates the "
                           "texts of several."),
                  flags.decode);
 }

@@ -1,4 +1,4 @@
-// Flags of `titan-train tokenizer`. No torch: completion and --help do without the engine.
+// Flags of `titan-train tokenizer`. No torch: completion and --help work without the engine.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct TokenizerFlags {
     std::string input;
     std::int64_t vocab_size = 0;
     std::string output;
-    std::string dataset;  // empty: by the names
+    std::string dataset;  // empty: guessed from the file names
     std::string text_key = "text";
     std::string type = "bpe";
     std::string on_bad_record = "error";

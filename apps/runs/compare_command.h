@@ -1,4 +1,4 @@
-// `titan-train compare RUN_A RUN_B`: where two runs part.
+// `titan-train compare RUN_A RUN_B` finds the step at which two runs diverge.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace titan {
 
-// `args` is what follows "compare". Results go to standard output. Gives the exit code: kExitFailed when the runs part.
-// Throws ConfigError for a wrong command line, DataError for folders without runs or without a step in common.
+// `args` are the words after "compare". Results go to standard output. Returns the exit code: kExitFailed if the runs
+// differ. Throws ConfigError for a wrong command line, DataError for folders without runs or without a step in common.
 int run_compare_command(const std::vector<std::string>& args);
 
 }  // namespace titan

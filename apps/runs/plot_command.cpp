@@ -19,7 +19,7 @@
 namespace titan {
 namespace {
 
-// Of a terminal; 80x24 elsewhere. One line stays free for the prompt.
+// Returns the size of the terminal, less one line for the prompt; the default (80x24) if output is not a terminal.
 runs::PlotOptions size_of_output() {
   runs::PlotOptions options;
   winsize size{};
@@ -35,7 +35,7 @@ bool may_color() {
   return stdout_is_terminal() && (!no_color || *no_color == '\0');
 }
 
-// Empty when no run has the metric.
+// Returns the curve of a metric for each run; empty if no run has the metric.
 std::vector<runs::Series> series_of(const std::vector<runs::RunFolder>& folders,
                                     const std::vector<runs::RunMetrics>& metrics, const std::string& name) {
   std::vector<runs::Series> out;
@@ -47,7 +47,7 @@ std::vector<runs::Series> series_of(const std::vector<runs::RunFolder>& folders,
   return is_known ? out : std::vector<runs::Series>{};
 }
 
-// By meaning, where other programs have a name of their own for it, else by spelling.
+// Returns our name if `name` is another program's name of a metric, else the nearest spelling.
 std::optional<std::string> nearest_metric(const std::string& name, const std::vector<std::string>& known) {
   static const std::map<std::string, std::string> kOtherNames = {{"learning_rate", "lr"},
                                                                  {"train_loss", "loss"},

@@ -1,4 +1,4 @@
-// `titan-train plot RUN...`: curves in the terminal.
+// `titan-train plot RUN...` plots curves in the terminal.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace titan {
 
-// `args` is what follows "plot". Charts go to standard output. Throws ConfigError for a wrong command line, DataError
-// for folders without runs.
+// `args` are the words after "plot". Charts go to standard output. Throws ConfigError for a wrong command line,
+// DataError for folders without runs.
 int run_plot_command(const std::vector<std::string>& args);
 
 }  // namespace titan

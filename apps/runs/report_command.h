@@ -1,4 +1,4 @@
-// `titan-train report RUN...`: a page about one run or several.
+// `titan-train report RUN...` writes a page about one or more runs.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace titan {
 
-// `args` is what follows "report". Writes the page and names it on standard output. Throws ConfigError for a wrong
+// `args` are the words after "report". Writes the page and prints its path. Throws ConfigError for a wrong
 // command line, DataError for folders without runs, std::system_error for a page that cannot be written.
 int run_report_command(const std::vector<std::string>& args);
 

@@ -31,7 +31,7 @@ std::string unwrapped(std::string name) {
   return name;
 }
 
-// Returns `fqn` if it is a parameter that the model knows: one whose name there leads back.
+// Returns `fqn` if it is a parameter of the model: mapping it to Hugging Face's name and back gives `fqn`.
 std::optional<std::string> own_name(const ModelNaming& naming, const std::string& fqn) {
   try {
     if (const auto origin = naming.from_hub(naming.to_hub(fqn).front().name); origin && origin->fqn == fqn) return fqn;
@@ -45,7 +45,7 @@ std::vector<std::int64_t> shape_in_hub(std::vector<std::int64_t> shape, const Hu
   return shape;
 }
 
-// Name -> shape of each tensor that the model has in the target format.
+// Returns name -> shape of all tensors of the model in the target format.
 std::map<std::string, std::vector<std::int64_t>> tensors_of(const ModelShape& shape, bool to_hub) {
   std::map<std::string, std::vector<std::int64_t>> tensors;
   const auto model = shape.spec->build_model(std::nullopt);
@@ -59,7 +59,7 @@ std::map<std::string, std::vector<std::int64_t>> tensors_of(const ModelShape& sh
   return tensors;
 }
 
-// Checks that the result is the model of the configuration: every parameter, each of its shape.
+// Checks that the result has every parameter of the configuration's model with the right shape.
 void check_model(const std::vector<Conversion>& plan, bool to_hub, const ModelShape& shape) {
   std::map<std::string, std::vector<std::int64_t>> found;
   for (const Conversion& each : plan) found[each.target.name] = each.target.shape;
@@ -83,7 +83,7 @@ RowOrder order_of(const HubTensor& hub, bool to_hub) {
   return to_hub ? RowOrder::kToHuggingFace : RowOrder::kFromHuggingFace;
 }
 
-// Adds to `plan` the tensors of the parameter `fqn`, which is tensor `source` of `tensors`.
+// Adds to `plan` the tensors `names` of one parameter, which is tensor `source` of `tensors`.
 void add_to_hub(const std::vector<TensorInfo>& tensors, std::size_t source, const std::vector<HubTensor>& names,
                 const std::string& dtype, std::vector<Conversion>& plan) {
   const TensorInfo& from = tensors[source];
@@ -95,7 +95,7 @@ void add_to_hub(const std::vector<TensorInfo>& tensors, std::size_t source, cons
                     hub.index});
 }
 
-// Adds to `plan` the parameter `fqn`, of the tensors `sources` (index in its dim 0 -> index in `tensors`).
+// Adds to `plan` the parameter `fqn`, made of the tensors `sources` (index in its dim 0 -> index in `tensors`).
 void add_from_hub(const std::vector<TensorInfo>& tensors, const std::map<std::int64_t, std::size_t>& sources,
                   const std::string& fqn, const HubTensor& hub, const std::string& dtype,
                   std::vector<Conversion>& plan) {

@@ -16,7 +16,7 @@ struct ModelShape {
   std::optional<TrainSpec> spec;
   bool tied_embeddings = false;  // the output projection is the embedding, and may not be stored
   std::string origin;            // for messages
-  std::string tokenizer;         // path that the run's configuration names; "" if there is none
+  std::string tokenizer;         // path in the run's configuration; empty if there is none
 };
 
 // In all plans, `dtype` is the target dtype of floating-point tensors; "same" keeps the stored dtype. Tensors outside

@@ -1,4 +1,4 @@
-// Rules of a decoder's shape: between keys of [model.args], of a complete shape, and of a shape that ranks split. No torch.
+// Checks the shape of a decoder: keys of [model.args], a complete shape, and a shape split over ranks. No torch.
 #pragma once
 
 #include <vector>
@@ -11,14 +11,14 @@
 namespace titan::models {
 
 // Appends the contradictions among the keys of [model.args] that are set, and between them and the degree of tensor
-// parallelism, whatever the flavor adds. Each names a change that fixes it.
+// parallelism. Values of the flavor are not considered. Each fault names a change that fixes it.
 void check_decoder_args(const config::JobConfig& config, std::vector<config::Fault>& errors);
 
 // Throws ConfigError if heads do not divide the width evenly, or key/value heads the query heads.
 void check_attention_shape(const AttentionShape& shape);
 
-// Throws ConfigError, with the nearest degree that works, if tensor parallelism cannot split the model: heads that do
-// not divide, or fewer rows of the vocabulary than the ranks need.
+// Throws ConfigError if tensor parallelism cannot split the model: the degree does not divide the heads (the message
+// names the nearest degrees that do), or leaves a rank without rows of the vocabulary.
 void check_mesh(const ModelStats& stats, const config::Parallelism& parallelism);
 
 }  // namespace titan::models

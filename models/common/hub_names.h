@@ -1,4 +1,4 @@
-// Names of a decoder's parameters in Hugging Face's format, from tables.
+// Maps a decoder's parameter names to Hugging Face's format and back, by tables.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace titan::models {
 
-// A module with a weight, here and in Hugging Face's format: "attention.wq", "self_attn.q_proj".
+// Names of a module with a weight: ours "attention.wq", Hugging Face's "self_attn.q_proj".
 struct HubName {
   std::string ours;
   std::string theirs;
-  std::int64_t rotary_heads = 0;  // as HubTensor::rotary_heads
+  std::int64_t rotary_heads = 0;  // see HubTensor::rotary_heads
 };
 
 struct HubNames {
-  std::vector<HubName> outside;  // of the blocks: {"norm", "model.norm"}
+  std::vector<HubName> outside;  // modules that are not in a block: {"norm", "model.norm"}
   std::vector<HubName> block;    // below "layers.N." here and "model.layers.N." there
 };
 
-// Sets naming.to_hub and naming.from_hub to what the tables say. All parameters are called ".weight".
+// Sets naming.to_hub and naming.from_hub from the tables. All parameters are called ".weight".
 void set_names(ModelNaming& naming, const HubNames& names);
 
 }  // namespace titan::models

@@ -1,4 +1,4 @@
-// The shapes of the Llama family: Llama 2 and Llama 3 are one architecture with other numbers.
+// Shapes of the Llama family: Llama 2 and Llama 3 are one architecture with different sizes.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ struct LlamaArgs {
   std::int64_t dim = 4096;
   std::int64_t n_layers = 32;
   std::int64_t n_heads = 32;
-  std::optional<std::int64_t> n_kv_heads;  // absent: as many as n_heads
+  std::optional<std::int64_t> n_kv_heads;  // nullopt: n_heads
   std::int64_t vocab_size = 128256;
   std::int64_t multiple_of = 256;  // the feed-forward width is rounded up to it
   std::optional<double> ffn_dim_multiplier;
   double norm_eps = 1e-5;
   double rope_theta = 10000;
-  std::optional<RopeScaling> rope_scaling = RopeScaling{};  // absent in Llama 2
+  std::optional<RopeScaling> rope_scaling = RopeScaling{};  // nullopt in Llama 2
   std::int64_t max_seq_len = 131072;
   bool depth_init = true;
-  bool block_causal = false;  // a token attends to its own document alone, not to all of its row before it
-  // The feed-forward width where a config.json says it; else it follows from the sizes above.
+  bool block_causal = false;  // a token attends only to its own document, not to all earlier tokens of its row
+  // Feed-forward width given by a config.json; if nullopt, it is computed from the sizes above.
   std::optional<std::int64_t> ffn_dim = {};
 
   std::int64_t kv_heads() const { return n_kv_heads.value_or(n_heads); }
@@ -37,19 +37,20 @@ struct LlamaArgs {
   BlockShape block() const { return {{dim, n_heads, kv_heads(), head_dim()}, hidden_dim(), norm_eps}; }
 };
 
-// Flavor name -> shape, by model name ("llama3", "llama2"). TorchTitan's names for block-causal attention (_flex,
-// _varlen) say which of its kernels computes it; here one way serves both.
+// Returns model name ("llama3", "llama2") -> flavor name -> shape. In TorchTitan, _flex and _varlen choose the kernel
+// of block-causal attention; here both use the same one.
 const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors();
 
 // Returns the flavors of a model of the family, by name.
 std::vector<std::string> llama_flavor_names(const std::string& model);
 
-// Returns values to start from. Learning rates, lengths and batches are those of the models' papers, batches at the small
-// end. But 405B: what one of its layers gathers and reduces leaves little room for activations, at any number of ranks.
+// Returns values to start from. Learning rates, lengths and batches are from the models' papers, with batches at the
+// small end. 405B has shorter sequences: gathering and reducing one of its layers leaves little memory for activations,
+// at any number of ranks.
 std::vector<Start> llama_starts(const std::string& model);
 
-// The flavor of [model] with the overrides of [model.args]. Throws ConfigError: unknown flavor, or a shape that cannot
-// be.
+// Returns the flavor of [model] with the overrides of [model.args]. Throws ConfigError for an unknown flavor or an
+// invalid shape.
 LlamaArgs llama_args(const config::Model& model);
 
 }  // namespace titan::models

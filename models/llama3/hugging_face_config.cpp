@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The entry of a key; null where it is missing or null.
+// Returns the value of a key, or null if it is missing or JSON null.
 const Json* find(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found == json.end() || found->is_null() ? nullptr : &*found;
@@ -34,7 +34,7 @@ double number_of(const Json& table, const char* key) {
   return found->get<double>();
 }
 
-// transformers' defaults for keys that are left out, where they are not the same for all architectures.
+// transformers' defaults for missing keys that differ between architectures.
 struct Defaults {
   std::int64_t kv_heads;
   std::int64_t max_positions;
@@ -50,7 +50,7 @@ Defaults defaults_of(const Json& json, std::int64_t heads) {
                           : Defaults{heads, 2048};
 }
 
-// What this program's Llama does one way only. Each fault says what was expected.
+// Appends a fault for each setting that our Llama does not support. A fault says what was expected.
 void check_kind(const Json& json, std::vector<std::string>& faults) {
   const std::string activation = value_or<std::string>(json, "hidden_act", "silu");
   if (activation != "silu" && activation != "swish")
@@ -61,7 +61,7 @@ void check_kind(const Json& json, std::vector<std::string>& faults) {
     faults.push_back("quantization_config: expected none, found quantized weights; take the model's own");
 }
 
-// A Llama, where no token is further back than the window.
+// Checks that a Mistral is a Llama: its sliding window must cover the longest sequence.
 void check_window(const Json& json, const LlamaArgs& args, std::vector<std::string>& faults) {
   if (!is_mistral(json)) return;
   const std::int64_t window =
@@ -72,8 +72,8 @@ void check_window(const Json& json, const LlamaArgs& args, std::vector<std::stri
         ", found " + std::to_string(window) + (json.contains("sliding_window") ? "" : " (the default)"));
 }
 
-// Two generations of the format, and mixtures of both, as transformers 5 reads them: the table is rope_scaling, or
-// where that is not there or empty rope_parameters; the base is the table's, or else the one at the top.
+// Reads both generations of the format and mixtures of them, as transformers 5 does. The table is rope_scaling, or
+// rope_parameters if rope_scaling is missing or empty. The base is in the table, else at the top level.
 void read_rope(const Json& json, LlamaArgs& args, std::vector<std::string>& faults) {
   static const Json kNone = Json::object();
   const Json* scaling = find(json, "rope_scaling");
@@ -159,7 +159,7 @@ std::vector<HubDifference> llama_differences(const LlamaArgs& theirs, const Llam
   if (theirs.hidden_dim() != ours.hidden_dim())
     out.push_back({"model.args.multiple_of", "a feed-forward width of " + std::to_string(theirs.hidden_dim()),
                    "one of " + std::to_string(ours.hidden_dim())});
-  // A factor of 1 scales nothing: the configuration of a flavor that scales can be brought to that.
+  // A factor of 1 scales nothing, so that a configuration can turn off the scaling of a flavor.
   const auto scales = [](const LlamaArgs& args) { return args.rope_scaling && args.rope_scaling->scaling_factor != 1; };
   if (scales(theirs) != scales(ours)) {
     const auto text = [&](const LlamaArgs& args) {

@@ -57,7 +57,7 @@ at::Tensor Llama::continue_cached(const at::Tensor& tokens) {
                 "with block-causal attention a cache holds one row: documents end at other places");
     const auto lengths = nn::document_lengths(tokens, document_end_.value());
     if (lengths.size(0) > 1) first_visible = seen + T - lengths[-1].item<std::int64_t>();
-    // The token that ends a document is seen by none that follow.
+    // Later tokens do not attend to the token that ends a document.
     if (tokens[0][-1].item<std::int64_t>() == document_end_) first_visible = seen + T;
     if (seen == 0) state.push_back(lengths);
   }
@@ -66,7 +66,7 @@ at::Tensor Llama::continue_cached(const at::Tensor& tokens) {
   return (*output_)((*norm_)(state[0]).narrow(1, T - 1, 1));
 }
 
-// The order of the draws is part of the result: it is TorchTitan's, which is the order of the parameters.
+// Draws in TorchTitan's order, which is the order of the parameters. The order determines the weights.
 void Llama::init_weights(nn::Initializer& initializer, at::Device buffer_device) {
   constexpr double kStd = 0.02;
   freqs_cis_ =

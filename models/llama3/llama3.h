@@ -1,5 +1,5 @@
-// The Llama decoder: RMSNorm, rotary embeddings, grouped-query attention, SwiGLU. Single-device maths; sharding
-// attaches from outside (parallelize.h).
+// The Llama decoder: RMSNorm, rotary embeddings, grouped-query attention, SwiGLU. Single-device math; parallelize.h
+// adds sharding from outside.
 //
 // B rows, T tokens, V vocabulary, D width, E head dim (D / heads).
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace titan::models {
 
-// The projection to logits, which with labels goes on to the loss.
+// The projection to logits. With labels, it also computes the loss.
 class Output : public nn::Linear {
  public:
   using nn::Linear::Linear;
@@ -24,7 +24,8 @@ class Output : public nn::Linear {
 
 class Llama : public LanguageModel {
  public:
-  // `seq_len`: rows of the rotary table. `document_end`: the token that ends a document, for block-causal attention.
+  // `seq_len`: number of rows of the rotary table. `document_end`: token that ends a document, for block-causal
+  // attention.
   Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int64_t> document_end = std::nullopt);
   at::Tensor forward(const nn::Tensors& inputs) override;
   void init_weights(nn::Initializer& initializer, at::Device buffer_device) override;

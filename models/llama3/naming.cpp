@@ -7,7 +7,7 @@
 namespace titan::models {
 namespace {
 
-// Writes a float as Python does: transformers refuses whole numbers where it wants one.
+// Returns a float as Python writes it: transformers rejects integers for float keys.
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".en") == std::string::npos) text += ".0";

@@ -1,5 +1,4 @@
-// How a Llama is spread over ranks: tensor parallelism, activation checkpointing on the blocks, then
-// fully_shard bottom-up.
+// Parallelizes a Llama: tensor parallelism, activation checkpointing of the blocks, then fully_shard bottom-up.
 #pragma once
 
 #include "contract/train_contract.h"
@@ -7,9 +6,9 @@
 
 namespace titan::models {
 
-// Groups that communicate together: tok_embeddings; each block; norm and output; the root owns nothing. The gradients
-// are summed, not averaged: the loss is divided by the global token count. The model is on meta. Not collective, but
-// where gathered parameters are re-sharded over neighbours.
+// The modules that communicate together are tok_embeddings; each block; norm and output. The root owns no parameters.
+// Gradients are summed, not averaged, because the loss is divided by the global token count. The model is on meta. Not
+// collective, except if gathered parameters are resharded over smaller groups.
 void parallelize_llama(Llama& model, const ParallelContext& context);
 
 }  // namespace titan::models

@@ -11,7 +11,7 @@
 namespace titan::models {
 namespace {
 
-// By formula: a model of billions of layers, which a configuration may ask for, is refused before it is built.
+// Computes the sizes by formula, so that an absurd configuration (billions of layers) is refused before it is built.
 ModelStats stats_of(const LlamaArgs& args) {
   ModelStats stats{.vocab_size = args.vocab_size,
                    .dim = args.dim,

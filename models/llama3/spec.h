@@ -1,4 +1,4 @@
-// The Llama family for the registry.
+// Builds the TrainSpec of the Llama family for the registry.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@
 
 namespace titan::models {
 
-// Of the [model] section. Warns of sequences that are longer than those the flavor is made for. Throws ConfigError.
+// Returns the spec of the [model] section. Warns if `seq_len` is longer than the flavor supports. Throws ConfigError.
 TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len);
 
-// Of a config.json; `what` names that file. Without `seq_len` the longest sequence. Throws ConfigError.
+// Returns the spec of a config.json; `what` names the file. `seq_len` defaults to its longest sequence. Throws
+// ConfigError.
 TrainSpec llama_spec_of_hugging_face(const std::string& config_json, const std::string& what,
                                      std::optional<std::int64_t> seq_len);
 

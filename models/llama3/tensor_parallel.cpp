@@ -7,9 +7,9 @@
 
 namespace titan::models {
 
-// Between blocks each rank has its part of the sequence. A block gathers it twice, before the products of attention and
-// of the feed-forward, and scatters the sums of the products that end them; with enable_async_tensor_parallel beside the
-// products.
+// Between blocks each rank holds its part of the sequence. A block gathers it twice, before the matmuls of attention
+// and of the feed-forward, and reduce-scatters the results of their last matmuls. With enable_async_tensor_parallel,
+// this communication overlaps with the matmuls.
 tp::Plan llama_tensor_parallel_plan(const config::Parallelism& parallelism) {
   const auto colwise = std::make_shared<tp::ColwiseParallel>();
   const bool overlaps = parallelism.enable_async_tensor_parallel;

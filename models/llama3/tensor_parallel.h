@@ -1,4 +1,4 @@
-// How the ranks along the axis tp compute a Llama together (TorchTitan's apply_tp).
+// The tensor parallelism of a Llama (TorchTitan's apply_tp).
 #pragma once
 
 #include "config/job_config.h"
@@ -6,7 +6,7 @@
 
 namespace titan::models {
 
-// `parallelism`: disable_loss_parallel.
+// Returns the plan of parallelize_module(). Uses disable_loss_parallel and enable_async_tensor_parallel.
 tp::Plan llama_tensor_parallel_plan(const config::Parallelism& parallelism);
 
 }  // namespace titan::models

@@ -45,7 +45,7 @@ void check_schedule(const JobConfig& config, Faults& errors, Warnings& warnings)
   }
 }
 
-// Ranks along tp and cp share a sequence, in equal parts (TorchTitan's rule has the 2).
+// Ranks along tp and cp split a sequence into equal parts. The factor 2 is TorchTitan's rule.
 void check_length(const std::string& key, std::int64_t length, const Parallelism& p, Faults& errors) {
   const std::int64_t step = 2 * std::max<std::int64_t>(1, p.tensor_parallel_degree * p.context_parallel_degree);
   if (length % step == 0) return;
@@ -58,7 +58,7 @@ void check_length(const std::string& key, std::int64_t length, const Parallelism
 }
 
 void check_sequence(const JobConfig& config, Faults& errors) {
-  const auto longest = config.model.args.max_seq_len;  // of a flavor's own it is a warning, as in TorchTitan
+  const auto longest = config.model.args.max_seq_len;  // beyond a flavor's own limit: a warning, as in TorchTitan
   if (longest && config.training.seq_len > *longest)
     errors.push_back({"training.seq_len (" + text(config.training.seq_len) + ") is more than model.args.max_seq_len (" +
                           text(*longest) + "), the longest that the model is made for; set it to at most " +
@@ -70,7 +70,7 @@ void check_sequence(const JobConfig& config, Faults& errors) {
   if (config.validation.enable && is_shared) check_length("validation.seq_len", config.validation.seq_len, p, errors);
 }
 
-// Text grows by one token at a time, which has no parts for ranks to hold.
+// Generation adds one token at a time, which tensor-parallel ranks cannot split.
 void check_prompts(const JobConfig& config, Faults& errors) {
   if (config.validation.prompts.empty() || config.parallelism.tensor_parallel_degree == 1) return;
   errors.push_back(
@@ -199,7 +199,7 @@ void check_profiling(const JobConfig& config, std::optional<std::int64_t> world_
   }
 }
 
-// The degrees besides data_parallel_shard_degree, as "name (value)" and as a product.
+// All degrees except data_parallel_shard_degree: their product, and a text of "name (value)".
 struct OtherDegrees {
   std::int64_t product = 1;
   std::string names;

@@ -1,5 +1,5 @@
-// Everything that the trainer needs to know about a model: how to build it and how to shard it.
-// models/registry.h makes a TrainSpec from the [model] section.
+// Everything that the trainer needs to know about a model: how to build it and how to shard it. models/registry.h makes
+// a TrainSpec from the [model] section.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ struct TrainSpec {
   ModelStats stats;
   // The model separates the documents of a row, and needs the token that ends them.
   bool separates_documents = false;
-  // Builds the model on the meta device, without memory. Without a document_end that it needs, it
-  // can be built but not called.
+  // Builds the model on the meta device, without memory. If it needs a document_end and has none, it can be built but
+  // not called.
   std::function<std::unique_ptr<LanguageModel>(std::optional<std::int64_t> document_end)> build_model;
-  // Applies tensor parallelism, activation checkpointing, then fully_shard bottom-up. The model is
-  // still on meta. The context is needed only during the call. Collective over the meshes.
+  // Applies tensor parallelism, activation checkpointing, then fully_shard bottom-up. The model is still on meta. The
+  // context is needed only during the call. Collective over the meshes.
   std::function<void(LanguageModel&, const ParallelContext&)> parallelize;
   LossFunction loss = cross_entropy_of_model;
-  ModelNaming naming;  // in Hugging Face's format
+  ModelNaming naming;  // names in Hugging Face's format
 };
 
 }  // namespace titan

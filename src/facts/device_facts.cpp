@@ -17,10 +17,10 @@ struct Row {
   bool has_bfloat16 = true;
 };
 
-// The first match counts, so a model's variants come before it, the most specific first.
+// The first matching row counts, so a model's variants come before it, the most specific first.
 //
-// Memory is what drivers report, the smallest value if they differ: a vendor's "80 GB" is 80 GiB less what the driver
-// and error correction keep. For a card with two devices it is that of one.
+// Memory is the value that drivers report, the smallest if they differ: a vendor's "80 GB" is 80 GiB minus the memory
+// that the driver and error correction keep. For a card with two devices it is the memory of one.
 //
 // Peaks are from vendors' data sheets, without sparsity. GeForce cards have none here, because slower chips for laptops
 // and for single markets share their names. Devices before NVIDIA's compute capability 8.0 and AMD's MI200 do not

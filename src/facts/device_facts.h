@@ -1,4 +1,4 @@
-// Facts about GPUs from vendors and drivers, found by the name that the driver gives.
+// Facts about GPUs from vendors and drivers, found by the name that the driver reports.
 #pragma once
 
 #include <cstdint>

@@ -24,37 +24,37 @@ struct HubTensor {
 // The parameter that a tensor in Hugging Face's format belongs to.
 struct HubOrigin {
   std::string fqn;
-  std::optional<std::int64_t> index = {};  // as HubTensor::index
+  std::optional<std::int64_t> index = {};  // see HubTensor::index
 };
 
-// A value of a config.json that differs from that of the model here.
+// A value of a config.json that differs from the model's.
 struct HubDifference {
   std::string key;     // ours: "model.args.rope_theta"
   std::string theirs;  // "10000"
   std::string ours;
 };
 
-// How one model is called in Hugging Face's format. The functions are pure; those that are empty have nothing to say.
+// The names of one model in Hugging Face's format. The functions are pure, and may be empty.
 struct ModelNaming {
-  // Returns the tensors of the parameter `fqn`: one, or all indices of its dim 0 in their order. Throws InternalError for
-  // a name that is not a parameter's.
+  // Returns the tensors of the parameter `fqn`: one, or all indices of its dim 0 in order. Throws InternalError for a
+  // name that is not a parameter's.
   std::function<std::vector<HubTensor>(const std::string& fqn)> to_hub;
   // Returns the parameter that a tensor belongs to; nullopt for a name that is not a parameter's.
   std::function<std::optional<HubOrigin>(const std::string& name)> from_hub;
-  // Our names of the embedding and the output projection, which weights whose config.json ties them store once, under
-  // the embedding's name. Empty if that cannot be.
+  // Our names of the embedding and the output projection. If config.json ties them, the weights store them once, under
+  // the embedding's name. Empty if the model cannot tie them.
   std::string embedding, output;
   // The model's config.json.
   std::string config_json;
-  // Returns where `config_json`, of the file `what`, describes another model than this one: values that change numbers.
-  // Throws ConfigError for a model that cannot be built here.
+  // Returns the values in `config_json` (of the file `what`) that differ from this model and change its results. Throws
+  // ConfigError for a model that cannot be built here.
   std::function<std::vector<HubDifference>(const std::string& config_json, const std::string& what)> differences;
 };
 
 // The tokenizer's files beside weights in Hugging Face's format.
 struct HuggingFaceTokenizer {
   std::map<std::string, std::string> files;  // name -> content
-  std::optional<std::int64_t> bos_id;        // nullopt if it has none, or it is not known
+  std::optional<std::int64_t> bos_id;        // nullopt if there is none or it is not known
   std::optional<std::int64_t> eos_id;
 };
 

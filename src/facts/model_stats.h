@@ -1,4 +1,4 @@
-// Sizes of a model, from which its FLOPs and its memory are computed.
+// Sizes of a model, used to compute its FLOPs and memory.
 #pragma once
 
 #include <cstdint>

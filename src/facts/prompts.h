@@ -11,12 +11,12 @@ namespace titan {
 
 struct Prompt {
   std::string text;
-  std::vector<std::int32_t> ids;  // at least one: BOS, if the tokenizer has it, then the text's
+  std::vector<std::int32_t> ids;  // at least one: BOS if the tokenizer has it, then the text's tokens
 };
 
 struct Prompts {
   std::vector<Prompt> prompts;
-  std::vector<std::int64_t> stop_ids;  // each of them ends a text
+  std::vector<std::int64_t> stop_ids;  // each ends a text
   // Returns the text of ids, without special tokens.
   std::function<std::string(std::span<const std::int32_t>)> decode;
 };

@@ -1,4 +1,4 @@
-// Frequency scaling of rotary position embeddings, as Llama 3.1 has it.
+// Frequency scaling of rotary position embeddings, as in Llama 3.1.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ struct ShardSpec {
   bool operator==(const ShardSpec&) const = default;
 };
 
-// "[256, 64]", for messages.
+// Returns "[256, 64]", for messages.
 inline std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
   for (std::size_t d = 0; d < shape.size(); ++d) text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);

@@ -233,7 +233,7 @@ def train(model, job, device, meshes, source, rows):
     global_batch = training["global_batch_size"]
     accumulate, rest = divmod(global_batch, training["local_batch_size"] * world) if global_batch > 0 else (1, 0)
     if rest:
-        raise SystemExit(f"reference: global_batch_size {global_batch} is no multiple of the ranks' batches")
+        raise SystemExit(f"reference: global_batch_size {global_batch} is not a multiple of the ranks' batches")
     optimizer = make_optimizer(model, job["optimizer"])
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lr_factor(job["lr_scheduler"], training["steps"]))
     tokens_seen = 0

@@ -31,7 +31,7 @@ std::vector<std::int64_t> shape_in_hub(const std::vector<std::int64_t>& shape, c
   return tensor.index ? std::vector<std::int64_t>(shape.begin() + 1, shape.end()) : shape;
 }
 
-// Returns the part of `item` that `tensor` holds, without the dim that stacks; nullopt if this rank has nothing of it.
+// Returns the part of `item` that `tensor` holds, without the stacked dim; nullopt if this rank holds none of it.
 std::optional<TensorItem> part_of(const TensorItem& item, const HubTensor& tensor) {
   if (!tensor.index) return item;
   const std::int64_t row = *tensor.index - item.spec.offset[0];
@@ -46,7 +46,7 @@ std::optional<TensorItem> part_of(const TensorItem& item, const HubTensor& tenso
   return part;
 }
 
-// Every rank computes it from its own items: all have all tensors, each its box of them.
+// Returns the layout of the files. Every rank computes the same one from its own items: it has a shard of every tensor.
 std::vector<SafetensorsFile> lay_out(const std::vector<Item>& items, const HuggingFaceFormat& format,
                                      c10::ScalarType dtype, std::uint64_t file_bytes) {
   std::vector<SafetensorsEntry> entries;
@@ -97,7 +97,7 @@ void write_box(PlacedFile& file, const SafetensorsEntry& entry, const TensorItem
   }
 }
 
-// Pieces by file name, as ranks tell them to each other.
+// File name -> pieces, which the ranks exchange.
 using Pieces = std::map<std::string, std::vector<Piece>>;
 
 std::string encode_pieces(const Pieces& pieces) {
@@ -124,7 +124,7 @@ Pieces join_all(const std::vector<std::string>& replies) {
   return pieces;
 }
 
-// Gives what was written.
+// Writes this rank's shards of the chosen items. Returns the pieces written.
 Pieces write_boxes(const fs::path& folder, const std::vector<SafetensorsFile>& files, const std::vector<Item>& items,
                    const std::vector<std::size_t>& chosen, const HuggingFaceFormat& format) {
   const auto places = places_of(files);
@@ -149,7 +149,7 @@ Pieces write_boxes(const fs::path& folder, const std::vector<SafetensorsFile>& f
   return pieces;
 }
 
-// The checksums of whole files from those of what all ranks wrote.
+// Returns the checksums of the files, combined from the pieces of all ranks.
 Checksums checksums_of(const std::vector<SafetensorsFile>& files, const std::vector<std::string>& written) {
   Pieces pieces = join_all(written);
   Checksums checksums;
@@ -188,7 +188,7 @@ Sources sources_of(const WeightFiles& weights, const std::vector<std::unique_ptr
   return sources;
 }
 
-// Names under which a folder stores parameters: the output projection's is the embedding's if the folder ties them.
+// The names under which a folder stores parameters. If embeddings are tied, the output projection has the embedding's.
 class StoredNames {
  public:
   StoredNames(const ModelNaming& naming, const fs::path& folder, const Sources& sources) : naming_(naming) {
@@ -209,7 +209,7 @@ class StoredNames {
   bool is_tied_ = false;
 };
 
-// Everything that does not fit, before anything is overwritten.
+// Throws for everything in the folder that does not match the items, before any weights are overwritten.
 void check_sources(const fs::path& folder, const Sources& sources, const std::vector<Item>& items,
                    const StoredNames& stored, bool all_weights) {
   std::vector<std::string> missing, wrong, unexpected;
@@ -230,7 +230,7 @@ void check_sources(const fs::path& folder, const Sources& sources, const std::ve
     }
   }
   for (const auto& [name, source] : sources) {
-    // Older files keep the rotary frequencies, which follow from the configuration.
+    // Older files contain the rotary frequencies, which follow from the configuration.
     if (all_weights && !wanted.contains(name) && !name.ends_with("rotary_emb.inv_freq")) unexpected.push_back(name);
   }
   if (missing.empty() && wrong.empty() && unexpected.empty()) return;
@@ -249,7 +249,7 @@ void fill(const TensorItem& item, const MappedSafetensors& file, const Safetenso
   file.copy_rows(entry, rows, item.spec.offset.size() == 2 ? item.spec.offset[1] : 0, item.local.detach());
 }
 
-// The files with weights, where the folder has checksums. Each rank reads an equal share.
+// Verifies the files with weights if the folder has checksums. Each rank reads an equal share.
 void verify_files(const fs::path& folder, Ranks& ranks) {
   const std::string action = "loading " + folder.string() + " failed";
   const std::string hint = ". If another program changed it on purpose, remove " + (folder / kChecksumsFile).string();

@@ -50,7 +50,7 @@ std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries
 
 std::string with_dtype(const std::string& config_json, c10::ScalarType dtype) {
   OrderedJson config = parse_config(config_json);
-  // What every version of transformers reads; new ones write "dtype", and would take it first.
+  // Every version of transformers reads "torch_dtype". New versions write "dtype" and would prefer it.
   config.erase("dtype");
   config["torch_dtype"] = dtype_name(dtype);
   return config.dump(2) + "\n";
@@ -127,7 +127,7 @@ WeightFiles::WeightFiles(const fs::path& path) {
     file_of_ = read_hugging_face_index(index);
     std::set<std::string> names, missing;
     for (const auto& [tensor, file] : file_of_) (fs::exists(path / file) ? names : missing).insert(file);
-    // A download that was cut short lacks whole files.
+    // An interrupted download lacks some of the files.
     if (!missing.empty())
       throw CheckpointError(index.string() + " names files that are not in the folder: " +
                             join(std::vector<std::string>(missing.begin(), missing.end()), ", ") +

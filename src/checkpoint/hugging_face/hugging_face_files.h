@@ -1,4 +1,4 @@
-// The files of a model in Hugging Face's format, whoever writes the numbers.
+// The files of a model in Hugging Face's format: their layout, config.json, the index. Does not write weights.
 #pragma once
 
 #include <cstdint>
@@ -17,58 +17,59 @@ namespace titan::checkpoint {
 inline constexpr const char* kHuggingFaceIndex = layout::kHuggingFaceIndex;
 
 struct SafetensorsFile {
-  std::string name;  // model-00001-of-00002.safetensors, of one alone model.safetensors
+  std::string name;  // model-00001-of-00002.safetensors, or model.safetensors if it is the only one
   std::vector<SafetensorsEntry> entries;
   std::string header;
   std::uint64_t size = 0;
 };
 
-// Deals the tensors to files in their order: at most `file_bytes` of numbers a file, a larger tensor alone. Throws
-// CheckpointError for a dtype that safetensors files cannot hold.
+// Distributes the tensors over files in order, with at most `file_bytes` of tensor data per file; a larger tensor gets
+// its own file. Throws CheckpointError for a dtype that safetensors files cannot hold.
 std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries, std::uint64_t file_bytes);
 
-// Name -> content of what stands beside the weights: config.json, generation_config.json, the tokenizer's.
+// Name -> content of the files beside the weights: config.json, generation_config.json, the tokenizer's files.
 using SmallFiles = std::map<std::string, std::string>;
 
-// Those of the model: `config_json` with the dtype of the weights and the tokens that begin and end a text, and
-// generation_config.json with these tokens. Nothing: there is no such token; the file then says so, because readers
-// take other models' tokens where nothing is said. Throws CheckpointError where `config_json` is not a JSON object.
+// Returns config.json (`config_json` with the dtype of the weights and the tokens that begin and end a text) and
+// generation_config.json with these tokens. nullopt if there is no such token; the files then have an explicit null,
+// because readers use other models' tokens if the key is missing. Throws CheckpointError if `config_json` is not a JSON
+// object.
 SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
                           std::optional<std::int64_t> eos_id);
 
-// `config_json` of other weights of the same model, which have another dtype. Throws as describe_model() does.
+// Returns `config_json` for weights of the same model with another dtype. Throws like describe_model().
 std::string with_dtype(const std::string& config_json, c10::ScalarType dtype);
 
-// `small_files`, the checksums (of `files` as given, and of what is written here), and last the index. Gives the bytes
-// of the weights' files.
+// Writes `small_files`, the checksums (those given, of `files`, and those of the files written here), and last the
+// index. Returns the bytes of `files`.
 std::uint64_t write_hugging_face_index(const std::filesystem::path& folder, const std::vector<SafetensorsFile>& files,
                                        const SmallFiles& small_files, Checksums checksums);
 
-// What a conversion must know of config.json.
+// The part of config.json that a conversion needs.
 struct HuggingFaceConfig {
   std::string architecture;  // "LlamaForCausalLM"
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;
   bool tied_embeddings = false;  // the output projection is the embedding, and is not stored
 };
-// `what` names the file in errors. Throws CheckpointError for what is not JSON or names no architecture and heads.
+// `what` names the file in errors. Throws CheckpointError if the text is not JSON or lacks the architecture or heads.
 HuggingFaceConfig parse_hugging_face_config(const std::string& json, const std::string& what);
 
-// The tokens that end a text, as transformers' generate() has them: eos_token_id of the folder's
-// generation_config.json, or else of its config.json; none where neither says. Throws CheckpointError for a file that
+// Returns the tokens that end a text, like transformers' generate(): eos_token_id of the folder's
+// generation_config.json, else of its config.json; empty if neither has it. Throws CheckpointError for a file that
 // cannot be read.
 std::vector<std::int64_t> read_stop_tokens(const std::filesystem::path& folder);
 
-// Picks the files with the weights of `path`, a folder or one file, as transformers does: those that the index names,
-// without one model.safetensors alone, else all *.safetensors.
+// Picks the files with the weights of `path`, a folder or one file, as transformers does: the files that the index
+// names; without an index model.safetensors; without that all *.safetensors.
 class WeightFiles {
  public:
-  // Throws CheckpointError where there are none, and for files of the index that are not in the folder.
+  // Throws CheckpointError if there are no such files, or if files of the index are not in the folder.
   explicit WeightFiles(const std::filesystem::path& path);
   const std::vector<std::filesystem::path>& files() const { return files_; }
-  // Tensor -> file, as the index says; empty without one.
+  // Returns tensor -> file from the index; empty without an index.
   const std::map<std::string, std::string>& index() const { return file_of_; }
-  // True unless the index says that the tensor is in another of the files.
+  // True unless the index places the tensor in another file.
   bool has(const std::string& tensor, const std::filesystem::path& file) const;
 
  private:
@@ -76,7 +77,7 @@ class WeightFiles {
   std::map<std::string, std::string> file_of_;  // by tensor
 };
 
-// Tensor -> file, of model.safetensors.index.json. Throws CheckpointError.
+// Returns tensor -> file from model.safetensors.index.json. Throws CheckpointError.
 std::map<std::string, std::string> read_hugging_face_index(const std::filesystem::path& file);
 
 }  // namespace titan::checkpoint

@@ -71,7 +71,7 @@ at::Tensor reorder_rows(const at::Tensor& rows, std::int64_t head_size, RowOrder
 
 namespace {
 
-// Returns the shape of the target that `each` makes of tensors of the shape `from`.
+// Returns the shape that `each` makes from tensors of the shape `from`.
 std::vector<std::int64_t> target_shape(const Conversion& each, std::vector<std::int64_t> from) {
   if (each.index) from.erase(from.begin());
   if (each.stacked_with) from.insert(from.begin(), static_cast<std::int64_t>(each.stacked_with->size()) + 1);
@@ -87,12 +87,12 @@ std::vector<std::size_t> sources_of(const Conversion& each) {
 void check_overflow(TensorSource& source, const std::string& name, const at::Tensor& rows, c10::ScalarType dtype) {
   const std::string lost = overflow_text(rows, dtype);
   if (lost.empty()) return;
-  source.verify();  // damage may look like this
+  source.verify();  // throws if damage is the cause
   throw CheckpointError(name + " holds " + lost + ": they would become infinite. Use --export-dtype bfloat16 or " +
                         "float32, or write infinities with --allow-overflow");
 }
 
-// Copies rows [begin, end) of one tensor, in blocks of about `block_bytes`.
+// Copies the rows of one tensor in blocks of about `block_bytes`.
 class Copier {
  public:
   Copier(TensorSource& source, TensorSink& sink, std::uint64_t block_bytes, bool may_overflow)

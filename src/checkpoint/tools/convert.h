@@ -20,7 +20,7 @@ enum class CheckpointKind { kDcp, kHuggingFace, kTorch };
 const char* kind_name(CheckpointKind kind);
 
 // Detects the format at `path`: a folder with .metadata, a folder or file of safetensors, or a zip file of torch.save.
-// Otherwise throws CheckpointError that says what was found.
+// Throws CheckpointError that says what was found if it is none of them.
 CheckpointKind detect_kind(const std::filesystem::path& path);
 
 std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path, CheckpointKind kind);
@@ -32,9 +32,9 @@ enum class RowOrder { kSame, kToHuggingFace, kFromHuggingFace };
 
 struct Conversion {
   std::size_t source = 0;  // index into the source's tensors
-  TensorInfo target;       // of the same shape unless it is taken out or stacked below; other dtypes are cast
+  TensorInfo target;       // has the source's shape unless `index` or `stacked_with` is set; other dtypes are cast
   RowOrder order = RowOrder::kSame;
-  std::int64_t heads = 0;  // unless kSame: rows / heads rows change places among themselves
+  std::int64_t heads = 0;  // unless kSame: rows are reordered within each head
   // The target is this index of the source's dim 0, without that dim.
   std::optional<std::int64_t> index = {};
   // The target stacks `source` (its index 0) and these tensors of the source along a new dim 0.

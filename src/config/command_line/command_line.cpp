@@ -1,7 +1,7 @@
-// The command line on CLI11. What CLI11 reads is not the arguments but their positions: "--job.dump-folder=x" at
-// position 4 goes in as "--job.dump_folder=4", and "x" at position 4 as "4". So it matches names and hands out values
-// without tripping over one that is empty or begins with '-', it stops at no error, and every message can quote what
-// was typed. Texts are converted afterwards, in the order of the command line.
+// Parses the command line with CLI11. CLI11 reads positions instead of arguments: "--job.dump-folder=x" at position 4
+// becomes "--job.dump_folder=4", and "x" at position 4 becomes "4". CLI11 then accepts values that are empty or begin
+// with '-', does not stop at the first error, and messages can quote what was typed. Texts are converted to values
+// afterwards, in the order of the command line.
 #include "config/command_line/command_line.h"
 
 #include <CLI/CLI.hpp>
@@ -40,7 +40,7 @@ struct Count {
 };
 constexpr std::array<Count, 2> kCounts = {{{"nproc", &CommandLine::nproc}, {"world_size", &CommandLine::world_size}}};
 
-constexpr const char* kConfigFileKey = "job.config_file";  // a field, but one that says what to load
+constexpr const char* kConfigFileKey = "job.config_file";  // a field, but it chooses the file to load
 
 struct ShortFlag {
   std::string_view flag;
@@ -55,12 +55,12 @@ const ShortFlag* find_short_flag(std::string_view arg) {
 
 bool is_flag(std::string_view arg) { return arg.starts_with("--") || find_short_flag(arg.substr(0, arg.find('='))); }
 
-// As typed, up to the '='.
+// Returns the flag as typed, up to the '='.
 std::string flag_of(const std::string& arg) { return arg.substr(0, arg.find('=')); }
 
 bool has_inline_value(const std::string& arg) { return arg.find('=') != std::string::npos; }
 
-// The name that a flag means: "--Some-name=5" -> "Some_name".
+// Returns the name that a flag means: "--Some-name=5" -> "Some_name".
 std::string name_of(const std::string& arg) {
   if (const ShortFlag* flag = find_short_flag(flag_of(arg))) return flag->name;
   std::string name = flag_of(arg).substr(2);
@@ -84,7 +84,7 @@ std::string hint_for_flag(const std::string& name) {
   if (const std::string key = name.starts_with("no_") ? name.substr(3) : ""; is_bool_key(key))
     return "; did you mean " + negated_flag("--" + key) + "?";
   const StringList likely = likely_keys(name);
-  // A key's last part is meant as it stands; what is only near may as well be a mode.
+  // If the name is a key's last part, that key is meant. A name that is only similar may also be a mode.
   const bool is_exact = !likely.empty() && likely.front().ends_with("." + name.substr(name.rfind('.') + 1));
   StringList mode_names;
   for (const Mode& mode : modes()) mode_names.push_back(typed_name(mode));
@@ -92,7 +92,7 @@ std::string hint_for_flag(const std::string& name) {
   return likely.empty() ? "; --help lists all" : did_you_mean(likely, "--");
 }
 
-// For a word that is not a flag and no value of one.
+// Returns a hint for a word that is neither a flag nor the value of one.
 std::string hint_for_word(const std::string& word, bool is_first) {
   if (word.ends_with(".toml") && !has_inline_value(word)) return "; a configuration file is given by --config " + word;
   const std::string name = name_of("--" + word);
@@ -113,7 +113,7 @@ class Parser {
  public:
   explicit Parser(std::span<const std::string> args) : args_(args), known_by_arg_(args.size()), is_value_(args.size()) {
     app_.allow_extras();
-    app_.set_help_flag();  // --help is a switch like the others: CLI11's own would end the parse
+    app_.set_help_flag();  // --help is added as a mode: CLI11's own would end the parse
     add_modes();
     add_fields();
   }
@@ -151,8 +151,8 @@ class Parser {
     bool is_bool_field = false;
   };
 
-  // Every occurrence counts (take_all), as each may have an error to report; that the last one wins is up to the order
-  // in which they are applied. The first of the one or two expected values is the flag's own position.
+  // take_all keeps every occurrence, because each may have an error to report. The last one wins because they are
+  // applied in order. The first of the one or two expected values is the flag's own position.
   Known& add(const std::string& names, const std::string& group, const std::string& doc, bool takes_value) {
     CLI::Option* option = app_.add_option(names, CLI::callback_t{}, doc);
     option->expected(1, takes_value ? 2 : 1)->take_all()->group(group);
@@ -195,7 +195,7 @@ class Parser {
     }
   }
 
-  // What CLI11 gets, last one first as it wants it.
+  // Returns the input of CLI11, last token first as CLI11 requires.
   std::vector<std::string> tokens() const {
     std::vector<std::string> out;
     for (std::size_t i = args_.size(); i-- > 0;) {
@@ -205,13 +205,13 @@ class Parser {
         continue;
       }
       std::string name = name_of(args_[i]);
-      if (name.find_first_of("! \n") == 0) name.insert(0, "_");  // CLI11 would take it for a value; unknown either way
+      if (name.find_first_of("! \n") == 0) name.insert(0, "_");  // else CLI11 takes it for a value; unknown either way
       out.push_back("--" + name + "=" + position);
     }
     return out;
   }
 
-  // Notes which option each flag was matched with, and which arguments are values. All others are extras.
+  // Records which option each flag matched and which arguments are values. All others are extras.
   void collect() {
     for (const Known& known : known_) {
       for (const std::string& result : known.option->results()) {
@@ -326,7 +326,7 @@ class Parser {
 
   void unknown(std::size_t at) {
     error("unknown flag " + flag_of(args_[at]) + hint_for_flag(name_of(args_[at])));
-    // Its value, if it has one, is not a mistake of its own.
+    // Its value, if it has one, is not reported as a second mistake.
     if (!has_inline_value(args_[at]) && at + 1 < args_.size() && !is_flag(args_[at + 1])) is_value_[at + 1] = true;
   }
 

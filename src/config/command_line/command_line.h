@@ -1,8 +1,8 @@
-// The command line of a training run, taken apart but not yet applied.
+// Parses the command line of a training run, without applying it.
 //
-// `--section.key VALUE` or `--section.key=VALUE` for every key of job_config.h; '-' and '_' are alike in names. A
-// boolean is `--checkpoint.enable`, `--checkpoint.no-enable` or `--checkpoint.enable=false`. The last of several wins.
-// The other flags are in modes.h; `-c`, `-h` and `-V` are short for three of them.
+// Every key of job_config.h is a flag: `--section.key VALUE` or `--section.key=VALUE`; '-' and '_' are alike in names.
+// A boolean is `--checkpoint.enable`, `--checkpoint.no-enable` or `--checkpoint.enable=false`. The last of several
+// wins. The other flags are in modes.h; `-c`, `-h` and `-V` are short for three of them.
 #pragma once
 
 #include <cstdint>
@@ -36,18 +36,18 @@ struct CommandLine {
   std::optional<std::string> help_topic;   // a table or a key
   std::optional<std::string> completion;   // bash, zsh or fish
   std::optional<std::int64_t> nproc;       // ranks to start on this machine
-  bool oversubscribe = false;              // with nproc: however many
-  std::optional<RankList> log_ranks;       // whose log the terminal shows; rank 0's without it
-  bool overwrite = false;                  // a run may begin anew where another one left its results
-  bool no_preflight = false;               // a run may start where memory or disk look too small for it
+  bool oversubscribe = false;              // with nproc: without an upper limit
+  std::optional<RankList> log_ranks;       // ranks whose log the terminal shows; nullopt: rank 0
+  bool overwrite = false;                  // a run may start over in a folder that holds another run's results
+  bool no_preflight = false;               // a run may start although memory or disk look too small
   std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run
-  std::optional<std::string> device;       // what a rank must fit with --dry-run, as typed
-  // Everything wrong with the command line. load_job_config() throws them together with the file's; a caller that does
-  // not load must call throw_if_wrong() of keys/source.h.
+  std::optional<std::string> device;       // with --dry-run: the device that a rank must fit, as typed
+  // All errors of the command line. load_job_config() throws them together with the file's; a caller that does not load
+  // must call throw_if_wrong() of keys/source.h.
   std::vector<std::string> errors;
 };
 
-// `args` without the program's name. Does not throw: see `errors`.
+// Parses `args`, which do not include the program's name. Does not throw: see `errors`.
 CommandLine parse_command_line(std::span<const std::string> args);
 
 }  // namespace titan::config

@@ -44,7 +44,7 @@ std::vector<CompletedFlag> flags_of_run() {
   return out;
 }
 
-// '-' and '_' are alike where a flag is typed.
+// True if `typed` is the flag of `item`; '-' and '_' are alike.
 bool is_flag(const CompletedFlag& item, const std::string& typed) {
   return std::ranges::equal(item.flag, typed,
                             [](char a, char b) { return (a == '-' ? '_' : a) == (b == '-' ? '_' : b); });
@@ -95,7 +95,7 @@ std::string complete_flags(const std::vector<CompletedFlag>& flags, const std::s
 struct OpenValue {
   std::string flag;
   std::string typed;
-  std::string prefix;  // what fish wants before each candidate
+  std::string prefix;  // put before each candidate, for fish
   bool is_inline;
 };
 
@@ -134,7 +134,7 @@ std::string complete_second_word(const Command& command, const std::string& type
   return answer.text();
 }
 
-// `words` are those after the command's name.
+// Returns the answer for a command; `words` follow the command's name.
 std::string complete_command(const std::string& shell, const Command& command, Words words) {
   std::string second;
   if (!command.words.empty()) {

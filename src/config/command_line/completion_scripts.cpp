@@ -3,8 +3,8 @@
 namespace titan::config {
 namespace {
 
-// Names of files are left as they are by `compopt -o filenames`, which adds the '/' of folders and quotes blanks.
-// Outside of a completion, as in tests, compopt fails.
+// The script does not escape file names: `compopt -o filenames` adds the '/' of folders and quotes blanks. Outside of a
+// completion, as in tests, compopt fails.
 constexpr const char* kBash = R"sh(# Completion of titan-train: eval "$(titan-train --completion bash)"
 _titan_train() {
   local current=${COMP_WORDS[COMP_CWORD]} kind

@@ -1,4 +1,4 @@
-// docs/config.md, from the same tables as everything else.
+// Prints docs/config.md from the tables that parsing and --help use.
 #include "base/text.h"
 #include "config/command_line/help.h"
 #include "config/command_line/modes.h"

@@ -1,4 +1,4 @@
-// What people type first who do not know the command line yet, in the words that it knows.
+// Translates words that beginners type ("help", "version") into flags and commands.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace titan::config {
 
-// `args` (without the program's name), with "help", "help sweep", "--help sweep" and "version" as the flags and
-// commands that they mean. Everything else stays as it is.
+// Returns `args` (without the program's name) with "help", "help sweep", "--help sweep" and "version" replaced by the
+// flags and commands that they mean. All other words are unchanged.
 std::vector<std::string> spelled_out(std::vector<std::string> args);
 
-// For a command that goes by a second word (tokenizer train): throws ConfigError when `args` has none or another one.
+// Throws ConfigError if the command needs a second word (tokenizer train), and `args` has none or an unknown one.
 void check_second_word(const std::vector<std::string>& args);
 
-// How to start the program, in a few lines with examples: for who gives it no arguments at all.
+// Returns a few lines with examples of how to start the program, printed if it is started without arguments.
 std::string short_usage();
 
 }  // namespace titan::config

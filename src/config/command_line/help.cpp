@@ -1,4 +1,4 @@
-// --help: an index, all of it, one table or key, or what there is about a word.
+// Prints --help: the index, everything, one table or key, or the keys about a word.
 #include "config/command_line/help.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ std::string whole_table_help(const TableDoc& table) {
   return out;
 }
 
-// With the names alone of keys that do nothing here, unless the table has no others.
+// Returns the help of a table. Keys without effect here are listed by name alone, unless the table has no others.
 std::string table_help(const TableDoc& table) {
   std::string out;
   StringList idle;
@@ -95,7 +95,7 @@ std::string commands_help() {
 
 // ------------------------------------------------------------------------------------------- the index
 
-// "  NAME   what it is", up to the first ';'.
+// Returns "  NAME   DOC", with the doc up to its first ';'.
 std::string index_line(std::string name, std::string_view doc) {
   constexpr std::size_t kColumn = 26;
   name.resize(std::max(name.size() + 1, kColumn), ' ');
@@ -113,7 +113,7 @@ std::string short_name(const Mode& mode) {
                                     : name + " " + value;
 }
 
-// Tables inside tables belong to the outer one's page, unless that is as large as [model.args].
+// True if the index lists the table: tables nested two or more deep appear on the page of their outer table.
 bool is_in_index(const TableDoc& table) {
   return std::ranges::count(table.name, '.') <= 1 && std::ranges::any_of(fields(), [&](const Field& field) {
            return table_of(field) == table.name && field.status.support == Support::kSupported;
@@ -122,7 +122,7 @@ bool is_in_index(const TableDoc& table) {
 
 // ------------------------------------------------------------------------------------------- the search
 
-// "Learning-Rate" -> "learning rate", with a blank at each end.
+// Returns lower-case words with a blank at each end: "Learning-Rate" -> " learning rate ".
 std::string in_words(std::string_view text) {
   std::string out = " ";
   for (const char c : text) {
@@ -132,14 +132,14 @@ std::string in_words(std::string_view text) {
   return out + " ";
 }
 
-// Words are found by how they begin; short ones would then be found everywhere.
+// True if `text` has words that begin with `words`. Short words must match exactly; they would be found everywhere.
 bool is_about(std::string_view text, const std::string& words) {
   constexpr std::size_t kShort = 3;
   const std::string wanted(trim(words));
   return in_words(text).find(wanted.size() <= kShort ? " " + wanted + " " : " " + wanted) != std::string::npos;
 }
 
-// By name, then by text.
+// Returns keys whose name matches, then keys whose doc matches.
 std::vector<const Field*> keys_about(const std::string& words, bool idle) {
   std::vector<const Field*> by_name, by_text;
   for (const Field& field : fields()) {
@@ -154,7 +154,7 @@ std::vector<const Field*> keys_about(const std::string& words, bool idle) {
   return by_name;
 }
 
-// Empty where nothing is found.
+// Returns the help of everything about `topic`; empty if nothing is found.
 std::string search(const std::string& topic) {
   const std::string words = in_words(topic);
   if (trim(words).empty()) return {};

@@ -1,5 +1,5 @@
-// Describes the parts of the program that src/config does not know: models, devices and commands. --help, completion,
-// docs/config.md and the checks of a configuration ask it.
+// Describes the parts of the program that src/config does not know: models, devices and commands. Used by --help,
+// completion, docs/config.md and the checks of a configuration.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,18 @@
 
 namespace titan::config {
 
-// A flag, and what a shell offers after it.
+// A flag and the values that a shell offers for it.
 struct CompletedFlag {
   std::string flag;  // "--training.steps"
   std::string doc;
   std::vector<std::string> values;
-  bool is_bool = false;  // a key with a negation, whose value follows '=' only
+  bool is_bool = false;  // a key with a negation; its value may only follow '='
   bool is_path = false;
   bool takes_value = true;
-  bool value_is_inline = false;  // follows '=' only, and may be left out
+  bool value_is_inline = false;  // optional, and may only follow '='
 };
 
-// `titan-train NAME ...`; the command itself parses what follows.
+// A command, `titan-train NAME ...`. It parses its arguments itself.
 struct Command {
   std::string name;
   std::string doc;
@@ -36,13 +36,13 @@ struct Command {
 
 struct Program {
   std::vector<Command> commands;  // in the order of --help
-  // Values that are usual for a key or a flag but not the only ones ("model.name", "device"), by its name.
+  // Suggested values of a key or flag that takes others too ("model.name", "device"), by its name.
   std::map<std::string, std::vector<std::string>, std::less<>> usual_values;
-  // Appends what is wrong with [model], and with the degrees of parallelism for it. Empty: nothing is checked.
+  // Appends the faults of [model], and of the degrees of parallelism for it. Empty: nothing is checked.
   std::function<void(const JobConfig& config, std::vector<Fault>& errors)> check_model;
 };
 
-// Sets the description once, before anything is parsed, from a process with one thread.
+// Sets the description. Call once, before anything is parsed, while the process has one thread.
 void set_program(Program program);
 const Program& program();
 
@@ -53,7 +53,7 @@ std::vector<std::string> command_names();
 // Returns the usual values of a key or a flag; empty if it has none.
 std::vector<std::string> usual_values(std::string_view name);
 
-// Returns what a key is for. A text of fields.cpp that ends in ':' goes on with the usual values of its key.
+// Returns the doc of a key. If the text of fields.cpp ends in ':', the usual values of the key are appended.
 std::string doc_of(const Field& field);
 
 }  // namespace titan::config

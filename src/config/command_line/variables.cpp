@@ -44,7 +44,7 @@ constexpr std::size_t kPrefixLength = std::string_view("TITAN_").size();
 
 std::string stem_of(std::string_view variable) { return std::string(variable.substr(kPrefixLength)); }
 
-// Compared without what all of them begin with, or any two short names would be near.
+// Compares names without the common prefix TITAN_, which would make any two short names similar.
 std::string hint(const std::string& name) {
   const std::string word = lower_case(stem_of(name));
   if (word == "config" || word == "config_file") return "; use --config FILE";

@@ -125,7 +125,7 @@ std::string to_table(const DryRun& run) {
   out += text_line("checkpoint on disk (model and AdamW)", size_text(run.checkpoint.full));
   out += text_line("checkpoint on disk (model alone)", size_text(run.checkpoint.model));
   out += text_line("a forward leaves for its backward", size_text(demand.memory.kept_by_forward));
-  out += "bytes a rank, at the peak in " + demand.memory.moment + "\n";
+  out += "bytes per rank, at the peak in " + demand.memory.moment + "\n";
   for (const auto& kind : kinds(run)) out += text_line(kind.label, size_text(kind.bytes));
   out += text_line("predicted peak", size_text(demand.memory.peak()));
   if (run.device.is_gpu) {

@@ -222,7 +222,7 @@ def convert_torch_files(context):
 
     torch.save({"model": state, "step": 3}, source / "nested.pt")
     _, error = command(context, "convert", source / "nested.pt", source / "no", exit_code=1)
-    expect('"model" is no tensor' in error, error)
+    expect('"model" is not a tensor' in error, error)
     torch.save({"x": print}, source / "code.pt")
     _, error = command(context, "convert", source / "code.pt", source / "no", exit_code=1)
     expect("not one that checkpoints use" in error, error)

@@ -1,4 +1,4 @@
-"""Completion: what bash, zsh and fish offer after their script, and that it is what there is."""
+"""Tests completion in bash, zsh and fish, and that the candidates match --help."""
 import re
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ _titan_train
 printf '%s\\n' "${COMPREPLY[@]}"
 """
 
-# Stubs of the functions of zsh's completion, which work at its prompt alone.
+# Stubs of zsh's completion functions, which work only at a prompt.
 ZSH = """
 compdef() { : }
 _files() { print files }
@@ -58,7 +58,7 @@ NOTHING = "compopt +o default"
 
 @case(90, processors=1)
 def bash_completion(context):
-    """Commands, flags, values of a flag, files: what bash offers after sourcing the script."""
+    """bash offers commands, flags, values of flags and files after sourcing the script."""
     for name in ("run.toml", "my run.toml"):
         (context.folder / name).touch()
     (context.folder / "runs").mkdir()
@@ -141,7 +141,7 @@ def fish_completion(context):
 
 @case(60, processors=1)
 def completion_is_current(context):
-    """What is completed is what there is: the flags of each command's --help, and names of models and devices."""
+    """Completion offers exactly the flags of each command's --help, and the known models and devices."""
     two_words = [["tokenizer", word] for word in ("train", "encode", "decode")]
     for command in [*two_words, *([name] for name in COMMANDS if name != "tokenizer")]:
         text = run(context, 1, [*command, "--help"], launcher="none", name="-".join(command)).out_path.read_text()
@@ -154,7 +154,7 @@ def completion_is_current(context):
 
     models = {name: known("--model.name", name, "--model.flavor", "?") for name in bash_candidates(context, "--model.name", "")}
     for flavor in bash_candidates(context, "--model.flavor", ""):
-        expect(any(re.search(rf"\b{flavor}\b", text) for text in models.values()), f"{flavor} is no flavor: {models}")
+        expect(any(re.search(rf"\b{flavor}\b", text) for text in models.values()), f"{flavor} is not a flavor: {models}")
     listed = {word for text in models.values() for word in re.search(r"Flavors: ([^.]*)\.", text)[1].split(", ")}
     expect(listed == set(bash_candidates(context, "--model.flavor", "")), f"flavors {listed}")
     devices = known("--device", "?")

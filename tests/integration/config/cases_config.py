@@ -1,4 +1,4 @@
-"""Tests configurations: bad ones are refused with exactly the expected words, good ones mean what they say."""
+"""Tests configurations: bad ones are refused with exactly the expected message, good ones have the expected effect."""
 import concurrent.futures
 import dataclasses
 import os
@@ -18,8 +18,8 @@ from harness import ROOT, Failure, Job, case, expect, read_rows, run
 
 BAD_CONFIGS = ROOT / "tests/bad_configs"
 NUM_BAD_CONFIGS = 236  # so that none can disappear unnoticed
-# Processor time, because other load on the machine adds to wall time. Three times the most that a refusal was seen to
-# take, which is loading libtorch, because shared cores take longer for the same work.
+# Processor time, because other load on the machine adds to wall time. Three times the longest refusal measured, most of
+# which is loading libtorch, because shared cores take longer for the same work.
 CPU_LIMIT_S = 1.0  # per process
 DIRECTIVE = re.compile(r"# (args|command|env|starts|exit):(.*)")
 LOG_LINE = re.compile(rb"^\[titan\] .*\n", re.MULTILINE)
@@ -37,7 +37,7 @@ def raw_bytes(word):
 
 @dataclasses.dataclass
 class BadConfig:
-    """NNN-name.toml. Its first lines may say how it is run; the message is in NNN-name.txt next to it.
+    """A file NNN-name.toml. Its first lines may say how to run it; the expected message is in NNN-name.txt.
 
     # args: WORDS       follow `--config NNN-name.toml`
     # command: WORDS    replaces all of that
@@ -73,7 +73,7 @@ def clean_environment():
 
 
 def wait_for_usage(job):
-    """Waits for a job. Returns its exit code and the seconds of processor time that it and what it waited for took."""
+    """Waits for a job. Returns its exit code and its seconds of processor time, including children that it waited for."""
 
     def ended():
         pid, status, usage = os.wait4(job.process.pid, os.WNOHANG)
@@ -85,7 +85,7 @@ def wait_for_usage(job):
 
 
 def refuse(context, bad, folder):
-    """Returns the message, with its folder replaced by FOLDER, the processor's seconds and the wall's."""
+    """Returns the message, with its folder replaced by FOLDER, and the seconds of processor and wall time."""
     started = time.monotonic()
     unset = [word for name in os.environ.keys() - clean_environment().keys() for word in ("-u", name)]
     name = bad.path.stem
@@ -105,7 +105,7 @@ def refuse(context, bad, folder):
 
 
 def check_bad_config(context, path, folder):
-    """Returns what is wrong with the answer to one of them, or None; and its times."""
+    """Returns the difference from the expected message, or None, and the times."""
     expected = path.with_suffix(".txt")
     try:
         text, *seconds = refuse(context, BadConfig(path), folder)
@@ -119,8 +119,8 @@ def check_bad_config(context, path, folder):
 
 @case(300)
 def bad_configs(context):
-    """Every file of tests/bad_configs is refused with its message, its exit code, nothing on stdout, in a second of
-    processor time.
+    """Every file of tests/bad_configs is refused with its message and exit code, without output on stdout, in one second
+    of processor time.
 
     After a change of messages: run.py --update bad_configs, and review the difference.
     """
@@ -164,7 +164,7 @@ def resolve(context, words, name):
 
 @case(60, processors=1)
 def resolved_config_repeats(context):
-    """The config.toml that a run leaves gives the same configuration again, and repeats the run to the last bit."""
+    """The config.toml that a run saves gives the same configuration and repeats the run bit for bit."""
     base = write_job(context, "first", steps=3)
     config = context.folder / "over.toml"
     config.write_text(f'include = ["{base.name}"]\n[training]\nmax_norm = 0.30000000000000004\n')
@@ -174,7 +174,7 @@ def resolved_config_repeats(context):
     shutil.copy(context.dump("first") / "config.toml", saved)
     before, after = resolve(context, words, "before"), resolve(context, ["--config", saved], "after")
     expect(before["training.max_norm"] == 0.30000000000000004 and before["training.local_batch_size"] == 3, str(before))
-    # The one key that says where the rest came from.
+    # The key that names the file may differ.
     expect(before.pop("job.config_file") == str(config) and after.pop("job.config_file") == str(saved), "config_file")
     changed = {key: (before.get(key), after.get(key)) for key in before | after if before.get(key) != after.get(key)}
     expect(not changed, f"before and after: {changed}")
@@ -188,7 +188,7 @@ def resolved_config_repeats(context):
 
 @case(60, processors=1)
 def config_from_standard_input(context):
-    """--config - reads a pipe once, for itself and the ranks of --nproc; includes start at the current directory."""
+    """--config - reads a pipe once, also for the ranks of --nproc; includes are relative to the current directory."""
     config = write_job(context, "piped", steps=2)
 
     def piped(words, text, **variables):
@@ -215,7 +215,7 @@ def config_from_standard_input(context):
 
 @case(90, processors=1)
 def init_is_accepted(context):
-    """What `init` prints is taken by --dry-run on the GPUs that it names, for every model, and fits them."""
+    """For every model, --dry-run accepts the output of `init` on the GPUs that it names, and it fits them."""
     for model in bash_candidates(context, "init", "--model", ""):
         text = run(context, 1, ["init", "--model", model], launcher="none", name="init").out_path.read_text()
         config = context.folder / "job.toml"
@@ -228,7 +228,7 @@ def init_is_accepted(context):
 
 @case(60, quick=True, processors=1)
 def version_and_help(context):
-    """--version, --help and one table of it need no file and no GPU."""
+    """--version, --help and --help TABLE work without a file and without a GPU."""
     text = run(context, 1, ["--version"], name="version").out_path.read_text()
     for pattern in (r"titan-train \d+\.\d+", r"compiler: +(GCC|Clang)", r"torch: +\d+\.\d+", r"CUDA: +\S", r"NCCL: +\S"):
         expect(re.search(pattern, text), f"--version does not match {pattern}:\n{text}")

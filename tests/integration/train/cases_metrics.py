@@ -78,7 +78,7 @@ def tensorboard_of_all_ranks(context):
     run(context, 1, every, name="one")
     expect(steps_of(events_of(python, folder / "events/rank_0"), "lr") == [1, 2, 3, 4], "rank 0 has not every step once")
     left = steps_of(events_of(python, folder / "events/rank_1"), "lr")
-    expect(left == [1, 2], f"rank 1, which the second start has not, has the steps {left}")
+    expect(left == [1, 2], f"rank 1, which the second start does not have, has the steps {left}")
 
 
 @case(60, processors=1)

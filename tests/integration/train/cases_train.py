@@ -190,7 +190,7 @@ def metrics_are_exact(context):
             # The shortest text that is read back as the same double; only the exponent is spelled in more than one way.
             expect(digits_of(row[key]) == digits_of(repr(value)), f"step {row['step']}: {key} is {row[key]}, shortest {value!r}")
             # Computed in float32: a text that was truncated anywhere is not one of float32's numbers.
-            expect(key == "lr" or value == struct.unpack("f", struct.pack("f", value))[0], f"step {row['step']}: {key} {row[key]} is no float32")
+            expect(key == "lr" or value == struct.unpack("f", struct.pack("f", value))[0], f"step {row['step']}: {key} {row[key]} is not a float32")
         # Warm-up over all three steps: thirds of 1e-3, which need a double's 16 digits.
         lr, wanted = row["lr"], 1e-3 * (index + 1) / 3
         expect(abs(float(lr) / wanted - 1) < 1e-15, f"step {row['step']}: lr is {lr}, expected {wanted!r}")

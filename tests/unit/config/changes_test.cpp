@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// "key: saved -> now", an E for each effect.
+// Returns lines "key: saved -> now" with the effects of each change.
 std::vector<std::string> changes(const FlatConfig& saved, const JobConfig& now) {
   std::vector<std::string> out;
   for (const Change& change : find_changes(saved, now)) {

@@ -38,7 +38,7 @@ TEST(Datasets, KindsOfAllThatARunReads) {
                           HasSubstr("found \"3\""), HasSubstr("validation.dataset: unknown")));
   config.training.dataset_mix.pop_back();
   const auto named = named_datasets(config);
-  ASSERT_EQ(named.size(), 2u);  // the one to validate on has no path
+  ASSERT_EQ(named.size(), 2u);  // the validation dataset has no path
   EXPECT_EQ(named[1].key, "training.dataset_mix");
   EXPECT_EQ(named[1].path, "b");
 }

@@ -34,7 +34,7 @@ std::vector<std::string> matches(const std::string& text, const std::string& pat
   return out;
 }
 
-// A text that sends people to a key, a flag or a variable which is gone is worse than none.
+// Texts must not mention a key, flag or variable that no longer exists.
 TEST(Fields, TextsNameWhatThereIs) {
   std::set<std::string> names, flags;
   for (const Variable& variable : variables()) names.emplace(variable.name);
@@ -52,7 +52,7 @@ TEST(Fields, TextsNameWhatThereIs) {
   }
 }
 
-// A member of job_config.h without a row would be invisible to every reader and printer.
+// A member of job_config.h without a row in fields.cpp could not be read or printed.
 TEST(Fields, EveryMemberHasARow) {
   // TorchTitan 0.2.2's keys, [model.args] with its rope_scaling_args, and our own: training.device, dataset_mix,
   // data_order, on_bad_record, on_nan and those of spikes, checkpoint.on_save_error, files_per_rank, interval_minutes,
@@ -94,14 +94,14 @@ TEST(Fields, SetWritesWhatGetReads) {
     }
     field.set(config, value);
     EXPECT_EQ(field.get(config), value) << field.key;
-    EXPECT_FALSE(config == JobConfig{}) << field.key;  // and it is this configuration that changed
+    EXPECT_FALSE(config == JobConfig{}) << field.key;  // set() changed this configuration
     if (!field.optional) continue;
     field.set(config, None{});
     EXPECT_EQ(field.get(config), FieldValue(None{})) << field.key;
   }
 }
 
-// Every key that is not built yet refuses every value but its default, and says why.
+// A key that is not implemented yet refuses every value except its default, and says why.
 TEST(Fields, KeysNotBuiltRefuseWithAReason) {
   int num_not_built = 0;
   for (const Field& field : fields()) {

@@ -1,4 +1,4 @@
-// include = [...] in real files.
+// Tests include = [...] with real files.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -43,10 +43,10 @@ TEST_F(Include, LaterFilesAndTheIncludingOneWin) {
   const auto loaded = load_file(
       write("run.toml", "include = ['a.toml', 'sub/b.toml']\n[training]\nlocal_batch_size = 4\n[debug]\nseed = 1"));
   const Training& training = loaded.config.training;
-  EXPECT_EQ(training.steps, 1000);          // of a alone
-  EXPECT_EQ(training.seq_len, 128);         // b after a
-  EXPECT_EQ(training.local_batch_size, 4);  // the including file over all
-  EXPECT_EQ(training.max_norm, 0.5);        // two files down, relative to b
+  EXPECT_EQ(training.steps, 1000);          // only in a
+  EXPECT_EQ(training.seq_len, 128);         // b comes after a
+  EXPECT_EQ(training.local_batch_size, 4);  // the including file wins
+  EXPECT_EQ(training.max_norm, 0.5);        // included by b, relative to b
   EXPECT_THAT(loaded.origins.at("training.max_norm").place(), EndsWith("sub/c.toml:3"));
   EXPECT_THAT(loaded.origins.at("debug.seed").place(), EndsWith("run.toml:5"));
   EXPECT_EQ(loaded.config.job.config_file, (folder_ / "run.toml").string());

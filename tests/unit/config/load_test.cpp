@@ -95,7 +95,7 @@ TEST(Load, ErrorsPointIntoTheFile) {
             "t.toml:3:10: error: training.steps: expected an integer, at least 1; found 0\n"
             "   3 | \tsteps = 0  # none\n"
             "     | \t        ^");
-  // Columns count characters: the caret stands under the value although ü takes two bytes.
+  // Columns count characters: the caret is under the value although ü takes two bytes.
   EXPECT_EQ(
       load_error("job.description = 'ü'\noptimizer = {name = 'AdamW', implementation = 'ü'}"),
       "t.toml:2:47: error: optimizer.implementation: expected a string, one of fused, foreach, for-loop; found \"ü\"\n"
@@ -179,7 +179,7 @@ TEST(Load, CrossChecksPointAtTheFirstKeyThatWasGiven) {
 TEST(Load, CrossChecksJoinTheOtherErrorsUnlessTheirKeysAreWrongAlready) {
   const char* total = "[lr_scheduler]\ntotal_steps = 5\n";
   EXPECT_THAT(load_error(std::string(total) + "[optimizer]\nlr = 'x'"), HasSubstr("2 errors"));
-  // What training.steps was meant to be is not known.
+  // The intended value of training.steps is not known.
   for (const char* broken : {"[training]\nsteps = 'x'", "[training]\nsteps = 0", "[training]\nstepz = 4"})
     EXPECT_THAT(load_error(std::string(total) + broken), Not(HasSubstr("total_steps (5)"))) << broken;
   EXPECT_THAT(load_error("[checkpoint]\nkeep_latest_k = 1\n[training]\nbatch_size = 4"), HasSubstr("2 errors"));

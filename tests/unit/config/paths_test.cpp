@@ -54,7 +54,7 @@ TEST_F(Paths, Data) {
       c.training.dataset_path = folder_ / prefix;
     });
   };
-  // TorchTitan's own data where it lies there, and what to do about the data that is streamed there.
+  // TorchTitan's test data has its TorchTitan path; for data that TorchTitan streams, the message says what to do.
   const auto of_kind = [&](const char* kind) {
     return wrong([&](JobConfig& c) {
       c.job.config_file = "job.toml";
@@ -66,7 +66,7 @@ TEST_F(Paths, Data) {
   EXPECT_THAT(of_kind("c4"), ElementsAre(HasSubstr("nothing is streamed here. Download files")));
   EXPECT_THAT(of_kind("text"), ElementsAre("training.dataset_path is not set: no data to train on; set it to a file or "
                                            "folder"));
-  EXPECT_THAT(indexed("dat"), IsEmpty());  // the beginning of names
+  EXPECT_THAT(indexed("dat"), IsEmpty());  // a prefix of file names
   EXPECT_THAT(indexed("date"), ElementsAre(HasSubstr("training.dataset_path")));
   const auto held_out = [&](bool enable) {
     return wrong([&](JobConfig& c) {

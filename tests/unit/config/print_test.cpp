@@ -27,7 +27,7 @@ TEST(ToToml, ChangedValuesLoadBackExactly) {
   config.job.description = "tab\t quote\" back\\slash\nnew line \x01 ü";
   config.optimizer.lr = 0.1 + 0.2;  // 17 digits
   config.optimizer.eps = 1e-300;
-  config.training.max_norm = 3;  // a whole number must stay a number
+  config.training.max_norm = 3;  // a whole number must remain a float
   config.lr_scheduler.decay_ratio = 1.0 / 3;
   config.debug.seed = 9223372036854775807;
   config.checkpoint.exclude_from_loading = {"optimizer", "dataloader"};
@@ -104,7 +104,7 @@ TEST(Completion, CompletesTheValueOfAFlag) {
   EXPECT_EQ(completed("fish", {"--lr_scheduler.decay_type=c"}), "words\n--lr_scheduler.decay_type=cosine\n");
   EXPECT_EQ(completed("bash", {"--training.steps", ""}), "nothing\n");
   EXPECT_EQ(completed("bash", {"-c", "r"}), "files\n");
-  // The value of a boolean stands after '=' only.
+  // The value of a boolean may only follow '='.
   EXPECT_EQ(completed("bash", {"--checkpoint.enable", "--world"}).substr(0, 19), "words\n--world-size\t");
   EXPECT_EQ(completed("bash", {"--checkpoint.enable", "="}), "words\ntrue\nfalse\n");
 }
@@ -133,7 +133,7 @@ TEST(Help, FindsWords) {
   EXPECT_THAT(help_text("safetensors"), HasSubstr("--checkpoint.last_save_in_hf ("));
   EXPECT_THAT(help_text("nproc"), HasSubstr("  --nproc ("));
   EXPECT_THAT(help_text("shards"), HasSubstr("  titan-train tokenize\n"));
-  // Only keys that do nothing here are about it.
+  // Only keys without effect here match.
   EXPECT_THAT(help_text("pipeline"), HasSubstr("--parallelism.pipeline_parallel_degree ("));
 }
 

@@ -1,4 +1,4 @@
-// Describes models, devices and commands to src/config before the tests, as the program does.
+// Tells src/config about models, devices and commands before the tests run, as the program does.
 #include "apps/command_table.h"
 
 namespace titan {

@@ -1,4 +1,4 @@
-// Shorthand of the configuration tests.
+// Helpers of the configuration tests.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ inline LoadedConfig load(const std::string& toml, const std::vector<std::string>
   return load_job_config_text(toml, "t.toml", parse(args));
 }
 
-// The text of the ConfigError that `action` throws; "no error" when it throws none.
+// Returns the text of the ConfigError that `action` throws, or "no error".
 template <class Action>
 std::string error_of(Action action) {
   return test::message_of<ConfigError>(action);

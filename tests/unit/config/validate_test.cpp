@@ -58,7 +58,7 @@ JobConfig wrong_in_all_ways() {
   return c;
 }
 
-// Where a fault is shown, and whether it is shown at all, is up to its keys.
+// The keys of a fault decide where it is shown, and whether it is shown at all.
 TEST(Validate, FaultsCarryTheKeysThatTheyName) {
   std::vector<Fault> faults = faults_of(wrong_in_all_ways(), 3);
   EXPECT_EQ(faults.size(), 21u);
@@ -170,7 +170,7 @@ TEST(Validate, GlobalBatch) {
                     HasSubstr("use 16 or 24")));
   config.training.global_batch_size = 4;
   EXPECT_THAT(error_of([&] { validate(config, 2); }), HasSubstr("use 8, or -1"));
-  config.parallelism.tensor_parallel_degree = 2;  // these two ranks share one microbatch
+  config.parallelism.tensor_parallel_degree = 2;  // the two ranks share one microbatch
   EXPECT_EQ(num_accumulation_steps(config, 2), 1);
 }
 
@@ -232,7 +232,7 @@ TEST(Validate, Checkpoint) {
               HasSubstr("needs checkpoint.enable"));
   const auto seed = [](JobConfig& c) { c.checkpoint.enable = c.checkpoint.create_seed_checkpoint = true; };
   EXPECT_EQ(fault(seed), "no error");
-  EXPECT_EQ(fault(seed, 2), "no error");  // the weights are the same at every number of ranks
+  EXPECT_EQ(fault(seed, 2), "no error");  // the weights do not depend on the number of ranks
   EXPECT_THAT(fault([](JobConfig& c) {
                 c.checkpoint.enable = c.checkpoint.create_seed_checkpoint = c.checkpoint.load_only = true;
               }),

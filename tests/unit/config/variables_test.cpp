@@ -56,9 +56,8 @@ TEST(Variables, AValueThatIsNotUnderstoodIsRefused) {
   EXPECT_EQ(error_in({{"TITAN_SHARED_MEMORY", "1"}}), "no error");
 }
 
-// The names in `text` that are read from or put into an environment: "TITAN_X" and "TITAN_X=1" of C++ and Python,
-// $TITAN_X, ${TITAN_X} and NAME=TITAN_X of the shell, ENV{TITAN_X} of CMake (whose own variables look like the
-// shell's).
+// Collects the names of variables that `text` reads or sets: "TITAN_X" and "TITAN_X=1" in C++ and Python, $TITAN_X,
+// ${TITAN_X} and NAME=TITAN_X in shell, ENV{TITAN_X} in CMake (whose own variables look like the shell's).
 void collect(const std::string& text, bool is_cmake, std::set<std::string>& names) {
   for (auto at = text.find("TITAN_"); at != std::string::npos; at = text.find("TITAN_", at + 1)) {
     const std::string before = text.substr(at < 4 ? 0 : at - 4, at < 4 ? at : 4);

@@ -353,7 +353,7 @@ TEST(BpeTokenizer, RefusesByName) {
   EXPECT_THAT(refused("/model/byte_fallback", true), HasSubstr("model.byte_fallback"));
   EXPECT_THAT(refused("/model/end_of_word_suffix", "</w>"), HasSubstr("model.end_of_word_suffix"));
   EXPECT_THAT(refused("/model/new_option", 1), HasSubstr("model.new_option"));
-  EXPECT_THAT(refused("/model/vocab/he", -1), HasSubstr("is no token id"));
+  EXPECT_THAT(refused("/model/vocab/he", -1), HasSubstr("is not a token id"));
   EXPECT_THAT(refused("/model/merges/0", "h  e"), HasSubstr("model.merges"));
   EXPECT_THAT(refused("/normalizer", {{"type", "NFKC"}}), HasSubstr("normalizer.type = \"NFKC\""));
   EXPECT_THAT(refused("/pre_tokenizer", {{"type", "Whitespace"}}), HasSubstr("pre_tokenizer.type = \"Whitespace\""));

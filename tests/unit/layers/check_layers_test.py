@@ -73,7 +73,7 @@ FORBIDDEN = [
     ("src/train/x.cpp", "#include <nlohmann/json.hpp>", "nlohmann/json only in"),
     ("src/parallel/fsdp/x.h", '#include "parallel/tensor/styles.h"', "do not include each other"),
     ("src/parallel/common.h", '#include "parallel/fsdp/a.h"', "do not include each other"),
-    ("src/metrics/x.cpp", '#include "step_metrics.h"', "no layer"),
+    ("src/metrics/x.cpp", '#include "step_metrics.h"', "not a layer"),
     ("src/metrics/x.cpp", '#include "../base/fs.h"', "never relative"),
     ("src/metrics/x.cu", '#include "train/trainer.h"', "src/metrics may not include src/train"),
     ("models/x.cpp", '#include "data/tokenizer/tokenizer.h"', "models may not include data"),
