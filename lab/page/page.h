@@ -1,5 +1,5 @@
 // Builds HTML pages that need no other file and no network: a template, which contains its style,
-// its script and page.css and page.js, plus data as JSON.
+// its script, page.css, page.js and chart.js, plus data as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
