@@ -182,7 +182,7 @@ TEST_F(SafetensorsFile, WhatIsWrongIsSaid) {
   EXPECT_THAT(error(good, 25), HasSubstr("bytes after the last tensor"));
   EXPECT_THAT(error(good, 24, 1ull << 60), HasSubstr("its header would have"));
   EXPECT_THAT(error(good, 24, good.size() - 1), HasSubstr("its header cannot be read"));
-  EXPECT_THAT(error("[]", 0), HasSubstr("no JSON object"));
+  EXPECT_THAT(error("[]", 0), HasSubstr("not a JSON object"));
   EXPECT_THAT(error(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), HasSubstr("another size"));
   EXPECT_THAT(error(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4), HasSubstr("dtype F31"));
   EXPECT_THAT(error(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), HasSubstr("shape"));
