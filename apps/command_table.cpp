@@ -85,7 +85,9 @@ std::vector<config::Command> commands() {
 
 std::vector<std::string> device_names() {
   const auto models = models_with_known_memory();
-  return {models.begin(), models.end()};
+  std::vector<std::string> names(models.begin(), models.end());
+  names.emplace_back("A100-40GB");  // a variant, which the help names
+  return names;
 }
 
 }  // namespace

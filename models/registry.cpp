@@ -1,6 +1,7 @@
 #include "models/registry.h"
 
 #include <array>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -65,9 +66,20 @@ TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const 
 }
 
 std::optional<std::string> parameter_of_hub_name(const std::string& name) {
-  for (const Row& row : kModels)
-    if (const auto origin = row.naming().from_hub(name)) return origin->fqn;
+  static const std::vector<ModelNaming> kNamings = [] {
+    std::vector<ModelNaming> namings;
+    for (const Row& row : kModels) namings.push_back(row.naming());
+    return namings;
+  }();
+  for (const ModelNaming& naming : kNamings)
+    if (const auto origin = naming.from_hub(name)) return origin->fqn;
   return std::nullopt;
+}
+
+std::vector<std::string> registered_models() {
+  std::vector<std::string> names;
+  for (const Row& row : kModels) names.emplace_back(row.name);
+  return names;
 }
 
 }  // namespace titan::models

@@ -169,7 +169,7 @@ class Starter {
            (is_small() ? "" : line("async_mode = \"async\"", "training goes on while one is written"));
   }
 
-  const Start& start_;
+  Start start_;
   const StarterOptions& options_;
   std::int64_t gpus_;
 };

@@ -173,7 +173,7 @@ std::string prompt_of_standard_input() {
 std::vector<std::string> read_prompts(const std::string& file) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error))
-    refuse("--prompts: expected a file with one prompt a line; there is none at " + file);
+    refuse("--prompts: expected a file with one prompt per line; there is none at " + file);
   std::vector<std::string> prompts;
   for (std::string line : split(read_file(file), '\n')) {
     without_line_end(line);

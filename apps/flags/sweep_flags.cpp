@@ -8,7 +8,8 @@ namespace {
 // Throws CLI::ParseError for flags that do not go together.
 void check(const CLI::App& app, const SweepFlags& flags) {
   const bool has_grid = !flags.words.grid.empty();
-  if (flags.file.empty() && !flags.report && !has_grid) throw CLI::RequiredError("FILE, or --grid,");
+  if (flags.file.empty() && flags.report.value_or("").empty() && !has_grid)
+    throw CLI::RequiredError("FILE, or --grid,");
   if (has_grid && !flags.file.empty()) throw CLI::ExcludesError("--grid", "FILE");
   if (has_grid && flags.words.config.empty()) throw CLI::RequiresError("--grid", "--config");
   for (const char* name : {"--config", "--folder", "--nproc"})

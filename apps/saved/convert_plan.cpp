@@ -40,11 +40,6 @@ std::optional<std::string> own_name(const ModelNaming& naming, const std::string
   return std::nullopt;
 }
 
-std::vector<std::int64_t> shape_in_hub(std::vector<std::int64_t> shape, const HubTensor& tensor) {
-  if (tensor.index) shape.erase(shape.begin());
-  return shape;
-}
-
 // Returns name -> shape of all tensors of the model in the target format.
 std::map<std::string, std::vector<std::int64_t>> tensors_of(const ModelShape& shape, bool to_hub) {
   std::map<std::string, std::vector<std::int64_t>> tensors;
@@ -87,6 +82,9 @@ RowOrder order_of(const HubTensor& hub, bool to_hub) {
 void add_to_hub(const std::vector<TensorInfo>& tensors, std::size_t source, const std::vector<HubTensor>& names,
                 const std::string& dtype, std::vector<Conversion>& plan) {
   const TensorInfo& from = tensors[source];
+  if (names.front().index && (from.shape.empty() || from.rows() != static_cast<std::int64_t>(names.size())))
+    throw CheckpointError(from.name + " is " + dist::shape_text(from.shape) + ", expected " +
+                          std::to_string(names.size()) + " tensors stacked along dim 0");
   for (const HubTensor& hub : names)
     plan.push_back({source,
                     {hub.name, target_dtype(dtype, from.dtype), shape_in_hub(from.shape, hub)},
@@ -139,7 +137,10 @@ Found find_parameters(const std::vector<TensorInfo>& tensors, bool to_hub, const
     }
     auto& sources = found.sources[origin->fqn];
     if (sources.empty()) found.order.push_back(origin->fqn);
-    sources[origin->index.value_or(0)] = i;
+    const auto [first, is_new] = sources.emplace(origin->index.value_or(0), i);
+    if (!is_new)
+      throw CheckpointError("the source holds " + origin->fqn + " twice, as " + tensors[first->second].name +
+                            " and as " + tensors[i].name);
   }
   return found;
 }

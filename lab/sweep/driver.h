@@ -18,7 +18,7 @@
 namespace titan::sweep {
 
 // `spec` and `plan` belong together; `record` is the folder's record, including the results of earlier
-// drivers. The caller holds the folder's lock and has installed the signal handlers (base/signal.h).
+// drivers. The caller holds the folder's lock and has installed the signal handlers (base/process/signal.h).
 class Driver {
  public:
   Driver(const SweepSpec& spec, const Plan& plan, Record record, std::vector<Slot> slots);

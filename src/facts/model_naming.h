@@ -21,6 +21,12 @@ struct HubTensor {
   std::optional<std::int64_t> index = {};
 };
 
+// Returns the shape of `tensor` if its parameter has `shape`.
+inline std::vector<std::int64_t> shape_in_hub(std::vector<std::int64_t> shape, const HubTensor& tensor) {
+  if (tensor.index && !shape.empty()) shape.erase(shape.begin());
+  return shape;
+}
+
 // The parameter that a tensor in Hugging Face's format belongs to.
 struct HubOrigin {
   std::string fqn;

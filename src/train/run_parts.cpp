@@ -131,7 +131,7 @@ void add_observers(RunParts& run) {
 void announce(const RunParts& run, const TrainSpec& spec) {
   std::int64_t local_parameters = 0;
   for (const auto& parameter : run.model->named_parameters()) local_parameters += parameter.tensor().numel();
-  spdlog::info("{}: {} parameters, {} on this rank, {}, {} of {} tokens a step", spec.name,
+  spdlog::info("{}: {} parameters, {} on this rank, {}, {} of {} tokens per step", spec.name,
                with_thousands(spec.stats.num_parameters), with_thousands(local_parameters),
                counted(run.world.size(), "rank"), counted(run.shape.sequences_per_step, "sequence"),
                run.config.training.seq_len);

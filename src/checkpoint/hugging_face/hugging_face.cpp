@@ -27,10 +27,6 @@ struct Place {
   SafetensorsEntry entry;
 };
 
-std::vector<std::int64_t> shape_in_hub(const std::vector<std::int64_t>& shape, const HubTensor& tensor) {
-  return tensor.index ? std::vector<std::int64_t>(shape.begin() + 1, shape.end()) : shape;
-}
-
 // Returns the part of `item` that `tensor` holds, without the stacked dim; nullopt if this rank holds none of it.
 std::optional<TensorItem> part_of(const TensorItem& item, const HubTensor& tensor) {
   if (!tensor.index) return item;

@@ -141,6 +141,7 @@ std::string complete_command(const std::string& shell, const Command& command, W
     if (words.size() == 1) return complete_second_word(command, words[0]);
     second = words[0];
     words = words.subspan(1);
+    if (std::ranges::count(command.words, second) == 0) return "nothing\n";
   }
   const auto flags = command.flags(second);
   if (const auto answer = complete_after_flag(shell, flags, words)) return *answer;

@@ -18,7 +18,7 @@ std::string complete(const std::string& shell, std::span<const std::string> word
 // Returns the flag that sets a boolean key to false: "--checkpoint.enable" -> "--checkpoint.no-enable".
 std::string negated_flag(const std::string& flag);
 
-// Returns the script that registers the completion with "bash", "zsh" or "fish".
+// Returns the script that registers the completion for "bash", "zsh" or "fish". It asks this program, by its path.
 std::string completion_script(const std::string& shell);
 
 }  // namespace titan::config

@@ -33,9 +33,7 @@ Rule one_of(StringList choices, StringList not_built = {}) {
 
 const Status kSupported{};
 Status no_effect(std::string reason) { return {Support::kNoEffect, std::move(reason)}; }
-Status dormant(std::string switch_key) {
-  return {Support::kDormant, "has no effect unless " + std::move(switch_key) + " is set"};
-}
+Status dormant(std::string switch_key) { return {Support::kDormant, "it only refines " + std::move(switch_key)}; }
 Status not_built(std::string reason) { return {Support::kNotBuilt, std::move(reason)}; }
 Status not_built_but_planned(std::string reason) {
   return {Support::kNotBuilt, std::move(reason), /*is_left_out_of_plans=*/true};

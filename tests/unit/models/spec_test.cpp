@@ -2,11 +2,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "models/catalog.h"
 #include "models/llama3/flavors.h"
 #include "models/registry.h"
 
 namespace titan::models {
 namespace {
+
+TEST(Registry, BuildsTheModelsOfTheCatalog) { EXPECT_EQ(registered_models(), model_names()); }
 
 TEST(Spec, CountsTheParametersOfEveryFlavor) {
   for (const auto& [name, flavors] : llama_flavors()) {
