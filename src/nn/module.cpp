@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "distributed/tensor/dtensor.h"
@@ -36,16 +37,29 @@ dist::DTensor NamedParameter::dtensor() const {
   return {tensor(), sharding};
 }
 
+void Parameter::set(const at::Tensor& value, const std::optional<dist::Sharding>& new_sharding) {
+  Parameter& first = first_slot();
+  std::vector<Parameter*> slots = first.ties;
+  slots.push_back(&first);
+  for (Parameter* slot : slots) {
+    *slot->tensor = value;
+    slot->sharding = new_sharding;
+  }
+}
+
 void distribute(const NamedParameter& parameter, const dist::DeviceMesh& mesh,
                 std::vector<dist::Placement> placements) {
-  if (parameter.parameter->sharding) {
-    throw InternalError(parameter.fqn + " is sharded already, " +
-                        dist::placements_text(parameter.parameter->sharding->placements));
+  auto& slot = *parameter.parameter;
+  if (slot.sharding) {
+    const bool is_tied = slot.tied_to || !slot.ties.empty();
+    if (is_tied && slot.sharding->placements == placements) return;
+    throw InternalError(parameter.fqn +
+                        (is_tied ? " is tied, and its parameter is sharded as " : " is sharded already, ") +
+                        dist::placements_text(slot.sharding->placements));
   }
-  auto& tensor = parameter.tensor();
+  const auto& tensor = parameter.tensor();
   const auto part = dist::DTensor::distribute(tensor, mesh, std::move(placements));
-  tensor = part.to_local().detach().set_requires_grad(tensor.requires_grad());
-  parameter.parameter->sharding = part.sharding();
+  slot.set(part.to_local().detach().set_requires_grad(tensor.requires_grad()), part.sharding());
 }
 
 void Module::run_pre_hooks(Tensors& inputs) {
@@ -82,6 +96,8 @@ void Module::replace_child(const std::string& name, std::shared_ptr<Module> modu
   for (const auto& parameter : found->second->named_parameters()) {
     if (parameter.parameter->sharding || !parameter.parameter->owner.empty())
       throw InternalError("child '" + name + "' cannot be replaced any more: " + parameter.fqn + " in it is sharded");
+    if (parameter.parameter->tied_to || !parameter.parameter->ties.empty())
+      throw InternalError("child '" + name + "' cannot be replaced: " + parameter.fqn + " in it is tied");
   }
   if (!module || !take_child_[static_cast<std::size_t>(found - children_.begin())](module))
     throw InternalError("child '" + name + "' cannot be replaced by a module of that type");
@@ -94,12 +110,34 @@ std::vector<NamedModule> Module::named_modules() {
   return out;
 }
 
-std::vector<NamedParameter> Module::named_parameters() {
+std::vector<NamedParameter> Module::named_parameters(bool remove_duplicate) {
   std::vector<NamedParameter> out;
+  std::set<const Parameter*> seen;
   for (auto& [prefix, module] : named_modules()) {
-    for (auto& parameter : module->parameters_) out.push_back({dotted(prefix, parameter.name), module, &parameter});
+    for (auto& parameter : module->parameters_) {
+      const bool is_new = seen.insert(&parameter.first_slot()).second;
+      if (is_new || !remove_duplicate) out.push_back({dotted(prefix, parameter.name), module, &parameter});
+    }
   }
   return out;
+}
+
+void Module::tie(const std::string& mine, const std::string& theirs) {
+  const auto all = named_parameters(/*remove_duplicate=*/false);
+  const auto find = [&](const std::string& fqn) -> Parameter& {
+    const auto found = std::ranges::find(all, fqn, &NamedParameter::fqn);
+    if (found == all.end()) throw InternalError("there is no parameter '" + fqn + "' to tie");
+    return *found->parameter;
+  };
+  Parameter &slot = find(mine), &first = find(theirs).first_slot();
+  if (slot.tensor->sizes() != first.tensor->sizes())
+    throw InternalError(mine + " " + dist::shape_text(slot.tensor->sizes()) + " cannot be tied to " + theirs + " " +
+                        dist::shape_text(first.tensor->sizes()));
+  if (slot.sharding || first.sharding || &slot == &first || slot.tied_to || !slot.ties.empty())
+    throw InternalError(mine + " cannot be tied to " + theirs + ": one is sharded, or tied already");
+  slot.tied_to = &first;
+  first.ties.push_back(&slot);
+  *slot.tensor = *first.tensor;
 }
 
 void show_names_in_profiles(Module& root) {

@@ -40,6 +40,15 @@ struct Parameter {
   // and the component that takes it must sum the terms over the group, which outlives the module. Null if backward
   // leaves the full gradient.
   dist::ProcessGroup* gradient_terms = nullptr;
+  // Module::tie() makes several slots one parameter: `tied_to` is the first of them, which lists the others in `ties`.
+  // Null if this slot is the first or the only one.
+  Parameter* tied_to = nullptr;
+  std::vector<Parameter*> ties = {};
+
+  // Returns the first slot of this parameter: the same for all slots that are tied.
+  Parameter& first_slot() { return tied_to ? *tied_to : *this; }
+  // Puts a tensor into this slot and all that are tied to it.
+  void set(const at::Tensor& value, const std::optional<dist::Sharding>& new_sharding);
 };
 
 struct NamedParameter {
@@ -56,8 +65,9 @@ struct NamedParameter {
 };
 
 // Replaces a full parameter, also one on the meta device, with this rank's part under `placements`, and records that in
-// the slot. Tensor parallelism does this before fully_shard. No communication. Throws InternalError if it is sharded
-// already, DistError for placements that do not fit.
+// the slot. Tensor parallelism does this before fully_shard. No communication. Does nothing for a tied slot whose
+// parameter was distributed so through another slot. Throws InternalError if it is sharded already, or tied and
+// distributed otherwise; DistError for placements that do not fit.
 void distribute(const NamedParameter& parameter, const dist::DeviceMesh& mesh, std::vector<dist::Placement> placements);
 
 struct NamedModule {
@@ -115,12 +125,19 @@ class Module {
   // Replaces the child `name` with `module`, in this module's code too, to give a layer another implementation. Call
   // before anything is attached to the old child. The new one has its own parameters, on meta, under the same names or
   // others. Throws InternalError if there is no such child, this module's code needs another type, or a parameter of
-  // the old child is sharded.
+  // the old child is sharded or tied.
   void replace_child(const std::string& name, std::shared_ptr<Module> module);
 
+  // Makes the slot `mine` another slot of the parameter `theirs`; both are FQNs below this module, such as
+  // "output.weight" and "tok_embeddings.weight". From then on they hold one tensor, whatever replaces it. Call it when
+  // the model is built, before anything is attached. Throws InternalError if there is no such parameter, the shapes
+  // differ, or one is sharded.
+  void tie(const std::string& mine, const std::string& theirs);
+
   // Returns the parameters in registration order: a module's own first, then its children's, depth first. The
-  // optimizer, checkpoints and the random numbers use this order.
-  std::vector<NamedParameter> named_parameters();
+  // optimizer, checkpoints and the random numbers use this order. A tied parameter is listed once, by the first of its
+  // slots below this module, unless `remove_duplicate` is false (torch.nn.Module.named_parameters).
+  std::vector<NamedParameter> named_parameters(bool remove_duplicate = true);
   std::vector<NamedModule> named_modules();  // this module first, with an empty name
 
   // Sets the name of this module's calls in profiles; with an empty name they are not in it.

@@ -39,6 +39,14 @@ void check_bottom_up(nn::Module& module) {
                       "bottom-up, the root last");
 }
 
+// Throws if a tied parameter has slots outside of the modules: its other slots would keep another tensor.
+void check_ties(const std::string& fqn, const std::vector<nn::Parameter*>& slots) {
+  const nn::Parameter& first = slots.front()->first_slot();
+  if (slots.size() > first.ties.size()) return;
+  throw InternalError("[fsdp] " + fqn +
+                      " is tied to a parameter of another module; give both modules to one fully_shard call");
+}
+
 // Takes the parameters of the modules that are not sharded yet, each once, with every slot that shares it.
 std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Module*>& modules,
                                                         const FullyShardOptions& options) {
@@ -52,7 +60,7 @@ std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Mo
   std::vector<Found> order;
   std::map<const void*, std::size_t> by_tensor;
   for (auto* module : modules) {
-    for (auto& named : module->named_parameters()) {
+    for (auto& named : module->named_parameters(/*remove_duplicate=*/false)) {
       if (named.parameter->owner == kOwner) continue;  // an inner call took it
       const void* identity = named.tensor().unsafeGetTensorImpl();
       if (ignored.contains(identity)) continue;
@@ -68,6 +76,7 @@ std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Mo
   const auto devices = Devices::of(mesh.device(), options.offload_policy);
   std::vector<std::unique_ptr<FsdpParam>> params;
   for (auto& [fqn, slots, shard_dim] : order) {
+    check_ties(fqn, slots);
     params.push_back(std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh, devices));
   }
   return params;
@@ -126,10 +135,11 @@ void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype) {
     for (auto* param : state->group()->params()) param->materialize(dtype);
   }
   for (auto& named : module.named_parameters()) {
-    auto& tensor = named.tensor();
+    const auto tensor = named.tensor();
     if (!tensor.is_meta() || named.parameter->owner == kOwner) continue;
-    tensor = at::zeros(tensor.sizes(), tensor.options().device(device).dtype(dtype))
-                 .set_requires_grad(tensor.requires_grad());
+    const auto empty = at::zeros(tensor.sizes(), tensor.options().device(device).dtype(dtype))
+                           .set_requires_grad(tensor.requires_grad());
+    named.parameter->set(empty, named.parameter->sharding);
   }
 }
 

@@ -61,8 +61,8 @@ const dist::ShardSpec& spec_of_weight(nn::Module& module) {
 
 void ColwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
   auto& linear = layer_of<nn::Linear>(module, "ColwiseParallel");
-  const std::int64_t features = linear.weight.size(0);
   split(module, mesh, dist::Shard{0});
+  const std::int64_t features = spec_of_weight(linear).global_shape[0];
   auto& group = mesh.group();
   if (input_ == Layout::kSequence) gather_first_input(linear, group);
   if (output_ == Layout::kFeatures) return;
@@ -111,10 +111,9 @@ void PrepareModuleInput::apply(const nn::NamedModule& module, const dist::Device
 
 void VocabParallelLoss::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
   auto& linear = layer_of<nn::Linear>(module, "VocabParallelLoss");
-  const std::int64_t vocab = linear.weight.size(0);
   split(module, mesh, dist::Shard{0});
   auto& group = mesh.group();
-  const std::int64_t first = spec_of_weight(linear).offset[0];
+  const std::int64_t vocab = spec_of_weight(linear).global_shape[0], first = spec_of_weight(linear).offset[0];
   gather_first_input(linear, group);
   const auto losses = gathers_logits_ ? nullptr : std::make_shared<VocabParallelLosses>(first, vocab, group);
   linear.add_forward_wrapper([=, &linear, &group](const nn::Module::Forward& forward, const nn::Tensors& inputs) {

@@ -317,5 +317,35 @@ TEST(FullyShardOverTensorParallel, NamesTheMistake) {
               HasSubstr("weight with shape [0, 3] has no elements to shard"));
 }
 
+struct Tied : nn::Module {
+  Tied() {
+    child("first", first, std::make_shared<nn::Linear>(kDim, 8));
+    child("second", second, std::make_shared<nn::Linear>(kDim, 8));
+    tie("second.weight", "first.weight");
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override { return (*first)(inputs) + (*second)(inputs); }
+  std::shared_ptr<nn::Linear> first, second;
+};
+
+TEST(TiedParameters, AreShardedOnce) {
+  const auto world = dist::World::fake(4);
+  const auto mesh = dist::DeviceMesh::init(*world, {2, 2}, {"fsdp", "tp"});
+  Tied net;
+  const auto slots = net.named_parameters(/*remove_duplicate=*/false);
+  dist::DeviceMesh tp = mesh.slice({"tp"});
+  for (const auto& slot : slots) nn::distribute(slot, tp, {Shard{0}});
+  EXPECT_EQ(net.first->weight.sizes(), (at::IntArrayRef{4, kDim}));
+  EXPECT_TRUE(net.first->weight.is_same(net.second->weight));
+  EXPECT_EQ(slots[1].spec(), slots[0].spec());
+  EXPECT_THAT(test::message_of<Error>([&] { nn::distribute(slots[1], tp, {Shard{1}}); }),
+              HasSubstr("second.weight is tied, and its parameter is sharded as (Shard(0))"));
+  EXPECT_THAT(
+      test::message_of<Error>([&] { fsdp::fully_shard(*net.second, {.mesh = mesh.slice({"fsdp"})}); }),
+      HasSubstr("[fsdp] weight is tied to a parameter of another module; give both modules to one fully_shard"));
+  fsdp::fully_shard(net, {.mesh = mesh.slice({"fsdp"})});
+  EXPECT_EQ(net.first->weight.sizes(), (at::IntArrayRef{2, kDim}));
+  EXPECT_TRUE(net.first->weight.is_same(net.second->weight));
+}
+
 }  // namespace
 }  // namespace titan

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "nn/layers.h"
+#include "tests/support/message_of.h"
 
 namespace titan::nn {
 namespace {
@@ -120,6 +121,63 @@ TEST(Module, ReplacesNoChildThatItCannotUse) {
   EXPECT_THROW(caller.replace_child("first", std::make_shared<Linear>(3, 3)), InternalError);
   EXPECT_EQ(caller.first, before);
   EXPECT_EQ(caller.children()[0].second, before);
+}
+
+// Two matrices of one shape, as an embedding and an output projection are, and one of another.
+struct Tables : Module {
+  Tables() {
+    child("first", first, std::make_shared<Linear>(3, 5));
+    child("second", second, std::make_shared<Linear>(3, 5));
+    child("other", other, std::make_shared<Linear>(5, 3));
+  }
+  at::Tensor forward(const Tensors& inputs) override { return (*second)((*other)((*first)(inputs[0]))); }
+  std::shared_ptr<Linear> first, second, other;
+};
+
+std::vector<std::string> names_of(Module& module, bool remove_duplicate) {
+  std::vector<std::string> names;
+  for (const auto& parameter : module.named_parameters(remove_duplicate)) names.push_back(parameter.fqn);
+  return names;
+}
+
+TEST(Module, TiedSlotsAreOneParameter) {
+  Tables tables;
+  tables.tie("second.weight", "first.weight");
+  EXPECT_EQ(names_of(tables, /*remove_duplicate=*/true), (std::vector<std::string>{"first.weight", "other.weight"}));
+  EXPECT_EQ(names_of(tables, /*remove_duplicate=*/false),
+            (std::vector<std::string>{"first.weight", "second.weight", "other.weight"}));
+  EXPECT_EQ(names_of(*tables.second, /*remove_duplicate=*/true), std::vector<std::string>{"weight"});
+  EXPECT_TRUE(tables.first->weight.is_same(tables.second->weight));
+  for (auto& parameter : tables.named_parameters())
+    parameter.parameter->set(at::randn(parameter.tensor().sizes()).set_requires_grad(true), std::nullopt);
+  EXPECT_TRUE(tables.first->weight.is_same(tables.second->weight));
+
+  // Both uses add to one gradient.
+  const at::Tensor x = at::randn({2, 3});
+  tables({x}).sum().backward();
+  const at::Tensor tied = tables.first->weight.grad().clone();
+  Tables apart;
+  for (auto& parameter : apart.named_parameters()) {
+    const at::Tensor& value = parameter.fqn == "other.weight" ? tables.other->weight : tables.first->weight;
+    parameter.tensor() = value.detach().clone().set_requires_grad(true);
+  }
+  apart({x}).sum().backward();
+  EXPECT_TRUE(tied.allclose(apart.first->weight.grad() + apart.second->weight.grad()));
+}
+
+TEST(Module, TiesNothingThatDoesNotFit) {
+  Tables tables;
+  const auto message = [&](const char* mine, const char* theirs) {
+    return test::message_of<InternalError>([&] { tables.tie(mine, theirs); });
+  };
+  EXPECT_EQ(message("third.weight", "first.weight"), "there is no parameter 'third.weight' to tie");
+  EXPECT_EQ(message("other.weight", "first.weight"), "other.weight [3, 5] cannot be tied to first.weight [5, 3]");
+  EXPECT_NE(message("first.weight", "first.weight"), "no error");
+  tables.tie("second.weight", "first.weight");
+  EXPECT_EQ(message("second.weight", "first.weight"),
+            "second.weight cannot be tied to first.weight: one is sharded, or tied already");
+  EXPECT_NE(message("first.weight", "second.weight"), "no error");
+  EXPECT_THROW(tables.replace_child("second", std::make_shared<Linear>(3, 5)), InternalError);
 }
 
 struct Norm : RMSNorm {
