@@ -8,15 +8,19 @@
 #include "base/text.h"
 #include "config/keys/fields.h"
 #include "config/keys/suggest.h"
+#include "facts/optimizer_facts.h"
 #include "models/catalog.h"
 
 namespace titan::models {
 namespace {
 
-// Bytes for weights, gradients and the two moments of AdamW in float32, and the GPU memory reserved for them. The rest
-// is for activations, gathered weights, CUDA and NCCL.
-constexpr double kBytesPerParameter = 16;
+constexpr const char* kOptimizer = "AdamW";
+// GPU memory reserved for weights, gradients and the optimizer's moments. The rest is for activations, gathered
+// weights, CUDA and NCCL.
 constexpr double kGigabytesForState = 30;
+
+// Returns the bytes of a weight, its gradient and its moments in float32.
+double bytes_per_parameter() { return 4.0 * (2 + optimizer_facts(kOptimizer).moments); }
 
 std::string full_name(const Start& start) { return start.model + "/" + start.flavor; }
 
@@ -43,7 +47,7 @@ Start find_start(const std::string& model) {
 
 std::int64_t gpus_needed(const Start& start) {
   std::int64_t gpus = 8;
-  while (start.parameters * kBytesPerParameter / static_cast<double>(gpus) > kGigabytesForState) gpus *= 2;
+  while (start.parameters * bytes_per_parameter() / static_cast<double>(gpus) > kGigabytesForState) gpus *= 2;
   return gpus;
 }
 
@@ -52,7 +56,7 @@ std::int64_t checked_gpus(const Start& start, const StarterOptions& options) {
   const std::int64_t needed = is_small ? 0 : gpus_needed(start);
   if (!options.gpus) return needed;
   const double gigabytes =
-      start.parameters * kBytesPerParameter / static_cast<double>(std::max<std::int64_t>(*options.gpus, 1));
+      start.parameters * bytes_per_parameter() / static_cast<double>(std::max<std::int64_t>(*options.gpus, 1));
   if (is_small || gigabytes <= kGigabytesForState * 1.5) return *options.gpus;
   throw ConfigError("titan-train init: error: --gpus " + std::to_string(*options.gpus) + ": " + full_name(start) +
                     " takes " + std::to_string(static_cast<std::int64_t>(gigabytes)) +
@@ -138,7 +142,7 @@ class Starter {
   }
 
   std::string schedule() const {
-    return "\n[optimizer]\nname = \"AdamW\"\n" +
+    return "\n[optimizer]\nname = " + quoted_text(kOptimizer) + "\n" +
            line("lr = " + start_.lr, "the peak; a sweep finds a better one (docs/sweeps.md)") +
            (is_small() ? "" : "beta2 = 0.95\nweight_decay = 0.1\n") + "\n[lr_scheduler]\n" +
            line("warmup_steps = " + count(is_small() ? 20 : 500), "the rate grows to its peak, then falls") +

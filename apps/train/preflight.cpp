@@ -13,6 +13,7 @@
 #include "config/validate.h"
 #include "distributed/config_dtype.h"
 #include "distributed/device.h"
+#include "facts/optimizer_facts.h"
 #include "train/dry_run/dry_run.h"
 
 namespace titan {
@@ -25,6 +26,7 @@ double bytes_of(const std::string& dtype) { return static_cast<double>(c10::elem
 // Sizes of a run as doubles, which cannot overflow whatever the configuration says.
 struct Size {
   double parameters, ranks, tokens, layers, dim, vocabulary;
+  double moments;  // tensors that the optimizer keeps per parameter
 };
 
 Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size) {
@@ -33,16 +35,17 @@ Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int6
           static_cast<double>(config.training.local_batch_size) * static_cast<double>(config.training.seq_len),
           static_cast<double>(stats.num_layers),
           static_cast<double>(stats.dim),
-          static_cast<double>(stats.vocab_size)};
+          static_cast<double>(stats.vocab_size),
+          static_cast<double>(optimizer_facts(config.optimizer.name).moments)};
 }
 
 // Returns an upper bound in bytes, so that runs far below the limit skip the full estimate.
 double most(const Size& size) {
-  constexpr double kBytesOfParameter = 16;  // parameter, gradient and AdamW's two moments
-  constexpr double kBytesOfGathered = 8;    // upper bound: only two groups are gathered at a time
-  constexpr double kBytesOfLayer = 60 * 4;  // per token, times the model's width
+  const double bytes_of_parameter = 4 * (2 + size.moments);  // parameter, gradient and the optimizer's moments
+  constexpr double kBytesOfGathered = 8;                     // upper bound: only two groups are gathered at a time
+  constexpr double kBytesOfLayer = 60 * 4;                   // per token, times the model's width
   constexpr double kBytesOfLogit = 16;
-  return size.parameters * (kBytesOfParameter / size.ranks + kBytesOfGathered) +
+  return size.parameters * (bytes_of_parameter / size.ranks + kBytesOfGathered) +
          size.tokens * (size.layers * size.dim * kBytesOfLayer + size.vocabulary * kBytesOfLogit);
 }
 
@@ -50,7 +53,7 @@ double most(const Size& size) {
 double least(const Size& size, double bytes_of_parameter) {
   constexpr double kBytesOfToken = 16;  // token and label
   constexpr double kBytesOfInput = 2;   // a block's input, kept even with full recomputation
-  return 3 * size.parameters * bytes_of_parameter / size.ranks +
+  return (1 + size.moments) * size.parameters * bytes_of_parameter / size.ranks +
          size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput);
 }
 
@@ -132,7 +135,7 @@ std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, c
   const auto there = checkpoint::steps_in(folder);
   const std::int64_t steps = options.create_seed_checkpoint ? 0 : config.training.steps;
   const std::int64_t last = there.empty() ? 0 : there.back();
-  const auto size = train::checkpoint_size(config, spec.stats.num_parameters);
+  const auto size = train::checkpoint_size(config, spec.stats);
   const auto full = static_cast<double>(size.full);
   const double end = options.last_save_model_only ? static_cast<double>(size.model) : full;
   const std::int64_t saves = std::max<std::int64_t>(0, (steps - 1) / options.interval - last / options.interval);

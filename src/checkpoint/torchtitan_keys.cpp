@@ -48,44 +48,15 @@ TensorItem optimizer_tensor(const std::string& parameter, const std::string& nam
   return {fqn, group_path(fqn), std::move(local), std::move(spec), sharded};
 }
 
-void append_param_group(std::vector<Item>& items, const std::string& parameter, const AdamWGroup& group) {
-  const std::string prefix = "optimizer.param_groups." + parameter + ".";
-  append(items, prefix + "lr", group.lr);
-  append(items, prefix + "betas", Value::tuple({group.beta1, group.beta2}));
-  append(items, prefix + "eps", group.eps);
-  append(items, prefix + "weight_decay", group.weight_decay);
-  append(items, prefix + "amsgrad", false);
-  append(items, prefix + "maximize", false);
-  append(items, prefix + "foreach", group.foreach);
-  append(items, prefix + "capturable", false);
-  append(items, prefix + "differentiable", false);
-  append(items, prefix + "fused", group.fused);
-  append(items, prefix + "decoupled_weight_decay", true);
-  append(items, prefix + "initial_lr", group.initial_lr);
+std::string param_group_key(const std::string& parameter, const std::string& name) {
+  return "optimizer.param_groups." + parameter + "." + name;
 }
 
-AdamWGroup parse_param_group(const Values& values, const std::string& parameter) {
-  const std::string prefix = "optimizer.param_groups." + parameter + ".";
-  const auto number = [&](const char* name) { return value_at(values, prefix + name).as_double(prefix + name); };
-  // foreach and fused may be None, which is PyTorch's "choose for me".
-  const auto flag = [&](const char* name) {
-    const Value& value = value_at(values, prefix + name);
-    return !value.is_none() && value.as_bool(prefix + name);
-  };
-  for (const char* name : {"amsgrad", "maximize"}) {
-    if (flag(name)) throw CheckpointError(prefix + name + " is True; this AdamW has no such mode");
-  }
-  const auto& betas = value_at(values, prefix + "betas").as_sequence(prefix + "betas");
-  if (betas.size() != 2)
-    throw CheckpointError(prefix + "betas has " + std::to_string(betas.size()) + " entries, expected 2");
-  return {number("lr"),
-          betas[0].as_double(prefix + "betas"),
-          betas[1].as_double(prefix + "betas"),
-          number("eps"),
-          number("weight_decay"),
-          flag("foreach"),
-          flag("fused"),
-          number("initial_lr")};
+void append_param_group(std::vector<Item>& items, const std::string& parameter, double lr,
+                        const std::vector<std::pair<std::string, Value>>& entries, double initial_lr) {
+  append(items, param_group_key(parameter, "lr"), lr);
+  for (const auto& [name, value] : entries) append(items, param_group_key(parameter, name), value);
+  append(items, param_group_key(parameter, "initial_lr"), initial_lr);
 }
 
 void append_lr_scheduler(std::vector<Item>& items, const LrSchedulerState& state) {

@@ -1,10 +1,11 @@
 // Writes the keys of a TorchTitan checkpoint from plain structs and reads them back. The trainer itself makes the
-// TensorItems of model parameters and of optimizer.state.<P>.{step,exp_avg,exp_avg_sq}; all other keys are here.
+// TensorItems of model parameters and of optimizer.state.<parameter>.*; all other keys are here.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/dcp/checkpoint_io.h"
@@ -28,24 +29,16 @@ ValueItem value_item(const std::string& fqn, Value value, bool optional = false)
 Value pickled(const Value& value);
 Value unpickled(const Value& stored, const std::string& what);
 
-// Makes optimizer.state.<parameter>.<name>, with name step, exp_avg or exp_avg_sq. `step` is a replicated 0-d float32.
+// Makes optimizer.state.<parameter>.<name>.
 TensorItem optimizer_tensor(const std::string& parameter, const std::string& name, at::Tensor local,
                             dist::ShardSpec spec, bool sharded);
 
-// One parameter's group as torch.optim.AdamW keeps it.
-struct AdamWGroup {
-  double lr = 0;  // rate of the next step
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  bool foreach = false;
-  bool fused = true;
-  double initial_lr = 0;
-};
-// Appends the 12 entries optimizer.param_groups.<parameter>.*
-void append_param_group(std::vector<Item>& items, const std::string& parameter, const AdamWGroup& group);
-AdamWGroup parse_param_group(const Values& values, const std::string& parameter);
+// Appends optimizer.param_groups.<parameter>.*: lr, which is the rate of the next step, `entries` in their order, and
+// initial_lr. `entries`: the rest of a group as the optimizer's class in torch.optim keeps it.
+void append_param_group(std::vector<Item>& items, const std::string& parameter, double lr,
+                        const std::vector<std::pair<std::string, Value>>& entries, double initial_lr);
+// Returns optimizer.param_groups.<parameter>.<name>.
+std::string param_group_key(const std::string& parameter, const std::string& name);
 
 struct LrSchedulerState {
   double base_lr = 0;

@@ -2,71 +2,62 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <optional>
+#include <utility>
 
-#include "base/error.h"
 #include "kernels/choice.h"
 #include "kernels/cpu/rows/adamw_kernel.h"
 
 namespace titan::optim {
 
-AdamW::AdamW(const std::vector<TrainedParameter>& params, const AdamWOptions& options) : options_(options) {
+AdamW::AdamW(std::vector<TrainedParameter> params, const AdamWOptions& options)
+    : Optimizer(std::move(params)), options_(options) {
   const at::NoGradGuard no_grad;
-  for (const auto& [fqn, param, sharding] : params) {
-    if (param.is_meta()) {
-      throw InternalError("[optim] " + fqn +
-                          " is on the meta device: materialize and initialize the model before the "
-                          "optimizer is made");
-    }
+  for (const auto& param : parameters()) {
     // The step counter is on the parameter's device, where the kernel reads it.
-    const auto on_device = at::TensorOptions().dtype(at::kFloat).device(param.device());
-    states_.push_back({fqn, param, {}, {}, at::zeros({}, on_device), groups_that_cut(sharding)});
+    const auto on_device = at::TensorOptions().dtype(at::kFloat).device(param.tensor.device());
+    states_.push_back({param.tensor, {}, {}, at::zeros({}, on_device)});
   }
 }
 
-std::vector<AdamWState>& AdamW::states() {
+void AdamW::State::allocate_moments() {
+  if (exp_avg.defined()) return;
   const at::NoGradGuard no_grad;
-  for (auto& state : states_) {
-    if (state.exp_avg.defined()) continue;
-    state.exp_avg = at::zeros_like(state.param);
-    state.exp_avg_sq = at::zeros_like(state.param);
-  }
-  return states_;
+  exp_avg = at::zeros_like(param);
+  exp_avg_sq = at::zeros_like(param);
 }
 
-std::vector<at::Tensor> AdamW::grads() const {
-  std::vector<at::Tensor> out;
-  for (const auto& state : states_) out.push_back(state.param.grad());
-  return out;
+std::vector<StateTensor> AdamW::state(std::size_t index) {
+  State& state = states_.at(index);
+  state.allocate_moments();
+  return {
+      {"step", state.step, /*is_like_parameter=*/false}, {"exp_avg", state.exp_avg}, {"exp_avg_sq", state.exp_avg_sq}};
 }
 
-std::vector<ShardedGrad> AdamW::sharded_grads() const {
-  std::vector<ShardedGrad> out;
-  for (const auto& state : states_) out.push_back({state.param.grad(), state.sharded_over});
-  return out;
-}
-
-void AdamW::check_any_grad() const {
-  const bool any = std::any_of(states_.begin(), states_.end(), [](const auto& s) { return s.param.grad().defined(); });
-  if (any || states_.empty()) return;
-  throw InternalError("[optim] none of the " + std::to_string(states_.size()) + " parameters from " +
-                      states_.front().fqn +
-                      " on has a gradient. Run backward first; and make the optimizer after "
-                      "fully_shard, which replaces the parameters");
+std::vector<Hyperparameter> AdamW::hyperparameters() const {
+  return {{"betas", Value::tuple({options_.beta1, options_.beta2}), {"optimizer.beta1", "optimizer.beta2"}},
+          {"eps", options_.eps, {"optimizer.eps"}},
+          {"weight_decay", options_.weight_decay, {"optimizer.weight_decay"}},
+          {"amsgrad", false, {}, /*must_match=*/true},
+          {"maximize", false, {}, /*must_match=*/true},
+          {"foreach", false},
+          {"capturable", false},
+          {"differentiable", false},
+          {"fused", true},
+          {"decoupled_weight_decay", true}};
 }
 
 void AdamW::step(const StepOptions& given) {
   const at::NoGradGuard no_grad;
   check_any_grad();
   StepOptions options = given;
-  states();  // allocates the moments, which a checkpoint needs even if the first step is skipped
+  for (auto& state : states_) state.allocate_moments();  // also in a step that is skipped
   if (options.found_inf.defined() && options.found_inf.is_cpu()) {
     if (options.found_inf.item<float>() != 0) return;
     options.found_inf.reset();  // any kernel may take the step
   }
   count_steps(options.found_inf);
-  std::vector<AdamWState*> others;
+  std::vector<State*> others;
   for (auto& state : states_) {
     const auto& grad = state.param.grad();
     if (!grad.defined() || grad.numel() == 0) continue;
@@ -98,7 +89,7 @@ void AdamW::count_steps(const at::Tensor& found_inf) {
 }
 
 // Returns false if this program's kernel does not support the parameter or must not be used; nothing is done then.
-bool AdamW::step_in_one_pass(const AdamWState& state, const StepOptions& options) const {
+bool AdamW::step_in_one_pass(const State& state, const StepOptions& options) const {
   const kernels::AdamWTensors tensors = {state.param, state.param.grad(), state.exp_avg, state.exp_avg_sq};
   if (!kernels::uses_own() || options.found_inf.defined() || !kernels::takes_adamw(tensors)) return false;
   kernels::adamw(kernels::best_adamw(), tensors,
@@ -112,7 +103,7 @@ bool AdamW::step_in_one_pass(const AdamWState& state, const StepOptions& options
   return true;
 }
 
-void AdamW::step_by_aten(const std::vector<AdamWState*>& states, const StepOptions& options) const {
+void AdamW::step_by_aten(const std::vector<State*>& states, const StepOptions& options) const {
   std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   for (const auto* state : states) {
     params.push_back(state->param);
@@ -127,10 +118,6 @@ void AdamW::step_by_aten(const std::vector<AdamWState*>& states, const StepOptio
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr, options_.beta1,
                     options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
                     /*grad_scale=*/{}, skip);
-}
-
-void AdamW::zero_grad() {
-  for (auto& state : states_) state.param.mutable_grad().reset();
 }
 
 }  // namespace titan::optim

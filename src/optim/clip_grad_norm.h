@@ -37,7 +37,7 @@ struct Clip {
   at::Tensor each;    // [grads]: the norm of each full gradient; `norm` is the norm of these
 };
 
-// Computes the clip factor without changing the gradients: AdamW::step() takes it. Collective like total_norm().
+// Computes the clip factor without changing the gradients: Optimizer::step() takes it. Collective like total_norm().
 Clip clip_factor(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type = 2.0,
                  bool error_if_nonfinite = false);
 

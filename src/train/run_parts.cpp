@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "optim/make_optimizer.h"
 #include "train/first_step.h"
 #include "train/observers/checkpointing.h"
 #include "train/observers/checksum_log.h"
@@ -28,7 +29,8 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
   run.model = build_model(spec, tokenizer.document_end,
                           {run.meshes, config.training, config.parallelism, config.activation_checkpoint});
   run.forward_backward = make_forward_backward(*run.model, run.world.device(), spec.loss);
-  run.optimizer = std::make_unique<optim::AdamW>(build_optimizer(*run.model, config.optimizer));
+  run.parameters = std::make_unique<RunParameters>(*run.model);
+  run.optimizer = optim::make_optimizer(config.optimizer, run.parameters->to_train());
   run.schedule = std::make_unique<optim::LrSchedule>(build_lr_schedule(config.lr_scheduler, config.training.steps));
   if (uses_float16(config.training)) run.grad_scaler = std::make_unique<optim::GradScaler>(run.world.device());
 }
@@ -37,7 +39,7 @@ void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFac
   const config::JobConfig& config = run.config;
   dist::World& world = run.world;
   run.record = std::make_unique<RunRecord>(config, tokenizer.fingerprint, std::move(data));
-  run.state = std::make_unique<TrainState>(TrainState::Parts{.model = run.model.get(),
+  run.state = std::make_unique<TrainState>(TrainState::Parts{.parameters = run.parameters.get(),
                                                              .optimizer = run.optimizer.get(),
                                                              .schedule = run.schedule.get(),
                                                              .grad_scaler = run.grad_scaler.get(),
@@ -92,16 +94,10 @@ void add_guards(RunParts& run, MetricsLog& log) {
                      .log = log,
                      .events = *run.events,
                      .read_steps = read_steps,
-                     .locator = NanLocator(*run.model, *run.forward_backward, run.world.group()),
+                     .locator = NanLocator(*run.model, *run.parameters, *run.forward_backward, run.world.group()),
                      .roll_back = [rollback = run.rollback.get()](std::int64_t step) { return rollback->run(step); },
                      .judges_norm = !run.grad_scaler,
                      .norm_is_on_host = run.world.device().is_cpu()}));
-}
-
-std::unique_ptr<GradientNorms> make_gradient_norms(const RunParts& run) {
-  std::vector<std::string> fqns;
-  for (const auto& parameter : run.model->named_parameters()) fqns.push_back(parameter.fqn);
-  return std::make_unique<GradientNorms>(*run.metrics, fqns);
 }
 
 // Adds the observers. Their order matters: rows are logged before messages about them, a run that diverged saves
@@ -117,10 +113,11 @@ void add_observers(RunParts& run) {
   add(std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
   auto& log =
       add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
-  if (config.metrics.enable_tensorboard && config.metrics.gradient_histograms) add(make_gradient_norms(run));
+  if (config.metrics.enable_tensorboard && config.metrics.gradient_histograms)
+    add(std::make_unique<GradientNorms>(*run.metrics, run.parameters->trained_fqns()));
   add_guards(run, log);
-  auto& checksums = add(std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq, *run.model,
-                                                      run.world, run.state->step));
+  auto& checksums = add(std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq,
+                                                      *run.parameters, run.world, run.state->step));
   run.step->set_before_update([&checksums](std::int64_t step) { checksums.take_gradients(step); });
   add(std::make_unique<Checkpointing>(*run.checkpointer, *run.events, config.training.steps));
   add(std::make_unique<Validation>(run.validator.get(), run.samples.get()));
@@ -129,10 +126,8 @@ void add_observers(RunParts& run) {
 }
 
 void announce(const RunParts& run, const TrainSpec& spec) {
-  std::int64_t local_parameters = 0;
-  for (const auto& parameter : run.model->named_parameters()) local_parameters += parameter.tensor().numel();
   spdlog::info("{}: {} parameters, {} on this rank, {}, {} of {} tokens per step", spec.name,
-               with_thousands(spec.stats.num_parameters), with_thousands(local_parameters),
+               with_thousands(spec.stats.num_parameters), with_thousands(run.parameters->local_numel()),
                counted(run.world.size(), "rank"), counted(run.shape.sequences_per_step, "sequence"),
                run.config.training.seq_len);
 }

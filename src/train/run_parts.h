@@ -14,14 +14,15 @@
 #include "facts/tokenizer_facts.h"
 #include "metrics/event_log.h"
 #include "metrics/metrics_processor.h"
-#include "optim/adamw.h"
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
 #include "train/observers/prompt_samples.h"
 #include "train/observers/validator.h"
 #include "train/rollback.h"
 #include "train/run_record.h"
 #include "train/step/forward_backward.h"
+#include "train/step/run_parameters.h"
 #include "train/step/step_observer.h"
 #include "train/step/train_step.h"
 #include "train/train_state.h"
@@ -57,7 +58,8 @@ struct RunParts {
   std::uint64_t seed = 0;
   std::unique_ptr<LanguageModel> model;
   std::unique_ptr<ForwardBackward> forward_backward;
-  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<RunParameters> parameters;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::LrSchedule> schedule;
   std::unique_ptr<optim::GradScaler> grad_scaler;  // null without float16
   std::unique_ptr<RunRecord> record;

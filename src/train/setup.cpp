@@ -102,13 +102,6 @@ void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed) {
   model.init_weights(*initializer, device);
 }
 
-optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options) {
-  std::vector<optim::TrainedParameter> params;
-  for (const auto& parameter : model.named_parameters())
-    params.push_back({parameter.fqn, parameter.tensor(), parameter.parameter->sharding});
-  return optim::AdamW(params, {options.lr, options.beta1, options.beta2, options.eps, options.weight_decay});
-}
-
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps) {
   return optim::LrSchedule({.total_steps = options.total_steps.value_or(training_steps),
                             .warmup_steps = options.warmup_steps,

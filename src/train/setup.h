@@ -13,8 +13,8 @@
 #include "distributed/world.h"
 #include "facts/tokenizer_facts.h"
 #include "metrics/metrics_processor.h"
-#include "optim/adamw.h"
 #include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
 
 namespace titan::train {
 
@@ -48,7 +48,6 @@ std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, std::optional<
 // Draws the initial weights of `seed`, the same for every number of ranks.
 void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 
-optim::AdamW build_optimizer(LanguageModel& model, const config::Optimizer& options);
 optim::LrSchedule build_lr_schedule(const config::LRScheduler& options, std::int64_t training_steps);
 checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec& spec, const TokenizerFacts& tokenizer);
 

@@ -9,11 +9,33 @@
 namespace titan::train {
 namespace {
 
-void warn_if_changed(const char* key, double saved, double configured) {
+void warn_if_changed(const std::string& key, double saved, double configured) {
   if (saved != configured && speaks_for_all())
     spdlog::warn("{} is {} in the checkpoint and {} in the configuration: going on with {}", key, saved, configured,
                  configured);
 }
+
+std::vector<double> numbers_of(const Value& value, const std::string& what, std::size_t count) {
+  if (count == 1) return {value.as_double(what)};
+  std::vector<double> numbers;
+  for (const Value& each : value.as_sequence(what)) numbers.push_back(each.as_double(what));
+  if (numbers.size() != count)
+    throw CheckpointError(what + " has " + std::to_string(numbers.size()) + " entries, expected " +
+                          std::to_string(count));
+  return numbers;
+}
+
+// Warns if the checkpoint has another value under `key`. Throws CheckpointError for a mode that the optimizer lacks.
+// None is PyTorch's "choose for me".
+void compare_hyperparameter(const optim::Hyperparameter& own, const std::string& key, const Value& saved) {
+  if (own.must_match && !saved.is_none() && saved != own.value)
+    throw CheckpointError(key + (saved == Value(true) ? " is True" : " differs") + "; this optimizer has no such mode");
+  if (own.keys.empty()) return;
+  const auto theirs = numbers_of(saved, key, own.keys.size()), ours = numbers_of(own.value, key, own.keys.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) warn_if_changed(own.keys[i], theirs[i], ours[i]);
+}
+
+bool is_sharded(const nn::NamedParameter& parameter) { return parameter.parameter->sharding.has_value(); }
 
 // Returns an item that a checkpoint may lack.
 checkpoint::Item optional_item(const std::string& key) { return checkpoint::value_item(key, {}, /*optional=*/true); }
@@ -22,18 +44,14 @@ checkpoint::Item optional_item(const std::string& key) { return checkpoint::valu
 
 std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   std::vector<checkpoint::Item> items;
-  const auto parameters = parts_.model->named_parameters();
-  for (const auto& parameter : parameters) {
-    items.push_back(checkpoint::TensorItem{parameter.fqn,
-                                           {parameter.fqn},
-                                           parameter.tensor().detach(),
-                                           parameter.spec(),
-                                           parameter.parameter->sharding.has_value()});
+  // A tied parameter is stored under each of its names, as TorchTitan does; its optimizer state under the first.
+  for (const auto& [fqn, parameter] : parts_.parameters->stored()) {
+    if (!parameter->local) continue;
+    const auto& local = *parameter->local;
+    items.push_back(checkpoint::TensorItem{fqn, {fqn}, local.tensor().detach(), local.spec(), is_sharded(local)});
   }
   if (model_only) return items;
-  const auto& states = parts_.optimizer->states();
-  TITAN_CHECK(states.size() == parameters.size(), "the optimizer has other parameters than the model");
-  for (std::size_t i = 0; i < parameters.size(); ++i) append_optimizer(items, parameters[i], states[i]);
+  append_optimizer(items);
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
   checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
   // TorchTitan counts the tokens of one rank, which says little once the number of ranks has changed, so the total is
@@ -70,22 +88,19 @@ void TrainState::check_fits(const Values& saved) {
   }
 }
 
-void TrainState::append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
-                                  const optim::AdamWState& state) {
-  TITAN_CHECK(state.fqn == parameter.fqn, "the optimizer has " + state.fqn + " where the model has " + parameter.fqn);
-  const bool sharded = parameter.parameter->sharding.has_value();
-  items.push_back(checkpoint::optimizer_tensor(state.fqn, "step", state.step, dist::ShardSpec::replicated({}), false));
-  items.push_back(checkpoint::optimizer_tensor(state.fqn, "exp_avg", state.exp_avg, parameter.spec(), sharded));
-  items.push_back(checkpoint::optimizer_tensor(state.fqn, "exp_avg_sq", state.exp_avg_sq, parameter.spec(), sharded));
-  const auto& options = parts_.optimizer->options();
-  checkpoint::AdamWGroup group;
-  group.lr = parts_.base_lr * parts_.schedule->factor(step);
-  group.beta1 = options.beta1;
-  group.beta2 = options.beta2;
-  group.eps = options.eps;
-  group.weight_decay = options.weight_decay;
-  group.initial_lr = parts_.base_lr;
-  checkpoint::append_param_group(items, state.fqn, group);
+void TrainState::append_optimizer(std::vector<checkpoint::Item>& items) {
+  std::vector<std::pair<std::string, Value>> entries;
+  for (const auto& each : parts_.optimizer->hyperparameters()) entries.emplace_back(each.name, each.value);
+  const double lr = parts_.base_lr * parts_.schedule->factor(step);
+  for (std::size_t i = 0; i < parts_.optimizer->parameters().size(); ++i) {
+    const auto& [fqn, param, sharding] = parts_.optimizer->parameters()[i];
+    for (const auto& [name, tensor, is_like_parameter] : parts_.optimizer->state(i)) {
+      const bool is_cut = is_like_parameter && sharding.has_value();
+      auto spec = is_cut ? sharding->spec : dist::ShardSpec::replicated(tensor.sizes().vec());
+      items.push_back(checkpoint::optimizer_tensor(fqn, name, tensor, std::move(spec), is_cut));
+    }
+    checkpoint::append_param_group(items, fqn, lr, entries, parts_.base_lr);
+  }
 }
 
 // `values` lacks what exclude_from_loading excludes.
@@ -141,17 +156,14 @@ void TrainState::restore_grad_scaler(const Values& values) {
 
 // Warns of changed hyperparameters: the configuration decides. TorchTitan silently takes the checkpoint's.
 void TrainState::restore_hyperparameters(const Values& values) {
-  const auto& first = parts_.optimizer->states().front().fqn;
+  const auto& first = parts_.optimizer->parameters().front().fqn;
   if (values.contains("lr_scheduler.base_lrs")) {
     warn_if_changed("optimizer.lr", checkpoint::parse_lr_scheduler(values).base_lr, parts_.base_lr);
   }
-  if (values.contains("optimizer.param_groups." + first + ".lr")) {
-    const auto group = checkpoint::parse_param_group(values, first);
-    const auto& options = parts_.optimizer->options();
-    warn_if_changed("optimizer.beta1", group.beta1, options.beta1);
-    warn_if_changed("optimizer.beta2", group.beta2, options.beta2);
-    warn_if_changed("optimizer.eps", group.eps, options.eps);
-    warn_if_changed("optimizer.weight_decay", group.weight_decay, options.weight_decay);
+  if (!values.contains(checkpoint::param_group_key(first, "lr"))) return;
+  for (const auto& each : parts_.optimizer->hyperparameters()) {
+    const std::string key = checkpoint::param_group_key(first, each.name);
+    compare_hyperparameter(each, key, value_at(values, key));
   }
 }
 

@@ -6,12 +6,12 @@
 
 #include "checkpoint/checkpointer.h"
 #include "contract/batch_source.h"
-#include "contract/train_contract.h"
 #include "metrics/metrics_processor.h"
-#include "optim/adamw.h"
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
 #include "train/run_record.h"
+#include "train/step/run_parameters.h"
 #include "train/step/saved_value.h"
 
 namespace titan::train {
@@ -20,8 +20,8 @@ namespace titan::train {
 class TrainState : public checkpoint::CheckpointState {
  public:
   struct Parts {
-    LanguageModel* model;
-    optim::AdamW* optimizer;
+    const RunParameters* parameters;
+    optim::Optimizer* optimizer;
     const optim::LrSchedule* schedule;
     optim::GradScaler* grad_scaler;  // null without float16
     double base_lr;                  // optimizer.lr
@@ -45,8 +45,7 @@ class TrainState : public checkpoint::CheckpointState {
   void restored(const Values& values, bool model_only) override;
 
  private:
-  void append_optimizer(std::vector<checkpoint::Item>& items, const nn::NamedParameter& parameter,
-                        const optim::AdamWState& state);
+  void append_optimizer(std::vector<checkpoint::Item>& items);
   void append_data(std::vector<checkpoint::Item>& items) const;
   void restore_data(const Values& values);
   void restore_progress(const Values& values);

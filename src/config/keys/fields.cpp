@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config/keys/make_field.h"
+#include "facts/optimizer_facts.h"
 
 namespace titan::config {
 namespace {
@@ -118,7 +119,7 @@ class Table {
     add(KEY(model.args.rope_scaling_args.high_freq_factor), "wavelengths below original/high are left alone", above(0), kSupported);
     add(KEY(model.args.rope_scaling_args.original_max_position_embeddings), "context length of the unscaled model, tokens", at_least(1), kSupported);
 
-    add(KEY(optimizer.name), "which optimizer", one_of({"AdamW"}, {"Adam"}), kSupported);
+    add(KEY(optimizer.name), "which optimizer", one_of(optimizer_names(), {"Adam"}), kSupported);
     add(KEY(optimizer.lr), "peak learning rate", at_least(0), kSupported);
     add(KEY(optimizer.beta1), "decay of the first moment", from_below(0, 1), kSupported);
     add(KEY(optimizer.beta2), "decay of the second moment", from_below(0, 1), kSupported);

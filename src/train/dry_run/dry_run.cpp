@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "distributed/config_dtype.h"
 #include "distributed/parallel_dims.h"
+#include "facts/optimizer_facts.h"
 #include "metrics/flops.h"
 #include "train/dry_run/suggest_changes.h"
 
@@ -42,7 +43,7 @@ struct Kind {
 std::vector<Kind> kinds(const DryRun& run) {
   const MemoryEstimate& memory = run.demand.memory;
   return {{"parameters", "parameters (" + run.dtype + " shards)", memory.parameters},
-          {"optimizer", "AdamW moments", memory.optimizer},
+          {"optimizer", run.optimizer + " moments", memory.optimizer},
           {"gradients", "gradients", memory.gradients},
           {"gathered", "gathered parameters", memory.gathered},
           {"reductions", "gradients being reduced", memory.reductions},
@@ -69,9 +70,11 @@ std::string verdict(const DryRun& run) {
 
 }  // namespace
 
-CheckpointSize checkpoint_size(const config::JobConfig& config, std::int64_t num_parameters) {
-  return {3 * num_parameters * size_of(config.training.dtype),
-          num_parameters * size_of(config.checkpoint.export_dtype)};
+CheckpointSize checkpoint_size(const config::JobConfig& config, const ModelStats& stats) {
+  const std::int64_t moments = optimizer_facts(config.optimizer.name).moments * stats.num_parameters;
+  const std::int64_t model = stats.num_parameters + stats.num_tied_parameters;
+  const std::int64_t exported = config.checkpoint.last_save_in_hf ? stats.num_parameters : model;
+  return {(model + moments) * size_of(config.training.dtype), exported * size_of(config.checkpoint.export_dtype)};
 }
 
 double DryRun::flops_per_step() const {
@@ -104,7 +107,8 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   run.tokens_per_step = run.sequences_per_step * config.training.seq_len;
   run.dtype = config.training.dtype;
   run.recomputation = config.activation_checkpoint.mode;
-  run.checkpoint = checkpoint_size(config, spec.stats.num_parameters);
+  run.optimizer = config.optimizer.name;
+  run.checkpoint = checkpoint_size(config, spec.stats);
   run.device = device;
   run.demand = demand_of(config, spec, world_size, device);
   if (!run.demand.fits()) run.suggestions = suggest_changes(config, spec, world_size, device, run.demand);
@@ -122,7 +126,7 @@ std::string to_table(const DryRun& run) {
   out += text_line("tokens per step", with_thousands(run.tokens_per_step));
   out += text_line("FLOPs per token (forward and backward)", with_thousands(run.flops_per_token));
   out += text_line("FLOPs per step", fmt::format("{:.3g}", run.flops_per_step()));
-  out += text_line("checkpoint on disk (model and AdamW)", size_text(run.checkpoint.full));
+  out += text_line("checkpoint on disk (model and " + run.optimizer + ")", size_text(run.checkpoint.full));
   out += text_line("checkpoint on disk (model alone)", size_text(run.checkpoint.model));
   out += text_line("kept by a forward for its backward", size_text(demand.memory.kept_by_forward));
   out += "bytes per rank, at the peak in " + demand.memory.moment + "\n";

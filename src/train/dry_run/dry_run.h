@@ -40,10 +40,10 @@ struct Suggestion {
 
 // Bytes of a checkpoint's tensors on disk.
 struct CheckpointSize {
-  std::int64_t full = 0;   // parameters and AdamW's moments
+  std::int64_t full = 0;   // parameters and the optimizer's moments
   std::int64_t model = 0;  // parameters alone, in checkpoint.export_dtype
 };
-CheckpointSize checkpoint_size(const config::JobConfig& config, std::int64_t num_parameters);
+CheckpointSize checkpoint_size(const config::JobConfig& config, const ModelStats& stats);
 
 struct DryRun {
   std::string model;
@@ -55,7 +55,8 @@ struct DryRun {
   std::int64_t flops_per_token = 0;  // forward and backward
   std::int64_t sequences_per_step = 0;
   std::int64_t tokens_per_step = 0;
-  std::string dtype, recomputation;  // the shards' dtype; activation_checkpoint.mode
+  // The shards' dtype, activation_checkpoint.mode, optimizer.name.
+  std::string dtype, recomputation, optimizer;
   CheckpointSize checkpoint;
   Device device;
   Demand demand;

@@ -14,6 +14,7 @@
 #include "base/env.h"
 #include "distributed/config_dtype.h"
 #include "distributed/tensor/sharding.h"
+#include "facts/optimizer_facts.h"
 #include "kernels/choice.h"
 #include "nn/init.h"
 #include "nn/ops/cross_entropy.h"
@@ -149,8 +150,8 @@ class MetaRun {
   MetaRun(const MetaRun&) = delete;
   MetaRun& operator=(const MetaRun&) = delete;
 
-  // Computes the gradients of a step, and allocates the moments in the first step: AdamW itself needs values. The
-  // other memory of its update is negligible.
+  // Computes the gradients of a step, and allocates the moments in the first step: an optimizer itself needs values.
+  // The other memory of its update is negligible.
   void step() {
     for (const auto& parameter : model_->named_parameters()) parameter.tensor().mutable_grad().reset();
     const LogitsWatch logits(log_, loss_shapes());
@@ -160,7 +161,8 @@ class MetaRun {
     log_.enter("the update");
     if (!moments_.empty()) return;
     for (const auto& parameter : model_->named_parameters()) {
-      for (int i = 0; i < 2; ++i) {
+      if (!parameter.tensor().requires_grad()) continue;
+      for (int i = 0; i < optimizer_facts(config_.optimizer.name).moments; ++i) {
         moments_.push_back(at::empty_like(parameter.tensor().detach()));
         add(optimizer_, log_.find(moments_.back()));
       }

@@ -17,7 +17,7 @@ struct MemoryEstimate {
   // the peak, "the backward of layers.17".
   std::string moment;
   std::int64_t parameters = 0;   // shards with their padding
-  std::int64_t optimizer = 0;    // AdamW's moments
+  std::int64_t optimizer = 0;    // the optimizer's moments
   std::int64_t gradients = 0;    // gradients of the shards
   std::int64_t gathered = 0;     // full parameters of the groups that compute, and their all-gather buffers
   std::int64_t reductions = 0;   // buffers for reducing gradients

@@ -25,11 +25,15 @@ bool counts(const nn::NamedParameter& parameter, int rank) {
   return true;
 }
 
-at::Tensor sum_of(const nn::NamedParameter& parameter, const at::Tensor& local, int rank, at::Device device) {
-  return tensor_checksum(counts(parameter, rank) ? local : at::Tensor(), parameter.spec(), device);
+// Returns this rank's part of the checksum of a parameter, or of its gradient; 0 for what another rank counts.
+at::Tensor sum_of(const RunParameter& parameter, bool of_gradient, int rank, at::Device device) {
+  if (!parameter.local) return at::zeros({}, at::TensorOptions().dtype(at::kLong).device(device));
+  const auto& local = *parameter.local;
+  const at::Tensor tensor = of_gradient ? local.tensor().grad() : local.tensor();
+  return tensor_checksum(counts(local, rank) ? tensor : at::Tensor(), local.spec(), device);
 }
 
-nlohmann::ordered_json row_part(const std::vector<nn::NamedParameter>& parameters, const at::Tensor& sums) {
+nlohmann::ordered_json row_part(const RunParameters& parameters, const at::Tensor& sums) {
   auto out = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < parameters.size(); ++i)
     out[parameters[i].fqn] =
@@ -39,18 +43,18 @@ nlohmann::ordered_json row_part(const std::vector<nn::NamedParameter>& parameter
 
 }  // namespace
 
-ChecksumLog::ChecksumLog(std::filesystem::path folder, std::int64_t freq, LanguageModel& model, dist::World& world,
-                         const std::int64_t& finished_steps)
+ChecksumLog::ChecksumLog(std::filesystem::path folder, std::int64_t freq, const RunParameters& parameters,
+                         dist::World& world, const std::int64_t& finished_steps)
     : folder_(std::move(folder)),
       freq_(freq),
       world_(world),
       finished_steps_(finished_steps),
-      parameters_(model.named_parameters()) {}
+      parameters_(parameters) {}
 
 at::Tensor ChecksumLog::sums_of_weights() {
   std::vector<at::Tensor> sums;
   for (const auto& parameter : parameters_)
-    sums.push_back(sum_of(parameter, parameter.tensor(), world_.rank(), world_.device()));
+    sums.push_back(sum_of(parameter, /*of_gradient=*/false, world_.rank(), world_.device()));
   return at::stack(sums);
 }
 
@@ -68,7 +72,7 @@ void ChecksumLog::take_gradients(std::int64_t step) {
   const PhaseScope phase(Phase::kLog);
   std::vector<at::Tensor> sums;
   for (const auto& parameter : parameters_)
-    sums.push_back(sum_of(parameter, parameter.tensor().grad(), world_.rank(), world_.device()));
+    sums.push_back(sum_of(parameter, /*of_gradient=*/true, world_.rank(), world_.device()));
   gradients_ = at::stack(sums);
 }
 

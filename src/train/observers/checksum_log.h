@@ -10,6 +10,7 @@
 #include "contract/train_contract.h"
 #include "distributed/world.h"
 #include "metrics/history/step_history.h"
+#include "train/step/run_parameters.h"
 #include "train/step/step_observer.h"
 
 namespace titan::train {
@@ -17,8 +18,8 @@ namespace titan::train {
 class ChecksumLog : public StepObserver {
  public:
   // `freq`: debug.checksum_freq. 0 computes nothing, and only removes rows of an earlier start whose steps run again.
-  // `finished_steps`: live count of the run. It, the model and the world must outlive this.
-  ChecksumLog(std::filesystem::path folder, std::int64_t freq, LanguageModel& model, dist::World& world,
+  // `finished_steps`: live count of the run. It, the parameters and the world must outlive this.
+  ChecksumLog(std::filesystem::path folder, std::int64_t freq, const RunParameters& parameters, dist::World& world,
               const std::int64_t& finished_steps);
 
   // Takes the initial weights of a fresh run as row 0, before its first step.
@@ -39,7 +40,7 @@ class ChecksumLog : public StepObserver {
   std::int64_t freq_;
   dist::World& world_;
   const std::int64_t& finished_steps_;
-  std::vector<nn::NamedParameter> parameters_;
+  const RunParameters& parameters_;
   std::unique_ptr<metrics::StepHistory> history_;  // on rank 0, from the first step on
   std::int64_t last_step_ = 0;                     // last step that after_step() saw
   bool has_begun_ = false, is_fresh_ = false;

@@ -18,7 +18,7 @@ std::string_view layer_of(std::string_view fqn);
 // Sums up norms that the step has computed anyway: a few additions on the host, no other computation or communication.
 class GradientNorms : public StepObserver {
  public:
-  // `fqns`: names of all parameters, in the optimizer's order. `metrics` must outlive this, and log a step before this
+  // `fqns`: names of the optimizer's parameters, in its order. `metrics` must outlive this, and log a step before this
   // sees it.
   GradientNorms(metrics::MetricsProcessor& metrics, const std::vector<std::string>& fqns);
 

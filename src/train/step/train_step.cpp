@@ -12,7 +12,7 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   const PhaseScope phase(Phase::kStep);
   step_work().begin_step(static_cast<std::int64_t>(input.microbatches.size()));
   StepOutput output;
-  optim::AdamW& optimizer = parts_.optimizer;
+  optim::Optimizer& optimizer = parts_.optimizer;
   optim::GradScaler* const grad_scaler = parts_.grad_scaler;
 
   // 1. gradients: every microbatch adds its part of the mean over all valid tokens of the step

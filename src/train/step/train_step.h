@@ -11,9 +11,9 @@
 #include "checkpoint/checkpointer.h"
 #include "contract/batch.h"
 #include "distributed/process_group.h"
-#include "optim/adamw.h"
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
 #include "train/step/forward_backward.h"
 #include "train/step/update_guard.h"
 
@@ -43,7 +43,7 @@ class TrainStep {
   // All of them must outlive the TrainStep.
   struct Parts {
     ForwardBackward& forward_backward;
-    optim::AdamW& optimizer;
+    optim::Optimizer& optimizer;
     const optim::LrSchedule& schedule;
     optim::GradScaler* grad_scaler;  // null without float16
     checkpoint::Checkpointer& checkpointer;

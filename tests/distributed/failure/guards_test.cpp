@@ -13,9 +13,11 @@
 #include "optim/adamw.h"
 #include "optim/clip_grad_norm.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "tests/support/optimizer_state.h"
 #include "tests/support/run_ranks.h"
 #include "train/observers/numerics/divergence_watch.h"
 #include "train/observers/numerics/spike_watch.h"
+#include "train/step/run_parameters.h"
 
 namespace titan::train {
 namespace {
@@ -80,10 +82,8 @@ struct Guarded : checkpoint::CheckpointState {
     nn::SequentialInitializer initializer(7);
     net.init_weights(initializer, at::kCPU);
     forward_backward = make_forward_backward(net, at::kCPU, cross_entropy_of_model);
-    std::vector<optim::TrainedParameter> parameters;
-    for (const auto& parameter : net.named_parameters())
-      parameters.push_back({parameter.fqn, parameter.tensor(), parameter.parameter->sharding});
-    optimizer.emplace(parameters, optim::AdamWOptions{.lr = 0.01});
+    parameters.emplace(net);
+    optimizer.emplace(parameters->to_train(), optim::AdamWOptions{.lr = 0.01});
     config.training.steps = 100;
   }
   std::vector<checkpoint::Item> items(bool) override { return {}; }
@@ -91,7 +91,7 @@ struct Guarded : checkpoint::CheckpointState {
   void check_fits(const Values&) override {}
   void restored(const Values&, bool) override {}
 
-  NanLocator locator() { return {net, *forward_backward, world.group()}; }
+  NanLocator locator() { return {net, *parameters, *forward_backward, world.group()}; }
   ReadSteps read_steps() { return {log, checkpointer, 100}; }
   at::Tensor weight_of(const std::string& fqn) {
     for (const auto& parameter : net.named_parameters())
@@ -119,6 +119,7 @@ struct Guarded : checkpoint::CheckpointState {
   dist::Meshes meshes;
   GuardedNet net;
   std::unique_ptr<ForwardBackward> forward_backward;
+  std::optional<RunParameters> parameters;
   std::optional<optim::AdamW> optimizer;
   config::JobConfig config;
   metrics::MetricsProcessor metrics{{.log_freq = 10}, {}};
@@ -235,7 +236,7 @@ TEST(DivergenceWatch, SkipsOnTheDeviceWithoutBeingAsked) {
       EXPECT_EQ(run.weight_of("output.weight").equal(before), step == 4 || step == 5) << step;
       EXPECT_EQ(skip.watch->value(), Value(step == 4 ? 1 : step == 5 ? 2 : 0)) << step;
     }
-    EXPECT_EQ(run.optimizer->states()[0].step.item<float>(), 6) << "steps that were left out do not count";
+    EXPECT_EQ(test::state_of(*run.optimizer, 0, "step").item<float>(), 6) << "steps that were left out do not count";
     EXPECT_TRUE(run.locator().weights_are_finite());
   });
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "tests/support/optimizer_state.h"
 #include "tests/support/tiny_net.h"
 
 namespace titan {
@@ -129,14 +130,13 @@ TEST_P(FullyShardMemory, HoldsItsShareAndAtMostTwoGroupsWhole) {
     }
     EXPECT_LE(most, 2u);
     EXPECT_GE(most, world.size() > 1 ? 2u : 1u);  // counting works: the next group is being gathered
-    for (const auto& state : optimizer.states()) {
-      const auto parameters = net.named_parameters();
-      const auto spec =
-          std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.fqn == state.fqn; })->spec();
-      const auto rows = (spec.global_shape[0] + world.size() - 1) / world.size();
-      EXPECT_LE(state.param.size(0), rows) << state.fqn;
-      for (const auto& tensor : {state.param, state.param.grad(), state.exp_avg, state.exp_avg_sq})
-        EXPECT_EQ(tensor.sizes(), at::IntArrayRef(spec.local_shape)) << state.fqn;
+    for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+      const auto& [fqn, param, sharding] = optimizer.parameters()[i];
+      const auto rows = (sharding->spec.global_shape[0] + world.size() - 1) / world.size();
+      EXPECT_LE(param.size(0), rows) << fqn;
+      for (const auto& tensor :
+           {param, param.grad(), test::state_of(optimizer, i, "exp_avg"), test::state_of(optimizer, i, "exp_avg_sq")})
+        EXPECT_EQ(tensor.sizes(), at::IntArrayRef(sharding->spec.local_shape)) << fqn;
     }
   });
 }

@@ -25,7 +25,7 @@ struct Result {
 
 double clip(optim::AdamW& optimizer, dist::ProcessGroup& group) {
   std::vector<optim::ShardedGrad> grads;
-  for (const auto& state : optimizer.states()) grads.push_back({state.param.grad(), {&group}});
+  for (const auto& grad : optimizer.grads()) grads.push_back({grad, {&group}});
   return optim::clip_grad_norm(grads, 1.0).item<double>();
 }
 

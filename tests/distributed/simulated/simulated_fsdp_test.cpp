@@ -48,8 +48,8 @@ struct Trace {
 
 at::Tensor clip(optim::AdamW& optimizer, dist::ProcessGroup* group) {
   std::vector<optim::ShardedGrad> grads;
-  for (const auto& state : optimizer.states()) {
-    grads.push_back({state.param.grad(), {}});
+  for (const auto& grad : optimizer.grads()) {
+    grads.push_back({grad, {}});
     if (group) grads.back().sharded_over = {group};
   }
   return optim::clip_grad_norm(grads, 1.0);

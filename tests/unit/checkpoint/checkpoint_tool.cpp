@@ -32,7 +32,18 @@ std::vector<Item> sample_items(int rank, int size) {
   const data::TorchTitanState position{.num_batches = 3 + rank, .sample_idx = 5, .token_buffer = {1, 300, 70000, rank}};
   for (const StateEntry& entry : data::to_entries(position, {rank, size}, 4))
     items.push_back(value_item(entry.key, entry.pickled ? pickled(entry.value) : entry.value));
-  append_param_group(items, "even", {.lr = 0.25, .initial_lr = 0.5});
+  append_param_group(items, "even", 0.25,
+                     {{"betas", Value::tuple({0.9, 0.95})},
+                      {"eps", 1e-8},
+                      {"weight_decay", 0.1},
+                      {"amsgrad", false},
+                      {"maximize", false},
+                      {"foreach", false},
+                      {"capturable", false},
+                      {"differentiable", false},
+                      {"fused", true},
+                      {"decoupled_weight_decay", true}},
+                     0.5);
   append_lr_scheduler(items, {0.0008, 4, 0.0002});
   return items;
 }

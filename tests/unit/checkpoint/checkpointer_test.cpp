@@ -32,7 +32,7 @@ class TinyState : public CheckpointState {
     std::get<TensorItem>(items[0]).local = weight;
     if (model_only) return items;
     append_train_state(items, {step, step * 100});
-    append_param_group(items, "w", {.lr = 0.1});
+    append_param_group(items, "w", 0.1, {}, 0.1);
     append_lr_scheduler(items, {0.1, step, 0.1});
     items.push_back(value_item("dataloader.dp_rank_0", pickled(step)));
     items.push_back(value_item(kDataRanksKey, dp_size_));

@@ -11,6 +11,7 @@
 #include "kernels/choice.h"
 #include "kernels/memory/host_arena.h"
 #include "optim/clip_grad_norm.h"
+#include "tests/support/optimizer_state.h"
 
 namespace titan::optim {
 namespace {
@@ -32,18 +33,30 @@ TEST(AdamW, MomentsTakeMemoryFromTheFirstStepOn) {
 
   optimizer.step();
   EXPECT_EQ(kernels::host_arena_stats().in_use, before + 5 * kBytes);
-  const auto moment = optimizer.states()[0].exp_avg;
+  const auto moment = test::state_of(optimizer, 0, "exp_avg");
   EXPECT_FLOAT_EQ(moment[7].item<float>(), 0.1F);
-  EXPECT_EQ(optimizer.states()[1].exp_avg_sq.count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_EQ(test::state_of(optimizer, 1, "exp_avg_sq").count_nonzero().item<std::int64_t>(), 0);
   optimizer.step();
-  EXPECT_TRUE(moment.is_same(optimizer.states()[0].exp_avg));
+  EXPECT_TRUE(moment.is_same(test::state_of(optimizer, 0, "exp_avg")));
   EXPECT_FLOAT_EQ(moment[7].item<float>(), 0.19F);
+}
+
+// torch.optim.AdamW's entries between lr and initial_lr, as TorchTitan's checkpoints have them.
+TEST(AdamW, HasTheEntriesOfTorchsParameterGroups) {
+  const AdamW optimizer({{"weight", at::ones({3})}},
+                        {.lr = 0.5, .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-9, .weight_decay = 0.2});
+  std::vector<std::string> names;
+  for (const auto& each : optimizer.hyperparameters()) names.push_back(each.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach",
+                                             "capturable", "differentiable", "fused", "decoupled_weight_decay"}));
+  EXPECT_EQ(optimizer.hyperparameters()[0].value, Value::tuple({0.8, 0.9}));
+  EXPECT_EQ(optimizer.hyperparameters()[2].value, Value(0.2));
 }
 
 TEST(AdamW, HasMomentsForACheckpointBeforeTheFirstStep) {
   AdamW optimizer({{"weight", at::ones({3})}}, {});
-  EXPECT_TRUE(optimizer.states()[0].exp_avg.equal(at::zeros({3})));
-  EXPECT_TRUE(optimizer.states()[0].exp_avg_sq.equal(at::zeros({3})));
+  EXPECT_TRUE(test::state_of(optimizer, 0, "exp_avg").equal(at::zeros({3})));
+  EXPECT_TRUE(test::state_of(optimizer, 0, "exp_avg_sq").equal(at::zeros({3})));
 }
 
 // Parameters and their gradients.
@@ -101,12 +114,11 @@ TEST(AdamW, ClipsToTheBitAsClippingInPlaceBefore) {
       for (std::size_t i = 0; i < apart.grads.size(); ++i)
         if (apart.grads[i].grad.defined()) together.grads[i].grad.copy_(apart.grads[i].grad.mul_(100));
     }
-    for (std::size_t i = 0; i < one.states().size(); ++i) {
-      const AdamWState &found = one.states()[i], &expected = two.states()[i];
-      EXPECT_TRUE(found.param.equal(expected.param)) << found.fqn << own;
-      EXPECT_TRUE(found.exp_avg.equal(expected.exp_avg)) << found.fqn << own;
-      EXPECT_TRUE(found.exp_avg_sq.equal(expected.exp_avg_sq)) << found.fqn << own;
-      EXPECT_TRUE(found.step.equal(expected.step)) << found.fqn << own;
+    for (std::size_t i = 0; i < one.parameters().size(); ++i) {
+      const auto &found = one.parameters()[i], &expected = two.parameters()[i];
+      EXPECT_TRUE(found.tensor.equal(expected.tensor)) << found.fqn << own;
+      for (const char* name : {"step", "exp_avg", "exp_avg_sq"})
+        EXPECT_TRUE(test::state_of(one, i, name).equal(test::state_of(two, i, name))) << found.fqn << name << own;
     }
   }
 }
@@ -142,8 +154,8 @@ TEST(AdamW, ChangesNothingWhereAGradientIsInfinite) {
     AdamW optimizer(model.params, {});
     optimizer.step({.found_inf = at::ones({}), .grad_factor = at::full({}, std::nan(""))});
     EXPECT_TRUE(model.params[0].tensor.equal(before));
-    EXPECT_EQ(optimizer.states()[0].step.item<float>(), 0);
-    EXPECT_TRUE(optimizer.states()[0].exp_avg.equal(at::zeros_like(before)));
+    EXPECT_EQ(test::state_of(optimizer, 0, "step").item<float>(), 0);
+    EXPECT_TRUE(test::state_of(optimizer, 0, "exp_avg").equal(at::zeros_like(before)));
     EXPECT_TRUE(model.grads[0].grad.isfinite().all().item<bool>()) << "the gradients stay as evidence";
   }
 }

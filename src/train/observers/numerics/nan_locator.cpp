@@ -106,7 +106,7 @@ struct NanLocator::First {
 NanReport NanLocator::locate(const std::vector<Batch>& microbatches, bool with_gradients) {
   const at::NoGradGuard no_grad;
   NanReport report;
-  report.num_parameters = model_.named_parameters().size();
+  report.num_parameters = parameters_.size();
   report.weights = gather_counts(/*of_gradients=*/false);
   report.has_gradients = with_gradients;
   if (with_gradients) report.gradients = gather_counts(/*of_gradients=*/true);
@@ -176,20 +176,20 @@ void NanLocator::gather_first(NanReport& report, const First& first) {
 }
 
 std::vector<NanReport::Named> NanLocator::gather_counts(bool of_gradients) {
-  const auto parameters = model_.named_parameters();
-  auto counts = at::zeros({static_cast<std::int64_t>(parameters.size()), 2}, at::kLong);
+  auto counts = at::zeros({static_cast<std::int64_t>(parameters_.size()), 2}, at::kLong);
   auto* numbers = counts.mutable_data_ptr<std::int64_t>();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& tensor = parameters[i].tensor();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].local) continue;
+    const auto& tensor = parameters_[i].local->tensor();
     const auto count = count_of(of_gradients ? tensor.grad() : tensor.detach());
     numbers[2 * i] = count.nan;
     numbers[2 * i + 1] = count.inf;
   }
   world_.all_reduce(counts, dist::ReduceOp::kSum).wait();
   std::vector<NanReport::Named> bad;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const NotFinite count{numbers[2 * i], numbers[2 * i + 1]};
-    if (count.total() > 0) bad.push_back({parameters[i].fqn, count});
+    if (count.total() > 0) bad.push_back({parameters_[i].fqn, count});
   }
   return bad;
 }
@@ -197,8 +197,8 @@ std::vector<NanReport::Named> NanLocator::gather_counts(bool of_gradients) {
 bool NanLocator::weights_are_finite() {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> parts;
-  for (const auto& parameter : model_.named_parameters()) {
-    if (parameter.tensor().numel() > 0) parts.push_back(parameter.tensor().detach());
+  for (const auto& parameter : parameters_) {
+    if (parameter.local && parameter.local->tensor().numel() > 0) parts.push_back(parameter.local->tensor().detach());
   }
   bool is_bad = false;
   // Takes the largest magnitude of each tensor, so that no other tensor of its size is made.

@@ -11,6 +11,7 @@
 #include "contract/model.h"
 #include "distributed/process_group.h"
 #include "train/step/forward_backward.h"
+#include "train/step/run_parameters.h"
 
 namespace titan::train {
 
@@ -51,8 +52,9 @@ std::string describe(const NanReport& report);
 class NanLocator {
  public:
   // `forward_backward` runs `model`; `world` are the ranks that run it together. All must outlive this.
-  NanLocator(LanguageModel& model, ForwardBackward& forward_backward, dist::ProcessGroup& world)
-      : model_(model), forward_backward_(forward_backward), world_(world) {}
+  NanLocator(LanguageModel& model, const RunParameters& parameters, ForwardBackward& forward_backward,
+             dist::ProcessGroup& world)
+      : model_(model), parameters_(parameters), forward_backward_(forward_backward), world_(world) {}
 
   // Checks the weights and, `with_gradients`, their gradients. Then runs the forward of the microbatches once more
   // without a graph, and checks each module's inputs and output. Changes nothing; every parameter is sharded again on
@@ -69,6 +71,7 @@ class NanLocator {
   std::vector<NanReport::Named> gather_counts(bool of_gradients);
 
   LanguageModel& model_;
+  const RunParameters& parameters_;
   ForwardBackward& forward_backward_;
   dist::ProcessGroup& world_;
 };

@@ -1,0 +1,45 @@
+#include "optim/optimizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace titan::optim {
+
+Optimizer::Optimizer(std::vector<TrainedParameter> params) : params_(std::move(params)) {
+  for (const auto& [fqn, tensor, sharding] : params_) {
+    if (tensor.is_meta()) {
+      throw InternalError("[optim] " + fqn +
+                          " is on the meta device: materialize and initialize the model before the "
+                          "optimizer is made");
+    }
+    sharded_over_.push_back(groups_that_cut(sharding));
+  }
+}
+
+std::vector<at::Tensor> Optimizer::grads() const {
+  std::vector<at::Tensor> out;
+  for (const auto& param : params_) out.push_back(param.tensor.grad());
+  return out;
+}
+
+std::vector<ShardedGrad> Optimizer::sharded_grads() const {
+  std::vector<ShardedGrad> out;
+  for (std::size_t i = 0; i < params_.size(); ++i) out.push_back({params_[i].tensor.grad(), sharded_over_[i]});
+  return out;
+}
+
+void Optimizer::zero_grad() {
+  for (const auto& param : params_) param.tensor.mutable_grad().reset();
+}
+
+void Optimizer::check_any_grad() const {
+  const bool any = std::ranges::any_of(params_, [](const auto& param) { return param.tensor.grad().defined(); });
+  if (any || params_.empty()) return;
+  throw InternalError("[optim] none of the " + std::to_string(params_.size()) + " parameters from " +
+                      params_.front().fqn +
+                      " on has a gradient. Run backward first; and make the optimizer after "
+                      "fully_shard, which replaces the parameters");
+}
+
+}  // namespace titan::optim

@@ -1,0 +1,51 @@
+// The list of all parameters of a run, the same on every rank. Norms, checksums and counts are indexed by it, so that
+// ranks can exchange them as vectors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/module.h"
+#include "optim/optimizer.h"
+
+namespace titan::train {
+
+struct RunParameter {
+  std::string fqn;                       // of its first slot: "layers.3.attention.wq.weight"
+  std::vector<std::string> other_names;  // of the slots that are tied to it
+  std::vector<std::int64_t> shape;       // of the full parameter
+  bool is_trained = true;
+  std::optional<nn::NamedParameter> local;  // this rank's part; nullopt if other ranks own it
+};
+
+class RunParameters {
+ public:
+  // Lists the parameters of a model that every rank has, sharded or not. `model` must outlive this.
+  explicit RunParameters(nn::Module& model);
+  RunParameters(const RunParameters&) = delete;
+  RunParameters& operator=(const RunParameters&) = delete;
+
+  std::size_t size() const { return list_.size(); }
+  const RunParameter& operator[](std::size_t index) const { return list_[index]; }
+  auto begin() const { return list_.begin(); }
+  auto end() const { return list_.end(); }
+
+  // Returns the parameters that this rank's optimizer updates, in the order of this list.
+  std::vector<optim::TrainedParameter> to_train() const;
+  // Returns every name with its parameter, tied ones under each of their names, in the order of the model's slots:
+  // TorchTitan's checkpoints have them so.
+  const std::vector<std::pair<std::string, const RunParameter*>>& stored() const { return stored_; }
+  // Returns the names of to_train(), in its order.
+  std::vector<std::string> trained_fqns() const;
+  // Returns the elements that this rank stores.
+  std::int64_t local_numel() const;
+
+ private:
+  std::vector<RunParameter> list_;
+  std::vector<std::pair<std::string, const RunParameter*>> stored_;
+};
+
+}  // namespace titan::train

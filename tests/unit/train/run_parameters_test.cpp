@@ -1,0 +1,54 @@
+#include "train/step/run_parameters.h"
+
+#include <gtest/gtest.h>
+
+#include "nn/layers.h"
+
+namespace titan::train {
+namespace {
+
+struct Net : nn::Module {
+  Net() {
+    child("table", table, std::make_shared<nn::Linear>(3, 5));
+    child("norm", norm, std::make_shared<nn::RMSNorm>(3, 1e-5));
+    child("output", output, std::make_shared<nn::Linear>(3, 5));
+    tie("output.weight", "table.weight");
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override { return (*output)((*norm)(inputs[0])); }
+  std::shared_ptr<nn::Linear> table, output;
+  std::shared_ptr<nn::RMSNorm> norm;
+};
+
+TEST(RunParameters, ListATiedParameterOnce) {
+  Net net;
+  const RunParameters parameters(net);
+  ASSERT_EQ(parameters.size(), 2U);
+  EXPECT_EQ(parameters[0].fqn, "table.weight");
+  EXPECT_EQ(parameters[0].other_names, std::vector<std::string>{"output.weight"});
+  EXPECT_EQ(parameters[0].shape, (std::vector<std::int64_t>{5, 3}));
+  EXPECT_EQ(parameters[1].fqn, "norm.weight");
+  EXPECT_TRUE(parameters[1].other_names.empty());
+  EXPECT_EQ(parameters.trained_fqns(), (std::vector<std::string>{"table.weight", "norm.weight"}));
+  EXPECT_EQ(parameters.local_numel(), 15 + 3);
+}
+
+TEST(RunParameters, StoreATiedParameterUnderEachOfItsNames) {
+  Net net;
+  const RunParameters parameters(net);
+  std::vector<std::string> names;
+  for (const auto& [fqn, parameter] : parameters.stored()) names.push_back(fqn + " " + parameter->fqn);
+  EXPECT_EQ(names, (std::vector<std::string>{"table.weight table.weight", "norm.weight norm.weight",
+                                             "output.weight table.weight"}));
+}
+
+TEST(RunParameters, TrainNoFrozenParameter) {
+  Net net;
+  net.table->weight.set_requires_grad(false);
+  const RunParameters parameters(net);
+  EXPECT_EQ(parameters.size(), 2U);
+  EXPECT_FALSE(parameters[0].is_trained);
+  EXPECT_EQ(parameters.trained_fqns(), std::vector<std::string>{"norm.weight"});
+}
+
+}  // namespace
+}  // namespace titan::train
