@@ -44,7 +44,7 @@ std::optional<std::string> own_name(const ModelNaming& naming, const std::string
 std::map<std::string, std::vector<std::int64_t>> tensors_of(const ModelShape& shape, bool to_hub) {
   std::map<std::string, std::vector<std::int64_t>> tensors;
   const auto model = shape.spec->build_model(std::nullopt);
-  for (const auto& parameter : model->named_parameters()) {
+  for (const auto& parameter : model->named_parameters(/*remove_duplicate=*/to_hub)) {
     const auto sizes = parameter.tensor().sizes().vec();
     if (!to_hub) tensors[parameter.fqn] = sizes;
     if (to_hub)
@@ -160,6 +160,7 @@ std::vector<Conversion> plan_renamed(const std::vector<TensorInfo>& tensors, boo
   }
   std::vector<Conversion> plan;
   for (const std::string& fqn : found.order) {
+    if (to_hub && naming.is_tied && fqn == naming.output) continue;  // it is the embedding
     const auto names = naming.to_hub(fqn);
     const auto& sources = found.sources[fqn];
     if (to_hub) add_to_hub(tensors, sources.begin()->second, names, dtype, plan);

@@ -158,7 +158,7 @@ c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSo
 
 void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind) {
   std::vector<checkpoint::Item> items;
-  for (const auto& parameter : model.named_parameters())
+  for (const auto& parameter : model.named_parameters(/*remove_duplicate=*/false))
     items.push_back(
         checkpoint::TensorItem{parameter.fqn, {parameter.fqn}, parameter.tensor().detach(), parameter.spec()});
   dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);

@@ -24,6 +24,14 @@ LlamaArgs llama3(std::int64_t dim, std::int64_t layers, std::int64_t heads, std:
   return args;
 }
 
+// Llama 3.2, whose small models are tied and scale their rotary frequencies further.
+LlamaArgs llama3_2(std::int64_t dim, std::int64_t layers, std::int64_t heads, double multiplier) {
+  LlamaArgs args = llama3(dim, layers, heads, 8, 128256, multiplier, 256);
+  args.rope_scaling->scaling_factor = 32;
+  args.tied = true;
+  return args;
+}
+
 LlamaArgs block_causal(LlamaArgs args) {
   args.block_causal = true;
   return args;
@@ -69,6 +77,8 @@ const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors() {
        {{"debugmodel", debugmodel},
         {"debugmodel_flex_attn", block_causal(debugmodel)},
         {"debugmodel_varlen_attn", block_causal(debugmodel)},
+        {"1B", llama3_2(2048, 16, 32, 1.5)},
+        {"3B", llama3_2(3072, 28, 24, 1.0)},
         {"8B", llama3_8b},
         {"8B_flex", block_causal(llama3_8b)},
         {"8B_varlen", block_causal(llama3_8b)},
@@ -122,6 +132,7 @@ LlamaArgs llama_args(const config::Model& model) {
   override_with(args.rope_theta, model.args.rope_theta);
   override_with(args.max_seq_len, model.args.max_seq_len);
   override_with(args.depth_init, model.args.depth_init);
+  override_with(args.tied, model.args.enable_weight_tying);
   if (model.args.attn_mask_type) args.block_causal = *model.args.attn_mask_type == "block_causal";
   override_rope_scaling(args.rope_scaling, model.args.rope_scaling_args);
   check_attention_shape(args.block().attention);

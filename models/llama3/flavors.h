@@ -27,6 +27,7 @@ struct LlamaArgs {
   std::optional<RopeScaling> rope_scaling = RopeScaling{};  // nullopt in Llama 2
   std::int64_t max_seq_len = 131072;
   bool depth_init = true;
+  bool tied = false;          // the output projection is the embedding
   bool block_causal = false;  // a token attends only to its own document, not to all earlier tokens of its row
   // Feed-forward width given by a config.json; if nullopt, it is computed from the sizes above.
   std::optional<std::int64_t> ffn_dim = {};

@@ -131,6 +131,7 @@ LlamaArgs llama_args_from_hugging_face(const std::string& config_json, const std
     args.ffn_dim = json.at("intermediate_size").get<std::int64_t>();
     args.norm_eps = value_or(json, "rms_norm_eps", 1e-6);
     args.max_seq_len = value_or(json, "max_position_embeddings", defaults.max_positions);
+    args.tied = value_or(json, "tie_word_embeddings", false);
     std::vector<std::string> faults;
     check_kind(json, faults);
     check_window(json, args, faults);
@@ -155,6 +156,8 @@ std::vector<HubDifference> llama_differences(const LlamaArgs& theirs, const Llam
   compare("n_kv_heads", theirs.kv_heads(), ours.kv_heads());
   compare("vocab_size", theirs.vocab_size, ours.vocab_size);
   compare("norm_eps", theirs.norm_eps, ours.norm_eps);
+  // Tied weights fill both parameters of a model that is not tied, but two tables do not fit into one.
+  if (ours.tied) compare("enable_weight_tying", theirs.tied, ours.tied);
   compare("rope_theta", theirs.rope_theta, ours.rope_theta);
   if (theirs.hidden_dim() != ours.hidden_dim())
     out.push_back({"model.args.multiple_of", "a feed-forward width of " + std::to_string(theirs.hidden_dim()),

@@ -23,6 +23,7 @@ Llama::Llama(const LlamaArgs& args, std::int64_t seq_len, std::optional<std::int
   for (std::int64_t i = 0; i < args.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(args.block()));
   child("norm", norm_, std::make_shared<nn::RMSNorm>(args.dim, args.norm_eps));
   child("output", output_, std::make_shared<Output>(args.dim, args.vocab_size));
+  if (args.tied) tie("output.weight", "tok_embeddings.weight");
 }
 
 at::Tensor Llama::forward(const nn::Tensors& inputs) {
@@ -66,13 +67,14 @@ at::Tensor Llama::continue_cached(const at::Tensor& tokens) {
   return (*output_)((*norm_)(state[0]).narrow(1, T - 1, 1));
 }
 
-// Draws in TorchTitan's order, which is the order of the parameters. The order determines the weights.
+// Draws in TorchTitan's order, which is the order of the parameters. The order determines the weights. A tied output
+// projection is drawn over the embedding.
 void Llama::init_weights(nn::Initializer& initializer, at::Device buffer_device) {
   constexpr double kStd = 0.02;
   freqs_cis_ =
       nn::precompute_freqs_cis(args_.head_dim(), seq_len_, args_.rope_theta, args_.rope_scaling, buffer_device);
   std::int64_t layer = 0;
-  for (const auto& parameter : named_parameters()) {
+  for (const auto& parameter : named_parameters(/*remove_duplicate=*/false)) {
     const std::string& fqn = parameter.fqn;
     const auto ends_with = [&](std::string_view suffix) { return fqn.ends_with(suffix); };
     if (fqn.starts_with("layers.")) layer = std::stoll(fqn.substr(7));

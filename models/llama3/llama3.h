@@ -31,6 +31,7 @@ class Llama : public LanguageModel {
   void init_weights(nn::Initializer& initializer, at::Device buffer_device) override;
   void use_cache(nn::KvCache* cache) override;
 
+  bool is_tied() const { return args_.tied; }
   nn::Module& tok_embeddings() { return *tok_embeddings_; }
   nn::ModuleList& layers() { return *layers_; }
   nn::Module& norm() { return *norm_; }

@@ -31,6 +31,7 @@ ModelNaming llama_naming(const LlamaArgs& args) {
                        {"ffn_norm", "post_attention_layernorm"}}});
   naming.embedding = "tok_embeddings.weight";
   naming.output = "output.weight";
+  naming.is_tied = args.tied;
   naming.config_json = llama_hugging_face_config(args);
   naming.differences = [args](const std::string& config_json, const std::string& what) {
     return llama_differences(llama_args_from_hugging_face(config_json, what), args);
@@ -67,12 +68,13 @@ std::string llama_hugging_face_config(const LlamaArgs& args) {
   "rms_norm_eps": {},
   "rope_scaling": {},
   "rope_theta": {},
-  "tie_word_embeddings": false,
+  "tie_word_embeddings": {},
   "vocab_size": {}
 }}
 )",
                      args.head_dim(), args.dim, args.hidden_dim(), args.max_seq_len, args.n_heads, args.n_layers,
-                     args.kv_heads(), float_text(args.norm_eps), scaling, float_text(args.rope_theta), args.vocab_size);
+                     args.kv_heads(), float_text(args.norm_eps), scaling, float_text(args.rope_theta), args.tied,
+                     args.vocab_size);
 }
 
 }  // namespace titan::models

@@ -16,10 +16,15 @@ void parallelize_llama(Llama& model, const ParallelContext& context) {
   const ReshardRule reshard = reshard_rule(context);
 
   options.reshard_after_forward = reshard.blocks;
-  fsdp::fully_shard(model.tok_embeddings(), options);
+  std::vector<nn::Module*> last = {&model.norm(), &model.output()};
+  if (model.is_tied()) {
+    last.insert(last.begin(), &model.tok_embeddings());  // one parameter is in one group
+  } else {
+    fsdp::fully_shard(model.tok_embeddings(), options);
+  }
   for (std::size_t i = 0; i < model.layers().size(); ++i) fsdp::fully_shard(model.layers()[i], options);
   options.reshard_after_forward = reshard.last;
-  fsdp::fully_shard({&model.norm(), &model.output()}, options);
+  fsdp::fully_shard(last, options);
   options.reshard_after_forward = std::nullopt;
   fsdp::fully_shard(model, options);
   fsdp::set_gradient_divide_factor(model, 1.0);

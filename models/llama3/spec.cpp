@@ -23,7 +23,9 @@ ModelStats stats_of(const LlamaArgs& args) {
   const auto attention = args.dim * args.head_dim() * 2 * (args.n_heads + args.kv_heads());
   const auto block = attention + 3 * args.dim * args.hidden_dim() + 2 * args.dim;
   stats.num_embedding_parameters = args.vocab_size * args.dim;
-  stats.num_parameters = 2 * stats.num_embedding_parameters + args.n_layers * block + args.dim;
+  if (args.tied) stats.num_tied_parameters = stats.num_embedding_parameters;
+  stats.num_parameters =
+      2 * stats.num_embedding_parameters - stats.num_tied_parameters + args.n_layers * block + args.dim;
   return stats;
 }
 

@@ -74,6 +74,7 @@ struct ModelArgs {
   std::optional<double> rope_theta;
   std::optional<std::int64_t> max_seq_len;  // tokens
   std::optional<bool> depth_init;
+  std::optional<bool> enable_weight_tying;
   std::optional<std::string> attn_mask_type;
   RopeScalingArgs rope_scaling_args;
 

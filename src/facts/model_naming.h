@@ -50,6 +50,8 @@ struct ModelNaming {
   // Our names of the embedding and the output projection. If config.json ties them, the weights store them once, under
   // the embedding's name. Empty if the model cannot tie them.
   std::string embedding, output;
+  // The embedding and the output projection are one parameter: the output projection is not stored there.
+  bool is_tied = false;
   // The model's config.json.
   std::string config_json;
   // Returns the values in `config_json` (of the file `what`) that differ from this model and change its results. Throws

@@ -100,8 +100,11 @@ def stem_name(name):
 
 def sizes(row):
     """Returns the overrides of the model's sizes: with the template, all that its first weights depend on."""
-    pairs = zip(row["words"], row["words"][1:])
-    return [word for pair in pairs if pair[0].startswith("--model.args.") and "attn" not in pair[0] for word in pair]
+    found = []
+    for word, following in zip(row["words"], [*row["words"][1:], ""]):
+        if word.startswith("--model.args.") and "attn" not in word:
+            found += [word] if "=" in word else [word, following]
+    return found
 
 
 def seed_name(row):

@@ -22,7 +22,7 @@ def initial_weights(job):
         raise SystemExit("reference: debug.seed is not set")
     dtype = DTYPES[job["training"]["dtype"]]
     model = llama.build_initialized(llama.ModelArgs.from_job(job), job["debug"]["seed"], dtype)
-    return {name: weight.detach() for name, weight in model.named_parameters()}
+    return {name: weight.detach() for name, weight in model.named_parameters(remove_duplicate=False)}
 
 
 def load_weights(names, folder):

@@ -68,6 +68,8 @@ def parse_value(text, default):
     """Converts a command-line word to the type of the key's default; keys without a default are guessed."""
     if text == "None":
         return None
+    if text in ("true", "false"):
+        return text == "true"
     if isinstance(default, float):
         return float(text)
     if isinstance(default, int):

@@ -16,6 +16,10 @@ FLAVORS = {
     "debugmodel_flex_attn": dict(
         dim=256, n_layers=6, n_heads=16, vocab_size=2048, rope_theta=500000, attn_mask_type="block_causal"
     ),
+    "1B": dict(
+        dim=2048, n_layers=16, n_heads=32, n_kv_heads=8, ffn_dim_multiplier=1.5, rope_theta=500000,
+        rope_scaling_args=dict(scaling_factor=32.0), enable_weight_tying=True,
+    ),
     "8B": dict(
         dim=4096, n_layers=32, n_heads=32, n_kv_heads=8, ffn_dim_multiplier=1.3, multiple_of=1024, rope_theta=500000
     ),
@@ -50,6 +54,7 @@ class ModelArgs:
     rope_scaling_args: RopeScaling = dataclasses.field(default_factory=RopeScaling)
     max_seq_len: int = 131072
     depth_init: bool = True
+    enable_weight_tying: bool = False  # the output projection is the embedding
     attn_mask_type: str = "causal"
     eos_id: int | None = None  # ends a document
 
@@ -172,6 +177,12 @@ class Llama(nn.Module):
         self.norm = nn.RMSNorm(args.dim, eps=args.norm_eps)
         self.output = nn.Linear(args.dim, args.vocab_size, bias=False)
         self.register_buffer("freqs_cis", None, persistent=False)
+        self.tie()
+
+    def tie(self):
+        """Makes the output projection and the embedding one parameter, also after both were replaced."""
+        if self.args.enable_weight_tying:
+            self.output.weight = self.tok_embeddings.weight
 
     def forward(self, tokens):
         """int64 [B, T] -> logits [B, T, V]"""
@@ -219,5 +230,6 @@ def build_initialized(args, seed, dtype=torch.float32):
     with torch.device("meta"):
         model = Llama(args).to(dtype)
     model.to_empty(device="cpu")
+    model.tie()
     model.init_weights()
     return model

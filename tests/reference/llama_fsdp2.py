@@ -75,6 +75,7 @@ def shard_model(model, job, meshes):
     training, mesh = job["training"], meshes.fsdp
     if meshes.tp:
         tensor_parallel.parallelize(model, meshes.tp, keeps_logits_split(job, meshes))
+        model.tie()
     policy = MixedPrecisionPolicy(
         param_dtype=DTYPES[training["mixed_precision_param"]], reduce_dtype=DTYPES[training["mixed_precision_reduce"]]
     )
@@ -82,9 +83,12 @@ def shard_model(model, job, meshes):
     common = {"mesh": mesh, "mp_policy": policy}
     if training["enable_cpu_offload"]:
         common["offload_policy"] = CPUOffloadPolicy(pin_memory=mesh.device_type != "cpu")
-    for module in (model.tok_embeddings, *model.layers.values()):
+    first, last_modules = [model.tok_embeddings], [model.norm, model.output]
+    if model.args.enable_weight_tying:  # one parameter is in one group
+        first, last_modules = [], [*first, *last_modules]
+    for module in (*first, *model.layers.values()):
         fully_shard(module, reshard_after_forward=blocks, **common)
-    fully_shard([model.norm, model.output], reshard_after_forward=last, **common)
+    fully_shard(last_modules, reshard_after_forward=last, **common)
     fully_shard(model, **common)
     for module in model.modules():
         if isinstance(module, FSDPModule):
@@ -106,9 +110,9 @@ def replicate_model(model):
 
 
 def named_weights(model):
-    """Returns {name: parameter}, with the model's own names whatever wraps it."""
+    """Returns {name: parameter}, with the model's own names whatever wraps it. Tied parameters are under each name."""
     whole = model.module if isinstance(model, DistributedDataParallel) else model
-    return {name: parameter.detach() for name, parameter in whole.named_parameters()}
+    return {name: parameter.detach() for name, parameter in whole.named_parameters(remove_duplicate=False)}
 
 
 def build_model(job, device, meshes, init_from=None, ddp=False):
@@ -127,6 +131,7 @@ def build_model(job, device, meshes, init_from=None, ddp=False):
     if not ddp:
         shard_model(model, job, meshes)
     model.to_empty(device="cpu" if job["training"]["enable_cpu_offload"] else device)
+    model.tie()
     model.freqs_cis = llama.rotation_table(args).to(device)
     dcp.load(named_weights(model), checkpoint_id=init_from)
     return replicate_model(model) if ddp else model

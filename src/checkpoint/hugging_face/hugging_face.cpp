@@ -27,6 +27,12 @@ struct Place {
   SafetensorsEntry entry;
 };
 
+// Returns the tensors that an export has of a parameter: none of a tied output projection.
+std::vector<HubTensor> exported_names(const ModelNaming& naming, const std::string& fqn) {
+  if (naming.is_tied && fqn == naming.output) return {};
+  return naming.to_hub(fqn);
+}
+
 // Returns the part of `item` that `tensor` holds, without the stacked dim; nullopt if this rank holds none of it.
 std::optional<TensorItem> part_of(const TensorItem& item, const HubTensor& tensor) {
   if (!tensor.index) return item;
@@ -49,7 +55,7 @@ std::vector<SafetensorsFile> lay_out(const std::vector<Item>& items, const Huggi
   for (const Item& item : items) {
     const auto* tensor = std::get_if<TensorItem>(&item);
     if (!tensor) continue;
-    for (const HubTensor& hub : format.naming.to_hub(tensor->fqn)) {
+    for (const HubTensor& hub : exported_names(format.naming, tensor->fqn)) {
       const auto shape = shape_in_hub(tensor->spec.global_shape, hub);
       if (shape.empty() || shape.size() > 2)
         throw CheckpointError(tensor->fqn + " has " + std::to_string(shape.size()) +
@@ -128,7 +134,7 @@ Pieces write_boxes(const fs::path& folder, const std::vector<SafetensorsFile>& f
   for (const std::size_t index : chosen) {
     const auto* item = std::get_if<TensorItem>(&items.at(index));
     if (!item) continue;
-    for (const HubTensor& tensor : format.naming.to_hub(item->fqn)) {
+    for (const HubTensor& tensor : exported_names(format.naming, item->fqn)) {
       const auto part = part_of(*item, tensor);
       if (!part) continue;
       const auto& place = places.at(tensor.name);
@@ -306,7 +312,7 @@ void load_hugging_face(const fs::path& folder, const std::vector<Item>& items, c
     const auto sources = sources_of(weights, files);
     const StoredNames stored(format.naming, folder, sources);
     check_sources(folder, sources, items, stored, all_weights);
-    if (stored.is_tied() && all_weights && ranks.rank() == 0)
+    if (stored.is_tied() && !format.naming.is_tied && all_weights && ranks.rank() == 0)
       spdlog::warn("{} stores {} and {} as one, which are two parameters here", folder.string(),
                    format.naming.embedding, format.naming.output);
     for (const Item& item : items) {

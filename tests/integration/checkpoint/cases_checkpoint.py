@@ -14,6 +14,7 @@ from oracle import answer, ask
 TENSOR = ["--parallelism.tensor_parallel_degree", 2]
 SHARED_HEADS = ["--model.args.n_kv_heads", 2]
 EVEN_HIDDEN = ["--model.args.multiple_of", 2]
+TIED = ["--model.args.enable_weight_tying=true"]
 # Ranks and mesh that save: ZeRO-3 on one axis, HSDP on two, DDP, where nothing is sharded, tensor parallelism with ZeRO-3
 # on top.
 LAYOUTS = {
@@ -27,7 +28,7 @@ LAYOUTS = {
 LOADING = (1, 3)
 EXPORTED = ("zero3_3", "hsdp_4", "tensor_zero3_4")
 # (saving mesh, loading mesh): every number of ranks occurs on both sides, and it always changes.
-ANOTHER_MESH = [("1", "2"), ("2", "3"), ("3", "1"), ("4", "2"), ("4t", "2"), ("2", "4t")]
+ANOTHER_MESH = [("1", "2"), ("2", "3"), ("3", "1"), ("4", "2"), ("4t", "2"), ("2", "4t"), ("2w", "4t"), ("4tw", "1")]
 
 
 def rotate_rows(weight, heads):
@@ -115,8 +116,8 @@ def words_of(mesh):
 
 
 def model_of(saved):
-    """Returns the overrides of the model that is saved on a mesh."""
-    return [*FP32, *UNEVEN, *SHARED_HEADS, *(EVEN_HIDDEN if "t" in saved else [])]
+    """Returns the overrides of the model that is saved on a mesh; with a w, its output projection is the embedding."""
+    return [*FP32, *UNEVEN, *SHARED_HEADS, *(EVEN_HIDDEN if "t" in saved else []), *(TIED if "w" in saved else [])]
 
 
 def batches_of(mesh):
@@ -124,8 +125,17 @@ def batches_of(mesh):
     return int(mesh[0]) // (2 if "t" in mesh else 1)
 
 
-for mesh in ("1", "2", "3", "4", "4t"):
+for mesh in ("1", "2", "3", "4", "4t", "2w", "4tw"):
     ask(int(mesh[0]), f"saved {mesh}", [*model_of(mesh), *words_of(mesh)], SAVED_STEPS, seeded=False, state=True)
+
+
+def check_ties(state, saved):
+    """Checks that a tied parameter is stored under both names, and the optimizer's state under the first alone."""
+    if "w" in saved:
+        check_same_tensors({"it": state["output.weight"]}, {"it": state["tok_embeddings.weight"]}, saved)
+    moments = {key for key in state if key.startswith("optimizer.") and ".output.weight." in key}
+    expect(bool(moments) == ("w" not in saved), f"{saved}: {sorted(moments)}")
+    expect("optimizer.state.tok_embeddings.weight.exp_avg" in state, f"{saved} has no moments of the embedding")
 
 
 def check_fsdp2_read(context, saved, loading):
@@ -135,6 +145,7 @@ def check_fsdp2_read(context, saved, loading):
     reference = answer(context, int(saved[0]), f"saved {saved}")
     expected = read_state(reference.state)
     check_learned(expected, "FSDP2's")
+    check_ties(expected, saved)
     shapes = {tuple(value.shape) for key, value in expected.items() if is_parameter(key) and hasattr(value, "shape")}
     hidden = 150 if "t" in saved else 149
     expect((UNEVEN_ARGS["vocab_size"], UNEVEN_ARGS["dim"]) in shapes and (hidden, 56) in shapes, f"shapes are {shapes}")

@@ -5,10 +5,11 @@ import shutil
 from cases_convert import command
 from cases_hugging_face import FP32, export, read_folder
 from fixtures import write_job
-from harness import case, expect, read_rows, run
+from harness import case, expect, read_rows, relative_distance, run
 from sentencepiece_bytes import make_model
 
 SPACE = "\u2581"
+TIED = ["--model.args.enable_weight_tying=true"]
 
 
 def copy(context, name, **changes):
@@ -79,11 +80,21 @@ def hugging_face_tied(context):
         losses[name] = read_rows(context.dump(f"{name}-run") / "metrics.jsonl")[0]["loss"]
         expect(("which are two parameters here" in job.text()) == tied, job.tail())
     expect(losses["tied"] == losses["both"], f"the first loss is {losses}")
+    # A tied model reads them as what they are, and has one table for two others neither there nor back.
+    words = start_words(context, context.folder / "tied", "one")
+    job = run(context, 1, [*words, *TIED], name="one")
+    expect("which are two parameters here" not in job.text(), job.tail())
+    found = read_rows(context.dump("one") / "metrics.jsonl")[0]["loss"]
+    expect(relative_distance(found, losses["tied"]) < 1e-5, f"the first loss of the tied model is {found}, not {losses}")
+    job = run(context, 1, [*start_words(context, folder, "two"), *TIED], name="two", exit_code=1)
+    expect("model.args.enable_weight_tying is false there, true here" in job.text(), job.tail())
     command(context, "convert", context.folder / "tied", context.folder / "tied-dcp")
     # The shape is part of the checkpoint, so converting back needs no more options.
     command(context, "convert", context.folder / "tied-dcp", context.folder / "back", "--to", "hf")
     back, config = read_folder(context.folder / "back")
+    del tensors["lm_head.weight"]
     expect(all(back[key].equal(tensor) for key, tensor in tensors.items()) and set(back) == set(tensors), "there and back differs")
+    expect(config["tie_word_embeddings"], "the tie was lost on the way")
     expect([path.name for path in (context.folder / "back").glob("*.safetensors")] == ["model.safetensors"], "one file is model.safetensors")
     out, _ = command(context, "generate", "--checkpoint", context.folder / "tied-dcp", "--max-tokens", "2", "--prompt", "a")
     # Neither tied nor stored.

@@ -20,8 +20,11 @@ JOB = fixtures.SMALL_MODEL.replace("local_batch_size = 2", f"local_batch_size = 
 
 # A weight's distance is Euclidean over the full weight, relative to how far the reference has moved it. Adam divides
 # by the root of the second moment, so an element whose gradient is near zero turns a rounding into a full step of lr,
-# and no useful bound holds for each element alone.
+# and no useful bound holds for each element alone. For the same reason the ALONE elements that are farthest off do not
+# count: one such element among 4,096 was seen to multiply the distance of its weight by 40. A fault of sharding is
+# never smaller than a row, and no weight here has rows of fewer than ten elements.
 WEIGHTS = "weights"
+ALONE = 2
 # In fp32, another attention kernel of PyTorch moves weights of these sizes by 2e-6 to 3e-6 in six steps; a wrong sum,
 # a shard that misses a step or a parameter in the wrong place moves one by 0.1 and more. With PyTorch's operators the
 # program gives PyTorch's bits if the processor's matmuls do. Its own kernels round five operators of a layer in
@@ -40,11 +43,18 @@ VARIANTS = ("plain attention", "float32 attention", "fused SwiGLU")
 CEILINGS = {**{key: BF16_CEILING[key] for key in KEYS}, WEIGHTS: 9e-2}
 
 # No dimension of "uneven" is a multiple of 4 and its vocabulary is prime; of "narrow", the key and value projections
-# have two rows, fewer than four ranks, and the norms ten elements.
+# have two rows, fewer than four ranks, and the norms ten elements. "tied" is Llama 3.2 1B, narrower. A
+# tied embedding begins with a standard deviation of dim**-0.5, not 1: the job's learning rate would move it by several
+# percent per step, and rounding errors would grow tenfold from step to step. A tenth of that rate is usual for it.
+TIED = {"enable_weight_tying": "true", "dim": 128, "n_heads": 8, "n_kv_heads": 2, "ffn_dim_multiplier": 1.5, "multiple_of": 32}
 SHAPES = {
     "even": {},
     "uneven": {"dim": 50, "n_layers": 3, "n_heads": 5, "n_kv_heads": 5, "vocab_size": 2053, "multiple_of": 7},
     "narrow": {"dim": 10, "n_layers": 2, "n_heads": 5, "n_kv_heads": 1, "vocab_size": 2049, "multiple_of": 3},
+    "tied": TIED,
+    # For tensor parallelism: two ranks have 1027 and 1026 of the rows of a vocabulary of 2053.
+    "odd vocabulary": {"vocab_size": 2053},
+    "deep": {"n_layers": 3, "n_heads": 8, "n_kv_heads": 4},
 }
 STRATEGIES = {
     "zero3": ["--parallelism.fsdp_reshard_after_forward", "always"],
@@ -93,7 +103,8 @@ class Row:
 
 
 def shape_words(shape):
-    return [word for name, value in SHAPES[shape].items() for word in (f"--model.args.{name}", str(value))]
+    words = [f"--model.args.{name}={value}" for name, value in SHAPES[shape].items()]
+    return words + (["--optimizer.lr=3e-4"] if shape == "tied" else [])
 
 
 # Any two values of any two of the first five columns meet in at least one row; check_covering() checks that.
@@ -120,6 +131,11 @@ TABLE = [
     Row("ddp", "by op", "fp32", 1, False, 2, "uneven"),
     Row("zero3", "none", "fp32", 1, False, 3, "uneven"),
     Row("zero2", "full", "fp32", 2, False, 3, "narrow"),
+    Row("zero3", "none", "fp32", 2, False, 1, "tied"),
+    Row("zero2", "none", "fp32", 1, False, 2, "tied"),
+    Row("zero3", "full", "bf16", 1, False, 2, "tied"),
+    Row("zero3", "by op", "fp32", 1, False, 4, "tied"),
+    Row("hsdp", "none", "fp32", 1, False, 4, "tied"),
 ]
 
 
@@ -160,6 +176,12 @@ def ordered(distance):
     return math.inf if math.isnan(distance) else distance
 
 
+def norm_of_most(difference):
+    """Returns the norm without the ALONE largest elements; NaN if any element is NaN."""
+    size = difference.flatten().abs()
+    return size.sort().values[:-ALONE].norm() if not size.isnan().any() else size.sum()
+
+
 def distances(found, expected, start):
     """Returns {key of the bounds: the largest distance of the run}, and the name of the weight that is farthest off."""
     steps = [[row["step"] for row in rows] for rows, _ in (found, expected)]
@@ -169,7 +191,7 @@ def distances(found, expected, start):
         for key in KEYS
     }
     moved = {
-        name: ordered(((found[1][name] - weight).norm() / (weight - start[name]).norm()).item())
+        name: ordered((norm_of_most(found[1][name] - weight) / (weight - start[name]).norm()).item())
         for name, weight in expected[1].items()
     }
     worst = max(moved, key=moved.get)
@@ -215,7 +237,7 @@ def check_row(context, index, row, kernels, bounds):
 
 @case(300, tier="long", ranks=[3, 4], kernels=["aten"])
 @case(300, ranks=[3, 4], kernels=["own"])
-@case(300, ranks=[2], kernels=list(KERNELS))
+@case(300, ranks=[1, 2], kernels=list(KERNELS))
 def parity_table(context, ranks, kernels):
     """Losses, gradient norms and updated weights of the table's rows are PyTorch's."""
     check_covering()

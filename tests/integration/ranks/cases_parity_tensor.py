@@ -9,8 +9,6 @@ from fixtures import write_job
 from harness import case, check_close, expect, read_rows, run
 from oracle import KERNELS, ask, ask_variants
 
-# Two ranks have 1027 and 1026 of the rows of a vocabulary of 2053.
-SHAPES = {"even": {}, "odd vocabulary": {"vocab_size": 2053}, "deep": {"n_layers": 3, "n_heads": 8, "n_kv_heads": 4}}
 MESHES = {
     "tp": (2, []),
     "tp x fsdp": (4, []),
@@ -47,7 +45,7 @@ class Row:
         words += [] if self.loss_parallel else ["--parallelism.disable_loss_parallel"]
         words += ["--parallelism.enable_async_tensor_parallel"] if self.overlaps else []
         words += CHECKPOINTING[self.checkpointing]
-        return words + [word for name, value in SHAPES[self.shape].items() for word in (f"--model.args.{name}", str(value))]
+        return words + table.shape_words(self.shape)
 
 
 TABLE = [
@@ -61,6 +59,8 @@ TABLE = [
     Row("tp x fsdp", "full", "fp32", 2, True, "odd vocabulary", "zero2"),
     Row("tp x fsdp", "none", "bf16", 2, False, "odd vocabulary", "zero2"),
     Row("tp x fsdp", "full", "fp32", 1, True, "deep", overlaps=True),
+    Row("tp", "none", "fp32", 1, True, "tied"),
+    Row("tp x fsdp", "full", "fp32", 1, False, "tied"),
     Row("tp x hsdp", "full", "fp32", 1, True, "odd vocabulary"),
 ]
 def is_yardstick(row):
