@@ -106,7 +106,7 @@ bool is_nothing_given(const Arguments& args) {
 // cleanly.
 int run(const Arguments& args) {
   if (is_nothing_given(args))
-    return say_once(speaks_for_job(detect_launch()), []() -> int { throw ConfigError(config::short_usage()); });
+    return report_once(speaks_for_job(detect_launch()), []() -> int { throw ConfigError(config::short_usage()); });
   if (!args.empty() && is_subcommand(args[0])) return run_command(args);
   if (args.size() > 1 && args[0] == "--complete") return print(config::complete(args[1], std::span(args).subspan(2)));
   const auto command_line = config::parse_command_line(args);

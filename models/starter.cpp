@@ -166,7 +166,7 @@ class Starter {
   }
 
   std::string checkpoints() const {
-    return "\n[checkpoint]\n" + line("enable = true", "the same command goes on from the last one") +
+    return "\n[checkpoint]\n" + line("enable = true", "the same command continues from the last one") +
            line("interval = " + count(is_small() ? 100 : 500), "steps between two") +
            (is_small() ? "" : line("keep_latest_k = 3", "older ones are deleted")) +
            line("last_save_model_only = false", "true: the last one has the weights alone, and cannot be trained on") +

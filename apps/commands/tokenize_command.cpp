@@ -87,7 +87,7 @@ int run_tokenize(const std::vector<std::string>& args) {
   const auto progress = data::tokenize_to_shards(*source, *tokenizer, options, std::ref(report));
   if (progress.bad_records > 0) spdlog::warn("{} skipped", counted(progress.bad_records, "bad record"));
   if (progress.finished_shards == progress.shards) return kExitDone;
-  spdlog::info("tokenize: stopped; the same command goes on");
+  spdlog::info("tokenize: stopped; run the same command again to continue");
   return kExitSavedRequeue;
 }
 

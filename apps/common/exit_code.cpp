@@ -35,7 +35,7 @@ void print_error(const Error& error, bool may_be_rank) {
 int exit_code_of(const std::function<int()>& body, bool may_be_rank, std::chrono::milliseconds patience) {
   try {
     return body();
-  } catch (const SaidByAnother& error) {
+  } catch (const AlreadyReported& error) {
     std::this_thread::sleep_for(patience);
     print_error(error, may_be_rank);
     return error.exit_code();

@@ -10,7 +10,7 @@ namespace titan {
 constexpr auto kSpeakerPatience = std::chrono::seconds(10);
 
 // Returns what `body` returns. If it throws, prints the error's message and returns its exit code. A rank that throws
-// SaidByAnother first waits up to `patience`: a launcher ends all ranks as soon as the first one exits, including the
+// AlreadyReported first waits up to `patience`: a launcher ends all ranks as soon as the first one exits, including the
 // one about to print the message. If nothing ends it, it prints the message too. `may_be_rank`: true if the process
 // trains, so that a launcher may have started it as one of several ranks and its failures name the rank. Commands pass
 // false: they are never ranks, whatever the environment of a surrounding job says.

@@ -8,9 +8,9 @@
 namespace titan {
 
 // Bad input whose message another rank prints. exit_code_of() gives that rank time to print before this rank ends.
-class SaidByAnother : public ConfigError {
+class AlreadyReported : public ConfigError {
  public:
-  explicit SaidByAnother(const Error& error) : ConfigError(error.what(), error.keys()) {}
+  explicit AlreadyReported(const Error& error) : ConfigError(error.what(), error.keys()) {}
 };
 
 // True if this rank prints errors in the command line, the environment and the configuration's files, which are the
@@ -19,14 +19,14 @@ inline bool speaks_for_job(const LaunchEnv& launch) { return launch.rank == 0; }
 // True if this rank prints errors in this machine's files and devices, which are the same on all its ranks.
 inline bool speaks_for_machine(const LaunchEnv& launch) { return launch.local_rank == 0; }
 
-// Returns what `check` returns. If `speaks` is false, bad input that it finds is thrown as SaidByAnother.
+// Returns what `check` returns. If `speaks` is false, bad input that it finds is thrown as AlreadyReported.
 template <typename Check>
-auto say_once(bool speaks, Check&& check) -> decltype(check()) {
+auto report_once(bool speaks, Check&& check) -> decltype(check()) {
   try {
     return check();
   } catch (const Error& error) {
     if (speaks || error.exit_code() != kExitBadInput) throw;
-    throw SaidByAnother(error);
+    throw AlreadyReported(error);
   }
 }
 

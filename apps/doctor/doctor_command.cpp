@@ -173,7 +173,7 @@ int run_doctor(const std::vector<std::string>& args) {
                                                         "correct the variables, or unset them to start alone")}}));
   }
   subject.command_line = command_line_of(flags, flags.keys);
-  say_once(speaks_for_job(subject.launch), [&] {
+  report_once(speaks_for_job(subject.launch), [&] {
     config::throw_if_wrong(subject.command_line.errors);
     return true;
   });

@@ -26,8 +26,8 @@ void check(const CLI::App& app, const SweepFlags& flags) {
 void declare(CLI::App& app, SweepFlags& flags) {
   app.name("titan-train sweep");
   app.description(
-      "Runs one job many times with different values: grids, random draws, lists; ranks them and writes a report. The "
-      "same command goes on with a sweep that was interrupted.");
+      "Runs one job many times with different values: grids, random draws, lists; ranks them and writes a report. "
+      "Run the same command again to continue an interrupted sweep.");
   app.add_option("FILE", flags.file, "the sweep's TOML file");
   app.add_option("--grid", flags.words.grid,
                  "a key and its values, optimizer.lr=1e-3,1e-2, in place of FILE; several combine")

@@ -25,7 +25,7 @@ CheckedConfig check_model(config::LoadedConfig loaded) {
     checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
     models::check_mesh(checked.spec.stats, checked.config.parallelism);
   } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error, checked.origins));
+    throw ConfigError(config::with_location(error, checked.origins));
   }
   return checked;
 }
@@ -44,7 +44,7 @@ bool log_is_shown(const config::CommandLine& command_line, const LaunchEnv& laun
 }  // namespace
 
 CheckedConfig check_to_train(const config::CommandLine& command_line, const LaunchEnv& launch) {
-  return say_once(speaks_for_job(launch), [&] {
+  return report_once(speaks_for_job(launch), [&] {
     config::LoadedConfig loaded = load(command_line, launch);
     // The log comes first, since checking the model may warn.
     init_log(static_cast<int>(launch.rank), static_cast<int>(launch.world_size),
@@ -55,7 +55,7 @@ CheckedConfig check_to_train(const config::CommandLine& command_line, const Laun
 
 CheckedConfig check_to_print(const config::CommandLine& command_line, const LaunchEnv& launch) {
   log_to_stderr("titan-train");
-  CheckedConfig checked = say_once(speaks_for_job(launch), [&] { return check_model(load(command_line, launch)); });
+  CheckedConfig checked = report_once(speaks_for_job(launch), [&] { return check_model(load(command_line, launch)); });
   if (!speaks_for_job(launch)) return checked;
   for (const auto& warning : checked.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   return checked;

@@ -21,7 +21,7 @@ struct CheckedConfig {
 };
 
 // Checks the configuration of a run and sets up its log. Throws ConfigError with all mistakes on rank 0, and
-// SaidByAnother on the others.
+// AlreadyReported on the others.
 CheckedConfig check_to_train(const config::CommandLine& command_line, const LaunchEnv& launch);
 
 // Checks the configuration for a command whose result goes to standard output: the log and the warnings, which rank 0

@@ -16,7 +16,7 @@
 namespace titan {
 namespace {
 
-// The functions here throw errors that name keys, but not yet their locations (config::at_its_place()).
+// The functions here throw errors that name keys, but not yet their locations (config::with_location()).
 
 std::int64_t end_of_document(const CheckedInput& input) {
   if (const auto eos = input.tokenizer->eos_id()) return *eos;
@@ -128,14 +128,14 @@ CheckedInput load_tokenizer(const CheckedConfig& checked) {
   try {
     return open_tokenizer(checked);
   } catch (const Error& error) {
-    throw ConfigError(config::at_its_place(error, checked.origins));
+    throw ConfigError(config::with_location(error, checked.origins));
   }
 }
 
 CheckedInput check_files(const CheckedConfig& checked) {
   FoundFiles found = find_files(checked);
   std::vector<std::string> errors;
-  for (const config::Fault& fault : found.errors) errors.push_back(config::at_its_place(fault, checked.origins));
+  for (const config::Fault& fault : found.errors) errors.push_back(config::with_location(fault, checked.origins));
   config::throw_if_wrong(errors);
   return std::move(found.input).value();
 }
@@ -152,7 +152,7 @@ void check_folder(const CheckedConfig& checked, bool overwrite) {
   try {
     train::check_run_folder(checked.config, overwrite);
   } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error, checked.origins));
+    throw ConfigError(config::with_location(error, checked.origins));
   }
 }
 

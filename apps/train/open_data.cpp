@@ -29,9 +29,9 @@ std::unique_ptr<BatchSource> open_data(const std::string& table, const CheckedIn
     return data::make_batch_source(options, input.tokenizer);
   } catch (const DataError& error) {
     const std::string key = table + (options.dataset_mix.empty() ? ".dataset_path" : ".dataset_mix");
-    throw DataError(config::at_its_place(config::below_key(key, error), input.origins));
+    throw DataError(config::with_location(config::below_key(key, error), input.origins));
   } catch (const ConfigError& error) {
-    throw ConfigError(config::at_its_place(error, input.origins));
+    throw ConfigError(config::with_location(error, input.origins));
   }
 }
 

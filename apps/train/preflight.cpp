@@ -96,10 +96,10 @@ std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEn
   std::vector<std::string> errors, warnings;
   const Capacity capacity = capacity_of_a_rank(std::max<std::int64_t>(launch.local_world_size, 1), device_type);
   if (const auto lack = find_lack_of_memory(config, checked.spec, launch.world_size, capacity))
-    errors.push_back(config::at_its_place(*lack, checked.origins));
+    errors.push_back(config::with_location(*lack, checked.origins));
   const auto no_disk = speaks_for_job(launch) ? find_lack_of_disk(config, checked.spec) : std::nullopt;
   if (no_disk && no_disk->is_certain && config.checkpoint.on_save_error == "stop") {
-    errors.push_back(config::at_its_place(no_disk->fault, checked.origins));
+    errors.push_back(config::with_location(no_disk->fault, checked.origins));
   } else if (no_disk) {
     warnings.push_back(no_disk->fault.message);
   }

@@ -46,7 +46,7 @@ struct Start {
 // all ranks are told.
 Start check_machine(const CheckedConfig& checked, const config::CommandLine& command_line, const LaunchEnv& launch) {
   const bool speaks = speaks_for_machine(launch);
-  return say_once(speaks, [&] {
+  return report_once(speaks, [&] {
     const auto device_type = pick_device_type(checked.config, launch);
     Start start{speaks ? check_files(checked) : load_tokenizer(checked), checked.warnings, device_type};
     if (auto slow = train::slow_products_warning(checked.config, device_type); !slow.empty())
@@ -149,7 +149,7 @@ int run_train(const config::CommandLine& command_line, const LaunchEnv& launch) 
   const dist::SlowPhaseWatch slow_phases(dist::SlowPhases(static_cast<double>(config.comm.init_timeout_seconds),
                                                           static_cast<double>(config.comm.train_timeout_seconds)),
                                          warn_of_slow_phase);
-  auto world = say_once(speaks_for_job(launch), [&] {
+  auto world = report_once(speaks_for_job(launch), [&] {
     return std::make_unique<dist::World>(launch, start.device_type,
                                          std::chrono::seconds(config.comm.init_timeout_seconds));
   });

@@ -20,7 +20,7 @@ struct FileFacts {
 };
 
 // Returns the facts of `files`. `root` is their folder, the prefix of their paths, or the only file. Reads files up to
-// 1 MiB in full, and of larger ones 16 blocks, or 2 blocks if there are more than 1,000 files. More than 10,000 files
+// 1 MiB in full, and of larger ones 17 blocks, or 3 blocks if there are more than 1,000 files. More than 10,000 files
 // are not read: the result is one entry with the sum of their sizes and a checksum of names and sizes. Throws DataError
 // if a file cannot be read.
 std::vector<FileFacts> facts_of(const std::vector<std::filesystem::path>& files, const std::filesystem::path& root);

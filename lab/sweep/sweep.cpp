@@ -101,7 +101,7 @@ int run_sweep(const SweepOptions& options) {
   if (options.retry_failed) driver.retry_failed();
   const int exit_code = driver.run();
   print_end(driver.record(), spec.folder);
-  if (exit_code == kExitSavedRequeue) print("Stopped; the same command goes on with it.\n");
+  if (exit_code == kExitSavedRequeue) print("Stopped; run the same command again to continue.\n");
   return exit_code;
 }
 

@@ -34,7 +34,7 @@ at::Tensor TransformerBlock::forward(const nn::Tensors& inputs) {
   const auto& x = inputs[0];
   auto attention_inputs = inputs;
   attention_inputs[0] = (*attention_norm_)(x);
-  const auto [h, normed] = ffn_norm_->of_sum(x, (*attention_)(std::move(attention_inputs)));
+  const auto [h, normed] = ffn_norm_->forward_add(x, (*attention_)(std::move(attention_inputs)));
   return h + (*feed_forward_)(normed);
 }
 

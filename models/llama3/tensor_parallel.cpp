@@ -14,26 +14,26 @@ tp::Plan llama_tensor_parallel_plan(const config::Parallelism& parallelism) {
   const auto colwise = std::make_shared<tp::ColwiseParallel>();
   const bool overlaps = parallelism.enable_async_tensor_parallel;
   const auto rowwise = std::make_shared<tp::RowwiseParallel>(overlaps);
-  const auto whole_sequence = [&](std::vector<std::string> first_layers) {
+  const auto gather_sequence = [&](std::vector<std::string> first_layers) {
     return overlaps ? std::make_shared<tp::PrepareModuleInput>(std::move(first_layers))
                     : std::make_shared<tp::PrepareModuleInput>();
   };
-  const auto own_tokens = std::make_shared<tp::SequenceParallel>();
+  const auto sequence_parallel = std::make_shared<tp::SequenceParallel>();
   // clang-format off
   return {
       {"tok_embeddings",              rowwise},
-      {"layers.*.attention_norm",     own_tokens},
-      {"layers.*.attention",          whole_sequence({"wq", "wk", "wv"})},
+      {"layers.*.attention_norm",     sequence_parallel},
+      {"layers.*.attention",          gather_sequence({"wq", "wk", "wv"})},
       {"layers.*.attention.wq",       colwise},
       {"layers.*.attention.wk",       colwise},
       {"layers.*.attention.wv",       colwise},
       {"layers.*.attention.wo",       rowwise},
-      {"layers.*.ffn_norm",           own_tokens},
-      {"layers.*.feed_forward",       whole_sequence({"w1", "w3"})},
+      {"layers.*.ffn_norm",           sequence_parallel},
+      {"layers.*.feed_forward",       gather_sequence({"w1", "w3"})},
       {"layers.*.feed_forward.w1",    colwise},
       {"layers.*.feed_forward.w3",    colwise},
       {"layers.*.feed_forward.w2",    rowwise},
-      {"norm",                        own_tokens},
+      {"norm",                        sequence_parallel},
       {"output",                      std::make_shared<tp::VocabParallelLoss>(parallelism.disable_loss_parallel)},
   };
   // clang-format on

@@ -20,7 +20,7 @@ enum ExitCode : int {
 };
 
 // Error with an exit code. If it is about configuration keys ("training.steps"), it carries them, the one at fault
-// first, and its message is bare: config::at_its_place() adds the place where the keys were given; without that,
+// first, and its message is bare: config::with_location() adds the place where the keys were given; without that,
 // the program prints "error: " before the message. A message of bad input without keys is printed unchanged.
 class Error : public std::runtime_error {
  public:

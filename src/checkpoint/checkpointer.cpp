@@ -164,7 +164,7 @@ std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vect
 SaveOptions Checkpointer::save_options() const {
   SaveOptions options{.files_per_rank = static_cast<int>(options_.files_per_rank)};
   if (!run_.run_config.empty()) options.texts[kRunConfigFile] = run_.run_config;
-  if (!is_of_numbers_) options.texts[layout::kNotFiniteFile] = "The weights hold NaN or infinity.\n";
+  if (!weights_finite_) options.texts[layout::kNotFiniteFile] = "The weights hold NaN or infinity.\n";
   return options;
 }
 

@@ -78,7 +78,7 @@ class Checkpointer {
 
   // Marks all later saves as not finite. Such a save never replaces the newest finite one, regardless of keep_latest_k.
   // Call on every rank.
-  void mark_not_finite() { is_of_numbers_ = false; }
+  void mark_not_finite() { weights_finite_ = false; }
 
   // Loads the newest save of this run with finite weights (choose_good), except the position in the data. First waits
   // for a save under way. Returns the step of the save, or nullopt if there is none. Collective. Throws as load() and
@@ -124,7 +124,7 @@ class Checkpointer {
   KeepRule keep_rule_;
   TimePoint last_save_;
   bool is_last_save_ = false;  // the newest write() is the last one, so no later save makes up for its failure
-  bool is_of_numbers_ = true;
+  bool weights_finite_ = true;
   AsyncSaver saver_;  // declared last: its thread uses the members above
 };
 

@@ -50,7 +50,7 @@ class Loader {
     all.insert(all.end(), errors_.begin(), errors_.end());
     for (const Fault& fault : conflicts) {
       const auto is_broken = [&](const std::string& key) { return std::ranges::count(files_.broken, key) > 0; };
-      if (std::ranges::none_of(fault.keys, is_broken)) all.push_back(at_its_place(fault, out_.origins));
+      if (std::ranges::none_of(fault.keys, is_broken)) all.push_back(with_location(fault, out_.origins));
     }
     return all;
   }

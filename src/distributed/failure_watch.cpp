@@ -17,15 +17,15 @@ constexpr const char* kKey = "titan/failure";
 constexpr auto kPeriod = milliseconds(200);
 constexpr auto kLook = milliseconds(10);
 // A process that stays suspended this long after a collective has timed out counts as stopped.
-constexpr auto kStandsStill = milliseconds(1000);
+constexpr auto kSuspended = milliseconds(1000);
 // A rank of another machine counts as lost after this many missed heartbeats, counted in this rank's own: two
 // seconds, longer than ordinary load on its machine delays a rank.
 constexpr std::int64_t kMissedBeats = 10;
 
-constexpr const char* kEndedReason = "ended without a word (killed, or out of memory?)";
+constexpr const char* kEndedReason = "ended without reporting an error (killed, or out of memory?)";
 // Processes of other machines cannot be inspected: only their silence is known.
 constexpr const char* kSilentReason = "has fallen silent: its process was killed or stopped, or its machine is gone";
-constexpr const char* kStoppedReason = "stands still: something stopped its process (SIGSTOP, a debugger)";
+constexpr const char* kStoppedReason = "was stopped: something suspended its process (SIGSTOP, a debugger)";
 constexpr const char* kStoreGone = "rank 0 or the launcher ended: the rendezvous store is gone";
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
@@ -102,7 +102,7 @@ bool has_heard(FailureBoard& board, int rank) {
   return life == Life::kEnded || life == Life::kStopped || board.store->check({heard_key(rank)});
 }
 
-// Detects that the same other rank of this machine has been suspended for kStandsStill.
+// Detects that the same other rank of this machine has been suspended for kSuspended.
 class StandingRank {
  public:
   explicit StandingRank(const FailureBoard& board) : board_(board) {}
@@ -112,7 +112,7 @@ class StandingRank {
     const auto rank = find_rank(board_, Life::kStopped);
     if (!rank || rank != rank_) since_ = now;
     rank_ = rank;
-    return rank && now - since_ >= kStandsStill;
+    return rank && now - since_ >= kSuspended;
   }
 
  private:

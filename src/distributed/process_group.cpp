@@ -146,7 +146,7 @@ Work ProcessGroup::all_gather_parts(at::Tensor input) {
 
 bool ProcessGroup::gathers_in_place(std::int64_t numel, const at::TensorOptions& options) const {
   const auto* const backend = memory_backend(options.device());
-  return backend && size() > 2 && backend->has_place_for(options.dtype().toScalarType(), numel);
+  return backend && size() > 2 && backend->can_allocate(options.dtype().toScalarType(), numel);
 }
 
 GatheredInPlace ProcessGroup::all_gather_in_place(std::int64_t numel, const at::TensorOptions& options,

@@ -47,10 +47,10 @@ at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at
                               const at::Tensor& bounds) {
   const auto B = q.size(0), T = q.size(2);
   if (lengths.size(0) == B) return causal_attention(q, k, v);
-  const auto in_a_line = [](const at::Tensor& heads) {
+  const auto flatten_batch = [](const at::Tensor& heads) {
     return heads.transpose(1, 2).flatten(0, 1);
   };  // [B * T, heads, E]
-  const auto queries = in_a_line(q), keys = in_a_line(k), values = in_a_line(v);
+  const auto queries = flatten_batch(q), keys = flatten_batch(k), values = flatten_batch(v);
   const auto sizes = sizes_of(lengths);
   const auto out = bounds.defined() && attends_within_documents(queries, keys, values)
                        ? causal_attention(queries, keys, values, {bounds, *std::ranges::max_element(sizes)})

@@ -16,8 +16,8 @@ at::Tensor Embedding::forward(const Tensors& inputs) { return at::embedding(weig
 
 RMSNorm::RMSNorm(std::int64_t dim, double eps) : eps_(eps) { param("weight", weight, {dim}); }
 at::Tensor RMSNorm::forward(const Tensors& inputs) { return rms_norm(inputs[0], weight, eps_); }
-NormedSum RMSNorm::of_sum(const at::Tensor& x, const at::Tensor& delta) {
-  if (only_forward_may_run()) {
+NormedSum RMSNorm::forward_add(const at::Tensor& x, const at::Tensor& delta) {
+  if (has_post_hooks_or_wrappers()) {
     const auto sum = x + delta;
     return {sum, (*this)(sum)};
   }

@@ -31,7 +31,7 @@ class RMSNorm : public Module {
   // add_rms_norm() has one. It is a call of the module: pre-hooks see both tensors. With post-hooks or forward wrappers
   // (a norm that fully_shard or activation checkpointing wraps by itself) it runs the addition and operator(), since
   // these expect one output.
-  NormedSum of_sum(const at::Tensor& x, const at::Tensor& delta);
+  NormedSum forward_add(const at::Tensor& x, const at::Tensor& delta);
   at::Tensor weight;
 
  private:

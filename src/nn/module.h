@@ -167,7 +167,7 @@ class Module {
   // True if the module has post-hooks or forward wrappers, which expect the one tensor of forward(). A second way to
   // call a module, with several outputs, then has to go through operator(); otherwise it calls run_pre_hooks(), as
   // operator() does.
-  bool only_forward_may_run() const { return !post_hooks_.empty() || !forward_wrappers_.empty(); }
+  bool has_post_hooks_or_wrappers() const { return !post_hooks_.empty() || !forward_wrappers_.empty(); }
   void run_pre_hooks(Tensors& inputs);
 
  private:

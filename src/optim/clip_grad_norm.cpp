@@ -122,7 +122,7 @@ void throw_if_nonfinite(const at::Tensor& total, double norm_type) {
   if (std::isfinite(value)) return;
   throw Error("[optim] the total norm of order " + std::to_string(norm_type) + " of the gradients is " +
                   std::to_string(value) +
-                  ": they cannot be clipped. Leave error_if_nonfinite off to go on all the same",
+                  ": they cannot be clipped. Set error_if_nonfinite = false to continue without clipping",
               kExitFailed);
 }
 

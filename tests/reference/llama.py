@@ -102,8 +102,8 @@ def rotation_table(args):
 def rotate(x, table):
     """Rotates [B, T, heads, E]: neighboring elements are the parts of a complex number."""
     pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
-    turned = pairs * table[: x.shape[1]].view(1, x.shape[1], 1, -1)
-    return torch.view_as_real(turned).flatten(3).type_as(x)
+    rotated = pairs * table[: x.shape[1]].view(1, x.shape[1], 1, -1)
+    return torch.view_as_real(rotated).flatten(3).type_as(x)
 
 
 def same_document(tokens, eos_id):

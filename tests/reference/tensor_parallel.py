@@ -14,10 +14,10 @@ SEQUENCE = Shard(1)
 
 def block_plan():
     # The rotary table, the second input, and the mask stay unchanged.
-    whole_sequence = dict(input_layouts=(SEQUENCE, None, None), desired_input_layouts=(Replicate(), None, None))
+    gather_sequence = dict(input_layouts=(SEQUENCE, None, None), desired_input_layouts=(Replicate(), None, None))
     return {
         "attention_norm": SequenceParallel(),
-        "attention": PrepareModuleInput(**whole_sequence),
+        "attention": PrepareModuleInput(**gather_sequence),
         "attention.wq": ColwiseParallel(),
         "attention.wk": ColwiseParallel(),
         "attention.wv": ColwiseParallel(),

@@ -41,7 +41,7 @@ std::string state_of(const std::vector<Event>& events) {
     if (event->name == "end") return "completed";
     if (event->name == "diverged") return "diverged";
     if (event->name == "stop") return event->details.empty() ? "stopped" : "stopped (" + event->details + ")";
-    if (event->name == "start" || event->name == "resume") return "running, or ended without a word";
+    if (event->name == "start" || event->name == "resume") return "running, or ended without reporting an error";
   }
   return "";
 }

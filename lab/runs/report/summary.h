@@ -12,7 +12,7 @@
 namespace titan::runs {
 
 // Returns an object with these members, without the unknown ones: state ("completed", "stopped (...)",
-// "diverged", "running, or ended without a word"), steps, of_steps (training.steps), loss, best_loss,
+// "diverged", "running, or ended without reporting an error"), steps, of_steps (training.steps), loss, best_loss,
 // best_loss_step, validation_loss, best_validation_loss, best_validation_step, tokens, hours (from the
 // first row to the last, including the time between a stop and a resume), tokens_per_second (median
 // over rows), step_seconds (median over rows), memory_peak_bytes, starts, saves, goodput_percent.

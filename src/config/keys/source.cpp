@@ -36,7 +36,7 @@ Fault below_key(const std::string& key, const Error& error) {
   return fault;
 }
 
-std::string at_its_place(const Fault& fault, const Origins& origins) {
+std::string with_location(const Fault& fault, const Origins& origins) {
   std::string out, notes;
   std::set<std::string> seen;
   for (const std::string& key : fault.keys) {
@@ -56,8 +56,8 @@ std::string at_its_place(const Fault& fault, const Origins& origins) {
   return (out.empty() ? "error: " + fault.message : out) + notes;
 }
 
-std::string at_its_place(const Error& error, const Origins& origins) {
-  return at_its_place(Fault{error.what(), error.keys()}, origins);
+std::string with_location(const Error& error, const Origins& origins) {
+  return with_location(Fault{error.what(), error.keys()}, origins);
 }
 
 void throw_if_wrong(const std::vector<std::string>& errors) {

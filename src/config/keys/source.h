@@ -67,8 +67,8 @@ Fault below_key(const std::string& key, const Error& error);
 //      3 | seq_len = 7
 //        |           ^
 //        = parallelism.tensor_parallel_degree is set by --parallelism.tensor_parallel_degree
-std::string at_its_place(const Fault& fault, const Origins& origins);
-std::string at_its_place(const Error& error, const Origins& origins);
+std::string with_location(const Fault& fault, const Origins& origins);
+std::string with_location(const Error& error, const Origins& origins);
 
 // Throws ConfigError with all of `errors` in full.
 void throw_if_wrong(const std::vector<std::string>& errors);

@@ -101,11 +101,11 @@ struct SharedChannel::Header {
   std::atomic<std::uint32_t> bell;                   // changes after `published` did
   alignas(64) std::atomic<std::uint64_t> done;       // this rank is done with all operations before
   alignas(64) Operation operations[kMaxInFlight];    // operation n at n % kMaxInFlight
-  // This rank's state of each place: the last generation that it has written, and the last that it has freed.
-  struct Place {
-    std::atomic<std::uint64_t> written, let_go;
+  // This rank's state of each block: the last generation that it has written, and the last that it has freed.
+  struct Block {
+    std::atomic<std::uint64_t> written, freed;
   };
-  alignas(64) Place places[kMostPlaces];
+  alignas(64) Block blocks[kMaxBlocks];
 };
 
 struct SharedChannel::Peer {
@@ -116,8 +116,10 @@ struct SharedChannel::Peer {
   const Header& header() const { return *reinterpret_cast<const Header*>(segment->data()); }
 };
 
-// Places are in the second half of a segment, which other ranks may write.
-std::size_t start_of_places(std::size_t capacity) { return capacity / 2 / PlaceBook::kPage * PlaceBook::kPage; }
+// Blocks are in the second half of a segment, which other ranks may write.
+std::size_t start_of_blocks(std::size_t capacity) {
+  return capacity / 2 / BlockAllocator::kPage * BlockAllocator::kPage;
+}
 
 SharedOperation::~SharedOperation() { channel_->done(number_); }
 
@@ -125,7 +127,7 @@ SharedChannel::SharedChannel(int rank, int global_rank, std::size_t capacity)
     : rank_(rank),
       global_rank_(global_rank),
       segment_(std::make_shared<SharedSegment>(SharedSegment::create(capacity))),
-      pool_(sizeof(Header), start_of_places(segment_->capacity())) {
+      pool_(sizeof(Header), start_of_blocks(segment_->capacity())) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
   std::random_device random;
   auto* header = new (segment_->data()) Header{};
@@ -148,7 +150,7 @@ void SharedChannel::connect(const std::vector<SegmentAddress>& addresses) {
                            ? segment_
                            : std::make_shared<SharedSegment>(SharedSegment::open(
                                  address.pid, address.descriptor, static_cast<std::size_t>(address.capacity),
-                                 start_of_places(static_cast<std::size_t>(address.capacity)))));
+                                 start_of_blocks(static_cast<std::size_t>(address.capacity)))));
   }
   connect(addresses, segments);
 }
@@ -165,7 +167,7 @@ void SharedChannel::connect(const std::vector<SegmentAddress>& addresses,
     peers_.push_back(std::move(peer));
   }
   const auto capacity = static_cast<std::size_t>(addresses.front().capacity);
-  places_.emplace(start_of_places(capacity), capacity, kMostPlaces);
+  blocks_.emplace(start_of_blocks(capacity), capacity, kMaxBlocks);
 }
 
 void SharedChannel::throw_no_memory(std::size_t bytes) const {
@@ -321,14 +323,14 @@ BlockPool::Stats SharedChannel::stats() const {
   return pool_.stats();
 }
 
-std::size_t SharedChannel::bytes_of_places() const {
+std::size_t SharedChannel::bytes_of_blocks() const {
   const std::lock_guard lock(mutex_);
-  return places_->bytes();
+  return blocks_->bytes();
 }
 
-bool SharedChannel::has_place_for(at::ScalarType dtype, std::int64_t numel) const {
+bool SharedChannel::can_allocate(at::ScalarType dtype, std::int64_t numel) const {
   const std::lock_guard lock(mutex_);
-  return places_->has_place_for(static_cast<std::size_t>(numel) * c10::elementSize(dtype));
+  return blocks_->can_allocate(static_cast<std::size_t>(numel) * c10::elementSize(dtype));
 }
 
 std::shared_ptr<SharedGather> SharedChannel::gather(at::ScalarType dtype, std::int64_t numel) {
@@ -336,58 +338,57 @@ std::shared_ptr<SharedGather> SharedChannel::gather(at::ScalarType dtype, std::i
   const auto bytes = static_cast<std::size_t>(numel) * c10::elementSize(dtype);
   const std::lock_guard lock(mutex_);
   check_may_start(signature);
-  const auto place = places_->take(bytes);
-  if (!place) throw_no_memory(bytes);
+  const auto block = blocks_->allocate(bytes);
+  if (!block) throw_no_memory(bytes);
   in_flight_.push_back({next_, kNoBlock});
-  return std::make_shared<SharedGather>(shared_from_this(), announce(signature, place->offset), signature, *place);
+  return std::make_shared<SharedGather>(shared_from_this(), announce(signature, block->offset), signature, *block);
 }
 
-void SharedChannel::give_back(const PlaceBook::Place& place) {
+void SharedChannel::free_block(const BlockAllocator::Block& block) {
   const std::lock_guard lock(mutex_);
-  places_->give_back(place.number);
+  blocks_->free(block.number);
   auto& header = own_header();
-  header.places[place.number].let_go.store(place.generation, std::memory_order_release);
+  header.blocks[block.number].freed.store(block.generation, std::memory_order_release);
   ring(header.bell);
 }
 
-SharedGather::~SharedGather() { channel_->give_back(place_); }
+SharedGather::~SharedGather() { channel_->free_block(block_); }
 
 at::Tensor SharedGather::output() {
-  auto* data = channel_->peers_.front().segment->data() + place_.offset;
+  auto* data = channel_->peers_.front().segment->data() + block_.offset;
   return at::from_blob(
       data, {signature_.numel}, [self = shared_from_this()](void*) {}, signature_.dtype);
 }
 
 bool SharedGather::is_free() const {
-  return std::ranges::all_of(channel_->peers_, [&](const auto& peer) { return has_let_go(peer); });
+  return std::ranges::all_of(channel_->peers_, [&](const auto& peer) { return has_freed(peer); });
 }
 
 void SharedGather::wait_until_free(std::chrono::milliseconds timeout) const {
-  for (const auto& peer : channel_->peers_)
-    channel_->await(peer, signature_, timeout, [&] { return has_let_go(peer); });
+  for (const auto& peer : channel_->peers_) channel_->await(peer, signature_, timeout, [&] { return has_freed(peer); });
 }
 
-bool SharedGather::has_let_go(const SharedChannel::Peer& peer) const {
-  return peer.header().places[place_.number].let_go.load(std::memory_order_acquire) + 1 >= place_.generation;
+bool SharedGather::has_freed(const SharedChannel::Peer& peer) const {
+  return peer.header().blocks[block_.number].freed.load(std::memory_order_acquire) + 1 >= block_.generation;
 }
 
 void SharedGather::set_written() {
   auto& header = channel_->own_header();
-  header.places[place_.number].written.store(place_.generation, std::memory_order_release);
+  header.blocks[block_.number].written.store(block_.generation, std::memory_order_release);
   ring(header.bell);
 }
 
 void SharedGather::wait_until_whole(std::chrono::milliseconds timeout) {
   for (int r = 0; r < static_cast<int>(channel_->peers_.size()); ++r) {
-    if (operation_->offset(r, timeout) == place_.offset) continue;
+    if (operation_->offset(r, timeout) == block_.offset) continue;
     throw DistError("ranks disagree where the output of " + to_string(signature_) + " lies: rank " +
                     std::to_string(channel_->peers_[static_cast<std::size_t>(r)].global_rank) + " and rank " +
                     std::to_string(channel_->global_rank_) + " have let go of gathered outputs in different orders");
   }
   for (const auto& peer : channel_->peers_) {
-    const auto& written = peer.header().places[place_.number].written;
+    const auto& written = peer.header().blocks[block_.number].written;
     channel_->await(peer, signature_, timeout,
-                    [&] { return written.load(std::memory_order_acquire) >= place_.generation; });
+                    [&] { return written.load(std::memory_order_acquire) >= block_.generation; });
   }
   operation_.reset();
 }

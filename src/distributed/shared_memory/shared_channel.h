@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/shared_memory/place_book.h"
+#include "distributed/shared_memory/block_allocator.h"
 #include "distributed/shared_memory/shared_segment.h"
 
 namespace titan::dist {
@@ -90,7 +90,7 @@ class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
 class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
  public:
   static constexpr std::uint64_t kMaxInFlight = 1024;
-  static constexpr int kMostPlaces = 4096;
+  static constexpr int kMaxBlocks = 4096;
 
   // Makes a segment of `capacity` bytes of addresses, of which only written pages take memory. Throws DistError if
   // the system refuses.
@@ -115,14 +115,14 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   // there is not enough memory.
   std::shared_ptr<SharedOperation> publish(const SharedSignature& signature, const at::Tensor& input);
 
-  // True if gather() has a place for these. The same on all ranks that have started and freed the same gathers.
-  bool has_place_for(at::ScalarType dtype, std::int64_t numel) const;
+  // True if gather() has memory for these. The same on all ranks that have started and freed the same gathers.
+  bool can_allocate(at::ScalarType dtype, std::int64_t numel) const;
   // Starts an all-gather whose output [numel] all ranks share; it counts as an operation. All ranks must start these,
-  // and free their outputs, in the same order, so that they agree on the places. Throws like publish().
+  // and free their outputs, in the same order, so that they agree on the blocks. Throws like publish().
   std::shared_ptr<SharedGather> gather(at::ScalarType dtype, std::int64_t numel);
 
   BlockPool::Stats stats() const;
-  std::size_t bytes_of_places() const;
+  std::size_t bytes_of_blocks() const;
 
  private:
   friend class SharedOperation;
@@ -149,35 +149,35 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   // Publishes the start of the next operation, and the `offset` of its data in a segment.
   std::shared_ptr<SharedOperation> announce(const SharedSignature& signature, std::size_t offset);
   [[noreturn]] void throw_no_memory(std::size_t bytes) const;
-  void give_back(const PlaceBook::Place& place);
+  void free_block(const BlockAllocator::Block& block);
 
   int rank_;
   int global_rank_;
   std::shared_ptr<const SharedSegment> segment_;
-  std::vector<Peer> peers_;  // in rank order, this rank included; the first rank's segment has the places
+  std::vector<Peer> peers_;  // in rank order, this rank included; the first rank's segment has the blocks
 
   mutable std::mutex mutex_;  // guards all below
   BlockPool pool_;
   std::deque<InFlight> in_flight_;
   std::set<std::uint64_t> done_early_;  // numbers after the first that is not done
   std::uint64_t next_ = 0;
-  std::optional<PlaceBook> places_;
+  std::optional<BlockAllocator> blocks_;
 };
 
-// An all-gather whose output all ranks share. This rank holds its place until the object and all tensors of output()
+// An all-gather whose output all ranks share. This rank holds its block until the object and all tensors of output()
 // are gone. Call in this order: is_free() or wait_until_free(), write this rank's part of output(), set_written(),
 // wait_until_whole(). Ranks must wait in the order in which they started these, or they may deadlock.
 class SharedGather : public std::enable_shared_from_this<SharedGather> {
  public:
   SharedGather(std::shared_ptr<SharedChannel> channel, std::shared_ptr<SharedOperation> operation,
-               const SharedSignature& signature, const PlaceBook::Place& place)
-      : channel_(std::move(channel)), operation_(std::move(operation)), signature_(signature), place_(place) {}
+               const SharedSignature& signature, const BlockAllocator::Block& block)
+      : channel_(std::move(channel)), operation_(std::move(operation)), signature_(signature), block_(block) {}
   SharedGather(const SharedGather&) = delete;
   SharedGather& operator=(const SharedGather&) = delete;
   ~SharedGather();
 
   at::Tensor output();  // [numel of the signature]
-  // True if all ranks have freed the output that was in its place before.
+  // True if all ranks have freed the output that was in its block before.
   bool is_free() const;
   void wait_until_free(std::chrono::milliseconds timeout) const;
   void set_written();
@@ -185,12 +185,12 @@ class SharedGather : public std::enable_shared_from_this<SharedGather> {
   void wait_until_whole(std::chrono::milliseconds timeout);
 
  private:
-  bool has_let_go(const SharedChannel::Peer& peer) const;
+  bool has_freed(const SharedChannel::Peer& peer) const;
 
   std::shared_ptr<SharedChannel> channel_;
   std::shared_ptr<SharedOperation> operation_;  // null when it is over
   SharedSignature signature_;
-  PlaceBook::Place place_;
+  BlockAllocator::Block block_;
 };
 
 }  // namespace titan::dist

@@ -138,8 +138,8 @@ class SharedMemoryBackend final : public c10d::Backend, public CollectivesInMemo
     return channel_->buffer(size, options.dtype().toScalarType());
   }
 
-  bool has_place_for(at::ScalarType dtype, std::int64_t numel) const override {
-    return channel_->has_place_for(dtype, numel);
+  bool can_allocate(at::ScalarType dtype, std::int64_t numel) const override {
+    return channel_->can_allocate(dtype, numel);
   }
 
   Started all_gather_in_place(at::ScalarType dtype, std::int64_t numel, GatherWork::Write write) override {

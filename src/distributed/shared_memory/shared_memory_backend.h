@@ -23,7 +23,7 @@ class CollectivesInMemory {
   };
   virtual ~CollectivesInMemory() = default;
   // True if there is memory for another such output. The same on all ranks.
-  virtual bool has_place_for(at::ScalarType dtype, std::int64_t numel) const = 0;
+  virtual bool can_allocate(at::ScalarType dtype, std::int64_t numel) const = 0;
   // `write` writes this rank's parts into the output: at once if no rank needs the previous content, otherwise in the
   // work's wait(). After that the output is complete and read-only. Ranks must wait for these works and free the
   // outputs in the same order, relative to all their other waits: a rank that has not written yet blocks the others.

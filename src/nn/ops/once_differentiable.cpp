@@ -11,8 +11,8 @@ namespace titan::nn {
 void check_once_differentiable(const char* op) {
   if (!at::GradMode::is_enabled()) return;
   throw InternalError(std::string("[nn] ") + op +
-                      " has no second derivative on CPU (backward was called with create_graph); set cpu.kernels = "
-                      "\"aten\" to use PyTorch's operators, which have");
+                      " has no second derivative (backward was called with create_graph); set cpu.kernels, or "
+                      "cuda.kernels on a GPU, to \"aten\": PyTorch's operators have one");
 }
 
 }  // namespace titan::nn

@@ -133,17 +133,17 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
     total += param->send_numel();
   }
   const auto options = at::TensorOptions().dtype(dtype).device(params.front()->devices().compute);
-  const bool shows_part = group.shares_memory(options.device());
-  if (shows_part) {
+  const bool is_zero_copy = group.shares_memory(options.device());
+  if (is_zero_copy) {
     auto offsets = offsets_in_place(params, group.size());
     if (group.gathers_in_place(offsets.back(), options)) {
       return start_in_place(params, group, options, std::move(offsets));
     }
   }
   AllGatherResult result;
-  if (!shows_part) result.output = at::empty({total * group.size()}, options);
+  if (!is_zero_copy) result.output = at::empty({total * group.size()}, options);
   const auto input =
-      shows_part ? group.exchange_buffer(total, options) : result.output.narrow(0, group.rank() * total, total);
+      is_zero_copy ? group.exchange_buffer(total, options) : result.output.narrow(0, group.rank() * total, total);
   std::vector<at::Tensor> targets;
   std::int64_t offset = 0;
   for (const auto* param : params) {
@@ -151,7 +151,7 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
     offset += param->send_numel();
   }
   copy_in_shards(params, targets);
-  result.work = shows_part ? group.all_gather_parts(input) : group.all_gather(result.output, input);
+  result.work = is_zero_copy ? group.all_gather_parts(input) : group.all_gather(result.output, input);
   return result;
 }
 

@@ -96,7 +96,7 @@ std::string ParamGroup::where() const {
 }
 
 // True if gathering needs neither an exchange nor a copy to the device that could run ahead.
-bool ParamGroup::gathers_from_self() const {
+bool ParamGroup::is_unsharded_locally() const {
   return gather_group().size() == 1 && !view_.front()->devices().offloads();
 }
 
@@ -115,7 +115,7 @@ std::string ParamGroup::names() const {
 }
 
 void ParamGroup::unshard() {
-  if (unsharded_ || all_gather_ || gathers_from_self()) return;
+  if (unsharded_ || all_gather_ || is_unsharded_locally()) return;
   const NamedRange range([this] { return "FSDP::all_gather (" + name_ + ")"; });
   const meta_run::UseScope use(meta_run::Use::kGathered);
   const dist::CollectiveLabel label(name_);
@@ -140,7 +140,7 @@ void ParamGroup::wait_for_unshard() {
   if (unsharded_) return;
   const NamedRange range([this] { return "FSDP::all_gather_copy_out (" + name_ + ")"; });
   const meta_run::UseScope use(meta_run::Use::kGathered);
-  if (gathers_from_self()) {
+  if (is_unsharded_locally()) {
     gather_from_self();
   } else {
     TITAN_CHECK(all_gather_, where() + "wait without unshard");

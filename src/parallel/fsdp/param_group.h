@@ -48,7 +48,7 @@ class ParamGroup {
   // The name of its modules below the root: "layers.3".
   const std::string& name() const { return name_; }
   // True if wait_for_unshard() is still to be called after unshard().
-  bool has_to_be_waited_for() const { return !unsharded_ && (all_gather_ || gathers_from_self()); }
+  bool has_to_be_waited_for() const { return !unsharded_ && (all_gather_ || is_unsharded_locally()); }
   // True if the gathered parameters take memory: they are there, or in flight.
   bool holds_gathered() const { return unsharded_ || all_gather_.has_value(); }
   // Throws InternalError if the parameters are sharded when a module that uses them is about to compute.
@@ -74,7 +74,7 @@ class ParamGroup {
   void prefetch_for_forward();
   void prefetch_for_backward();
   void start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads);
-  bool gathers_from_self() const;
+  bool is_unsharded_locally() const;
   void gather_from_self();
   std::string names() const;
   std::string where() const;  // the start of a message

@@ -22,13 +22,13 @@ using torch::autograd::variable_list;
 // Splits the sequence into parts: tokens are [B, R, num_parts, n], one part is [R, B, n].
 class Parts {
  public:
-  // `own_tokens`: T / R.
-  Parts(std::int64_t own_tokens, const dist::ProcessGroup& group) : ranks_(group.size()) {
-    while (own_tokens % count_ != 0) count_ /= 2;
-    tokens_ = own_tokens / count_;
+  // `local_tokens`: T / R.
+  Parts(std::int64_t local_tokens, const dist::ProcessGroup& group) : ranks_(group.size()) {
+    while (local_tokens % count_ != 0) count_ /= 2;
+    tokens_ = local_tokens / count_;
   }
   std::int64_t count() const { return count_; }
-  std::int64_t own_tokens() const { return tokens_ * count_; }
+  std::int64_t local_tokens() const { return tokens_ * count_; }
 
   // Part `index` of this rank's x [B, T / R, D]: [B, n, D].
   at::Tensor of_own(const at::Tensor& x, std::int64_t index) const { return x.narrow(1, index * tokens_, tokens_); }
@@ -40,7 +40,7 @@ class Parts {
     return {ranks_, rows, tokens_, features};
   }
   at::Tensor empty_whole(const at::Tensor& like, std::int64_t features) const {
-    return at::empty({like.size(0), ranks_ * own_tokens(), features}, like.options());
+    return at::empty({like.size(0), ranks_ * local_tokens(), features}, like.options());
   }
 
  private:

@@ -14,9 +14,9 @@
 namespace titan::train {
 namespace {
 
-// True if this rank's part counts. Of ranks that hold the same part, only the first along every mesh axis that does
-// not shard it counts.
-bool counts(const nn::NamedParameter& parameter, int rank) {
+// Returns true if this rank's part is in the checksum. Among ranks that hold the same part, this is the first along
+// every mesh axis that does not shard it.
+bool owns_replica(const nn::NamedParameter& parameter, int rank) {
   const auto& sharding = parameter.parameter->sharding;
   if (!sharding) return rank == 0;
   const auto& coordinate = sharding->mesh.coordinate();
@@ -25,12 +25,12 @@ bool counts(const nn::NamedParameter& parameter, int rank) {
   return true;
 }
 
-// Returns this rank's part of the checksum of a parameter, or of its gradient; 0 for what another rank counts.
+// Returns this rank's part of the checksum of a parameter, or of its gradient; 0 for what another rank owns_replica.
 at::Tensor sum_of(const RunParameter& parameter, bool of_gradient, int rank, at::Device device) {
   if (!parameter.local) return at::zeros({}, at::TensorOptions().dtype(at::kLong).device(device));
   const auto& local = *parameter.local;
   const at::Tensor tensor = of_gradient ? local.tensor().grad() : local.tensor();
-  return tensor_checksum(counts(local, rank) ? tensor : at::Tensor(), local.spec(), device);
+  return tensor_checksum(owns_replica(local, rank) ? tensor : at::Tensor(), local.spec(), device);
 }
 
 nlohmann::ordered_json row_part(const RunParameters& parameters, const at::Tensor& sums) {

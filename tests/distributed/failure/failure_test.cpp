@@ -86,7 +86,7 @@ FailureBoard board_of(int rank, int store_rank, std::vector<RankProcess> process
   return {c10::make_intrusive<c10d::HashStore>(), rank, store_rank, std::move(processes)};
 }
 
-constexpr const char* kLost = "ended without a word (killed, or out of memory?)";
+constexpr const char* kLost = "ended without reporting an error (killed, or out of memory?)";
 
 TEST(Diagnosis, NamesTheRankThatEndedAndNotOneThatStandsStill) {
   const Sleeper standing, ended;
@@ -110,12 +110,12 @@ TEST(Diagnosis, NamesTheRankThatStandsStillWhenNoneEnded) {
   standing.stop();
   auto board = board_of(0, 0, {own_process(), standing.process()});
   const std::string found = diagnose_hang(board, "a symptom", std::chrono::milliseconds(50));
-  EXPECT_TRUE(found.starts_with("rank 1: stands still")) << found;
+  EXPECT_TRUE(found.starts_with("rank 1: was stopped")) << found;
   // The same for the rank that serves the store, which then cannot be asked.
   auto other_board = board_of(1, 0, {standing.process(), own_process()});
   other_board.store = nullptr;
   const std::string other = diagnose_hang(other_board, "a symptom", std::chrono::milliseconds(50));
-  EXPECT_TRUE(other.starts_with("rank 0: stands still")) << other;
+  EXPECT_TRUE(other.starts_with("rank 0: was stopped")) << other;
 }
 
 TEST(Diagnosis, TakesTheReasonThatWasWrittenFirst) {

@@ -191,7 +191,8 @@ TEST(Hang, OfARankThatWasKilledIsItsEnd) {
   EXPECT_EQ(ends[2].how, "SIGKILL");
   for (const int rank : {0, 1}) {
     EXPECT_EQ(ends[rank].how, "exit code 3");
-    EXPECT_THAT(ends[rank].said, HasSubstr("stops: rank 2: ended without a word (killed, or out of memory?)\n"));
+    EXPECT_THAT(ends[rank].said,
+                HasSubstr("stops: rank 2: ended without reporting an error (killed, or out of memory?)\n"));
   }
 }
 

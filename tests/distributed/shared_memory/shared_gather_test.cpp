@@ -56,7 +56,7 @@ TEST(SharedGather, ExistsOnceForAllRanks) {
       EXPECT_TRUE(gather->output().equal(at::tensor({0, 0, 1, 1, 2, 2}, at::kLong) + 10 * round));
     }
   }
-  EXPECT_LE(all[0]->bytes_of_places(), 2 * dist::PlaceBook::kPage);
+  EXPECT_LE(all[0]->bytes_of_blocks(), 2 * dist::BlockAllocator::kPage);
   EXPECT_EQ(all[0]->stats().in_use, 0);
 }
 
@@ -66,7 +66,7 @@ TEST(SharedGather, IsNotWrittenOverWhatARankStillReads) {
   for (int r = 0; r < 2; ++r) write(first[r], r, r);
   auto read = first[1]->output();  // rank 1 keeps it, rank 0 does not
   first.clear();
-  (void)all[0]->gather(at::kLong, 4);  // a place is not reused for one turn
+  (void)all[0]->gather(at::kLong, 4);  // a block is not reused for one turn
   (void)all[1]->gather(at::kLong, 4);
   const auto again = all[0]->gather(at::kLong, 4);
   EXPECT_FALSE(again->is_free());
@@ -112,7 +112,7 @@ TEST(SharedGather, SaysThatItsMemoryIsSpent) {
   std::vector<std::shared_ptr<SharedChannel>> alone = {std::make_shared<SharedChannel>(0, 7, std::size_t{1} << 20)};
   alone[0]->connect({alone[0]->address()});
   const auto most = alone[0]->gather(at::kByte, 1 << 19);
-  EXPECT_FALSE(alone[0]->has_place_for(at::kByte, 1));
+  EXPECT_FALSE(alone[0]->can_allocate(at::kByte, 1));
   EXPECT_THAT(message_of<DistError>([&] { (void)alone[0]->gather(at::kByte, 1); }),
               HasSubstr("rank 7 has no 1 bytes left for a collective"));
 }

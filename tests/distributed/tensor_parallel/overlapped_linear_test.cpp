@@ -37,17 +37,17 @@ Inputs inputs(std::int64_t tokens, std::int64_t rank) {
 }
 
 // Runs `use` with several numbers of tokens per rank: four parts of 2, two of 3, one of 3.
-void for_each_size(int ranks, const std::function<void(dist::ProcessGroup& group, std::int64_t own_tokens)>& use) {
+void for_each_size(int ranks, const std::function<void(dist::ProcessGroup& group, std::int64_t local_tokens)>& use) {
   test::on_ranks(ranks, [&](dist::World& world) {
-    for (const std::int64_t own_tokens : {8, 6, 3}) use(world.group(), own_tokens);
+    for (const std::int64_t local_tokens : {8, 6, 3}) use(world.group(), local_tokens);
   });
 }
 
 void expect_gathers_as_the_collective_does(int ranks) {
-  for_each_size(ranks, [](dist::ProcessGroup& group, std::int64_t own_tokens) {
-    const std::int64_t tokens = own_tokens * group.size();
+  for_each_size(ranks, [](dist::ProcessGroup& group, std::int64_t local_tokens) {
+    const std::int64_t tokens = local_tokens * group.size();
     const auto of_output = values({kB, tokens, kOut}, 20 + group.rank()), of_whole = values({kB, tokens, kIn}, 30);
-    const auto got = inputs(own_tokens, group.rank()), want = inputs(own_tokens, group.rank());
+    const auto got = inputs(local_tokens, group.rank()), want = inputs(local_tokens, group.rank());
 
     const auto made = all_gather_linear(got.x, got.weight, group);
     ((made.output * of_output).sum() + (made.whole * of_whole).sum()).backward();
@@ -66,10 +66,10 @@ TEST(OverlappedLinear, GathersOnTwoRanks) { expect_gathers_as_the_collective_doe
 TEST(OverlappedLinear, GathersOnThreeRanks) { expect_gathers_as_the_collective_does(3); }
 
 void expect_scatters_as_the_collective_does(int ranks) {
-  for_each_size(ranks, [](dist::ProcessGroup& group, std::int64_t own_tokens) {
-    const auto of_output = values({kB, own_tokens, kOut}, 20 + group.rank());
-    const auto got = inputs(own_tokens * group.size(), group.rank());
-    const auto want = inputs(own_tokens * group.size(), group.rank());
+  for_each_size(ranks, [](dist::ProcessGroup& group, std::int64_t local_tokens) {
+    const auto of_output = values({kB, local_tokens, kOut}, 20 + group.rank());
+    const auto got = inputs(local_tokens * group.size(), group.rank());
+    const auto want = inputs(local_tokens * group.size(), group.rank());
 
     const auto sum = linear_reduce_scatter(got.x, got.weight, group);
     (sum * of_output).sum().backward();

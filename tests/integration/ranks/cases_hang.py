@@ -96,7 +96,7 @@ def hang_of_a_stopped_process(context, victim):
     for job in others:
         code = job.wait(60)
         expect(code == 3, f"exit code {code}, expected 3\n{job.tail()}")
-        check_reason(job.errors(), rf"stops: rank {victim}: stands still: something stopped its process")
+        check_reason(job.errors(), rf"stops: rank {victim}: was stopped: something suspended its process")
     errors = "".join(job.errors() for job in others)
     # Rank 0 serves the store: while it is stopped nobody can be asked.
     expect(errors.count("What the ranks do:") == victim, f"the summary is not there as expected:\n{errors}")

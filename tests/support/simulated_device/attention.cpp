@@ -64,7 +64,7 @@ void note(const std::string& kernel, const std::vector<at::Tensor>& inputs, cons
   State::get().queue(current_stream(), kernel, uses);
 }
 
-at::Tensor in_a_line(const std::vector<at::Tensor>& documents) {
+at::Tensor join_documents(const std::vector<at::Tensor>& documents) {
   std::vector<at::Tensor> rows;
   for (const auto& document : documents) rows.push_back(document.squeeze(0).transpose(0, 1));
   return at::cat(rows);
@@ -88,7 +88,7 @@ WithinResult flash_attention_within(const at::Tensor& q, const at::Tensor& k, co
     outs.push_back(out);
     all_sums.push_back(sums.squeeze(0));
   }
-  const auto out = to_device(in_a_line(outs).to(q.scalar_type()).contiguous());
+  const auto out = to_device(join_documents(outs).to(q.scalar_type()).contiguous());
   const auto sums = to_device(at::cat(all_sums, 1).contiguous());
   const auto random = to_device(at::zeros({2}, at::kLong)), unused = to_device(at::zeros({0}, at::kLong));
   note("aten::_flash_attention_forward", {q, k, v, *bounds}, {out, sums});
@@ -114,7 +114,8 @@ Gradients flash_attention_within_backward(const at::Tensor& grad, const at::Tens
     of_q.push_back(one), of_k.push_back(two), of_v.push_back(three);
   }
   const auto finish = [](const std::vector<at::Tensor>& documents, const at::Tensor& like) {
-    const auto whole = in_a_line(documents).unflatten(1, {like.size(1), -1}).sum(2);  // over the query heads of a head
+    const auto whole =
+        join_documents(documents).unflatten(1, {like.size(1), -1}).sum(2);  // over the query heads of a head
     return to_device(whole.to(like.scalar_type()).contiguous());
   };
   Gradients result = {finish(of_q, q), finish(of_k, k), finish(of_v, v)};

@@ -106,14 +106,14 @@ TEST(ExitCode, FailuresNameTheRankThatWasDetected) {
 
 TEST(Speaks, RanksThatDoNotSpeakWaitForTheEndWithoutAWord) {
   const auto waits = [] {
-    exit_code_of([] { return say_once(false, throwing(ConfigError("x"))); }, true, std::chrono::hours(1));
+    exit_code_of([] { return report_once(false, throwing(ConfigError("x"))); }, true, std::chrono::hours(1));
   };
   EXPECT_EXIT((ualarm(100000, 0), waits()), testing::KilledBySignal(SIGALRM), "^$");
 }
 
 TEST(Speaks, RanksThatNobodyEndsSpeakToo) {
   const auto check = [](bool speaks, const std::function<int()>& body) {
-    return end_of([&] { return say_once(speaks, body); });
+    return end_of([&] { return report_once(speaks, body); });
   };
   EXPECT_EQ(check(true, throwing(ConfigError("x"))).words, "x\n");
   const Ending alone = check(false, throwing(DataError("x", {"a.b"})));

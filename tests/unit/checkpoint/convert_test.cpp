@@ -61,9 +61,9 @@ std::vector<Conversion> plan(const TensorSource& source, RowOrder order, std::op
   for (std::size_t i = 0; i < source.tensors().size(); ++i) {
     TensorInfo target = source.tensors()[i];
     if (!is_model_key(target.name) || target.dtype == c10::ScalarType::Bool) continue;  // safetensors here has no bool
-    const bool turned = target.name == "wq" && order != RowOrder::kSame;
+    const bool is_permuted = target.name == "wq" && order != RowOrder::kSame;
     if (dtype && c10::isFloatingType(target.dtype)) target.dtype = *dtype;
-    conversions.push_back({i, target, turned ? order : RowOrder::kSame, turned ? 4 : 0});
+    conversions.push_back({i, target, is_permuted ? order : RowOrder::kSame, is_permuted ? 4 : 0});
   }
   return conversions;
 }

@@ -16,19 +16,19 @@ class AtItsPlace : public ::testing::Test {
 
 TEST_F(AtItsPlace, GoesByKeysNotByWords) {
   const std::string message = "training.steps is named in passing";
-  EXPECT_EQ(at_its_place(Fault{message, {"training.seq_len"}}, origins_),
+  EXPECT_EQ(with_location(Fault{message, {"training.seq_len"}}, origins_),
             "command line: error: --training.seq_len: " + message);
-  EXPECT_EQ(at_its_place(Fault{message, {}}, origins_), "error: " + message);
+  EXPECT_EQ(with_location(Fault{message, {}}, origins_), "error: " + message);
 }
 
 TEST_F(AtItsPlace, TheFirstKeyThatWasGivenIsThePlaceAndOthersAreNotes) {
-  EXPECT_EQ(at_its_place(Fault{"m", {"debug.seed", "training.steps", "training.seq_len", "training.steps"}}, origins_),
+  EXPECT_EQ(with_location(Fault{"m", {"debug.seed", "training.steps", "training.seq_len", "training.steps"}}, origins_),
             "command line: error: --training.steps: m\n     = training.seq_len is set by --training.seq_len");
-  EXPECT_EQ(at_its_place(Fault{"m", {"debug.seed"}}, origins_), "error: m");
+  EXPECT_EQ(with_location(Fault{"m", {"debug.seed"}}, origins_), "error: m");
 }
 
 TEST_F(AtItsPlace, AFlagSaysItsKeyOnce) {
-  EXPECT_EQ(at_its_place(Fault{"training.steps: m", {"training.steps"}}, origins_),
+  EXPECT_EQ(with_location(Fault{"training.steps: m", {"training.steps"}}, origins_),
             "command line: error: --training.steps: m");
 }
 
@@ -36,7 +36,7 @@ TEST_F(AtItsPlace, ErrorsBelowAKeyKeepTheirOwnOnes) {
   const Fault fault = below_key("training.dataset_path", DataError("too short for m", {"training.seq_len"}));
   EXPECT_EQ(fault.message, "training.dataset_path: too short for m");
   EXPECT_THAT(fault.keys, ::testing::ElementsAre("training.dataset_path", "training.seq_len"));
-  EXPECT_EQ(at_its_place(ConfigError("m", {"training.steps"}), origins_), "command line: error: --training.steps: m");
+  EXPECT_EQ(with_location(ConfigError("m", {"training.steps"}), origins_), "command line: error: --training.steps: m");
 }
 
 TEST(ThrowIfWrong, AllErrorsAreOne) {

@@ -89,10 +89,10 @@ TEST(StreamCopy, TakesWhatItsKernelsCanDo) {
 // Tensors that it does not take are copied as well.
 TEST(StreamCopy, CopiesTheRestAsATenDoes) {
   const auto source = floats(1 << 20).nan_to_num().view({1024, 1024});
-  const auto small = at::zeros({7}), turned = at::zeros({1024, 1024}), half = at::zeros({1024, 1024}, at::kHalf);
-  copy_past_caches({small, turned, half}, {source[0].narrow(0, 3, 7), source.t(), source});
+  const auto small = at::zeros({7}), transposed = at::zeros({1024, 1024}), half = at::zeros({1024, 1024}, at::kHalf);
+  copy_past_caches({small, transposed, half}, {source[0].narrow(0, 3, 7), source.t(), source});
   EXPECT_TRUE(small.equal(source[0].narrow(0, 3, 7)));
-  EXPECT_TRUE(turned.equal(source.t()));
+  EXPECT_TRUE(transposed.equal(source.t()));
   EXPECT_TRUE(half.equal(source.to(at::kHalf)));
 }
 

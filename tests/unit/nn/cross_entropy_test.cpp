@@ -58,9 +58,9 @@ TEST(CrossEntropySum, EqualsATensOperators) {
 
 TEST(CrossEntropySum, TakesLogitsThatAreNotContiguous) {
   const Problem problem(at::kFloat);
-  const auto turned = problem.logits().transpose(0, 1), labels = problem.labels.t();
-  EXPECT_NEAR(cross_entropy_sum(turned, labels).item<double>(),
-              composed::cross_entropy_sum(turned, labels).item<double>(), 1e-3);
+  const auto transposed = problem.logits().transpose(0, 1), labels = problem.labels.t();
+  EXPECT_NEAR(cross_entropy_sum(transposed, labels).item<double>(),
+              composed::cross_entropy_sum(transposed, labels).item<double>(), 1e-3);
 }
 
 TEST(CrossEntropySum, RefusesALabelOutOfBoundsAsATenDoes) {

@@ -107,7 +107,7 @@ std::optional<RunEnd> DivergenceWatch::act(const FinishedStep& step) {
   }
   if (is("skip")) return report_left_out(step);
   if (is("rollback")) return roll_back(step);
-  return stop(step, "training.on_nan = \"warn\" goes on all the same");
+  return stop(step, "training.on_nan = \"warn\" would continue");
 }
 
 // Checks the weights: finite gradients can still make them non-finite.
