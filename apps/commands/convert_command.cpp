@@ -234,6 +234,7 @@ int convert(ConvertFlags flags) {
   if (to_hub != from_hub) {
     const ModelShape shape = find_shape(flags, from);
     plan = plan_renamed(source->tensors(), to_hub, shape, flags.dtype);
+    check_ties(*source, to_hub, shape);
     if (to_hub) small_files = small_files_of(flags, shape, dtype_of(plan));
     if (to == CheckpointKind::kDcp) small_files = description_beside(flags);
   } else {

@@ -18,6 +18,7 @@
 #include "checkpoint/tools/inspect_print.h"
 #include "checkpoint/tools/verify.h"
 #include "config/load.h"
+#include "models/registry.h"
 
 namespace titan {
 namespace {
@@ -93,6 +94,8 @@ checkpoint::Surroundings surroundings(const checkpoint::Inspection& inspection) 
   if (const auto config = recorded_config(inspection.path)) {
     around.model = config->model.name + " " + config->model.flavor;
     around.mesh = mesh_text(config->parallelism, inspection.ranks);
+    const ModelNaming naming = models::make_train_spec(config->model, config->training.seq_len).naming;
+    if (naming.is_tied) around.tied_name = naming.output;
   }
   const fs::path folder = fs::weakly_canonical(inspection.path);
   const auto step = layout::step_of(folder.filename().string());

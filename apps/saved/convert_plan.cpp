@@ -170,6 +170,15 @@ std::vector<Conversion> plan_renamed(const std::vector<TensorInfo>& tensors, boo
   return plan;
 }
 
+void check_ties(checkpoint::TensorSource& source, bool to_hub, const ModelShape& shape) {
+  const ModelNaming& naming = shape.spec->naming;
+  if (!naming.is_tied) return;
+  const Found found = find_parameters(source.tensors(), to_hub, naming);
+  const auto first = found.sources.find(naming.embedding), second = found.sources.find(naming.output);
+  if (first == found.sources.end() || second == found.sources.end()) return;
+  checkpoint::check_equal(source, first->second.begin()->second, second->second.begin()->second);
+}
+
 std::vector<Conversion> plan_same_names(const std::vector<TensorInfo>& tensors, const std::string& dtype) {
   std::vector<Conversion> plan;
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -29,6 +29,10 @@ struct ModelShape {
 std::vector<checkpoint::Conversion> plan_renamed(const std::vector<checkpoint::TensorInfo>& tensors, bool to_hub,
                                                  const ModelShape& shape, const std::string& dtype);
 
+// Checks that a source with both names of a tied parameter has equal values under them: one of them is not converted to
+// Hugging Face's format. Throws CheckpointError. Reads both.
+void check_ties(checkpoint::TensorSource& source, bool to_hub, const ModelShape& shape);
+
 // Plans a conversion between formats with the same tensor names.
 std::vector<checkpoint::Conversion> plan_same_names(const std::vector<checkpoint::TensorInfo>& tensors,
                                                     const std::string& dtype);

@@ -19,6 +19,7 @@
 #include "nn/init.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/setup.h"
+#include "train/step/run_parameters.h"
 
 namespace titan {
 namespace {
@@ -158,9 +159,14 @@ c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSo
 
 void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind) {
   std::vector<checkpoint::Item> items;
-  for (const auto& parameter : model.named_parameters(/*remove_duplicate=*/false))
-    items.push_back(
-        checkpoint::TensorItem{parameter.fqn, {parameter.fqn}, parameter.tensor().detach(), parameter.spec()});
+  const train::RunParameters parameters(model);
+  for (const auto& [fqn, parameter] : parameters.stored())
+    items.push_back(checkpoint::TensorItem{fqn,
+                                           {fqn},
+                                           parameter->local->tensor().detach(),
+                                           parameter->local->spec(),
+                                           /*sharded=*/false,
+                                           fqn == parameter->fqn ? "" : parameter->fqn});
   dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
   checkpoint::GroupRanks ranks(alone);
   if (kind == CheckpointKind::kHuggingFace) {

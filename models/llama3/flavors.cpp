@@ -24,7 +24,7 @@ LlamaArgs llama3(std::int64_t dim, std::int64_t layers, std::int64_t heads, std:
   return args;
 }
 
-// Llama 3.2, whose small models are tied and scale their rotary frequencies further.
+// Returns a model of Llama 3.2: tied, with a larger scaling of the rotary frequencies.
 LlamaArgs llama3_2(std::int64_t dim, std::int64_t layers, std::int64_t heads, double multiplier) {
   LlamaArgs args = llama3(dim, layers, heads, 8, 128256, multiplier, 256);
   args.rope_scaling->scaling_factor = 32;
@@ -104,6 +104,8 @@ std::vector<Start> llama_starts(const std::string& model) {
             {model, "13B", 13, 4096, 1 << 20, "3e-4", "full", "H100", 80},
             {model, "70B", 69, 4096, 1 << 21, "1.5e-4", "full", "H100", 80}};
   return {{model, "debugmodel", 0.006, 256, 4096, "4e-3", "none", "H100", 80},
+          {model, "1B", 1.24, 8192, 1 << 20, "3e-4", "selective", "H100", 80},
+          {model, "3B", 3.21, 8192, 1 << 20, "3e-4", "selective", "H100", 80},
           {model, "8B", 8, 8192, 1 << 20, "3e-4", "selective", "H100", 80},
           {model, "70B", 70.6, 8192, 1 << 21, "1.5e-4", "full", "H100", 80},
           {model, "405B", 406, 4096, 1 << 22, "8e-5", "full", "H200", 141}};

@@ -50,7 +50,7 @@ struct ModelNaming {
   // Our names of the embedding and the output projection. If config.json ties them, the weights store them once, under
   // the embedding's name. Empty if the model cannot tie them.
   std::string embedding, output;
-  // The embedding and the output projection are one parameter: the output projection is not stored there.
+  // True if the embedding and the output projection are one parameter. An export has it once, as the embedding.
   bool is_tied = false;
   // The model's config.json.
   std::string config_json;

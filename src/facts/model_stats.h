@@ -8,7 +8,8 @@ namespace titan {
 struct ModelStats {
   std::int64_t num_parameters = 0;            // of the full, unsharded model; tied parameters count once
   std::int64_t num_embedding_parameters = 0;  // of the token table; does not include the output projection
-  std::int64_t num_tied_parameters = 0;  // of names beyond the first of tied parameters: checkpoints store them again
+  // Elements that checkpoints store again, under the second names of tied parameters.
+  std::int64_t num_tied_parameters = 0;
   std::int64_t vocab_size = 0;
   std::int64_t dim = 0;
   std::int64_t hidden_dim = 0;

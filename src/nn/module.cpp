@@ -151,6 +151,8 @@ void Module::train(bool training) {
 }
 
 void Module::param(std::string name, at::Tensor& member, at::IntArrayRef shape) {
+  TITAN_CHECK(std::ranges::none_of(parameters_, [](const Parameter& p) { return p.tied_to || !p.ties.empty(); }),
+              "a parameter '" + name + "' is declared after another of its module was tied");
   member = at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(at::kMeta)).set_requires_grad(true);
   parameters_.push_back({.name = std::move(name), .tensor = &member, .sharding = std::nullopt});
 }

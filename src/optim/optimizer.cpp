@@ -17,6 +17,12 @@ Optimizer::Optimizer(std::vector<TrainedParameter> params) : params_(std::move(p
   }
 }
 
+std::vector<std::string> Optimizer::fqns() const {
+  std::vector<std::string> out;
+  for (const auto& param : params_) out.push_back(param.fqn);
+  return out;
+}
+
 std::vector<at::Tensor> Optimizer::grads() const {
   std::vector<at::Tensor> out;
   for (const auto& param : params_) out.push_back(param.tensor.grad());

@@ -70,6 +70,7 @@ class Optimizer {
   virtual void set_lr(double lr) = 0;
 
   const std::vector<TrainedParameter>& parameters() const { return params_; }
+  std::vector<std::string> fqns() const;
   // Returns all parameters' gradients in order, undefined where there is none.
   std::vector<at::Tensor> grads() const;
   // Same, with the groups that each is sharded over: for total_norm() and similar.

@@ -114,7 +114,7 @@ void add_observers(RunParts& run) {
   auto& log =
       add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
   if (config.metrics.enable_tensorboard && config.metrics.gradient_histograms)
-    add(std::make_unique<GradientNorms>(*run.metrics, run.parameters->trained_fqns()));
+    add(std::make_unique<GradientNorms>(*run.metrics, run.optimizer->fqns()));
   add_guards(run, log);
   auto& checksums = add(std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq,
                                                       *run.parameters, run.world, run.state->step));

@@ -14,7 +14,6 @@
 #include "facts/tokenizer_facts.h"
 #include "metrics/metrics_processor.h"
 #include "optim/lr_schedule.h"
-#include "optim/optimizer.h"
 
 namespace titan::train {
 

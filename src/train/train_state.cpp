@@ -25,11 +25,17 @@ std::vector<double> numbers_of(const Value& value, const std::string& what, std:
   return numbers;
 }
 
+std::string mode_text(const Value& value) {
+  return value == Value(true) ? "True" : value == Value(false) ? "False" : "another value";
+}
+
 // Warns if the checkpoint has another value under `key`. Throws CheckpointError for a mode that the optimizer lacks.
 // None is PyTorch's "choose for me".
 void compare_hyperparameter(const optim::Hyperparameter& own, const std::string& key, const Value& saved) {
   if (own.must_match && !saved.is_none() && saved != own.value)
-    throw CheckpointError(key + (saved == Value(true) ? " is True" : " differs") + "; this optimizer has no such mode");
+    throw CheckpointError(key + ": expected " + mode_text(own.value) + ", found " + mode_text(saved) +
+                          ", a mode of the optimizer that is not built; to start with the weights alone, set "
+                          "checkpoint.exclude_from_loading = [\"optimizer\", \"lr_scheduler\"]");
   if (own.keys.empty()) return;
   const auto theirs = numbers_of(saved, key, own.keys.size()), ours = numbers_of(own.value, key, own.keys.size());
   for (std::size_t i = 0; i < ours.size(); ++i) warn_if_changed(own.keys[i], theirs[i], ours[i]);
@@ -48,7 +54,12 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   for (const auto& [fqn, parameter] : parts_.parameters->stored()) {
     if (!parameter->local) continue;
     const auto& local = *parameter->local;
-    items.push_back(checkpoint::TensorItem{fqn, {fqn}, local.tensor().detach(), local.spec(), is_sharded(local)});
+    items.push_back(checkpoint::TensorItem{fqn,
+                                           {fqn},
+                                           local.tensor().detach(),
+                                           local.spec(),
+                                           is_sharded(local),
+                                           fqn == parameter->fqn ? "" : parameter->fqn});
   }
   if (model_only) return items;
   append_optimizer(items);
@@ -156,6 +167,7 @@ void TrainState::restore_grad_scaler(const Values& values) {
 
 // Warns of changed hyperparameters: the configuration decides. TorchTitan silently takes the checkpoint's.
 void TrainState::restore_hyperparameters(const Values& values) {
+  if (parts_.optimizer->parameters().empty()) return;
   const auto& first = parts_.optimizer->parameters().front().fqn;
   if (values.contains("lr_scheduler.base_lrs")) {
     warn_if_changed("optimizer.lr", checkpoint::parse_lr_scheduler(values).base_lr, parts_.base_lr);

@@ -3,10 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/error.h"
 #include "base/value.h"
 #include "checkpoint/dcp/metadata.h"
 #include "facts/shard_spec.h"
@@ -20,6 +22,9 @@ struct TensorItem {
   at::Tensor local;      // CPU or CUDA, of shape spec.local_shape; a load fills it in place and casts to its dtype
   dist::ShardSpec spec;  // replicated: offset zero, local shape = global shape
   bool sharded = false;  // false: every rank that has the item holds the same full tensor
+  // The item whose tensor this is too, under a second name, if a tied parameter is stored under several. A load checks
+  // that both are equal where the checkpoint has both. Empty otherwise.
+  std::string tied_to = {};
 };
 
 // An item that is not a tensor. Ranks with the same key hold the same value; a per-rank value has the rank in its key.
@@ -31,6 +36,23 @@ struct ValueItem {
 };
 
 using Item = std::variant<TensorItem, ValueItem>;
+
+// Returns the error for two names of one parameter that are stored with different values.
+CheckpointError unequal_ties(const std::string& first, const std::string& second);
+
+// The items of a load, with memory of their own for the second names of tied parameters.
+class LoadItems {
+ public:
+  explicit LoadItems(const std::vector<Item>& items);
+
+  const std::vector<Item>& items() const { return items_; }
+  bool has_ties() const;
+  // Call after the load. Throws unequal_ties() if a second name that is in `stored` has other values than the first.
+  void check_ties(const std::set<std::string>& stored) const;
+
+ private:
+  std::vector<Item> items_;
+};
 
 inline const std::string& item_fqn(const Item& item) {
   return std::visit([](const auto& each) -> const std::string& { return each.fqn; }, item);

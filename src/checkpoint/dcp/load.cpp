@@ -1,13 +1,15 @@
 #include <ATen/ATen.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/dcp/checkpoint_io.h"
-#include "checkpoint/dcp/on_threads.h"
 #include "checkpoint/dcp/partial_reads.h"
 #include "checkpoint/dcp/planner.h"
 #include "checkpoint/format/archive.h"
 #include "checkpoint/io/checksums.h"
+#include "checkpoint/io/on_threads.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -70,6 +72,7 @@ std::optional<PartialRead> read_tensor(FileSet& files, const ReadBox& box, const
 struct ReadItems {
   Values values;
   std::vector<PartialRead> parts;  // still to be verified
+  std::set<std::string> tied;      // second names of tied parameters that were read
 };
 
 ReadItems read(const fs::path& folder, const Metadata& metadata, const LoadPlan& plan, const std::vector<Item>& items) {
@@ -112,7 +115,12 @@ ReadItems load_on_this_rank(const fs::path& folder, const std::vector<Item>& ite
     return std::move(checked);
   });
   const LoadPlan plan = plan_load(metadata, items, folder.string(), options.all_weights);
-  return or_damaged([&] { return read(folder, metadata, plan, items); });
+  ReadItems loaded = or_damaged([&] { return read(folder, metadata, plan, items); });
+  for (const Item& item : items) {
+    const auto* tensor = std::get_if<TensorItem>(&item);
+    if (tensor && !tensor->tied_to.empty() && metadata.find(tensor->fqn)) loaded.tied.insert(tensor->fqn);
+  }
+  return loaded;
 }
 
 }  // namespace
@@ -123,11 +131,14 @@ Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks
     recover_replacement(folder);
     return std::string();
   });
+  const LoadItems own(items);
   Values values;
+  std::set<std::string> tied;
   const auto replies = on_every_rank(ranks, action, [&] {
     const at::NoGradGuard no_grad;
-    ReadItems loaded = load_on_this_rank(folder, items, ranks.rank(), options);
+    ReadItems loaded = load_on_this_rank(folder, own.items(), ranks.rank(), options);
     values = std::move(loaded.values);
+    tied = std::move(loaded.tied);
     return encode_reads(loaded.parts);
   });
   std::vector<PartialRead> parts;
@@ -136,6 +147,11 @@ Values load(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks
     parts.insert(parts.end(), std::make_move_iterator(read.begin()), std::make_move_iterator(read.end()));
   }
   verify_reads(folder, action, std::move(parts), ranks);
+  if (!own.has_ties()) return values;
+  on_every_rank(ranks, action, [&] {
+    own.check_ties(tied);
+    return std::string();
+  });
   return values;
 }
 

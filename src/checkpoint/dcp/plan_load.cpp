@@ -107,6 +107,7 @@ class Planner {
   }
 
   void add_tensor(std::size_t index, const TensorItem& item, const Metadata::Entry* entry) {
+    if (entry == nullptr && !item.tied_to.empty()) return;  // the checkpoint has the parameter once
     if (entry == nullptr) return problem("missing key: " + item.fqn);
     const auto* stored = std::get_if<TensorEntry>(entry);
     if (stored == nullptr) return problem(item.fqn + ": expected a tensor, the checkpoint has a value");

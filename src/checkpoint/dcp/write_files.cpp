@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "checkpoint/dcp/on_threads.h"
 #include "checkpoint/format/archive.h"
 #include "checkpoint/io/file.h"
+#include "checkpoint/io/on_threads.h"
 
 namespace titan::checkpoint {
 namespace {

@@ -222,6 +222,7 @@ void check_sources(const fs::path& folder, const Sources& sources, const std::ve
     for (const HubTensor& hub : stored(tensor->fqn)) {
       wanted.insert(hub.name);
       const auto found = sources.find(hub.name);
+      if (found == sources.end() && !tensor->tied_to.empty()) continue;  // the folder has the parameter once
       const auto shape = shape_in_hub(tensor->spec.global_shape, hub);
       if (found == sources.end()) {
         missing.push_back(hub.name + " (" + tensor->fqn + ")");
@@ -315,16 +316,20 @@ void load_hugging_face(const fs::path& folder, const std::vector<Item>& items, c
     if (stored.is_tied() && !format.naming.is_tied && all_weights && ranks.rank() == 0)
       spdlog::warn("{} stores {} and {} as one, which are two parameters here", folder.string(),
                    format.naming.embedding, format.naming.output);
-    for (const Item& item : items) {
+    const LoadItems own(items);
+    std::set<std::string> tied;
+    for (const Item& item : own.items()) {
       const auto* tensor = std::get_if<TensorItem>(&item);
       if (!tensor) continue;
       for (const HubTensor& theirs : stored(tensor->fqn)) {
         const auto part = part_of(*tensor, theirs);
-        if (!part) continue;
-        const auto& [file, entry] = sources.at(theirs.name);
-        fill(*part, *file, *entry, theirs);
+        const auto source = sources.find(theirs.name);
+        if (!part || source == sources.end()) continue;  // of another rank, or a second name that is not stored
+        if (!tensor->tied_to.empty()) tied.insert(tensor->fqn);
+        fill(*part, *source->second.first, *source->second.second, theirs);
       }
     }
+    own.check_ties(tied);
     return std::string();
   });
 }

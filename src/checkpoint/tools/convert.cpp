@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "checkpoint/dcp/metadata.h"
+#include "checkpoint/dcp/item.h"
 #include "checkpoint/format/cast.h"
 #include "checkpoint/format/safetensors.h"
 
@@ -142,6 +142,20 @@ void check_conversions(const TensorSource& source, const std::vector<Conversion>
     if (each.heads < 1 || first.shape.empty() || first.shape[0] % (2 * each.heads) != 0)
       throw CheckpointError(first.name + " of shape " + dist::shape_text(first.shape) + " cannot be divided into " +
                             std::to_string(each.heads) + " heads of an even size: it is of another model");
+  }
+}
+
+void check_equal(TensorSource& source, std::size_t first, std::size_t second, std::uint64_t block_bytes) {
+  const TensorInfo &one = source.tensors().at(first), &other = source.tensors().at(second);
+  if (one.shape != other.shape) throw unequal_ties(one.name, other.name);
+  const std::uint64_t row_bytes =
+      std::max<std::uint64_t>(static_cast<std::uint64_t>(one.elements_per_row()) * c10::elementSize(one.dtype), 1);
+  const auto block = static_cast<std::int64_t>(std::max<std::uint64_t>(block_bytes / row_bytes, 1));
+  for (std::int64_t row = 0; row < one.rows(); row += block) {
+    const std::int64_t end = std::min(row + block, one.rows());
+    // Numbers are compared, as the conversion may change their dtype; NaN is in neither of two tables that were tied.
+    if (!source.read(first, row, end).equal(source.read(second, row, end).to(one.dtype)))
+      throw unequal_ties(one.name, other.name);
   }
 }
 

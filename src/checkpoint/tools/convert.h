@@ -47,6 +47,9 @@ at::Tensor reorder_rows(const at::Tensor& rows, std::int64_t head_size, RowOrder
 // Throws CheckpointError for heads that do not divide the rows into pairs, and for stacked tensors of different shapes.
 void check_conversions(const TensorSource& source, const std::vector<Conversion>& conversions);
 
+// Throws unequal_ties() if two tensors of the source, which are one parameter of the model, differ in shape or values.
+void check_equal(TensorSource& source, std::size_t first, std::size_t second, std::uint64_t block_bytes = 8 << 20);
+
 // Runs the conversions in order, verifies the source, then finishes the sink. `block_bytes`: size of one read, at least
 // one row or one head. Returns the bytes written. Throws CheckpointError for a finite value that the target's dtype
 // cannot hold, unless `may_overflow`.

@@ -121,16 +121,18 @@ std::uint64_t size_of_files(const Inspection& in) {
 }
 
 // Returns "llama3 debugmodel, 6,212,352 parameters, float32".
-std::string model_line(const Inspection& in, const std::string& name) {
+std::string model_line(const Inspection& in, const Surroundings& around) {
   std::int64_t parameters = 0;
   std::set<std::string> dtypes;
   for (const KeyInfo& key : in.keys) {
     if (key.group != kModel || key.is_value) continue;
-    parameters += std::accumulate(key.shape.begin(), key.shape.end(), std::int64_t{1}, std::multiplies<std::int64_t>());
     dtypes.insert(key.dtype);
+    if (key.name == around.tied_name) continue;  // counted under its first name
+    parameters += std::accumulate(key.shape.begin(), key.shape.end(), std::int64_t{1}, std::multiplies<std::int64_t>());
   }
   const std::string types = join(std::vector<std::string>(dtypes.begin(), dtypes.end()), " and ");
-  return (name.empty() ? "" : name + ", ") + counted(parameters, "parameter") + (types.empty() ? "" : ", " + types);
+  return (around.model.empty() ? "" : around.model + ", ") + counted(parameters, "parameter") +
+         (types.empty() ? "" : ", " + types);
 }
 
 std::string saved_line(const Inspection& in, const std::string& mesh) {
@@ -144,7 +146,7 @@ std::string head(const Inspection& in, const Surroundings& around) {
   if (!around.loss.empty()) rows.push_back({"loss", around.loss});
   rows.push_back({"saved", saved_line(in, around.mesh)});
   rows.push_back({"size", size_text(size_of_files(in)) + " in " + counted(std::ssize(in.files), "file")});
-  rows.push_back({"model", model_line(in, around.model)});
+  rows.push_back({"model", model_line(in, around)});
   if (in.tokens_seen) rows.push_back({"tokens seen", with_thousands(*in.tokens_seen) + " by rank 0"});
   rows.push_back({"format", kind_text(in.kind)});
   if (in.kind != CheckpointKind::kTorch)

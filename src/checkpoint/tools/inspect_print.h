@@ -25,6 +25,8 @@ struct Surroundings {
   std::string model;  // "llama3 debugmodel"
   std::string mesh;   // "dp_shard 2 x tp 2"
   std::string loss;   // see loss_text()
+  // Second name of a tied parameter: "output.weight".
+  std::string tied_name = {};
 };
 
 // Returns a summary, then the model's keys, or all keys with `options.all`. Keys that differ only in one number

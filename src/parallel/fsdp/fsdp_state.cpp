@@ -55,7 +55,7 @@ void FsdpState::install_hooks() {
   for (const auto* param : group_->params()) slots.insert(param->slots().begin(), param->slots().end());
   std::set<nn::Module*> users;
   for (auto* module : modules_) {
-    for (const auto& named : module->named_parameters()) {
+    for (const auto& named : module->named_parameters(/*remove_duplicate=*/false)) {
       if (slots.contains(named.parameter)) users.insert(named.module);
     }
   }
@@ -89,7 +89,7 @@ void FsdpState::become_root(nn::Module& module) {
   if (!context_) init_context();
   const auto modules = module.named_modules();
   std::map<const nn::Parameter*, std::string> names;
-  for (const auto& named : module.named_parameters()) names[named.parameter] = named.fqn;
+  for (const auto& named : module.named_parameters()) names[&named.parameter->first_slot()] = named.fqn;
   for (auto* state : states_) {
     if (state != this && state->root_) {
       throw InternalError(
@@ -100,7 +100,7 @@ void FsdpState::become_root(nn::Module& module) {
     is_last_backward_ &= state->is_last_backward_;
     if (!state->group_) continue;
     context_->last_of_forward = state->group_.get();
-    for (auto* param : state->group_->params()) param->set_fqn(names.at(param->slots().front()));
+    for (auto* param : state->group_->params()) param->set_fqn(names.at(&param->slots().front()->first_slot()));
     state->group_->lazy_init(*context_, state->name_below(modules), state == this);
   }
   check_ranks_agree_below(module);
@@ -111,11 +111,11 @@ void FsdpState::check_ranks_agree_below(nn::Module& root) const {
   std::map<const nn::Parameter*, std::pair<std::size_t, const FsdpParam*>> taken;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i]->group_) continue;
-    for (const auto* param : states_[i]->group_->params()) taken[param->slots().front()] = {i, param};
+    for (const auto* param : states_[i]->group_->params()) taken[&param->slots().front()->first_slot()] = {i, param};
   }
   std::vector<std::pair<dist::ProcessGroup*, std::vector<ParamFacts>>> lists;
   for (const auto& named : root.named_parameters()) {
-    const auto found = taken.find(named.parameter);
+    const auto found = taken.find(&named.parameter->first_slot());
     if (found == taken.end()) continue;
     const auto& [group, param] = found->second;
     const ParamFacts facts{named.fqn, named.spec().global_shape, param->stored_dtype(),

@@ -43,8 +43,9 @@ void check_bottom_up(nn::Module& module) {
 void check_ties(const std::string& fqn, const std::vector<nn::Parameter*>& slots) {
   const nn::Parameter& first = slots.front()->first_slot();
   if (slots.size() > first.ties.size()) return;
-  throw InternalError("[fsdp] " + fqn +
-                      " is tied to a parameter of another module; give both modules to one fully_shard call");
+  throw InternalError(
+      "[fsdp] " + fqn +
+      " is tied to a parameter of another module; give all modules that have it to one fully_shard call");
 }
 
 // Takes the parameters of the modules that are not sharded yet, each once, with every slot that shares it.
@@ -72,11 +73,11 @@ std::vector<std::unique_ptr<FsdpParam>> take_parameters(const std::vector<nn::Mo
       order[found->second].slots.push_back(named.parameter);
     }
   }
+  for (const auto& found : order) check_ties(found.fqn, found.slots);
   const auto& mesh = options.mesh;
   const auto devices = Devices::of(mesh.device(), options.offload_policy);
   std::vector<std::unique_ptr<FsdpParam>> params;
   for (auto& [fqn, slots, shard_dim] : order) {
-    check_ties(fqn, slots);
     params.push_back(std::make_unique<FsdpParam>(fqn, std::move(slots), shard_dim, mesh, devices));
   }
   return params;

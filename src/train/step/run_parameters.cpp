@@ -26,12 +26,6 @@ std::vector<optim::TrainedParameter> RunParameters::to_train() const {
   return out;
 }
 
-std::vector<std::string> RunParameters::trained_fqns() const {
-  std::vector<std::string> out;
-  for (const auto& each : to_train()) out.push_back(each.fqn);
-  return out;
-}
-
 std::int64_t RunParameters::local_numel() const {
   std::int64_t numel = 0;
   for (const auto& each : list_) numel += each.local ? each.local->tensor().numel() : 0;

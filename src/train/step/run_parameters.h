@@ -38,8 +38,6 @@ class RunParameters {
   // Returns every name with its parameter, tied ones under each of their names, in the order of the model's slots:
   // TorchTitan's checkpoints have them so.
   const std::vector<std::pair<std::string, const RunParameter*>>& stored() const { return stored_; }
-  // Returns the names of to_train(), in its order.
-  std::vector<std::string> trained_fqns() const;
   // Returns the elements that this rank stores.
   std::int64_t local_numel() const;
 

@@ -341,10 +341,28 @@ TEST(TiedParameters, AreShardedOnce) {
               HasSubstr("second.weight is tied, and its parameter is sharded as (Shard(0))"));
   EXPECT_THAT(
       test::message_of<Error>([&] { fsdp::fully_shard(*net.second, {.mesh = mesh.slice({"fsdp"})}); }),
-      HasSubstr("[fsdp] weight is tied to a parameter of another module; give both modules to one fully_shard"));
+      HasSubstr("[fsdp] weight is tied to a parameter of another module; give all modules that have it to one"));
   fsdp::fully_shard(net, {.mesh = mesh.slice({"fsdp"})});
   EXPECT_EQ(net.first->weight.sizes(), (at::IntArrayRef{2, kDim}));
   EXPECT_TRUE(net.first->weight.is_same(net.second->weight));
+}
+
+// The group of a tied parameter may list its modules in any order.
+TEST(TiedParameters, RunFromAGroupInAnyOrder) {
+  test::on_ranks(2, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2}, {"fsdp"});
+    Tied net;
+    fsdp::fully_shard({net.second.get(), net.first.get()}, {.mesh = mesh});
+    fsdp::fully_shard(net, {.mesh = mesh});
+    fsdp::to_empty(net, at::kCPU);
+    const auto parameters = net.named_parameters();
+    ASSERT_EQ(parameters.size(), 1U);
+    EXPECT_EQ(parameters[0].fqn, "first.weight");
+    const at::Tensor weight = at::arange(8 * kDim, at::kFloat).view({8, kDim}), x = at::ones({3, kDim});
+    const at::NoGradGuard no_grad;
+    parameters[0].tensor().copy_(weight.narrow(0, 4 * world.rank(), 4));
+    EXPECT_TRUE(net(x).allclose(2 * at::linear(x, weight)));
+  });
 }
 
 }  // namespace

@@ -3,9 +3,9 @@ import json
 import shutil
 
 from cases_convert import command
-from cases_hugging_face import FP32, export, read_folder
+from cases_hugging_face import DCP, FP32, export, read_folder
 from fixtures import write_job
-from harness import case, expect, read_rows, relative_distance, run
+from harness import case, expect, read_rows, run
 from sentencepiece_bytes import make_model
 
 SPACE = "\u2581"
@@ -80,12 +80,12 @@ def hugging_face_tied(context):
         losses[name] = read_rows(context.dump(f"{name}-run") / "metrics.jsonl")[0]["loss"]
         expect(("which are two parameters here" in job.text()) == tied, job.tail())
     expect(losses["tied"] == losses["both"], f"the first loss is {losses}")
-    # A tied model reads them as what they are, and has one table for two others neither there nor back.
+    # A tied model reads the one table, and refuses two that differ.
     words = start_words(context, context.folder / "tied", "one")
     job = run(context, 1, [*words, *TIED], name="one")
     expect("which are two parameters here" not in job.text(), job.tail())
     found = read_rows(context.dump("one") / "metrics.jsonl")[0]["loss"]
-    expect(relative_distance(found, losses["tied"]) < 1e-5, f"the first loss of the tied model is {found}, not {losses}")
+    expect(found == losses["tied"], f"the first loss of the tied model is {found}, not {losses}")
     job = run(context, 1, [*start_words(context, folder, "two"), *TIED], name="two", exit_code=1)
     expect("model.args.enable_weight_tying is false there, true here" in job.text(), job.tail())
     command(context, "convert", context.folder / "tied", context.folder / "tied-dcp")
@@ -104,6 +104,62 @@ def hugging_face_tied(context):
         _, err = command(context, "convert", context.folder / "tied", context.folder / f"lacks-{to}", "--to", to, exit_code=1)
         expect("output.weight is missing" in err, err)
         expect(not (context.folder / f"lacks-{to}").exists(), "a folder was left")
+
+
+@case(120, processors=1)
+def tied_weights_are_one(context):
+    """A tied model starts from a checkpoint that has its table once or twice, and refuses two tables that differ."""
+    import torch
+
+    refused = "tok_embeddings.weight and output.weight have different values, and the model has one parameter for both"
+    step, _ = export(context, 1, DCP)
+    untied = copy(context, "untied")
+    tensors, config = read_folder(untied)
+    config_file = write_job(context, "one", steps=1)
+    load = ["--checkpoint.enable", "--checkpoint.initial_load_path"]
+
+    def start(name, path, *words, exit_code=0):
+        words = ["--config", config_file, *FP32, *TIED, *load, path, *words, "--job.dump_folder", context.dump(name)]
+        job = run(context, 2, words, name=name, exit_code=exit_code)
+        return job.text() if exit_code else read_rows(context.dump(name) / "metrics.jsonl")[0]["loss"]
+
+    # Two tables that differ: in a DCP step, in a folder whose config.json ties them, and on the way to one.
+    text = start("dcp_two", step, exit_code=1)
+    expect(refused in text and "set model.args.enable_weight_tying" in text, text)
+    said = copy(context, "said", tie_word_embeddings=True)
+    text = start("said_two", said, "--checkpoint.initial_load_in_hf", exit_code=1)
+    expect(refused in text, text)
+    _, err = command(context, "generate", "--checkpoint", said, "--max-tokens", "2", "--prompt", "a", exit_code=1)
+    expect(refused in err, err)
+    tied_config = context.folder / "tied.toml"
+    tied_config.write_text(config_file.read_text().replace("[model.args]", "[model.args]\nenable_weight_tying = true"))
+    two = context.folder / "two.pt"
+    command(context, "convert", step, two)
+    _, err = command(context, "convert", two, context.folder / "no", "--to", "hf", "--config", tied_config, exit_code=1)
+    expect("have different values" in err and not (context.folder / "no").exists(), err)
+    # The table twice, and once: in a folder with and without config.json, and in a DCP step.
+    table = tensors["model.embed_tokens.weight"]
+    losses = {}
+    for name, stored in (("twice", {"lm_head.weight": table}), ("once", {})):
+        out = copy(context, name, tie_word_embeddings=True)
+        for path in out.glob("*.safetensors*"):
+            path.unlink()
+        kept = {key: tensor for key, tensor in tensors.items() if key != "lm_head.weight"}
+        write_safetensors(out / "model.safetensors", kept | stored)
+        losses[name] = start(f"{name}_hf", out, "--checkpoint.initial_load_in_hf")
+        (out / "config.json").rename(context.folder / "config.json")
+        losses[f"{name}, no config"] = start(f"{name}_bare", out, "--checkpoint.initial_load_in_hf")
+        (context.folder / "config.json").rename(out / "config.json")
+    weights = context.folder / "weights.pt"
+    command(context, "convert", context.folder / "once", context.folder / "dcp")
+    command(context, "convert", context.folder / "dcp", weights)
+    state = torch.load(weights)
+    del state["output.weight"]
+    torch.save(state, weights)
+    command(context, "convert", weights, context.folder / "dcp_once")
+    losses["dcp"] = start("dcp", context.folder / "dcp")
+    losses["dcp once"] = start("dcp_once", context.folder / "dcp_once")
+    expect(len(set(losses.values())) == 1, f"{losses}")
 
 
 @case(120, processors=1)

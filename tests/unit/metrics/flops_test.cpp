@@ -27,6 +27,15 @@ TEST(Flops, PerTokenOfTheLlama3Flavors) {
                            2048);
   };
   EXPECT_EQ(flops(6'163'712, 2048 * 256, 6, 16, 16), 71'585'280);
+  // A tied output projection is stored once, and multiplies like another.
+  EXPECT_EQ(flops_per_token({.num_parameters = 6'163'712 - 2048 * 256,
+                             .num_embedding_parameters = 2048 * 256,
+                             .num_tied_parameters = 2048 * 256,
+                             .num_layers = 6,
+                             .num_heads = 16,
+                             .head_dim = 16},
+                            2048),
+            71'585'280);
   EXPECT_EQ(flops(8'030'261'248, 128256LL * 4096, 32, 32, 128), 48'250'773'504);
   EXPECT_EQ(flops(70'553'706'496, 128256LL * 8192, 80, 64, 128), 433'124'327'424);
   EXPECT_EQ(flops(405'853'388'800, 128256LL * 16384, 126, 128, 128), 2'473'246'556'160);

@@ -21,6 +21,8 @@ std::string starter(const std::string& model, std::optional<std::int64_t> gpus =
 
 TEST(Starter, LoadsForEveryModelOnItsGpus) {
   for (const auto& [model, ranks] : std::vector<std::pair<std::string, std::int64_t>>{{"llama3/debugmodel", 1},
+                                                                                      {"llama3/1B", 8},
+                                                                                      {"llama3/3B", 8},
                                                                                       {"llama3/8B", 8},
                                                                                       {"llama3/70B", 64},
                                                                                       {"llama3/405B", 256},
