@@ -235,6 +235,8 @@ int convert(ConvertFlags flags) {
     const ModelShape shape = find_shape(flags, from);
     plan = plan_renamed(source->tensors(), to_hub, shape, flags.dtype);
     check_ties(*source, to_hub, shape);
+    if (const std::string& misfit = shape.spec->naming.misfit; to_hub && !misfit.empty())
+      throw CheckpointError(flags.source + " cannot be converted to Hugging Face's format: " + misfit);
     if (to_hub) small_files = small_files_of(flags, shape, dtype_of(plan));
     if (to == CheckpointKind::kDcp) small_files = description_beside(flags);
   } else {

@@ -132,7 +132,7 @@ class Writer {
     };
     if (!flags_.json) print_result(heading);
     const auto written = generate::continue_tokens(
-        *model_.model, model_.device, ids, {flags_.max_tokens, model_.context, model_.stop_ids},
+        *model_.model, ids, {flags_.max_tokens, model_.context, model_.stop_ids},
         [&](const at::Tensor& logits) { return sampler.pick(logits); }, [&](std::int32_t id) { put(stream.add(id)); });
     put(stream.finish());
     num_tokens_ += static_cast<std::int64_t>(written.ids.size());

@@ -16,8 +16,7 @@
 #include "distributed/config_dtype.h"
 #include "distributed/device.h"
 #include "models/registry.h"
-#include "nn/init.h"
-#include "parallel/fsdp/fully_shard.h"
+#include "train/build_model.h"
 #include "train/setup.h"
 #include "train/step/run_parameters.h"
 
@@ -204,10 +203,8 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   const auto source = checkpoint::open_source(folder, kind);
   out.dtype = pick_dtype(options.dtype, *source, out.device);
   const at::NoGradGuard no_grad;
-  out.model = description.spec.build_model(document_end);
-  fsdp::to_empty(*out.model, out.device, out.dtype);
-  nn::BuffersOnly buffers;
-  out.model->init_weights(buffers, out.device);
+  out.model = train::build_on_meta(description.spec, document_end, /*context=*/nullptr);
+  train::materialize(*out.model, out.device, out.dtype);
   load_weights(*out.model, description.spec, folder, kind);
   out.model->train(false);
   return out;

@@ -52,16 +52,15 @@ void checkpoint_blocks(const nn::ModuleList& blocks, const std::string& fqn,
                                 .debug = config.debug};
   const bool by_operator = config.mode == "selective" && config.selective_ac_option == "op";
   const std::size_t every = config.mode == "full" || by_operator ? 1 : parse_interval(config.selective_ac_option);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if ((i + 1) % every != 0) continue;
-    auto& block = blocks[i];
+  for (const auto& [name, block] : blocks.children()) {
+    if ((std::stoull(name) + 1) % every != 0) continue;
     if (by_operator) {
-      options.policy = [shapes = named_shapes(block, fqn + "." + std::to_string(i),
-                                              config.per_op_sac_force_recompute_mm_shapes_by_fqns)] {
-        return nn::keep_every_second_linear(shapes);
-      };
+      options.policy =
+          [shapes = named_shapes(*block, fqn + "." + name, config.per_op_sac_force_recompute_mm_shapes_by_fqns)] {
+            return nn::keep_every_second_linear(shapes);
+          };
     }
-    nn::checkpoint_activations(block, options);
+    nn::checkpoint_activations(*block, options);
   }
 }
 

@@ -2,36 +2,38 @@
 
 #include <ATen/ATen.h>
 
-#include "nn/ops/rope.h"
+#include <utility>
 
 namespace titan::models {
 
 Attention::Attention(const AttentionShape& shape) : head_dim_(shape.head_dim) {
   const auto q_dim = shape.n_heads * head_dim_, kv_dim = shape.n_kv_heads * head_dim_;
+  if (shape.qk_norm_eps) {
+    child("q_norm", q_norm_, std::make_shared<nn::RMSNorm>(head_dim_, *shape.qk_norm_eps));
+    child("k_norm", k_norm_, std::make_shared<nn::RMSNorm>(head_dim_, *shape.qk_norm_eps));
+  }
   child("wq", wq_, std::make_shared<nn::Linear>(shape.dim, q_dim));
   child("wk", wk_, std::make_shared<nn::Linear>(shape.dim, kv_dim));
   child("wv", wv_, std::make_shared<nn::Linear>(shape.dim, kv_dim));
   child("wo", wo_, std::make_shared<nn::Linear>(q_dim, shape.dim));
+  child("rotary", rotary_, std::make_shared<Rotary>(shape.rotary_pairs));
   child("inner_attention", inner_attention_, std::make_shared<nn::AttentionCore>());
+}
+
+at::Tensor Attention::heads(const at::Tensor& projected, const std::shared_ptr<nn::RMSNorm>& norm,
+                            const at::Tensor& factors) {
+  at::Tensor x = projected.unflatten(-1, {-1, head_dim_});  // [B, T, heads, E]
+  if (norm) x = (*norm)(x);
+  return (*rotary_)(x, factors).transpose(1, 2);
 }
 
 at::Tensor Attention::forward(const nn::Tensors& inputs) {
   const auto& x = inputs[0];  // [B, T, D]
-  const auto& freqs_cis = inputs[1];
-  const auto heads = [&](const at::Tensor& projected) { return projected.unflatten(-1, {-1, head_dim_}); };
-  const auto q = nn::apply_rotary_emb(heads((*wq_)(x)), freqs_cis).transpose(1, 2);  // [B, H, T, E]
-  const auto k = nn::apply_rotary_emb(heads((*wk_)(x)), freqs_cis).transpose(1, 2);  // [B, K, T, E]
-  const auto v = heads((*wv_)(x)).transpose(1, 2);                                   // [B, K, T, E]
-  if (cache_) cache_->store(layer_, k, v);
-  nn::Tensors attended = {q, k, v};
+  nn::Tensors attended = {heads((*wq_)(x), q_norm_, inputs[1]), heads((*wk_)(x), k_norm_, inputs[1]),
+                          (*wv_)(x).unflatten(-1, {-1, head_dim_}).transpose(1, 2)};
   attended.insert(attended.end(), inputs.begin() + 2, inputs.end());
-  const auto out = cache_ && cache_->size() > 0 ? cache_->attend(layer_, q) : (*inner_attention_)(std::move(attended));
+  const auto out = (*inner_attention_)(std::move(attended));
   return (*wo_)(out.transpose(1, 2).contiguous().flatten(2));
-}
-
-void Attention::use_cache(nn::KvCache* cache, std::size_t layer) {
-  cache_ = cache;
-  layer_ = layer;
 }
 
 }  // namespace titan::models

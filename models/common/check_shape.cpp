@@ -54,22 +54,12 @@ void check_vocabulary(std::int64_t rows, std::int64_t degree) {
 
 void check_decoder_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
   const config::ModelArgs& a = config.model.args;
-  const std::string dim = "model.args.dim", n_heads = "model.args.n_heads", n_kv_heads = "model.args.n_kv_heads";
+  const std::string n_heads = "model.args.n_heads", n_kv_heads = "model.args.n_kv_heads";
   if (a.n_heads && a.n_kv_heads && *a.n_heads % *a.n_kv_heads != 0)
     errors.push_back({n_heads + " (" + text(*a.n_heads) + ") must be a multiple of " + n_kv_heads + " (" +
                           text(*a.n_kv_heads) + "); the nearest number of key/value heads is " +
                           text(nearest_divisor(*a.n_heads, *a.n_kv_heads)),
                       {n_heads, n_kv_heads}});
-  if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
-    errors.push_back({dim + " (" + text(*a.dim) + ") must be a multiple of " + n_heads + " (" + text(*a.n_heads) +
-                          "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads),
-                      {dim, n_heads}});
-  } else if (a.dim && a.n_heads && *a.dim / *a.n_heads % 2 != 0) {
-    errors.push_back({dim + " (" + text(*a.dim) + ") / " + n_heads + " (" + text(*a.n_heads) +
-                          ") must be even: rotary embedding turns pairs; set " + dim + " to " +
-                          text(*a.dim + *a.n_heads),
-                      {dim, n_heads}});
-  }
   const std::int64_t tp = config.parallelism.tensor_parallel_degree;
   for (const auto& [key, heads] : {std::pair(n_heads, a.n_heads), std::pair(n_kv_heads, a.n_kv_heads)}) {
     if (heads && *heads % tp != 0)
@@ -87,7 +77,22 @@ void check_decoder_args(const config::JobConfig& config, std::vector<config::Fau
          {"model.args.rope_scaling_args.low_freq_factor", "model.args.rope_scaling_args.high_freq_factor"}});
 }
 
-void check_attention_shape(const AttentionShape& shape) {
+void check_width_of_heads(const config::JobConfig& config, std::vector<config::Fault>& errors) {
+  const config::ModelArgs& a = config.model.args;
+  const std::string dim = "model.args.dim", n_heads = "model.args.n_heads";
+  if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
+    errors.push_back({dim + " (" + text(*a.dim) + ") must be a multiple of " + n_heads + " (" + text(*a.n_heads) +
+                          "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads),
+                      {dim, n_heads}});
+  } else if (a.dim && a.n_heads && *a.dim / *a.n_heads % 2 != 0) {
+    errors.push_back({dim + " (" + text(*a.dim) + ") / " + n_heads + " (" + text(*a.n_heads) +
+                          ") must be even: rotary embedding turns pairs; set " + dim + " to " +
+                          text(*a.dim + *a.n_heads),
+                      {dim, n_heads}});
+  }
+}
+
+void check_divided_width(const AttentionShape& shape) {
   if (shape.dim % shape.n_heads != 0) {
     throw ConfigError("model.args.dim (" + text(shape.dim) + ") must be a multiple of model.args.n_heads (" +
                           text(shape.n_heads) + ")",
@@ -97,6 +102,13 @@ void check_attention_shape(const AttentionShape& shape) {
     throw ConfigError("model.args.dim (" + text(shape.dim) + ") / model.args.n_heads (" + text(shape.n_heads) +
                           ") must be even: rotary embedding turns pairs",
                       {"model.args.dim", "model.args.n_heads"});
+  }
+}
+
+void check_attention_shape(const AttentionShape& shape) {
+  if (shape.head_dim % 2 != 0) {
+    throw ConfigError("model.args.head_dim (" + text(shape.head_dim) + ") must be even: rotary embedding turns pairs",
+                      {"model.args.head_dim"});
   }
   if (shape.n_heads % shape.n_kv_heads != 0) {
     throw ConfigError("model.args.n_heads (" + text(shape.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +

@@ -14,7 +14,14 @@ namespace titan::models {
 // parallelism. Values of the flavor are not considered. Each fault names a change that fixes it.
 void check_decoder_args(const config::JobConfig& config, std::vector<config::Fault>& errors);
 
-// Throws ConfigError if heads do not divide the width evenly, or key/value heads the query heads.
+// Appends a fault if model.args.dim and n_heads are set and do not give heads of an even width, for models whose heads
+// are dim / n_heads wide.
+void check_width_of_heads(const config::JobConfig& config, std::vector<config::Fault>& errors);
+
+// Throws ConfigError for the same in a complete shape.
+void check_divided_width(const AttentionShape& shape);
+
+// Throws ConfigError if heads have an odd width, or key/value heads do not divide the query heads.
 void check_attention_shape(const AttentionShape& shape);
 
 // Throws ConfigError if tensor parallelism cannot split the model: the degree does not divide the heads (the message

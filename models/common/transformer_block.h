@@ -24,7 +24,6 @@ class TransformerBlock : public nn::Module {
  public:
   explicit TransformerBlock(const BlockShape& shape);
   at::Tensor forward(const nn::Tensors& inputs) override;  // x [B, T, D], Attention's other inputs -> [B, T, D]
-  Attention& attention() { return *attention_; }
 
  private:
   std::shared_ptr<Attention> attention_;

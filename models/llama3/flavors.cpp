@@ -3,9 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "base/error.h"
-#include "base/text.h"
 #include "models/common/check_shape.h"
+#include "models/common/override_args.h"
 
 namespace titan::models {
 namespace {
@@ -46,11 +45,6 @@ LlamaArgs llama2(std::int64_t dim, std::int64_t layers, std::int64_t heads, std:
   return args;
 }
 
-template <typename T, typename U>
-void override_with(T& value, const std::optional<U>& replacement) {
-  if (replacement) value = static_cast<T>(*replacement);
-}
-
 void override_rope_scaling(std::optional<RopeScaling>& scaling, const config::RopeScalingArgs& args) {
   if (args == config::RopeScalingArgs{}) return;
   if (!scaling) scaling.emplace();
@@ -63,10 +57,20 @@ void override_rope_scaling(std::optional<RopeScaling>& scaling, const config::Ro
 }  // namespace
 
 std::int64_t LlamaArgs::hidden_dim() const {
-  if (ffn_dim) return *ffn_dim;
   auto hidden = 2 * (4 * dim) / 3;
   if (ffn_dim_multiplier) hidden = static_cast<std::int64_t>(*ffn_dim_multiplier * static_cast<double>(hidden));
   return multiple_of * ((hidden + multiple_of - 1) / multiple_of);
+}
+
+DecoderShape LlamaArgs::decoder() const {
+  return {.block = {{dim, n_heads, kv_heads(), head_dim()}, hidden_dim(), norm_eps},
+          .n_layers = n_layers,
+          .vocab_size = vocab_size,
+          .rope_theta = rope_theta,
+          .rope_scaling = rope_scaling,
+          .depth_init = depth_init,
+          .tied = tied,
+          .block_causal = block_causal};
 }
 
 const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors() {
@@ -111,18 +115,20 @@ std::vector<Start> llama_starts(const std::string& model) {
           {model, "405B", 406, 4096, 1 << 22, "8e-5", "full", "H200", 141}};
 }
 
+void check_llama_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
+  const config::ModelArgs& args = config.model.args;
+  refuse_args(config.model.name,
+              {{"head_dim", args.head_dim.has_value(), "heads are model.args.dim / model.args.n_heads wide"},
+               {"hidden_dim", args.hidden_dim.has_value(),
+                "the feed-forward's width follows from model.args.dim, multiple_of and ffn_dim_multiplier"},
+               {"qk_norm", args.qk_norm.has_value(), "queries and keys are not normalized"}},
+              errors);
+  check_decoder_args(config, errors);
+  check_width_of_heads(config, errors);
+}
+
 LlamaArgs llama_args(const config::Model& model) {
-  const auto& flavors = llama_flavors().at(model.name);
-  const auto found = flavors.find(model.flavor);
-  if (found == flavors.end()) {
-    const auto names = llama_flavor_names(model.name);
-    const auto nearest = nearest_name(model.flavor, names);
-    throw ConfigError("model.flavor = \"" + model.flavor + "\" is not a flavor of " + model.name +
-                          (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Flavors: " + join(names, ", ") +
-                          ". Other sizes: take one and set [model.args]",
-                      {"model.flavor"});
-  }
-  LlamaArgs args = found->second;
+  LlamaArgs args = flavor_of(model, llama_flavors().at(model.name));
   override_with(args.dim, model.args.dim);
   override_with(args.n_layers, model.args.n_layers);
   override_with(args.n_heads, model.args.n_heads);
@@ -137,7 +143,8 @@ LlamaArgs llama_args(const config::Model& model) {
   override_with(args.tied, model.args.enable_weight_tying);
   if (model.args.attn_mask_type) args.block_causal = *model.args.attn_mask_type == "block_causal";
   override_rope_scaling(args.rope_scaling, model.args.rope_scaling_args);
-  check_attention_shape(args.block().attention);
+  check_divided_width(args.decoder().block.attention);
+  check_attention_shape(args.decoder().block.attention);
   return args;
 }
 

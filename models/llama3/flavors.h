@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/job_config.h"
+#include "config/keys/source.h"
 #include "facts/rope_scaling.h"
 #include "models/catalog.h"
 #include "models/common/shapes.h"
@@ -29,13 +30,11 @@ struct LlamaArgs {
   bool depth_init = true;
   bool tied = false;          // the output projection is the embedding
   bool block_causal = false;  // a token attends only to its own document, not to all earlier tokens of its row
-  // Feed-forward width given by a config.json; if nullopt, it is computed from the sizes above.
-  std::optional<std::int64_t> ffn_dim = {};
 
   std::int64_t kv_heads() const { return n_kv_heads.value_or(n_heads); }
   std::int64_t head_dim() const { return dim / n_heads; }
   std::int64_t hidden_dim() const;
-  BlockShape block() const { return {{dim, n_heads, kv_heads(), head_dim()}, hidden_dim(), norm_eps}; }
+  DecoderShape decoder() const;
 };
 
 // Returns model name ("llama3", "llama2") -> flavor name -> shape. In TorchTitan, _flex and _varlen choose the kernel
@@ -49,6 +48,9 @@ std::vector<std::string> llama_flavor_names(const std::string& model);
 // small end. 405B has shorter sequences: gathering and reducing one of its layers leaves little memory for activations,
 // at any number of ranks.
 std::vector<Start> llama_starts(const std::string& model);
+
+// Appends the keys of [model.args] that Llama does not have, and contradictions among the others.
+void check_llama_args(const config::JobConfig& config, std::vector<config::Fault>& errors);
 
 // Returns the flavor of [model] with the overrides of [model.args]. Throws ConfigError for an unknown flavor or an
 // invalid shape.

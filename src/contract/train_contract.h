@@ -26,6 +26,14 @@ struct ParallelContext {
   const config::ActivationCheckpoint& activation_checkpoint;
 };
 
+// One of the changes that make a model a parallel one. A spec lists its passes in the order in which they are applied:
+// convert (other layers in place of some), tensor, context and pipeline parallelism, recompute, shard.
+struct ModelPass {
+  std::string name;  // "tensor"
+  // The model is on the meta device. The context is needed only during the call. Collective over the meshes.
+  std::function<void(LanguageModel&, const ParallelContext&)> apply;
+};
+
 struct TrainSpec {
   std::string name;              // "llama3 debugmodel"
   std::int64_t max_seq_len = 0;  // the longest sequence that the model supports
@@ -35,9 +43,7 @@ struct TrainSpec {
   // Builds the model on the meta device, without memory. If it needs a document_end and has none, it can be built but
   // not called.
   std::function<std::unique_ptr<LanguageModel>(std::optional<std::int64_t> document_end)> build_model;
-  // Applies tensor parallelism, activation checkpointing, then fully_shard bottom-up. The model is still on meta. The
-  // context is needed only during the call. Collective over the meshes.
-  std::function<void(LanguageModel&, const ParallelContext&)> parallelize;
+  std::vector<ModelPass> passes;
   LossFunction loss = cross_entropy_of_model;
   ModelNaming naming;  // names in Hugging Face's format
 };

@@ -52,6 +52,8 @@ struct ModelNaming {
   std::string embedding, output;
   // True if the embedding and the output projection are one parameter. An export has it once, as the embedding.
   bool is_tied = false;
+  // The reason why the format has no such model, if it does not; else empty.
+  std::string misfit;
   // The model's config.json.
   std::string config_json;
   // Returns the values in `config_json` (of the file `what`) that differ from this model and change its results. Throws

@@ -5,33 +5,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "generate/cached_model.h"
 
 namespace titan::generate {
-namespace {
 
-// A model that uses a cache while this lives.
-class CachedModel {
- public:
-  CachedModel(LanguageModel& model, std::int64_t capacity) : model_(model), cache_(capacity) {
-    model_.use_cache(&cache_);
-  }
-  ~CachedModel() { model_.use_cache(nullptr); }
-  CachedModel(const CachedModel&) = delete;
-  CachedModel& operator=(const CachedModel&) = delete;
-
-  // Returns the logits [V] of the token that follows `tokens` int64 [1, T].
-  at::Tensor logits(const at::Tensor& tokens) { return model_(tokens)[0][-1]; }
-
- private:
-  LanguageModel& model_;
-  nn::KvCache cache_;
-};
-
-}  // namespace
-
-Continuation continue_tokens(LanguageModel& model, at::Device device, std::span<const std::int32_t> prompt,
-                             const Limits& limits, const Pick& pick,
-                             const std::function<void(std::int32_t)>& on_token) {
+Continuation continue_tokens(LanguageModel& model, std::span<const std::int32_t> prompt, const Limits& limits,
+                             const Pick& pick, const std::function<void(std::int32_t)>& on_token) {
   const auto length = static_cast<std::int64_t>(prompt.size());
   TITAN_CHECK(
       length > 0 && length < limits.context,
@@ -39,11 +18,8 @@ Continuation continue_tokens(LanguageModel& model, at::Device device, std::span<
   const at::NoGradGuard no_grad;
   const std::int64_t room = std::min(limits.max_tokens, limits.context - length);
   CachedModel cached(model, length + room);
-  const auto row = [&](const std::vector<std::int64_t>& ids) {
-    return at::tensor(ids, at::kLong).unsqueeze(0).to(device);
-  };
   Continuation out;
-  auto tokens = row({prompt.begin(), prompt.end()});
+  std::vector<std::int64_t> tokens(prompt.begin(), prompt.end());
   for (std::int64_t i = 0; i < room; ++i) {
     const std::int64_t id = pick(cached.logits(tokens));
     out.ids.push_back(static_cast<std::int32_t>(id));
@@ -52,7 +28,7 @@ Continuation continue_tokens(LanguageModel& model, at::Device device, std::span<
       out.end = End::kStopToken;
       return out;
     }
-    tokens = row({id});
+    tokens = {id};
   }
   out.end = room < limits.max_tokens ? End::kContext : End::kMaxTokens;
   return out;

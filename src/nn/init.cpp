@@ -58,17 +58,18 @@ struct TruncNormal {
 // Draws a full parameter block by block and copies the part in the local box. `draw` fills a block; a block that the
 // box does not touch only advances the generator.
 template <typename Draw>
-void draw_sequentially(const NamedParameter& parameter, at::Generator& generator, Draw&& draw) {
+void draw_sequentially(const InitTarget& target, at::Generator& generator, Draw&& draw) {
   // A multiple of 16: normal_ works in groups of 16, and treats the last 16 of a tensor differently. So the last block
   // is never smaller than 16, and never skipped.
   constexpr std::int64_t kBlock = 1 << 16;
-  const auto spec = parameter.spec();
-  auto& local = parameter.tensor();
-  TITAN_CHECK(local.is_contiguous(), parameter.fqn + ": local shard is not contiguous");
-  const auto flat = local.detach().view(-1);
+  at::Tensor flat;
+  if (target.local.defined()) {
+    TITAN_CHECK(target.local.is_contiguous(), target.fqn + ": local shard is not contiguous");
+    flat = target.local.detach().view(-1);
+  }
   std::int64_t numel = 1;
-  for (const auto n : spec.global_shape) numel *= n;
-  const auto runs = runs_of(spec);
+  for (const auto n : target.spec.global_shape) numel *= n;
+  const auto runs = runs_of(target.spec);
   auto buffer = at::empty({std::min(numel, 2 * kBlock)}, at::kFloat);
   std::size_t run = 0;
   for (std::int64_t begin = 0; begin < numel;) {
@@ -94,42 +95,50 @@ void draw_sequentially(const NamedParameter& parameter, at::Generator& generator
 
 // Fills the local box from the counter stream of its parameter, then maps uniforms to values with `finish`.
 template <typename Finish>
-void draw_by_counter(const NamedParameter& parameter, std::uint64_t seed, Finish&& finish) {
-  auto& local = parameter.tensor();
-  auto values = at::empty({local.numel()}, local.options().dtype(at::kFloat).requires_grad(false));
-  for (const auto& run : runs_of(parameter.spec())) {
-    fill_counter_uniform(values.narrow(0, run.local, run.length), seed, stream_of(parameter.fqn), run.global);
+void draw_by_counter(const InitTarget& target, std::uint64_t seed, Finish&& finish) {
+  if (!target.local.defined()) return;
+  auto values = at::empty({target.local.numel()}, target.local.options().dtype(at::kFloat).requires_grad(false));
+  for (const auto& run : runs_of(target.spec)) {
+    fill_counter_uniform(values.narrow(0, run.local, run.length), seed, stream_of(target.fqn), run.global);
   }
   finish(values);
-  local.detach().view(-1).copy_(values);
+  target.local.detach().view(-1).copy_(values);
 }
 
 }  // namespace
 
-void Initializer::ones(const NamedParameter& parameter) { parameter.tensor().detach().fill_(1); }
+InitTarget::InitTarget(std::string absent, std::vector<std::int64_t> shape) : fqn(std::move(absent)) {
+  spec.offset.assign(shape.size(), 0);
+  spec.local_shape.assign(shape.size(), 0);
+  spec.global_shape = std::move(shape);
+}
+
+void Initializer::ones(const InitTarget& target) {
+  if (target.local.defined()) target.local.detach().fill_(1);
+}
 
 SequentialInitializer::SequentialInitializer(std::uint64_t seed) : generator_(at::detail::createCPUGenerator(seed)) {}
 
-void SequentialInitializer::normal(const NamedParameter& parameter, double mean, double std) {
-  draw_sequentially(parameter, generator_, [&](at::Tensor& block) { block.normal_(mean, std, generator_); });
+void SequentialInitializer::normal(const InitTarget& target, double mean, double std) {
+  draw_sequentially(target, generator_, [&](at::Tensor& block) { block.normal_(mean, std, generator_); });
 }
 
-void SequentialInitializer::trunc_normal(const NamedParameter& parameter, double mean, double std, double a, double b) {
+void SequentialInitializer::trunc_normal(const InitTarget& target, double mean, double std, double a, double b) {
   const TruncNormal distribution{mean, std, a, b};
-  draw_sequentially(parameter, generator_, [&](at::Tensor& block) {
+  draw_sequentially(target, generator_, [&](at::Tensor& block) {
     block.uniform_(distribution.low(), distribution.high(), generator_);
     distribution.finish(block);
   });
 }
 
-void CounterInitializer::normal(const NamedParameter& parameter, double mean, double std) {
-  draw_by_counter(parameter, seed_,
+void CounterInitializer::normal(const InitTarget& target, double mean, double std) {
+  draw_by_counter(target, seed_,
                   [&](at::Tensor& u) { u.mul_(2).sub_(1).erfinv_().mul_(std * std::numbers::sqrt2).add_(mean); });
 }
 
-void CounterInitializer::trunc_normal(const NamedParameter& parameter, double mean, double std, double a, double b) {
+void CounterInitializer::trunc_normal(const InitTarget& target, double mean, double std, double a, double b) {
   const TruncNormal distribution{mean, std, a, b};
-  draw_by_counter(parameter, seed_, [&](at::Tensor& u) {
+  draw_by_counter(target, seed_, [&](at::Tensor& u) {
     u.mul_(distribution.high() - distribution.low()).add_(distribution.low());
     distribution.finish(u);
   });

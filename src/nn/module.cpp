@@ -47,6 +47,19 @@ void Parameter::set(const at::Tensor& value, const std::optional<dist::Sharding>
   }
 }
 
+void Parameter::untie() {
+  if (tied_to) {
+    std::erase(tied_to->ties, this);
+  } else if (!ties.empty()) {
+    Parameter& next = *ties.front();
+    next.ties.assign(ties.begin() + 1, ties.end());
+    next.tied_to = nullptr;
+    for (Parameter* slot : next.ties) slot->tied_to = &next;
+  }
+  tied_to = nullptr;
+  ties.clear();
+}
+
 void distribute(const NamedParameter& parameter, const dist::DeviceMesh& mesh,
                 std::vector<dist::Placement> placements) {
   auto& slot = *parameter.parameter;
@@ -90,18 +103,34 @@ at::Tensor Module::call(Tensors& inputs) {
   }
 }
 
-void Module::replace_child(const std::string& name, std::shared_ptr<Module> module) {
+// Returns the index of a child whose parameters are not sharded. `change`: "replaced".
+std::size_t Module::child_to_change(const std::string& name, const char* change) const {
   const auto found = std::ranges::find(children_, name, [](const auto& child) { return child.first; });
-  if (found == children_.end()) throw InternalError("there is no child '" + name + "' to replace");
-  for (const auto& parameter : found->second->named_parameters()) {
+  if (found == children_.end()) throw InternalError("there is no child '" + name + "' to be " + change);
+  for (const auto& parameter : found->second->named_parameters())
     if (parameter.parameter->sharding || !parameter.parameter->owner.empty())
-      throw InternalError("child '" + name + "' cannot be replaced any more: " + parameter.fqn + " in it is sharded");
+      throw InternalError("child '" + name + "' cannot be " + change + " any more: " + parameter.fqn +
+                          " in it is sharded");
+  return static_cast<std::size_t>(found - children_.begin());
+}
+
+void Module::replace_child(const std::string& name, std::shared_ptr<Module> module) {
+  const std::size_t index = child_to_change(name, "replaced");
+  for (const auto& parameter : children_[index].second->named_parameters())
     if (parameter.parameter->tied_to || !parameter.parameter->ties.empty())
       throw InternalError("child '" + name + "' cannot be replaced: " + parameter.fqn + " in it is tied");
-  }
-  if (!module || !take_child_[static_cast<std::size_t>(found - children_.begin())](module))
+  if (!module || !take_child_[index](module))
     throw InternalError("child '" + name + "' cannot be replaced by a module of that type");
-  found->second = std::move(module);
+  children_[index].second = std::move(module);
+}
+
+void Module::drop_child(const std::string& name) {
+  const std::size_t index = child_to_change(name, "dropped");
+  for (const auto& parameter : children_[index].second->named_parameters(/*remove_duplicate=*/false))
+    parameter.parameter->untie();
+  take_child_[index](nullptr);
+  children_.erase(children_.begin() + static_cast<std::ptrdiff_t>(index));
+  take_child_.erase(take_child_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
 std::vector<NamedModule> Module::named_modules() {

@@ -47,6 +47,8 @@ struct Parameter {
 
   // Returns the first slot of this parameter: the same for all slots that are tied.
   Parameter& first_slot() { return tied_to ? *tied_to : *this; }
+  // Makes this slot a parameter of its own; the others stay one.
+  void untie();
   // Puts a tensor into this slot and all that are tied to it.
   void set(const at::Tensor& value, const std::optional<dist::Sharding>& new_sharding);
 };
@@ -101,7 +103,8 @@ class Module {
   // Hooks run in the order added (a pre-hook added first runs first, a post-hook added first runs first).
   void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
-  // Removes the post-hook that was added last, for a hook that observes a single call.
+  // Removes the hook of that kind that was added last, for a hook that observes some calls.
+  void pop_pre_hook() { pre_hooks_.pop_back(); }
   void pop_post_hook() { post_hooks_.pop_back(); }
   // Adds a hook that runs instead of the post-hooks when a call of the module throws. It must not throw.
   void add_failure_hook(std::function<void()> hook) { failure_hooks_.push_back(std::move(hook)); }
@@ -127,6 +130,11 @@ class Module {
   // others. Throws InternalError if there is no such child, this module's code needs another type, or a parameter of
   // the old child is sharded or tied.
   void replace_child(const std::string& name, std::shared_ptr<Module> module);
+
+  // Removes the child `name`, and sets the pointer in this module's code to null: another rank has that part. The names
+  // of the others stay. Call before anything is attached to it. Throws InternalError if there is no such child or a
+  // parameter of it is sharded. Ties to it are dissolved.
+  void drop_child(const std::string& name);
 
   // Makes the slot `mine` another slot of the parameter `theirs`; both are FQNs below this module, such as
   // "output.weight" and "tok_embeddings.weight". From then on they hold one tensor, whatever replaces it. Call it when
@@ -156,11 +164,11 @@ class Module {
     member = module;
     add_child(std::move(name), std::move(module), [&member](const std::shared_ptr<Module>& other) {
       auto fitting = std::dynamic_pointer_cast<M>(other);
-      if (fitting) member = std::move(fitting);
+      if (fitting || !other) member = std::move(fitting);
       return member == other;
     });
   }
-  // Makes the module's code use another child. Returns false if the code cannot.
+  // Makes the module's code use another child, or none for null. Returns false if the code cannot.
   using TakeChild = std::function<bool(const std::shared_ptr<Module>&)>;
   void add_child(std::string name, std::shared_ptr<Module> module, TakeChild take);
 
@@ -171,6 +179,7 @@ class Module {
   void run_pre_hooks(Tensors& inputs);
 
  private:
+  std::size_t child_to_change(const std::string& name, const char* change) const;
   at::Tensor call(Tensors& inputs);
   // Runs forward() inside the first `num_wrappers` wrappers.
   at::Tensor wrapped_forward(const Tensors& inputs, std::size_t num_wrappers);

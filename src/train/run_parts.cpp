@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "distributed/config_dtype.h"
 #include "optim/make_optimizer.h"
+#include "train/build_model.h"
 #include "train/first_step.h"
 #include "train/observers/checkpointing.h"
 #include "train/observers/checksum_log.h"
@@ -26,8 +28,9 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
   const config::JobConfig& config = run.config;
   run.seed = agree_on_seed(config.debug.seed, run.world.group());
   at::manual_seed(run.seed);
-  run.model = build_model(spec, tokenizer.document_end,
-                          {run.meshes, config.training, config.parallelism, config.activation_checkpoint});
+  const ParallelContext context{run.meshes, config.training, config.parallelism, config.activation_checkpoint};
+  run.model = build_on_meta(spec, tokenizer.document_end, &context);
+  materialize(*run.model, run.meshes.fsdp.device(), dist::dtype_of(config.training.dtype));
   run.forward_backward = make_forward_backward(*run.model, run.world.device(), spec.loss);
   run.parameters = std::make_unique<RunParameters>(*run.model);
   run.optimizer = optim::make_optimizer(config.optimizer, run.parameters->to_train());

@@ -16,7 +16,6 @@
 #include "distributed/flight/flight_recorder.h"
 #include "facts/device_facts.h"
 #include "metrics/flops.h"
-#include "parallel/fsdp/fully_shard.h"
 
 namespace titan::train {
 
@@ -75,20 +74,6 @@ metrics::MetricsOptions metrics_options(const config::JobConfig& config, const T
     return usage;
   };
   return options;
-}
-
-std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, std::optional<std::int64_t> document_end,
-                                           const ParallelContext& context) {
-  auto model = spec.build_model(document_end);
-  spec.parallelize(*model, context);
-  fsdp::to_empty(*model, context.meshes.fsdp.device(), dist::dtype_of(context.training.dtype));
-  const at::NoGradGuard no_grad;
-  nn::BuffersOnly buffers;
-  model->init_weights(buffers, context.meshes.fsdp.device());
-  for (const auto& parameter : model->named_parameters()) {
-    TITAN_CHECK(!parameter.tensor().is_meta(), parameter.fqn + " is still on the meta device after initialization");
-  }
-  return model;
 }
 
 void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed) {

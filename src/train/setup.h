@@ -38,12 +38,6 @@ bool uses_float16(const config::Training& training);
 metrics::MetricsOptions metrics_options(const config::JobConfig& config, const TrainSpec& spec,
                                         const dist::ParallelDims& dims, at::Device device);
 
-// Builds the model on meta, shards it, and materializes it on the meshes' device. The weights come later, from
-// draw_weights() or a checkpoint: a start from a checkpoint saves the time of drawing, a second for 100 million
-// parameters. Throws InternalError naming a parameter that is still on meta.
-std::unique_ptr<LanguageModel> build_model(const TrainSpec& spec, std::optional<std::int64_t> document_end,
-                                           const ParallelContext& context);
-
 // Draws the initial weights of `seed`, the same for every number of ranks.
 void draw_weights(LanguageModel& model, at::Device device, std::uint64_t seed);
 

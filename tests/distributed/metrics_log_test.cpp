@@ -45,9 +45,9 @@ TEST(MetricsLog, ARowIsOfAllRanks) {
     // Rank 0 has 10 of 40 tokens with a mean of 4, rank 1 the others with a mean of 2.
     const bool is_first = world.rank() == 0;
     StepInput input;
-    input.local_valid_tokens = is_first ? 10 : 30;
     input.global_valid_tokens = 40;
     StepOutput output;
+    output.labels = is_first ? 10 : 30;
     output.loss = at::full({}, is_first ? 1.0F : 1.5F);
     output.grad_norm = at::full({}, 0.5F);
     output.lr = 0.25;

@@ -115,6 +115,13 @@ at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
   return FusedRotaryEmbedding::apply(x, freqs_cis);
 }
 
+at::Tensor apply_rotary_emb_halves(const at::Tensor& x, const at::Tensor& freqs_cis) {
+  const auto factors = at::view_as_real(freqs_cis.slice(0, 0, x.size(1)).unsqueeze(1)).to(x.scalar_type());
+  const auto cos = factors.select(-1, 0), sin = factors.select(-1, 1);  // [T, 1, head_dim / 2]
+  const auto halves = x.chunk(2, -1);
+  return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
+}
+
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   const auto* const ops = kernels::fused_ops_for(gate);
   if (!ops || !ops->takes_swiglu(gate, up)) return composed::swiglu(gate, up);

@@ -20,6 +20,10 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::T
 // Returns x [B, T, n_heads, head_dim] rotated by freqs_cis [>= T, head_dim / 2], computed in float32, in x's dtype.
 at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis);
 
+// Same for a head whose element i is rotated with element i + head_dim / 2, not with its neighbor. The factors are
+// rounded to x's dtype, and the products and sums too, as in TorchTitan's Qwen3. ATen's operators on every device.
+at::Tensor apply_rotary_emb_halves(const at::Tensor& x, const at::Tensor& freqs_cis);
+
 // Returns silu(gate) * up, both of the same shape. silu(gate) is rounded to its dtype before it is multiplied.
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 

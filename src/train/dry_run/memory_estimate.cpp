@@ -16,11 +16,11 @@
 #include "distributed/tensor/sharding.h"
 #include "facts/optimizer_facts.h"
 #include "kernels/choice.h"
-#include "nn/init.h"
 #include "nn/ops/cross_entropy.h"
 #include "nn/ops/meta_kernels.h"
 #include "nn/ops/meta_run.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "train/build_model.h"
 #include "train/dry_run/caching_pools.h"
 #include "train/dry_run/memory_log.h"
 #include "train/step/forward_backward.h"
@@ -129,16 +129,11 @@ class MetaRun {
     const auto meshes = dist::Meshes::build(*world_, shape.dims);
     microbatches_ = std::min<std::int64_t>(shape.accumulation_steps, 2);
     // Document ends depend on the tokens, which meta tensors do not have: each row of the batch is one document.
-    model_ = spec.build_model(spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt);
-    spec.parallelize(*model_, {meshes, config.training, config.parallelism, config.activation_checkpoint});
+    const ParallelContext context{meshes, config.training, config.parallelism, config.activation_checkpoint};
+    model_ = build_on_meta(spec, spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt, &context);
     log_.start();  // everything made so far stays on the meta device in a real run, too
     log_.enter("the start");
-    fsdp::to_empty(*model_, at::kMeta, dist::dtype_of(config.training.dtype));
-    {
-      const at::NoGradGuard no_grad;
-      nn::BuffersOnly initializer;
-      model_->init_weights(initializer, at::kMeta);
-    }
+    materialize(*model_, at::kMeta, dist::dtype_of(config.training.dtype));
     for (const auto& parameter : model_->named_parameters()) add(parameters_, log_.find(parameter.tensor()));
     announce_modules(*model_, log_);
     forward_backward_ = make_forward_backward(

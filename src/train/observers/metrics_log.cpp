@@ -32,8 +32,8 @@ void MetricsLog::log(const FinishedStep& step) {
   const StepOutput& output = step.output;
   auto& group = meshes_.loss.group();
   auto mean_loss = output.loss.to(at::kFloat).clone();
-  auto max_loss = mean_loss * static_cast<double>(step.input.global_valid_tokens) /
-                  static_cast<double>(step.input.local_valid_tokens);
+  auto max_loss =
+      mean_loss * static_cast<double>(step.input.global_valid_tokens) / static_cast<double>(step.output.labels);
   const auto bad_records = data_.bad_records();
   auto counts = at::tensor({metrics_.tokens_seen(), bad_records.value_or(0)}, at::kLong);
   group.all_reduce(mean_loss, dist::ReduceOp::kSum).wait();

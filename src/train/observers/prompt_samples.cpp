@@ -50,7 +50,7 @@ void PromptSamples::log(std::int64_t step) {
     generate::TextStream stream(prompts_.decode, prompt.ids);
     std::string text;
     generate::continue_tokens(
-        model_, batch_mesh_.device(), prompt.ids, {max_tokens_, context_, prompts_.stop_ids},
+        model_, prompt.ids, {max_tokens_, context_, prompts_.stop_ids},
         [&](const at::Tensor& logits) { return likeliest(logits); }, [&](std::int32_t id) { text += stream.add(id); });
     text += stream.finish();
     spdlog::info("sample after step {}: \"{}\" -> \"{}\"", step, in_one_line(prompt.text), in_one_line(text));

@@ -66,9 +66,10 @@ std::optional<Validator::Totals> Validator::pass() {
   for (std::int64_t i = 0; !stop; ++i) {
     const auto batch = next_batch(i);
     if (!batch) break;
-    totals.tokens += count_valid_tokens(*batch);
     totals.rank_tokens += batch->tokens.numel();
-    loss += forward_backward_.forward(*batch);
+    const LossSum sum = forward_backward_.forward(*batch);
+    totals.tokens += sum.labels;
+    loss += sum.loss;
     stop = asked_to_stop();
   }
   fsdp::reshard(model_, /*recurse=*/true);

@@ -17,17 +17,17 @@ class WholeModel : public ForwardBackward {
   WholeModel(LanguageModel& model, at::Device device, LossFunction loss)
       : model_(model), device_(device), loss_(std::move(loss)) {}
 
-  at::Tensor forward(const Batch& batch) override {
+  LossSum forward(const Batch& batch) override {
     const NamedRange range([] { return "forward"; });
-    return loss_(model_, batch.tokens, batch.labels.to(device_, /*non_blocking=*/true));
+    return {loss_(model_, batch.tokens, batch.labels.to(device_, /*non_blocking=*/true)), count_valid_tokens(batch)};
   }
 
-  at::Tensor forward_backward(const Batch& batch, const Objective& objective) override {
-    const auto loss = forward(batch);
+  LossSum forward_backward(const Batch& batch, const Objective& objective) override {
+    const LossSum sum = forward(batch);
     const NamedRange range([] { return "backward"; });
     step_work().begin_backward();
-    torch::autograd::backward({objective(loss)}, {});
-    return loss.detach();
+    torch::autograd::backward({objective(sum.loss)}, {});
+    return {sum.loss.detach(), sum.labels};
   }
 
  private:
@@ -39,7 +39,7 @@ class WholeModel : public ForwardBackward {
 }  // namespace
 
 std::int64_t count_valid_tokens(const Batch& batch) {
-  return batch.labels.ne(nn::kIgnoreIndex).sum().item<std::int64_t>();
+  return batch.labels.is_meta() ? 0 : batch.labels.ne(nn::kIgnoreIndex).sum().item<std::int64_t>();
 }
 
 std::unique_ptr<ForwardBackward> make_forward_backward(LanguageModel& model, at::Device device, LossFunction loss) {

@@ -17,20 +17,25 @@ namespace titan::train {
 // Maps a batch's sum of losses, float32 0-d with its graph, to the value that training minimizes.
 using Objective = std::function<at::Tensor(const at::Tensor& loss)>;
 
+// The part of a batch's loss that a rank has computed. All ranks together cover each label of the batch once.
+struct LossSum {
+  at::Tensor loss;          // float32 0-d on the device: the sum over the labels that this rank has computed
+  std::int64_t labels = 0;  // the number of these labels; labels that do not count are left out
+};
+
 class ForwardBackward {
  public:
   virtual ~ForwardBackward() = default;
 
-  // Returns this rank's sum of losses over the labels of `batch` that count, float32 0-d on the device. For
-  // validation, with autograd off. Collective if the model is sharded: every rank calls it equally often.
-  virtual at::Tensor forward(const Batch& batch) = 0;
+  // For validation, with autograd off. Collective if the model is sharded: every rank calls it equally often.
+  virtual LossSum forward(const Batch& batch) = 0;
 
-  // Adds the gradients of objective(sum) to those of the parameters. Returns the same sum, detached. Collective if the
-  // model is sharded.
-  virtual at::Tensor forward_backward(const Batch& batch, const Objective& objective) = 0;
+  // Adds the gradients of objective(loss) to those of the parameters. Returns what forward() returns, detached.
+  // Collective if the model is sharded.
+  virtual LossSum forward_backward(const Batch& batch, const Objective& objective) = 0;
 };
 
-// Returns the number of labels that count.
+// Returns the number of labels of a batch that count; 0 on the meta device.
 std::int64_t count_valid_tokens(const Batch& batch);
 
 // Returns the implementation that runs the full model on this rank, sharded or not. `model` must outlive it.

@@ -105,8 +105,10 @@ struct Guarded : checkpoint::CheckpointState {
     StepOutput result;
     for (int i = 0; i < 2; ++i) {
       input.microbatches.push_back(batch_of(world.rank(), static_cast<int>(2 * number + i)));
-      const auto loss = forward_backward->forward_backward(input.microbatches.back(),
-                                                           [](const at::Tensor& sum) { return sum / 48.0; });
+      const auto loss =
+          forward_backward
+              ->forward_backward(input.microbatches.back(), [](const at::Tensor& sum) { return sum / 48.0; })
+              .loss;
       result.loss = result.loss.defined() ? result.loss + loss / 48.0 : loss / 48.0;
     }
     input.local_valid_tokens = 24;

@@ -12,8 +12,9 @@
 
 #include "distributed/parallel_dims.h"
 #include "distributed/tensor/dtensor.h"
-#include "models/llama3/llama3.h"
-#include "models/llama3/parallelize.h"
+#include "models/common/decoder.h"
+#include "models/common/parallelize.h"
+#include "models/llama3/flavors.h"
 #include "nn/init.h"
 #include "optim/clip_grad_norm.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -44,7 +45,7 @@ LlamaArgs small_args(std::int64_t vocab) {
   return args;
 }
 
-std::unique_ptr<Llama> make_llama(const Case& which, const dist::Meshes* meshes) {
+std::unique_ptr<Decoder> make_llama(const Case& which, const dist::Meshes* meshes) {
   config::Training training;
   training.mixed_precision_param = "float32";
   config::Parallelism parallelism;
@@ -53,8 +54,9 @@ std::unique_ptr<Llama> make_llama(const Case& which, const dist::Meshes* meshes)
   config::ActivationCheckpoint recompute;
   recompute.mode = which.recompute;
   recompute.selective_ac_option = "op";
-  auto model = std::make_unique<Llama>(small_args(which.vocab), kT);
-  if (meshes) parallelize_llama(*model, {*meshes, training, parallelism, recompute});
+  auto model = std::make_unique<Decoder>(small_args(which.vocab).decoder(), kT);
+  if (meshes)
+    for (const ModelPass& pass : decoder_passes()) pass.apply(*model, {*meshes, training, parallelism, recompute});
   fsdp::to_empty(*model, at::kCPU);
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);
@@ -83,7 +85,7 @@ at::Tensor whole(const nn::NamedParameter& parameter, const at::Tensor& local) {
 }
 
 // Runs forward and backward on the two microbatches of `batch_rank`.
-Result run(Llama& model, int batch_rank, std::int64_t vocab) {
+Result run(Decoder& model, int batch_rank, std::int64_t vocab) {
   Result result;
   for (const auto& parameter : model.named_parameters())
     result.weights.push_back(whole(parameter, parameter.tensor().detach()).clone());

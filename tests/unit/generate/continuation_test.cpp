@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "generate/sampler.h"
-#include "models/llama3/llama3.h"
+#include "models/common/decoder.h"
+#include "models/llama3/flavors.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::generate {
@@ -20,7 +21,7 @@ struct Shape {
   bool block_causal = false;
 };
 
-std::unique_ptr<models::Llama> make_model(const Shape& shape) {
+std::unique_ptr<models::Decoder> make_model(const Shape& shape) {
   models::LlamaArgs args;
   args.dim = 32;
   args.n_layers = 3;
@@ -29,7 +30,7 @@ std::unique_ptr<models::Llama> make_model(const Shape& shape) {
   args.vocab_size = kVocabulary;
   args.multiple_of = 16;
   args.block_causal = shape.block_causal;
-  auto model = std::make_unique<models::Llama>(args, kContext, kEnd);
+  auto model = std::make_unique<models::Decoder>(args.decoder(), kContext, kEnd);
   fsdp::to_empty(*model, at::kCPU);
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);
@@ -50,11 +51,11 @@ struct Watched {
   std::vector<at::Tensor> logits;  // one for each chosen token
 };
 
-Watched run(models::Llama& model, const Ids& prompt, const Limits& limits,
+Watched run(models::Decoder& model, const Ids& prompt, const Limits& limits,
             const Sampling& sampling = {.temperature = 0}) {
   Watched out;
   Sampler sampler(sampling, 4);
-  out.continuation = continue_tokens(model, at::kCPU, prompt, limits, [&](const at::Tensor& logits) {
+  out.continuation = continue_tokens(model, prompt, limits, [&](const at::Tensor& logits) {
     out.logits.push_back(logits.clone());
     return sampler.pick(logits);
   });
@@ -63,7 +64,7 @@ Watched run(models::Llama& model, const Ids& prompt, const Limits& limits,
 
 // The logits at every step equal the plain model's up to rounding: float32 sums of some hundred terms of order 1, in
 // another order.
-void expect_as_plain(models::Llama& model, const Ids& prompt, const Watched& found) {
+void expect_as_plain(models::Decoder& model, const Ids& prompt, const Watched& found) {
   const at::NoGradGuard no_grad;
   Ids all = prompt;
   for (std::size_t i = 0; i < found.logits.size(); ++i) {
@@ -115,11 +116,11 @@ TEST(Continuation, SeesItsOwnDocumentAlone) {
   // After each end token, the model continues in a new document.
   Watched forced;
   int count = 0;
-  forced.continuation = continue_tokens(*model, at::kCPU, kPrompt, {.max_tokens = 12, .context = kContext},
-                                        [&](const at::Tensor& logits) {
-                                          forced.logits.push_back(logits.clone());
-                                          return ++count % 4 == 0 ? kEnd : 10 + count;
-                                        });
+  forced.continuation =
+      continue_tokens(*model, kPrompt, {.max_tokens = 12, .context = kContext}, [&](const at::Tensor& logits) {
+        forced.logits.push_back(logits.clone());
+        return ++count % 4 == 0 ? kEnd : 10 + count;
+      });
   expect_as_plain(*model, kPrompt, forced);
 }
 
@@ -132,7 +133,7 @@ TEST(Continuation, EndsWithAStopTokenOrTheContext) {
   const auto first = static_cast<std::size_t>(std::ranges::find(all.ids, stop) - all.ids.begin());
   std::vector<std::int32_t> told;
   const auto stopped = continue_tokens(
-      *model, at::kCPU, kPrompt, {1000, kContext, {stop}},
+      *model, kPrompt, {1000, kContext, {stop}},
       [](const at::Tensor& logits) { return logits.argmax().item<std::int64_t>(); },
       [&](std::int32_t id) { told.push_back(id); });
   EXPECT_EQ(stopped.end, End::kStopToken);
@@ -148,7 +149,7 @@ TEST(Continuation, LeavesTheModelWithoutACache) {
   const auto before = (*model)(tokens);
   run(*model, kPrompt, {.max_tokens = 5, .context = kContext});
   EXPECT_TRUE((*model)(tokens).equal(before));
-  EXPECT_THROW(continue_tokens(*model, at::kCPU, kPrompt, {.max_tokens = 5, .context = kContext},
+  EXPECT_THROW(continue_tokens(*model, kPrompt, {.max_tokens = 5, .context = kContext},
                                [](const at::Tensor&) -> std::int64_t { throw Error("no", kExitFailed); }),
                Error);
   EXPECT_TRUE((*model)(tokens).equal(before));

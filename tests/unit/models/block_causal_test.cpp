@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "models/llama3/llama3.h"
+#include "models/common/decoder.h"
+#include "models/llama3/flavors.h"
 #include "nn/ops/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
 
@@ -13,10 +14,10 @@ namespace {
 
 constexpr std::int64_t kEnd = 3, kVocabulary = 40;
 
-std::unique_ptr<Llama> make_model(bool block_causal) {
+std::unique_ptr<Decoder> make_model(bool block_causal) {
   LlamaArgs args{.dim = 32, .n_layers = 3, .n_heads = 4, .n_kv_heads = 2, .vocab_size = kVocabulary, .multiple_of = 16};
   args.block_causal = block_causal;
-  auto model = std::make_unique<Llama>(args, /*seq_len=*/64, kEnd);
+  auto model = std::make_unique<Decoder>(args.decoder(), /*seq_len=*/64, kEnd);
   fsdp::to_empty(*model, at::kCPU);
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);

@@ -14,7 +14,8 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "kernels/choice.h"
-#include "models/llama3/parallelize.h"
+#include "models/common/parallelize.h"
+#include "models/llama3/flavors.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::models {
@@ -84,10 +85,10 @@ Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "
   args.block_causal = block_causal;
   dist::World world(LaunchEnv{}, c10::DeviceType::CPU, std::chrono::seconds(10));
   const auto meshes = dist::Meshes::build(world, {});
-  Llama model(args, kT, /*document_end=*/3);
+  Decoder model(args.decoder(), kT, /*document_end=*/3);
   config::Training training;
   training.mixed_precision_param = dtype;
-  parallelize_llama(model, {meshes, training, config::Parallelism{}, ac});
+  for (const ModelPass& pass : decoder_passes()) pass.apply(model, {meshes, training, config::Parallelism{}, ac});
   fsdp::to_empty(model, at::kCPU);
   {
     const at::NoGradGuard no_grad;

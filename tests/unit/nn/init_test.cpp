@@ -30,6 +30,28 @@ at::Tensor plain_trunc_normal(std::vector<std::int64_t> shape, double std, doubl
   return whole.erfinv_().mul_(std * std::sqrt(2.0)).add_(0.0).clamp_(a, b);
 }
 
+// Returns what a parameter gets after one of each kind that this rank may lack.
+at::Tensor drawn_after(const std::vector<InitTarget>& before, Initializer& initializer) {
+  Held last({40}, {0}, {40});
+  initializer.normal(before[0], 0.0, 1.0);
+  initializer.trunc_normal(before[1], 0.0, 0.5, -1.0, 1.0);
+  initializer.ones(before[2]);
+  initializer.normal(last.named("last"), 0.0, 1.0);
+  return last.tensor;
+}
+
+TEST(Initializer, AbsentParametersOnlyAdvanceTheNumbers) {
+  for (const std::int64_t size : {5, 16, 33, 70000, 131072 + 7}) {
+    Held a({size}, {0}, {size}), b({size}, {0}, {size}), c({size}, {0}, {size});
+    const std::vector<InitTarget> present = {a.named("a"), b.named("b"), c.named("c")};
+    const std::vector<InitTarget> absent = {{"a", {size}}, {"b", {size}}, {"c", {size}}};
+    SequentialInitializer one(42), other(42);
+    EXPECT_TRUE(drawn_after(present, one).equal(drawn_after(absent, other))) << size;
+    CounterInitializer by_name(42), by_name_too(42);
+    EXPECT_TRUE(drawn_after(present, by_name).equal(drawn_after(absent, by_name_too))) << size;
+  }
+}
+
 // Sizes around the block size (65,536), not divisible by 16, and below 16, where torch draws differently.
 TEST(SequentialInitializer, GivesTheBitsOfTheWholeTensorInEveryShard) {
   for (const auto& shape : std::vector<std::vector<std::int64_t>>{

@@ -165,6 +165,19 @@ TEST(Module, TiedSlotsAreOneParameter) {
   EXPECT_TRUE(tied.allclose(apart.first->weight.grad() + apart.second->weight.grad()));
 }
 
+TEST(Module, DropsAChildAndItsTies) {
+  Tables tables;
+  tables.tie("second.weight", "first.weight");
+  tables.drop_child("first");
+  EXPECT_EQ(tables.first, nullptr);
+  EXPECT_EQ(names_of(tables, /*remove_duplicate=*/true), (std::vector<std::string>{"second.weight", "other.weight"}));
+  EXPECT_EQ(tables.named_parameters()[0].parameter->tied_to, nullptr);
+  tables.drop_child("second");
+  EXPECT_EQ(names_of(tables, /*remove_duplicate=*/true), std::vector<std::string>{"other.weight"});
+  EXPECT_EQ(test::message_of<InternalError>([&] { tables.drop_child("second"); }),
+            "there is no child 'second' to be dropped");
+}
+
 TEST(Module, TiesNothingThatDoesNotFit) {
   Tables tables;
   const auto message = [&](const char* mine, const char* theirs) {

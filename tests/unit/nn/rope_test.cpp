@@ -32,5 +32,15 @@ TEST(Rope, TurnsInterleavedPairs) {
   EXPECT_EQ(apply_rotary_emb(x.to(at::kBFloat16), table).scalar_type(), at::kBFloat16);
 }
 
+// Halves are pairs in another order.
+TEST(Rope, TurnsHalvesAsItTurnsPairs) {
+  const auto table = precompute_freqs_cis(8, 5, 10000, std::nullopt, at::kCPU);
+  const auto x = at::randn({2, 5, 3, 8});
+  const auto order = at::tensor({0, 4, 1, 5, 2, 6, 3, 7}, at::kLong);  // neighbors of the one, halves of the other
+  const auto pairs = apply_rotary_emb(x.index_select(-1, order), table);
+  EXPECT_TRUE(apply_rotary_emb_halves(x, table).index_select(-1, order).allclose(pairs, 1e-6, 1e-6));
+  EXPECT_EQ(apply_rotary_emb_halves(x.to(at::kBFloat16), table).scalar_type(), at::kBFloat16);
+}
+
 }  // namespace
 }  // namespace titan::nn

@@ -33,9 +33,10 @@ TEST(ForwardBackward, ForwardIsTheLossAlone) {
   Product model;
   const auto step = make_forward_backward(model, at::kCPU, cross_entropy_of_model);
   const at::NoGradGuard no_grad;
-  const auto loss = step->forward(batch_of(5, 7));
-  EXPECT_EQ(loss.item<float>(), 3 * 2 * 5 * 7);
-  EXPECT_FALSE(loss.requires_grad() || model.weight.grad().defined());
+  const LossSum sum = step->forward(batch_of(5, 7));
+  EXPECT_EQ(sum.loss.item<float>(), 3 * 2 * 5 * 7);
+  EXPECT_EQ(sum.labels, 3);
+  EXPECT_FALSE(sum.loss.requires_grad() || model.weight.grad().defined());
 }
 
 // Two microbatches of a step whose mean is over 4 tokens: each loss is that of its batch, and the gradients add up.
@@ -44,10 +45,11 @@ TEST(ForwardBackward, GradientsOfTheObjectiveAddUp) {
   const auto step = make_forward_backward(model, at::kCPU, cross_entropy_of_model);
   const auto mean = [](const at::Tensor& loss) { return loss / 4.0; };
   const auto first = step->forward_backward(batch_of(5, 7), mean);
-  EXPECT_EQ(first.item<float>(), 3 * 2 * 5 * 7);
-  EXPECT_FALSE(first.requires_grad());
+  EXPECT_EQ(first.loss.item<float>(), 3 * 2 * 5 * 7);
+  EXPECT_EQ(first.labels, 3);
+  EXPECT_FALSE(first.loss.requires_grad());
   EXPECT_EQ(model.weight.grad().item<float>(), 3 * 5 * 7 / 4.0F);
-  EXPECT_EQ(step->forward_backward(batch_of(1, 2), mean).item<float>(), 3 * 2 * 1 * 2);
+  EXPECT_EQ(step->forward_backward(batch_of(1, 2), mean).loss.item<float>(), 3 * 2 * 1 * 2);
   EXPECT_EQ(model.weight.grad().item<float>(), (3 * 5 * 7 + 3 * 1 * 2) / 4.0F);
 }
 
@@ -57,7 +59,7 @@ TEST(ForwardBackward, TheLossIsTheOneGiven) {
     return net(tokens, labels).square();
   };
   const auto step = make_forward_backward(model, at::kCPU, squared);
-  EXPECT_EQ(step->forward_backward(batch_of(1, 1), [](const at::Tensor& loss) { return loss; }).item<float>(), 36);
+  EXPECT_EQ(step->forward_backward(batch_of(1, 1), [](const at::Tensor& loss) { return loss; }).loss.item<float>(), 36);
   EXPECT_EQ(model.weight.grad().item<float>(), 2 * 6 * 3);
 }
 

@@ -145,7 +145,7 @@ NanLocator::First NanLocator::run_forward(const std::vector<Batch>& microbatches
   }
   for (const auto& batch : microbatches) {
     call = 0;
-    if (!is_finite(forward_backward_.forward(batch))) first.loss_is_finite = false;
+    if (!is_finite(forward_backward_.forward(batch).loss)) first.loss_is_finite = false;
     ++microbatch;
   }
   fsdp::reshard(model_, /*recurse=*/true);

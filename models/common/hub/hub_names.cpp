@@ -1,4 +1,4 @@
-#include "models/common/hub_names.h"
+#include "models/common/hub/hub_names.h"
 
 #include <map>
 #include <string_view>

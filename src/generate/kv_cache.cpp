@@ -1,11 +1,11 @@
-#include "nn/kv_cache.h"
+#include "generate/kv_cache.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
 #include "base/error.h"
 
-namespace titan::nn {
+namespace titan::generate {
 namespace {
 
 // While one exists, PyTorch chooses only among attention kernels that need no plan per length. cuDNN's, its first
@@ -75,4 +75,4 @@ void KvCache::finish_call(std::int64_t num_tokens, std::int64_t first_visible) {
   first_visible_ = first_visible;
 }
 
-}  // namespace titan::nn
+}  // namespace titan::generate

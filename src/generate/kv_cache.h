@@ -7,14 +7,13 @@
 #include <cstdint>
 #include <vector>
 
-namespace titan::nn {
+namespace titan::generate {
 
 class KvCache {
  public:
   // Holds up to `capacity` tokens per row. A layer's memory is allocated when it first stores.
   explicit KvCache(std::int64_t capacity) : capacity_(capacity) {}
 
-  std::int64_t capacity() const { return capacity_; }
   // Number of tokens per row from finished calls.
   std::int64_t size() const { return size_; }
 
@@ -41,4 +40,4 @@ class KvCache {
   std::vector<Layer> layers_;
 };
 
-}  // namespace titan::nn
+}  // namespace titan::generate

@@ -1,0 +1,124 @@
+#include "models/common/decoder.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "models/common/transformer_block.h"
+#include "nn/documents.h"
+#include "nn/ops/cross_entropy.h"
+#include "nn/ops/rope.h"
+
+namespace titan::models {
+namespace {
+
+constexpr const char *kEmbedding = "tok_embeddings.weight", *kOutput = "output.weight";
+
+}  // namespace
+
+at::Tensor Output::forward(const nn::Tensors& inputs) {
+  if (inputs.size() == 1) return nn::Linear::forward(inputs);
+  return nn::linear_cross_entropy_sum(inputs[0], weight, inputs[1]);
+}
+
+Decoder::Decoder(const DecoderShape& shape, std::int64_t seq_len, std::optional<std::int64_t> document_end)
+    : shape_(shape), seq_len_(seq_len), document_end_(document_end) {
+  const std::int64_t dim = shape.block.attention.dim;
+  child("tok_embeddings", tok_embeddings_, std::make_shared<nn::Embedding>(shape.vocab_size, dim));
+  child("layers", layers_, std::make_shared<nn::ModuleList>());
+  for (std::int64_t i = 0; i < shape.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(shape.block));
+  child("norm", norm_, std::make_shared<nn::RMSNorm>(dim, shape.block.norm_eps));
+  child("output", output_, std::make_shared<Output>(dim, shape.vocab_size));
+  if (shape.tied) tie(kOutput, kEmbedding);
+  for (const auto& parameter : named_parameters(/*remove_duplicate=*/false))
+    drawn_.push_back({parameter.fqn, parameter.tensor().sizes().vec()});
+}
+
+// Returns what each block gets: x [B, T, D], the rotary factors of its tokens, and with block-causal attention their
+// documents.
+nn::Tensors Decoder::block_inputs(const nn::Tensors& inputs) {
+  const at::Tensor& tokens = inputs[0];
+  const at::Device device = freqs_cis_.device();
+  const bool has_positions = inputs.size() > 2 && inputs[2].defined();
+  if (has_positions && inputs[2].is_cpu()) {
+    const auto last = inputs[2].max().item<std::int64_t>();
+    TITAN_CHECK(last < seq_len_, "the rotary table has " + std::to_string(seq_len_) + " rows, position " +
+                                     std::to_string(last) + " is beyond it");
+  }
+  nn::Tensors state = {
+      tok_embeddings_ ? (*tok_embeddings_)(tokens.to(device, /*non_blocking=*/true)) : tokens,
+      has_positions ? freqs_cis_.index_select(0, inputs[2].to(device, /*non_blocking=*/true)) : freqs_cis_};
+  // A single token has nothing but its own document.
+  if (shape_.block_causal && tokens.size(1) > 1) {
+    state.push_back(nn::document_lengths(tokens, document_end_.value()));
+    if (!device.is_cpu() && !device.is_meta()) state.push_back(nn::document_bounds(state.back(), device));
+  }
+  return state;
+}
+
+at::Tensor Decoder::forward(const nn::Tensors& inputs) {
+  nn::Tensors state = block_inputs(inputs);
+  if (layers_)
+    for (const auto& [name, layer] : layers_->children()) state[0] = (*layer)(state);
+  if (norm_) state[0] = (*norm_)(state[0]);
+  if (!output_) return state[0];
+  nn::Tensors output_inputs = {state[0]};
+  if (inputs.size() > 1 && inputs[1].defined()) output_inputs.push_back(inputs[1]);
+  return (*output_)(std::move(output_inputs));
+}
+
+nn::Module& Decoder::output() {
+  TITAN_CHECK(output_, "this rank does not have the output projection");
+  return *output_;
+}
+
+std::optional<std::int64_t> Decoder::document_end() const { return shape_.block_causal ? document_end_ : std::nullopt; }
+
+// Draws in TorchTitan's order, which is the order of the parameters. The order determines the weights. A tied output
+// projection is drawn over the embedding, and a part that another rank has only advances the random numbers.
+void Decoder::init_weights(nn::Initializer& initializer, at::Device buffer_device) {
+  freqs_cis_ = nn::precompute_freqs_cis(shape_.block.attention.head_dim, seq_len_, shape_.rope_theta,
+                                        shape_.rope_scaling, buffer_device);
+  std::map<std::string, nn::NamedParameter> own;
+  for (const auto& parameter : named_parameters(/*remove_duplicate=*/false)) own.emplace(parameter.fqn, parameter);
+  std::set<std::string> known;
+  for (const auto& [fqn, shape] : drawn_) {
+    known.insert(fqn);
+    nn::InitTarget target(fqn, shape);
+    if (own.contains(fqn)) target = own.at(fqn);
+    // The embedding alone has the values that the output projection of the full model gives it.
+    const bool is_tied = shape_.tied && fqn == kOutput && !own.contains(kOutput) && own.contains(kEmbedding);
+    if (is_tied) target = own.at(kEmbedding);
+    target.fqn = fqn;
+    init_one(initializer, target);
+  }
+  for (const auto& [fqn, parameter] : own)
+    if (!known.contains(fqn)) throw InternalError(fqn + " has no initial values: a pass added it to the model");
+}
+
+void Decoder::init_one(nn::Initializer& initializer, const nn::InitTarget& target) const {
+  constexpr double kStd = 0.02;
+  const std::string& fqn = target.fqn;
+  const auto ends_with = [&](std::string_view suffix) { return fqn.ends_with(suffix); };
+  if (ends_with("norm.weight")) {
+    initializer.ones(target);
+  } else if (fqn == kEmbedding) {
+    initializer.normal(target, 0.0, 1.0);
+  } else if (fqn == kOutput) {
+    const double std = std::pow(static_cast<double>(shape_.block.attention.dim), -0.5);
+    initializer.trunc_normal(target, 0.0, std, -3 * std, 3 * std);
+  } else if (ends_with("wo.weight") || ends_with("w2.weight") || ends_with("w3.weight")) {
+    const std::int64_t layer = std::stoll(fqn.substr(std::string_view("layers.").size()));
+    const double depth = static_cast<double>(shape_.depth_init ? layer + 1 : shape_.n_layers);
+    initializer.trunc_normal(target, 0.0, kStd / std::sqrt(2 * depth), -2.0, 2.0);
+  } else {
+    initializer.trunc_normal(target, 0.0, kStd, -2.0, 2.0);
+  }
+}
+
+}  // namespace titan::models

@@ -1,0 +1,88 @@
+#include "models/common/parallelize.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "models/common/activation_checkpoint.h"
+#include "models/common/fully_shard_options.h"
+#include "parallel/fsdp/fully_shard.h"
+
+namespace titan::models {
+namespace {
+
+Decoder& decoder(LanguageModel& model) { return dynamic_cast<Decoder&>(model); }
+
+void split_layers(LanguageModel& model, const ParallelContext& context) {
+  if (context.meshes.tp.size() == 1) return;
+  tp::parallelize_module(model, context.meshes.tp, tensor_parallel_plan(decoder(model).shape(), context.parallelism));
+}
+
+void recompute_blocks(LanguageModel& model, const ParallelContext& context) {
+  if (const auto* blocks = decoder(model).parts().layers)
+    checkpoint_blocks(*blocks, "layers", context.activation_checkpoint);
+}
+
+// Modules in one call communicate together. A tied parameter has one group.
+void shard(LanguageModel& model, const ParallelContext& context) {
+  const Decoder::Parts parts = decoder(model).parts();
+  auto options = fully_shard_options(context);
+  const ReshardRule reshard = reshard_rule(context);
+  const bool tied = decoder(model).shape().tied;
+  options.reshard_after_forward = reshard.blocks;
+  if (parts.tok_embeddings && !tied) fsdp::fully_shard(*parts.tok_embeddings, options);
+  if (parts.layers)
+    for (const auto& [name, block] : parts.layers->children()) fsdp::fully_shard(*block, options);
+  std::vector<nn::Module*> last = {parts.norm, parts.output};
+  if (tied) last.insert(last.begin(), parts.tok_embeddings);
+  std::erase(last, nullptr);
+  options.reshard_after_forward = reshard.last;
+  if (!last.empty()) fsdp::fully_shard(last, options);
+  options.reshard_after_forward = std::nullopt;
+  fsdp::fully_shard(model, options);
+  fsdp::set_gradient_divide_factor(model, 1.0);
+}
+
+}  // namespace
+
+// A block gathers the sequence twice, before the matmuls of attention and of the feed-forward, and reduce-scatters the
+// results of their last matmuls. With enable_async_tensor_parallel, this communication overlaps with the matmuls.
+tp::Plan tensor_parallel_plan(const DecoderShape& shape, const config::Parallelism& parallelism) {
+  const auto colwise = std::make_shared<tp::ColwiseParallel>();
+  const bool overlaps = parallelism.enable_async_tensor_parallel;
+  const auto rowwise = std::make_shared<tp::RowwiseParallel>(overlaps);
+  const auto gather_sequence = [&](std::vector<std::string> first_layers) {
+    return overlaps ? std::make_shared<tp::PrepareModuleInput>(std::move(first_layers))
+                    : std::make_shared<tp::PrepareModuleInput>();
+  };
+  const auto sequence_parallel = std::make_shared<tp::SequenceParallel>();
+  // clang-format off
+  tp::Plan plan = {
+      {"tok_embeddings",              rowwise},
+      {"layers.*.attention_norm",     sequence_parallel},
+      {"layers.*.attention",          gather_sequence({"wq", "wk", "wv"})},
+      {"layers.*.attention.wq",       colwise},
+      {"layers.*.attention.wk",       colwise},
+      {"layers.*.attention.wv",       colwise},
+      {"layers.*.attention.wo",       rowwise},
+      {"layers.*.ffn_norm",           sequence_parallel},
+      {"layers.*.feed_forward",       gather_sequence({"w1", "w3"})},
+      {"layers.*.feed_forward.w1",    colwise},
+      {"layers.*.feed_forward.w3",    colwise},
+      {"layers.*.feed_forward.w2",    rowwise},
+      {"norm",                        sequence_parallel},
+      {"output",                      std::make_shared<tp::VocabParallelLoss>(parallelism.disable_loss_parallel)},
+  };
+  // clang-format on
+  // Each rank normalizes its own heads with the same weight.
+  if (shape.block.attention.qk_norm_eps)
+    for (const char* norm : {"layers.*.attention.q_norm", "layers.*.attention.k_norm"})
+      plan.emplace_back(norm, sequence_parallel);
+  return plan;
+}
+
+std::vector<ModelPass> decoder_passes() {
+  return {{"tensor", split_layers}, {"recompute", recompute_blocks}, {"shard", shard}};
+}
+
+}  // namespace titan::models

@@ -1,0 +1,19 @@
+// The passes that parallelize a decoder, and its tensor-parallel plan.
+#pragma once
+
+#include <vector>
+
+#include "contract/train_contract.h"
+#include "models/common/decoder.h"
+#include "parallel/tensor_parallel/parallelize_module.h"
+
+namespace titan::models {
+
+// Returns the style of each layer that has parameters. Between blocks each rank holds its part of the sequence.
+tp::Plan tensor_parallel_plan(const DecoderShape& shape, const config::Parallelism& parallelism);
+
+// Returns the passes of a spec whose build_model() makes a Decoder: tensor parallelism by that plan, recomputation of
+// blocks, and fully_shard of the blocks and what is around them.
+std::vector<ModelPass> decoder_passes();
+
+}  // namespace titan::models
