@@ -5,13 +5,15 @@
 
 #include "models/common/check_shape.h"
 #include "models/llama3/flavors.h"
+#include "models/qwen3/flavors.h"
 
 namespace titan::models {
 namespace {
 
 constexpr std::array kCatalog = {
-    CatalogEntry{"llama3", llama_flavor_names, llama_starts, check_decoder_args},
-    CatalogEntry{"llama2", llama_flavor_names, llama_starts, check_decoder_args},
+    CatalogEntry{"llama3", llama_flavor_names, llama_starts, check_llama_args},
+    CatalogEntry{"llama2", llama_flavor_names, llama_starts, check_llama_args},
+    CatalogEntry{"qwen3", qwen3_flavor_names, qwen3_starts, check_qwen3_args},
 };
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "models/catalog.h"
-#include "models/common/hugging_face_config.h"
+#include "models/common/hub/hugging_face_config.h"
+#include "models/llama3/flavors.h"
 #include "models/llama3/naming.h"
 #include "models/llama3/spec.h"
+#include "models/qwen3/spec.h"
 
 namespace titan::models {
 namespace {
@@ -22,11 +24,12 @@ struct Row {
   ModelNaming (*naming)();  // the same for all flavors
 };
 
-ModelNaming any_llama_naming() { return llama_naming({}); }
+ModelNaming any_llama_naming() { return llama_naming({LlamaArgs().decoder(), LlamaArgs().max_seq_len}); }
 
 constexpr std::array kModels = {
     Row{"llama3", kLlamaArchitecture, llama_spec, llama_spec_of_hugging_face, any_llama_naming},
     Row{"llama2", kLlamaArchitecture, llama_spec, llama_spec_of_hugging_face, any_llama_naming},
+    Row{"qwen3", kQwen3Architecture, qwen3_spec, qwen3_spec_of_hugging_face, qwen3_naming},
 };
 
 // Returns the first row of an architecture. All rows of one architecture read config.json the same way.

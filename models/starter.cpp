@@ -18,6 +18,8 @@ constexpr const char* kOptimizer = "AdamW";
 // GPU memory reserved for weights, gradients and the optimizer's moments. The rest is for activations, gathered
 // weights, CUDA and NCCL.
 constexpr double kGigabytesForState = 30;
+// Billions of parameters below which a model is one to try the program with, also without a GPU.
+constexpr double kSmall = 0.1;
 
 // Returns the bytes of a weight, its gradient and its moments in float32.
 double bytes_per_parameter() { return 4.0 * (2 + optimizer_facts(kOptimizer).moments); }
@@ -52,7 +54,7 @@ std::int64_t gpus_needed(const Start& start) {
 }
 
 std::int64_t checked_gpus(const Start& start, const StarterOptions& options) {
-  const bool is_small = start.parameters < 1;
+  const bool is_small = start.parameters < kSmall;
   const std::int64_t needed = is_small ? 0 : gpus_needed(start);
   if (!options.gpus) return needed;
   const double gigabytes =
@@ -83,7 +85,7 @@ class Starter {
 
  private:
   std::int64_t num_ranks() const { return std::max<std::int64_t>(gpus_, 1); }
-  bool is_small() const { return start_.parameters < 1; }
+  bool is_small() const { return start_.parameters < kSmall; }
   std::int64_t local_batch_size() const { return is_small() ? 8 : 1; }
   static std::string count(std::int64_t value) { return std::to_string(value); }
 

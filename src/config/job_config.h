@@ -75,6 +75,9 @@ struct ModelArgs {
   std::optional<std::int64_t> max_seq_len;  // tokens
   std::optional<bool> depth_init;
   std::optional<bool> enable_weight_tying;
+  std::optional<std::int64_t> head_dim;
+  std::optional<std::int64_t> hidden_dim;  // width of the feed-forward
+  std::optional<bool> qk_norm;
   std::optional<std::string> attn_mask_type;
   RopeScalingArgs rope_scaling_args;
 

@@ -3,27 +3,23 @@
     TITAN_PEER_PYTHON tests/golden/make.py [--program build/release/titan-train] [--output FOLDER] [PART ...]
 
 TITAN_PEER_PYTHON is a Python with torchtitan 0.2.2 and transformers; README.md says how to make one. Without a PART all
-are made; without --output they replace the committed ones. The questions are tests/integration/golden.py's.
+are made; without --output they replace the committed ones. The questions are those of tests/integration/golden.py and
+golden_qwen3.py.
 """
 import argparse
-import hashlib
 import json
 import os
 import pathlib
 import re
-import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/integration"))
+# This import lets the ones after it find tests/integration.
+from peer_tools import ROOT, fill_by_formula, ours, peer_batches, saved_files, torchtitans, transformers_losses, write
 
-import golden  # noqa: E402
-import torchtitan_configs  # noqa: E402
-from checkpoint_tools import train  # noqa: E402
-from harness import ANSI, REFERENCE, Context, Job, end_all_jobs, expect, free_port, rows_by_step  # noqa: E402
-
-LINE = re.compile(r"step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{5})  grad_norm: +(?P<grad_norm>\d+\.\d{4})")
-
+import golden
+import make_qwen3
+import torchtitan_configs
+from harness import Context, end_all_jobs, expect
 
 # ---------------------------------------------------------------------------------------------------- configuration
 
@@ -92,46 +88,7 @@ def make_batches(context, output):
     write(output / "batches.json", hashes)
 
 
-def peer_batches(ranks, rank, count):
-    """The first (tokens, labels) of TorchTitan's own loader, as lists."""
-    from torchtitan.components.tokenizer import HuggingFaceTokenizer
-    from torchtitan.config import JobConfig
-    from torchtitan.hf_datasets.text_datasets import build_text_dataloader
-
-    config = JobConfig()
-    config.training.dataset, config.training.dataset_path = "c4_test", str(golden.CORPUS)
-    config.training.local_batch_size, config.training.seq_len = 2, 64
-    loader = build_text_dataloader(ranks, rank, HuggingFaceTokenizer(str(golden.TOKENIZER)), config)
-    return [(inputs["input"].tolist(), labels.tolist()) for (inputs, labels), _ in zip(loader, range(count))]
-
-
 # ------------------------------------------------------------------------------------------------------------- jobs
-
-
-def ours(context, ranks, name, *more, sizes=None):
-    sizes = golden.SIZES if sizes is None else sizes
-    words = ["--config", golden.write_job(context, name), *golden.size_words(sizes), *more]
-    train(context, ranks, words, name)
-    return figures(rows_by_step(context.dump(name) / "metrics.jsonl"))
-
-
-def torchtitans(context, ranks, name, words=None, sizes=None):
-    """What TorchTitan's console says of its steps."""
-    sizes = golden.SIZES if sizes is None else sizes
-    env = {"TITAN_PEER_ARGS": json.dumps(sizes)}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks, "--master-port", free_port()]
-    command += [REFERENCE / "torchtitan_cpu.py", *(words or ["--job.config_file", golden.write_job(context, name)])]
-    job = Job(command, context.folder / "logs", name, env)
-    code = job.wait(150)
-    expect(code == 0, f"TorchTitan failed with {code}\n{job.tail(40)}")
-    matches = LINE.finditer(ANSI.sub("", job.text()))
-    return figures({int(match["step"]): {key: float(match[key]) for key in golden.FIGURES} for match in matches})
-
-
-def figures(rows):
-    """The columns of a step -> row table."""
-    steps = sorted(rows)
-    return {"step": steps} | {key: [rows[step][key] for step in steps] for key in golden.FIGURES}
 
 
 def make_tensor(context, output):
@@ -197,26 +154,8 @@ def make_resume(context, output):
 # ----------------------------------------------------------------------------------------------------- transformers
 
 
-def transformers_losses(model):
-    """The mean loss of each step of RANKS ranks."""
-    import torch
-
-    model.eval()
-    per_rank = [peer_batches(golden.RANKS, rank, golden.WEIGHT_STEPS) for rank in range(golden.RANKS)]
-    means = []
-    with torch.no_grad():
-        for step in zip(*per_rank):
-            losses = []
-            for tokens, labels in step:
-                logits = model(torch.tensor(tokens)).logits
-                losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(labels).flatten()).item())
-            means.append(sum(losses) / len(losses))
-    expect(max(means) - min(means) > 1e-3, f"the batches do not differ: {means}")
-    return means
-
-
 def transformers_tokenizer(folder):
-    """What AutoTokenizer makes of an export: its special tokens and the ids of a few texts."""
+    """Returns what AutoTokenizer makes of an export: its special tokens and the ids of a few texts."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -234,27 +173,19 @@ def save_formula_weights(folder):
         **golden.HF_SIZES, rope_parameters=golden.HF_ROPE, tie_word_embeddings=False, attn_implementation="eager", dtype="float32"
     )
     model = LlamaForCausalLM(config)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            values = golden.weight(name, parameter.shape)
-            parameter.copy_(torch.frombuffer(values, dtype=torch.float32).view(parameter.shape))
+    fill_by_formula(model)
     model.save_pretrained(folder, max_shard_size=golden.SHARD_BYTES)
     return model
 
 
 def make_transformers(context, output):
-    """What save_pretrained writes, and transformers' losses of that and of our exports."""
+    """Writes down what save_pretrained writes, and transformers' losses of that and of our exports."""
     import torch
     from transformers import LlamaForCausalLM
 
     folder = context.folder / "theirs"
     model = save_formula_weights(folder)
-    index = json.loads((folder / "model.safetensors.index.json").read_text())
-    files = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        shapes = {name: list(model.get_parameter(name).shape) for name, file in index["weight_map"].items() if file == path.name}
-        files[path.name] = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "tensors": shapes}
-    answers = {"config": golden.read_config(folder), "index": index, "files": files}
+    answers = saved_files(folder, model)
     answers["losses"] = transformers_losses(LlamaForCausalLM.from_pretrained(folder, attn_implementation="eager"))
     answers["exports"] = {}
     for dtype in ("float32", "bfloat16"):
@@ -289,7 +220,7 @@ def make_config_variants(context, output):
 
 
 def continue_greedily(folder, prompt_ids):
-    """What transformers' generate() writes after each prompt, at most WRITTEN tokens."""
+    """Returns what transformers' generate() writes after each prompt, at most WRITTEN tokens."""
     import torch
     from transformers import LlamaForCausalLM
 
@@ -308,7 +239,7 @@ def continue_greedily(folder, prompt_ids):
 
 
 def make_generate(context, output):
-    """What transformers' generate() writes with weights by formula, which our export of them must not change."""
+    """Writes down what transformers' generate() says with weights by formula; our export of them must not change it."""
     from transformers import PreTrainedTokenizerFast
 
     theirs = context.folder / "theirs"
@@ -326,21 +257,6 @@ def make_generate(context, output):
 # ------------------------------------------------------------------------------------------------------------------
 
 
-def write(path, answers):
-    path.write_text(dump(answers) + "\n", encoding="utf-8")
-    print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
-
-
-def dump(value, depth=0):
-    """JSON with a line for each entry of the outer objects, so that differences can be reviewed."""
-    flat = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, dict) or len(flat) <= 120:
-        return flat
-    indent = " " * (depth + 1)
-    lines = [f"{indent}{json.dumps(key)}: {dump(inner, depth + 1)}" for key, inner in value.items()]
-    return "{\n" + ",\n".join(lines) + f"\n{indent[1:]}}}"
-
-
 PARTS = {
     "config": make_config,
     "batches": make_batches,
@@ -351,6 +267,7 @@ PARTS = {
     "transformers": make_transformers,
     "generate": make_generate,
     "config_variants": make_config_variants,
+    **make_qwen3.PARTS,
 }
 
 

@@ -51,6 +51,9 @@ mode = "none"
 seed = 42
 """
 
+# The same sizes of a Qwen3, whose heads are not dim / n_heads wide. Its flavor ties the output projection.
+QWEN3_MODEL = SMALL_MODEL.replace('"llama3"', '"qwen3"').replace("multiple_of = 64\n", "head_dim = 24\nhidden_dim = 192\n")
+
 # The sizes of TorchTitan's debug_model.toml, on a batch that a CPU can take.
 DEBUG_MODEL = """\
 [job]

@@ -4,6 +4,7 @@ tests/golden/make.py asks the peers, the cases ask the program. No question depe
 are committed, weights come from Python's own generator, whose sequence is documented never to change.
 """
 import array
+import dataclasses
 import json
 import math
 import random
@@ -115,7 +116,7 @@ JOB = """\
 [job]
 dump_folder = "{dump}"
 [model]
-name = "llama3"
+name = "{model}"
 flavor = "debugmodel"
 hf_assets_path = "{tokenizer}"
 [metrics]
@@ -144,16 +145,16 @@ seed = 42
 """
 
 
-def write_job(context, name, steps=STEPS):
+def write_job(context, name, steps=STEPS, model="llama3", half=HALF):
     """Writes a job. Its text is so short that it starts again within the run, on every rank."""
     path = context.folder / f"{name}.toml"
     dump = context.dump(name)
-    path.write_text(JOB.format(dump=dump, tokenizer=TOKENIZER, corpus=CORPUS, steps=steps, half=HALF))
+    path.write_text(JOB.format(dump=dump, model=model, tokenizer=TOKENIZER, corpus=CORPUS, steps=steps, half=half))
     return path
 
 
 def size_words(sizes):
-    return [word for key, value in sizes.items() for word in (f"--model.args.{key}", value)]
+    return [f"--model.args.{key}={json.dumps(value)}" for key, value in sizes.items()]
 
 
 # Options that TorchTitan's own debug_model.toml also needs to be trained and compared here. With one dtype, the
@@ -162,15 +163,15 @@ DEBUG_WORDS = ["--model.hf_assets_path", TOKENIZER, "--training.dataset_path", C
 DEBUG_WORDS += ["--training.seq_len=64", "--training.local_batch_size=2", "--training.mixed_precision_param", "float32"]
 
 
-def hand_over(context, giver, taker):
+def hand_over(context, giver, taker, half=HALF):
     """Moves the first half's checkpoint of one run to the start of another."""
-    target = context.dump(taker) / f"checkpoint/step-{HALF}"
+    target = context.dump(taker) / f"checkpoint/step-{half}"
     target.parent.mkdir(parents=True)
-    (context.dump(giver) / f"checkpoint/step-{HALF}").rename(target)
+    (context.dump(giver) / f"checkpoint/step-{half}").rename(target)
 
 
 def unpack_checkpoint(name, folder, golden=GOLDEN):
-    """Unpacks TorchTitan's checkpoint of step HALF into `folder`; `name`: the number of its ranks, or "tensor"."""
+    """Unpacks TorchTitan's checkpoint resume_NAME.zip into `folder`; a number as name is its ranks."""
     with zipfile.ZipFile(golden / f"resume_{name}.zip") as archive:
         archive.extractall(folder)
     return folder
@@ -214,18 +215,28 @@ HF_SIZES = {
 }  # fmt: skip
 HF_ROPE = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 HF_ROPE |= {"original_max_position_embeddings": 128, "rope_theta": 10000.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A model of transformers' in our words."""
+
+    name: str
+    sizes: dict
+    tables: str = ""  # more of the job file
+
+
 # The same with our names.
-OUR_SIZES = {
+LLAMA = Model("llama3", {
     "dim": 64, "n_layers": 3, "n_heads": 8, "n_kv_heads": 2, "vocab_size": 64, "norm_eps": 1e-6, "rope_theta": 10000,
     "multiple_of": 60,
-}  # fmt: skip
-OUR_ROPE = """
+}, """
 [model.args.rope_scaling_args]
 scaling_factor = 4.0
 low_freq_factor = 1.0
 high_freq_factor = 4.0
 original_max_position_embeddings = 128
-"""
+""")  # fmt: skip
 SHARD_BYTES = 200_000
 # Texts of the letters that the tokenizer has.
 TEXTS = ["the rain in the train", "a note: one, two", "  spaces\n\nand lines  "]
@@ -265,26 +276,26 @@ def read_config(folder):
     return config
 
 
-def start_from(context, ranks, weights, name, steps, words):
+def start_from(context, ranks, weights, name, steps, words, model=LLAMA):
     """Runs steps that change nothing, from the weights of a folder in transformers' format. Returns its dump folder."""
-    path = write_job(context, name, steps)
-    path.write_text(path.read_text() + OUR_ROPE)
+    path = write_job(context, name, steps, model.name)
+    path.write_text(path.read_text() + model.tables)
     load = ["--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path", weights]
-    train(context, ranks, ["--config", path, *size_words(OUR_SIZES), *FP32, *STILL, *load, *words], name)
+    train(context, ranks, ["--config", path, *size_words(model.sizes), *FP32, *STILL, *load, *words], name)
     return context.dump(name)
 
 
-def convert_there_and_back(context, weights):
+def convert_there_and_back(context, weights, model=LLAMA):
     """Exports weights in transformers' format by way of our own format. Returns the folder."""
-    job, dcp, hf = write_job(context, "described"), context.folder / "dcp", context.folder / "back"
-    model = "[model.args]\n" + "".join(f"{key} = {value}\n" for key, value in OUR_SIZES.items())
-    job.write_text(job.read_text() + model + OUR_ROPE)
+    job, dcp, hf = write_job(context, "described", model=model.name), context.folder / "dcp", context.folder / "back"
+    args = "[model.args]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in model.sizes.items())
+    job.write_text(job.read_text() + args + model.tables)
     run(context, 1, ["convert", weights, dcp], name="to_dcp")
     run(context, 1, ["convert", dcp, hf, "--to", "hf", "--config", job], name="to_hf")
     return hf
 
 
-def export(context, weights, dtype):
-    """Returns the folder of an export by three ranks, of weights that the program has read."""
+def export(context, weights, dtype, model=LLAMA, ranks=3):
+    """Returns the folder of an export by several ranks, of weights that the program has read."""
     words = ["--checkpoint.last_save_model_only", "--checkpoint.last_save_in_hf", "--checkpoint.export_dtype", dtype]
-    return start_from(context, 3, weights, f"export-{dtype}", 1, words) / "checkpoint/step-1"
+    return start_from(context, ranks, weights, f"export-{dtype}", 1, words, model) / "checkpoint/step-1"

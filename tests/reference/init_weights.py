@@ -12,7 +12,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader
 
 import job as job_file
-import llama
+import models
 from llama_fsdp2 import DTYPES
 
 
@@ -21,7 +21,7 @@ def initial_weights(job):
     if job["debug"]["seed"] is None:
         raise SystemExit("reference: debug.seed is not set")
     dtype = DTYPES[job["training"]["dtype"]]
-    model = llama.build_initialized(llama.ModelArgs.from_job(job), job["debug"]["seed"], dtype)
+    model = models.build_initialized(job, job["debug"]["seed"], dtype)
     return {name: weight.detach() for name, weight in model.named_parameters(remove_duplicate=False)}
 
 

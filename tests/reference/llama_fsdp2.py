@@ -25,8 +25,9 @@ from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
+import decoder
 import job as job_file
-import llama
+import models
 import tensor_parallel
 import text_data
 
@@ -117,22 +118,20 @@ def named_weights(model):
 
 def build_model(job, device, meshes, init_from=None, ddp=False):
     """Returns the sharded (ddp: replicated) model with the weights of a DCP folder, or of debug.seed."""
-    args, dtype = llama.ModelArgs.from_job(job), DTYPES[job["training"]["dtype"]]
+    dtype = DTYPES[job["training"]["dtype"]]
     if init_from is None:
         # Every rank draws the full model and keeps its shard, so the start does not depend on the world size.
-        model = llama.build_initialized(args, job["debug"]["seed"], dtype)
+        model = models.build_initialized(job, job["debug"]["seed"], dtype)
         if ddp:
             return replicate_model(model)
         shard_model(model, job, meshes)
         return model
     # A rank never holds more than its shards, so that its peak is that of training.
-    with torch.device("meta"):
-        model = llama.Llama(args).to(dtype)
+    model = models.build_on_meta(job, dtype)
     if not ddp:
         shard_model(model, job, meshes)
-    model.to_empty(device="cpu" if job["training"]["enable_cpu_offload"] else device)
-    model.tie()
-    model.freqs_cis = llama.rotation_table(args).to(device)
+    models.allocate(model, "cpu" if job["training"]["enable_cpu_offload"] else device)
+    model.table = model.make_table(model.args).to(device)
     dcp.load(named_weights(model), checkpoint_id=init_from)
     return replicate_model(model) if ddp else model
 
@@ -309,8 +308,8 @@ def arithmetic(sdpa="default", gemm="default", swiglu="default"):
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         if gemm == "native":
             stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
-        llama.Attention.in_float32 = sdpa == "float32"
-        llama.FeedForward.fused = swiglu == "fused"
+        decoder.Attention.in_float32 = sdpa == "float32"
+        decoder.FeedForward.fused = swiglu == "fused"
         yield
 
 
@@ -335,7 +334,7 @@ def main():
     model = build_model(job, device, meshes, options.init_from)
     rows = open_rows(options.output or os.path.join(job["job"]["dump_folder"], "metrics.jsonl"), rank)
     if options.random_tokens:
-        source = random_batches(job, meshes.batch_rank, llama.ModelArgs.from_job(job).vocab_size)
+        source = random_batches(job, meshes.batch_rank, models.model_args(job).vocab_size)
     else:
         source = text_data.rank_batches(job, meshes.batch_rank, meshes.batch_size)
     with arithmetic(options.sdpa, options.gemm, options.swiglu):

@@ -1,4 +1,8 @@
-"""Tensor parallelism of the reference model by PyTorch's own parallelize_module, as TorchTitan applies it to Llama."""
+"""Tensor parallelism of the reference models by PyTorch's own parallelize_module, as TorchTitan applies it to Llama.
+
+TorchTitan keeps the heads of Qwen3 in DTensors from the projections to the attention, for which PyTorch has no CPU
+kernel. Here they are local tensors, as Llama's: the same numbers.
+"""
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -10,12 +14,14 @@ from torch.distributed.tensor.parallel import (
 
 # Between blocks each rank has its part of the sequence.
 SEQUENCE = Shard(1)
+# Within attention, [B, T, heads, E], each rank has its heads. Their norms have the same weights on all ranks.
+HEADS_DIM = 2
 
 
-def block_plan():
+def block_plan(block):
     # The rotary table, the second input, and the mask stay unchanged.
     gather_sequence = dict(input_layouts=(SEQUENCE, None, None), desired_input_layouts=(Replicate(), None, None))
-    return {
+    plan = {
         "attention_norm": SequenceParallel(),
         "attention": PrepareModuleInput(**gather_sequence),
         "attention.wq": ColwiseParallel(),
@@ -28,6 +34,10 @@ def block_plan():
         "feed_forward.w2": RowwiseParallel(output_layouts=SEQUENCE),
         "feed_forward.w3": ColwiseParallel(),
     }
+    for name in ("q_norm", "k_norm"):
+        if hasattr(block.attention, name):
+            plan[f"attention.{name}"] = SequenceParallel(sequence_dim=HEADS_DIM, use_local_output=True)
+    return plan
 
 
 def parallelize(model, mesh, keeps_logits_split):
@@ -42,4 +52,4 @@ def parallelize(model, mesh, keeps_logits_split):
     }
     parallelize_module(model, mesh, plan)
     for block in model.layers.values():
-        parallelize_module(block, mesh, block_plan())
+        parallelize_module(block, mesh, block_plan(block))

@@ -4,8 +4,8 @@
 
 Needs a Python that has torchtitan. TorchTitan takes its device from an accelerator; here torch.cpu replaces it, with
 constants for what only its memory display reads. Nothing that is computed changes: Gloo lacks NCCL's sum with a factor,
-and gets the plain sum if the factor is one. $TITAN_PEER_ARGS (JSON: fields of TransformerModelArgs) are the sizes of
-the flavor "debugmodel".
+and gets the plain sum if the factor is one. $TITAN_PEER_ARGS (JSON: fields of the model's arguments) are the sizes of
+the flavor "debugmodel" of the job's model.
 """
 import dataclasses
 import json
@@ -43,10 +43,12 @@ def stand_in_for_nccl():
 def train():
     """Runs the trainer; torchtitan_gpu.py calls it, too."""
     from torchtitan import train
-    from torchtitan.models import llama3
+    from torchtitan.config import ConfigManager
+    from torchtitan.protocols.train_spec import get_train_spec
 
     sizes = json.loads(os.environ.get("TITAN_PEER_ARGS", "{}"))
-    llama3.llama3_args["debugmodel"] = dataclasses.replace(llama3.llama3_args["debugmodel"], **sizes)
+    flavors = get_train_spec(ConfigManager().parse_args().model.name).model_args
+    flavors["debugmodel"] = dataclasses.replace(flavors["debugmodel"], **sizes)
     train.main(train.Trainer)
 
 

@@ -113,6 +113,9 @@ class Table {
     add(KEY(model.args.rope_theta), "base of the RoPE frequencies", above(0), kSupported);
     add(KEY(model.args.max_seq_len), "longest sequence the model is made for, tokens", at_least(1), kSupported);
     add(KEY(model.args.enable_weight_tying), "make the output projection and the embedding one parameter, which starts with a standard deviation of dim^-0.5, not 1: use a lower learning rate (of TorchTitan's models, Qwen3 alone has it)", kAny, kSupported);
+    add(KEY(model.args.head_dim), "width of a head (Qwen3; in Llama, dim / n_heads)", at_least(2), kSupported);
+    add(KEY(model.args.hidden_dim), "width of the feed-forward (Qwen3; in Llama it follows from multiple_of)", at_least(1), kSupported);
+    add(KEY(model.args.qk_norm), "normalize each head of the queries and of the keys (Qwen3)", kAny, kSupported);
     add(KEY(model.args.depth_init), "initial std of output projections by layer depth, not by model depth", kAny, kSupported);
     add(KEY(model.args.attn_mask_type), "block_causal: a token attends to its own document alone, up to the EOS token that ends it", one_of({"causal", "block_causal"}), kSupported);
     add(KEY(model.args.rope_scaling_args.scaling_factor), "divisor of low RoPE frequencies", above(0), kSupported);

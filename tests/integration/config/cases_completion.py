@@ -84,7 +84,7 @@ def bash_completion(context):
         (["--checkpoint.enable", "="], ["true", "false"]),
         (["--checkpoint.enable", "--world"], ["--world-size"]),
         (["--training.steps", ""], [NOTHING]),
-        (["--model.name", ""], ["llama3", "llama2"]),
+        (["--model.name", ""], ["llama3", "llama2", "qwen3"]),
         (["--model.flavor", "70"], ["70B"]),
         (["--training.dataset", "c4"], ["c4_test", "c4", "c4_validation"]),
         (["--device", "A100"], ["A100", "A100-40GB"]),
@@ -160,7 +160,7 @@ def completion_is_current(context):
     models = {name: known("--model.name", name, "--model.flavor", "?") for name in bash_candidates(context, "--model.name", "")}
     for flavor in bash_candidates(context, "--model.flavor", ""):
         expect(any(re.search(rf"\b{flavor}\b", text) for text in models.values()), f"{flavor} is not a flavor: {models}")
-    listed = {word for text in models.values() for word in re.search(r"Flavors: ([^.]*)\.", text)[1].split(", ")}
+    listed = {word for text in models.values() for word in re.search(r"Flavors: (.*)\. Other sizes", text)[1].split(", ")}
     expect(listed == set(bash_candidates(context, "--model.flavor", "")), f"flavors {listed}")
     devices = known("--device", "?")
     for device in bash_candidates(context, "--device", ""):

@@ -12,10 +12,10 @@ from harness import case, expect, read_rows, relative_distance
 TOLERANCE = 1e-5
 
 
-def write_theirs(context):
+def write_theirs(context, answers=None):
     """Writes the folder that transformers' save_pretrained wrote, to the byte of its weights. Returns it and
-    transformers' answers."""
-    answers = golden.answers("transformers")
+    transformers' answers; by default, those about Llama."""
+    answers = answers or golden.answers("transformers")
     folder = context.folder / "theirs"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(answers["config"]))
@@ -28,10 +28,10 @@ def write_theirs(context):
     return folder, answers
 
 
-def our_losses(context, weights):
+def our_losses(context, weights, model=golden.LLAMA, name="ours"):
     """Returns the losses of steps that change nothing."""
     words = ["--checkpoint.enable", "--checkpoint.load_only"]
-    dump = golden.start_from(context, golden.RANKS, weights, "ours", golden.WEIGHT_STEPS, words)
+    dump = golden.start_from(context, golden.RANKS, weights, name, golden.WEIGHT_STEPS, words, model)
     return [row["loss"] for row in read_rows(dump / "metrics.jsonl")]
 
 
@@ -60,21 +60,30 @@ def we_read_transformers(context):
 @case(60, dtype=["float32", "bfloat16"])
 def transformers_reads_ours(context, dtype):
     """An export is the one that from_pretrained has read, and has the same loss here as there."""
-    import torch
-
     folder, answers = write_theirs(context)
     export = golden.export(context, folder, dtype)
     expected = answers["exports"][dtype]
     check_tokenizer(context, export, expected["tokenizer"])
-    tensors, _ = read_folder(export)
+    check_config(export, expected["config"])
+    check_weights(export, answers, dtype)
+    check_losses(our_losses(context, export), expected["losses"])
+
+
+def check_config(export, expected):
     config = golden.read_config(export)
-    differ = {key: (config.get(key), expected["config"].get(key)) for key in config | expected["config"]}
+    differ = {key: (config.get(key), expected.get(key)) for key in config | expected}
     differ = {key: values for key, values in differ.items() if values[0] != values[1]}
     expect(not differ, f"config.json differs from the one that transformers read: {differ}")
+
+
+def check_weights(export, answers, dtype):
+    """Checks that an export has the weights that save_pretrained wrote, to the bit of the dtype, and no others."""
+    import torch
+
+    tensors, _ = read_folder(export)
     shapes = {name: shape for file in answers["files"].values() for name, shape in file["tensors"].items()}
     expect(set(tensors) == set(shapes), f"names of one only: {sorted(set(tensors) ^ set(shapes))}")
     for name, shape in shapes.items():
         wanted = torch.frombuffer(golden.weight(name, shape), dtype=torch.float32).view(shape).to(getattr(torch, dtype))
         same = tensors[name].dtype == wanted.dtype and torch.equal(tensors[name], wanted)
         expect(same, f"{name} is not the weight that transformers read")
-    check_losses(our_losses(context, export), expected["losses"])

@@ -2,7 +2,7 @@
 import dataclasses
 import itertools
 
-from fixtures import write_job
+from fixtures import SMALL_MODEL, write_job
 from harness import case, check_close, expect, read_rows, relative_distance, run
 from oracle import KERNELS, answer, ask, ask_variants, variants_of
 
@@ -35,17 +35,17 @@ BF16_FLOOR = 5 * 1.4e-4
 BF16_CEILING = {"loss": 5e-3, "max_loss": 5e-3, "grad_norm": 3e-2}
 
 
-def run_program(context, ranks, reference, words=(), name="program"):
+def run_program(context, ranks, reference, words=(), name="program", template=SMALL_MODEL):
     """Returns the rows of the program from the reference's start, with its overrides and `words`."""
-    config = write_job(context, name, steps=STEPS)
+    config = write_job(context, name, template, STEPS)
     load = ["--checkpoint.enable", "--checkpoint.initial_load_path", reference.seed, "--checkpoint.interval", "100000"]
     run(context, ranks, ["--config", config, *load, *reference.words, *words], name=name)
     return read_rows(context.dump(name) / "metrics.jsonl")
 
 
-def compare(context, ranks, name):
+def compare(context, ranks, name, template=SMALL_MODEL):
     reference = answer(context, ranks, name)
-    found, expected = run_program(context, ranks, reference), reference.rows
+    found, expected = run_program(context, ranks, reference, template=template), reference.rows
     check_close(found, expected, KEYS, FP32_TOLERANCE, f"{ranks} ranks")
     check_close(found, expected, ["lr"], 1e-12, f"{ranks} ranks")
     check_close(found, expected, ["tokens_seen"], 0.0, f"{ranks} ranks")
@@ -155,10 +155,10 @@ def bf16_bound(yardstick, floor, ceiling):
     return min(max(BF16_MARGIN * yardstick, floor), ceiling)
 
 
-def bf16_tolerance(context, ranks, kernels="own"):
+def bf16_tolerance(context, ranks, kernels="own", name="bf16"):
     """Returns the reference's rows, and (index of the step, key) -> how far a correct program may be from them."""
-    expected = answer(context, ranks, "bf16").rows
-    runs = [expected, *(variant.rows for variant in variants_of(context, ranks, "bf16", KERNELS[kernels][1]))]
+    expected = answer(context, ranks, name).rows
+    runs = [expected, *(variant.rows for variant in variants_of(context, ranks, name, KERNELS[kernels][1]))]
 
     def tolerance(index, key):
         pairs = itertools.combinations(runs, 2)

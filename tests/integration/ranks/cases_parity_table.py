@@ -74,6 +74,9 @@ CHECKPOINTING = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
+    job = JOB
+    shapes = SHAPES
+
     strategy: str
     checkpointing: str
     dtype: str
@@ -99,12 +102,13 @@ class Row:
         words += ["--training.global_batch_size", str(LOCAL_BATCH * self.ranks * self.accumulate)]
         words += CHECKPOINTING[self.checkpointing]
         words += ["--training.enable_cpu_offload"] if self.offload else []
-        return words + shape_words(self.shape)
+        return words + shape_words(self)
 
 
-def shape_words(shape):
-    words = [f"--model.args.{name}={value}" for name, value in SHAPES[shape].items()]
-    return words + (["--optimizer.lr=3e-4"] if shape == "tied" else [])
+def shape_words(row):
+    sizes = row.shapes[row.shape]
+    words = [f"--model.args.{name}={value}" for name, value in sizes.items()]
+    return words + (["--optimizer.lr=3e-4"] if sizes.get("enable_weight_tying") == "true" else [])
 
 
 # Any two values of any two of the first five columns meet in at least one row; check_covering() checks that.
@@ -162,7 +166,7 @@ def run_program_row(context, row, index, kernels, reference, start):
     """Returns (metrics, weights) of the program."""
     init_weights, _ = import_reference()
     name = f"program-{index}"
-    config = fixtures.write_job(context, name, JOB, STEPS)
+    config = fixtures.write_job(context, name, row.job, STEPS)
     load = ["--checkpoint.enable", "--checkpoint.initial_load_path", reference.seed, "--checkpoint.interval", "100000"]
     for job in start_plain(context, row.ranks, ["--config", config, *load, *row.words(), *KERNELS[kernels][0]]):
         code = job.wait(60)

@@ -18,6 +18,9 @@ MESHES = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
+    job = JOB
+    shapes = table.SHAPES
+
     mesh: str
     checkpointing: str
     dtype: str
@@ -45,7 +48,7 @@ class Row:
         words += [] if self.loss_parallel else ["--parallelism.disable_loss_parallel"]
         words += ["--parallelism.enable_async_tensor_parallel"] if self.overlaps else []
         words += CHECKPOINTING[self.checkpointing]
-        return words + table.shape_words(self.shape)
+        return words + table.shape_words(self)
 
 
 TABLE = [

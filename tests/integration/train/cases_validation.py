@@ -62,12 +62,12 @@ def save_every(interval):
 def model_of(context, config, step, name):
     """Returns the reference's model with the weights of the run's checkpoint."""
     init_weights, job_file = import_reference()
-    import llama
+    import models
 
     job = job_file.load_job(config)
-    model = llama.build_initialized(llama.ModelArgs.from_job(job), seed=0)
+    model = models.build_initialized(job, seed=0)
     folder = context.dump(name) / f"checkpoint/step-{step}"
-    model.load_state_dict(init_weights.load_weights([n for n, _ in model.named_parameters()], str(folder)))
+    model.load_state_dict(init_weights.load_weights(list(model.state_dict()), str(folder)))
     return model
 
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "config/job_config.h"
+#include "models/llama3/flavors.h"
 #include "models/llama3/naming.h"
 #include "models/registry.h"
 #include "tests/support/message_of.h"
@@ -23,14 +24,22 @@ std::string json(const std::string& more) {
          more + "}";
 }
 
+std::string exported_config(const LlamaArgs& args) {
+  return llama_naming({args.decoder(), args.max_seq_len}).config_json;
+}
+
+std::vector<HubDifference> differences(const DecoderShape& theirs, const DecoderShape& ours) {
+  return llama_naming({ours, 2048}).differences(llama_naming({theirs, 2048}).config_json, "theirs");
+}
+
 TEST(HuggingFaceConfig, WhatWeExportIsReadBack) {
   for (const char* name : {"llama3", "llama2"}) {
     for (const auto& [flavor, args] : llama_flavors().at(name)) {
       if (args.block_causal) continue;  // only matters for training
-      const std::string exported = llama_hugging_face_config(args);
-      const LlamaArgs found = llama_args_from_hugging_face(exported, "config.json");
-      EXPECT_EQ(llama_hugging_face_config(found), exported) << flavor;
-      EXPECT_EQ(found.hidden_dim(), args.hidden_dim()) << flavor;
+      const std::string exported = exported_config(args);
+      const HubDecoder found = read_llama_config(exported, "config.json");
+      EXPECT_EQ(llama_naming(found).config_json, exported) << flavor;
+      EXPECT_EQ(found.shape.block.hidden_dim, args.hidden_dim()) << flavor;
       config::Model model;
       model.name = name;
       model.flavor = flavor;
@@ -42,25 +51,24 @@ TEST(HuggingFaceConfig, WhatWeExportIsReadBack) {
 }
 
 TEST(HuggingFaceConfig, TakesTransformersDefaultsAndBothPlacesOfTheRotaryScaling) {
-  const LlamaArgs plain = llama_args_from_hugging_face(json(""), "");
-  EXPECT_EQ(plain.kv_heads(), 8);
-  EXPECT_EQ(plain.rope_theta, 10000);
-  EXPECT_EQ(plain.norm_eps, 1e-6);
+  const HubDecoder plain = read_llama_config(json(""), "");
+  EXPECT_EQ(plain.shape.block.attention.n_kv_heads, 8);
+  EXPECT_EQ(plain.shape.rope_theta, 10000);
+  EXPECT_EQ(plain.shape.block.norm_eps, 1e-6);
   EXPECT_EQ(plain.max_seq_len, 2048);
-  EXPECT_FALSE(plain.rope_scaling);
+  EXPECT_FALSE(plain.shape.rope_scaling);
   const std::string llama3 = R"("rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0,
                                 "original_max_position_embeddings": 128)";
   for (const std::string& more : {R"(, "rope_theta": 5e5, "rope_scaling": {)" + llama3 + "}",
                                   R"(, "rope_parameters": {"rope_theta": 500000, )" + llama3 + "}"}) {
-    const LlamaArgs scaled = llama_args_from_hugging_face(json(more), "");
+    const DecoderShape scaled = read_llama_config(json(more), "").shape;
     EXPECT_EQ(scaled.rope_theta, 500000);
     ASSERT_TRUE(scaled.rope_scaling);
     EXPECT_EQ(scaled.rope_scaling->scaling_factor, 4);
     EXPECT_EQ(scaled.rope_scaling->high_freq_factor, 3);
     EXPECT_EQ(scaled.rope_scaling->original_max_position_embeddings, 128);
   }
-  EXPECT_EQ(llama_args_from_hugging_face(json(R"(, "rope_parameters": {"rope_type": "default"})"), "").rope_theta,
-            10000);
+  EXPECT_EQ(read_llama_config(json(R"(, "rope_parameters": {"rope_type": "default"})"), "").shape.rope_theta, 10000);
 }
 
 // The expected answers come from transformers (tests/golden).
@@ -71,51 +79,50 @@ TEST(HuggingFaceConfig, IsReadAsTransformersDoes) {
     const auto refused = variant["refused"].get<std::string>();
     const std::string text = variant["config"].dump();
     if (!refused.empty()) {
-      EXPECT_THAT(test::message_of<ConfigError>([&] { llama_args_from_hugging_face(text, "c"); }), HasSubstr(refused))
-          << name;
+      EXPECT_THAT(test::message_of<ConfigError>([&] { read_llama_config(text, "c"); }), HasSubstr(refused)) << name;
       continue;
     }
     const auto& answer = variant["answer"];
-    const LlamaArgs args = llama_args_from_hugging_face(text, name);
-    EXPECT_EQ(args.n_heads, answer["heads"]) << name;
-    EXPECT_EQ(args.kv_heads(), answer["kv_heads"]) << name;
-    if (answer["head_dim"] != 0) EXPECT_EQ(args.head_dim(), answer["head_dim"]) << name;
-    EXPECT_EQ(args.norm_eps, answer["eps"]) << name;
-    EXPECT_EQ(args.max_seq_len, answer["positions"]) << name;
-    EXPECT_EQ(args.rope_theta, answer["theta"]) << name;
+    const auto& [shape, max_seq_len] = read_llama_config(text, name);
+    const AttentionShape& attention = shape.block.attention;
+    EXPECT_EQ(attention.n_heads, answer["heads"]) << name;
+    EXPECT_EQ(attention.n_kv_heads, answer["kv_heads"]) << name;
+    if (answer["head_dim"] != 0) EXPECT_EQ(attention.head_dim, answer["head_dim"]) << name;
+    EXPECT_EQ(shape.block.norm_eps, answer["eps"]) << name;
+    EXPECT_EQ(max_seq_len, answer["positions"]) << name;
+    EXPECT_EQ(shape.rope_theta, answer["theta"]) << name;
     std::vector<double> scaling;
-    if (args.rope_scaling)
-      scaling = {args.rope_scaling->scaling_factor, args.rope_scaling->low_freq_factor,
-                 args.rope_scaling->high_freq_factor,
-                 static_cast<double>(args.rope_scaling->original_max_position_embeddings)};
+    if (const auto& s = shape.rope_scaling)
+      scaling = {s->scaling_factor, s->low_freq_factor, s->high_freq_factor,
+                 static_cast<double>(s->original_max_position_embeddings)};
     EXPECT_EQ(scaling, answer["scaling"].get<std::vector<double>>()) << name;
   }
 }
 
 TEST(HuggingFaceConfig, SaysWhatDiffersByOurKeys) {
-  const LlamaArgs ours = llama_args_from_hugging_face(json(R"(, "num_key_value_heads": 4)"), "");
-  EXPECT_TRUE(llama_differences(ours, ours).empty());
-  const LlamaArgs theirs =
-      llama_args_from_hugging_face(json(R"(, "rope_theta": 500000, "rms_norm_eps": 0.5, "num_key_value_heads": 2,
+  const DecoderShape ours = read_llama_config(json(R"(, "num_key_value_heads": 4)"), "").shape;
+  EXPECT_TRUE(differences(ours, ours).empty());
+  const DecoderShape theirs =
+      read_llama_config(json(R"(, "rope_theta": 500000, "rms_norm_eps": 0.5, "num_key_value_heads": 2,
               "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4})"),
-                                   "");
+                        "")
+          .shape;
   std::vector<std::string> found;
-  for (const auto& [key, there, here] : llama_differences(theirs, ours))
-    found.push_back(key + ": " + there + ", " + here);
+  for (const auto& [key, there, here] : differences(theirs, ours)) found.push_back(key + ": " + there + ", " + here);
   EXPECT_THAT(found, testing::ElementsAre("model.args.n_kv_heads: 2, 4", "model.args.norm_eps: 0.5, 1e-06",
                                           "model.args.rope_theta: 500000, 10000",
                                           "model.args.rope_scaling_args.scaling_factor: 8, 1 (no scaling)"));
   // Llama 3 has no scaling; a factor of 1 makes the flavor of 3.1 the same.
-  LlamaArgs scaled = ours;
+  DecoderShape scaled = ours;
   scaled.rope_scaling = RopeScaling{};
-  EXPECT_EQ(llama_differences(ours, scaled).size(), 1u);
+  EXPECT_EQ(differences(ours, scaled).size(), 1u);
   scaled.rope_scaling->scaling_factor = 1;
-  EXPECT_TRUE(llama_differences(ours, scaled).empty());
+  EXPECT_TRUE(differences(ours, scaled).empty());
 }
 
 TEST(HuggingFaceConfig, ExportsFloatsAsFloats) {
   for (const auto& [flavor, args] : llama_flavors().at("llama3")) {
-    const auto exported = nlohmann::json::parse(llama_hugging_face_config(args));
+    const auto exported = nlohmann::json::parse(exported_config(args));
     EXPECT_TRUE(exported["rope_theta"].is_number_float()) << flavor;
     EXPECT_TRUE(exported["rms_norm_eps"].is_number_float()) << flavor;
     for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"})

@@ -2,8 +2,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "models/catalog.h"
-#include "models/llama3/flavors.h"
 #include "models/registry.h"
 
 namespace titan::models {
@@ -12,8 +13,9 @@ namespace {
 TEST(Registry, BuildsTheModelsOfTheCatalog) { EXPECT_EQ(registered_models(), model_names()); }
 
 TEST(Spec, CountsTheParametersOfEveryFlavor) {
-  for (const auto& [name, flavors] : llama_flavors()) {
-    for (const auto& [flavor, args] : flavors) {
+  for (const CatalogEntry& entry : catalog()) {
+    for (const std::string& flavor : entry.flavors(entry.name)) {
+      const std::string name = entry.name;
       config::Model model;
       model.name = name;
       model.flavor = flavor;
@@ -27,6 +29,19 @@ TEST(Spec, CountsTheParametersOfEveryFlavor) {
       EXPECT_EQ(spec.stats.num_parameters, all) << name << " " << flavor;
       EXPECT_EQ(spec.stats.num_embedding_parameters, embedding) << name << " " << flavor;
     }
+  }
+}
+
+// TorchTitan's counts of its own models, a tied parameter counted once.
+TEST(Spec, Qwen3HasTorchTitansNumbersOfParameters) {
+  const std::map<std::string, std::int64_t> expected = {
+      {"debugmodel", 31'987'968}, {"0.6B", 596'049'920},   {"1.7B", 1'720'574'976}, {"4B", 4'022'468'096},
+      {"8B", 8'190'735'360},      {"14B", 14'768'307'200}, {"32B", 32'762'123'264}};
+  for (const auto& [flavor, parameters] : expected) {
+    config::Model model;
+    model.name = "qwen3";
+    model.flavor = flavor;
+    EXPECT_EQ(make_train_spec(model, 8).stats.num_parameters, parameters) << flavor;
   }
 }
 

@@ -38,13 +38,13 @@ TEST(Starter, LoadsForEveryModelOnItsGpus) {
 
 TEST(Starter, TheBatchSuitsTheGpus) {
   for (const std::int64_t gpus : {3, 8, 64, 100, 1024, 2560}) {
-    const auto config = config::load_job_config_text(starter("8B", gpus), "job.toml", {}, {}, gpus).config;
+    const auto config = config::load_job_config_text(starter("llama3/8B", gpus), "job.toml", {}, {}, gpus).config;
     EXPECT_EQ(config.training.global_batch_size % gpus, 0) << gpus;
   }
-  EXPECT_EQ(config::load_job_config_text(starter("8B", 64), "job.toml").config.training.global_batch_size, 128);
-  EXPECT_EQ(
-      config::load_job_config_text(starter("8B", 2560), "job.toml").config.parallelism.data_parallel_replicate_degree,
-      10);
+  EXPECT_EQ(config::load_job_config_text(starter("llama3/8B", 64), "job.toml").config.training.global_batch_size, 128);
+  EXPECT_EQ(config::load_job_config_text(starter("llama3/8B", 2560), "job.toml")
+                .config.parallelism.data_parallel_replicate_degree,
+            10);
 }
 
 TEST(Starter, TakesTheDataAndTheTokenizer) {

@@ -1,0 +1,93 @@
+#include "models/qwen3/flavors.h"
+
+#include <map>
+
+#include "models/common/check_shape.h"
+#include "models/common/override_args.h"
+
+namespace titan::models {
+namespace {
+
+constexpr std::int64_t kHeadDim = 128, kVocabulary = 151936;
+constexpr double kNormEps = 1e-6;
+
+DecoderShape qwen3(std::int64_t dim, std::int64_t layers, std::int64_t heads, std::int64_t hidden, bool tied) {
+  return {.block = {{dim, heads, /*n_kv_heads=*/8, kHeadDim, RotaryPairs::kHalves, kNormEps}, hidden, kNormEps},
+          .n_layers = layers,
+          .vocab_size = kVocabulary,
+          .rope_theta = 1e6,
+          .tied = tied};
+}
+
+DecoderShape debugmodel() {
+  DecoderShape shape = qwen3(256, 8, 16, 3072, /*tied=*/true);
+  shape.vocab_size = 2048;
+  return shape;
+}
+
+const std::map<std::string, DecoderShape>& flavors() {
+  static const std::map<std::string, DecoderShape> kFlavors = {
+      {"debugmodel", debugmodel()},
+      {"0.6B", qwen3(1024, 28, 16, 3072, /*tied=*/true)},
+      {"1.7B", qwen3(2048, 28, 16, 6144, /*tied=*/true)},
+      {"4B", qwen3(2560, 36, 32, 9728, /*tied=*/true)},
+      {"8B", qwen3(4096, 36, 32, 12288, /*tied=*/false)},
+      {"14B", qwen3(5120, 40, 40, 17408, /*tied=*/false)},
+      {"32B", qwen3(5120, 64, 64, 25600, /*tied=*/false)},
+  };
+  return kFlavors;
+}
+
+}  // namespace
+
+std::vector<std::string> qwen3_flavor_names(const std::string& /*model*/) {
+  std::vector<std::string> names;
+  for (const auto& [name, shape] : flavors()) names.push_back(name);
+  return names;
+}
+
+// Learning rates are usual ones of these sizes: Qwen3's report does not give its own.
+std::vector<Start> qwen3_starts(const std::string& model) {
+  return {{model, "debugmodel", 0.032, 256, 4096, "8e-4", "none", "H100", 80},
+          {model, "0.6B", 0.6, 4096, 1 << 19, "3e-4", "selective", "H100", 80},
+          {model, "1.7B", 1.72, 4096, 1 << 19, "3e-4", "selective", "H100", 80},
+          {model, "4B", 4.02, 4096, 1 << 20, "3e-4", "selective", "H100", 80},
+          {model, "8B", 8.2, 4096, 1 << 20, "3e-4", "selective", "H100", 80},
+          {model, "14B", 14.8, 4096, 1 << 20, "3e-4", "full", "H100", 80},
+          {model, "32B", 32.8, 4096, 1 << 20, "2e-4", "full", "H100", 80}};
+}
+
+void check_qwen3_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
+  const config::ModelArgs& args = config.model.args;
+  const config::RopeScalingArgs& scaling = args.rope_scaling_args;
+  constexpr const char* kWidth = "model.args.hidden_dim is the width of the feed-forward";
+  constexpr const char* kRotary = "its rotary frequencies are not scaled";
+  refuse_args(config.model.name,
+              {{"multiple_of", args.multiple_of.has_value(), kWidth},
+               {"ffn_dim_multiplier", args.ffn_dim_multiplier.has_value(), kWidth},
+               {"rope_scaling_args.scaling_factor", scaling.scaling_factor.has_value(), kRotary},
+               {"rope_scaling_args.low_freq_factor", scaling.low_freq_factor.has_value(), kRotary},
+               {"rope_scaling_args.high_freq_factor", scaling.high_freq_factor.has_value(), kRotary},
+               {"rope_scaling_args.original_max_position_embeddings",
+                scaling.original_max_position_embeddings.has_value(), kRotary}},
+              errors);
+  if (config.checkpoint.last_save_in_hf && args.qk_norm == false)
+    errors.push_back({std::string("checkpoint.last_save_in_hf: ") + kNoQkNorm + "; set it to false",
+                      {"checkpoint.last_save_in_hf", "model.args.qk_norm"}});
+  check_decoder_args(config, errors);
+}
+
+DecoderShape qwen3_shape(const config::Model& model) {
+  DecoderShape shape = flavor_of(model, flavors());
+  const config::ModelArgs& args = model.args;
+  override_decoder(shape, args);
+  AttentionShape& attention = shape.block.attention;
+  override_with(attention.head_dim, args.head_dim);
+  override_with(shape.block.hidden_dim, args.hidden_dim);
+  attention.qk_norm_eps = shape.block.norm_eps;
+  if (args.qk_norm && !*args.qk_norm) attention.qk_norm_eps = std::nullopt;
+  check_attention_shape(attention);
+  return shape;
+}
+
+}  // namespace titan::models
