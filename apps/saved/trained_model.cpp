@@ -19,6 +19,7 @@
 #include "train/build_model.h"
 #include "train/setup.h"
 #include "train/step/run_parameters.h"
+#include "train/train_state.h"
 
 namespace titan {
 namespace {
@@ -157,15 +158,7 @@ c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSo
 }
 
 void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind) {
-  std::vector<checkpoint::Item> items;
-  const train::RunParameters parameters(model);
-  for (const auto& [fqn, parameter] : parameters.stored())
-    items.push_back(checkpoint::TensorItem{fqn,
-                                           {fqn},
-                                           parameter->local->tensor().detach(),
-                                           parameter->local->spec(),
-                                           /*sharded=*/false,
-                                           fqn == parameter->fqn ? "" : parameter->fqn});
+  const auto items = train::weight_items(train::RunParameters(model));
   dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
   checkpoint::GroupRanks ranks(alone);
   if (kind == CheckpointKind::kHuggingFace) {

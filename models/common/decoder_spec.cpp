@@ -53,9 +53,13 @@ TrainSpec decoder_spec(const std::string& name, const HubDecoder& model, std::in
   return spec;
 }
 
-void warn_of_long_sequences(const std::string& name, std::int64_t seq_len, std::int64_t max_seq_len) {
-  if (seq_len > max_seq_len)
-    spdlog::warn("training.seq_len ({}) is longer than the {} tokens that {} is made for", seq_len, max_seq_len, name);
+TrainSpec decoder_spec_of_job(const config::Model& job, const HubDecoder& model, std::int64_t seq_len,
+                              ModelNaming naming) {
+  const std::string name = job.name + " " + job.flavor;
+  if (seq_len > model.max_seq_len)
+    spdlog::warn("training.seq_len ({}) is longer than the {} tokens that {} is made for", seq_len, model.max_seq_len,
+                 name);
+  return decoder_spec(name, model, seq_len, std::move(naming));
 }
 
 }  // namespace titan::models

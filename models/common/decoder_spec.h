@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "config/job_config.h"
 #include "contract/train_contract.h"
 #include "models/common/hub/hugging_face_config.h"
 
@@ -18,7 +19,8 @@ ModelNaming decoder_naming(const HubDecoder& model, const HubFamily& family, Rea
 // Returns the spec of a decoder. `name`: "llama3 8B". `seq_len`: number of rows of the rotary table.
 TrainSpec decoder_spec(const std::string& name, const HubDecoder& model, std::int64_t seq_len, ModelNaming naming);
 
-// Warns if sequences of a job are longer than the model was made for.
-void warn_of_long_sequences(const std::string& name, std::int64_t seq_len, std::int64_t max_seq_len);
+// Same for the [model] section of a job. Warns if its sequences are longer than the model was made for.
+TrainSpec decoder_spec_of_job(const config::Model& job, const HubDecoder& model, std::int64_t seq_len,
+                              ModelNaming naming);
 
 }  // namespace titan::models

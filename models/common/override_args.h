@@ -19,12 +19,18 @@ void override_with(T& value, const std::optional<U>& replacement) {
   if (replacement) value = static_cast<T>(*replacement);
 }
 
+template <typename Shape>
+std::vector<std::string> names_of(const std::map<std::string, Shape>& flavors) {
+  std::vector<std::string> names;
+  for (const auto& [name, shape] : flavors) names.push_back(name);
+  return names;
+}
+
 // Returns the flavor that [model] names. Throws ConfigError for an unknown one.
 template <typename Shape>
 const Shape& flavor_of(const config::Model& model, const std::map<std::string, Shape>& flavors) {
   if (const auto found = flavors.find(model.flavor); found != flavors.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [name, shape] : flavors) names.push_back(name);
+  const auto names = names_of(flavors);
   const auto nearest = nearest_name(model.flavor, names);
   throw ConfigError("model.flavor = \"" + model.flavor + "\" is not a flavor of " + model.name +
                         (nearest ? "; did you mean \"" + *nearest + "\"?" : ".") + " Flavors: " + join(names, ", ") +

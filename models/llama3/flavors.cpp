@@ -96,11 +96,7 @@ const std::map<std::string, std::map<std::string, LlamaArgs>>& llama_flavors() {
   return kFlavors;
 }
 
-std::vector<std::string> llama_flavor_names(const std::string& model) {
-  std::vector<std::string> names;
-  for (const auto& [name, args] : llama_flavors().at(model)) names.push_back(name);
-  return names;
-}
+std::vector<std::string> llama_flavor_names(const std::string& model) { return names_of(llama_flavors().at(model)); }
 
 std::vector<Start> llama_starts(const std::string& model) {
   if (model == "llama2")

@@ -8,10 +8,8 @@ namespace titan::models {
 
 TrainSpec llama_spec(const config::Model& model, std::int64_t seq_len) {
   const LlamaArgs args = llama_args(model);
-  const std::string name = model.name + " " + model.flavor;
-  warn_of_long_sequences(name, seq_len, args.max_seq_len);
   const HubDecoder decoder{args.decoder(), args.max_seq_len};
-  return decoder_spec(name, decoder, seq_len, llama_naming(decoder));
+  return decoder_spec_of_job(model, decoder, seq_len, llama_naming(decoder));
 }
 
 TrainSpec llama_spec_of_hugging_face(const std::string& config_json, const std::string& what,

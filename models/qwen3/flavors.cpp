@@ -40,11 +40,7 @@ const std::map<std::string, DecoderShape>& flavors() {
 
 }  // namespace
 
-std::vector<std::string> qwen3_flavor_names(const std::string& /*model*/) {
-  std::vector<std::string> names;
-  for (const auto& [name, shape] : flavors()) names.push_back(name);
-  return names;
-}
+std::vector<std::string> qwen3_flavor_names(const std::string& /*model*/) { return names_of(flavors()); }
 
 // Learning rates are usual ones of these sizes: Qwen3's report does not give its own.
 std::vector<Start> qwen3_starts(const std::string& model) {

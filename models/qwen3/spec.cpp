@@ -35,9 +35,7 @@ ModelNaming qwen3_naming() {
 
 TrainSpec qwen3_spec(const config::Model& model, std::int64_t seq_len) {
   const HubDecoder decoder{qwen3_shape(model), model.args.max_seq_len.value_or(kQwen3MaxSeqLen)};
-  const std::string name = model.name + " " + model.flavor;
-  warn_of_long_sequences(name, seq_len, decoder.max_seq_len);
-  return decoder_spec(name, decoder, seq_len, naming_of(decoder));
+  return decoder_spec_of_job(model, decoder, seq_len, naming_of(decoder));
 }
 
 TrainSpec qwen3_spec_of_hugging_face(const std::string& config_json, const std::string& what,

@@ -41,26 +41,29 @@ void compare_hyperparameter(const optim::Hyperparameter& own, const std::string&
   for (std::size_t i = 0; i < ours.size(); ++i) warn_if_changed(own.keys[i], theirs[i], ours[i]);
 }
 
-bool is_sharded(const nn::NamedParameter& parameter) { return parameter.parameter->sharding.has_value(); }
-
 // Returns an item that a checkpoint may lack.
 checkpoint::Item optional_item(const std::string& key) { return checkpoint::value_item(key, {}, /*optional=*/true); }
 
 }  // namespace
 
-std::vector<checkpoint::Item> TrainState::items(bool model_only) {
+// A tied parameter is stored under each of its names, as TorchTitan does; its optimizer state under the first.
+std::vector<checkpoint::Item> weight_items(const RunParameters& parameters) {
   std::vector<checkpoint::Item> items;
-  // A tied parameter is stored under each of its names, as TorchTitan does; its optimizer state under the first.
-  for (const auto& [fqn, parameter] : parts_.parameters->stored()) {
+  for (const auto& [fqn, parameter] : parameters.stored()) {
     if (!parameter->local) continue;
     const auto& local = *parameter->local;
     items.push_back(checkpoint::TensorItem{fqn,
                                            {fqn},
                                            local.tensor().detach(),
                                            local.spec(),
-                                           is_sharded(local),
+                                           local.parameter->sharding.has_value(),
                                            fqn == parameter->fqn ? "" : parameter->fqn});
   }
+  return items;
+}
+
+std::vector<checkpoint::Item> TrainState::items(bool model_only) {
+  std::vector<checkpoint::Item> items = weight_items(*parts_.parameters);
   if (model_only) return items;
   append_optimizer(items);
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);

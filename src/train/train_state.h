@@ -16,6 +16,9 @@
 
 namespace titan::train {
 
+// Returns this rank's parts of the weights under every name that checkpoints have. They share the parameters' memory.
+std::vector<checkpoint::Item> weight_items(const RunParameters& parameters);
+
 // Refers to the live objects of a run, and owns none of them.
 class TrainState : public checkpoint::CheckpointState {
  public:
