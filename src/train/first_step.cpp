@@ -69,14 +69,14 @@ void FirstStep::tick() {
   if (const auto line = slow_.look(look)) spdlog::warn("{}", *line);
 }
 
-std::optional<RunEnd> FirstStep::after_step(const FinishedStep& /*step*/) {
-  if (std::exchange(is_done_, true)) return std::nullopt;
+Verdict FirstStep::after_step(const FinishedStep& /*step*/) {
+  if (std::exchange(is_done_, true)) return Verdict::go_on();
   ticker_.reset();
   step_work().set_layers(0);
   if (world_.rank() == 0) write_run_config(config_);
   world_.group().barrier();
   world_.set_timeout(std::chrono::seconds(config_.comm.train_timeout_seconds));
-  return std::nullopt;
+  return Verdict::go_on();
 }
 
 }  // namespace titan::train

@@ -10,20 +10,20 @@
 #include "metrics/metrics_processor.h"
 #include "nn/module.h"
 #include "train/slow_first_step.h"
-#include "train/step/step_observer.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
 // Shows the progress of the first step while it runs, and logs it if the step is slow. Then writes config.toml and
 // sets the time limit of collectives for training: a first step includes one-time initialization, later ones do not,
 // so a shorter limit shows a hang sooner.
-class FirstStep : public StepObserver {
+class FirstStep : public StepGuest {
  public:
   // Adds hooks to the layers of `model`. All must outlive this.
   FirstStep(const config::JobConfig& config, dist::World& world, nn::Module& model, metrics::MetricsProcessor& metrics);
 
   void before_step() override;
-  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  Verdict after_step(const FinishedStep& step) override;
 
  private:
   void tick();

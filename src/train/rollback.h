@@ -9,7 +9,7 @@
 #include "checkpoint/checkpointer.h"
 #include "metrics/event_log.h"
 #include "metrics/metrics_processor.h"
-#include "train/observers/validator.h"
+#include "train/guests/validator.h"
 #include "train/train_state.h"
 
 namespace titan::train {

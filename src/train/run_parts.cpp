@@ -9,16 +9,16 @@
 #include "optim/make_optimizer.h"
 #include "train/build_model.h"
 #include "train/first_step.h"
-#include "train/observers/checkpointing.h"
-#include "train/observers/checksum_log.h"
-#include "train/observers/gradient_norms.h"
-#include "train/observers/memory_snapshots.h"
-#include "train/observers/metrics_log.h"
-#include "train/observers/numerics/divergence_watch.h"
-#include "train/observers/numerics/spike_watch.h"
-#include "train/observers/profiling.h"
-#include "train/observers/run_events.h"
-#include "train/observers/validation.h"
+#include "train/guests/checkpointing.h"
+#include "train/guests/checksum_log.h"
+#include "train/guests/gradient_norms.h"
+#include "train/guests/memory_snapshots.h"
+#include "train/guests/metrics_log.h"
+#include "train/guests/numerics/divergence_watch.h"
+#include "train/guests/numerics/spike_watch.h"
+#include "train/guests/profiling.h"
+#include "train/guests/run_events.h"
+#include "train/guests/validation.h"
 #include "train/setup.h"
 
 namespace titan::train {
@@ -74,58 +74,53 @@ void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prom
       [validator = run.validator.get()](const std::vector<int>& steps) { return validator->best_of(steps); });
 }
 
-// Adds a watch in its three roles: observer, guard of the update, and value in checkpoints.
-template <typename Watch>
-void add_watch(RunParts& run, std::unique_ptr<Watch> watch) {
-  run.step->add_guard(*watch);
-  run.state->also_saves(*watch);
-  run.observers.push_back(std::move(watch));
+// Adds a guest at the end of the list.
+template <typename Guest>
+Guest& add(RunParts& run, std::unique_ptr<Guest> guest) {
+  Guest& added = *guest;
+  if (!added.saved_key().empty()) run.state->also_saves(added);
+  run.guests.push_back(std::move(guest));
+  return added;
 }
 
-void add_guards(RunParts& run, MetricsLog& log) {
+void add_watches(RunParts& run, MetricsLog& log) {
   const config::JobConfig& config = run.config;
   const ReadSteps read_steps(log, *run.checkpointer, config.training.steps);
   if (config.training.on_spike != "ignore") {
     const auto sum = [&group = run.meshes.loss.group()](at::Tensor& losses) {
       group.all_reduce(losses, dist::ReduceOp::kSum).wait();
     };
-    add_watch(run, std::make_unique<SpikeWatch>(config.training, run.world.device(), sum, read_steps, *run.events));
+    add(run, std::make_unique<SpikeWatch>(config.training, run.world.device(), sum, read_steps, *run.events));
   }
-  add_watch(run, std::make_unique<DivergenceWatch>(DivergenceWatch::Parts{
-                     .config = config,
-                     .checkpointer = *run.checkpointer,
-                     .log = log,
-                     .events = *run.events,
-                     .read_steps = read_steps,
-                     .locator = NanLocator(*run.model, *run.parameters, *run.forward_backward, run.world.group()),
-                     .roll_back = [rollback = run.rollback.get()](std::int64_t step) { return rollback->run(step); },
-                     .judges_norm = !run.grad_scaler,
-                     .norm_is_on_host = run.world.device().is_cpu()}));
+  add(run, std::make_unique<DivergenceWatch>(DivergenceWatch::Parts{
+               .config = config,
+               .checkpointer = *run.checkpointer,
+               .log = log,
+               .events = *run.events,
+               .read_steps = read_steps,
+               .locator = NanLocator(*run.model, *run.parameters, *run.forward_backward, run.world.group()),
+               .roll_back = [rollback = run.rollback.get()](std::int64_t step) { return rollback->run(step); },
+               .judges_norm = !run.grad_scaler,
+               .norm_is_on_host = run.world.device().is_cpu()}));
 }
 
-// Adds the observers. Their order matters: rows are logged before messages about them, a run that diverged saves
+// Adds the guests. Their order matters: rows are logged before messages about them, a run that diverged saves
 // nothing, and a run that was asked to stop is not validated first.
-void add_observers(RunParts& run) {
+void add_guests(RunParts& run) {
   const config::JobConfig& config = run.config;
-  const auto add = [&]<typename Observer>(std::unique_ptr<Observer> observer) -> Observer& {
-    Observer& added = *observer;
-    run.observers.push_back(std::move(observer));
-    return added;
-  };
-  add(std::make_unique<FirstStep>(config, run.world, *run.model, *run.metrics));
-  add(std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
-  auto& log =
-      add(std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
+  add(run, std::make_unique<FirstStep>(config, run.world, *run.model, *run.metrics));
+  add(run, std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
+  auto& log = add(
+      run, std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
   if (config.metrics.enable_tensorboard && config.metrics.gradient_histograms)
-    add(std::make_unique<GradientNorms>(*run.metrics, run.optimizer->fqns()));
-  add_guards(run, log);
-  auto& checksums = add(std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq,
-                                                      *run.parameters, run.world, run.state->step));
-  run.step->set_before_update([&checksums](std::int64_t step) { checksums.take_gradients(step); });
-  add(std::make_unique<Checkpointing>(*run.checkpointer, *run.events, config.training.steps));
-  add(std::make_unique<Validation>(run.validator.get(), run.samples.get()));
-  if (config.profiling.enable_memory_snapshot) add(std::make_unique<MemorySnapshots>(config, run.world));
-  if (config.profiling.enable_profiling) add(std::make_unique<Profiling>(config, run.world, *run.model));
+    add(run, std::make_unique<GradientNorms>(*run.metrics, run.optimizer->fqns()));
+  add_watches(run, log);
+  add(run, std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq, *run.parameters, run.world,
+                                         run.state->step));
+  add(run, std::make_unique<Checkpointing>(*run.checkpointer, *run.events, config.training.steps));
+  add(run, std::make_unique<Validation>(run.validator.get(), run.samples.get()));
+  if (config.profiling.enable_memory_snapshot) add(run, std::make_unique<MemorySnapshots>(config, run.world));
+  if (config.profiling.enable_profiling) add(run, std::make_unique<Profiling>(config, run.world, *run.model));
 }
 
 void announce(const RunParts& run, const TrainSpec& spec) {
@@ -163,7 +158,7 @@ RunParts build_run(RunInputs inputs) {
                                                           .world = run.world.group(),
                                                           .base_lr = config.optimizer.lr,
                                                           .max_norm = config.training.max_norm});
-  add_observers(run);
+  add_guests(run);
   announce(run, inputs.spec);
   return run;
 }

@@ -17,13 +17,13 @@
 #include "optim/grad_scaler.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
-#include "train/observers/prompt_samples.h"
-#include "train/observers/validator.h"
+#include "train/guests/prompt_samples.h"
+#include "train/guests/validator.h"
 #include "train/rollback.h"
 #include "train/run_record.h"
 #include "train/step/forward_backward.h"
 #include "train/step/run_parameters.h"
-#include "train/step/step_observer.h"
+#include "train/step/step_guest.h"
 #include "train/step/train_step.h"
 #include "train/train_state.h"
 
@@ -71,7 +71,7 @@ struct RunParts {
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
   std::unique_ptr<Rollback> rollback;
   std::unique_ptr<TrainStep> step;
-  std::vector<std::unique_ptr<StepObserver>> observers;  // in the order in which they see a step
+  StepGuests guests;
 };
 
 // Builds everything except the weights, which come from a checkpoint or from draw_weights(), and the sinks of the

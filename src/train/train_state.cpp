@@ -81,8 +81,8 @@ std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   append_data(items);
   checkpoint::append_rng(items, parts_.rank, parts_.world_size);
   items.push_back(checkpoint::value_item(checkpoint::kRunKey, parts_.record->value(), /*optional=*/true));
-  for (const auto* saved : saved_values_)
-    items.push_back(checkpoint::value_item(saved->key(), saved->value(), /*optional=*/true));
+  for (const auto* guest : guests_)
+    items.push_back(checkpoint::value_item(guest->saved_key(), guest->saved(), /*optional=*/true));
   return items;
 }
 
@@ -125,9 +125,9 @@ void TrainState::restored(const Values& values, bool model_only) {
   restore_grad_scaler(values);
   checkpoint::restore_rng(values, parts_.rank, parts_.world_size);
   restore_hyperparameters(values);
-  for (auto* part : saved_values_) {
-    const auto found = values.find(part->key());
-    part->restore(found == values.end() ? nullptr : &found->second);
+  for (auto* guest : guests_) {
+    const auto found = values.find(guest->saved_key());
+    guest->restore(found == values.end() ? nullptr : &found->second);
   }
 }
 

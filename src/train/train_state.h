@@ -12,7 +12,7 @@
 #include "optim/optimizer.h"
 #include "train/run_record.h"
 #include "train/step/run_parameters.h"
-#include "train/step/saved_value.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
@@ -37,8 +37,8 @@ class TrainState : public checkpoint::CheckpointState {
   };
   explicit TrainState(Parts parts) : parts_(parts) {}
 
-  // Adds `value` to every full save from now on. It must outlive this.
-  void also_saves(SavedValue& value) { saved_values_.push_back(&value); }
+  // Saves the state of `guest`, which must have a key for it, in every full save from now on. It must outlive this.
+  void also_saves(StepGuest& guest) { guests_.push_back(&guest); }
 
   std::int64_t step = 0;  // finished steps
 
@@ -56,7 +56,7 @@ class TrainState : public checkpoint::CheckpointState {
   void restore_hyperparameters(const Values& values);
 
   Parts parts_;
-  std::vector<SavedValue*> saved_values_;
+  std::vector<StepGuest*> guests_;  // the guests that have state
 };
 
 }  // namespace titan::train

@@ -43,12 +43,12 @@ Trainer::End Trainer::train() {
   std::int64_t& finished_steps = run_.state->step;
   while (finished_steps < run_.config.training.steps) {
     phase_log().set_step(finished_steps + 1);
-    for (const auto& observer : run_.observers) observer->before_step();
+    for (const auto& guest : run_.guests) guest->before_step();
     const StepInput input = fetch();
-    const StepOutput output = run_.step->run(input, finished_steps);
+    const StepOutput output = run_.step->run(input, finished_steps, run_.guests);
     ++finished_steps;
-    const auto end = show({finished_steps, input, output});
-    if (end && *end != End::kRolledBack) return finish(*end);
+    const Verdict verdict = show({finished_steps, input, output});
+    if (verdict.ends()) return finish(verdict.end());
   }
   return finish(End::kCompleted);
 }
@@ -143,11 +143,10 @@ StepInput Trainer::fetch() {
   return input;
 }
 
-std::optional<Trainer::End> Trainer::show(const FinishedStep& step) {
-  for (const auto& observer : run_.observers) {
-    if (const auto end = observer->after_step(step)) return end;
-  }
-  return std::nullopt;
+Verdict Trainer::show(const FinishedStep& step) {
+  for (const auto& guest : run_.guests)
+    if (const Verdict verdict = guest->after_step(step); !verdict.goes_on()) return verdict;
+  return Verdict::go_on();
 }
 
 // Waits for the device: its pending work may still fail, and then the run must not end as a success.
@@ -158,7 +157,7 @@ void Trainer::wait_for_device() const {
 
 Trainer::End Trainer::finish(End end) {
   wait_for_device();
-  for (const auto& observer : run_.observers) observer->finish(end, finished_steps());
+  for (const auto& guest : run_.guests) guest->finish(end, finished_steps());
   spdlog::info("{}", metrics::format_goodput(run_.metrics->time_spent()));
   if (end == End::kCompleted) announce_end();
   return end;

@@ -1,4 +1,4 @@
-// The train loop: fetches a step's data, takes the step, and shows it to the observers. run_parts.h builds everything
+// The train loop: fetches a step's data, takes the step, and shows it to the guests. run_parts.h builds everything
 // else.
 #pragma once
 
@@ -29,7 +29,7 @@ class Trainer {
   void attach_sinks();
   void announce_start() const;
   StepInput fetch();
-  std::optional<End> show(const FinishedStep& step);
+  Verdict show(const FinishedStep& step);
   End finish(End end);
   void announce_end() const;
   void wait_for_device() const;

@@ -1,5 +1,5 @@
 // Tests what a logged row says about all ranks, on two ranks.
-#include "train/observers/metrics_log.h"
+#include "train/guests/metrics_log.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(MetricsLog, ARowIsOfAllRanks) {
     for (const std::int64_t step : {1, 2}) {
       log.before_step();
       processor.add_data(is_first ? 11 : 31, 0.0);
-      EXPECT_EQ(log.after_step({step, input, output}), std::nullopt);
+      EXPECT_EQ(log.after_step({step, input, output}), Verdict::go_on());
     }
     ASSERT_EQ(rows.size(), 1U) << "step 2 was not to be logged";
     EXPECT_EQ(rows[0].step, 1);

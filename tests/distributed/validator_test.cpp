@@ -1,5 +1,5 @@
 // Tests a pass over a held-out set on real ranks: every row is used once, and the model is unchanged afterwards.
-#include "train/observers/validator.h"
+#include "train/guests/validator.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,20 @@
 #include "optim/clip_grad_norm.h"
 
 namespace titan::train {
+namespace {
 
-StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
+at::Tensor any_veto(const StepGuests& guests, const PendingUpdate& step) {
+  at::Tensor any;
+  for (const auto& guest : guests) {
+    const auto one = guest->before_update(step);
+    if (one.defined()) any = any.defined() ? at::maximum(any, one) : one;
+  }
+  return any;
+}
+
+}  // namespace
+
+StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps, const StepGuests& guests) {
   const PhaseScope phase(Phase::kStep);
   step_work().begin_step(static_cast<std::int64_t>(input.microbatches.size()));
   StepOutput output;
@@ -35,10 +47,9 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   const auto clip = optim::clip_factor(optimizer.sharded_grads(), parts_.max_norm);
   output.grad_norm = clip.norm;
   output.grad_norms = clip.each;
-  if (before_update_) before_update_(finished_steps + 1);
 
-  // 3. ask the guards: these gradients may have to be skipped
-  output.left_out = left_out(finished_steps + 1, input, output);
+  // 3. ask the guests: the update may have to be skipped
+  output.skipped = any_veto(guests, {finished_steps + 1, input, output});
 
   // 4. clip and update at this step's learning rate, once a save in progress has copied what the update changes
   wait_staged();
@@ -50,24 +61,15 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps) {
   return output;
 }
 
-at::Tensor TrainStep::left_out(std::int64_t step, const StepInput& input, const StepOutput& output) const {
-  at::Tensor any;
-  for (auto* guard : guards_) {
-    const auto one = guard->leaves_out(step, input, output);
-    if (one.defined()) any = any.defined() ? at::maximum(any, one) : one;
-  }
-  return any;
-}
-
 void TrainStep::update(const StepOutput& output, const at::Tensor& clip_factor) {
-  optim::StepOptions options{.found_inf = output.left_out, .grad_factor = clip_factor};
-  if (output.left_out.defined()) {
+  optim::StepOptions options{.found_inf = output.skipped, .grad_factor = clip_factor};
+  if (output.skipped.defined()) {
     // The optimizer may scale gradients in place: those of a skipped step stay unchanged as evidence.
-    options.grad_factor = at::where(output.left_out > 0, at::ones_like(clip_factor), clip_factor);
+    options.grad_factor = at::where(output.skipped > 0, at::ones_like(clip_factor), clip_factor);
   }
   if (parts_.grad_scaler) {
     const auto& found_inf = parts_.grad_scaler->found_inf();
-    options.found_inf = output.left_out.defined() ? at::maximum(found_inf, output.left_out) : found_inf;
+    options.found_inf = output.skipped.defined() ? at::maximum(found_inf, output.skipped) : found_inf;
   }
   parts_.optimizer.step(options);
   if (parts_.grad_scaler) parts_.grad_scaler->update();

@@ -15,8 +15,8 @@
 #include "parallel/fsdp/fully_shard.h"
 #include "tests/support/optimizer_state.h"
 #include "tests/support/run_ranks.h"
-#include "train/observers/numerics/divergence_watch.h"
-#include "train/observers/numerics/spike_watch.h"
+#include "train/guests/numerics/divergence_watch.h"
+#include "train/guests/numerics/spike_watch.h"
 #include "train/step/run_parameters.h"
 
 namespace titan::train {
@@ -206,13 +206,13 @@ struct Watched {
                                          .norm_is_on_host = on_host});
   }
   // Runs a step like TrainStep's. If `bad`, a module returns NaN in its forward.
-  std::optional<RunEnd> step(std::int64_t number, bool bad) {
+  Verdict step(std::int64_t number, bool bad) {
     auto& module = *dynamic_cast<GuardedBlock&>((*run.net.layers)[1]).up;
     if (bad) module.add_post_hook([](nn::Module&, const nn::Tensors&, at::Tensor& out) { out = out * kNan; });
     auto output = run.backward(number);
-    output.left_out = watch->leaves_out(number, run.input, output);
-    left_out.push_back(output.left_out.defined() && output.left_out.item<float>() == 1);
-    run.optimizer->step({.found_inf = output.left_out});
+    output.skipped = watch->before_update({number, run.input, output});
+    left_out.push_back(output.skipped.defined() && output.skipped.item<float>() == 1);
+    run.optimizer->step({.found_inf = output.skipped});
     run.metrics.begin_step();
     run.metrics.add_data(24, 0);
     run.metrics.end_step(number);
@@ -234,9 +234,9 @@ TEST(DivergenceWatch, SkipsOnTheDeviceWithoutBeingAsked) {
     Watched skip(run, "skip", /*on_host=*/false);
     for (std::int64_t step = 2; step <= 9; ++step) {
       const auto before = run.weight_of("output.weight").clone();
-      EXPECT_EQ(skip.step(step, step == 4 || step == 5), std::nullopt);
+      EXPECT_EQ(skip.step(step, step == 4 || step == 5), Verdict::go_on());
       EXPECT_EQ(run.weight_of("output.weight").equal(before), step == 4 || step == 5) << step;
-      EXPECT_EQ(skip.watch->value(), Value(step == 4 ? 1 : step == 5 ? 2 : 0)) << step;
+      EXPECT_EQ(skip.watch->saved(), Value(step == 4 ? 1 : step == 5 ? 2 : 0)) << step;
     }
     EXPECT_EQ(test::state_of(*run.optimizer, 0, "step").item<float>(), 6) << "steps that were left out do not count";
     EXPECT_TRUE(run.locator().weights_are_finite());
@@ -250,12 +250,12 @@ TEST(DivergenceWatch, StopsAfterTenStepsInARowThatAResumeCountsOn) {
       Watched skip(run, "skip", on_host);
       const Value saved(7);
       skip.watch->restore(&saved);
-      EXPECT_EQ(skip.step(11, true), std::nullopt);
-      EXPECT_EQ(skip.step(12, true), std::nullopt);
+      EXPECT_EQ(skip.step(11, true), Verdict::go_on());
+      EXPECT_EQ(skip.step(12, true), Verdict::go_on());
       const auto end = skip.step(13, true);
-      EXPECT_EQ(end, on_host ? std::optional(RunEnd::kDiverged) : std::nullopt);
+      EXPECT_EQ(end, on_host ? Verdict::ends(RunEnd::kDiverged) : Verdict::go_on());
       if (!on_host) {
-        EXPECT_EQ(skip.step(20, false), RunEnd::kDiverged) << "where the log reads the device";
+        EXPECT_EQ(skip.step(20, false), Verdict::ends(RunEnd::kDiverged)) << "where the log reads the device";
       }
     }
   });
@@ -266,18 +266,18 @@ TEST(DivergenceWatch, RollsBackFromTheReadOn) {
   test::on_ranks(2, [](dist::World& world) {
     Guarded run(world);
     Watched watched(run, "rollback", /*on_host=*/false);
-    for (std::int64_t step = 2; step <= 9; ++step) EXPECT_EQ(watched.step(step, step == 7), std::nullopt);
+    for (std::int64_t step = 2; step <= 9; ++step) EXPECT_EQ(watched.step(step, step == 7), Verdict::go_on());
     EXPECT_EQ(watched.left_out, (std::vector<bool>{false, false, false, false, false, true, true, true}));
     EXPECT_TRUE(watched.rolled_back.empty());
-    EXPECT_EQ(watched.step(10, false), RunEnd::kRolledBack);
+    EXPECT_EQ(watched.step(10, false), Verdict::rolled_back());
     EXPECT_EQ(watched.rolled_back, std::vector<std::int64_t>{10});
-    EXPECT_EQ(watched.step(11, false), std::nullopt);
+    EXPECT_EQ(watched.step(11, false), Verdict::go_on());
     EXPECT_FALSE(watched.left_out.back()) << "it begins anew";
 
     Watched at_once(run, "rollback", /*on_host=*/true);
-    EXPECT_EQ(at_once.step(3, false), std::nullopt);
-    EXPECT_EQ(at_once.step(4, true), RunEnd::kRolledBack);
-    EXPECT_EQ(at_once.step(5, false), std::nullopt);
+    EXPECT_EQ(at_once.step(3, false), Verdict::go_on());
+    EXPECT_EQ(at_once.step(4, true), Verdict::rolled_back());
+    EXPECT_EQ(at_once.step(5, false), Verdict::go_on());
   });
 }
 
@@ -285,8 +285,8 @@ TEST(DivergenceWatch, WarnsOnceAndTrainsOn) {
   test::on_ranks(2, [](dist::World& world) {
     Guarded run(world);
     Watched watched(run, "warn", /*on_host=*/true);
-    EXPECT_EQ(watched.step(4, true), std::nullopt);
-    EXPECT_EQ(watched.step(5, false), std::nullopt);
+    EXPECT_EQ(watched.step(4, true), Verdict::go_on());
+    EXPECT_EQ(watched.step(5, false), Verdict::go_on());
     EXPECT_EQ(watched.left_out, (std::vector<bool>{false, false}));
     EXPECT_FALSE(run.locator().weights_are_finite()) << "as the update of such a step leaves them";
   });
@@ -321,8 +321,8 @@ TEST(DivergenceWatch, AnInfiniteLossAloneIsSaidOnce) {
         [](nn::Module&, const nn::Tensors&, at::Tensor& out) { out = out + std::numeric_limits<float>::infinity(); });
     Watched watched(run, "stop", /*on_host=*/true);
     watched.logs = true;
-    EXPECT_EQ(watched.step(10, false), std::nullopt);
-    EXPECT_EQ(watched.step(20, false), std::nullopt);
+    EXPECT_EQ(watched.step(10, false), Verdict::go_on());
+    EXPECT_EQ(watched.step(20, false), Verdict::go_on());
     EXPECT_EQ(watched.left_out, (std::vector<bool>{false, false}));
     EXPECT_EQ(lines.count("step 10: the loss is inf, while the norm of the gradients is finite"), 1);
     EXPECT_EQ(lines.count("the loss is inf"), 1);
@@ -338,9 +338,9 @@ TEST(DivergenceWatch, NamesTheModuleAtALaterRead) {
     run.weight_of("layers.1.down.weight").view(-1)[5] = std::numeric_limits<float>::infinity();
     Watched watched(run, "stop", /*on_host=*/false);
     watched.logs = true;
-    for (std::int64_t step = 7; step <= 9; ++step) EXPECT_EQ(watched.step(step, false), std::nullopt);
+    for (std::int64_t step = 7; step <= 9; ++step) EXPECT_EQ(watched.step(step, false), Verdict::go_on());
     EXPECT_EQ(watched.left_out, (std::vector<bool>{true, true, true}));
-    EXPECT_EQ(watched.step(10, false), RunEnd::kDiverged);
+    EXPECT_EQ(watched.step(10, false), Verdict::ends(RunEnd::kDiverged));
     EXPECT_EQ(
         lines.count("step 7: the norm of the gradients is not finite; first not finite: the output of layers.1.down"),
         1);
@@ -366,16 +366,16 @@ TEST(SpikeWatch, SkipAndWarnJudgeAlike) {
       const bool is_large = step == 23 && world.rank() == 1;
       output.loss = at::full({}, is_large ? 40.0 : 1.0 + 0.05 * static_cast<double>(step % 5), at::kFloat);
       output.grad_norm = at::full({}, step == 31 ? 90.0 : 1.0 + 0.1 * static_cast<double>(step % 3), at::kFloat);
-      if (skip.leaves_out(step, run.input, output).item<float>() == 1) skipped.push_back(step);
-      EXPECT_FALSE(warn.leaves_out(step, run.input, output).defined());
+      if (skip.before_update({step, run.input, output}).item<float>() == 1) skipped.push_back(step);
+      EXPECT_FALSE(warn.before_update({step, run.input, output}).defined());
       const FinishedStep finished{step, run.input, output};
-      EXPECT_EQ(skip.after_step(finished), std::nullopt);
-      EXPECT_EQ(warn.after_step(finished), std::nullopt);
+      EXPECT_EQ(skip.after_step(finished), Verdict::go_on());
+      EXPECT_EQ(warn.after_step(finished), Verdict::go_on());
     }
     EXPECT_EQ(skipped, (std::vector<std::int64_t>{23, 31}));
-    EXPECT_EQ(skip.value(), warn.value()) << "step 40 was read";
+    EXPECT_EQ(skip.saved(), warn.saved()) << "step 40 was read";
     warn.restore(nullptr);
-    EXPECT_EQ(warn.value(), SpikeWatch(options, at::kCPU, sum, run.read_steps(), run.no_events).value());
+    EXPECT_EQ(warn.saved(), SpikeWatch(options, at::kCPU, sum, run.read_steps(), run.no_events).saved());
   });
 }
 

@@ -1,4 +1,4 @@
-#include "train/observers/gradient_norms.h"
+#include "train/guests/gradient_norms.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ TEST(GradientNorms, LayersAreAddedUpAtLoggedSteps) {
   GradientNorms norms(processor, {"embed.weight", "layers.0.a", "layers.0.b", "layers.1.a", "output.weight"});
   StepOutput output;
   output.grad_norms = at::tensor({1.0F, 3.0F, 4.0F, 2.0F, 0.5F});
-  for (const std::int64_t step : {1, 2, 3}) EXPECT_EQ(norms.after_step({step, {}, output}), std::nullopt);
+  for (const std::int64_t step : {1, 2, 3}) EXPECT_EQ(norms.after_step({step, {}, output}), Verdict::go_on());
   EXPECT_THAT(kept, ElementsAre(Pair(1, ElementsAre(1.0, 5.0, 2.0, 0.5)), Pair(3, ElementsAre(1.0, 5.0, 2.0, 0.5))));
 }
 

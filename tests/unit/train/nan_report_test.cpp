@@ -1,7 +1,7 @@
 // Tests the log line of a report.
 #include <gtest/gtest.h>
 
-#include "train/observers/numerics/nan_locator.h"
+#include "train/guests/numerics/nan_locator.h"
 
 namespace titan::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/observers/numerics/spike_window.h"
+#include "train/guests/numerics/spike_window.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "train/observers/prompt_samples.h"
+#include "train/guests/prompt_samples.h"
 
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
@@ -8,7 +8,7 @@
 #include "generate/continuation.h"
 #include "generate/text_stream.h"
 #include "parallel/fsdp/fully_shard.h"
-#include "train/observers/evaluation.h"
+#include "train/guests/evaluation.h"
 
 namespace titan::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/observers/gradient_norms.h"
+#include "train/guests/gradient_norms.h"
 
 #include <ATen/ATen.h>
 
@@ -37,8 +37,8 @@ GradientNorms::GradientNorms(metrics::MetricsProcessor& metrics, const std::vect
   norms_.resize(layers.size());
 }
 
-std::optional<RunEnd> GradientNorms::after_step(const FinishedStep& step) {
-  if (!metrics_.should_log(step.number)) return std::nullopt;
+Verdict GradientNorms::after_step(const FinishedStep& step) {
+  if (!metrics_.should_log(step.number)) return Verdict::go_on();
   const auto each = step.output.grad_norms.to(at::kCPU, at::kDouble).contiguous();
   TITAN_CHECK(each.numel() == static_cast<std::int64_t>(layer_.size()),
               std::to_string(each.numel()) + " norms of " + std::to_string(layer_.size()) + " gradients");
@@ -49,7 +49,7 @@ std::optional<RunEnd> GradientNorms::after_step(const FinishedStep& step) {
   }
   for (double& norm : norms_) norm = std::sqrt(norm);
   metrics_.log_gradient_norms(step.number, norms_);
-  return std::nullopt;
+  return Verdict::go_on();
 }
 
 }  // namespace titan::train

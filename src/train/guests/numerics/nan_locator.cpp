@@ -1,4 +1,4 @@
-#include "train/observers/numerics/nan_locator.h"
+#include "train/guests/numerics/nan_locator.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 #include "parallel/fsdp/fully_shard.h"
-#include "train/observers/evaluation.h"
+#include "train/guests/evaluation.h"
 
 namespace titan::train {
 namespace {

@@ -11,11 +11,11 @@
 #include "distributed/world.h"
 #include "metrics/history/step_history.h"
 #include "train/step/run_parameters.h"
-#include "train/step/step_observer.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
-class ChecksumLog : public StepObserver {
+class ChecksumLog : public StepGuest {
  public:
   // `freq`: debug.checksum_freq. 0 computes nothing, and only removes rows of an earlier start whose steps run again.
   // `finished_steps`: live count of the run. It, the parameters and the world must outlive this.
@@ -24,11 +24,10 @@ class ChecksumLog : public StepObserver {
 
   // Takes the initial weights of a fresh run as row 0, before its first step.
   void before_step() override;
-  // Takes the gradients of step `step` as the optimizer gets them: of the mean loss, not clipped. Call it between
-  // backward and the update, which may scale gradients in place.
-  void take_gradients(std::int64_t step);
+  // Takes the gradients as the optimizer gets them: of the mean loss, not clipped.
+  at::Tensor before_update(const PendingUpdate& step) override;
   // Writes a row, with one all-reduce for all parameters. Only here the host waits for the device.
-  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  Verdict after_step(const FinishedStep& step) override;
 
  private:
   bool is_due(std::int64_t step) const { return freq_ > 0 && step % freq_ == 0; }

@@ -10,11 +10,9 @@
 
 #include "config/job_config.h"
 #include "metrics/event_log.h"
-#include "train/observers/numerics/nan_locator.h"
-#include "train/observers/read_steps.h"
-#include "train/step/saved_value.h"
-#include "train/step/step_observer.h"
-#include "train/step/update_guard.h"
+#include "train/guests/numerics/nan_locator.h"
+#include "train/guests/read_steps.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
@@ -23,8 +21,8 @@ namespace titan::train {
 // such steps itself, and the counts are read at steps that are read anyway (ReadSteps); with "stop" and "rollback" it
 // skips every update from the first such step on.
 //
-// This observer comes before the checkpoints in the list: if a save is due, it checks the weights, too.
-class DivergenceWatch : public UpdateGuard, public StepObserver, public SavedValue {
+// This guest comes before the checkpoints in the list: if a save is due, it checks the weights, too.
+class DivergenceWatch : public StepGuest {
  public:
   // Goes back to a checkpoint after step `step`. Returns false, with the reason in the log, if it could not.
   // Collective.
@@ -44,12 +42,12 @@ class DivergenceWatch : public UpdateGuard, public StepObserver, public SavedVal
   };
   explicit DivergenceWatch(Parts parts);
 
-  at::Tensor leaves_out(std::int64_t step, const StepInput& input, const StepOutput& output) override;
-  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  at::Tensor before_update(const PendingUpdate& step) override;
+  Verdict after_step(const FinishedStep& step) override;
 
   // Saves the number of steps skipped in a row.
-  std::string key() const override { return "titan.left_out"; }
-  Value value() const override;
+  std::string saved_key() const override { return "titan.left_out"; }
+  Value saved() const override;
   void restore(const Value* saved) override;
 
  private:
@@ -68,18 +66,18 @@ class DivergenceWatch : public UpdateGuard, public StepObserver, public SavedVal
     std::string text() const { return "step " + std::to_string(step) + ": " + what + "; " + where; }
   };
   bool is(const char* policy) const { return parts_.config.training.on_nan == policy; }
-  at::Tensor leaves_out_on_host(std::int64_t step, const StepInput& input, const at::Tensor& norm);
-  at::Tensor leaves_out_on_device(std::int64_t step, const StepInput& input, const at::Tensor& norm);
+  at::Tensor veto_on_host(std::int64_t step, const StepInput& input, const at::Tensor& norm);
+  at::Tensor veto_on_device(std::int64_t step, const StepInput& input, const at::Tensor& norm);
   void read_device(const FinishedStep& step);
   void forget();
   void locate_on_device(const FinishedStep& now);
-  std::optional<RunEnd> act(const FinishedStep& step);
-  std::optional<RunEnd> check_weights(const FinishedStep& step);
+  Verdict act(const FinishedStep& step);
+  Verdict check_weights(const FinishedStep& step);
   void check_loss(const FinishedStep& step);
-  std::optional<RunEnd> report_left_out(const FinishedStep& step);
+  Verdict report_skipped(const FinishedStep& step);
   void warn();
-  RunEnd roll_back(const FinishedStep& step);
-  RunEnd stop(const FinishedStep& step, const std::string& advice);
+  Verdict roll_back(const FinishedStep& step);
+  Verdict stop(const FinishedStep& step, const std::string& advice);
 
   Parts parts_;
   Counts counts_;
@@ -87,7 +85,7 @@ class DivergenceWatch : public UpdateGuard, public StepObserver, public SavedVal
   Trouble trouble_;
   // Microbatches of the steps since the device was last read, the oldest first.
   std::deque<std::pair<std::int64_t, std::vector<Batch>>> recent_;
-  std::int64_t total_left_out_ = 0;  // in this process
+  std::int64_t total_skipped_ = 0;  // in this process
   bool has_warned_ = false;
   bool has_warned_of_loss_ = false;
 };

@@ -6,11 +6,11 @@
 
 #include "base/process/signal.h"
 #include "metrics/event_log.h"
-#include "train/step/step_observer.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
-class RunEvents : public StepObserver {
+class RunEvents : public StepGuest {
  public:
   // `finished_steps`: live count of the run. It and `events` must outlive this.
   RunEvents(metrics::EventLog& events, const std::int64_t& finished_steps, int world_size)
@@ -22,9 +22,9 @@ class RunEvents : public StepObserver {
     events_.append(*first_step_ == 0 ? "start" : "resume", *first_step_, {{"ranks", world_size_}});
   }
 
-  std::optional<RunEnd> after_step(const FinishedStep& /*step*/) override {
+  Verdict after_step(const FinishedStep& /*step*/) override {
     events_.begin(/*is_fresh=*/*first_step_ == 0);
-    return std::nullopt;
+    return Verdict::go_on();
   }
 
   void finish(RunEnd end, std::int64_t finished_steps) override {

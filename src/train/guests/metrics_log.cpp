@@ -1,4 +1,4 @@
-#include "train/observers/metrics_log.h"
+#include "train/guests/metrics_log.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -9,13 +9,13 @@
 
 namespace titan::train {
 
-std::optional<RunEnd> MetricsLog::after_step(const FinishedStep& step) {
+Verdict MetricsLog::after_step(const FinishedStep& step) {
   // The host runs ahead of a GPU. It waits here for work of the steps since the last row, and that time belongs to
   // them.
   if (metrics_.should_log(step.number)) wait_for_device();
   metrics_.end_step(step.number);
   if (metrics_.should_log(step.number)) log(step);
-  return std::nullopt;
+  return Verdict::go_on();
 }
 
 void MetricsLog::wait_for_device() const {

@@ -10,18 +10,16 @@
 #include "config/job_config.h"
 #include "distributed/parallel_dims.h"
 #include "metrics/event_log.h"
-#include "train/observers/numerics/spike_window.h"
-#include "train/observers/read_steps.h"
-#include "train/step/saved_value.h"
-#include "train/step/step_observer.h"
-#include "train/step/update_guard.h"
+#include "train/guests/numerics/spike_window.h"
+#include "train/guests/read_steps.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
 // With "warn", steps are judged when they are read (ReadSteps), so the steps in between cost nothing. With "skip",
 // every step is judged before its update, on the device, and its loss is summed over the ranks for that. Spikes are
 // reported at the next step that is read, which may be the step itself. "ignore" needs no watch.
-class SpikeWatch : public UpdateGuard, public StepObserver, public SavedValue {
+class SpikeWatch : public StepGuest {
  public:
   // Sums the losses of one or several steps over the ranks, in place: from this rank's part to the sum over the tokens
   // of all ranks. Collective.
@@ -31,11 +29,11 @@ class SpikeWatch : public UpdateGuard, public StepObserver, public SavedValue {
   SpikeWatch(const config::Training& options, at::Device device, SumOverRanks sum, ReadSteps read_steps,
              metrics::EventLog& events);
 
-  at::Tensor leaves_out(std::int64_t step, const StepInput& input, const StepOutput& output) override;
-  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  at::Tensor before_update(const PendingUpdate& step) override;
+  Verdict after_step(const FinishedStep& step) override;
 
-  std::string key() const override { return "titan.spikes"; }
-  Value value() const override { return window_.value(); }
+  std::string saved_key() const override { return "titan.spikes"; }
+  Value saved() const override { return window_.value(); }
   void restore(const Value* saved) override;
 
  private:

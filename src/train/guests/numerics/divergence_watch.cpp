@@ -1,4 +1,4 @@
-#include "train/observers/numerics/divergence_watch.h"
+#include "train/guests/numerics/divergence_watch.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -20,13 +20,13 @@ constexpr std::size_t kMostRecent = 64;   // steps whose batches are kept
 DivergenceWatch::DivergenceWatch(Parts parts) : parts_(std::move(parts)) {}
 
 // Judges the norm over all ranks, so all ranks decide alike.
-at::Tensor DivergenceWatch::leaves_out(std::int64_t step, const StepInput& input, const StepOutput& output) {
+at::Tensor DivergenceWatch::before_update(const PendingUpdate& step) {
   if (!parts_.judges_norm || has_warned_) return {};
-  return parts_.norm_is_on_host ? leaves_out_on_host(step, input, output.grad_norm)
-                                : leaves_out_on_device(step, input, output.grad_norm);
+  return parts_.norm_is_on_host ? veto_on_host(step.number, step.input, step.output.grad_norm)
+                                : veto_on_device(step.number, step.input, step.output.grad_norm);
 }
 
-at::Tensor DivergenceWatch::leaves_out_on_host(std::int64_t step, const StepInput& input, const at::Tensor& norm) {
+at::Tensor DivergenceWatch::veto_on_host(std::int64_t step, const StepInput& input, const at::Tensor& norm) {
   const auto value = norm.item<float>();
   if (std::isfinite(value)) {
     counts_.in_a_row = 0;
@@ -39,7 +39,7 @@ at::Tensor DivergenceWatch::leaves_out_on_host(std::int64_t step, const StepInpu
   return is("warn") ? at::Tensor() : at::ones({}, norm.options());
 }
 
-at::Tensor DivergenceWatch::leaves_out_on_device(std::int64_t step, const StepInput& input, const at::Tensor& norm) {
+at::Tensor DivergenceWatch::veto_on_device(std::int64_t step, const StepInput& input, const at::Tensor& norm) {
   if (is("warn")) return {};
   const at::NoGradGuard no_grad;
   if (!on_device_.defined()) forget();
@@ -54,11 +54,11 @@ at::Tensor DivergenceWatch::leaves_out_on_device(std::int64_t step, const StepIn
   return (is("skip") ? bad : first != 0).to(at::kFloat);
 }
 
-std::optional<RunEnd> DivergenceWatch::after_step(const FinishedStep& step) {
+Verdict DivergenceWatch::after_step(const FinishedStep& step) {
   if (!parts_.norm_is_on_host && parts_.judges_norm && parts_.read_steps.contains(step)) read_device(step);
   if (trouble_.step == 0) {
     check_loss(step);
-    return parts_.read_steps.is_saved(step) ? check_weights(step) : std::nullopt;
+    return parts_.read_steps.is_saved(step) ? check_weights(step) : Verdict::go_on();
   }
   const auto end = act(step);
   trouble_ = {};
@@ -99,20 +99,20 @@ void DivergenceWatch::locate_on_device(const FinishedStep& now) {
                        : describe(parts_.locator.locate(found->second, /*with_gradients=*/found->first == now.number));
 }
 
-std::optional<RunEnd> DivergenceWatch::act(const FinishedStep& step) {
+Verdict DivergenceWatch::act(const FinishedStep& step) {
   parts_.events.append("nan", trouble_.step, {{"what", trouble_.what}, {"where", trouble_.where}});
   if (is("warn")) {
     warn();
-    return std::nullopt;
+    return Verdict::go_on();
   }
-  if (is("skip")) return report_left_out(step);
+  if (is("skip")) return report_skipped(step);
   if (is("rollback")) return roll_back(step);
   return stop(step, "training.on_nan = \"warn\" would continue");
 }
 
 // Checks the weights: finite gradients can still make them non-finite.
-std::optional<RunEnd> DivergenceWatch::check_weights(const FinishedStep& step) {
-  if (!parts_.checkpointer.saves() || has_warned_ || parts_.locator.weights_are_finite()) return std::nullopt;
+Verdict DivergenceWatch::check_weights(const FinishedStep& step) {
+  if (!parts_.checkpointer.saves() || has_warned_ || parts_.locator.weights_are_finite()) return Verdict::go_on();
   trouble_ = {step.number, "the weights after the update are not finite",
               describe(parts_.locator.locate(step.input.microbatches, /*with_gradients=*/false))};
   const auto end = is("skip") ? stop(step, "leaving steps out does not bring such weights back") : act(step);
@@ -135,14 +135,14 @@ void DivergenceWatch::check_loss(const FinishedStep& step) {
         step.number, loss, describe(report));
 }
 
-std::optional<RunEnd> DivergenceWatch::report_left_out(const FinishedStep& step) {
-  total_left_out_ += counts_.number;
+Verdict DivergenceWatch::report_skipped(const FinishedStep& step) {
+  total_skipped_ += counts_.number;
   if (speaks_for_all())
     spdlog::warn("{}. {} left out up to step {}, as training.on_nan = \"skip\" asks: {} since the start, {} in a row",
                  trouble_.text(),
                  counts_.number == 1 ? "Its update was" : std::to_string(counts_.number) + " updates were", step.number,
-                 total_left_out_, counts_.in_a_row);
-  if (counts_.longest < kMostInARow) return std::nullopt;
+                 total_skipped_, counts_.in_a_row);
+  if (counts_.longest < kMostInARow) return Verdict::go_on();
   return stop(step, fmt::format("training.on_nan = \"skip\" left out {} steps in a row", counts_.longest));
 }
 
@@ -156,15 +156,15 @@ void DivergenceWatch::warn() {
       trouble_.text());
 }
 
-RunEnd DivergenceWatch::roll_back(const FinishedStep& step) {
+Verdict DivergenceWatch::roll_back(const FinishedStep& step) {
   if (speaks_for_all()) spdlog::warn("{}", trouble_.text());
   const Trouble trouble = trouble_;
-  if (parts_.roll_back(step.number)) return RunEnd::kRolledBack;
+  if (parts_.roll_back(step.number)) return Verdict::rolled_back();
   trouble_ = trouble;
   return stop(step, "training.on_nan = \"rollback\" could not go back, as said above");
 }
 
-RunEnd DivergenceWatch::stop(const FinishedStep& step, const std::string& advice) {
+Verdict DivergenceWatch::stop(const FinishedStep& step, const std::string& advice) {
   if (!parts_.log.is_logged(step.number)) parts_.log.log(step);
   parts_.checkpointer.finish();  // its log lines come before the last one
   if (speaks_for_all()) {
@@ -175,15 +175,15 @@ RunEnd DivergenceWatch::stop(const FinishedStep& step, const std::string& advice
         "training.max_norm; {}",
         trouble_.step, trouble_.what, parts_.config.optimizer.lr, step.output.lr, advice);
   }
-  return RunEnd::kDiverged;
+  return Verdict::ends(RunEnd::kDiverged);
 }
 
-Value DivergenceWatch::value() const {
+Value DivergenceWatch::saved() const {
   return on_device_.defined() ? on_device_[1].item<std::int64_t>() : counts_.in_a_row;
 }
 
 void DivergenceWatch::restore(const Value* saved) {
-  counts_ = {.in_a_row = saved ? saved->as_int(key()) : 0};
+  counts_ = {.in_a_row = saved ? saved->as_int(saved_key()) : 0};
   forget();
 }
 

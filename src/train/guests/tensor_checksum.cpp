@@ -1,4 +1,4 @@
-#include "train/observers/tensor_checksum.h"
+#include "train/guests/tensor_checksum.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

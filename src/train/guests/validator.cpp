@@ -1,4 +1,4 @@
-#include "train/observers/validator.h"
+#include "train/guests/validator.h"
 
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
@@ -12,7 +12,7 @@
 #include "base/process/signal.h"
 #include "nn/ops/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
-#include "train/observers/evaluation.h"
+#include "train/guests/evaluation.h"
 
 namespace titan::train {
 namespace {

@@ -9,19 +9,19 @@
 
 #include "config/job_config.h"
 #include "distributed/world.h"
-#include "train/step/step_observer.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
 // Writes <dump_folder>/<save_memory_snapshot_folder>/iteration_N/rankR_memory_snapshot.pickle every profile_freq
 // steps, on the ranks of profiling.ranks, and iteration_N_exit if the device runs out of memory in the step after N,
 // as TorchTitan does. pytorch.org/memory_viz shows them. Not collective.
-class MemorySnapshots : public StepObserver {
+class MemorySnapshots : public StepGuest {
  public:
   // Requires a GPU. `config` must outlive this.
   MemorySnapshots(const config::JobConfig& config, const dist::World& world);
 
-  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  Verdict after_step(const FinishedStep& step) override;
 
  private:
   const config::JobConfig& config_;

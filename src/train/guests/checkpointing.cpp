@@ -1,4 +1,4 @@
-#include "train/observers/checkpointing.h"
+#include "train/guests/checkpointing.h"
 
 #include <spdlog/spdlog.h>
 
@@ -12,11 +12,11 @@
 
 namespace titan::train {
 
-std::optional<RunEnd> Checkpointing::after_step(const FinishedStep& step) {
+Verdict Checkpointing::after_step(const FinishedStep& step) {
   const PhaseScope phase(Phase::kCheckpoint);
   const bool is_saved = save(step);
   if (step.input.stop && step.number < last_step_) return stop(step.number, is_saved);
-  return std::nullopt;
+  return Verdict::go_on();
 }
 
 // Saves if a save is due. The event's seconds are the time that training was blocked; with an async_mode, files are
@@ -36,13 +36,13 @@ void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) {
 }
 
 // Ends the run after a stop request. The step whose data was already fetched is done, so no sample is lost.
-RunEnd Checkpointing::stop(std::int64_t step, bool is_saved) {
+Verdict Checkpointing::stop(std::int64_t step, bool is_saved) {
   const auto signal = stop_requested();
   const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
   if (!checkpointer_.saves()) {
     if (speaks_for_all())
       spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", step, why);
-    return RunEnd::kStoppedUnsaved;
+    return Verdict::ends(RunEnd::kStoppedUnsaved);
   }
   if (!is_saved) {
     checkpointer_.save_full(static_cast<int>(step));
@@ -50,7 +50,7 @@ RunEnd Checkpointing::stop(std::int64_t step, bool is_saved) {
   }
   checkpointer_.finish();  // its log lines come before the last one
   spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", step, last_step_, why);
-  return RunEnd::kStopped;
+  return Verdict::ends(RunEnd::kStopped);
 }
 
 }  // namespace titan::train

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "metrics/metrics_processor.h"
-#include "train/step/step_observer.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
@@ -16,13 +16,13 @@ namespace titan::train {
 std::string_view layer_of(std::string_view fqn);
 
 // Sums up norms that the step has computed anyway: a few additions on the host, no other computation or communication.
-class GradientNorms : public StepObserver {
+class GradientNorms : public StepGuest {
  public:
   // `fqns`: names of the optimizer's parameters, in its order. `metrics` must outlive this, and log a step before this
   // sees it.
   GradientNorms(metrics::MetricsProcessor& metrics, const std::vector<std::string>& fqns);
 
-  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  Verdict after_step(const FinishedStep& step) override;
 
  private:
   metrics::MetricsProcessor& metrics_;

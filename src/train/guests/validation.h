@@ -2,21 +2,21 @@
 #pragma once
 
 #include "base/process/phase.h"
-#include "train/observers/prompt_samples.h"
-#include "train/observers/validator.h"
-#include "train/step/step_observer.h"
+#include "train/guests/prompt_samples.h"
+#include "train/guests/validator.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
-class Validation : public StepObserver {
+class Validation : public StepGuest {
  public:
   // Either may be null; both must outlive this.
   Validation(Validator* validator, PromptSamples* samples) : validator_(validator), samples_(samples) {}
 
-  std::optional<RunEnd> after_step(const FinishedStep& step) override {
+  Verdict after_step(const FinishedStep& step) override {
     const PhaseScope phase(Phase::kValidation);
     if (validator_ && validator_->run_if_due(step.number) && samples_) samples_->log(step.number);
-    return std::nullopt;
+    return Verdict::go_on();
   }
   void finish(RunEnd end, std::int64_t finished_steps) override {
     const PhaseScope phase(Phase::kValidation);

@@ -1,4 +1,4 @@
-#include "train/observers/checksum_log.h"
+#include "train/guests/checksum_log.h"
 
 #include <ATen/ATen.h>
 #include <spdlog/fmt/fmt.h>
@@ -9,7 +9,7 @@
 #include "base/process/phase.h"
 #include "base/run_layout.h"
 #include "metrics/history/json_lines.h"
-#include "train/observers/tensor_checksum.h"
+#include "train/guests/tensor_checksum.h"
 
 namespace titan::train {
 namespace {
@@ -67,21 +67,22 @@ void ChecksumLog::before_step() {
   if (freq_ > 0 && is_fresh_) initial_weights_ = sums_of_weights();
 }
 
-void ChecksumLog::take_gradients(std::int64_t step) {
-  if (!is_due(step)) return;
+at::Tensor ChecksumLog::before_update(const PendingUpdate& step) {
+  if (!is_due(step.number)) return {};
   const PhaseScope phase(Phase::kLog);
   std::vector<at::Tensor> sums;
   for (const auto& parameter : parameters_)
     sums.push_back(sum_of(parameter, /*of_gradient=*/true, world_.rank(), world_.device()));
   gradients_ = at::stack(sums);
+  return {};
 }
 
-std::optional<RunEnd> ChecksumLog::after_step(const FinishedStep& step) {
+Verdict ChecksumLog::after_step(const FinishedStep& step) {
   const PhaseScope phase(Phase::kLog);
   begin_history(step.number);
   if (initial_weights_.defined()) write(0, {}, std::exchange(initial_weights_, {}));
   if (is_due(step.number)) write(step.number, std::exchange(gradients_, {}), sums_of_weights());
-  return std::nullopt;
+  return Verdict::go_on();
 }
 
 // Begins the history after the first step, since a start that fails earlier must keep the rows of the run before it.

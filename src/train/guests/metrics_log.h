@@ -9,11 +9,11 @@
 #include "contract/batch_source.h"
 #include "distributed/parallel_dims.h"
 #include "metrics/metrics_processor.h"
-#include "train/step/step_observer.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
-class MetricsLog : public StepObserver {
+class MetricsLog : public StepGuest {
  public:
   // `compute_dtype`: training.mixed_precision_param. The other arguments must outlive this.
   MetricsLog(metrics::MetricsProcessor& metrics, const BatchSource& data, const dist::Meshes& meshes,
@@ -21,7 +21,7 @@ class MetricsLog : public StepObserver {
       : metrics_(metrics), data_(data), meshes_(meshes), compute_dtype_(std::move(compute_dtype)) {}
 
   void before_step() override { metrics_.begin_step(); }
-  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  Verdict after_step(const FinishedStep& step) override;
 
   bool is_logged(std::int64_t step) const { return metrics_.should_log(step); }
   // Returns the loss of the last logged step; nullopt before the first.

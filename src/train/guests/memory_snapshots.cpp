@@ -1,4 +1,4 @@
-#include "train/observers/memory_snapshots.h"
+#include "train/guests/memory_snapshots.h"
 
 #include <spdlog/spdlog.h>
 
@@ -48,11 +48,11 @@ MemorySnapshots::MemorySnapshots(const config::JobConfig& config, const dist::Wo
   });
 }
 
-std::optional<RunEnd> MemorySnapshots::after_step(const FinishedStep& step) {
-  if (!is_watched_ || step.number % config_.profiling.profile_freq != 0) return std::nullopt;
+Verdict MemorySnapshots::after_step(const FinishedStep& step) {
+  if (!is_watched_ || step.number % config_.profiling.profile_freq != 0) return Verdict::go_on();
   const PhaseScope phase(Phase::kLog);
   write_snapshot(snapshots_folder(config_) / fmt::format("iteration_{}", step.number), rank_);
-  return std::nullopt;
+  return Verdict::go_on();
 }
 
 }  // namespace titan::train

@@ -1,4 +1,4 @@
-#include "train/observers/numerics/spike_watch.h"
+#include "train/guests/numerics/spike_watch.h"
 
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
@@ -35,8 +35,9 @@ SpikeWatch::SpikeWatch(const config::Training& options, at::Device device, SumOv
       events_(events),
       window_(options.spike_window, options.spike_sigma, skips_ ? device : at::Device(at::kCPU)) {}
 
-at::Tensor SpikeWatch::leaves_out(std::int64_t step, const StepInput& /*input*/, const StepOutput& output) {
-  Seen seen{.step = step, .loss = output.loss, .norm = output.grad_norm};
+at::Tensor SpikeWatch::before_update(const PendingUpdate& step) {
+  const StepOutput& output = step.output;
+  Seen seen{.step = step.number, .loss = output.loss, .norm = output.grad_norm};
   if (!skips_) {
     seen_.push_back(std::move(seen));
     return {};
@@ -48,12 +49,12 @@ at::Tensor SpikeWatch::leaves_out(std::int64_t step, const StepInput& /*input*/,
   return seen.judged[0].to(output.grad_norm.device(), at::kFloat);
 }
 
-std::optional<RunEnd> SpikeWatch::after_step(const FinishedStep& step) {
-  if (seen_.empty() || (!read_steps_.contains(step) && seen_.size() < kMostSteps)) return std::nullopt;
+Verdict SpikeWatch::after_step(const FinishedStep& step) {
+  if (seen_.empty() || (!read_steps_.contains(step) && seen_.size() < kMostSteps)) return Verdict::go_on();
   const auto judged = read();
   if (speaks_for_all()) report(judged);
   seen_.clear();
-  return std::nullopt;
+  return Verdict::go_on();
 }
 
 at::Tensor SpikeWatch::judge(const at::Tensor& loss, const at::Tensor& norm) {
@@ -102,7 +103,7 @@ void SpikeWatch::report(const at::Tensor& judged) const {
 void SpikeWatch::restore(const Value* saved) {
   seen_.clear();
   if (saved) {
-    window_.restore(*saved, key());
+    window_.restore(*saved, saved_key());
   } else {
     window_.clear();
   }

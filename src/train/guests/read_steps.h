@@ -1,10 +1,10 @@
-// Steps at which a rank waits for its device anyway. Observers read values from the device only at these steps.
+// Steps at which a rank waits for its device anyway. Guests read values from the device only at these steps.
 #pragma once
 
 #include <cstdint>
 
 #include "checkpoint/checkpointer.h"
-#include "train/observers/metrics_log.h"
+#include "train/guests/metrics_log.h"
 
 namespace titan::train {
 

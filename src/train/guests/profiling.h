@@ -13,7 +13,7 @@
 #include "profile/profile_schedule.h"
 #include "profile/step_times.h"
 #include "trace/named_range.h"
-#include "train/step/step_observer.h"
+#include "train/step/step_guest.h"
 
 namespace titan::train {
 
@@ -21,13 +21,13 @@ namespace titan::train {
 // ranks of profiling.ranks; does nothing on others. If training ends among recorded steps, writes the steps so far.
 // The modules of `model` appear under their names. At the end, rank 0 logs where the time of its recorded steps went.
 // Not collective.
-class Profiling : public StepObserver {
+class Profiling : public StepGuest {
  public:
   // All must outlive this.
   Profiling(const config::JobConfig& config, const dist::World& world, nn::Module& model);
 
   void before_step() override;
-  std::optional<RunEnd> after_step(const FinishedStep& step) override;
+  Verdict after_step(const FinishedStep& step) override;
   void finish(RunEnd end, std::int64_t finished_steps) override;
 
  private:

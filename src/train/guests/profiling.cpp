@@ -1,4 +1,4 @@
-#include "train/observers/profiling.h"
+#include "train/guests/profiling.h"
 
 #include <spdlog/spdlog.h>
 
@@ -51,13 +51,13 @@ void Profiling::begin_step(std::int64_t step) {
   recording_->step = std::make_unique<NamedRange>([step] { return "ProfilerStep#" + std::to_string(step - 1); });
 }
 
-std::optional<RunEnd> Profiling::after_step(const FinishedStep& step) {
-  if (!recording_) return std::nullopt;
+Verdict Profiling::after_step(const FinishedStep& step) {
+  if (!recording_) return Verdict::go_on();
   recording_->step.reset();
   // Work at the end of training is not part of a step, so the last step saves the trace.
   const bool is_last = step.number == config_.training.steps;
   if (is_last || schedule_.action_of(step.number) == profile::Action::kRecordAndSave) save(step.number);
-  return std::nullopt;
+  return Verdict::go_on();
 }
 
 // Saves the trace. A failure only warns, and does not end training.
