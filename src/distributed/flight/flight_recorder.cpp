@@ -4,10 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include "trace/operation.h"
+
 namespace titan::dist {
 namespace {
-
-thread_local std::string_view t_label;
 
 constexpr std::array<std::string_view, 5> kStateNames = {"starting", "started", "waiting", "finished", "failed"};
 
@@ -65,7 +65,7 @@ CollectiveTicket FlightRecorder::start(int group, const char* kind, std::int64_t
             .state = CollectiveState::kStarting,
             .started = now,
             .changed = now};
-  copy_label(t_label, record.label);
+  copy_label(current_label(), record.label);
   ring_[ticket.place % ring_.size()] = record;
   if (!own.runs_beside) last_progress_ = now;
   return ticket;
@@ -173,9 +173,5 @@ FlightRecorder& flight_recorder() {
   static auto* const recorder = new FlightRecorder(phase_log());  // never freed: threads that end late may still record
   return *recorder;
 }
-
-CollectiveLabel::CollectiveLabel(std::string_view label) : before_(std::exchange(t_label, label)) {}
-
-CollectiveLabel::~CollectiveLabel() { t_label = before_; }
 
 }  // namespace titan::dist

@@ -138,16 +138,4 @@ class FlightRecorder {
 // Returns the recorder of this process.
 FlightRecorder& flight_recorder();
 
-// Labels the collectives that its thread starts while it is alive ("layers.3"). `label` must live as long.
-class CollectiveLabel {
- public:
-  explicit CollectiveLabel(std::string_view label);
-  ~CollectiveLabel();
-  CollectiveLabel(const CollectiveLabel&) = delete;
-  CollectiveLabel& operator=(const CollectiveLabel&) = delete;
-
- private:
-  std::string_view before_;
-};
-
 }  // namespace titan::dist

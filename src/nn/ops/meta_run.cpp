@@ -8,7 +8,6 @@ namespace {
 
 std::atomic<bool> is_for_gpu = false;
 std::atomic<int> num_streams = 0;
-thread_local Use use_of_thread = Use::kOther;
 thread_local int stream_of_thread = 0;
 
 }  // namespace
@@ -16,13 +15,9 @@ thread_local int stream_of_thread = 0;
 bool stands_for_gpu() { return is_for_gpu; }
 void stand_for_gpu(bool is_gpu) { is_for_gpu = is_gpu; }
 
-UseScope::UseScope(Use use) : outer_(std::exchange(use_of_thread, use)) {}
-UseScope::~UseScope() { use_of_thread = outer_; }
-
 StreamScope::StreamScope(int stream) : outer_(std::exchange(stream_of_thread, stream)) {}
 StreamScope::~StreamScope() { stream_of_thread = outer_; }
 
-Use current_use() { return use_of_thread; }
 int current_stream() { return stream_of_thread; }
 int new_stream() { return stands_for_gpu() ? ++num_streams : 0; }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "nn/ops/meta_run.h"
+#include "trace/operation.h"
 
 namespace titan::fsdp {
 namespace {
@@ -244,7 +245,7 @@ bool FsdpParam::accumulate_sharded_grad(const at::Tensor& chunk) {
   // If there is a gradient already, adding to it needs the new one on the host at once.
   const bool in_background = devices_.offloads() && devices_.pin_memory && !grad.defined();
   {
-    const meta_run::UseScope use(devices_.offloads() ? meta_run::Use::kHost : meta_run::current_use());
+    const Operation operation({nullptr, devices_.offloads() ? MemoryUse::kHost : current_memory_use()}, fqn());
     mine = mine.to(devices_.shards, stored_dtype(), /*non_blocking=*/in_background, /*copy=*/devices_.plays_offload);
   }
   if (grad.defined()) {

@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/memory/stream_copy.h"
-#include "nn/ops/meta_run.h"
-#include "trace/named_range.h"
+#include "trace/operation.h"
 
 namespace titan::fsdp {
 namespace {
@@ -116,9 +115,7 @@ std::string ParamGroup::names() const {
 
 void ParamGroup::unshard() {
   if (unsharded_ || all_gather_ || is_unsharded_locally()) return;
-  const NamedRange range([this] { return "FSDP::all_gather (" + name_ + ")"; });
-  const meta_run::UseScope use(meta_run::Use::kGathered);
-  const dist::CollectiveLabel label(name_);
+  const Operation operation({"FSDP::all_gather", MemoryUse::kGathered}, name_);
   context_->all_gather_stream.waits_for(parts_are_there_);
   context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
 }
@@ -138,8 +135,7 @@ void ParamGroup::gather_from_self() {
 
 void ParamGroup::wait_for_unshard() {
   if (unsharded_) return;
-  const NamedRange range([this] { return "FSDP::all_gather_copy_out (" + name_ + ")"; });
-  const meta_run::UseScope use(meta_run::Use::kGathered);
+  const Operation operation({"FSDP::all_gather_copy_out", MemoryUse::kGathered}, name_);
   if (is_unsharded_locally()) {
     gather_from_self();
   } else {
@@ -176,7 +172,7 @@ void ParamGroup::set_reshard_after_forward(bool reshard) {
 // Keeps parts only if a backward follows; they would be stale after an optimizer step.
 void ParamGroup::reshard_after_forward() {
   if (!post_forward_group_ || !at::GradMode::is_enabled()) return reshard();
-  const meta_run::UseScope use(meta_run::Use::kGathered);
+  const Operation operation({nullptr, MemoryUse::kGathered}, name_);
   for (auto* param : view_) param->to_sharded_post_forward(post_forward_group_->rank(), post_forward_group_->size());
   unsharded_ = false;
   sharded_post_forward_ = true;
@@ -262,7 +258,7 @@ void ParamGroup::post_backward() {
 }
 
 void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads) {
-  const NamedRange range([this] { return "FSDP::post_backward_reduce (" + name_ + ")"; });
+  const Operation operation({"FSDP::post_backward_reduce", MemoryUse::kReduction}, name_);
   ReductionRule rule;
   rule.shard_group = shard_group_;
   rule.replicate_group = replicate_group_;

@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "kernels/memory/stream_copy.h"
-#include "nn/ops/meta_run.h"
+#include "trace/operation.h"
 
 namespace titan::fsdp {
 namespace {
+
+constexpr Operation::Kind kReduction{nullptr, MemoryUse::kReduction};
 
 // Returns the part of `factor` to divide by before the sum. A float16 sum that is divided only afterwards would
 // overflow, and one that is divided only before would underflow. So about the square root is divided out on either
@@ -26,7 +28,7 @@ double factor_before_sum(double factor, at::ScalarType dtype) {
 
 Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads, const ReductionRule& rule)
     : params_(std::move(params)), rule_(rule) {
-  const meta_run::UseScope use(meta_run::Use::kReduction);
+  const Operation operation(kReduction, rule_.label);
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < grads.size(); ++i) {
     TITAN_CHECK(grads[i].scalar_type() == grads.front().scalar_type(),
@@ -51,8 +53,7 @@ Reduction::Reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> gra
 bool Reduction::is_local() const { return rule_.shard_group->size() == 1 && !rule_.replicate_group; }
 
 void Reduction::start_reduce_scatter() {
-  const meta_run::UseScope use(meta_run::Use::kReduction);
-  const dist::CollectiveLabel label(rule_.label);
+  const Operation operation(kReduction, rule_.label);
   if (is_local()) return;
   fsdp::start_reduce_scatter(scatter_, *rule_.shard_group, is_mean_ ? dist::ReduceOp::kAvg : dist::ReduceOp::kSum);
 }
@@ -70,7 +71,7 @@ void Reduction::add_partial() {
 }
 
 void Reduction::start_all_reduce() {
-  const dist::CollectiveLabel label(rule_.label);
+  const Operation operation(kReduction, rule_.label);
   all_reduce_ = rule_.replicate_group->all_reduce(scatter_.output, dist::ReduceOp::kSum);
 }
 
@@ -81,7 +82,7 @@ void Reduction::release_input() {
 
 bool Reduction::finish() {
   if (is_partial_) return false;
-  const meta_run::UseScope use(meta_run::Use::kReduction);
+  const Operation operation(kReduction, rule_.label);
   const at::NoGradGuard no_grad;
   if (is_local()) return finish_local();
   all_reduce_.wait();

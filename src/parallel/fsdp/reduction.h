@@ -22,7 +22,7 @@ struct ReductionRule {
   at::Tensor* partial = nullptr;
   std::optional<at::ScalarType> reduce_dtype;  // unset: the gradients' own
   double divide_factor = 1;                    // divides the sum over all ranks
-  std::string_view label;                      // for its collectives (CollectiveLabel); must outlive the reduction
+  std::string_view label;                      // for its collectives (trace/operation.h); must outlive the reduction
 };
 
 class Reduction {

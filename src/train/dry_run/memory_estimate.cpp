@@ -174,7 +174,7 @@ class MetaRun {
     std::int64_t bytes = 0;
     for (const auto& allocation : log_.allocations()) {
       if (allocation.born >= forwards_.back().begin && allocation.lives_after(forwards_.back().end) &&
-          allocation.use == meta_run::Use::kOther)
+          allocation.use == MemoryUse::kOther)
         bytes += allocation.bytes;
     }
     return bytes;
@@ -262,8 +262,8 @@ std::int64_t& kind_of(std::size_t id, const MetaRun& run, MemoryEstimate& out) {
   if (run.parameters().contains(id)) return out.parameters;
   if (run.optimizer().contains(id)) return out.optimizer;
   if (run.gradients().contains(id)) return out.gradients;
-  if (allocation.use == meta_run::Use::kGathered) return out.gathered;
-  if (allocation.use == meta_run::Use::kReduction) return out.reductions;
+  if (allocation.use == MemoryUse::kGathered) return out.gathered;
+  if (allocation.use == MemoryUse::kReduction) return out.reductions;
   if (run.logits().contains(id)) return out.logits;
   return run.is_kept_for_backward(allocation) ? out.activations : out.temporaries;
 }
@@ -283,7 +283,7 @@ Ids allocations_on_host(const MetaRun& run) {
   ids.insert(run.optimizer().begin(), run.optimizer().end());
   const auto& allocations = run.log().allocations();
   for (std::size_t id = 0; id < allocations.size(); ++id)
-    if (allocations[id].use == meta_run::Use::kHost) ids.insert(id);
+    if (allocations[id].use == MemoryUse::kHost) ids.insert(id);
   return ids;
 }
 

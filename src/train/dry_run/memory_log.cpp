@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "nn/ops/meta_run.h"
+
 namespace titan::train {
 namespace {
 
@@ -26,7 +28,7 @@ class MemoryLog::Allocator : public c10::Allocator {
     auto* block = new Block{&log_, log_.generation_, log_.allocations_.size()};
     log_.allocations_.push_back({.bytes = static_cast<std::int64_t>(bytes),
                                  .born = log_.now(),
-                                 .use = meta_run::current_use(),
+                                 .use = current_memory_use(),
                                  .stream = meta_run::current_stream()});
     log_.events_.push_back(block->index);
     return {nullptr, block, &release, meta};

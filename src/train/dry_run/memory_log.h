@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/ops/meta_run.h"
+#include "trace/operation.h"
 
 namespace titan::train {
 
@@ -21,7 +21,7 @@ struct Allocation {
   std::int64_t bytes = 0;
   std::size_t born = 0;  // event
   std::size_t died = kNever;
-  meta_run::Use use = meta_run::Use::kOther;
+  MemoryUse use = MemoryUse::kOther;
   int stream = 0;
 
   bool lives_after(std::size_t event) const { return born <= event && event < died; }

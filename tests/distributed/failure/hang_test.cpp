@@ -20,11 +20,11 @@
 #include "distributed/world.h"
 #include "tests/support/guard.h"
 #include "tests/support/run_ranks.h"
+#include "trace/operation.h"
 
 namespace titan {
 namespace {
 
-using dist::CollectiveLabel;
 using dist::ReduceOp;
 using test::RankEnd;
 using testing::ContainsRegex;
@@ -80,7 +80,7 @@ std::vector<RankEnd> ends_where(int ranks, int guilty, const std::function<void(
   return ends_after(ranks, [=](dist::World& world) {
     if (world.rank() == guilty) instead(world);
     const PhaseScope phase(Phase::kStep);
-    const CollectiveLabel label("layers.3");
+    const Operation operation({}, "layers.3");
     if (world.rank() != 0) return stand_in(world, [&] { reduce(world, 8); });
     wait_for_others(world);
     world.set_timeout(kSoon);
@@ -151,15 +151,15 @@ TEST(Hang, IsNotTheVictims) {
 TEST(Hang, AfterACollectiveThatARankLeftOutIsThatRanks) {
   const auto ends = ends_after(3, [](dist::World& world) {
     if (world.rank() == 1) {
-      const CollectiveLabel label("layers.5");
+      const Operation operation({}, "layers.5");
       reduce(world, 8);
       hang(world);
     }
     {
-      const CollectiveLabel label("layers.4");
+      const Operation operation({}, "layers.4");
       reduce(world, 8);
     }
-    const CollectiveLabel label("layers.5");
+    const Operation operation({}, "layers.5");
     if (world.rank() == 2) return stand_in(world, [&] { reduce(world, 8); });
     wait_for_others(world);
     world.set_timeout(kSoon);
@@ -173,7 +173,7 @@ TEST(Hang, AfterACollectiveThatARankLeftOutIsThatRanks) {
 
 TEST(Hang, DisagreementIsSaidWithWhatTheRanksHave) {
   const auto ends = ends_where(3, 2, [](dist::World& world) {
-    const CollectiveLabel label("layers.4");
+    const Operation operation({}, "layers.4");
     stand_in(world, [&] { reduce(world, 9); });
   });
   if (test::is_rank()) return;

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/ops/meta_run.h"
 #include "tests/support/simulated_device/accesses.h"
+#include "trace/operation.h"
 
 namespace titan::sim {
 
@@ -41,7 +41,7 @@ struct Synchronization {
 struct StepFindings {
   std::map<std::string, std::int64_t> kernels;  // operator -> how often it was queued
   std::int64_t peak_live_bytes = 0;
-  std::map<meta_run::Use, std::int64_t> most_by_use;  // peak of each use
+  std::map<MemoryUse, std::int64_t> most_by_use;  // peak of each use
 };
 
 // Findings since the last reset().

@@ -13,11 +13,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string name_of(meta_run::Use use) {
+std::string name_of(MemoryUse use) {
   switch (use) {
-    case meta_run::Use::kGathered:
+    case MemoryUse::kGathered:
       return "gathered";
-    case meta_run::Use::kReduction:
+    case MemoryUse::kReduction:
       return "reduction";
     default:
       return "other";

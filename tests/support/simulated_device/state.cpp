@@ -125,8 +125,8 @@ void* State::allocate(std::size_t bytes) {
   const std::size_t id = next_id_++;
   const auto block = pools_.allocate(id, static_cast<std::int64_t>(bytes), current_stream());
   const Address address = base_of(block) + static_cast<Address>(block.begin);
-  blocks_[address] = {id, block.bytes, meta_run::current_use()};
-  live_by_use_[meta_run::current_use()] += block.bytes;
+  blocks_[address] = {id, block.bytes, current_memory_use()};
+  live_by_use_[current_memory_use()] += block.bytes;
   found_.live_bytes += block.bytes;
   note_peak();
   return reinterpret_cast<void*>(address);

@@ -64,7 +64,7 @@ class State {
   struct Block {
     std::size_t id = 0;  // number of the allocation
     std::int64_t bytes = 0;
-    meta_run::Use use = meta_run::Use::kOther;
+    MemoryUse use = MemoryUse::kOther;
   };
 
   Address base_of(const train::CachingPools::Block& block);
@@ -81,7 +81,7 @@ class State {
   std::map<Address, Block> blocks_;                // live blocks
   std::map<Address, std::size_t> pinned_;          // address -> bytes
   std::size_t next_id_ = 1;
-  std::map<meta_run::Use, std::int64_t> live_by_use_;
+  std::map<MemoryUse, std::int64_t> live_by_use_;
   Findings found_;
   std::set<std::string> told_;
 };

@@ -10,6 +10,7 @@
 #include "distributed/flight/dump.h"
 #include "tests/support/count_allocations.h"
 #include "tests/support/hand_clock.h"
+#include "trace/operation.h"
 
 namespace titan::dist {
 namespace {
@@ -90,10 +91,10 @@ TEST(FlightRecorder, KnowsWhatACollectiveIsFor) {
   std::string longer(100, 'x');
   longer += ".layers.31";
   {
-    const CollectiveLabel label("layers.3");
+    const Operation operation({}, "layers.3");
     labelled = start(recorder, group);
     {
-      const CollectiveLabel within(longer);
+      const Operation within({}, longer);
       inner = start(recorder, group);
     }
     // Labels do not apply to another thread's collectives.
@@ -141,7 +142,7 @@ TEST(FlightRecorder, AllocatesNothingPerCollective) {
   PhaseLog phases;
   FlightRecorder recorder(phases);
   const int group = recorder.add_group("world", {0, 1});
-  const CollectiveLabel label("layers.3");
+  const Operation operation({}, "layers.3");
   const auto before = test::allocations();
   for (int i = 0; i < 1000; ++i) {
     const auto ticket = start(recorder, group);
@@ -176,7 +177,7 @@ TEST(Dump, HasCollectivesAndStacks) {
   const int group = flight_recorder().add_group("of_this_test", {0, 1});
   CollectiveTicket ticket;
   {
-    const CollectiveLabel label("layers.7");
+    const Operation operation({}, "layers.7");
     ticket = start(flight_recorder(), group, "all_gather");
   }
   flight_recorder().set_state(ticket, CollectiveState::kWaiting);
