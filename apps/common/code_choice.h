@@ -1,6 +1,8 @@
 // Applies the sections [cpu] and [cuda], which choose the kernels.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include "config/job_config.h"
 
 namespace titan {
@@ -9,7 +11,8 @@ namespace titan {
 // first matmul.
 void choose_cpu_code(const config::Cpu& cpu);
 
-// Applies [cuda] to this process. Call it if an accelerator trains, before the first forward.
-void choose_cuda_code(const config::Cuda& cuda);
+// Applies [cuda] to this process. Call it if an accelerator of this type trains, after its module is loaded and before
+// the first forward.
+void choose_cuda_code(const config::Cuda& cuda, c10::DeviceType type);
 
 }  // namespace titan

@@ -16,8 +16,8 @@
 #include "base/process/memory.h"
 #include "base/text.h"
 #include "distributed/device.h"
-#include "kernels/choice.h"
 #include "kernels/mkl_path.h"
+#include "kernels/operators.h"
 
 namespace titan::doctor {
 namespace {
@@ -87,7 +87,7 @@ Check check_cpu(std::string_view cpuinfo) {
                             (sets.empty() ? "none of AVX2, AVX-512 and AMX" : join(sets, ", ")) +
                             "; torch computes with " + at::get_cpu_capability() +
                             (kernels::mkl_takes_fast_code() ? ", MKL's fast code" : "") +
-                            (kernels::uses_own() ? ", own kernels" : "");
+                            (kernels::uses_fused_kernels(c10::DeviceType::CPU) ? ", own kernels" : "");
   if (has("avx2") || flags.size() < 2) return ok("CPU", found);
   return warning("CPU", found, "training on this processor is several times slower than on one with AVX2");
 }

@@ -9,7 +9,7 @@
 #include "apps/doctor/best_seconds.h"
 #include "base/text.h"
 #include "distributed/config_dtype.h"
-#include "kernels/choice.h"
+#include "train/slow_products.h"
 
 namespace titan::doctor {
 namespace {
@@ -81,7 +81,7 @@ Check check_products(const std::vector<ProductRate>& rates, const std::string& d
   const double ratio = step_seconds(configured) / step_seconds(fastest);
   if (ratio < kMuchSlower) return ok("products", found);
   const std::string own =
-      kernels::has_fast_products(dist::dtype_of(dtype)) ? "" : ", or cpu.kernels = \"own\", whose products are fast";
+      train::has_fast_products(dist::dtype_of(dtype)) ? "" : ", or cpu.kernels = \"own\", whose products are fast";
   return warning("products", fmt::format("{}; {} takes {:.1f} times as long as {}", found, dtype, ratio, fastest.dtype),
                  fmt::format("set training.mixed_precision_param = \"{}\"{}", fastest.dtype, own));
 }

@@ -144,7 +144,7 @@ int run_train(const config::CommandLine& command_line, const LaunchEnv& launch) 
   train::set_determinism(config.debug);
   if (start.device_type != c10::DeviceType::CPU) {
     set_up_device_recorder(config);
-    choose_cuda_code(config.cuda);
+    choose_cuda_code(config.cuda, start.device_type);
   }
   const dist::SlowPhaseWatch slow_phases(dist::SlowPhases(static_cast<double>(config.comm.init_timeout_seconds),
                                                           static_cast<double>(config.comm.train_timeout_seconds)),

@@ -7,6 +7,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/cuda/memory_snapshot.h>
+#include <torch/library.h>
 
 #include <cstdlib>
 #include <functional>
@@ -100,8 +101,9 @@ extern "C" void titan_register_cuda() {
   // find it.
   TITAN_CHECK(at::Context::hasCUDART(), "torch was asked about CUDA before the CUDA module was loaded");
   cuda::end_on_nccl_failure();
-  static const device::DeviceFusedOps fused_ops(c10::DeviceType::CUDA, cuda::fused_launches());
-  kernels::register_fused_ops(fused_ops);
+  static const device::DeviceOperators operators(c10::DeviceType::CUDA, cuda::fused_launches());
+  kernels::provide_kernels(c10::DeviceType::CUDA,
+                           [](torch::Library& library) { device::register_operators(library, operators); });
   dist::register_accelerator({
       .type = c10::DeviceType::CUDA,
       .make_backend = cuda::make_nccl_backend,

@@ -1,7 +1,7 @@
-// Implements the Launches of kernels/device/device_fused_ops.h on the current stream of the current CUDA device.
+// Implements the Launches of kernels/device/device_operators.h on the current stream of the current CUDA device.
 #pragma once
 
-#include "kernels/device/device_fused_ops.h"
+#include "kernels/device/device_operators.h"
 
 namespace titan::cuda {
 

@@ -5,8 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/choice.h"
-#include "kernels/cpu/rows/adamw_kernel.h"
+#include "kernels/operators.h"
 
 namespace titan::optim {
 
@@ -90,17 +89,10 @@ void AdamW::count_steps(const at::Tensor& found_inf) {
 
 // Returns false if this program's kernel does not support the parameter or must not be used; nothing is done then.
 bool AdamW::step_in_one_pass(const State& state, const StepOptions& options) const {
-  const kernels::AdamWTensors tensors = {state.param, state.param.grad(), state.exp_avg, state.exp_avg_sq};
-  if (!kernels::uses_own() || options.found_inf.defined() || !kernels::takes_adamw(tensors)) return false;
-  kernels::adamw(kernels::best_adamw(), tensors,
-                 {.lr = options_.lr,
-                  .beta1 = options_.beta1,
-                  .beta2 = options_.beta2,
-                  .eps = options_.eps,
-                  .weight_decay = options_.weight_decay,
-                  .step = state.step.item<float>(),
-                  .grad_factor = options.grad_factor.defined() ? options.grad_factor.item<float>() : 1});
-  return true;
+  if (options.found_inf.defined() || !state.param.is_cpu()) return false;
+  return ops::adamw(state.param, state.param.grad(), state.exp_avg, state.exp_avg_sq, options_.lr, options_.beta1,
+                    options_.beta2, options_.eps, options_.weight_decay, state.step.item<float>(),
+                    options.grad_factor.defined() ? options.grad_factor.item<float>() : 1);
 }
 
 void AdamW::step_by_aten(const std::vector<State*>& states, const StepOptions& options) const {

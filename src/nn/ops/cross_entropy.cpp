@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "kernels/choice.h"
-#include "kernels/cpu/rows/cross_entropy_kernel.h"
+#include "base/error.h"
+#include "kernels/operators.h"
 #include "nn/ops/meta_run.h"
 #include "nn/ops/once_differentiable.h"
 
@@ -36,12 +36,13 @@ std::int64_t bytes_of_row(const LossShape& shape) {
 class WholeRows : public RowLosses {
  public:
   Result forward(const at::Tensor& logits, const at::Tensor& labels) const override {
-    auto out = kernels::cross_entropy_forward(kernels::best_cross_entropy(), logits, labels, kIgnoreIndex);
-    return {std::move(out.loss), std::move(out.stats)};
+    auto [loss, stats] = ops::cross_entropy(logits, labels, kIgnoreIndex);
+    return {std::move(loss), std::move(stats)};
   }
   void backward(const at::Tensor& loss_grad, const at::Tensor& logits, const at::Tensor& labels,
                 const at::Tensor& stats, const at::Tensor& grad) const override {
-    kernels::cross_entropy_backward(kernels::best_cross_entropy(), loss_grad, logits, labels, stats, grad);
+    TITAN_CHECK(ops::cross_entropy_backward(loss_grad, logits, labels, stats, grad),
+                "the kernels of a forward are gone in its backward");
   }
 };
 
@@ -77,10 +78,15 @@ const RowLosses& kept(AutogradContext* context) {
   return *reinterpret_cast<const RowLosses*>(context->saved_data["losses"].toInt());
 }
 
+RowLosses::Result without_graph(const RowLosses& losses, const at::Tensor& logits, const at::Tensor& labels) {
+  const at::NoGradGuard no_grad;
+  return losses.forward(logits, labels);
+}
+
+// The node of losses that are computed already: only then is it known that there is a kernel.
 struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
   static Variable forward(AutogradContext* context, const Variable& logits, const Variable& labels,
-                          const RowLosses* losses) {
-    const auto out = losses->forward(logits, labels);
+                          const RowLosses* losses, const RowLosses::Result& out) {
     context->save_for_backward({logits, labels, out.stats});
     keep(context, *losses);
     return out.loss;
@@ -92,7 +98,7 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
     const at::Tensor& logits = saved[0];
     const at::Tensor grad = is_last_holder(logits) ? logits.detach() : at::empty_like(logits);
     kept(context).backward(grad_outputs[0], logits, saved[1], saved[2], grad);
-    return {grad, {}, {}};
+    return {grad, {}, {}, {}};
   }
 
  private:
@@ -173,9 +179,8 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
 bool is_for_own_way(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
 
 bool takes_in_parts(const at::Tensor& x, const at::Tensor& weight) {
-  const bool is_asked_for = x.is_cpu() || x.is_meta() ? kernels::uses_own() : kernels::uses_own_on_device();
-  return is_asked_for && is_for_own_way(x.scalar_type()) && weight.scalar_type() == x.scalar_type() && x.dim() > 1 &&
-         x.numel() > 0;
+  return kernels::uses_fused_kernels(x.device().type()) && is_for_own_way(x.scalar_type()) &&
+         weight.scalar_type() == x.scalar_type() && x.dim() > 1 && x.numel() > 0;
 }
 
 LossShape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
@@ -185,10 +190,11 @@ LossShape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tens
 }  // namespace
 
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels) {
+  if (is_on_gpu(logits)) return composed::cross_entropy_sum(logits, labels);
   const auto own_logits = logits.contiguous(), own_labels = labels.contiguous();
-  if (!kernels::uses_own() || is_on_gpu(logits) || !kernels::takes(own_logits, own_labels))
-    return composed::cross_entropy_sum(logits, labels);
-  return CrossEntropySum::apply(own_logits, own_labels, &kWholeRows);
+  const auto losses = without_graph(kWholeRows, own_logits, own_labels);
+  if (!losses.loss.defined()) return composed::cross_entropy_sum(logits, labels);
+  return CrossEntropySum::apply(own_logits, own_labels, &kWholeRows, losses);
 }
 
 at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
@@ -203,8 +209,10 @@ at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weigh
                                     const RowLosses& losses) {
   const auto shape = shape_of(x, weight, labels);
   const auto rows = takes_in_parts(x, weight) ? rows_of_logits(shape) : shape.rows;
-  if (rows == shape.rows)
-    return CrossEntropySum::apply(at::linear(x, weight).contiguous(), labels.contiguous(), &losses);
+  if (rows == shape.rows) {
+    const auto logits = at::linear(x, weight).contiguous(), own_labels = labels.contiguous();
+    return CrossEntropySum::apply(logits, own_labels, &losses, without_graph(losses, logits, own_labels));
+  }
   return detail::linear_cross_entropy_sum_in_parts(x.contiguous(), weight, labels.contiguous(), rows, losses);
 }
 
@@ -231,11 +239,6 @@ std::int64_t rows_of_logits(const LossShape& shape) {
   // The float32 sum of the weight's gradient takes memory in addition to that gradient.
   const auto sums = shape.dtype == at::kFloat ? 0 : 4 * shape.vocab * shape.dim;
   return (shape.rows - rows) * row_bytes > sums ? rows : shape.rows;
-}
-
-std::int64_t bytes_of_logits(const LossShape& shape) {
-  if (kernels::uses_own() && is_for_own_way(shape.dtype)) return rows_of_logits(shape) * bytes_of_row(shape);
-  return shape.rows * shape.vocab * (static_cast<std::int64_t>(at::elementSize(shape.dtype)) + 4);
 }
 
 at::Tensor composed::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels) {

@@ -3,7 +3,7 @@
 // On CPU (and a meta device that stands for one), float32 or bfloat16 logits are read without a copy
 // (kernels/cpu/rows/cross_entropy_kernel.h), and the losses can be differentiated once (InternalError otherwise). On a
 // GPU (and a meta device that stands for one), ATen's operators run on a float32 copy of the logits, of some rows at a
-// time if this program's own kernels are selected (kernels/choice.h). If they are not selected, ATen's operators run
+// time if this program's own kernels are in use (kernels/operators.h). If they are not in use, ATen's operators run
 // everywhere, on all rows.
 #pragma once
 
@@ -54,8 +54,6 @@ struct LossShape {
 // 64 MiB of them on CPU, 1 GiB with their copies on a GPU, but at least about 256 rows, and all if parts would take no
 // less memory.
 std::int64_t rows_of_logits(const LossShape& shape);
-// Returns the bytes of these rows, with their float32 copies if ATen's operators run.
-std::int64_t bytes_of_logits(const LossShape& shape);
 
 namespace detail {
 // Compute `rows` rows of logits at a time; float32 or bfloat16, contiguous. The first is for CPU and the meta device.

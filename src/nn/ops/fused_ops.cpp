@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <tuple>
+
 #include "base/error.h"
-#include "kernels/fused.h"
+#include "kernels/cpu/rows/fused_kernels.h"
+#include "kernels/operators.h"
 #include "nn/ops/meta_run.h"
 #include "nn/ops/once_differentiable.h"
 
@@ -15,17 +18,41 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Returns the fused operators that forward took on x's device.
-const kernels::FusedOps& ops_of(const at::Tensor& x) {
-  if (x.is_cpu() || x.is_meta()) return kernels::cpu_fused_ops();
-  const auto* const ops = kernels::fused_ops_for(x);
-  TITAN_CHECK(ops, "the kernels of a forward are gone in its backward");
-  return *ops;
+// A result for a node's forward. A tensor would be taken for an input of the node.
+struct Result {
+  at::Tensor out;
+};
+
+void check_has_kernel(const at::Tensor& gradient) {
+  TITAN_CHECK(gradient.defined(), "the kernels of a forward are gone in its backward");
 }
 
+// True if a meta tensor stands for one on a GPU. ATen's RMSNorm there saves for backward what this program's CPU kernel
+// saves, in every dtype; on the meta device ATen has only the composed operators, which save float32 copies.
+bool plays_fused_rms_norm(const at::Tensor& x) { return x.is_meta() && meta_run::stands_for_gpu(); }
+
+ops::Tensors2 rms_norm_results(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  auto results = ops::rms_norm(x, weight, eps);
+  if (std::get<0>(results).defined() || !plays_fused_rms_norm(x)) return results;
+  return kernels::rms_norm_forward(kernels::best_fused_kernels(), x, weight, eps);
+}
+
+ops::Tensors2 rms_norm_gradients(const at::Tensor& out_grad, const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& rrms, const at::Tensor& more) {
+  if (plays_fused_rms_norm(x))
+    return kernels::rms_norm_backward(kernels::best_fused_kernels(), out_grad, x, weight, rrms, more);
+  auto gradients = ops::rms_norm_backward(out_grad, x, weight, rrms, more);
+  check_has_kernel(std::get<0>(gradients));
+  return gradients;
+}
+
+// Each node is made for results that the forward operator has returned already: only then is it known that there is a
+// kernel. Its backward operator has one, too.
+
 struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
-  static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, double eps) {
-    const auto [out, rrms] = ops_of(x).rms_norm_forward(x, weight, eps);
+  static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                          const ops::Tensors2& results) {
+    const auto& [out, rrms] = results;
     context->save_for_backward({x, weight, rrms});
     return out;
   }
@@ -33,16 +60,15 @@ struct FusedRmsNorm : torch::autograd::Function<FusedRmsNorm> {
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     check_once_differentiable("RMSNorm");
     const auto saved = context->get_saved_variables();
-    const auto [x, weight] =
-        ops_of(saved[0]).rms_norm_backward(grad_outputs[0], saved[0], saved[1], saved[2], /*more=*/{});
+    const auto [x, weight] = rms_norm_gradients(grad_outputs[0], saved[0], saved[1], saved[2], /*more=*/{});
     return {x, weight, at::Tensor()};
   }
 };
 
 struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& delta,
-                               const at::Tensor& weight, double eps) {
-    const auto [sum, normed, rrms] = ops_of(x).add_rms_norm_forward(x, delta, weight, eps);
+  static variable_list forward(AutogradContext* context, const at::Tensor& /*x*/, const at::Tensor& /*delta*/,
+                               const at::Tensor& weight, const ops::Tensors3& results) {
+    const auto& [sum, normed, rrms] = results;
     context->save_for_backward({sum, weight, rrms});
     context->set_materialize_grads(false);  // an unused output has an undefined gradient instead of zeros
     return {sum, normed};
@@ -53,66 +79,64 @@ struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
     const auto &sum_grad = grad_outputs[0], &normed_grad = grad_outputs[1];
     if (!normed_grad.defined()) return {sum_grad, sum_grad, at::Tensor(), at::Tensor()};
     const auto saved = context->get_saved_variables();
-    const auto [x, weight] = ops_of(saved[0]).rms_norm_backward(normed_grad, saved[0], saved[1], saved[2], sum_grad);
+    const auto [x, weight] = rms_norm_gradients(normed_grad, saved[0], saved[1], saved[2], sum_grad);
     return {x, x, weight, at::Tensor()};
   }
 };
 
 struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding> {
-  static Variable forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& freqs_cis) {
+  static Variable forward(AutogradContext* context, const at::Tensor& /*x*/, const at::Tensor& freqs_cis,
+                          const Result& result) {
     context->save_for_backward({freqs_cis});
-    return ops_of(x).rotate(x, freqs_cis, /*conjugate=*/false);
+    return result.out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     check_once_differentiable("the rotary embedding");
-    const auto saved = context->get_saved_variables();
-    return {ops_of(saved[0]).rotate(grad_outputs[0], saved[0], /*conjugate=*/true), at::Tensor()};
+    const auto grad = ops::rotate(grad_outputs[0], context->get_saved_variables()[0], /*conjugate=*/true);
+    check_has_kernel(grad);
+    return {grad, at::Tensor(), at::Tensor()};
   }
 };
 
 struct FusedSwiglu : torch::autograd::Function<FusedSwiglu> {
-  static Variable forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
+  static Variable forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up,
+                          const Result& result) {
     context->save_for_backward({gate, up});
-    return ops_of(gate).swiglu_forward(gate, up);
+    return result.out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     check_once_differentiable("SwiGLU");
     const auto saved = context->get_saved_variables();
-    const auto [gate, up] = ops_of(saved[0]).swiglu_backward(grad_outputs[0], saved[0], saved[1]);
-    return {gate, up};
+    const auto [gate, up] = ops::swiglu_backward(grad_outputs[0], saved[0], saved[1]);
+    check_has_kernel(gate);
+    return {gate, up, at::Tensor()};
   }
 };
-
-// True if a meta tensor stands for one on a GPU. ATen's kernel there saves for backward what this program's CPU kernel
-// saves, in every dtype; on the meta device ATen has only the composed operators, which save float32 copies.
-bool plays_fused_rms_norm(const at::Tensor& x) { return x.is_meta() && meta_run::stands_for_gpu(); }
 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const auto* const ops = kernels::fused_ops_for(x);
-  const bool is_fused = plays_fused_rms_norm(x) || (ops && ops->takes_rms_norm(x, weight));
-  if (!is_fused) return composed::rms_norm(x, weight, eps);
-  return FusedRmsNorm::apply(x, weight, eps);
+  const auto results = rms_norm_results(x, weight, eps);
+  if (!std::get<0>(results).defined()) return composed::rms_norm(x, weight, eps);
+  return FusedRmsNorm::apply(x, weight, results);
 }
 
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps) {
-  const auto* const ops = kernels::fused_ops_for(x);
-  if (!ops || !ops->takes_add_rms_norm(x, delta, weight)) {
+  const auto results = ops::add_rms_norm(x, delta, weight, eps);
+  if (!std::get<0>(results).defined()) {
     const auto sum = x + delta;
     return {sum, rms_norm(sum, weight, eps)};  // the sum may be fused even if an addend's strides are not taken
   }
-  const auto outputs = FusedAddRmsNorm::apply(x, delta, weight, eps);
+  const auto outputs = FusedAddRmsNorm::apply(x, delta, weight, results);
   return {outputs[0], outputs[1]};
 }
 
 at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
-  const auto* const ops = kernels::fused_ops_for(x);
-  if (!ops || !ops->takes_rotation(x, freqs_cis) || freqs_cis.requires_grad())
-    return composed::apply_rotary_emb(x, freqs_cis);
-  return FusedRotaryEmbedding::apply(x, freqs_cis);
+  const auto out = freqs_cis.requires_grad() ? at::Tensor() : ops::rotate(x, freqs_cis, /*conjugate=*/false);
+  if (!out.defined()) return composed::apply_rotary_emb(x, freqs_cis);
+  return FusedRotaryEmbedding::apply(x, freqs_cis, Result{out});
 }
 
 at::Tensor apply_rotary_emb_halves(const at::Tensor& x, const at::Tensor& freqs_cis) {
@@ -123,9 +147,9 @@ at::Tensor apply_rotary_emb_halves(const at::Tensor& x, const at::Tensor& freqs_
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  const auto* const ops = kernels::fused_ops_for(gate);
-  if (!ops || !ops->takes_swiglu(gate, up)) return composed::swiglu(gate, up);
-  return FusedSwiglu::apply(gate, up);
+  const auto out = ops::swiglu(gate, up);
+  if (!out.defined()) return composed::swiglu(gate, up);
+  return FusedSwiglu::apply(gate, up, Result{out});
 }
 
 at::Tensor composed::rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {

@@ -1,5 +1,5 @@
 // RMSNorm (also of a sum), rotary embedding and SwiGLU. In float32 and bfloat16 each is one operator of this program's
-// own if the device has them and they are selected (kernels/fused.h). It saves its inputs for backward (the sum instead
+// own if its device has a kernel in use (kernels/operators.h). It saves its inputs for backward (the sum instead
 // of its addends) and little more, and has no second derivative (InternalError). Otherwise ATen's operators run.
 #pragma once
 

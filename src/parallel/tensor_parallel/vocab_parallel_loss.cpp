@@ -2,21 +2,22 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/choice.h"
 #include "kernels/cpu/rows/cross_entropy_kernel.h"
+#include "kernels/operators.h"
 #include "nn/ops/meta_run.h"
 
 // Uses masks: the meta device, on which memory is planned, has no kernels for at::where and the logical operators.
 namespace titan::tp {
 namespace {
 
-bool has_kernels(const at::Tensor& logits, const at::Tensor& labels) {
-  return kernels::uses_own() && !meta_run::stands_for_gpu() && kernels::takes(logits, labels);
-}
+// True if the meta device stands for a GPU, which has no kernels for the loss.
+bool stands_for_gpu(const at::Tensor& x) { return x.is_meta() && meta_run::stands_for_gpu(); }
 
 // Returns [rows, 2]: the largest logit of this rank's part, and the sum of e^(logit - largest).
 at::Tensor stats_of_part(const at::Tensor& logits, const at::Tensor& own_labels) {
-  if (has_kernels(logits, own_labels)) return kernels::softmax_stats(kernels::best_cross_entropy(), logits, own_labels);
+  if (!stands_for_gpu(logits)) {
+    if (auto stats = ops::softmax_stats(logits, own_labels); stats.defined()) return stats;
+  }
   const auto rows = logits.flatten(0, -2).to(at::kFloat);
   const auto largest = rows.amax(-1, /*keepdim=*/true);
   return at::cat({largest, (rows - largest).exp_().sum(-1, /*keepdim=*/true)}, 1);
@@ -61,8 +62,7 @@ void VocabParallelLosses::backward(const at::Tensor& loss_grad, const at::Tensor
                                    const at::Tensor& stats, const at::Tensor& grad) const {
   const auto own_vocab = logits.size(-1);
   const auto own = own_labels(labels, own_vocab);
-  if (has_kernels(logits, own))
-    return kernels::cross_entropy_backward(kernels::best_cross_entropy(), loss_grad, logits, own, stats, grad);
+  if (!stands_for_gpu(logits) && ops::cross_entropy_backward(loss_grad, logits, own, stats, grad)) return;
   const auto flat_labels = own.flatten();
   const auto counts = flat_labels >= 0, is_here = at::bitwise_and(counts, flat_labels < own_vocab);
   auto rows = (logits.flatten(0, -2).to(at::kFloat) - stats.narrow(1, 0, 1)).exp_().div_(stats.narrow(1, 1, 1));

@@ -15,7 +15,7 @@
 #include "distributed/config_dtype.h"
 #include "distributed/tensor/sharding.h"
 #include "facts/optimizer_facts.h"
-#include "kernels/choice.h"
+#include "kernels/operators.h"
 #include "nn/ops/cross_entropy.h"
 #include "nn/ops/meta_kernels.h"
 #include "nn/ops/meta_run.h"
@@ -40,20 +40,21 @@ bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -
 // While alive, makes the meta device simulate `device`.
 class StandsFor {
  public:
-  StandsFor(EstimatedDevice device, const config::JobConfig& config) : used_own_(kernels::uses_own()) {
+  StandsFor(EstimatedDevice device, const config::JobConfig& config)
+      : used_fused_(kernels::uses_fused_kernels(c10::DeviceType::Meta)) {
     const bool is_gpu = device == EstimatedDevice::kGpu;
     meta_run::stand_for_gpu(is_gpu);
-    kernels::use_own((is_gpu ? config.cuda.kernels : config.cpu.kernels) == "own");
+    kernels::use_fused_kernels(c10::DeviceType::Meta, (is_gpu ? config.cuda.kernels : config.cpu.kernels) == "own");
   }
   ~StandsFor() {
     meta_run::stand_for_gpu(false);
-    kernels::use_own(used_own_);
+    kernels::use_fused_kernels(c10::DeviceType::Meta, used_fused_);
   }
   StandsFor(const StandsFor&) = delete;
   StandsFor& operator=(const StandsFor&) = delete;
 
  private:
-  bool used_own_;
+  bool used_fused_;
 };
 
 // While alive, records the allocations of tensors with one element per word and row that operators of this thread

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "distributed/process_group.h"
-#include "kernels/choice.h"
-#include "kernels/device/device_fused_ops.h"
+#include "kernels/device/device_operators.h"
+#include "kernels/operators.h"
 #include "nn/documents.h"
 #include "nn/ops/kept_ops.h"
 #include "nn/ops/op_trace.h"
@@ -89,11 +89,13 @@ TEST_F(CudaDevice, TellsNameCapacityAndPeakMemory) {
 }
 
 // Results of the fused operators on `x`'s device, with gradients: RMSNorm (also of a sum), rotation both ways, SwiGLU.
-std::vector<at::Tensor> fused_results(const kernels::FusedOps& ops, const at::Tensor& x, const at::Tensor& y,
+// `ops` has the operators as members: DeviceOperators, or those of the dispatcher.
+template <typename Operators>
+std::vector<at::Tensor> fused_results(const Operators& ops, const at::Tensor& x, const at::Tensor& y,
                                       const at::Tensor& grad, const at::Tensor& weight, const at::Tensor& factors) {
-  const auto [normed, rrms] = ops.rms_norm_forward(x, weight, 1e-5);
-  const auto [sum, normed_sum, rrms_of_sum] = ops.add_rms_norm_forward(x, y, weight, 1e-5);
-  const auto [x_grad, weight_grad] = ops.rms_norm_backward(grad, x, weight, rrms, {});
+  const auto [normed, rrms] = ops.rms_norm(x, weight, 1e-5);
+  const auto [sum, normed_sum, rrms_of_sum] = ops.add_rms_norm(x, y, weight, 1e-5);
+  const auto [x_grad, weight_grad] = ops.rms_norm_backward(grad, x, weight, rrms, std::nullopt);
   const auto [sum_grad, sum_weight_grad] = ops.rms_norm_backward(grad, sum, weight, rrms_of_sum, y);
   const auto heads = x.view({1, x.size(0), -1, 2 * factors.size(1)});
   const auto [gate_grad, up_grad] = ops.swiglu_backward(grad, x, y);
@@ -109,15 +111,24 @@ std::vector<at::Tensor> fused_results(const kernels::FusedOps& ops, const at::Te
           up_grad,
           ops.rotate(heads, factors, false),
           ops.rotate(heads, factors, true),
-          ops.swiglu_forward(x, y)};
+          ops.swiglu(x, y)};
 }
+
+struct Dispatched {
+  decltype(ops::rms_norm)& rms_norm = ops::rms_norm;
+  decltype(ops::add_rms_norm)& add_rms_norm = ops::add_rms_norm;
+  decltype(ops::rms_norm_backward)& rms_norm_backward = ops::rms_norm_backward;
+  decltype(ops::rotate)& rotate = ops::rotate;
+  decltype(ops::swiglu)& swiglu = ops::swiglu;
+  decltype(ops::swiglu_backward)& swiglu_backward = ops::swiglu_backward;
+};
 
 // Host and device do the same arithmetic in the same order (kernels/portable/fused_lanes.h). Results may differ by
 // fused multiply-adds and by the exponential function: some float32 units of the largest term, and one bfloat16 unit
 // where that crosses a rounding boundary.
 TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
-  kernels::use_own_on_device(true);
-  const device::DeviceFusedOps host(c10::DeviceType::CPU, device::host_launches());
+  kernels::use_fused_kernels(at::kCUDA, true);
+  const device::DeviceOperators host(c10::DeviceType::CPU, device::host_launches());
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const std::int64_t dim : {64, 2048, 4096 + 64, 16384})
       for (const std::int64_t rows : {1, 37, 1100}) {
@@ -127,9 +138,8 @@ TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
         const auto factors = at::polar(at::ones_like(angles), angles);
         const auto expected = fused_results(host, x, y, grad, weight, factors);
         const auto there = [&](const at::Tensor& tensor) { return tensor.to(device_); };
-        const auto* const ops = kernels::fused_ops_for(there(x));
-        ASSERT_TRUE(ops && ops->takes_add_rms_norm(there(x), there(y), there(weight)));
-        const auto found = fused_results(*ops, there(x), there(y), there(grad), there(weight), there(factors));
+        ASSERT_TRUE(std::get<0>(ops::add_rms_norm(there(x), there(y), there(weight), 1e-5)).defined());
+        const auto found = fused_results(Dispatched(), there(x), there(y), there(grad), there(weight), there(factors));
         for (std::size_t i = 0; i < found.size(); ++i) {
           const auto a = found[i].cpu().to(at::kDouble), b = expected[i].to(at::kDouble);
           const double relative = expected[i].scalar_type() == at::kFloat ? 1e-5 : 1.0 / 128;
@@ -138,7 +148,7 @@ TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
               << (a - b).abs().max().item<double>();
         }
       }
-  kernels::use_own_on_device(false);
+  kernels::use_fused_kernels(at::kCUDA, false);
 }
 
 // Output and gradients of causal attention in float64, by the formula, and for each the sum of its terms' absolute

@@ -4,9 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
-#include "kernels/device/device_fused_ops.h"
+#include "kernels/device/device_operators.h"
 #include "tests/unit/kernels/fused_formulas.h"
 
 namespace titan::device {
@@ -14,8 +15,8 @@ namespace {
 
 using namespace kernels;
 
-const DeviceFusedOps& ops() {
-  static const DeviceFusedOps made(c10::DeviceType::CPU, host_launches());
+const DeviceOperators& ops() {
+  static const DeviceOperators made(c10::DeviceType::CPU, host_launches());
   return made;
 }
 
@@ -36,8 +37,7 @@ TEST(DeviceRmsNorm, EqualsTheFormula) {
       at::manual_seed(matrix.rows + matrix.dim);
       const auto x = randn({matrix.rows, matrix.dim}, dtype, 3), weight = randn({matrix.dim}, dtype, 0.3) + 1;
       const auto out_grad = randn({matrix.rows, matrix.dim}, dtype);
-      ASSERT_TRUE(ops().takes_rms_norm(x, weight)) << name_of(matrix);
-      const auto [out, rrms] = ops().rms_norm_forward(x, weight, kEps);
+      const auto [out, rrms] = ops().rms_norm(x, weight, kEps);
       const auto [x_grad, weight_grad] = ops().rms_norm_backward(out_grad, x, weight, rrms, {});
       const Results expected = in_float64(rms_norm_formula, {x, weight}, out_grad);
       const double unit = rounding(at::kFloat), last = dtype == at::kFloat ? 0 : rounding(dtype) * 1.001;
@@ -57,11 +57,10 @@ TEST(DeviceRmsNorm, OfASumIsTheTwoOperatorsToTheBit) {
       const auto make = [&] { return randn({matrix.rows, matrix.dim}, dtype); };
       const auto x = make(), delta = make(), out_grad = make(), more = make();
       const auto weight = randn({matrix.dim}, dtype, 0.3) + 1;
-      ASSERT_TRUE(ops().takes_add_rms_norm(x, delta, weight));
-      const auto [sum, out, rrms] = ops().add_rms_norm_forward(x, delta, weight, kEps);
+      const auto [sum, out, rrms] = ops().add_rms_norm(x, delta, weight, kEps);
       const auto [x_grad, weight_grad] = ops().rms_norm_backward(out_grad, sum, weight, rrms, more);
       const auto plain = x + delta;
-      const auto [plain_out, plain_rrms] = ops().rms_norm_forward(plain, weight, kEps);
+      const auto [plain_out, plain_rrms] = ops().rms_norm(plain, weight, kEps);
       const auto [plain_x, plain_weight] = ops().rms_norm_backward(out_grad, plain, weight, plain_rrms, {});
       EXPECT_TRUE(sum.equal(plain)) << name_of(matrix);
       EXPECT_TRUE(out.equal(plain_out)) << name_of(matrix);
@@ -75,7 +74,7 @@ TEST(DeviceRmsNorm, WhatIsNoNumberStaysInItsRow) {
     for (const float bad : {kNan, kInfinity}) {
       const auto x = randn({7, 16}, dtype), weight = at::ones({16}, dtype), out_grad = randn({7, 16}, dtype);
       x[3][15].fill_(bad);
-      const auto [out, rrms] = ops().rms_norm_forward(x, weight, kEps);
+      const auto [out, rrms] = ops().rms_norm(x, weight, kEps);
       const auto [x_grad, weight_grad] = ops().rms_norm_backward(out_grad, x, weight, rrms, {});
       EXPECT_TRUE(out[3].isnan().any().item<bool>());
       EXPECT_TRUE(x_grad[3].isnan().any().item<bool>());
@@ -95,7 +94,6 @@ TEST(DeviceRotation, EqualsTheFormulaAtAnyStrides) {
       const auto heads_first = randn({3, 5, 11, head_dim}, dtype).transpose(1, 2);
       for (const auto& x : {whole, whole.slice(2, 4, 8), heads_first, odd.slice(3, 1)})
         for (const bool conjugate : {false, true}) {
-          ASSERT_TRUE(ops().takes_rotation(x, factors));
           const auto wide = factors.to(at::kComplexDouble);
           const auto expected = rotated(x.to(at::kDouble).contiguous(), conjugate ? wide.conj() : wide);
           const auto scale =
@@ -114,8 +112,7 @@ TEST(DeviceSwiglu, EqualsTheFormula) {
       at::manual_seed(matrix.rows + matrix.dim);
       const auto make = [&](double scale) { return randn({matrix.rows, matrix.dim}, dtype, scale); };
       const auto gate = make(6), up = make(1), out_grad = make(1);
-      ASSERT_TRUE(ops().takes_swiglu(gate, up));
-      const auto out = ops().swiglu_forward(gate, up);
+      const auto out = ops().swiglu(gate, up);
       const auto [gate_grad, up_grad] = ops().swiglu_backward(out_grad, gate, up);
       const Results found = {out, {gate_grad, up_grad}};
       expect_swiglu_of_formula(found, {gate, up}, out_grad, name_of(matrix));
@@ -131,22 +128,25 @@ TEST(DeviceSwiglu, AgreesAtTheEnds) {
     const auto same = [&](const at::Tensor& a, const at::Tensor& b) {
       return at::allclose(a, b, rounding(dtype) * 8, 1e-34, /*equal_nan=*/true);
     };
-    EXPECT_TRUE(same(ops().swiglu_forward(gate, ones), aten.out));
+    EXPECT_TRUE(same(ops().swiglu(gate, ones), aten.out));
     EXPECT_TRUE(same(gate_grad, aten.grads[0])) << gate_grad << aten.grads[0];
     EXPECT_TRUE(same(up_grad, aten.grads[1]));
   }
 }
 
 // Tensors that 16-byte packs do not fit are left to ATen's operators.
-TEST(DeviceFusedOps, RefuseWhatIsNotInPacks) {
+TEST(DeviceOperators, RefuseWhatIsNotInPacks) {
   const auto x = randn({4, 12}, at::kBFloat16), weight = randn({12}, at::kBFloat16);
-  EXPECT_FALSE(ops().takes_rms_norm(x, weight));
-  EXPECT_FALSE(ops().takes_rms_norm(randn({2, 16384 + 8}, at::kBFloat16), randn({16384 + 8}, at::kBFloat16)));
-  EXPECT_FALSE(ops().takes_rms_norm(randn({4, 16}, at::kHalf), randn({16}, at::kHalf)));
+  const auto takes_rms_norm = [](const at::Tensor& rows, const at::Tensor& factors) {
+    return std::get<0>(ops().rms_norm(rows, factors, kEps)).defined();
+  };
+  EXPECT_FALSE(takes_rms_norm(x, weight));
+  EXPECT_FALSE(takes_rms_norm(randn({2, 16384 + 8}, at::kBFloat16), randn({16384 + 8}, at::kBFloat16)));
+  EXPECT_FALSE(takes_rms_norm(randn({4, 16}, at::kHalf), randn({16}, at::kHalf)));
   const auto shifted = randn({65}, at::kFloat).slice(0, 1).view({4, 16});
-  EXPECT_FALSE(ops().takes_rms_norm(shifted, randn({16}, at::kFloat)));
-  EXPECT_FALSE(ops().takes_swiglu(shifted, shifted));
-  EXPECT_FALSE(ops().takes_rotation(randn({1, 2, 2, 12}, at::kBFloat16), make_factors(2, 12)));
+  EXPECT_FALSE(takes_rms_norm(shifted, randn({16}, at::kFloat)));
+  EXPECT_FALSE(ops().swiglu(shifted, shifted).defined());
+  EXPECT_FALSE(ops().rotate(randn({1, 2, 2, 12}, at::kBFloat16), make_factors(2, 12), false).defined());
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "kernels/choice.h"
+#include "kernels/operators.h"
 #include "models/common/parallelize.h"
 #include "models/llama3/flavors.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -191,7 +191,8 @@ TEST(RecomputedOperators, KeepLessThanAll) {
   // as above; the sum after it, 32; w1, w3 and their product, 96 each. ATen's operators would keep copies as well.
   const std::int64_t without = none - full + kLayers * random_state_bytes();  // kept by recomputation only
   const std::int64_t activations = rows * (2 * (32 + 1) + 64 + 32 + 4 + 32 + 3 * 96);
-  EXPECT_TRUE(kernels::uses_own() ? without == activations : without > activations) << without;
+  EXPECT_TRUE(kernels::uses_fused_kernels(c10::DeviceType::CPU) ? without == activations : without > activations)
+      << without;
 }
 
 }  // namespace

@@ -2,17 +2,21 @@
 #include "nn/ops/fused_ops.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/operators.h"
 #include "nn/ops/rope.h"
 
 namespace titan::nn {
@@ -160,6 +164,44 @@ TEST(FusedOps, LeaveTheRestToATen) {
     EXPECT_FALSE(is_fused(out, op)) << op.name;
     EXPECT_TRUE(out.equal(op.composed(leaves))) << op.name;
   }
+}
+
+// Takes the CPU's kernels out of use while it lives.
+class OutOfUse {
+ public:
+  OutOfUse() { kernels::use_fused_kernels(at::kCPU, false); }
+  ~OutOfUse() { kernels::use_fused_kernels(at::kCPU, true); }
+  OutOfUse(const OutOfUse&) = delete;
+  OutOfUse& operator=(const OutOfUse&) = delete;
+};
+
+TEST(FusedOps, AreATensWhileTheKernelsAreOutOfUse) {
+  for (const Op& op : ops(at::kFloat)) {
+    const auto leaves = leaves_of(op.inputs);
+    const auto before = op.fused(leaves);
+    EXPECT_TRUE(is_fused(before, op)) << op.name;
+    {
+      const OutOfUse out_of_use;
+      EXPECT_FALSE(kernels::uses_fused_kernels(at::kCPU));
+      const auto out = op.fused(leaves);
+      EXPECT_FALSE(is_fused(out, op)) << op.name;
+      EXPECT_TRUE(out.equal(op.composed(leaves))) << op.name;
+      EXPECT_THROW(before.sum().backward(), InternalError) << op.name;
+    }
+    EXPECT_TRUE(op.fused(leaves).equal(before)) << op.name;
+  }
+}
+
+TEST(FusedOps, HaveTheirNamesInProfiles) {
+  static std::vector<std::string> names;
+  const auto handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+        names.emplace_back(function.name());
+        return nullptr;
+      }).scopes({at::RecordScope::FUNCTION}));
+  swiglu(at::ones({2, 8}), at::ones({2, 8}));
+  at::removeCallback(handle);
+  EXPECT_TRUE(std::ranges::find(names, "titan::swiglu") != names.end());
 }
 
 // Returns the outputs and the gradients of x, delta and weight. The weight's and the given gradients may be undefined.

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/choice.h"
 #include "kernels/memory/host_arena.h"
+#include "kernels/operators.h"
 #include "optim/clip_grad_norm.h"
 #include "tests/support/optimizer_state.h"
 
@@ -88,8 +88,10 @@ Model make_model() {
 // Sets the choice of kernels while it lives.
 class Choice {
  public:
-  explicit Choice(bool own) : before_(kernels::uses_own()) { kernels::use_own(own); }
-  ~Choice() { kernels::use_own(before_); }
+  explicit Choice(bool own) : before_(kernels::uses_fused_kernels(at::kCPU)) {
+    kernels::use_fused_kernels(at::kCPU, own);
+  }
+  ~Choice() { kernels::use_fused_kernels(at::kCPU, before_); }
   Choice(const Choice&) = delete;
   Choice& operator=(const Choice&) = delete;
 

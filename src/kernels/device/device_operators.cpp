@@ -1,7 +1,8 @@
-#include "kernels/device/device_fused_ops.h"
+#include "kernels/device/device_operators.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <utility>
@@ -59,35 +60,19 @@ at::Tensor contiguous_like(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool DeviceFusedOps::takes(const at::Tensor& tensor) const {
+bool DeviceOperators::takes(const at::Tensor& tensor) const {
   return tensor.device().type() == type_ &&
          (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
 }
 
-bool DeviceFusedOps::takes_rms_norm(const at::Tensor& x, const at::Tensor& weight) const {
+bool DeviceOperators::takes_rms_norm(const at::Tensor& x, const at::Tensor& weight) const {
   return takes(x) && are_alike(x, weight) && x.dim() > 0 && x.numel() > 0 && weight.dim() == 1 &&
          weight.size(0) == x.size(-1) && x.size(-1) % pack_size(x) == 0 && x.size(-1) <= kMostColumns &&
          x.is_contiguous() && weight.is_contiguous() && is_aligned(x) && is_aligned(weight);
 }
 
-bool DeviceFusedOps::takes_add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight) const {
-  return takes_rms_norm(x, weight) && are_alike(x, delta) && x.sizes() == delta.sizes() && delta.is_contiguous() &&
-         is_aligned(delta);
-}
-
-bool DeviceFusedOps::takes_rotation(const at::Tensor& x, const at::Tensor& factors) const {
-  return takes(x) && x.dim() == 4 && x.numel() > 0 && x.size(3) % pack_size(x) == 0 && factors.device() == x.device() &&
-         factors.scalar_type() == at::kComplexFloat && factors.dim() == 2 && factors.is_contiguous() &&
-         !factors.is_conj() && factors.size(0) >= x.size(1) && factors.size(1) == x.size(3) / 2;
-}
-
-bool DeviceFusedOps::takes_swiglu(const at::Tensor& gate, const at::Tensor& up) const {
-  return takes(gate) && are_alike(gate, up) && gate.sizes() == up.sizes() && gate.numel() % pack_size(gate) == 0 &&
-         gate.is_contiguous() && up.is_contiguous() && is_aligned(gate) && is_aligned(up);
-}
-
-std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::rms_norm_forward(const at::Tensor& x, const at::Tensor& weight,
-                                                                    double eps) const {
+Tensors2 DeviceOperators::rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) const {
+  if (!takes_rms_norm(x, weight)) return {};
   const std::int64_t dim = x.size(-1), rows = x.numel() / dim;
   const auto out = contiguous_like(x), rrms = at::empty({rows}, x.options().dtype(at::kFloat));
   with_dtype(launches_, x, [&](const auto& launch, auto element) {
@@ -98,10 +83,11 @@ std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::rms_norm_forward(const at::Te
   return {out, rrms};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> DeviceFusedOps::add_rms_norm_forward(const at::Tensor& x,
-                                                                                    const at::Tensor& delta,
-                                                                                    const at::Tensor& weight,
-                                                                                    double eps) const {
+Tensors3 DeviceOperators::add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight,
+                                       double eps) const {
+  const bool is_taken = takes_rms_norm(x, weight) && are_alike(x, delta) && x.sizes() == delta.sizes() &&
+                        delta.is_contiguous() && is_aligned(delta);
+  if (!is_taken) return {};
   const std::int64_t dim = x.size(-1), rows = x.numel() / dim;
   const auto sum = contiguous_like(x), out = contiguous_like(x);
   const auto rrms = at::empty({rows}, x.options().dtype(at::kFloat));
@@ -113,11 +99,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> DeviceFusedOps::add_rms_norm_forw
   return {sum, out, rrms};
 }
 
-std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::rms_norm_backward(const at::Tensor& out_grad, const at::Tensor& x,
-                                                                     const at::Tensor& weight, const at::Tensor& rrms,
-                                                                     const at::Tensor& more) const {
+Tensors2 DeviceOperators::rms_norm_backward(const at::Tensor& out_grad, const at::Tensor& x, const at::Tensor& weight,
+                                            const at::Tensor& rrms, const std::optional<at::Tensor>& more) const {
   const std::int64_t dim = x.size(-1), rows = x.numel() / dim, teams = std::min(rows, kMostTeams);
-  const auto grad = packed(out_grad), added = more.defined() ? packed(more) : at::Tensor();
+  const auto grad = packed(out_grad), added = more && more->defined() ? packed(*more) : at::Tensor();
   const auto x_grad = contiguous_like(x), weight_grad = contiguous_like(weight);
   const auto columns = at::empty({teams, dim}, rrms.options());
   with_dtype(launches_, x, [&](const auto& launch, auto element) {
@@ -128,7 +113,12 @@ std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::rms_norm_backward(const at::T
   return {x_grad, weight_grad};
 }
 
-at::Tensor DeviceFusedOps::rotate(const at::Tensor& any, const at::Tensor& factors, bool conjugate) const {
+at::Tensor DeviceOperators::rotate(const at::Tensor& any, const at::Tensor& factors, bool conjugate) const {
+  const bool is_taken = takes(any) && any.dim() == 4 && any.numel() > 0 && any.size(3) % pack_size(any) == 0 &&
+                        factors.device() == any.device() && factors.scalar_type() == at::kComplexFloat &&
+                        factors.dim() == 2 && factors.is_contiguous() && !factors.is_conj() &&
+                        factors.size(0) >= any.size(1) && factors.size(1) == any.size(3) / 2;
+  if (!is_taken) return {};
   const auto size = pack_size(any);
   const bool fits = any.stride(3) == 1 && any.stride(2) % size == 0 && any.stride(1) % size == 0 &&
                     any.stride(0) % size == 0 && is_aligned(any);
@@ -142,7 +132,11 @@ at::Tensor DeviceFusedOps::rotate(const at::Tensor& any, const at::Tensor& facto
   return out;
 }
 
-at::Tensor DeviceFusedOps::swiglu_forward(const at::Tensor& gate, const at::Tensor& up) const {
+at::Tensor DeviceOperators::swiglu(const at::Tensor& gate, const at::Tensor& up) const {
+  const bool is_taken = takes(gate) && are_alike(gate, up) && gate.sizes() == up.sizes() &&
+                        gate.numel() % pack_size(gate) == 0 && gate.is_contiguous() && up.is_contiguous() &&
+                        is_aligned(gate) && is_aligned(up);
+  if (!is_taken) return {};
   const auto out = contiguous_like(gate);
   with_dtype(launches_, gate, [&](const auto& launch, auto element) {
     using T = decltype(element);
@@ -151,8 +145,8 @@ at::Tensor DeviceFusedOps::swiglu_forward(const at::Tensor& gate, const at::Tens
   return out;
 }
 
-std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::swiglu_backward(const at::Tensor& out_grad, const at::Tensor& gate,
-                                                                   const at::Tensor& up) const {
+Tensors2 DeviceOperators::swiglu_backward(const at::Tensor& out_grad, const at::Tensor& gate,
+                                          const at::Tensor& up) const {
   const auto grad = packed(out_grad), gate_grad = contiguous_like(gate), up_grad = contiguous_like(up);
   with_dtype(launches_, gate, [&](const auto& launch, auto element) {
     using T = decltype(element);
@@ -160,6 +154,20 @@ std::tuple<at::Tensor, at::Tensor> DeviceFusedOps::swiglu_backward(const at::Ten
                            output<T>(up_grad));
   });
   return {gate_grad, up_grad};
+}
+
+namespace {
+
+template <typename Result, typename... Args>
+auto bound(const DeviceOperators& operators, Result (DeviceOperators::*method)(Args...) const) {
+  return [&operators, method](Args... args) -> Result { return (operators.*method)(args...); };
+}
+
+}  // namespace
+
+void register_operators(torch::Library& library, const DeviceOperators& operators) {
+  DeviceOperators::for_each(
+      [&](const char* name, const auto& method) { library.impl(name, bound(operators, method)); });
 }
 
 namespace {

@@ -1,0 +1,13 @@
+// The CPU's kernels of the operators in kernels/operators.h.
+#pragma once
+
+namespace torch {
+class Library;
+}
+
+namespace titan::kernels {
+
+// Registers them in `library`, for the CPU or for the meta device, where results have no values.
+void register_row_operators(torch::Library& library);
+
+}  // namespace titan::kernels

@@ -1,0 +1,98 @@
+// This program's operators in torch's dispatcher (library "titan"). They are below autograd: nn/ops and parallel have
+// their gradients. Each type of device registers kernels for the operators that it has: the CPU and the meta device in
+// cpu/rows/row_operators.cpp, an accelerator in device/device_operators.cpp. A new operator is a row here and in
+// operators.cpp, and a function for each device that has it.
+#pragma once
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace torch {
+class Library;
+}
+
+namespace titan::kernels {
+
+// Puts this program's kernels for a type of device into the dispatcher, or takes them out: the keys cpu.kernels and
+// cuda.kernels. Those of the CPU, and of the meta device, which stands for it, are in use from the start. Process-wide;
+// call it before the first forward, since a backward needs the kernels of its forward. Has no effect for a device
+// without kernels.
+void use_fused_kernels(c10::DeviceType type, bool in_use);
+bool uses_fused_kernels(c10::DeviceType type);
+
+// Says how to register an accelerator's kernels. Call it when the accelerator's module is loaded.
+using RegisterKernels = std::function<void(torch::Library& library)>;
+void provide_kernels(c10::DeviceType type, RegisterKernels register_kernels);
+
+template <typename Signature>
+class Operator;
+
+// Calls the kernel of the arguments' device. Returns undefined tensors, or false, if the device has no kernel in use or
+// its kernel does not take these arguments; callers then use ATen's operators.
+template <typename Result, typename... Args>
+class Operator<Result(Args...)> {
+ public:
+  explicit Operator(const char* schema);  // "swiglu(Tensor gate, Tensor up) -> Tensor"
+
+  Result operator()(Args... args) const {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    return handle_.call(std::forward<Args>(args)...);
+  }
+
+ private:
+  c10::TypedOperatorHandle<Result(Args...)> handle_;
+};
+
+}  // namespace titan::kernels
+
+// Shapes, dtypes and rounding are those of the kernels in cpu/rows/: fused_kernels.h, cross_entropy_kernel.h and
+// adamw_kernel.h.
+namespace titan::ops {
+
+using kernels::Operator;
+using Tensors2 = std::tuple<at::Tensor, at::Tensor>;
+using Tensors3 = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// Returns {out, rrms} for x [..., D] and weight [D].
+extern const Operator<Tensors2(const at::Tensor& x, const at::Tensor& weight, double eps)> rms_norm;
+// Returns {sum, out, rrms}: x + delta, and rms_norm() of it.
+extern const Operator<Tensors3(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps)>
+    add_rms_norm;
+// Returns the gradients of x and weight. `more` is another gradient of x, which is added.
+extern const Operator<Tensors2(const at::Tensor& out_grad, const at::Tensor& x, const at::Tensor& weight,
+                               const at::Tensor& rrms, const std::optional<at::Tensor>& more)>
+    rms_norm_backward;
+
+// Returns x [B, T, H, E], whose pairs of neighbors are multiplied by complex64 factors [>= T, E / 2] or, for the
+// gradient, by their conjugates.
+extern const Operator<at::Tensor(const at::Tensor& x, const at::Tensor& factors, bool conjugate)> rotate;
+
+extern const Operator<at::Tensor(const at::Tensor& gate, const at::Tensor& up)> swiglu;
+// Returns the gradients of gate and up.
+extern const Operator<Tensors2(const at::Tensor& out_grad, const at::Tensor& gate, const at::Tensor& up)>
+    swiglu_backward;
+
+// Returns {the summed loss, stats for the gradient} of contiguous logits [..., V] and labels [...].
+extern const Operator<Tensors2(const at::Tensor& logits, const at::Tensor& labels, std::int64_t ignored)> cross_entropy;
+// Returns the stats of logits that cover a part of the vocabulary.
+extern const Operator<at::Tensor(const at::Tensor& logits, const at::Tensor& labels)> softmax_stats;
+// Writes the gradient of the logits to `grad`, which is like the logits and may be the logits.
+extern const Operator<bool(const at::Tensor& loss_grad, const at::Tensor& logits, const at::Tensor& labels,
+                           const at::Tensor& stats, const at::Tensor& grad)>
+    cross_entropy_backward;
+
+// Updates a parameter and its moments in place, for step number `step` (from 1), with the gradient times
+// `grad_factor`.
+extern const Operator<bool(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& exp_avg,
+                           const at::Tensor& exp_avg_sq, double lr, double beta1, double beta2, double eps,
+                           double weight_decay, double step, double grad_factor)>
+    adamw;
+
+}  // namespace titan::ops
