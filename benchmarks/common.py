@@ -127,8 +127,8 @@ class Watch:
             if len(self.pids) < ranks and time.monotonic() > next_search:
                 self.pids = self.find_ranks()
                 next_search = time.monotonic() + 0.2
-            for rank, pid in self.pids.items():
-                self.read(rank, pid)
+            # A process that ended was not the rank itself: the script that starts an installed program has children.
+            self.pids = {rank: pid for rank, pid in self.pids.items() if self.read(rank, pid)}
             time.sleep(self.INTERVAL_S)
         return self.job.wait(max(deadline - time.monotonic(), 1))
 
@@ -142,17 +142,19 @@ class Watch:
         return found
 
     def read(self, rank, pid):
+        """Returns False if the process has ended."""
         try:
             lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
         except OSError:
-            return  # it ended meanwhile
+            return False
         words = (line.split() for line in lines)
         values = {w[0][:-1]: int(w[1]) * 1024 for w in words if w and w[0][:-1] in self.FIELDS}
         if "VmHWM" not in values:
-            return  # it is a zombie
+            return False  # it is a zombie
         self.peaks[rank] = max(values["VmHWM"], self.peaks.get(rank, 0))
         if values["VmRSS"] > self.largest.get(rank, {}).get("VmRSS", 0):
             self.largest[rank] = values
+        return True
 
 
 @dataclasses.dataclass
