@@ -13,6 +13,7 @@
 #include "config/validate.h"
 #include "distributed/config_dtype.h"
 #include "distributed/device.h"
+#include "distributed/parallel_dims.h"
 #include "facts/optimizer_facts.h"
 #include "train/dry_run/dry_run.h"
 
@@ -25,18 +26,23 @@ double bytes_of(const std::string& dtype) { return static_cast<double>(c10::elem
 
 // Sizes of a run as doubles, which cannot overflow whatever the configuration says.
 struct Size {
-  double parameters, ranks, tokens, layers, dim, vocabulary;
-  double moments;  // tensors that the optimizer keeps per parameter
+  double parameters, tokens, layers, dim, vocabulary;
+  double ranks_of_copy;   // ranks that share one copy of the parameters
+  double ranks_of_batch;  // ranks that share the activations of a batch
+  double moments;         // tensors that the optimizer keeps per parameter
 };
 
 Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size) {
-  return {static_cast<double>(stats.num_parameters),
-          static_cast<double>(config::resolve_shard_degree(config.parallelism, world_size)),
-          static_cast<double>(config.training.local_batch_size) * static_cast<double>(config.training.seq_len),
-          static_cast<double>(stats.num_layers),
-          static_cast<double>(stats.dim),
-          static_cast<double>(stats.vocab_size),
-          static_cast<double>(optimizer_facts(config.optimizer.name).moments)};
+  const auto dims = dist::ParallelDims::from_config(config.parallelism, static_cast<int>(world_size));
+  return {
+      .parameters = static_cast<double>(stats.num_parameters),
+      .tokens = static_cast<double>(config.training.local_batch_size) * static_cast<double>(config.training.seq_len),
+      .layers = static_cast<double>(stats.num_layers),
+      .dim = static_cast<double>(stats.dim),
+      .vocabulary = static_cast<double>(stats.vocab_size),
+      .ranks_of_copy = static_cast<double>(dims.dp_shard * dims.ranks_of_batch()),
+      .ranks_of_batch = static_cast<double>(dims.ranks_of_batch()),
+      .moments = static_cast<double>(optimizer_facts(config.optimizer.name).moments)};
 }
 
 // Returns an upper bound in bytes, so that runs far below the limit skip the full estimate.
@@ -45,7 +51,7 @@ double most(const Size& size) {
   constexpr double kBytesOfGathered = 8;                     // upper bound: only two groups are gathered at a time
   constexpr double kBytesOfLayer = 60 * 4;                   // per token, times the model's width
   constexpr double kBytesOfLogit = 16;
-  return size.parameters * (bytes_of_parameter / size.ranks + kBytesOfGathered) +
+  return size.parameters * (bytes_of_parameter / size.ranks_of_copy + kBytesOfGathered) +
          size.tokens * (size.layers * size.dim * kBytesOfLayer + size.vocabulary * kBytesOfLogit);
 }
 
@@ -53,8 +59,8 @@ double most(const Size& size) {
 double least(const Size& size, double bytes_of_parameter) {
   constexpr double kBytesOfToken = 16;  // token and label
   constexpr double kBytesOfInput = 2;   // a block's input, kept even with full recomputation
-  return (1 + size.moments) * size.parameters * bytes_of_parameter / size.ranks +
-         size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput);
+  return (1 + size.moments) * size.parameters * bytes_of_parameter / size.ranks_of_copy +
+         size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput) / size.ranks_of_batch;
 }
 
 // Returns `path`, or its nearest parent that exists.

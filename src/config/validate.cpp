@@ -271,6 +271,10 @@ std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t w
                     others.keys);
 }
 
+std::int64_t num_data_parallel_ranks(const Parallelism& parallelism, std::int64_t world_size) {
+  return resolve_shard_degree(parallelism, world_size) * parallelism.data_parallel_replicate_degree;
+}
+
 std::optional<std::int64_t> reshard_group_size(const Parallelism& parallelism, std::int64_t shard_degree) {
   const std::string& rule = parallelism.fsdp_reshard_after_forward;
   if (rule == "default" || rule == "always" || rule == "never") return std::nullopt;
@@ -288,8 +292,7 @@ std::optional<std::int64_t> reshard_group_size(const Parallelism& parallelism, s
 }
 
 std::int64_t num_accumulation_steps(const JobConfig& config, std::int64_t world_size) {
-  const std::int64_t ranks =
-      resolve_shard_degree(config.parallelism, world_size) * config.parallelism.data_parallel_replicate_degree;
+  const std::int64_t ranks = num_data_parallel_ranks(config.parallelism, world_size);
   const std::int64_t global = config.training.global_batch_size;
   const std::int64_t once = config.training.local_batch_size * ranks;
   if (global == -1) return 1;

@@ -26,6 +26,9 @@ std::vector<std::string> validate(const JobConfig& config, std::optional<std::in
 // that names all factors if the product of the degrees is not `world_size`.
 std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t world_size);
 
+// Returns the number of ranks that read different data. Throws as resolve_shard_degree().
+std::int64_t num_data_parallel_ranks(const Parallelism& parallelism, std::int64_t world_size);
+
 // Returns the number in parallelism.fsdp_reshard_after_forward, or nullopt if it is a word. Throws ConfigError if the
 // number does not divide the shard degree.
 std::optional<std::int64_t> reshard_group_size(const Parallelism& parallelism, std::int64_t shard_degree);

@@ -260,7 +260,7 @@ std::map<std::string, std::string> held_out_set(const config::JobConfig& config,
   if (v.steps == -1) return out;
   // With a fixed number of batches, their rows and the number of ranks decide which tokens are used.
   out["validation.local_batch_size"] = std::to_string(v.local_batch_size);
-  out["the ranks that share the data"] = std::to_string(nproc / config.parallelism.tensor_parallel_degree);
+  out["the ranks that share the data"] = std::to_string(config::num_data_parallel_ranks(config.parallelism, nproc));
   return out;
 }
 
