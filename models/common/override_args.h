@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,14 +42,10 @@ const Shape& flavor_of(const config::Model& model, const std::map<std::string, S
 // Replaces the sizes that every decoder has.
 void override_decoder(DecoderShape& shape, const config::ModelArgs& args);
 
-// A key of [model.args] that a model does not have: "multiple_of".
-struct UnusedArg {
-  const char* key;
-  bool is_set;
-  const char* reason;  // "heads are dim / n_heads wide"
-};
-
-// Appends a fault for each of the keys that is set.
-void refuse_args(const std::string& model, const std::vector<UnusedArg>& args, std::vector<config::Fault>& errors);
+// Appends a fault for each key of [model.args] that is set, that not every decoder has and that is not in `own`
+// ("multiple_of", or a table: "rope_scaling_args"). `reasons` has why for keys or tables that deserve more than that
+// the model does not have them.
+void refuse_other_args(const config::JobConfig& config, const std::set<std::string>& own,
+                       const std::map<std::string, std::string>& reasons, std::vector<config::Fault>& errors);
 
 }  // namespace titan::models

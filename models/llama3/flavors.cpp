@@ -112,13 +112,12 @@ std::vector<Start> llama_starts(const std::string& model) {
 }
 
 void check_llama_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
-  const config::ModelArgs& args = config.model.args;
-  refuse_args(config.model.name,
-              {{"head_dim", args.head_dim.has_value(), "heads are model.args.dim / model.args.n_heads wide"},
-               {"hidden_dim", args.hidden_dim.has_value(),
-                "the feed-forward's width follows from model.args.dim, multiple_of and ffn_dim_multiplier"},
-               {"qk_norm", args.qk_norm.has_value(), "queries and keys are not normalized"}},
-              errors);
+  refuse_other_args(
+      config, {"multiple_of", "ffn_dim_multiplier", "rope_scaling_args"},
+      {{"head_dim", "heads are model.args.dim / model.args.n_heads wide"},
+       {"hidden_dim", "the feed-forward's width follows from model.args.dim, multiple_of and ffn_dim_multiplier"},
+       {"qk_norm", "queries and keys are not normalized"}},
+      errors);
   check_decoder_args(config, errors);
   check_width_of_heads(config, errors);
 }

@@ -54,20 +54,13 @@ std::vector<Start> qwen3_starts(const std::string& model) {
 }
 
 void check_qwen3_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
-  const config::ModelArgs& args = config.model.args;
-  const config::RopeScalingArgs& scaling = args.rope_scaling_args;
   constexpr const char* kWidth = "model.args.hidden_dim is the width of the feed-forward";
-  constexpr const char* kRotary = "its rotary frequencies are not scaled";
-  refuse_args(config.model.name,
-              {{"multiple_of", args.multiple_of.has_value(), kWidth},
-               {"ffn_dim_multiplier", args.ffn_dim_multiplier.has_value(), kWidth},
-               {"rope_scaling_args.scaling_factor", scaling.scaling_factor.has_value(), kRotary},
-               {"rope_scaling_args.low_freq_factor", scaling.low_freq_factor.has_value(), kRotary},
-               {"rope_scaling_args.high_freq_factor", scaling.high_freq_factor.has_value(), kRotary},
-               {"rope_scaling_args.original_max_position_embeddings",
-                scaling.original_max_position_embeddings.has_value(), kRotary}},
-              errors);
-  if (config.checkpoint.last_save_in_hf && args.qk_norm == false)
+  refuse_other_args(config, {"head_dim", "hidden_dim", "qk_norm"},
+                    {{"multiple_of", kWidth},
+                     {"ffn_dim_multiplier", kWidth},
+                     {"rope_scaling_args", "its rotary frequencies are not scaled"}},
+                    errors);
+  if (config.checkpoint.last_save_in_hf && config.model.args.qk_norm == false)
     errors.push_back({std::string("checkpoint.last_save_in_hf: ") + kNoQkNorm + "; set it to false",
                       {"checkpoint.last_save_in_hf", "model.args.qk_norm"}});
   check_decoder_args(config, errors);
