@@ -196,7 +196,7 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   const auto source = checkpoint::open_source(folder, kind);
   out.dtype = pick_dtype(options.dtype, *source, out.device);
   const at::NoGradGuard no_grad;
-  out.model = train::build_on_meta(description.spec, document_end, /*context=*/nullptr);
+  out.model = description.spec.build_model(document_end);
   train::materialize(*out.model, out.device, out.dtype);
   load_weights(*out.model, description.spec, folder, kind);
   out.model->train(false);

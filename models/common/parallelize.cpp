@@ -15,12 +15,13 @@ Decoder& decoder(LanguageModel& model) { return dynamic_cast<Decoder&>(model); }
 
 void split_layers(LanguageModel& model, const ParallelContext& context) {
   if (context.meshes.tp.size() == 1) return;
-  tp::parallelize_module(model, context.meshes.tp, tensor_parallel_plan(decoder(model).shape(), context.parallelism));
+  tp::parallelize_module(model, context.meshes.tp,
+                         tensor_parallel_plan(decoder(model).shape(), context.job.parallelism));
 }
 
 void recompute_blocks(LanguageModel& model, const ParallelContext& context) {
   if (const auto* blocks = decoder(model).parts().layers)
-    checkpoint_blocks(*blocks, "layers", context.activation_checkpoint);
+    checkpoint_blocks(*blocks, "layers", context.job.activation_checkpoint);
 }
 
 // Modules in one call communicate together. A tied parameter has one group.

@@ -21,9 +21,7 @@ namespace titan {
 // Everything that decides how a model is parallelized. A new kind of parallelism needs no further argument.
 struct ParallelContext {
   const dist::Meshes& meshes;
-  const config::Training& training;
-  const config::Parallelism& parallelism;
-  const config::ActivationCheckpoint& activation_checkpoint;
+  const config::JobConfig& job;
 };
 
 // One of the changes that make a model a parallel one. A spec lists its passes in the order in which they are applied:

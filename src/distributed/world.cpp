@@ -211,6 +211,10 @@ c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::str
                                      index_of(rank(), ranks), static_cast<int>(ranks.size()), timeout_);
 }
 
+int World::num_groups() const {
+  return static_cast<int>(std::ranges::count_if(groups_, [](const auto& group) { return group.second->size() > 1; }));
+}
+
 std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const std::vector<int>& ranks) {
   if (const auto found = groups_.find(ranks); found != groups_.end()) return found->second;
   const int group_rank = index_of(rank(), ranks);

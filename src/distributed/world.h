@@ -32,6 +32,9 @@ class World {
   const LaunchEnv& env() const { return env_; }
   c10::Device device() const { return device_; }
   ProcessGroup& group() const { return *group_; }
+  // Returns the number of groups of several ranks that make_group() has made, with the group of all ranks. Each has a
+  // communicator of its own on an accelerator.
+  int num_groups() const;
 
   // Returns the group of the given global ranks (ascending, including this rank); the same ranks give the same group.
   // Collective over those ranks. Connects at once, so that the first step does not have to.

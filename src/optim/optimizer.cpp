@@ -7,14 +7,7 @@
 namespace titan::optim {
 
 Optimizer::Optimizer(std::vector<TrainedParameter> params) : params_(std::move(params)) {
-  for (const auto& [fqn, tensor, sharding] : params_) {
-    if (tensor.is_meta()) {
-      throw InternalError("[optim] " + fqn +
-                          " is on the meta device: materialize and initialize the model before the "
-                          "optimizer is made");
-    }
-    sharded_over_.push_back(groups_that_cut(sharding));
-  }
+  for (const auto& param : params_) sharded_over_.push_back(groups_that_cut(param.sharding));
 }
 
 std::vector<std::string> Optimizer::fqns() const {

@@ -48,8 +48,8 @@ struct Hyperparameter {
 
 class Optimizer {
  public:
-  // `params`: local shards, materialized, in the order of the run's parameters. Throws InternalError for a parameter on
-  // the meta device.
+  // `params`: local shards in the order of the run's parameters. On the meta device they have state, whose size the dry
+  // run asks for, and take no steps.
   explicit Optimizer(std::vector<TrainedParameter> params);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;

@@ -2,18 +2,20 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "nn/init.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::train {
 
-std::unique_ptr<LanguageModel> build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> document_end,
-                                             const ParallelContext* context) {
+BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> document_end,
+                         const ParallelContext& context, at::Device device) {
   auto model = spec.build_model(document_end);
-  if (!context) return model;
-  for (const ModelPass& pass : spec.passes) pass.apply(*model, *context);
-  return model;
+  for (const ModelPass& pass : spec.passes) pass.apply(*model, context);
+  auto forward_backward = make_forward_backward(*model, device, spec.loss);
+  return {std::move(model), std::move(forward_backward)};
 }
 
 void materialize(LanguageModel& model, at::Device device, at::ScalarType dtype) {

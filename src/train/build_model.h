@@ -1,4 +1,4 @@
-// Builds models, in one way for training, the dry run and generation.
+// Builds parallel models, in one way for training and the dry run.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,21 @@
 #include <optional>
 
 #include "contract/train_contract.h"
+#include "train/step/forward_backward.h"
 
 namespace titan::train {
 
-// Builds the model of `spec` on the meta device and applies the spec's passes in their order. Without a context it
-// applies none: the model is that of one device. `document_end`: see TrainSpec::build_model. Collective over the meshes
-// of the context.
-std::unique_ptr<LanguageModel> build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> document_end,
-                                             const ParallelContext* context);
+// A model, and what runs batches through it. A pipeline, or a split of the sequence, would make another
+// ForwardBackward.
+struct BuiltModel {
+  std::unique_ptr<LanguageModel> model;
+  std::unique_ptr<ForwardBackward> forward_backward;
+};
+
+// Builds the model of `spec` on the meta device and applies the spec's passes in their order. Its batches go to
+// `device`. `document_end`: see TrainSpec::build_model. Collective over the meshes of the context.
+BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> document_end,
+                         const ParallelContext& context, at::Device device);
 
 // Gives the parameters memory in `dtype`, and makes the buffers, both on `device` (parameters that are offloaded stay
 // on the host). The weights come later, from draw_weights() or a checkpoint: a start from a checkpoint saves the time

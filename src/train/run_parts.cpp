@@ -28,10 +28,10 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
   const config::JobConfig& config = run.config;
   run.seed = agree_on_seed(config.debug.seed, run.world.group());
   at::manual_seed(run.seed);
-  const ParallelContext context{run.meshes, config.training, config.parallelism, config.activation_checkpoint};
-  run.model = build_on_meta(spec, tokenizer.document_end, &context);
+  auto built = build_on_meta(spec, tokenizer.document_end, {run.meshes, config}, run.world.device());
+  run.model = std::move(built.model);
+  run.forward_backward = std::move(built.forward_backward);
   materialize(*run.model, run.meshes.fsdp.device(), dist::dtype_of(config.training.dtype));
-  run.forward_backward = make_forward_backward(*run.model, run.world.device(), spec.loss);
   run.parameters = std::make_unique<RunParameters>(*run.model);
   run.optimizer = optim::make_optimizer(config.optimizer, run.parameters->to_train());
   run.schedule = std::make_unique<optim::LrSchedule>(build_lr_schedule(config.lr_scheduler, config.training.steps));

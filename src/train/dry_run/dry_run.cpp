@@ -4,12 +4,12 @@
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <spdlog/fmt/fmt.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/text.h"
 #include "distributed/config_dtype.h"
-#include "distributed/parallel_dims.h"
 #include "facts/optimizer_facts.h"
 #include "metrics/flops.h"
 #include "train/dry_run/suggest_changes.h"
@@ -23,14 +23,28 @@ std::int64_t size_of(const std::string& dtype) {
 
 double usable_part(const Device& device) { return device.is_gpu ? kUsablePartOfGpu : kUsablePartOfHost; }
 
-// Counts the NCCL communicators of a rank: one of all ranks; if the ranks split along several axes, one along each
-// axis; and with tensor parallelism and both data-parallel axes, one of the ranks that read different data.
-int num_communicators(const dist::ParallelDims& dims) {
-  if (dims.world_size == 1) return 0;
-  int axes = 0;
-  for (const int degree : {dims.dp_replicate, dims.dp_shard, dims.tp}) axes += degree > 1 ? 1 : 0;
-  const bool batch_is_apart = dims.tp > 1 && dims.dp_replicate > 1 && dims.dp_shard > 1;
-  return 1 + (axes > 1 ? axes : 0) + (batch_is_apart ? 1 : 0);
+// A parallel axis, with its key in JSON and its words in the table.
+struct Axis {
+  const char* key;
+  int degree;
+  std::string words;
+  bool is_always_shown = false;  // in the table, which has other axes if their degree is above 1
+};
+
+std::array<Axis, 5> axes(const dist::ParallelDims& dims) {
+  return {{{"replicas", dims.dp_replicate, counted(dims.dp_replicate, "replica"), true},
+           {"shards", dims.dp_shard, counted(dims.dp_shard, "shard"), true},
+           {"context_parallel", dims.cp, fmt::format("{} parts of each sequence", dims.cp)},
+           {"tensor_parallel", dims.tp, fmt::format("{} parts of each layer", dims.tp)},
+           {"pipeline_parallel", dims.pp, fmt::format("{} stages", dims.pp)}}};
+}
+
+// Returns "2 replicas x 4 shards x 2 parts of each layer".
+std::string words(const dist::ParallelDims& dims) {
+  std::vector<std::string> parts;
+  for (const Axis& axis : axes(dims))
+    if (axis.is_always_shown || axis.degree > 1) parts.push_back(axis.words);
+  return join(parts, " x ");
 }
 
 // A part of the peak: its key in JSON, its label in the table, its bytes.
@@ -87,8 +101,7 @@ Demand demand_of(const config::JobConfig& config, const TrainSpec& spec, int wor
   out.allowed = static_cast<std::int64_t>(usable_part(device) * static_cast<double>(device.bytes));
   if (device.is_gpu) {
     out.context = kContextBytes;
-    out.communicators =
-        num_communicators(dist::ParallelDims::from_config(config.parallelism, world_size)) * kCommunicatorBytes;
+    out.communicators = out.memory.num_groups * kCommunicatorBytes;
   }
   return out;
 }
@@ -98,9 +111,7 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   DryRun run;
   run.model = spec.name;
   run.world_size = world_size;
-  run.replicas = shape.dims.dp_replicate;
-  run.shards = shape.dims.dp_shard;
-  run.tensor_parallel = shape.dims.tp;
+  run.dims = shape.dims;
   run.parameters = spec.stats.num_parameters;
   run.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
   run.sequences_per_step = shape.sequences_per_step;
@@ -117,10 +128,7 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
 
 std::string to_table(const DryRun& run) {
   const Demand& demand = run.demand;
-  std::string out = fmt::format("{}: {} = {} x {}", run.model, counted(run.world_size, "rank"),
-                                counted(run.replicas, "replica"), counted(run.shards, "shard"));
-  if (run.tensor_parallel > 1) out += fmt::format(" x {} parts of each layer", run.tensor_parallel);
-  out += "\n";
+  std::string out = fmt::format("{}: {} = {}\n", run.model, counted(run.world_size, "rank"), words(run.dims));
   out += text_line("parameters", with_thousands(run.parameters));
   out += text_line("sequences per step", with_thousands(run.sequences_per_step));
   out += text_line("tokens per step", with_thousands(run.tokens_per_step));
@@ -158,33 +166,29 @@ std::string to_json(const DryRun& run) {
   nlohmann::ordered_json suggestions = nlohmann::ordered_json::array();
   for (const auto& [change, total, fits] : run.suggestions)
     suggestions.push_back({{"change", change}, {"bytes", total}, {"fits", fits}});
-  const nlohmann::ordered_json out = {
-      {"model", run.model},
-      {"world_size", run.world_size},
-      {"replicas", run.replicas},
-      {"shards", run.shards},
-      {"tensor_parallel", run.tensor_parallel},
-      {"parameters", run.parameters},
-      {"sequences_per_step", run.sequences_per_step},
-      {"tokens_per_step", run.tokens_per_step},
-      {"flops_per_token", run.flops_per_token},
-      {"flops_per_step", run.flops_per_step()},
-      {"checkpoint_bytes", run.checkpoint.full},
-      {"model_checkpoint_bytes", run.checkpoint.model},
-      {"kept_by_forward_bytes", demand.memory.kept_by_forward},
-      {"peak_moment", demand.memory.moment},
-      {"peak_by_kind_bytes", at_peak},
-      {"peak_bytes", demand.memory.peak()},
-      {"pooled_bytes", demand.memory.pooled},
-      {"context_bytes", demand.context},
-      {"communicator_bytes", demand.communicators},
-      {"total_bytes", demand.total()},
-      {"host_bytes", demand.memory.on_host},
-      {"staging_bytes", demand.memory.staging},
-      {"device", {{"name", run.device.name}, {"bytes", run.device.bytes}, {"is_gpu", run.device.is_gpu}}},
-      {"allowed_bytes", demand.allowed},
-      {"fits", demand.fits()},
-      {"suggestions", suggestions}};
+  nlohmann::ordered_json out = {{"model", run.model}, {"world_size", run.world_size}};
+  for (const Axis& axis : axes(run.dims)) out[axis.key] = axis.degree;
+  out.update({{"parameters", run.parameters},
+              {"sequences_per_step", run.sequences_per_step},
+              {"tokens_per_step", run.tokens_per_step},
+              {"flops_per_token", run.flops_per_token},
+              {"flops_per_step", run.flops_per_step()},
+              {"checkpoint_bytes", run.checkpoint.full},
+              {"model_checkpoint_bytes", run.checkpoint.model},
+              {"kept_by_forward_bytes", demand.memory.kept_by_forward},
+              {"peak_moment", demand.memory.moment},
+              {"peak_by_kind_bytes", at_peak},
+              {"peak_bytes", demand.memory.peak()},
+              {"pooled_bytes", demand.memory.pooled},
+              {"context_bytes", demand.context},
+              {"communicator_bytes", demand.communicators},
+              {"total_bytes", demand.total()},
+              {"host_bytes", demand.memory.on_host},
+              {"staging_bytes", demand.memory.staging},
+              {"device", {{"name", run.device.name}, {"bytes", run.device.bytes}, {"is_gpu", run.device.is_gpu}}},
+              {"allowed_bytes", demand.allowed},
+              {"fits", demand.fits()},
+              {"suggestions", suggestions}});
   return out.dump(2) + "\n";
 }
 

@@ -7,6 +7,7 @@
 
 #include "config/job_config.h"
 #include "contract/train_contract.h"
+#include "distributed/parallel_dims.h"
 #include "train/dry_run/memory_estimate.h"
 #include "train/dry_run/named_device.h"
 
@@ -48,9 +49,7 @@ CheckpointSize checkpoint_size(const config::JobConfig& config, const ModelStats
 struct DryRun {
   std::string model;
   int world_size = 1;
-  int replicas = 1;
-  int shards = 1;
-  int tensor_parallel = 1;  // ranks that share each layer
+  dist::ParallelDims dims;
   std::int64_t parameters = 0;
   std::int64_t flops_per_token = 0;  // forward and backward
   std::int64_t sequences_per_step = 0;

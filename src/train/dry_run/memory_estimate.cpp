@@ -14,16 +14,17 @@
 #include "base/env.h"
 #include "distributed/config_dtype.h"
 #include "distributed/tensor/sharding.h"
-#include "facts/optimizer_facts.h"
 #include "kernels/operators.h"
 #include "nn/ops/cross_entropy.h"
 #include "nn/ops/meta_kernels.h"
 #include "nn/ops/meta_run.h"
+#include "optim/make_optimizer.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/build_model.h"
 #include "train/dry_run/caching_pools.h"
 #include "train/dry_run/memory_log.h"
 #include "train/step/forward_backward.h"
+#include "train/step/run_parameters.h"
 
 namespace titan::train {
 namespace {
@@ -58,15 +59,10 @@ class StandsFor {
 };
 
 // While alive, records the allocations of tensors with one element per word and row that operators of this thread
-// make: logits, and tensors computed elementwise from them. `shapes`: of the losses, with the full vocabulary or with
-// this rank's part.
+// make: logits, and tensors computed elementwise from them.
 class LogitsWatch {
  public:
-  LogitsWatch(const MemoryLog& log, const std::vector<nn::LossShape>& shapes) : log_(log) {
-    for (const auto& shape : shapes) {
-      const auto rows_at_once = nn::rows_of_logits(shape);
-      rows_of_vocab_[shape.vocab].insert({shape.rows, rows_at_once, shape.rows % rows_at_once});  // the last part
-    }
+  explicit LogitsWatch(const MemoryLog& log) : log_(log) {
     current_ = this;
     handle_ = at::addThreadLocalCallback(
         at::RecordFunctionCallback(&begin, &end).needsOutputs(true).scopes({at::RecordScope::FUNCTION}));
@@ -78,6 +74,13 @@ class LogitsWatch {
   LogitsWatch(const LogitsWatch&) = delete;
   LogitsWatch& operator=(const LogitsWatch&) = delete;
 
+  static LogitsWatch* current() { return current_; }
+
+  // Looks for the logits of a loss from now on.
+  void expect(const nn::LossShape& shape) {
+    const auto rows_at_once = nn::rows_of_logits(shape);
+    rows_of_vocab_[shape.vocab].insert({shape.rows, rows_at_once, shape.rows % rows_at_once});  // the last part
+  }
   const Ids& found() const { return found_; }
 
  private:
@@ -125,49 +128,50 @@ void announce_modules(nn::Module& model, MemoryLog& log) {
 class MetaRun {
  public:
   MetaRun(const config::JobConfig& config, const TrainSpec& spec, int world_size)
-      : config_(config), spec_(spec), world_(dist::World::fake(world_size)) {
+      : config_(config), spec_(spec), watched_(spec), world_(dist::World::fake(world_size)) {
+    watched_.loss = [this](LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
+      return loss_of(model, tokens, labels);
+    };
     const auto shape = dist::RunShape::of(config, world_size);
     const auto meshes = dist::Meshes::build(*world_, shape.dims);
     microbatches_ = std::min<std::int64_t>(shape.accumulation_steps, 2);
     // Document ends depend on the tokens, which meta tensors do not have: each row of the batch is one document.
-    const ParallelContext context{meshes, config.training, config.parallelism, config.activation_checkpoint};
-    model_ = build_on_meta(spec, spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt, &context);
+    auto [model, forward_backward] =
+        build_on_meta(watched_, spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt,
+                      {meshes, config}, at::kMeta);
+    model_ = std::move(model);
+    forward_backward_ = std::move(forward_backward);
     log_.start();  // everything made so far stays on the meta device in a real run, too
     log_.enter("the start");
     materialize(*model_, at::kMeta, dist::dtype_of(config.training.dtype));
     for (const auto& parameter : model_->named_parameters()) add(parameters_, log_.find(parameter.tensor()));
     announce_modules(*model_, log_);
-    forward_backward_ = make_forward_backward(
-        *model_, at::kMeta, [this](LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
-          return loss_of(model, tokens, labels);
-        });
+    optimizer_ = optim::make_optimizer(config.optimizer, RunParameters(*model_).to_train());
   }
   ~MetaRun() { log_.stop(); }
   MetaRun(const MetaRun&) = delete;
   MetaRun& operator=(const MetaRun&) = delete;
 
-  // Computes the gradients of a step, and allocates the moments in the first step: an optimizer itself needs values.
-  // The other memory of its update is negligible.
+  // Computes the gradients of a step, and asks for the optimizer's state in the first step. The update itself needs
+  // values; its other memory is negligible.
   void step() {
     for (const auto& parameter : model_->named_parameters()) parameter.tensor().mutable_grad().reset();
-    const LogitsWatch logits(log_, loss_shapes());
+    const LogitsWatch logits(log_);
     for (std::int64_t i = 0; i < microbatches_; ++i) run_microbatch();
     logits_.insert(logits.found().begin(), logits.found().end());
     for (const auto& parameter : model_->named_parameters()) add(gradients_, log_.find(parameter.tensor().grad()));
     log_.enter("the update");
-    if (!moments_.empty()) return;
-    for (const auto& parameter : model_->named_parameters()) {
-      if (!parameter.tensor().requires_grad()) continue;
-      for (int i = 0; i < optimizer_facts(config_.optimizer.name).moments; ++i) {
-        moments_.push_back(at::empty_like(parameter.tensor().detach()));
-        add(optimizer_, log_.find(moments_.back()));
-      }
-    }
+    if (!optimizer_state_.empty()) return;
+    for (std::size_t i = 0; i < optimizer_->parameters().size(); ++i)
+      for (const auto& state : optimizer_->state(i)) add(optimizer_state_, log_.find(state.tensor));
   }
+
+  // Returns the number of groups of several ranks that this rank is in.
+  int num_groups() const { return world_->num_groups(); }
 
   const MemoryLog& log() const { return log_; }
   const Ids& parameters() const { return parameters_; }
-  const Ids& optimizer() const { return optimizer_; }
+  const Ids& optimizer() const { return optimizer_state_; }
   const Ids& gradients() const { return gradients_; }
   const Ids& logits() const { return logits_; }
   // Returns the bytes that the last forward keeps, without parameters that are still gathered.
@@ -199,18 +203,18 @@ class MetaRun {
     forward_backward_->forward_backward({tokens, at::empty_like(tokens)}, [](const at::Tensor& loss) { return loss; });
   }
 
-  // Returns the loss shapes with the full vocabulary and with this rank's part of it.
-  std::vector<nn::LossShape> loss_shapes() const {
-    const auto& training = config_.training;
-    const nn::LossShape whole{training.local_batch_size * training.seq_len, spec_.stats.dim, spec_.stats.vocab_size,
-                              dist::dtype_of(training.mixed_precision_param), meta_run::stands_for_gpu()};
-    auto part = whole;
-    part.vocab = dist::chunk_of(whole.vocab, config_.parallelism.tensor_parallel_degree, /*rank=*/0).count;
-    return {whole, part};
+  // Logits have the full vocabulary, or this rank's part of it.
+  void expect_logits(std::int64_t rows) const {
+    nn::LossShape shape{rows, spec_.stats.dim, spec_.stats.vocab_size,
+                        dist::dtype_of(config_.training.mixed_precision_param), meta_run::stands_for_gpu()};
+    LogitsWatch::current()->expect(shape);
+    shape.vocab = dist::chunk_of(shape.vocab, config_.parallelism.tensor_parallel_degree, /*rank=*/0).count;
+    LogitsWatch::current()->expect(shape);
   }
 
   // Computes the spec's loss, and marks the end of forward and the beginning of backward.
   at::Tensor loss_of(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
+    expect_logits(labels.numel());
     const auto begin = log_.now();
     auto loss = spec_.loss(model, tokens, labels);
     forwards_.push_back({begin, log_.now()});
@@ -220,13 +224,14 @@ class MetaRun {
 
   const config::JobConfig& config_;
   const TrainSpec& spec_;
+  TrainSpec watched_;  // the spec, with a loss that is observed
   MemoryLog& log_ = MemoryLog::instance();
   std::unique_ptr<dist::World> world_;
   std::int64_t microbatches_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<ForwardBackward> forward_backward_;
-  std::vector<at::Tensor> moments_;
-  Ids parameters_, optimizer_, gradients_, logits_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  Ids parameters_, optimizer_state_, gradients_, logits_;
   std::vector<Span> forwards_;
 };
 
@@ -326,6 +331,7 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
   }
   out.kept_by_forward = run.kept_by_forward();
   out.on_host = find_peak(run.log(), second_step, Place::kHost, on_host).bytes;
+  out.num_groups = run.num_groups();
   if (is_gpu) out.pooled = std::max<std::int64_t>(0, reserved_bytes(run.log(), on_host) - out.peak());
   if (config.checkpoint.enable && config.checkpoint.async_mode != "disabled")
     out.staging = bytes_of(run.log(), run.parameters()) + bytes_of(run.log(), run.optimizer());

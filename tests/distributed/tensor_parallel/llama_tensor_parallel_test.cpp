@@ -46,17 +46,15 @@ LlamaArgs small_args(std::int64_t vocab) {
 }
 
 std::unique_ptr<Decoder> make_llama(const Case& which, const dist::Meshes* meshes) {
-  config::Training training;
-  training.mixed_precision_param = "float32";
-  config::Parallelism parallelism;
-  parallelism.disable_loss_parallel = which.gathers_logits;
-  parallelism.enable_async_tensor_parallel = which.overlaps;
-  config::ActivationCheckpoint recompute;
-  recompute.mode = which.recompute;
-  recompute.selective_ac_option = "op";
+  config::JobConfig job;
+  job.training.mixed_precision_param = "float32";
+  job.parallelism.disable_loss_parallel = which.gathers_logits;
+  job.parallelism.enable_async_tensor_parallel = which.overlaps;
+  job.activation_checkpoint.mode = which.recompute;
+  job.activation_checkpoint.selective_ac_option = "op";
   auto model = std::make_unique<Decoder>(small_args(which.vocab).decoder(), kT);
   if (meshes)
-    for (const ModelPass& pass : decoder_passes()) pass.apply(*model, {*meshes, training, parallelism, recompute});
+    for (const ModelPass& pass : decoder_passes()) pass.apply(*model, {*meshes, job});
   fsdp::to_empty(*model, at::kCPU);
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);

@@ -86,9 +86,10 @@ Outcome run(const config::ActivationCheckpoint& ac, const std::string& dtype = "
   dist::World world(LaunchEnv{}, c10::DeviceType::CPU, std::chrono::seconds(10));
   const auto meshes = dist::Meshes::build(world, {});
   Decoder model(args.decoder(), kT, /*document_end=*/3);
-  config::Training training;
-  training.mixed_precision_param = dtype;
-  for (const ModelPass& pass : decoder_passes()) pass.apply(model, {meshes, training, config::Parallelism{}, ac});
+  config::JobConfig job;
+  job.training.mixed_precision_param = dtype;
+  job.activation_checkpoint = ac;
+  for (const ModelPass& pass : decoder_passes()) pass.apply(model, {meshes, job});
   fsdp::to_empty(model, at::kCPU);
   {
     const at::NoGradGuard no_grad;
