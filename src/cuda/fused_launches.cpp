@@ -17,6 +17,7 @@ device::LaunchesFor<T> launches_for() {
   return {.rms_norm = on_current_stream<launch_rms_norm<T>>,
           .rms_norm_backward = on_current_stream<launch_rms_norm_backward<T>>,
           .rotate = on_current_stream<launch_rotate<T>>,
+          .rotate_halves = on_current_stream<launch_rotate_halves<T>>,
           .swiglu = on_current_stream<launch_swiglu<T>>,
           .swiglu_backward = on_current_stream<launch_swiglu_backward<T>>};
 }

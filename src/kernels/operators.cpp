@@ -78,6 +78,7 @@ decltype(ops::add_rms_norm) ops::add_rms_norm(
 decltype(ops::rms_norm_backward) ops::rms_norm_backward(
     "rms_norm_backward(Tensor out_grad, Tensor x, Tensor weight, Tensor rrms, Tensor? more) -> (Tensor, Tensor)");
 decltype(ops::rotate) ops::rotate("rotate(Tensor x, Tensor factors, bool conjugate) -> Tensor");
+decltype(ops::rotate_halves) ops::rotate_halves("rotate_halves(Tensor x, Tensor factors, bool conjugate) -> Tensor");
 decltype(ops::swiglu) ops::swiglu("swiglu(Tensor gate, Tensor up) -> Tensor");
 decltype(ops::swiglu_backward) ops::swiglu_backward(
     "swiglu_backward(Tensor out_grad, Tensor gate, Tensor up) -> (Tensor, Tensor)");

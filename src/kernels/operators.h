@@ -73,6 +73,8 @@ extern const Operator<Tensors2(const at::Tensor& out_grad, const at::Tensor& x, 
 // Returns x [B, T, H, E], whose pairs of neighbors are multiplied by complex64 factors [>= T, E / 2] or, for the
 // gradient, by their conjugates.
 extern const Operator<at::Tensor(const at::Tensor& x, const at::Tensor& factors, bool conjugate)> rotate;
+// The same for pairs of element i of a head and element i + E / 2.
+extern const Operator<at::Tensor(const at::Tensor& x, const at::Tensor& factors, bool conjugate)> rotate_halves;
 
 extern const Operator<at::Tensor(const at::Tensor& gate, const at::Tensor& up)> swiglu;
 // Returns the gradients of gate and up.

@@ -94,6 +94,14 @@ __global__ void __launch_bounds__(kLanes)
 }
 
 template <typename T>
+__global__ void __launch_bounds__(kLanes)
+    titan_rotate_halves(device::Rotation shape, const T* x, const float* factors, bool conjugate, T* out) {
+  const std::int64_t packs = device::num_packs<T>(shape) / 2, stride = static_cast<std::int64_t>(gridDim.x) * kLanes;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kLanes + threadIdx.x; i < packs; i += stride)
+    device::rotate_halves_pack<T>(shape, i, x, factors, conjugate, out);
+}
+
+template <typename T>
 __global__ void __launch_bounds__(kLanes) titan_swiglu(std::int64_t packs, const T* gate, const T* up, T* out) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kLanes;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kLanes + threadIdx.x; i < packs; i += stride)
@@ -147,6 +155,14 @@ cudaError_t launch_rotate(const device::Rotation& shape, const T* x, const float
 }
 
 template <typename T>
+cudaError_t launch_rotate_halves(const device::Rotation& shape, const T* x, const float* factors, bool conjugate,
+                                 T* out, cudaStream_t stream) {
+  titan_rotate_halves<T>
+      <<<blocks_of(device::num_packs<T>(shape) / 2), kLanes, 0, stream>>>(shape, x, factors, conjugate, out);
+  return cudaGetLastError();
+}
+
+template <typename T>
 cudaError_t launch_swiglu(std::int64_t count, const T* gate, const T* up, T* out, cudaStream_t stream) {
   const std::int64_t packs = count / device::Pack<T>::kSize;
   titan_swiglu<T><<<blocks_of(packs), kLanes, 0, stream>>>(packs, gate, up, out);
@@ -167,6 +183,8 @@ cudaError_t launch_swiglu_backward(std::int64_t count, const T* out_grad, const 
   template cudaError_t launch_rms_norm_backward<T>(std::int64_t, std::int64_t, std::int64_t, const T*, const T*,    \
                                                    const T*, const T*, const float*, T*, T*, float*, cudaStream_t); \
   template cudaError_t launch_rotate<T>(const device::Rotation&, const T*, const float*, bool, T*, cudaStream_t);   \
+  template cudaError_t launch_rotate_halves<T>(const device::Rotation&, const T*, const float*, bool, T*,           \
+                                               cudaStream_t);                                                       \
   template cudaError_t launch_swiglu<T>(std::int64_t, const T*, const T*, T*, cudaStream_t);                        \
   template cudaError_t launch_swiglu_backward<T>(std::int64_t, const T*, const T*, const T*, T*, T*, cudaStream_t)
 TITAN_INSTANTIATE(float);

@@ -25,6 +25,10 @@ cudaError_t launch_rotate(const device::Rotation& shape, const T* x, const float
                           cudaStream_t stream);
 
 template <typename T>
+cudaError_t launch_rotate_halves(const device::Rotation& shape, const T* x, const float* factors, bool conjugate,
+                                 T* out, cudaStream_t stream);
+
+template <typename T>
 cudaError_t launch_swiglu(std::int64_t count, const T* gate, const T* up, T* out, cudaStream_t stream);
 
 template <typename T>

@@ -113,12 +113,18 @@ Tensors2 DeviceOperators::rms_norm_backward(const at::Tensor& out_grad, const at
   return {x_grad, weight_grad};
 }
 
-at::Tensor DeviceOperators::rotate(const at::Tensor& any, const at::Tensor& factors, bool conjugate) const {
-  const bool is_taken = takes(any) && any.dim() == 4 && any.numel() > 0 && any.size(3) % pack_size(any) == 0 &&
-                        factors.device() == any.device() && factors.scalar_type() == at::kComplexFloat &&
-                        factors.dim() == 2 && factors.is_contiguous() && !factors.is_conj() &&
-                        factors.size(0) >= any.size(1) && factors.size(1) == any.size(3) / 2;
-  if (!is_taken) return {};
+// `packs`: a head is a multiple of that many packs.
+bool DeviceOperators::takes_rotation(const at::Tensor& x, const at::Tensor& factors, std::int64_t packs) const {
+  return takes(x) && x.dim() == 4 && x.numel() > 0 && x.size(3) % (packs * pack_size(x)) == 0 &&
+         factors.device() == x.device() && factors.scalar_type() == at::kComplexFloat && factors.dim() == 2 &&
+         factors.is_contiguous() && !factors.is_conj() && factors.size(0) >= x.size(1) &&
+         factors.size(1) == x.size(3) / 2;
+}
+
+// `launch_of` returns one of the launches of a dtype.
+template <typename LaunchOf>
+at::Tensor DeviceOperators::rotate_by(const at::Tensor& any, const at::Tensor& factors, bool conjugate,
+                                      const LaunchOf& launch_of) const {
   const auto size = pack_size(any);
   const bool fits = any.stride(3) == 1 && any.stride(2) % size == 0 && any.stride(1) % size == 0 &&
                     any.stride(0) % size == 0 && is_aligned(any);
@@ -127,9 +133,21 @@ at::Tensor DeviceOperators::rotate(const at::Tensor& any, const at::Tensor& fact
   const Rotation shape{x.size(0), x.size(1), x.size(2), x.size(3), x.stride(0), x.stride(1), x.stride(2)};
   with_dtype(launches_, x, [&](const auto& launch, auto element) {
     using T = decltype(element);
-    launch.rotate(shape, input<T>(x), input<float>(factors), conjugate, output<T>(out));
+    launch_of(launch)(shape, input<T>(x), input<float>(factors), conjugate, output<T>(out));
   });
   return out;
+}
+
+at::Tensor DeviceOperators::rotate(const at::Tensor& x, const at::Tensor& factors, bool conjugate) const {
+  if (!takes_rotation(x, factors, /*packs=*/1)) return {};
+  return rotate_by(
+      x, factors, conjugate, [](const auto& launch) -> const auto& { return launch.rotate; });
+}
+
+at::Tensor DeviceOperators::rotate_halves(const at::Tensor& x, const at::Tensor& factors, bool conjugate) const {
+  if (!takes_rotation(x, factors, /*packs=*/2)) return {};
+  return rotate_by(
+      x, factors, conjugate, [](const auto& launch) -> const auto& { return launch.rotate_halves; });
 }
 
 at::Tensor DeviceOperators::swiglu(const at::Tensor& gate, const at::Tensor& up) const {
@@ -192,6 +210,10 @@ LaunchesFor<T> host_launches_for() {
   };
   out.rotate = [](const Rotation& shape, const T* x, const float* factors, bool conjugate, T* result) {
     for (std::int64_t i = 0; i < num_packs<T>(shape); ++i) rotate_pack<T>(shape, i, x, factors, conjugate, result);
+  };
+  out.rotate_halves = [](const Rotation& shape, const T* x, const float* factors, bool conjugate, T* result) {
+    for (std::int64_t i = 0; i < num_packs<T>(shape) / 2; ++i)
+      rotate_halves_pack<T>(shape, i, x, factors, conjugate, result);
   };
   out.swiglu = [](std::int64_t count, const T* gate, const T* up, T* result) {
     for (std::int64_t i = 0; i < count / Pack<T>::kSize; ++i) swiglu_pack<T>(i, gate, up, result);

@@ -27,6 +27,7 @@ struct LaunchesFor {
                      const T* x, const T* weight, const float* rrms, T* x_grad, T* weight_grad, float* columns)>
       rms_norm_backward;
   std::function<void(const Rotation& shape, const T* x, const float* factors, bool conjugate, T* out)> rotate;
+  std::function<void(const Rotation& shape, const T* x, const float* factors, bool conjugate, T* out)> rotate_halves;
   std::function<void(std::int64_t count, const T* gate, const T* up, T* out)> swiglu;
   std::function<void(std::int64_t count, const T* out_grad, const T* gate, const T* up, T* gate_grad, T* up_grad)>
       swiglu_backward;
@@ -54,11 +55,15 @@ class DeviceOperators {
   Tensors2 rms_norm_backward(const at::Tensor& out_grad, const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& rrms, const std::optional<at::Tensor>& more) const;
   at::Tensor rotate(const at::Tensor& x, const at::Tensor& factors, bool conjugate) const;
+  at::Tensor rotate_halves(const at::Tensor& x, const at::Tensor& factors, bool conjugate) const;
   at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) const;
   Tensors2 swiglu_backward(const at::Tensor& out_grad, const at::Tensor& gate, const at::Tensor& up) const;
 
  private:
   bool takes(const at::Tensor& tensor) const;
+  bool takes_rotation(const at::Tensor& x, const at::Tensor& factors, std::int64_t packs) const;
+  template <typename LaunchOf>
+  at::Tensor rotate_by(const at::Tensor& x, const at::Tensor& factors, bool conjugate, const LaunchOf& launch_of) const;
   bool takes_rms_norm(const at::Tensor& x, const at::Tensor& weight) const;
 
   c10::DeviceType type_;
@@ -71,6 +76,7 @@ void DeviceOperators::for_each(const Each& each) {
   each("add_rms_norm", &DeviceOperators::add_rms_norm);
   each("rms_norm_backward", &DeviceOperators::rms_norm_backward);
   each("rotate", &DeviceOperators::rotate);
+  each("rotate_halves", &DeviceOperators::rotate_halves);
   each("swiglu", &DeviceOperators::swiglu);
   each("swiglu_backward", &DeviceOperators::swiglu_backward);
 }

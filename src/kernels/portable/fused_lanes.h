@@ -198,6 +198,30 @@ TITAN_LANES void rotate_pack(const Rotation& shape, std::int64_t index, const T*
   pack(out, index) = o;
 }
 
+// Rotates pack `index` of the heads' first halves with the same pack of their second halves. head_dim is a multiple of
+// two packs. Factors, products and sums are rounded to T.
+template <typename T>
+TITAN_LANES void rotate_halves_pack(const Rotation& shape, std::int64_t index, const T* x, const float* factors,
+                                    bool conjugate, T* out) {
+  const std::int64_t packs_of_half = shape.head_dim / Pack<T>::kSize / 2;
+  const std::int64_t in_half = index % packs_of_half, head_of_all = index / packs_of_half;
+  const std::int64_t head = head_of_all % shape.heads, token = head_of_all / shape.heads % shape.tokens;
+  const std::int64_t row = head_of_all / shape.heads / shape.tokens;
+  const T* const from = x + row * shape.batch_stride + token * shape.token_stride + head * shape.head_stride;
+  const float* const by = factors + token * shape.head_dim + in_half * Pack<T>::kSize * 2;
+  const Pack<T> first = pack(from, in_half), second = pack(from, in_half + packs_of_half);
+  Pack<T> a, b;
+  for (int v = 0; v < Pack<T>::kSize; ++v) {
+    const float one = to_float(first.values[v]), other = to_float(second.values[v]);
+    const float cos = to_float(rounded<T>(by[2 * v]));
+    const float sin = to_float(rounded<T>(conjugate ? -by[2 * v + 1] : by[2 * v + 1]));
+    a.values[v] = rounded<T>(to_float(rounded<T>(one * cos)) - to_float(rounded<T>(other * sin)));
+    b.values[v] = rounded<T>(to_float(rounded<T>(other * cos)) + to_float(rounded<T>(one * sin)));
+  }
+  pack(out, head_of_all * packs_of_half * 2 + in_half) = a;
+  pack(out, head_of_all * packs_of_half * 2 + packs_of_half + in_half) = b;
+}
+
 // -------------------------------------------------------------------------------------------------------- SwiGLU
 
 TITAN_LANES float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }

@@ -84,7 +84,9 @@ struct FusedAddRmsNorm : torch::autograd::Function<FusedAddRmsNorm> {
   }
 };
 
-struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding> {
+// `kRotate`: ops::rotate or ops::rotate_halves.
+template <decltype(ops::rotate)& kRotate>
+struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding<kRotate>> {
   static Variable forward(AutogradContext* context, const at::Tensor& /*x*/, const at::Tensor& freqs_cis,
                           const Result& result) {
     context->save_for_backward({freqs_cis});
@@ -93,7 +95,7 @@ struct FusedRotaryEmbedding : torch::autograd::Function<FusedRotaryEmbedding> {
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     check_once_differentiable("the rotary embedding");
-    const auto grad = ops::rotate(grad_outputs[0], context->get_saved_variables()[0], /*conjugate=*/true);
+    const auto grad = kRotate(grad_outputs[0], context->get_saved_variables()[0], /*conjugate=*/true);
     check_has_kernel(grad);
     return {grad, at::Tensor(), at::Tensor()};
   }
@@ -136,14 +138,13 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::T
 at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis) {
   const auto out = freqs_cis.requires_grad() ? at::Tensor() : ops::rotate(x, freqs_cis, /*conjugate=*/false);
   if (!out.defined()) return composed::apply_rotary_emb(x, freqs_cis);
-  return FusedRotaryEmbedding::apply(x, freqs_cis, Result{out});
+  return FusedRotaryEmbedding<ops::rotate>::apply(x, freqs_cis, Result{out});
 }
 
 at::Tensor apply_rotary_emb_halves(const at::Tensor& x, const at::Tensor& freqs_cis) {
-  const auto factors = at::view_as_real(freqs_cis.slice(0, 0, x.size(1)).unsqueeze(1)).to(x.scalar_type());
-  const auto cos = factors.select(-1, 0), sin = factors.select(-1, 1);  // [T, 1, head_dim / 2]
-  const auto halves = x.chunk(2, -1);
-  return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
+  const auto out = freqs_cis.requires_grad() ? at::Tensor() : ops::rotate_halves(x, freqs_cis, /*conjugate=*/false);
+  if (!out.defined()) return composed::apply_rotary_emb_halves(x, freqs_cis);
+  return FusedRotaryEmbedding<ops::rotate_halves>::apply(x, freqs_cis, Result{out});
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
@@ -166,6 +167,13 @@ at::Tensor composed::apply_rotary_emb(const at::Tensor& x, const at::Tensor& fre
   const auto pairs = at::view_as_complex(x.to(at::kFloat).reshape({x.size(0), seq_len, x.size(2), -1, 2}));
   const auto table = freqs_cis.slice(0, 0, seq_len).view({1, seq_len, 1, pairs.size(3)});
   return at::view_as_real(pairs * table).flatten(3).to(x.scalar_type());
+}
+
+at::Tensor composed::apply_rotary_emb_halves(const at::Tensor& x, const at::Tensor& freqs_cis) {
+  const auto factors = at::view_as_real(freqs_cis.slice(0, 0, x.size(1)).unsqueeze(1)).to(x.scalar_type());
+  const auto cos = factors.select(-1, 0), sin = factors.select(-1, 1);  // [T, 1, head_dim / 2]
+  const auto halves = x.chunk(2, -1);
+  return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
 }
 
 at::Tensor composed::swiglu(const at::Tensor& gate, const at::Tensor& up) { return at::silu(gate) * up; }

@@ -21,7 +21,7 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::T
 at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis);
 
 // Same for a head whose element i is rotated with element i + head_dim / 2, not with its neighbor. The factors are
-// rounded to x's dtype, and the products and sums too, as in TorchTitan's Qwen3. ATen's operators on every device.
+// rounded to x's dtype, and the products and sums too, as in TorchTitan's Qwen3.
 at::Tensor apply_rotary_emb_halves(const at::Tensor& x, const at::Tensor& freqs_cis);
 
 // Returns silu(gate) * up, both of the same shape. silu(gate) is rounded to its dtype before it is multiplied.
@@ -32,6 +32,7 @@ namespace composed {
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps);
 at::Tensor apply_rotary_emb(const at::Tensor& x, const at::Tensor& freqs_cis);
+at::Tensor apply_rotary_emb_halves(const at::Tensor& x, const at::Tensor& freqs_cis);
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 }  // namespace composed
 

@@ -111,6 +111,8 @@ std::vector<at::Tensor> fused_results(const Operators& ops, const at::Tensor& x,
           up_grad,
           ops.rotate(heads, factors, false),
           ops.rotate(heads, factors, true),
+          ops.rotate_halves(heads, factors, false),
+          ops.rotate_halves(heads, factors, true),
           ops.swiglu(x, y)};
 }
 
@@ -119,6 +121,7 @@ struct Dispatched {
   decltype(ops::add_rms_norm)& add_rms_norm = ops::add_rms_norm;
   decltype(ops::rms_norm_backward)& rms_norm_backward = ops::rms_norm_backward;
   decltype(ops::rotate)& rotate = ops::rotate;
+  decltype(ops::rotate_halves)& rotate_halves = ops::rotate_halves;
   decltype(ops::swiglu)& swiglu = ops::swiglu;
   decltype(ops::swiglu_backward)& swiglu_backward = ops::swiglu_backward;
 };

@@ -106,6 +106,22 @@ TEST(DeviceRotation, EqualsTheFormulaAtAnyStrides) {
     }
 }
 
+TEST(DeviceRotation, OfHalvesEqualsTheFormulaAtAnyStrides) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const std::int64_t head_dim : {16, 48, 128}) {
+      at::manual_seed(head_dim);
+      const auto factors = make_factors(13, head_dim);
+      const auto whole = randn({3, 11, 9, head_dim}, dtype), odd = randn({3, 11, 9, head_dim + 1}, dtype);
+      const auto heads_first = randn({3, 5, 11, head_dim}, dtype).transpose(1, 2);
+      for (const auto& x : {whole, whole.slice(2, 4, 8), heads_first, odd.slice(3, 1)})
+        for (const bool conjugate : {false, true}) {
+          const auto found = ops().rotate_halves(x, factors, conjugate);
+          EXPECT_TRUE(found.is_contiguous());
+          expect_halves_rotated(found, x, factors, conjugate, "head_dim " + std::to_string(head_dim));
+        }
+    }
+}
+
 TEST(DeviceSwiglu, EqualsTheFormula) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const Matrix matrix : kMatrices) {
@@ -146,6 +162,7 @@ TEST(DeviceOperators, RefuseWhatIsNotInPacks) {
   const auto shifted = randn({65}, at::kFloat).slice(0, 1).view({4, 16});
   EXPECT_FALSE(takes_rms_norm(shifted, randn({16}, at::kFloat)));
   EXPECT_FALSE(ops().swiglu(shifted, shifted).defined());
+  EXPECT_FALSE(ops().rotate_halves(randn({1, 2, 2, 8}, at::kBFloat16), make_factors(2, 8), false).defined());
   EXPECT_FALSE(ops().rotate(randn({1, 2, 2, 12}, at::kBFloat16), make_factors(2, 12), false).defined());
 }
 

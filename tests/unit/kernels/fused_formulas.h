@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "tests/unit/kernels/by_formula.h"
@@ -44,6 +45,27 @@ inline at::Tensor make_factors(std::int64_t length, std::int64_t head_dim) {
 inline at::Tensor rotated(const at::Tensor& x, const at::Tensor& factors) {
   const auto pairs = at::view_as_complex(x.reshape({x.size(0), x.size(1), x.size(2), -1, 2}));
   return at::view_as_real(pairs * factors.slice(0, 0, x.size(1)).unsqueeze(1)).flatten(3);
+}
+
+// The same for pairs of elements half a head apart.
+inline at::Tensor halves_rotated(const at::Tensor& x, const at::Tensor& factors) {
+  const auto table = at::view_as_real(factors.resolve_conj().slice(0, 0, x.size(1)).unsqueeze(1)).to(x.scalar_type());
+  const auto cos = table.select(-1, 0), sin = table.select(-1, 1);
+  const auto halves = x.chunk(2, -1);
+  return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
+}
+
+// Factors, two products and their sum are rounded: by half a unit each, of terms that may cancel.
+inline void expect_halves_rotated(const at::Tensor& found, const at::Tensor& x, const at::Tensor& factors,
+                                  bool conjugate, const std::string& what) {
+  const auto wide = factors.to(at::kComplexDouble), by = conjugate ? wide.conj() : wide;
+  const auto expected = halves_rotated(x.to(at::kDouble), by);
+  const auto halves = x.to(at::kDouble).contiguous().chunk(2, -1);
+  const auto length = at::hypot(halves[0], halves[1]);
+  expect_near(found, expected, 0, 4 * rounding(x.scalar_type()), at::cat({length, length}, -1), what);
+  if (x.scalar_type() != at::kBFloat16) return;
+  const auto aten = halves_rotated(x, conjugate ? factors.conj() : factors);
+  expect_same_bfloat16(found, aten, what);
 }
 
 // SwiGLU of gate and up.

@@ -203,6 +203,19 @@ TEST(FusedRotation, EqualsTheFormulaAndATens) {
       }
 }
 
+TEST(FusedRotation, OfHalvesEqualsTheFormulaAndATens) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* kernels : kernels_of_this_machine())
+      for (const std::int64_t head_dim : {2, 6, 16, 48, 64, 128}) {
+        at::manual_seed(head_dim);
+        const auto factors = make_factors(13, head_dim);
+        const auto x = at::randn({3, 11, 5, head_dim}, at::kFloat).to(dtype);
+        for (const bool conjugate : {false, true})
+          expect_halves_rotated(rotate_halves(*kernels, x, factors, conjugate), x, factors, conjugate,
+                                std::string(kernels->name) + " head_dim " + std::to_string(head_dim));
+      }
+}
+
 TEST(FusedRotation, TakesAnyStrides) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto* kernels : kernels_of_this_machine()) {
@@ -215,6 +228,9 @@ TEST(FusedRotation, TakesAnyStrides) {
         const auto found = rotate(*kernels, x, factors, true);
         EXPECT_TRUE(found.is_contiguous());
         EXPECT_TRUE(found.equal(rotate(*kernels, x.contiguous(), factors, true))) << kernels->name << x.strides();
+        EXPECT_TRUE(
+            rotate_halves(*kernels, x, factors, true).equal(rotate_halves(*kernels, x.contiguous(), factors, true)))
+            << kernels->name << x.strides();
       }
       EXPECT_TRUE(takes_rotation(heads_first, factors));
       EXPECT_FALSE(takes_rotation(wide.slice(3, 0, 8), factors));
@@ -312,8 +328,19 @@ TEST(FusedKernels, AreTheSameOnAnyNumberOfThreads) {
   const auto all = [&, &norm = norm, &norm_grad = norm_grad, &glu = glu, &glu_grad = glu_grad] {
     const Results a = run_rms_norm(kernels, norm, norm_grad), b = run_swiglu(kernels, glu, glu_grad);
     const NormedSum c = run_add_rms_norm(kernels, sum);
-    return Tensors{a.out, a.grads[0], a.grads[1], b.out,    b.grads[0],    b.grads[1],
-                   c.sum, c.out,      c.rrms,     c.x_grad, c.weight_grad, rotate(kernels, x, factors, false)};
+    return Tensors{a.out,
+                   a.grads[0],
+                   a.grads[1],
+                   b.out,
+                   b.grads[0],
+                   b.grads[1],
+                   c.sum,
+                   c.out,
+                   c.rrms,
+                   c.x_grad,
+                   c.weight_grad,
+                   rotate(kernels, x, factors, false),
+                   rotate_halves(kernels, x, factors, false)};
   };
   const int threads = at::get_num_threads();
   at::set_num_threads(1);

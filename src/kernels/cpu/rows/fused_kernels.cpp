@@ -134,22 +134,38 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const FusedKernels& kernels
   return {x_grad, weight_grad};
 }
 
-at::Tensor rotate(const FusedKernels& kernels, const at::Tensor& any, const at::Tensor& factors, bool conjugate) {
+namespace {
+
+// `kernel_of` returns the kernel for all heads of a token.
+template <typename KernelOf>
+at::Tensor rotate_tokens(const FusedKernels& kernels, const at::Tensor& any, const at::Tensor& factors, bool conjugate,
+                         const KernelOf& kernel_of) {
   const auto x = any.stride(3) == 1 ? any : any.contiguous();
   const auto out = contiguous_like(x);
   if (x.is_meta()) return out;
   const std::int64_t length = x.size(1), token_size = x.size(2) * x.size(3);
   with_dtype(kernels, x, [&](const auto& rows_of, auto element) {
     using T = decltype(element);
+    const auto rotate_token = kernel_of(rows_of);
     parallel_for(0, x.size(0) * length, grain_of(token_size), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t token = begin; token < end; ++token) {
         const std::int64_t row = token / length, position = token % length;
-        rows_of.rotate({x.size(2), x.size(3), x.stride(2)}, input<T>(x) + row * x.stride(0) + position * x.stride(1),
-                       input<float>(factors) + position * x.size(3), conjugate, output<T>(out) + token * token_size);
+        rotate_token({x.size(2), x.size(3), x.stride(2)}, input<T>(x) + row * x.stride(0) + position * x.stride(1),
+                     input<float>(factors) + position * x.size(3), conjugate, output<T>(out) + token * token_size);
       }
     });
   });
   return out;
+}
+
+}  // namespace
+
+at::Tensor rotate(const FusedKernels& kernels, const at::Tensor& x, const at::Tensor& factors, bool conjugate) {
+  return rotate_tokens(kernels, x, factors, conjugate, [](const auto& rows_of) { return rows_of.rotate; });
+}
+
+at::Tensor rotate_halves(const FusedKernels& kernels, const at::Tensor& x, const at::Tensor& factors, bool conjugate) {
+  return rotate_tokens(kernels, x, factors, conjugate, [](const auto& rows_of) { return rows_of.rotate_halves; });
 }
 
 at::Tensor swiglu_forward(const FusedKernels& kernels, const at::Tensor& gate, const at::Tensor& up) {

@@ -20,8 +20,8 @@ const FusedKernels& best_fused_kernels();
 // True if the functions below take these tensors. Gradients may have any strides.
 bool takes_rms_norm(const at::Tensor& x, const at::Tensor& weight);  // contiguous [..., D], [D]
 bool takes_add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight);  // delta like x
-bool takes_rotation(const at::Tensor& x, const at::Tensor& factors);                              // see rotate()
-bool takes_swiglu(const at::Tensor& gate, const at::Tensor& up);  // contiguous, of the same shape
+bool takes_rotation(const at::Tensor& x, const at::Tensor& factors);  // see rotate(); also for rotate_halves()
+bool takes_swiglu(const at::Tensor& gate, const at::Tensor& up);      // contiguous, of the same shape
 
 // Returns x / sqrt(mean of squares + eps) * weight, rounded once, and rrms = 1 / sqrt(mean of squares + eps) per row,
 // float32.
@@ -40,6 +40,8 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const FusedKernels& kernels
 // Multiplies pairs of adjacent elements in the last dim of x [B, T, H, E] (any strides), as complex numbers, by
 // contiguous complex64 factors [>= T, E / 2], or by their conjugates (the gradient). Returns a contiguous tensor.
 at::Tensor rotate(const FusedKernels& kernels, const at::Tensor& x, const at::Tensor& factors, bool conjugate);
+// The same for pairs of element i of a head and element i + E / 2.
+at::Tensor rotate_halves(const FusedKernels& kernels, const at::Tensor& x, const at::Tensor& factors, bool conjugate);
 
 // Returns silu(gate) * up, with silu(gate) rounded before the multiplication.
 at::Tensor swiglu_forward(const FusedKernels& kernels, const at::Tensor& gate, const at::Tensor& up);

@@ -156,6 +156,27 @@ void rotate(TokenHeads shape, const T* x, const float* factors, bool conjugate, 
   });
 }
 
+template <typename T>
+void rotate_halves(TokenHeads shape, const T* x, const float* factors, bool conjugate, T* out) {
+  const Index half = shape.head_dim / 2;
+  for_vectors(0, half, [&](Index j, auto lanes) {
+    Vector cos = {}, sin = {};
+    for (Index i = 0; i < kWidth && j + i < half; ++i) {
+      cos[i] = factors[2 * (j + i)];
+      sin[i] = factors[2 * (j + i) + 1];
+    }
+    cos = rounded<T>(cos);
+    sin = rounded<T>(conjugate ? -sin : sin);
+    for (Index head = 0; head < shape.heads; ++head) {
+      const T* const from = x + head * shape.head_stride + j;
+      T* const to = out + head * shape.head_dim + j;
+      const Vector first = load(from, lanes), second = load(from + half, lanes);
+      store(to, rounded<T>(first * cos) - rounded<T>(second * sin), lanes);
+      store(to + half, rounded<T>(second * cos) + rounded<T>(first * sin), lanes);
+    }
+  });
+}
+
 // Avoids e^x of a positive x, which may be infinite.
 Vector sigmoid_of(Vector x) {
   const Vector e = exponential(x < 0.0F ? x : -x);
@@ -182,8 +203,9 @@ void swiglu_backward(Index count, const T* out_grad, const T* gate, const T* up,
 }
 
 template <typename T>
-constexpr FusedKernelsFor<T> kKernelsFor = {rms_norm<T>, add_rms_norm<T>, rms_norm_backward<T>, sum_rows<T>,
-                                            rotate<T>,   swiglu<T>,       swiglu_backward<T>};
+constexpr FusedKernelsFor<T> kKernelsFor = {rms_norm<T>, add_rms_norm<T>,   rms_norm_backward<T>,
+                                            sum_rows<T>, rotate<T>,         rotate_halves<T>,
+                                            swiglu<T>,   swiglu_backward<T>};
 
 }  // namespace
 

@@ -38,6 +38,9 @@ struct FusedKernelsFor {
   // Multiplies pairs of adjacent elements, as complex numbers, by complex `factors` [head_dim / 2] or their conjugates.
   // Heads are contiguous in `out`.
   void (*rotate)(TokenHeads, const T* x, const float* factors, bool conjugate, T* out);
+  // The same for pairs of an element of a head's first half and one of its second. Factors, products and sums are
+  // rounded to T.
+  void (*rotate_halves)(TokenHeads, const T* x, const float* factors, bool conjugate, T* out);
 
   // out = silu(gate) * up. silu(gate) is rounded to T first, and so is its gradient in backward.
   void (*swiglu)(std::int64_t count, const T* gate, const T* up, T* out);

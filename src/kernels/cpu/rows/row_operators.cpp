@@ -33,6 +33,10 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& factors, bool conjugat
   return takes_rotation(x, factors) ? rotate(best_fused_kernels(), x, factors, conjugate) : at::Tensor();
 }
 
+at::Tensor halves_rotated(const at::Tensor& x, const at::Tensor& factors, bool conjugate) {
+  return takes_rotation(x, factors) ? rotate_halves(best_fused_kernels(), x, factors, conjugate) : at::Tensor();
+}
+
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   return takes_swiglu(gate, up) ? swiglu_forward(best_fused_kernels(), gate, up) : at::Tensor();
 }
@@ -81,6 +85,7 @@ void register_row_operators(torch::Library& library) {
   library.impl("add_rms_norm", add_rms_norm);
   library.impl("rms_norm_backward", rms_norm_gradients);
   library.impl("rotate", rotated);
+  library.impl("rotate_halves", halves_rotated);
   library.impl("swiglu", swiglu);
   library.impl("swiglu_backward", swiglu_gradients);
   library.impl("cross_entropy", cross_entropy);
