@@ -30,9 +30,12 @@ struct Size {
   double ranks_of_copy;   // ranks that share one copy of the parameters
   double ranks_of_batch;  // ranks that share the activations of a batch
   double moments;         // tensors that the optimizer keeps per parameter
+  double bytes;           // of a stored parameter
+  bool offloads;          // parameters, gradients and moments are in the host's memory
 };
 
-Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size) {
+Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size,
+             train::EstimatedDevice device) {
   const auto dims = dist::ParallelDims::from_config(config.parallelism, static_cast<int>(world_size));
   return {
       .parameters = static_cast<double>(stats.num_parameters),
@@ -42,7 +45,9 @@ Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int6
       .vocabulary = static_cast<double>(stats.vocab_size),
       .ranks_of_copy = static_cast<double>(dims.dp_shard * dims.ranks_of_batch()),
       .ranks_of_batch = static_cast<double>(dims.ranks_of_batch()),
-      .moments = static_cast<double>(optimizer_facts(config.optimizer.name).moments)};
+      .moments = static_cast<double>(optimizer_facts(config.optimizer.name).moments),
+      .bytes = bytes_of(config.training.dtype),
+      .offloads = config.training.enable_cpu_offload && device == train::EstimatedDevice::kGpu};
 }
 
 // Returns an upper bound in bytes, so that runs far below the limit skip the full estimate.
@@ -56,10 +61,11 @@ double most(const Size& size) {
 }
 
 // Returns a cheap lower bound in bytes, so that absurd sizes skip the full estimate, which could take minutes.
-double least(const Size& size, double bytes_of_parameter) {
+double least(const Size& size) {
   constexpr double kBytesOfToken = 16;  // token and label
   constexpr double kBytesOfInput = 2;   // a block's input, kept even with full recomputation
-  return (1 + size.moments) * size.parameters * bytes_of_parameter / size.ranks_of_copy +
+  const double parameters = size.offloads ? 0 : size.parameters;
+  return (1 + size.moments) * parameters * size.bytes / size.ranks_of_copy +
          size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput) / size.ranks_of_batch;
 }
 
@@ -113,12 +119,17 @@ std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEn
   return warnings;
 }
 
+MemoryBounds memory_bounds(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size,
+                           train::EstimatedDevice device) {
+  const Size size = size_of(config, stats, world_size, device);
+  return {least(size), most(size)};
+}
+
 std::optional<config::Fault> find_lack_of_memory(const config::JobConfig& config, const TrainSpec& spec,
                                                  std::int64_t world_size, const Capacity& capacity) {
-  const Size size = size_of(config, spec.stats, world_size);
   const auto room = static_cast<double>(capacity.bytes_of_a_rank);
-  if (most(size) <= room) return std::nullopt;
-  const double bound = least(size, bytes_of(config.training.dtype));
+  const auto [bound, upper_bound] = memory_bounds(config, spec.stats, world_size, capacity.device);
+  if (upper_bound <= room) return std::nullopt;
   const double peak =
       bound > room ? bound
                    : static_cast<double>(

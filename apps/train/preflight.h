@@ -28,6 +28,13 @@ struct Capacity {
   std::string words = {};
   train::EstimatedDevice device = train::EstimatedDevice::kCpu;
 };
+// Bounds of a rank's peak in bytes, by arithmetic alone. They are doubles, which no configuration overflows.
+struct MemoryBounds {
+  double lower, upper;
+};
+MemoryBounds memory_bounds(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size,
+                           train::EstimatedDevice device);
+
 // Returns what is wrong, with the keys to change; nullopt if the memory suffices. Takes up to half a second for a
 // large model, and no time if the run is far from the limit. Uses the process's allocator of meta tensors. Not
 // collective.

@@ -3,44 +3,97 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+
 #include "tests/unit/train/support.h"
 
 namespace titan {
 namespace {
 
-struct Degrees {
-  std::int64_t replicate, shard, tensor;
-};
+using train::EstimatedDevice;
 
-config::JobConfig split_by(config::JobConfig config, const Degrees& degrees) {
-  config.parallelism.data_parallel_replicate_degree = degrees.replicate;
-  config.parallelism.data_parallel_shard_degree = degrees.shard;
-  config.parallelism.tensor_parallel_degree = degrees.tensor;
-  return config;
-}
-
-bool fits(const config::JobConfig& config, std::int64_t ranks, std::int64_t bytes) {
-  const Capacity capacity{.bytes_of_a_rank = bytes, .words = "a GPU", .device = train::EstimatedDevice::kGpu};
+bool fits(const config::JobConfig& config, std::int64_t ranks, std::int64_t bytes,
+          EstimatedDevice device = EstimatedDevice::kGpu) {
+  const Capacity capacity{.bytes_of_a_rank = bytes, .words = "a device", .device = device};
   return !find_lack_of_memory(config, train::spec_of(config), ranks, capacity);
 }
 
-TEST(Preflight, RefusesOnlyWhatTheEstimateRefuses) {
-  for (const Degrees& degrees :
-       {Degrees{1, 8, 1}, Degrees{2, 4, 1}, Degrees{1, 1, 8}, Degrees{1, 2, 4}, Degrees{2, 2, 2}})
-    for (const char* recompute : {"full", "none"}) {
-      auto config = split_by(train::config_of_1b(/*layers=*/4), degrees);
-      config.activation_checkpoint.mode = recompute;
-      const std::int64_t peak = train::estimate(config, 8).peak();
-      EXPECT_TRUE(fits(config, 8, peak)) << degrees.replicate << degrees.shard << degrees.tensor << recompute;
-      EXPECT_FALSE(fits(config, 8, peak - 1)) << degrees.replicate << degrees.shard << degrees.tensor << recompute;
+// A configuration, and how it differs from the others.
+struct Case {
+  std::string name;
+  std::function<void(config::JobConfig&)> change;
+};
+
+const std::vector<Case> kCases = {
+    {"8 shards", [](auto&) {}},
+    {"two replicas", [](auto& c) { c.parallelism.data_parallel_replicate_degree = 2; }},
+    {"8 replicas", [](auto& c) { c.parallelism.data_parallel_replicate_degree = 8; }},
+    {"tensor parallelism",
+     [](auto& c) {
+       c.parallelism.tensor_parallel_degree = 8;
+       c.parallelism.data_parallel_shard_degree = 1;
+     }},
+    {"all three",
+     [](auto& c) {
+       c.parallelism.data_parallel_replicate_degree = 2;
+       c.parallelism.tensor_parallel_degree = 2;
+     }},
+    {"16-bit parameters", [](auto& c) { c.training.dtype = "bfloat16"; }},
+    {"tied", [](auto& c) { c.model.args.enable_weight_tying = true; }},
+    {"offload", [](auto& c) { c.training.enable_cpu_offload = true; }},
+    {"long sequences",  // most memory is for activations
+     [](auto& c) {
+       c.training.seq_len = 16384;
+       c.model.args.dim = 512;
+       c.parallelism.tensor_parallel_degree = 8;
+       c.parallelism.data_parallel_shard_degree = 1;
+       c.activation_checkpoint.mode = "full";
+     }},
+    {"without recomputation", [](auto& c) { c.activation_checkpoint.mode = "none"; }},
+    {"one token", [](auto& c) { c.training.local_batch_size = c.training.seq_len = 1; }},
+};
+
+TEST(Preflight, TheEstimateLiesBetweenTheBounds) {
+  for (const EstimatedDevice device : {EstimatedDevice::kCpu, EstimatedDevice::kGpu})
+    for (const auto& [name, change] : kCases) {
+      auto config = train::config_of_1b(/*layers=*/4);
+      config.training.local_batch_size = 1;
+      change(config);
+      const auto peak = static_cast<double>(train::estimate(config, 8, device).peak());
+      const auto [lower, upper] = memory_bounds(config, train::spec_of(config).stats, 8, device);
+      EXPECT_LE(lower, peak) << name;
+      EXPECT_GE(upper, peak) << name;
+      EXPECT_GT(lower, 0) << name;
     }
 }
 
-// Eight ranks that share each layer hold an eighth of the parameters each, as eight shards do.
-TEST(Preflight, TensorParallelismSharesTheParameters) {
+TEST(Preflight, RefusesOnlyWhatTheEstimateRefuses) {
+  for (const auto& [name, change] : kCases) {
+    auto config = train::config_of_1b(/*layers=*/4);
+    change(config);
+    const std::int64_t peak = train::estimate(config, 8).peak();
+    EXPECT_TRUE(fits(config, 8, peak)) << name;
+    EXPECT_FALSE(fits(config, 8, peak - 1)) << name;
+  }
+}
+
+// Eight ranks that share each layer hold an eighth of the parameters each, as eight shards do; with offload, a GPU
+// holds few of them.
+TEST(Preflight, LetsLargeModelsStartThatFit) {
   constexpr std::int64_t k80GB = 80'000'000'000;
-  EXPECT_TRUE(fits(split_by(train::config_of_8b(), {1, 1, 8}), 8, k80GB));
-  EXPECT_FALSE(fits(split_by(train::config_of_8b(), {8, 1, 1}), 8, k80GB));
+  auto split = train::config_of_8b();
+  split.parallelism.data_parallel_shard_degree = 1;
+  split.parallelism.tensor_parallel_degree = 8;
+  EXPECT_TRUE(fits(split, 8, k80GB));
+  auto replicas = train::config_of_8b();
+  replicas.parallelism.data_parallel_replicate_degree = 8;
+  EXPECT_FALSE(fits(replicas, 8, k80GB));
+  auto offloaded = train::config_of_8b();
+  offloaded.training.seq_len = 2048;
+  EXPECT_FALSE(fits(offloaded, 1, k80GB));
+  offloaded.training.enable_cpu_offload = true;
+  EXPECT_TRUE(fits(offloaded, 1, k80GB));
 }
 
 }  // namespace
