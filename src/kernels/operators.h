@@ -35,7 +35,8 @@ template <typename Signature>
 class Operator;
 
 // Calls the kernel of the arguments' device. Returns undefined tensors, or false, if the device has no kernel in use or
-// its kernel does not take these arguments; callers then use ATen's operators.
+// its kernel does not take these arguments; callers then use ATen's operators. Operators of gradients take what their
+// forward operator has taken, and do not check it again.
 template <typename Result, typename... Args>
 class Operator<Result(Args...)> {
  public:

@@ -35,6 +35,9 @@ void Optimizer::zero_grad() {
 void Optimizer::check_any_grad() const {
   const bool any = std::ranges::any_of(params_, [](const auto& param) { return param.tensor.grad().defined(); });
   if (any || params_.empty()) return;
+  if (params_.front().tensor.is_meta())
+    throw InternalError("[optim] " + params_.front().fqn +
+                        " is on the meta device: make the optimizer after the parameters have memory");
   throw InternalError("[optim] none of the " + std::to_string(params_.size()) + " parameters from " +
                       params_.front().fqn +
                       " on has a gradient. Run backward first; and make the optimizer after "

@@ -69,7 +69,7 @@ void FirstStep::tick() {
   if (const auto line = slow_.look(look)) spdlog::warn("{}", *line);
 }
 
-Verdict FirstStep::after_step(const FinishedStep& /*step*/) {
+Verdict FirstStep::after_step(const StepView& /*step*/) {
   if (std::exchange(is_done_, true)) return Verdict::go_on();
   ticker_.reset();
   step_work().set_layers(0);

@@ -23,7 +23,7 @@ class FirstStep : public StepGuest {
   FirstStep(const config::JobConfig& config, dist::World& world, nn::Module& model, metrics::MetricsProcessor& metrics);
 
   void before_step() override;
-  Verdict after_step(const FinishedStep& step) override;
+  Verdict after_step(const StepView& step) override;
 
  private:
   void tick();

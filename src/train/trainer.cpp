@@ -143,7 +143,7 @@ StepInput Trainer::fetch() {
   return input;
 }
 
-Verdict Trainer::show(const FinishedStep& step) {
+Verdict Trainer::show(const StepView& step) {
   for (const auto& guest : run_.guests)
     if (const Verdict verdict = guest->after_step(step); !verdict.goes_on()) return verdict;
   return Verdict::go_on();

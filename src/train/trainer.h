@@ -29,7 +29,7 @@ class Trainer {
   void attach_sinks();
   void announce_start() const;
   StepInput fetch();
-  Verdict show(const FinishedStep& step);
+  Verdict show(const StepView& step);
   End finish(End end);
   void announce_end() const;
   void wait_for_device() const;

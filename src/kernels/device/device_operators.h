@@ -49,7 +49,8 @@ class DeviceOperators {
   template <typename Each>
   static void for_each(const Each& each);
 
-  // The operators of kernels/operators.h. They return undefined tensors for inputs that they do not take.
+  // The operators of kernels/operators.h. They return undefined tensors for inputs that they do not take; gradients do
+  // not check theirs again.
   Tensors2 rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) const;
   Tensors3 add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight, double eps) const;
   Tensors2 rms_norm_backward(const at::Tensor& out_grad, const at::Tensor& x, const at::Tensor& weight,

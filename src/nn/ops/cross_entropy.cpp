@@ -83,7 +83,7 @@ RowLosses::Result without_graph(const RowLosses& losses, const at::Tensor& logit
   return losses.forward(logits, labels);
 }
 
-// The node of losses that are computed already: only then is it known that there is a kernel.
+// Adds a node for losses that are computed already: only then is it known that there is a kernel.
 struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
   static Variable forward(AutogradContext* context, const Variable& logits, const Variable& labels,
                           const RowLosses* losses, const RowLosses::Result& out) {

@@ -18,7 +18,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// A result for a node's forward. A tensor would be taken for an input of the node.
+// Carries a result into a node's forward. A tensor would be taken for an input of the node.
 struct Result {
   at::Tensor out;
 };

@@ -1,6 +1,6 @@
 // A run without values: the model goes through a step on the meta device with a counting allocator
-// (train/dry_run/memory_estimate.h). Code in such a run asks here which device the meta
-// device stands for, and declares streams; trace/operation.h says what memory is for.
+// (train/dry_run/memory_estimate.h). Code in such a run asks here which device the meta device stands for, and declares
+// streams; trace/operation.h says what memory is for.
 #pragma once
 
 namespace titan::meta_run {

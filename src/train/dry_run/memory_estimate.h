@@ -17,7 +17,7 @@ struct MemoryEstimate {
   // the peak, "the backward of layers.17".
   std::string moment;
   std::int64_t parameters = 0;   // shards with their padding
-  std::int64_t optimizer = 0;    // the optimizer's moments
+  std::int64_t optimizer = 0;    // the optimizer's state
   std::int64_t gradients = 0;    // gradients of the shards
   std::int64_t gathered = 0;     // full parameters of the groups that compute, and their all-gather buffers
   std::int64_t reductions = 0;   // buffers for reducing gradients
@@ -30,8 +30,8 @@ struct MemoryEstimate {
 
   // Bytes that a forward keeps for its backward, activations and logits. They do not depend on the number of ranks.
   std::int64_t kept_by_forward = 0;
-  // Parameters, moments and gradients that training.enable_cpu_offload keeps in the memory of a GPU's host. They are
-  // not counted above.
+  // Parameters, optimizer state and gradients that training.enable_cpu_offload keeps in the memory of a GPU's host.
+  // They are not counted above.
   std::int64_t on_host = 0;
   std::int64_t staging = 0;  // host memory of a save in the background (checkpoint.async_mode), else 0
   // On a GPU: what PyTorch's caching allocator holds beyond peak() (train/dry_run/caching_pools.h).

@@ -12,7 +12,7 @@
 
 namespace titan::train {
 
-Verdict Checkpointing::after_step(const FinishedStep& step) {
+Verdict Checkpointing::after_step(const StepView& step) {
   const PhaseScope phase(Phase::kCheckpoint);
   const bool is_saved = save(step);
   if (step.input.stop && step.number < last_step_) return stop(step.number, is_saved);
@@ -21,7 +21,7 @@ Verdict Checkpointing::after_step(const FinishedStep& step) {
 
 // Saves if a save is due. The event's seconds are the time that training was blocked; with an async_mode, files are
 // written after that.
-bool Checkpointing::save(const FinishedStep& step) {
+bool Checkpointing::save(const StepView& step) {
   const auto begin = std::chrono::steady_clock::now();
   const bool is_saved =
       checkpointer_.save(static_cast<int>(step.number), static_cast<int>(last_step_), step.input.save_due);

@@ -16,11 +16,11 @@ class Checkpointing : public StepGuest {
       : checkpointer_(checkpointer), events_(events), last_step_(last_step) {}
 
   // Throws CheckpointError.
-  Verdict after_step(const FinishedStep& step) override;
+  Verdict after_step(const StepView& step) override;
   void finish(RunEnd end, std::int64_t finished_steps) override;
 
  private:
-  bool save(const FinishedStep& step);
+  bool save(const StepView& step);
   Verdict stop(std::int64_t step, bool is_saved);
 
   checkpoint::Checkpointer& checkpointer_;

@@ -67,7 +67,7 @@ void ChecksumLog::before_step() {
   if (freq_ > 0 && is_fresh_) initial_weights_ = sums_of_weights();
 }
 
-at::Tensor ChecksumLog::before_update(const PendingUpdate& step) {
+at::Tensor ChecksumLog::before_update(const StepView& step) {
   if (!is_due(step.number)) return {};
   const PhaseScope phase(Phase::kLog);
   std::vector<at::Tensor> sums;
@@ -77,7 +77,7 @@ at::Tensor ChecksumLog::before_update(const PendingUpdate& step) {
   return {};
 }
 
-Verdict ChecksumLog::after_step(const FinishedStep& step) {
+Verdict ChecksumLog::after_step(const StepView& step) {
   const PhaseScope phase(Phase::kLog);
   begin_history(step.number);
   if (initial_weights_.defined()) write(0, {}, std::exchange(initial_weights_, {}));

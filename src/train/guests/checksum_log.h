@@ -25,9 +25,9 @@ class ChecksumLog : public StepGuest {
   // Takes the initial weights of a fresh run as row 0, before its first step.
   void before_step() override;
   // Takes the gradients as the optimizer gets them: of the mean loss, not clipped.
-  at::Tensor before_update(const PendingUpdate& step) override;
+  at::Tensor before_update(const StepView& step) override;
   // Writes a row, with one all-reduce for all parameters. Only here the host waits for the device.
-  Verdict after_step(const FinishedStep& step) override;
+  Verdict after_step(const StepView& step) override;
 
  private:
   bool is_due(std::int64_t step) const { return freq_ > 0 && step % freq_ == 0; }

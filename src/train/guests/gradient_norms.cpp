@@ -37,7 +37,7 @@ GradientNorms::GradientNorms(metrics::MetricsProcessor& metrics, const std::vect
   norms_.resize(layers.size());
 }
 
-Verdict GradientNorms::after_step(const FinishedStep& step) {
+Verdict GradientNorms::after_step(const StepView& step) {
   if (!metrics_.should_log(step.number)) return Verdict::go_on();
   const auto each = step.output.grad_norms.to(at::kCPU, at::kDouble).contiguous();
   TITAN_CHECK(each.numel() == static_cast<std::int64_t>(layer_.size()),

@@ -22,7 +22,7 @@ class GradientNorms : public StepGuest {
   // sees it.
   GradientNorms(metrics::MetricsProcessor& metrics, const std::vector<std::string>& fqns);
 
-  Verdict after_step(const FinishedStep& step) override;
+  Verdict after_step(const StepView& step) override;
 
  private:
   metrics::MetricsProcessor& metrics_;

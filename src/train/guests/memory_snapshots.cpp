@@ -48,7 +48,7 @@ MemorySnapshots::MemorySnapshots(const config::JobConfig& config, const dist::Wo
   });
 }
 
-Verdict MemorySnapshots::after_step(const FinishedStep& step) {
+Verdict MemorySnapshots::after_step(const StepView& step) {
   if (!is_watched_ || step.number % config_.profiling.profile_freq != 0) return Verdict::go_on();
   const PhaseScope phase(Phase::kLog);
   write_snapshot(snapshots_folder(config_) / fmt::format("iteration_{}", step.number), rank_);

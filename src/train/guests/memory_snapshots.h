@@ -21,7 +21,7 @@ class MemorySnapshots : public StepGuest {
   // Requires a GPU. `config` must outlive this.
   MemorySnapshots(const config::JobConfig& config, const dist::World& world);
 
-  Verdict after_step(const FinishedStep& step) override;
+  Verdict after_step(const StepView& step) override;
 
  private:
   const config::JobConfig& config_;

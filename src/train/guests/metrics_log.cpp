@@ -9,7 +9,7 @@
 
 namespace titan::train {
 
-Verdict MetricsLog::after_step(const FinishedStep& step) {
+Verdict MetricsLog::after_step(const StepView& step) {
   // The host runs ahead of a GPU. It waits here for work of the steps since the last row, and that time belongs to
   // them.
   if (metrics_.should_log(step.number)) wait_for_device();
@@ -26,7 +26,7 @@ void MetricsLog::wait_for_device() const {
   guard.synchronizeStream(guard.getStream(device));
 }
 
-void MetricsLog::log(const FinishedStep& step) {
+void MetricsLog::log(const StepView& step) {
   const PhaseScope phase(Phase::kLog);
   const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
   const StepOutput& output = step.output;

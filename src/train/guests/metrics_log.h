@@ -21,7 +21,7 @@ class MetricsLog : public StepGuest {
       : metrics_(metrics), data_(data), meshes_(meshes), compute_dtype_(std::move(compute_dtype)) {}
 
   void before_step() override { metrics_.begin_step(); }
-  Verdict after_step(const FinishedStep& step) override;
+  Verdict after_step(const StepView& step) override;
 
   bool is_logged(std::int64_t step) const { return metrics_.should_log(step); }
   // Returns the loss of the last logged step; nullopt before the first.
@@ -29,7 +29,7 @@ class MetricsLog : public StepGuest {
     return metrics_.last() ? std::optional(metrics_.last()->loss) : std::nullopt;
   }
   // Logs a step that is not logged otherwise. Collective.
-  void log(const FinishedStep& step);
+  void log(const StepView& step);
 
  private:
   void wait_for_device() const;

@@ -51,7 +51,7 @@ void Profiling::begin_step(std::int64_t step) {
   recording_->step = std::make_unique<NamedRange>([step] { return "ProfilerStep#" + std::to_string(step - 1); });
 }
 
-Verdict Profiling::after_step(const FinishedStep& step) {
+Verdict Profiling::after_step(const StepView& step) {
   if (!recording_) return Verdict::go_on();
   recording_->step.reset();
   // Work at the end of training is not part of a step, so the last step saves the trace.

@@ -27,7 +27,7 @@ class Profiling : public StepGuest {
   Profiling(const config::JobConfig& config, const dist::World& world, nn::Module& model);
 
   void before_step() override;
-  Verdict after_step(const FinishedStep& step) override;
+  Verdict after_step(const StepView& step) override;
   void finish(RunEnd end, std::int64_t finished_steps) override;
 
  private:

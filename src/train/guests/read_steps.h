@@ -15,11 +15,11 @@ class ReadSteps {
       : log_(log), checkpointer_(checkpointer), last_step_(last_step) {}
 
   // True if the device is read after `step`. The same on every rank.
-  bool contains(const FinishedStep& step) const {
+  bool contains(const StepView& step) const {
     return log_.is_logged(step.number) || is_saved(step) || step.number == last_step_;
   }
   // True if a save follows `step`, also because the run stops after it.
-  bool is_saved(const FinishedStep& step) const {
+  bool is_saved(const StepView& step) const {
     return step.input.save_due || step.input.stop ||
            checkpointer_.should_save(static_cast<int>(step.number), static_cast<int>(last_step_));
   }

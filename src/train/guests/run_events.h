@@ -22,7 +22,7 @@ class RunEvents : public StepGuest {
     events_.append(*first_step_ == 0 ? "start" : "resume", *first_step_, {{"ranks", world_size_}});
   }
 
-  Verdict after_step(const FinishedStep& /*step*/) override {
+  Verdict after_step(const StepView& /*step*/) override {
     events_.begin(/*is_fresh=*/*first_step_ == 0);
     return Verdict::go_on();
   }

@@ -13,7 +13,7 @@ class Validation : public StepGuest {
   // Either may be null; both must outlive this.
   Validation(Validator* validator, PromptSamples* samples) : validator_(validator), samples_(samples) {}
 
-  Verdict after_step(const FinishedStep& step) override {
+  Verdict after_step(const StepView& step) override {
     const PhaseScope phase(Phase::kValidation);
     if (validator_ && validator_->run_if_due(step.number) && samples_) samples_->log(step.number);
     return Verdict::go_on();

@@ -42,14 +42,8 @@ class Verdict {
   RunEnd end_;
 };
 
-// A step between the norm of its gradients and the optimizer. The parameters hold the gradients.
-struct PendingUpdate {
-  std::int64_t number;  // 1-based
-  const StepInput& input;
-  const StepOutput& output;  // loss and norm
-};
-
-struct FinishedStep {
+// A step as its guests see it. Before the update, `output` has the loss, its labels and the norm of the gradients.
+struct StepView {
   std::int64_t number;  // 1-based
   const StepInput& input;
   const StepOutput& output;
@@ -67,11 +61,11 @@ class StepGuest {
   // Called before the optimizer, which may scale gradients in place. Returns 1 if the step must change neither weights
   // nor optimizer state, else 0: float32 0-d on the device of the norm, the same on every rank; undefined means 0. Must
   // not read values from a device without need.
-  virtual at::Tensor before_update(const PendingUpdate& /*step*/) { return {}; }
+  virtual at::Tensor before_update(const StepView& /*step*/) { return {}; }
 
   // Called after the optimizer. Guests further down the list do not see a step after which training does not simply go
   // on. All ranks must return the same.
-  virtual Verdict after_step(const FinishedStep& /*step*/) { return Verdict::go_on(); }
+  virtual Verdict after_step(const StepView& /*step*/) { return Verdict::go_on(); }
 
   // Called once after the last step, unless training ends by an exception.
   virtual void finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) {}

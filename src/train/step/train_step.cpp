@@ -9,7 +9,7 @@
 namespace titan::train {
 namespace {
 
-at::Tensor any_veto(const StepGuests& guests, const PendingUpdate& step) {
+at::Tensor any_veto(const StepGuests& guests, const StepView& step) {
   at::Tensor any;
   for (const auto& guest : guests) {
     const auto one = guest->before_update(step);

@@ -1,5 +1,5 @@
-// Tests the guards of a step's loss and gradients on two real ranks with a sharded model: the search for the first NaN,
-// and the watches as on a device, whose results are only read at some steps.
+// Tests the watches of a step's loss and gradients on two real ranks with a sharded model: the search for the first
+// NaN, and the watches as on a device, whose results are only read at some steps.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -25,9 +25,9 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr std::int64_t kVocabulary = 11;
 
-class GuardedBlock : public nn::Module {
+class WatchedBlock : public nn::Module {
  public:
-  GuardedBlock() {
+  WatchedBlock() {
     child("up", up, std::make_shared<nn::Linear>(8, 8));
     child("down", down, std::make_shared<nn::Linear>(8, 8));
   }
@@ -35,12 +35,12 @@ class GuardedBlock : public nn::Module {
   std::shared_ptr<nn::Linear> up, down;
 };
 
-class GuardedNet : public LanguageModel {
+class WatchedNet : public LanguageModel {
  public:
-  GuardedNet() {
+  WatchedNet() {
     child("embedding", embedding, std::make_shared<nn::Embedding>(kVocabulary, 8));
     child("layers", layers, std::make_shared<nn::ModuleList>());
-    for (int i = 0; i < 3; ++i) layers->append(std::make_shared<GuardedBlock>());
+    for (int i = 0; i < 3; ++i) layers->append(std::make_shared<WatchedBlock>());
     child("output", output, std::make_shared<nn::Linear>(8, kVocabulary));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
@@ -70,9 +70,9 @@ class NoData : public BatchSource {
   void restart() override {}
 };
 
-// Everything that a guard needs, except files.
-struct Guarded : checkpoint::CheckpointState {
-  explicit Guarded(dist::World& world_)
+// Has everything that a watch needs, except files.
+struct WatchedRun : checkpoint::CheckpointState {
+  explicit WatchedRun(dist::World& world_)
       : world(world_), meshes(dist::Meshes::build(world, {.dp_shard = world.size(), .world_size = world.size()})) {
     fsdp::FullyShardOptions options{.mesh = meshes.fsdp};
     for (std::size_t i = 0; i < net.layers->size(); ++i) fsdp::fully_shard((*net.layers)[i], options);
@@ -119,7 +119,7 @@ struct Guarded : checkpoint::CheckpointState {
 
   dist::World& world;
   dist::Meshes meshes;
-  GuardedNet net;
+  WatchedNet net;
   std::unique_ptr<ForwardBackward> forward_backward;
   std::optional<RunParameters> parameters;
   std::optional<optim::AdamW> optimizer;
@@ -142,13 +142,13 @@ void poison(nn::Module& module, int call) {
 
 TEST(NanLocator, NamesTheModuleOfTheRankThatWasFirst) {
   test::on_ranks(2, [](dist::World& world) {
-    Guarded run(world);
+    WatchedRun run(world);
     auto locator = run.locator();
     const std::vector<Batch> batches = {batch_of(world.rank(), 1), batch_of(world.rank(), 2)};
     auto& blocks = *run.net.layers;
     EXPECT_FALSE(locator.locate(batches, false).output) << "all is well";
     // Rank 1 is poisoned in the second microbatch, rank 0 in a later module of the same one.
-    if (world.rank() == 1) poison(*dynamic_cast<GuardedBlock&>(blocks[1]).down, 1);
+    if (world.rank() == 1) poison(*dynamic_cast<WatchedBlock&>(blocks[1]).down, 1);
     if (world.rank() == 0) poison(*run.net.output, 1);
     const auto report = locator.locate(batches, false);
     ASSERT_TRUE(report.output);
@@ -165,7 +165,7 @@ TEST(NanLocator, NamesTheModuleOfTheRankThatWasFirst) {
 
 TEST(NanLocator, CountsWhatTheRanksHold) {
   test::on_ranks(2, [](dist::World& world) {
-    Guarded run(world);
+    WatchedRun run(world);
     auto locator = run.locator();
     EXPECT_TRUE(locator.weights_are_finite());
     run.backward(0);
@@ -189,7 +189,7 @@ TEST(NanLocator, CountsWhatTheRanksHold) {
 }
 
 struct Watched {
-  Watched(Guarded& run_, const char* policy, bool on_host) : run(run_) {
+  Watched(WatchedRun& run_, const char* policy, bool on_host) : run(run_) {
     run.config.training.on_nan = policy;
     watch.emplace(DivergenceWatch::Parts{.config = run.config,
                                          .checkpointer = run.checkpointer,
@@ -207,7 +207,7 @@ struct Watched {
   }
   // Runs a step like TrainStep's. If `bad`, a module returns NaN in its forward.
   Verdict step(std::int64_t number, bool bad) {
-    auto& module = *dynamic_cast<GuardedBlock&>((*run.net.layers)[1]).up;
+    auto& module = *dynamic_cast<WatchedBlock&>((*run.net.layers)[1]).up;
     if (bad) module.add_post_hook([](nn::Module&, const nn::Tensors&, at::Tensor& out) { out = out * kNan; });
     auto output = run.backward(number);
     output.skipped = watch->before_update({number, run.input, output});
@@ -221,7 +221,7 @@ struct Watched {
     if (bad) module.pop_post_hook();
     return end;
   }
-  Guarded& run;
+  WatchedRun& run;
   std::optional<DivergenceWatch> watch;
   bool logs = false;
   std::vector<bool> left_out;
@@ -230,7 +230,7 @@ struct Watched {
 
 TEST(DivergenceWatch, SkipsOnTheDeviceWithoutBeingAsked) {
   test::on_ranks(2, [](dist::World& world) {
-    Guarded run(world);
+    WatchedRun run(world);
     Watched skip(run, "skip", /*on_host=*/false);
     for (std::int64_t step = 2; step <= 9; ++step) {
       const auto before = run.weight_of("output.weight").clone();
@@ -246,7 +246,7 @@ TEST(DivergenceWatch, SkipsOnTheDeviceWithoutBeingAsked) {
 TEST(DivergenceWatch, StopsAfterTenStepsInARowThatAResumeCountsOn) {
   test::on_ranks(2, [](dist::World& world) {
     for (const bool on_host : {true, false}) {
-      Guarded run(world);
+      WatchedRun run(world);
       Watched skip(run, "skip", on_host);
       const Value saved(7);
       skip.watch->restore(&saved);
@@ -264,7 +264,7 @@ TEST(DivergenceWatch, StopsAfterTenStepsInARowThatAResumeCountsOn) {
 // On a device the first bad step is found at a later read: no update is applied in between.
 TEST(DivergenceWatch, RollsBackFromTheReadOn) {
   test::on_ranks(2, [](dist::World& world) {
-    Guarded run(world);
+    WatchedRun run(world);
     Watched watched(run, "rollback", /*on_host=*/false);
     for (std::int64_t step = 2; step <= 9; ++step) EXPECT_EQ(watched.step(step, step == 7), Verdict::go_on());
     EXPECT_EQ(watched.left_out, (std::vector<bool>{false, false, false, false, false, true, true, true}));
@@ -283,7 +283,7 @@ TEST(DivergenceWatch, RollsBackFromTheReadOn) {
 
 TEST(DivergenceWatch, WarnsOnceAndTrainsOn) {
   test::on_ranks(2, [](dist::World& world) {
-    Guarded run(world);
+    WatchedRun run(world);
     Watched watched(run, "warn", /*on_host=*/true);
     EXPECT_EQ(watched.step(4, true), Verdict::go_on());
     EXPECT_EQ(watched.step(5, false), Verdict::go_on());
@@ -316,7 +316,7 @@ class Lines {
 TEST(DivergenceWatch, AnInfiniteLossAloneIsSaidOnce) {
   test::on_ranks(2, [](dist::World& world) {
     const Lines lines;
-    Guarded run(world);
+    WatchedRun run(world);
     run.net.add_post_hook(
         [](nn::Module&, const nn::Tensors&, at::Tensor& out) { out = out + std::numeric_limits<float>::infinity(); });
     Watched watched(run, "stop", /*on_host=*/true);
@@ -334,7 +334,7 @@ TEST(DivergenceWatch, AnInfiniteLossAloneIsSaidOnce) {
 TEST(DivergenceWatch, NamesTheModuleAtALaterRead) {
   test::on_ranks(2, [](dist::World& world) {
     const Lines lines;
-    Guarded run(world);
+    WatchedRun run(world);
     run.weight_of("layers.1.down.weight").view(-1)[5] = std::numeric_limits<float>::infinity();
     Watched watched(run, "stop", /*on_host=*/false);
     watched.logs = true;
@@ -351,7 +351,7 @@ TEST(DivergenceWatch, NamesTheModuleAtALaterRead) {
 // Uses made-up losses and norms: "skip" skips the steps that "warn" would have named, in the same window.
 TEST(SpikeWatch, SkipAndWarnJudgeAlike) {
   test::on_ranks(2, [](dist::World& world) {
-    Guarded run(world);
+    WatchedRun run(world);
     const auto sum = [&](at::Tensor& losses) { world.group().all_reduce(losses, dist::ReduceOp::kSum).wait(); };
     run.config.training.spike_window = 16;
     run.config.training.on_spike = "skip";
@@ -368,7 +368,7 @@ TEST(SpikeWatch, SkipAndWarnJudgeAlike) {
       output.grad_norm = at::full({}, step == 31 ? 90.0 : 1.0 + 0.1 * static_cast<double>(step % 3), at::kFloat);
       if (skip.before_update({step, run.input, output}).item<float>() == 1) skipped.push_back(step);
       EXPECT_FALSE(warn.before_update({step, run.input, output}).defined());
-      const FinishedStep finished{step, run.input, output};
+      const StepView finished{step, run.input, output};
       EXPECT_EQ(skip.after_step(finished), Verdict::go_on());
       EXPECT_EQ(warn.after_step(finished), Verdict::go_on());
     }

@@ -174,10 +174,13 @@ TEST(FusedOps, LeaveTheRestToATen) {
 // Takes the CPU's kernels out of use while it lives.
 class OutOfUse {
  public:
-  OutOfUse() { kernels::use_fused_kernels(at::kCPU, false); }
-  ~OutOfUse() { kernels::use_fused_kernels(at::kCPU, true); }
+  OutOfUse() : before_(kernels::uses_fused_kernels(at::kCPU)) { kernels::use_fused_kernels(at::kCPU, false); }
+  ~OutOfUse() { kernels::use_fused_kernels(at::kCPU, before_); }
   OutOfUse(const OutOfUse&) = delete;
   OutOfUse& operator=(const OutOfUse&) = delete;
+
+ private:
+  bool before_;
 };
 
 TEST(FusedOps, AreATensWhileTheKernelsAreOutOfUse) {

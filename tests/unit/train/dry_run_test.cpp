@@ -43,6 +43,41 @@ TEST(DryRun, AGpuNeedsMoreThanTensors) {
   EXPECT_EQ(run_on(with_batch(1), 1, "H200").demand.communicators, 0);
 }
 
+TEST(DryRun, ShowsEveryAxisAndCountsItsCommunicators) {
+  struct Row {
+    std::int64_t replicate, shard, tensor;
+    const char* reshard;
+    int communicators;
+    const char* words;
+  };
+  // One of all ranks; if they split along several axes, one along each; one of the ranks that read different data if
+  // that is none of these; and one of the neighbors that a forward shards again over.
+  constexpr Row kRows[] = {
+      {1, 8, 1, "default", 1, "8 ranks = 1 replica x 8 shards"},
+      {8, 1, 1, "default", 1, "8 ranks = 8 replicas x 1 shard"},
+      {2, 4, 1, "default", 3, "8 ranks = 2 replicas x 4 shards"},
+      {1, 1, 8, "default", 1, "8 ranks = 1 replica x 1 shard x 8 parts of each layer"},
+      {1, 4, 2, "default", 3, "8 ranks = 1 replica x 4 shards x 2 parts of each layer"},
+      {2, 1, 4, "default", 3, "8 ranks = 2 replicas x 1 shard x 4 parts of each layer"},
+      {2, 2, 2, "default", 5, "8 ranks = 2 replicas x 2 shards x 2 parts of each layer"},
+      {1, 8, 1, "4", 2, "8 ranks = 1 replica x 8 shards"},
+  };
+  for (const Row& row : kRows) {
+    auto config = config_of_1b(/*layers=*/1);
+    config.parallelism.data_parallel_replicate_degree = row.replicate;
+    config.parallelism.data_parallel_shard_degree = row.shard;
+    config.parallelism.tensor_parallel_degree = row.tensor;
+    config.parallelism.fsdp_reshard_after_forward = row.reshard;
+    const auto run = run_on(config, 8, "H200");
+    EXPECT_EQ(run.demand.communicators, row.communicators * kCommunicatorBytes) << row.words;
+    EXPECT_THAT(to_table(run), HasSubstr(std::string(": ") + row.words + "\n"));
+    EXPECT_THAT(to_json(run), HasSubstr("\"replicas\": " + std::to_string(row.replicate) +
+                                        ",\n  \"shards\": " + std::to_string(row.shard) +
+                                        ",\n  \"context_parallel\": 1,\n  \"tensor_parallel\": " +
+                                        std::to_string(row.tensor) + ",\n  \"pipeline_parallel\": 1,"));
+  }
+}
+
 TEST(DryRun, SuggestsNothingWhereItFits) {
   const auto run = run_on(with_batch(1), 64, "H200");
   EXPECT_TRUE(run.demand.fits());

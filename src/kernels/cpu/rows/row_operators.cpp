@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "kernels/cpu/rows/adamw_kernel.h"
 #include "kernels/cpu/rows/cross_entropy_kernel.h"

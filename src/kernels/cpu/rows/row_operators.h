@@ -7,7 +7,7 @@ class Library;
 
 namespace titan::kernels {
 
-// Registers them in `library`, for the CPU or for the meta device, where results have no values.
+// Registers the CPU's kernels in `library`, for the CPU or for the meta device, where results have no values.
 void register_row_operators(torch::Library& library);
 
 }  // namespace titan::kernels

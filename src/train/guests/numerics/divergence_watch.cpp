@@ -20,7 +20,7 @@ constexpr std::size_t kMostRecent = 64;   // steps whose batches are kept
 DivergenceWatch::DivergenceWatch(Parts parts) : parts_(std::move(parts)) {}
 
 // Judges the norm over all ranks, so all ranks decide alike.
-at::Tensor DivergenceWatch::before_update(const PendingUpdate& step) {
+at::Tensor DivergenceWatch::before_update(const StepView& step) {
   if (!parts_.judges_norm || has_warned_) return {};
   return parts_.norm_is_on_host ? veto_on_host(step.number, step.input, step.output.grad_norm)
                                 : veto_on_device(step.number, step.input, step.output.grad_norm);
@@ -54,7 +54,7 @@ at::Tensor DivergenceWatch::veto_on_device(std::int64_t step, const StepInput& i
   return (is("skip") ? bad : first != 0).to(at::kFloat);
 }
 
-Verdict DivergenceWatch::after_step(const FinishedStep& step) {
+Verdict DivergenceWatch::after_step(const StepView& step) {
   if (!parts_.norm_is_on_host && parts_.judges_norm && parts_.read_steps.contains(step)) read_device(step);
   if (trouble_.step == 0) {
     check_loss(step);
@@ -65,7 +65,7 @@ Verdict DivergenceWatch::after_step(const FinishedStep& step) {
   return end;
 }
 
-void DivergenceWatch::read_device(const FinishedStep& step) {
+void DivergenceWatch::read_device(const StepView& step) {
   if (is("warn")) {
     if (has_warned_) return;
     const auto norm = step.output.grad_norm.item<float>();
@@ -91,7 +91,7 @@ void DivergenceWatch::forget() {
 }
 
 // Locates the cause in the first bad step. Its gradients still exist only if it is the step `now`.
-void DivergenceWatch::locate_on_device(const FinishedStep& now) {
+void DivergenceWatch::locate_on_device(const StepView& now) {
   trouble_ = {counts_.first, "the norm of the gradients is not finite", ""};
   const auto found = std::ranges::find(recent_, counts_.first, [](const auto& recent) { return recent.first; });
   trouble_.where = found == recent_.end()
@@ -99,7 +99,7 @@ void DivergenceWatch::locate_on_device(const FinishedStep& now) {
                        : describe(parts_.locator.locate(found->second, /*with_gradients=*/found->first == now.number));
 }
 
-Verdict DivergenceWatch::act(const FinishedStep& step) {
+Verdict DivergenceWatch::act(const StepView& step) {
   parts_.events.append("nan", trouble_.step, {{"what", trouble_.what}, {"where", trouble_.where}});
   if (is("warn")) {
     warn();
@@ -111,7 +111,7 @@ Verdict DivergenceWatch::act(const FinishedStep& step) {
 }
 
 // Checks the weights: finite gradients can still make them non-finite.
-Verdict DivergenceWatch::check_weights(const FinishedStep& step) {
+Verdict DivergenceWatch::check_weights(const StepView& step) {
   if (!parts_.checkpointer.saves() || has_warned_ || parts_.locator.weights_are_finite()) return Verdict::go_on();
   trouble_ = {step.number, "the weights after the update are not finite",
               describe(parts_.locator.locate(step.input.microbatches, /*with_gradients=*/false))};
@@ -122,7 +122,7 @@ Verdict DivergenceWatch::check_weights(const FinishedStep& step) {
 
 // Warns of an infinite or NaN loss with finite gradients. A logit of minus infinity causes it without harm to the
 // weights.
-void DivergenceWatch::check_loss(const FinishedStep& step) {
+void DivergenceWatch::check_loss(const StepView& step) {
   if (has_warned_ || has_warned_of_loss_ || !parts_.judges_norm || !parts_.log.is_logged(step.number)) return;
   const double loss = parts_.log.last_loss().value_or(0);
   if (std::isfinite(loss)) return;
@@ -135,7 +135,7 @@ void DivergenceWatch::check_loss(const FinishedStep& step) {
         step.number, loss, describe(report));
 }
 
-Verdict DivergenceWatch::report_skipped(const FinishedStep& step) {
+Verdict DivergenceWatch::report_skipped(const StepView& step) {
   total_skipped_ += counts_.number;
   if (speaks_for_all())
     spdlog::warn("{}. {} left out up to step {}, as training.on_nan = \"skip\" asks: {} since the start, {} in a row",
@@ -156,7 +156,7 @@ void DivergenceWatch::warn() {
       trouble_.text());
 }
 
-Verdict DivergenceWatch::roll_back(const FinishedStep& step) {
+Verdict DivergenceWatch::roll_back(const StepView& step) {
   if (speaks_for_all()) spdlog::warn("{}", trouble_.text());
   const Trouble trouble = trouble_;
   if (parts_.roll_back(step.number)) return Verdict::rolled_back();
@@ -164,7 +164,7 @@ Verdict DivergenceWatch::roll_back(const FinishedStep& step) {
   return stop(step, "training.on_nan = \"rollback\" could not go back, as said above");
 }
 
-Verdict DivergenceWatch::stop(const FinishedStep& step, const std::string& advice) {
+Verdict DivergenceWatch::stop(const StepView& step, const std::string& advice) {
   if (!parts_.log.is_logged(step.number)) parts_.log.log(step);
   parts_.checkpointer.finish();  // its log lines come before the last one
   if (speaks_for_all()) {

@@ -42,8 +42,8 @@ class DivergenceWatch : public StepGuest {
   };
   explicit DivergenceWatch(Parts parts);
 
-  at::Tensor before_update(const PendingUpdate& step) override;
-  Verdict after_step(const FinishedStep& step) override;
+  at::Tensor before_update(const StepView& step) override;
+  Verdict after_step(const StepView& step) override;
 
   // Saves the number of steps skipped in a row.
   std::string saved_key() const override { return "titan.left_out"; }
@@ -68,16 +68,16 @@ class DivergenceWatch : public StepGuest {
   bool is(const char* policy) const { return parts_.config.training.on_nan == policy; }
   at::Tensor veto_on_host(std::int64_t step, const StepInput& input, const at::Tensor& norm);
   at::Tensor veto_on_device(std::int64_t step, const StepInput& input, const at::Tensor& norm);
-  void read_device(const FinishedStep& step);
+  void read_device(const StepView& step);
   void forget();
-  void locate_on_device(const FinishedStep& now);
-  Verdict act(const FinishedStep& step);
-  Verdict check_weights(const FinishedStep& step);
-  void check_loss(const FinishedStep& step);
-  Verdict report_skipped(const FinishedStep& step);
+  void locate_on_device(const StepView& now);
+  Verdict act(const StepView& step);
+  Verdict check_weights(const StepView& step);
+  void check_loss(const StepView& step);
+  Verdict report_skipped(const StepView& step);
   void warn();
-  Verdict roll_back(const FinishedStep& step);
-  Verdict stop(const FinishedStep& step, const std::string& advice);
+  Verdict roll_back(const StepView& step);
+  Verdict stop(const StepView& step, const std::string& advice);
 
   Parts parts_;
   Counts counts_;

@@ -35,7 +35,7 @@ SpikeWatch::SpikeWatch(const config::Training& options, at::Device device, SumOv
       events_(events),
       window_(options.spike_window, options.spike_sigma, skips_ ? device : at::Device(at::kCPU)) {}
 
-at::Tensor SpikeWatch::before_update(const PendingUpdate& step) {
+at::Tensor SpikeWatch::before_update(const StepView& step) {
   const StepOutput& output = step.output;
   Seen seen{.step = step.number, .loss = output.loss, .norm = output.grad_norm};
   if (!skips_) {
@@ -49,7 +49,7 @@ at::Tensor SpikeWatch::before_update(const PendingUpdate& step) {
   return seen.judged[0].to(output.grad_norm.device(), at::kFloat);
 }
 
-Verdict SpikeWatch::after_step(const FinishedStep& step) {
+Verdict SpikeWatch::after_step(const StepView& step) {
   if (seen_.empty() || (!read_steps_.contains(step) && seen_.size() < kMostSteps)) return Verdict::go_on();
   const auto judged = read();
   if (speaks_for_all()) report(judged);

@@ -29,8 +29,8 @@ class SpikeWatch : public StepGuest {
   SpikeWatch(const config::Training& options, at::Device device, SumOverRanks sum, ReadSteps read_steps,
              metrics::EventLog& events);
 
-  at::Tensor before_update(const PendingUpdate& step) override;
-  Verdict after_step(const FinishedStep& step) override;
+  at::Tensor before_update(const StepView& step) override;
+  Verdict after_step(const StepView& step) override;
 
   std::string saved_key() const override { return "titan.spikes"; }
   Value saved() const override { return window_.value(); }
