@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "kernels/device/device_operators.h"
 #include "tests/unit/kernels/fused_formulas.h"
@@ -84,15 +85,19 @@ TEST(DeviceRmsNorm, WhatIsNoNumberStaysInItsRow) {
     }
 }
 
+// Returns heads [3, 11, _, head_dim]: without gaps, of a projection for more heads, heads first, and off alignment.
+std::vector<at::Tensor> heads_of_any_strides(std::int64_t head_dim, at::ScalarType dtype) {
+  const auto whole = randn({3, 11, 9, head_dim}, dtype), odd = randn({3, 11, 9, head_dim + 1}, dtype);
+  return {whole, whole.slice(2, 4, 8), randn({3, 5, 11, head_dim}, dtype).transpose(1, 2), odd.slice(3, 1)};
+}
+
 // Two products and a sum: 3 roundings of half a unit, of terms that may cancel.
 TEST(DeviceRotation, EqualsTheFormulaAtAnyStrides) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const std::int64_t head_dim : {8, 16, 48, 128}) {
       at::manual_seed(head_dim);
       const auto factors = make_factors(13, head_dim);
-      const auto whole = randn({3, 11, 9, head_dim}, dtype), odd = randn({3, 11, 9, head_dim + 1}, dtype);
-      const auto heads_first = randn({3, 5, 11, head_dim}, dtype).transpose(1, 2);
-      for (const auto& x : {whole, whole.slice(2, 4, 8), heads_first, odd.slice(3, 1)})
+      for (const auto& x : heads_of_any_strides(head_dim, dtype))
         for (const bool conjugate : {false, true}) {
           const auto wide = factors.to(at::kComplexDouble);
           const auto expected = rotated(x.to(at::kDouble).contiguous(), conjugate ? wide.conj() : wide);
@@ -111,9 +116,7 @@ TEST(DeviceRotation, OfHalvesEqualsTheFormulaAtAnyStrides) {
     for (const std::int64_t head_dim : {16, 48, 128}) {
       at::manual_seed(head_dim);
       const auto factors = make_factors(13, head_dim);
-      const auto whole = randn({3, 11, 9, head_dim}, dtype), odd = randn({3, 11, 9, head_dim + 1}, dtype);
-      const auto heads_first = randn({3, 5, 11, head_dim}, dtype).transpose(1, 2);
-      for (const auto& x : {whole, whole.slice(2, 4, 8), heads_first, odd.slice(3, 1)})
+      for (const auto& x : heads_of_any_strides(head_dim, dtype))
         for (const bool conjugate : {false, true}) {
           const auto found = ops().rotate_halves(x, factors, conjugate);
           EXPECT_TRUE(found.is_contiguous());
