@@ -181,29 +181,9 @@ at::Tensor aten_rotation(const at::Tensor& x, const at::Tensor& factors) {
   return rotated(x.to(at::kFloat), factors).to(x.scalar_type());
 }
 
-// Two products and a sum: 3 roundings of half a unit, of terms that may cancel.
-TEST(FusedRotation, EqualsTheFormulaAndATens) {
-  for (const auto dtype : {at::kFloat, at::kBFloat16})
-    for (const auto* kernels : kernels_of_this_machine())
-      for (const std::int64_t head_dim : {2, 6, 16, 48, 64, 128}) {
-        at::manual_seed(head_dim);
-        const auto factors = make_factors(13, head_dim);
-        const auto x = at::randn({3, 11, 5, head_dim}, at::kFloat).to(dtype);
-        const auto wide = factors.to(at::kComplexDouble);
-        for (const bool conjugate : {false, true}) {
-          const auto found = rotate(*kernels, x, factors, conjugate);
-          const std::string what = std::string(kernels->name) + " head_dim " + std::to_string(head_dim);
-          const auto expected = rotated(x.to(at::kDouble), conjugate ? wide.conj() : wide);
-          const auto scale = at::view_as_complex(x.to(at::kDouble).unflatten(3, {-1, 2})).abs().repeat_interleave(2, 3);
-          expect_near(found, expected, dtype == at::kFloat ? 0 : rounding(dtype) * 1.001, 3 * rounding(at::kFloat),
-                      scale, what);
-          const auto table = (conjugate ? factors.conj() : factors).resolve_conj();
-          if (dtype == at::kBFloat16) expect_same_bfloat16(found, aten_rotation(x, table), what);
-        }
-      }
-}
-
-TEST(FusedRotation, OfHalvesEqualsTheFormulaAndATens) {
+// Calls check(kernels, x, factors, conjugate, what) for every dtype, instruction set, width of a head and direction.
+template <typename Check>
+void for_each_rotation(const Check& check) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto* kernels : kernels_of_this_machine())
       for (const std::int64_t head_dim : {2, 6, 16, 48, 64, 128}) {
@@ -211,9 +191,31 @@ TEST(FusedRotation, OfHalvesEqualsTheFormulaAndATens) {
         const auto factors = make_factors(13, head_dim);
         const auto x = at::randn({3, 11, 5, head_dim}, at::kFloat).to(dtype);
         for (const bool conjugate : {false, true})
-          expect_halves_rotated(rotate_halves(*kernels, x, factors, conjugate), x, factors, conjugate,
-                                std::string(kernels->name) + " head_dim " + std::to_string(head_dim));
+          check(*kernels, x, factors, conjugate, std::string(kernels->name) + " head_dim " + std::to_string(head_dim));
       }
+}
+
+// Two products and a sum: 3 roundings of half a unit, of terms that may cancel.
+TEST(FusedRotation, EqualsTheFormulaAndATens) {
+  for_each_rotation([](const FusedKernels& kernels, const at::Tensor& x, const at::Tensor& factors, bool conjugate,
+                       const std::string& what) {
+    const auto dtype = x.scalar_type();
+    const auto wide = factors.to(at::kComplexDouble);
+    const auto found = rotate(kernels, x, factors, conjugate);
+    const auto expected = rotated(x.to(at::kDouble), conjugate ? wide.conj() : wide);
+    const auto scale = at::view_as_complex(x.to(at::kDouble).unflatten(3, {-1, 2})).abs().repeat_interleave(2, 3);
+    expect_near(found, expected, dtype == at::kFloat ? 0 : rounding(dtype) * 1.001, 3 * rounding(at::kFloat), scale,
+                what);
+    const auto table = (conjugate ? factors.conj() : factors).resolve_conj();
+    if (dtype == at::kBFloat16) expect_same_bfloat16(found, aten_rotation(x, table), what);
+  });
+}
+
+TEST(FusedRotation, OfHalvesEqualsTheFormulaAndATens) {
+  for_each_rotation([](const FusedKernels& kernels, const at::Tensor& x, const at::Tensor& factors, bool conjugate,
+                       const std::string& what) {
+    expect_halves_rotated(rotate_halves(kernels, x, factors, conjugate), x, factors, conjugate, what);
+  });
 }
 
 TEST(FusedRotation, TakesAnyStrides) {
