@@ -6,6 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-release}
 shift || true
+# These are the tools that scripts/setup.sh --no-system took from pip.
+PATH=$PWD/.venv/tools:$PATH
 [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset" >build-configure.log 2>&1 || {
   cat build-configure.log >&2
   rm -f build-configure.log

@@ -2,16 +2,18 @@
 # Prepares a machine: Debian packages, the virtual environment .venv with the pinned torch wheel, and the default
 # corpus and tokenizer under assets/. Running it again checks stamps and does no work twice.
 #
-#   scripts/setup.sh            everything
+#   scripts/setup.sh               everything, as root or with sudo
+#   scripts/setup.sh --no-system   without root and without packages: needs a C++ compiler and python3. Builds the
+#                                  libraries from sources (scripts/dependencies.py), and takes cmake and ninja from pip
 #
-# Environment: PYTHON (the interpreter that makes .venv; default python3).
+# Environment: PYTHON (the interpreter that makes .venv; default python3); CXX (the compiler); TITAN_LIBRARIES=sources
+# builds the libraries but takes tools from packages. Later calls remember --no-system and sources, not PYTHON and CXX.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-packages=(g++ cmake ninja-build lld ccache pkg-config git python3 python3-venv
-  libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
-  libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
-  libgloo-dev libgtest-dev libgmock-dev openmpi-bin clang libclang-rt-dev)
+tools=(g++ cmake ninja-build lld ccache pkg-config git python3 python3-venv openmpi-bin clang libclang-rt-dev)
+library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
+  libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libgloo-dev libgtest-dev libgmock-dev)
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
@@ -25,7 +27,7 @@ has_libfuzzer() {
 
 install_packages() {
   local missing=() package
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     # A compiler or cmake that did not come from a Debian package counts as well.
     case $package in
       g++|cmake|git|python3|clang|lld) command -v "$package" >/dev/null && continue ;;
@@ -36,10 +38,10 @@ install_packages() {
     missing+=("$package")
   done
   ((${#missing[@]})) || return 0
-  command -v apt-get >/dev/null || die "this machine has no apt-get. Install what these Debian packages hold, then run this again: ${missing[*]}"
+  command -v apt-get >/dev/null || die "this machine has no apt-get. Run scripts/setup.sh --no-system, or install what these Debian packages hold: ${missing[*]}"
   local sudo=()
   if ((EUID != 0)); then
-    sudo -n true 2>/dev/null || die "missing packages, and no root to install them. Ask for: apt-get install ${missing[*]}"
+    sudo -n true 2>/dev/null || die "missing packages, and no root to install them. Run scripts/setup.sh --no-system, or ask for: apt-get install ${missing[*]}"
     sudo=(sudo -n)
   fi
   echo "setup: installing ${missing[*]}"
@@ -79,10 +81,68 @@ make_venv() {
 # The default corpus and tokenizer: real code that every installation of the wheel has, see scripts/prepare_data.py.
 make_assets() { .venv/bin/python scripts/prepare_data.py --output assets; }
 
+# Prints the first of cmake and ninja that is missing or older than CMakeLists.txt needs.
+missing_build_tool() {
+  local version
+  version=$(cmake --version 2>/dev/null | sed -n '1s/.* //p')
+  [[ -n $version && $(printf '3.25\n%s\n' "$version" | sort -V | head -1) == 3.25 ]] || { echo cmake; return; }
+  command -v ninja >/dev/null || echo ninja
+}
+
+check_compiler() {
+  local compiler=${CXX:-c++} remedy="Load your cluster's module for GCC 12 or later, or name such a compiler in CXX" version
+  command -v "$compiler" >/dev/null || die "there is no C++ compiler '$compiler'. $remedy"
+  version=$("$compiler" -dumpversion)
+  "$compiler" --version | grep -q clang || ((${version%%.*} >= 12)) || die "'$compiler' is GCC $version. $remedy"
+}
+
+prepare_without_system() {
+  check_compiler
+  make_venv
+  touch "$no_system"
+  PATH=$PWD/.venv/tools:$PATH
+  if [[ -n $(missing_build_tool) ]]; then
+    .venv/bin/python -m pip install -q --disable-pip-version-check "cmake>=3.25,<5" ninja ||
+      die "pip could not install cmake and ninja"
+    # Only these, in front of the machine's own: the rest of .venv/bin would hide its python3.
+    mkdir -p .venv/tools
+    ln -sf ../bin/{cmake,ctest,ninja} .venv/tools/
+  fi
+  PYTHON=.venv/bin/python build_libraries
+}
+
+build_libraries() { "${PYTHON:-python3}" scripts/dependencies.py || die "the libraries could not be built"; }
+
 install_from_debian() {
-  install_packages
+  if [[ $libraries == sources ]]; then
+    install_packages "${tools[@]}"
+    build_libraries
+  else
+    install_packages "${tools[@]}" "${library_packages[@]}"
+  fi
   install_browser
 }
+
+no_system=.venv/no-system.stamp
+case ${1:-} in
+  --no-system) without_system=yes ;;
+  '') if [[ -e $no_system ]]; then without_system=yes; else without_system=''; fi ;;
+  *) die "unknown option $1; usage: scripts/setup.sh [--no-system]" ;;
+esac
+libraries=${TITAN_LIBRARIES:-}
+if [[ -z $libraries ]]; then
+  if [[ -e .deps || -n $without_system ]]; then libraries=sources; else libraries=system; fi
+fi
+[[ $libraries == sources || $libraries == system ]] || die "TITAN_LIBRARIES is '$libraries'; expected sources or system"
+
+if [[ $libraries == system && (-n $without_system || -e .deps) ]]; then
+  die "TITAN_LIBRARIES=system: --no-system and new build folders use .deps. Remove .deps and .venv/no-system.stamp first"
+fi
+if [[ -n $without_system ]]; then
+  prepare_without_system
+  make_assets
+  exit
+fi
 
 if "${PYTHON:-python3}" -c 'import ensurepip' 2>/dev/null; then
   # Runs both at once, which saves half a minute on a fresh machine. A half-installed package is worse than a missing

@@ -18,6 +18,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 source scripts/marked.sh
+PATH=$PWD/.venv/tools:$PATH # what setup.sh --no-system took from pip
 exec </dev/null
 
 tests=$(realpath -m "${TITAN_TEST_DIR:-build/release}")
