@@ -68,6 +68,8 @@ int run(const Arguments& args) {
 }  // namespace
 }  // namespace titan
 
+const char* titan_engine_build() { return titan::build_name(); }
+
 int titan_run_engine(int argc, char** argv) {
   using namespace titan;
   describe_program();

@@ -9,6 +9,9 @@
 // itself. Returns the exit code.
 extern "C" int titan_run_engine(int argc, char** argv);
 
+// Returns the version and revision of the sources that the library was built from.
+extern "C" const char* titan_engine_build();
+
 namespace titan {
 
 // Loads the library and calls titan_run_engine() with `args`, without the program's name. The library is beside the

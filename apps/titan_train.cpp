@@ -17,6 +17,7 @@
 #include "apps/common/print_result.h"
 #include "apps/common/speaks.h"
 #include "apps/engine.h"
+#include "apps/installed_torch.h"
 #include "apps/launch/launch_local.h"
 #include "apps/launch/world_size.h"
 #include "apps/runs/compare_command.h"
@@ -70,6 +71,7 @@ void check_config(const config::CommandLine& command_line) {
 }
 
 int start_ranks(const Arguments& args, std::int64_t nproc) {
+  use_installed_torch();  // once for all ranks, which inherit the environment
   install_signal_handlers();
   return launch_local(arguments_of_ranks(args), nproc);
 }

@@ -1,48 +1,59 @@
-# `cmake --install build/release --prefix DIR` makes a folder that runs wherever it is copied to, on
-# a machine whose python3 has the same torch wheel. It contains everything except LibTorch, CUDA,
-# the C++ compiler's and the C library; see cmake/install_readme.txt.in.
+# `cmake --install build/release --prefix DIR` makes a folder that runs wherever it is copied to, on a machine with the
+# same series of torch. It contains everything except LibTorch, CUDA, the C++ compiler's and the C library; see
+# cmake/install_readme.txt.in. scripts/make_wheel.py makes a wheel of such a folder.
 #
-#   bin/titan-train, tests/cuda_device_test   find torch and start the program of that name in libexec/ (cmake/find_torch.sh.in)
-#   libexec/  lib/                            programs; the engine, the CUDA module and the distribution's libraries
-#   configs/  assets/  scripts/  tests/       at their places in the repository, so that scripts and configurations find them
+#   bin/titan-train   finds torch (apps/installed_torch.h) and loads the engine
+#   lib/              the engine, the CUDA module, and the distribution's libraries unless they come from .deps
+#   README.txt  LICENSE  licenses/ (of the libraries inside)
+#   configs/  assets/  scripts/  tests/   at their places in the repository, so that scripts and configurations find them
 
-string(REGEX MATCH "__version__ = '([^']+)'" ignored "${titan_torch_version_file}")
-set(TITAN_TORCH_VERSION "${CMAKE_MATCH_1}")
-configure_file(${CMAKE_CURRENT_LIST_DIR}/find_torch.sh.in ${CMAKE_BINARY_DIR}/install/find_torch.sh @ONLY)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/install_readme.txt.in ${CMAKE_BINARY_DIR}/install/README.txt @ONLY)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/assets_readme.txt.in ${CMAKE_BINARY_DIR}/install/assets/README.txt @ONLY)
 
-# titan_install_program(TARGET FOLDER): FOLDER/TARGET starts libexec/TARGET.
-function(titan_install_program target folder)
-  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  install(TARGETS ${target} RUNTIME_DEPENDENCY_SET titan_dependencies RUNTIME DESTINATION libexec)
-  install(PROGRAMS ${CMAKE_BINARY_DIR}/install/find_torch.sh DESTINATION ${folder} RENAME ${target})
-  set_property(GLOBAL APPEND PROPERTY TITAN_STRIPPED libexec/${target})
-endfunction()
-
-titan_install_program(titan-train bin)
-set_target_properties(titan_engine PROPERTIES INSTALL_RPATH "$ORIGIN")
+# The lib/ of a wheel lies in site-packages/titan_train, beside torch and the wheels with CUDA and NCCL.
+set(titan_packages "$ORIGIN/../..")
+set(titan_library_path "$ORIGIN:${titan_packages}/torch/lib")
+# In the build folder, too: CMake would fill the place of the installed path with empty entries, which mean the current
+# folder.
+set_target_properties(titan-train PROPERTIES INSTALL_RPATH "$ORIGIN/../lib" BUILD_WITH_INSTALL_RPATH ON)
+install(TARGETS titan-train RUNTIME_DEPENDENCY_SET titan_dependencies RUNTIME DESTINATION bin)
+set_target_properties(titan_engine PROPERTIES INSTALL_RPATH "${titan_library_path}")
 install(TARGETS titan_engine RUNTIME_DEPENDENCY_SET titan_dependencies LIBRARY DESTINATION lib)
-set_property(GLOBAL APPEND PROPERTY TITAN_STRIPPED lib/$<TARGET_FILE_NAME:titan_engine>)
+set(titan_stripped bin/titan-train lib/$<TARGET_FILE_NAME:titan_engine>)
 if(TITAN_BUILD_CUDA)
-  set_target_properties(titan_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
+  string(APPEND titan_library_path ":${titan_packages}/nvidia/cu${titan_torch_cuda_major}/lib:${titan_packages}/nvidia/nccl/lib")
+  set_target_properties(titan_cuda PROPERTIES INSTALL_RPATH "${titan_library_path}")
   install(TARGETS titan_cuda LIBRARY DESTINATION lib)
-  set_property(GLOBAL APPEND PROPERTY TITAN_STRIPPED lib/$<TARGET_FILE_NAME:titan_cuda>)
+  list(APPEND titan_stripped lib/$<TARGET_FILE_NAME:titan_cuda>)
   if(TITAN_TESTS)
-    titan_install_program(cuda_device_test tests)
+    # scripts/gpu_check.sh starts it with torch's libraries.
+    set_target_properties(cuda_device_test PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+    install(TARGETS cuda_device_test RUNTIME_DEPENDENCY_SET titan_dependencies RUNTIME DESTINATION tests)
+    list(APPEND titan_stripped tests/cuda_device_test)
   endif()
 endif()
-install(
-  RUNTIME_DEPENDENCY_SET
-  titan_dependencies
-  PRE_EXCLUDE_REGEXES
-  "^lib(torch|c10|gomp)" # the wheel's
-  "^lib(c|m|dl|rt|pthread|util|stdc\\+\\+|gcc_s)\\.so" "^ld-linux" # present on every machine that runs torch
-  LIBRARY
-  DESTINATION
-  lib)
+if(NOT TITAN_DEPS)
+  install(
+    RUNTIME_DEPENDENCY_SET
+    titan_dependencies
+    PRE_EXCLUDE_REGEXES
+    "^lib(torch|c10|gomp)" # the wheel's
+    "^lib(c|m|dl|rt|pthread|util|stdc\\+\\+|gcc_s)\\.so" "^ld-linux" # present on every machine that runs torch
+    LIBRARY
+    DESTINATION
+    lib)
+endif()
+
+# This target builds what cmake --install needs.
+add_custom_target(titan_installed DEPENDS titan-train titan_engine)
+if(TITAN_BUILD_CUDA)
+  add_dependencies(titan_installed titan_cuda)
+  if(TITAN_TESTS)
+    add_dependencies(titan_installed cuda_device_test)
+  endif()
+endif()
 
 # Keep the symbols that the dynamic loader and the CUDA module need.
-get_property(titan_stripped GLOBAL PROPERTY TITAN_STRIPPED)
 foreach(file ${titan_stripped})
   install(
     CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${file}\" COMMAND_ERROR_IS_FATAL ANY)"
@@ -57,11 +68,17 @@ install(
   FILES_MATCHING
   PATTERN "*.py"
   PATTERN "__pycache__" EXCLUDE)
-install(FILES ${CMAKE_BINARY_DIR}/install/README.txt DESTINATION share/titan-train)
+install(FILES ${CMAKE_BINARY_DIR}/install/README.txt LICENSE DESTINATION .)
+if(TITAN_DEPS)
+  install(DIRECTORY ${TITAN_DEPS}/licenses DESTINATION .)
+endif()
 # Checked when installing: scripts/setup.sh may have run after this build was configured.
 install(
   CODE "if(NOT EXISTS \"${CMAKE_SOURCE_DIR}/assets/tokenizer/tokenizer.model\")
   message(FATAL_ERROR \"${CMAKE_SOURCE_DIR}/assets has no tokenizer and corpus. Run scripts/setup.sh, then install again.\")
 endif()")
 install(DIRECTORY assets/tokenizer DESTINATION assets)
+install(FILES ${CMAKE_BINARY_DIR}/install/assets/README.txt DESTINATION assets)
 install(DIRECTORY assets/corpus/train assets/corpus/validation DESTINATION assets/corpus)
+file(GLOB titan_corpus_license ${TITAN_TORCH_DIR}-*.dist-info/licenses/LICENSE)
+install(FILES ${titan_corpus_license} DESTINATION assets/corpus)

@@ -23,6 +23,9 @@ option(TITAN_UNITY "Compile the files of a target in groups" ${titan_is_release}
 set(CMAKE_UNITY_BUILD ${TITAN_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
 
+# Paths of this machine would make the same source give other bytes in another folder: names of files are relative.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
+
 # These flags are only for C++: nvcc (src/cuda) has its own.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Woverloaded-virtual>")
 # GCC 12 reports these two falsely on plain std::string concatenation (GCC bugs 105329, 105651).

@@ -2,6 +2,9 @@
 # CUDA toolkit at configure time; a CPU program needs only libtorch_cpu and libc10, and starts in a
 # fraction of the time without the rest.
 
+# The versions of torch that titan-train is written against and accepts at run time; requirements.txt pins one of them.
+set(TITAN_TORCH_SERIES 2.11)
+
 file(GLOB titan_torch_candidates ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 list(APPEND titan_torch_candidates "")
 list(GET titan_torch_candidates 0 titan_torch_default)
@@ -17,8 +20,10 @@ set(titan_cuda_needed 0) # minimum driver version, as cuDriverGetVersion reports
 if(titan_cuda_version)
   math(EXPR titan_cuda_needed "1000 * ${CMAKE_MATCH_2} + 10 * ${CMAKE_MATCH_3}")
 endif()
-if(NOT titan_torch_version_file MATCHES "__version__ = '2\\.11\\.")
-  message(FATAL_ERROR "The wheel at ${TITAN_TORCH_DIR} is not torch 2.11, the version that titan-train is written against.")
+string(REGEX MATCH "__version__ = '(([0-9]+\\.[0-9]+)[^']*)'" ignored "${titan_torch_version_file}")
+set(TITAN_TORCH_VERSION "${CMAKE_MATCH_1}")
+if(NOT CMAKE_MATCH_2 STREQUAL TITAN_TORCH_SERIES)
+  message(FATAL_ERROR "The wheel at ${TITAN_TORCH_DIR} is torch ${TITAN_TORCH_VERSION}, not ${TITAN_TORCH_SERIES}, which titan-train is written against.")
 endif()
 
 # Gloo's headers are not in the wheel; Debian's libgloo-dev has the same interface. Only its headers are used.

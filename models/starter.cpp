@@ -121,14 +121,14 @@ class Starter {
 
   std::string model() const {
     const std::string folder = options_.tokenizer.value_or(
-        is_small() ? "./assets/tokenizer" : "./assets/hf/" + start_.model + "-" + start_.flavor);
+        is_small() ? options_.assets + "/tokenizer" : "./assets/hf/" + start_.model + "-" + start_.flavor);
     return "\n[model]\nname = " + quoted_text(start_.model) + "\n" +
            line("flavor = " + quoted_text(start_.flavor), "the size; [model.args] changes parts of it") +
            line("hf_assets_path = " + quoted_text(folder), "a folder with tokenizer.model or tokenizer.json");
   }
 
   std::string data() const {
-    const std::string path = options_.dataset_path.value_or("./assets/corpus/train");
+    const std::string path = options_.dataset_path.value_or(options_.assets + "/corpus/train");
     return "\n[training]\n"
            "# text: a folder of files; jsonl: {\"text\": ...} lines; indexed: what titan-train tokenize writes.\n"
            "dataset = " +

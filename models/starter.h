@@ -14,6 +14,7 @@ struct StarterOptions {
   std::optional<std::string> dataset_path;
   std::optional<std::string> dataset;    // its kind; nullopt: guessed from dataset_path
   std::optional<std::string> tokenizer;  // folder
+  std::string assets = "./assets";       // folder with the default tokenizer and corpus
 };
 
 // Returns TOML with values for the size of the model and the number of GPUs with 80 GB (405B: 141 GB). Throws

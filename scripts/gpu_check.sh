@@ -18,7 +18,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
 
 refuse() { printf 'gpu_check: %s\n' "$*" >&2; exit 2; }
 
-folder='' json='' only=''
+folder='' json='' only='' path=''
 while (($#)); do
   case $1 in
     --json) [[ $# -gt 1 ]] || refuse "--json needs a file"; json=$(realpath -m -- "$2"); shift 2 ;;
@@ -33,14 +33,22 @@ gpus=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,nohe
 num_gpus=$(wc -l <<<"$gpus")
 echo "gpu_check: $num_gpus GPU(s): ${gpus//$'\n'/; }"
 
-if [[ -z $folder && -d $here/libexec ]]; then
+if [[ -z $folder && -e $here/lib/libtitan_engine.so ]]; then
   folder=$here
 elif [[ -z $folder ]]; then
   "$here/scripts/build.sh" cuda || refuse "the build failed"
   folder=$here/build/cuda
 fi
-if [[ -d $folder/libexec ]]; then
+if [[ -e $folder/lib/libtitan_engine.so ]]; then
   program=$folder/bin/titan-train device_test=$folder/tests/cuda_device_test root=$folder python=${TITAN_PYTHON:-python3}
+  [[ -e $program ]] || program=$(command -v titan-train) || refuse "titan-train is not on the PATH" # pip's place for it
+  # The program finds torch by itself, the device test by this.
+  torch=${TITAN_TORCH:-$folder/../torch}
+  [[ -e $torch/lib/libtorch_cpu.so ]] || torch=$("$python" -c 'import sys; sys.path[:] = [p for p in sys.path if p]
+import importlib.util as i; spec = i.find_spec("torch"); print(spec.submodule_search_locations[0] if spec else "")')
+  [[ -e $torch/lib/libtorch_cpu.so ]] || refuse "$python has no torch; name a Python that has it in TITAN_PYTHON"
+  for libraries in "$folder/lib" "$torch/lib" "$torch"/../nvidia/*/lib; do path=${path:+$path:}$libraries; done
+  export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
   program=$folder/titan-train device_test=$folder/cuda_device_test root=$here python=${TITAN_PYTHON:-$here/.venv/bin/python}
 fi

@@ -16,6 +16,8 @@ constexpr const char* kCompiler = "GCC " __VERSION__;
 
 }  // namespace
 
+const char* build_name() { return TITAN_VERSION " " TITAN_REVISION; }
+
 std::string version_text() {
   return std::string("titan-train " TITAN_VERSION " (" TITAN_REVISION ")\n") + "compiler: " + kCompiler + ", C++" +
          std::to_string(__cplusplus / 100 % 100) + "\n" + "torch:    " TITAN_TORCH_VERSION "\n" +

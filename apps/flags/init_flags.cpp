@@ -35,6 +35,13 @@ void declare(CLI::App& app, InitFlags& flags) {
   app.add_option("--kind", flags.dataset, "text, jsonl or indexed (default: by the name of the data)")
       ->check(CLI::IsMember({"text", "jsonl", "indexed"}));
   suggest_path(app.add_option("--tokenizer", flags.tokenizer, "folder with tokenizer.model or tokenizer.json"));
+  CLI::Option* examples = app.add_option(
+      "--examples", flags.examples,
+      "instead, copy what was installed with the program to this folder: configs/, and assets/ with a small corpus and "
+      "its tokenizer");
+  for (const char* other : {"--model", "--gpus", "--dataset", "--kind", "--tokenizer"})
+    examples->excludes(app.get_option(other));
+  suggest_path(examples);
 }
 
 }  // namespace titan

@@ -6,7 +6,9 @@
 
 namespace titan {
 
-struct InitFlags : models::StarterOptions {};
+struct InitFlags : models::StarterOptions {
+  std::optional<std::string> examples;  // folder to copy the installed configurations and assets to
+};
 
 // Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.
 void declare(CLI::App& app, InitFlags& flags);

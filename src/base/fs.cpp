@@ -74,12 +74,6 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   fsync_folder(path.parent_path().empty() ? "." : path.parent_path());
 }
 
-std::filesystem::path library_of_program(const std::string& name) {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const auto installed = folder.parent_path() / "lib" / name;
-  return std::filesystem::exists(installed) ? installed : folder / name;
-}
-
 void fsync_folder(const std::filesystem::path& folder) {
   FileDescriptor(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync();
 }

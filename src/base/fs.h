@@ -18,9 +18,6 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // Writes all of `bytes` to `fd`, retrying short writes and EINTR. Returns false with errno on failure.
 bool write_all(int fd, std::string_view bytes);
 
-// Returns the path of a library of this program: in ../lib if the program is installed, beside it in a build folder.
-std::filesystem::path library_of_program(const std::string& name);
-
 // Makes a rename or a removal inside `folder` durable.
 void fsync_folder(const std::filesystem::path& folder);
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/fs.h"
+#include "base/installation.h"
 #include "distributed/accelerator/cuda_driver.h"
 
 namespace titan::dist {
@@ -44,7 +44,9 @@ std::string load_accelerator_module() {
   if (!std::filesystem::exists(library)) return library.string() + " is not there: this build has no CUDA module";
   configure_allocator();
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (!handle) return std::string("cannot load the CUDA module: ") + dlerror();
+  if (!handle)
+    return std::string("cannot load the CUDA module: ") + dlerror() +
+           ". It needs a torch of CUDA " TITAN_CUDA_VERSION ", as pip installs it by default";
   auto* entry = reinterpret_cast<void (*)()>(dlsym(handle, "titan_register_cuda"));
   if (!entry) return library.string() + " has no titan_register_cuda: it is from another build";
   entry();

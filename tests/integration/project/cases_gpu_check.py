@@ -71,7 +71,8 @@ def write_script(path, text):
 def make_folder(context):
     """Makes a folder like an installed one, and a PATH on which nvidia-smi shows one GPU."""
     tree = context.folder / "tree"
-    (tree / "libexec").mkdir(parents=True)
+    (tree / "lib").mkdir(parents=True)
+    (tree / "lib/libtitan_engine.so").touch()
     for name in ("assets", "configs", "scripts"):
         (tree / name).symlink_to(ROOT / name)
     write_script(tree / "bin/titan-train", ON_CPU.replace("PROGRAM", str(context.program)))

@@ -13,7 +13,7 @@ from harness import ROOT, VENV, Job, case, expect, read_rows, skip, start
 MAX_BYTES = 60 << 20
 # The libraries of C and of the compiler, which cmake/TitanInstall.cmake leaves out, too.
 OF_EVERY_SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|util|stdc\+\+|gcc_s)\.so|.*/ld-linux|linux-vdso)")
-ENVIRONMENT = {"PATH": f"{VENV}:{os.environ['PATH']}", "LD_LIBRARY_PATH": "", "TITAN_PYTHON": ""}
+ENVIRONMENT = {"PATH": f"{VENV}:{os.environ['PATH']}", "LD_LIBRARY_PATH": "", "TITAN_PYTHON": "", "TITAN_TORCH": ""}
 STEPS = ["--training.steps", "3", "--training.local_batch_size", "1", "--training.seq_len", "64", "--metrics.log_freq", "1"]
 
 
@@ -48,9 +48,9 @@ def elf_files(tree):
 
 
 def check_no_build_path(tree):
-    """Checks that no text file names the source tree, and that the loader is sent to neighboring folders only."""
+    """Checks that no file names the source tree, and that the loader is sent to neighboring folders only."""
     for path in tree.rglob("*"):
-        if path.is_file() and not is_elf(path):
+        if path.is_file() and path.name != "libtitan_cuda.so":  # nvcc writes the paths of kernels for profilers
             expect(bytes(ROOT) not in path.read_bytes(), f"{path.relative_to(tree)} names {ROOT}")
     for path in elf_files(tree):
         dump = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
@@ -59,26 +59,23 @@ def check_no_build_path(tree):
             expect(all(p.startswith("$ORIGIN") for p in places), f"{path.relative_to(tree)} looks for libraries in {folders}")
 
 
-def check_libraries(context, tree):
-    """Checks that bin/titan-train's loader settings find everything: in lib/, in the wheel, or in the system."""
-    wheel = subprocess.run([VENV / "python", "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], capture_output=True, text=True)
-    wheel = os.path.realpath(wheel.stdout.strip())
-    # The launcher starts the program with its own name: here, ldd.
-    shutil.copy(tree / "bin/titan-train", tree / "bin/resolve")
-    (tree / "libexec/resolve").symlink_to(shutil.which("ldd"))
-    files = elf_files(tree)
-    job = Job([tree / "bin/resolve", *files], context.folder / "logs", "ldd", ENVIRONMENT)
-    code = job.wait(60)
-    expect(code == 0, f"ldd failed\n{job.tail()}")
-    found = dict(re.findall(r"(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", job.text(), re.MULTILINE))
-    expect("libtorch_cuda.so" in found and any(name.startswith("libspdlog.so.") for name in found), f"ldd shows too little\n{job.tail()}")
-    for name, path in found.items():
-        expect(path != "not found", f"{name} is not found")
-        real = os.path.realpath(path)
-        known = OF_EVERY_SYSTEM.match(name) or real.startswith(f"{wheel}/") or pathlib.Path(real).parent == tree / "lib"
-        expect(known, f"{name} comes from {path}: it is neither in lib/ nor torch's nor of every system")
-    (tree / "bin/resolve").unlink()
-    (tree / "libexec/resolve").unlink()
+def site_packages():
+    place = subprocess.run([VENV / "python", "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], capture_output=True, text=True)
+    return pathlib.Path(os.path.realpath(place.stdout.strip()))
+
+
+def check_libraries(tree):
+    """Checks that with the search path that bin/titan-train sets, the loader finds everything: in lib/, in the wheel, or in the system."""
+    packages = site_packages()
+    path = ":".join(map(str, [tree / "lib", packages / "torch/lib", *sorted(packages.glob("nvidia/*/lib"))]))
+    listed = subprocess.run(["ldd", *elf_files(tree)], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": path})
+    found = dict(re.findall(r"(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", listed.stdout, re.MULTILINE))
+    expect("libtorch_cuda.so" in found and "libtorch_cpu.so" in found, f"ldd shows too little\n{listed.stdout}{listed.stderr}")
+    for name, place in found.items():
+        expect(place != "not found", f"{name} is not found")
+        real = os.path.realpath(place)
+        known = OF_EVERY_SYSTEM.match(name) or real.startswith(f"{packages}/") or pathlib.Path(real).parent == tree / "lib"
+        expect(known, f"{name} comes from {place}: it is neither in lib/ nor torch's nor of every system")
 
 
 def check_training(context, tree):
@@ -99,6 +96,18 @@ def check_training(context, tree):
         expect(len(rows) == 3, f"{launcher}: {len(rows)} steps, expected 3")
 
 
+def check_search(context, tree):
+    """Takes torch from the folder that TITAN_TORCH names, without a Python, and not what LD_LIBRARY_PATH offers."""
+    decoy = context.folder / "decoy"
+    decoy.mkdir()
+    for name in ("libtorch_cpu.so", "libc10.so", "libtitan_engine.so"):
+        (decoy / name).write_text("no library")
+    env = {**ENVIRONMENT, "PATH": "/nonexistent", "LD_LIBRARY_PATH": str(decoy), "TITAN_TORCH": str(site_packages() / "torch")}
+    job = Job([tree / "bin/titan-train", "--version"], context.folder / "logs", "decoy", env)
+    code = job.wait(20)
+    expect(code == 0 and "torch:" in job.text(), f"with other libraries in LD_LIBRARY_PATH: exit code {code}\n{job.tail()}")
+
+
 def write_script(path, text):
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -108,22 +117,60 @@ def write_script(path, text):
 def check_refusals(context, tree):
     """Without the right torch, it says what is needed, what was found and where, and how to choose another Python."""
     other = context.folder / "other"
-    (other / "torch").mkdir(parents=True)
+    (other / "torch/lib").mkdir(parents=True)
     (other / "torch/__init__.py").touch()
+    (other / "torch/lib/libtorch_cpu.so").touch()
     (other / "torch/version.py").write_text("__version__ = '2.10.1+cpu'\n")
     bare = write_script(context.folder / "bare", f'exec "{VENV}/python" -S -E "$@"')
     cases = {
-        "none": ({"TITAN_PYTHON": str(bare)}, "has no torch"),
+        "none": ({"TITAN_PYTHON": str(bare)}, f"'{bare}' has none"),
         "broken": ({"TITAN_PYTHON": "/bin/false"}, "'/bin/false' could not be asked where its torch is"),
         "absent": ({"TITAN_PYTHON": "/nonexistent/python3"}, "there is no '/nonexistent/python3'"),
-        "version": ({"PYTHONPATH": str(other)}, f"has torch 2.10.1+cpu in {other}/torch"),
+        "version": ({"PYTHONPATH": str(other)}, f"{other}/torch has torch 2.10.1+cpu"),
+        "folder": ({"TITAN_TORCH": str(context.folder)}, f"{context.folder} is not the folder of a torch wheel"),
     }
     for name, (env, text) in cases.items():
         job = Job([tree / "bin/titan-train", "--version"], context.folder / "logs", name, {**ENVIRONMENT, **env})
         code = job.wait(20)
         expect(code == 2, f"{name}: exit code {code}, expected 2\n{job.tail()}")
-        for part in (text, "torch 2.11.0", "TITAN_PYTHON=/path/to/python3"):
+        remedy = ["Correct or unset TITAN_TORCH"] if "TITAN_TORCH" in env else ["pip install 'torch==2.11.*'", "TITAN_PYTHON=/path/to/python3"]
+        for part in (text, "torch 2.11 is needed", *remedy):
             expect(part in job.errors(), f"{name}: the message lacks '{part}':\n{job.tail()}")
+
+
+def check_incomplete(context, tree):
+    """A program without its engine, or with the engine of another build, says so and what to do."""
+    alone, mixed = context.folder / "alone", context.folder / "mixed"
+    (mixed / "bin").mkdir(parents=True)
+    (mixed / "lib").symlink_to(tree / "lib")
+    alone.mkdir()
+    shutil.copy(tree / "bin/titan-train", alone)
+    program = (tree / "bin/titan-train").read_bytes()
+    other, count = re.subn(rb"(\d+\.\d+\.\d+ )[0-9a-f]{12}", rb"\g<1>000000000000", program)
+    expect(count > 0, "the program does not contain its revision")
+    (mixed / "bin/titan-train").write_bytes(other)
+    (mixed / "bin/titan-train").chmod(0o755)
+    for folder, text in ((alone, "has lost its engine: install it again"), (mixed / "bin", "Uninstall titan-train from each Python")):
+        job = Job([folder / "titan-train", "--version"], context.folder / "logs", folder.parent.name, ENVIRONMENT)
+        code = job.wait(20)
+        expect(code == 1 and text in job.errors(), f"{folder}: exit code {code}, expected 1 and '{text}'\n{job.tail()}")
+
+
+def check_examples(context, tree):
+    """init --examples copies what can be changed, also from an installation that cannot, and overwrites nothing."""
+    read_only = [tree / "configs", *(tree / "configs").rglob("*")]
+    for path in read_only:
+        path.chmod(path.stat().st_mode & 0o555)
+    target = context.folder / "my examples"
+    words = [tree / "bin/titan-train", "init", "--examples", target]
+    first = Job(words, context.folder / "logs", "examples", ENVIRONMENT)
+    expect(first.wait(20) == 0, f"--examples failed\n{first.tail()}")
+    copied = list(target.rglob("*"))
+    expect(len(copied) > 100 and all(path.stat().st_mode & 0o200 for path in copied), f"{len(copied)} files, or some cannot be written")
+    again = Job(words, context.folder / "logs", "examples-again", ENVIRONMENT)
+    expect(again.wait(20) == 2 and "is there already" in again.errors(), f"it overwrites\n{again.tail()}")
+    for path in read_only:
+        path.chmod(path.stat().st_mode | 0o200)
 
 
 @case(180)
@@ -135,6 +182,9 @@ def install_tree(context):
         tree = install(context, place)
         check_size(tree)
         check_no_build_path(tree)
-        check_libraries(context, tree)
+        check_libraries(tree)
         check_training(context, tree)
+        check_search(context, tree)
         check_refusals(context, tree)
+        check_incomplete(context, tree)
+        check_examples(context, tree)

@@ -168,7 +168,7 @@ def launcher_loads_no_torch(context):
     help_of = subprocess.run([alone / "titan-train", "--help"], capture_output=True, text=True)
     expect(help_of.returncode == 0 and "--training.steps" in help_of.stdout + help_of.stderr, f"--help: {help_of}")
     refused = subprocess.run([alone / "titan-train", "--config", config], capture_output=True, text=True)
-    line = f"titan-train: the program's engine cannot be loaded: {alone}/libtitan_engine.so"
+    line = f"titan-train: there is no {alone}/libtitan_engine.so"
     expect(refused.returncode == 1 and refused.stderr.startswith(line) and refused.stderr.count("\n") == 1, f"{refused}")
 
 
