@@ -1,7 +1,9 @@
 #include "kernels/cuda/fill_uniform.h"
 
 namespace titan::cuda {
-namespace {
+// The namespace has a name because nvcc names an anonymous one after the file's path, and the same source must give
+// the same bytes in every folder.
+inline namespace fill_kernels {
 
 constexpr int kThreads = 256;
 // Enough blocks to fill any device; a grid-stride loop covers the rest of a large tensor.
@@ -15,7 +17,7 @@ __global__ void __launch_bounds__(kThreads) fill_uniform_kernel(float* out, Fill
   }
 }
 
-}  // namespace
+}  // namespace fill_kernels
 
 cudaError_t launch_fill_uniform(float* out, const Fill& fill, cudaStream_t stream) {
   const std::int64_t groups = num_groups(fill);

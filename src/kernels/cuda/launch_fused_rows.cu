@@ -1,7 +1,9 @@
 #include "kernels/cuda/launch_fused_rows.h"
 
 namespace titan::cuda {
-namespace {
+// The namespace has a name because nvcc names an anonymous one after the file's path, and the same source must give
+// the same bytes in every folder.
+inline namespace fused_row_kernels {
 
 using device::BFloat16Bits;
 using device::kLanes;
@@ -121,7 +123,7 @@ unsigned blocks_of(std::int64_t count) {
   return static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks);
 }
 
-}  // namespace
+}  // namespace fused_row_kernels
 
 template <typename T>
 cudaError_t launch_rms_norm(std::int64_t rows, std::int64_t dim, float eps, const T* x, const T* delta, const T* weight,
