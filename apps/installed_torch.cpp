@@ -9,6 +9,7 @@
 #include <regex>
 #include <system_error>
 
+#include "base/env.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/installation.h"
@@ -25,10 +26,8 @@ constexpr const char* kWhereIsTorch =
     "spec = importlib.util.find_spec('torch')\n"
     "print(spec.submodule_search_locations[0] if spec and spec.origin else '', end='')\n";
 
-std::string value_of(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value ? value : "";
-}
+// Returns the variable's value; empty if it is not set.
+std::string value_of(const char* variable) { return get_env(variable).value_or(""); }
 
 constexpr const char* kRestarted = "TITAN_RESTARTED";  // holds the process's id
 
@@ -109,8 +108,6 @@ std::string search_path(const fs::path& installed, const fs::path& torch) {
 
 }  // namespace
 
-void note_restart() { setenv(kRestarted, std::to_string(::getpid()).c_str(), 1); }
-
 bool use_installed_torch() {
   const fs::path installed = installed_folder();
   if (installed.empty()) return false;
@@ -121,12 +118,14 @@ bool use_installed_torch() {
   if (before.empty() && torch == installed.parent_path() / "torch") return false;
   const std::string path = search_path(installed, torch);
   if (before == path || before.starts_with(path + ":")) return false;
-  if (value_of(kRestarted) == std::to_string(::getpid()))
+  const std::string process = std::to_string(::getpid());  // stays the same through exec
+  if (value_of(kRestarted) == process)
     throw Error(
         "LD_LIBRARY_PATH does not reach " + program_file().string() +
             ": the system removes it from programs with special rights (setuid, setcap). Install torch beside the "
             "program's package, or take the rights away",
         kExitFailed);
+  setenv(kRestarted, process.c_str(), 1);
   setenv("TITAN_TORCH", torch.c_str(), 1);
   setenv("LD_LIBRARY_PATH", (before.empty() ? path : path + ":" + before).c_str(), 1);
   return true;

@@ -9,11 +9,8 @@ namespace titan {
 // last and TITAN_PYTHON start a Python.
 //
 // Returns true if the environment changed, so that this process cannot load torch before it is started anew. Throws
-// ConfigError if there is no torch, or one of another version than the program was built for.
+// ConfigError if there is no torch, or one of another version than the program was built for; Error if this process has
+// been started anew and does not see what was set.
 bool use_installed_torch();
-
-// Records that this process starts itself anew. If the new program finds its environment unchanged nevertheless,
-// use_installed_torch() throws.
-void note_restart();
 
 }  // namespace titan

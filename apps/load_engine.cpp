@@ -44,7 +44,6 @@ int run_engine(std::vector<std::string> args) {
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
   if (use_installed_torch()) {  // the loader reads its variables when a process starts
-    note_restart();
     execv("/proc/self/exe", argv.data());
     throw Error(std::string("the program cannot start itself anew: ") + std::strerror(errno), kExitFailed);
   }

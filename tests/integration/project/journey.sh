@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a newcomer does with an installed titan-train, on the PATH: journey.sh EMPTY_FOLDER. Ends with "journey: done".
+# Does what a newcomer does with an installed titan-train, on the PATH: journey.sh EMPTY_FOLDER. Ends with "journey: done".
 # The tests run it in environments that have torch and nothing of this repository.
 #
 #   TORCHRUN="python -m torch.distributed.run"   how torchrun is called, if not by its name
