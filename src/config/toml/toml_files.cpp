@@ -8,7 +8,7 @@
 #include "config/keys/renamed.h"
 #include "config/keys/suggest.h"
 #include "config/toml/document.h"
-#include "config/toml/standard_input.h"
+#include "config/toml/piped_text.h"
 
 namespace titan::config {
 namespace {
@@ -20,7 +20,8 @@ class Reader {
   void read_file(const std::string& path) {
     std::string text;
     try {
-      text = path == kStandardInput ? read_standard_input() : titan::read_file(path);
+      const auto fd = descriptor_of(path);
+      text = fd ? read_descriptor(*fd, path) : titan::read_file(path);
     } catch (const ConfigError& error) {
       out_.other_errors.emplace_back(error.what());
       return;

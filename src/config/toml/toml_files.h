@@ -47,7 +47,7 @@ struct FileValues {
   std::vector<std::string> broken;
 };
 
-// Reads a file; "-" is standard input (standard_input.h), whose includes are relative to the current directory.
+// Reads a file; "-" is standard input (piped_text.h), whose includes are relative to the current directory.
 FileValues read_toml_file(const std::string& path);
 
 // Same from text; `name` stands for the file in messages, and includes are relative to its folder.

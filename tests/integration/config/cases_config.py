@@ -213,6 +213,21 @@ def config_from_standard_input(context):
     expect(code == 2 and "--config -: standard input reaches one rank at most" in err, f"{code} {err}")
 
 
+@case(60, processors=1)
+def config_from_any_pipe(context):
+    """A pipe that is named by its descriptor is read once, also for the ranks of --nproc; a named pipe is refused."""
+    config = write_job(context, "piped", steps=1)
+    for name, source in (("device", f"/dev/stdin < <(cat {config})"), ("substituted", f"<(cat {config})"), ("file", f"/dev/stdin < {config}")):
+        words = ["bash", "-c", f"exec {context.program} --nproc 2 --job.dump_folder {context.folder / name} --config {source}"]
+        job = harness.Job(words, context.folder / "logs", name)
+        code = job.wait(60)
+        expect(code == 0, f"{name}: exit code {code}\n{job.tail()}")
+        expect(len(read_rows(context.folder / name / "metrics.jsonl")) == 1, f"{name}: not one step")
+    os.mkfifo(context.folder / "named")
+    job = harness.Job([context.program, "--config", context.folder / "named"], context.folder / "logs", "named")
+    expect(job.wait(20) == 2 and "it is not a file" in job.errors(), f"a named pipe\n{job.tail()}")
+
+
 @case(90, processors=1)
 def init_is_accepted(context):
     """For every model, --dry-run accepts the output of `init` on the GPUs that it names, and it fits them."""
