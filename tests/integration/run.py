@@ -1,9 +1,9 @@
 """Runs the integration cases against a built program.
 
-    .venv/bin/python tests/integration/run.py [--program build/release/titan-train] [--work FOLDER] [CASE ...]
+    .venv/bin/python tests/integration/run.py [--program build/release/titan-train] [--work FOLDER] [--quick] [CASE ...]
     .venv/bin/python tests/integration/run.py --list
 
-A CASE may end in * to name several. Prints one line per case, then "N passed, N failed, N skipped"; the exit code is 1
+A CASE may end in * to name several. The program may be an installed one: cases that need files of a build are skipped. Prints one line per case, then "N passed, N failed, N skipped"; the exit code is 1
 if any failed, 77 if all were skipped. The folder of a failed case is kept and named. TITAN_TIME_SCALE (5) multiplies
 time limits.
 """
@@ -92,6 +92,7 @@ def main():
     parser.add_argument("--program", default=harness.ROOT / "build/release/titan-train", type=pathlib.Path)
     parser.add_argument("--work", default=harness.ROOT / "build/release/integration", type=pathlib.Path)
     parser.add_argument("--list", action="store_true", help="print 'NAME SECONDS TIER QUICK PROCESSORS' lines and stop")
+    parser.add_argument("--quick", action="store_true", help="only the cases of scripts/test.sh quick")
     parser.add_argument("--update", action="store_true", help="write expected messages (tests/bad_configs) anew")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     options = parser.parse_args()
@@ -104,6 +105,8 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     passed, failed, skipped = 0, 0, 0
     for name in select(options.cases):
+        if options.quick and not harness.CASES[name].quick:
+            continue
         started = time.monotonic()
         failure, lacking = run_case(name, options.program.resolve(), options.work.resolve())
         seconds = time.monotonic() - started

@@ -2,7 +2,7 @@
 import re
 import subprocess
 
-from harness import case, expect
+from harness import case, expect, file_of_build
 
 # A line of `readelf -lW`: type, offset, virtual address, physical address, file size, memory size.
 SEGMENT = re.compile(r"^ +(LOAD|GNU_RELRO) +0x\w+ 0x(\w+) 0x\w+ 0x\w+ 0x(\w+)", re.MULTILINE)
@@ -28,7 +28,7 @@ def protects_what_is_not_loaded(path):
 def binaries_load(context):
     """The loader makes nothing read-only that it has not loaded. If such a part has its own page, which depends on a
     path's length, the program does not start: "cannot apply additional memory protection after relocation"."""
-    paths = binaries(context.program.parent)
+    paths = binaries(file_of_build(context, "build.ninja").parent)
     expect(context.program in paths, f"the program is not among {paths}")
     wrong = [str(path) for path in paths if protects_what_is_not_loaded(path)]
     expect(not wrong, "linked so that their read-only part begins before what is loaded:\n" + "\n".join(wrong))

@@ -115,3 +115,39 @@ def first_hour(context):
         code = job.wait(120)
         said = job.text()
         expect(code == 0, f"exit code {code} of\n{text}\n{said}")
+
+
+@case(30, quick=True, processors=1)
+def versions_agree(_context):
+    """The version in CMakeLists.txt is that of the wheel in the documentation, and the first one of the changelog."""
+    version = re.search(r"^project\(titan-train VERSION ([\d.]+) ", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
+    for path in documents():
+        named = set(re.findall(r"titan_train-([\d.]+)-py3", path.read_text(encoding="utf-8")))
+        expect(named <= {version}, f"{path.relative_to(ROOT)} names wheels of {named}; the version is {version}")
+    first = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    expect(version in re.findall(r"[\d.]+\d", first), f"the first heading of CHANGELOG.md is '{first}'; the version is {version}")
+
+
+@case(60, processors=1)
+def release_refuses(context):
+    """scripts/release.sh makes no release of a version without changelog, of uncommitted changes, or of one that exists."""
+    clone = context.folder / "clone"
+    git = ["git", "-C", clone, "-c", "user.name=test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", "clone", "--quiet", "--no-local", "--depth", "1", ROOT, clone], check=True)
+    version = re.search(r"^project\(titan-train VERSION ([\d.]+) ", (clone / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
+    changelog = clone / "CHANGELOG.md"
+
+    def set_heading(text):
+        changelog.write_text(re.sub(r"^## .*$", f"## {text}", changelog.read_text(encoding="utf-8"), 1, re.MULTILINE) + "\n", encoding="utf-8")
+
+    def refused(name, text):
+        job = Job([clone / "scripts/release.sh"], context.folder / "logs", name)
+        expect(job.wait() == 1 and text in job.errors(), f"expected '{text}'\n{job.tail()}")
+
+    set_heading(f"Unreleased ({version})")
+    refused("changelog", f"has no heading '## {version} (YYYY-MM-DD)'")
+    set_heading(f"{version} (2026-01-31)")
+    refused("uncommitted", "there are uncommitted changes")
+    subprocess.run([*git, "commit", "--quiet", "--all", "--message", "release"], check=True)
+    subprocess.run([*git, "tag", f"v{version}"], check=True)
+    refused("tag", f"the tag v{version} exists")

@@ -67,6 +67,13 @@ def wheel_from_the_index(context):
     expect(not left, f"uninstall leaves {left}")
 
 
+@case(3000, tier="long")
+def release_rehearsal(context):
+    """scripts/release.sh builds, tests the wheel in a new environment, and says what to upload."""
+    job = finished(context, "release", [ROOT / "scripts/release.sh", "--rehearse"], 3000, cwd=ROOT)
+    expect("journey: done" in job.text() and " is ready. In build/wheel/dist:" in job.text(), job.tail())
+
+
 @case(1200, tier="long", system=["bookworm", "trixie"])
 def wheel_in_a_bare_system(context, system):
     """In a root file system with Python and mpirun alone, as an ordinary user: pip install, and all that a newcomer does."""

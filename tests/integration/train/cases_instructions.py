@@ -2,7 +2,7 @@
 import itertools
 
 from fixtures import write_job
-from harness import ROOT, case, expect, read_rows, run
+from harness import ROOT, case, expect, file_of_build, read_rows, run
 
 # A set that the processor lacks has no effect.
 SETS = ["all", "avx512_bf16", "avx512", "avx2"]
@@ -20,9 +20,7 @@ PROMPTS = 'prompts = ["import torch"]\nprompt_tokens = 4\n'  # under tensor para
 
 
 def preload(context, name):
-    library = context.program.parent / f"lib{name}.so"
-    expect(library.exists(), f"{library} is not built")
-    return {"LD_PRELOAD": str(library)}
+    return {"LD_PRELOAD": str(file_of_build(context, f"lib{name}.so"))}
 
 
 @case(180, dtype=["float32", "bfloat16", "float16"], quick=["bfloat16"])
