@@ -5,7 +5,8 @@
 #   bin/titan-train   finds torch (apps/installed_torch.h) and loads the engine
 #   lib/              the engine, the CUDA module, and the distribution's libraries unless they come from .deps
 #   README.txt  LICENSE  licenses/ (of the libraries inside)
-#   configs/  assets/  scripts/  tests/   at their places in the repository, so that scripts and configurations find them
+#   include/  lib/cmake/Titan/   for programs that use the engine as a library (src/library/titan.h)
+#   configs/  assets/  examples/  scripts/  tests/   at their places in the repository, so that scripts and configurations find them
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/install_readme.txt.in ${CMAKE_BINARY_DIR}/install/README.txt @ONLY)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/assets_readme.txt.in ${CMAKE_BINARY_DIR}/install/assets/README.txt @ONLY)
@@ -59,6 +60,19 @@ foreach(file ${titan_stripped})
     CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${file}\" COMMAND_ERROR_IS_FATAL ANY)"
   )
 endforeach()
+
+# The engine as a library: find_package(Titan), and its public headers.
+string(REPLACE "." "\\\\." TITAN_TORCH_SERIES_REGEX ${TITAN_TORCH_SERIES})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/TitanConfig.cmake.in ${CMAKE_BINARY_DIR}/install/TitanConfig.cmake @ONLY)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/install/TitanConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/install/TitanConfig.cmake ${CMAKE_BINARY_DIR}/install/TitanConfigVersion.cmake
+        DESTINATION lib/cmake/Titan)
+install(
+  CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" \"-DSOURCE=${CMAKE_SOURCE_DIR}/src\"
+    \"-DDESTINATION=\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/include/titan\" -P \"${CMAKE_CURRENT_LIST_DIR}/install_headers.cmake\"
+    COMMAND_ERROR_IS_FATAL ANY)")
+install(DIRECTORY examples DESTINATION .)
 
 install(DIRECTORY configs DESTINATION .)
 install(PROGRAMS scripts/gpu_check.sh scripts/gpu_check_runs.sh scripts/gpu_check_rows.py DESTINATION scripts)

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <random>
 
-#include "apps/common/code_choice.h"
 #include "apps/common/piped_input.h"
 #include "apps/common/print_result.h"
 #include "apps/flags/generate_flags.h"
@@ -22,6 +21,7 @@
 #include "generate/continuation.h"
 #include "generate/sampler.h"
 #include "generate/text_stream.h"
+#include "library/code_choice.h"
 
 namespace titan {
 namespace {

@@ -1,5 +1,6 @@
 #include "apps/commands/init_command.h"
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -11,6 +12,8 @@
 
 namespace titan {
 namespace {
+
+constexpr std::array kCopied = {"configs", "assets", "examples"};
 
 // Returns the folder with the default tokenizer and corpus: that of the current folder, as in the repository, or the
 // one that was installed with the program.
@@ -36,22 +39,23 @@ void copy_writable(const std::filesystem::path& source, const std::filesystem::p
   }
 }
 
-// Copies the configurations, and the corpus and tokenizer that they name, to a folder of the user's own: paths in them
-// start at the current folder, and an installation should not be written to.
+// Copies the configurations, the corpus and tokenizer that they name, and the example of a program, to a folder of the
+// user's own: paths in them start at the current folder, and an installation should not be written to.
 void copy_examples(const std::filesystem::path& target) {
   const auto fail = [](const std::string& reason) { throw ConfigError("error: --examples: " + reason); };
   const auto installed = installed_folder();
-  if (installed.empty()) fail("this program runs from its build folder; configs/ and assets/ are in the repository");
+  if (installed.empty())
+    fail("this program runs from its build folder; configs/, assets/ and examples/ are in the repository");
   if (target.empty()) fail("expected the name of a folder");
-  for (const char* name : {"configs", "assets"})
+  for (const char* name : kCopied)
     if (std::filesystem::exists(target / name))
       fail((target / name).string() + " is there already, and would be overwritten; name another folder");
   try {
-    for (const char* name : {"configs", "assets"}) copy_writable(installed / name, target / name);
+    for (const char* name : kCopied) copy_writable(installed / name, target / name);
   } catch (const std::filesystem::filesystem_error& error) {
     fail(std::string(error.what()) + "; remove what was copied, or name a folder that can be written");
   }
-  print_result("Copied configs/ and assets/ to " + target.string() +
+  print_result("Copied configs/, assets/ and examples/ to " + target.string() +
                ". In that folder:  titan-train --nproc 2 --config configs/debug.toml\n");
 }
 

@@ -80,7 +80,7 @@ int inspect_run(const InspectFlags& flags, checkpoint::RunInfo run) {
 
 // Returns the configuration of the run that saved the checkpoint; nullopt if its file is missing or cannot be read.
 std::optional<config::JobConfig> recorded_config(const fs::path& checkpoint) {
-  const fs::path file = checkpoint / checkpoint::kRunConfigFile;
+  const fs::path file = checkpoint / layout::kSavedConfigFile;
   try {
     if (!fs::is_regular_file(file)) return std::nullopt;
     return config::load_job_config_text(read_file(file), file.string()).config;

@@ -7,9 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "apps/common/code_choice.h"
 #include "apps/common/print_result.h"
-#include "apps/common/speaks.h"
 #include "apps/common/version.h"
 #include "apps/doctor/doctor_report.h"
 #include "apps/doctor/machine.h"
@@ -20,15 +18,17 @@
 #include "apps/train/checked_input.h"
 #include "apps/train/pick_device.h"
 #include "apps/train/preflight.h"
-#include "apps/train/run_or_report.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process/speaks.h"
 #include "base/text.h"
 #include "config/command_line/command_line.h"
 #include "config/keys/source.h"
 #include "config/paths.h"
 #include "distributed/world.h"
+#include "library/code_choice.h"
+#include "library/run_or_report.h"
 #include "train/setup.h"
 
 namespace titan {

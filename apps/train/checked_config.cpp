@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "apps/common/speaks.h"
 #include "apps/launch/world_size.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process/speaks.h"
 #include "config/load.h"
 #include "models/common/check_shape.h"
 #include "models/registry.h"

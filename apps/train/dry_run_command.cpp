@@ -7,11 +7,11 @@
 #include <string>
 
 #include "apps/common/print_result.h"
-#include "apps/common/speaks.h"
 #include "apps/launch/world_size.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/pick_device.h"
 #include "base/error.h"
+#include "base/process/speaks.h"
 #include "config/keys/datasets.h"
 #include "data/dataset_kinds.h"
 #include "train/dry_run/dry_run.h"

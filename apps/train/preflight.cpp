@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/common/speaks.h"
 #include "base/process/memory.h"
+#include "base/process/speaks.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "config/command_line/command_line.h"

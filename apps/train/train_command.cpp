@@ -10,15 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/code_choice.h"
-#include "apps/common/speaks.h"
 #include "apps/train/check_same_config.h"
 #include "apps/train/checked_input.h"
 #include "apps/train/open_data.h"
 #include "apps/train/pick_device.h"
 #include "apps/train/preflight.h"
-#include "apps/train/run_or_report.h"
 #include "apps/train/training_end.h"
+#include "base/process/speaks.h"
 #include "base/text.h"
 #include "distributed/device.h"
 #include "distributed/flight/dump.h"
@@ -27,6 +25,8 @@
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"
 #include "kernels/memory/host_arena.h"
+#include "library/code_choice.h"
+#include "library/run_or_report.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/slow_products.h"

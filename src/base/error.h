@@ -1,5 +1,5 @@
-// Error types of the program. Each maps to one exit code (apps/common/exit_code.h); a message names the thing, what was
-// expected, what was found, and what to do.
+// Error types of the program. Each maps to one exit code (base/process/exit_code.h); a message names the thing, what
+// was expected, what was found, and what to do.
 #pragma once
 
 #include <stdexcept>

@@ -13,7 +13,9 @@ std::filesystem::path program_file();
 // package titan_train of the Python environment that pip installed the program to. Empty in a build folder.
 std::filesystem::path installed_folder();
 
-// Returns the path of a library of this program: in lib/ of installed_folder(), or beside it in a build folder.
+// Returns the path of a library of this program. Called in a library of the program, the engine: beside that one, also
+// in the process of another program. Called in the program: in lib/ of installed_folder(), or beside the program in a
+// build folder.
 std::filesystem::path library_of_program(const std::string& name);
 
 }  // namespace titan

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/choose.h"
 #include "checkpoint/dcp/step_folders.h"
@@ -163,7 +164,7 @@ std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vect
 
 SaveOptions Checkpointer::save_options() const {
   SaveOptions options{.files_per_rank = static_cast<int>(options_.files_per_rank)};
-  if (!run_.run_config.empty()) options.texts[kRunConfigFile] = run_.run_config;
+  if (!run_.run_config.empty()) options.texts[layout::kSavedConfigFile] = run_.run_config;
   if (!weights_finite_) options.texts[layout::kNotFiniteFile] = "The weights hold NaN or infinity.\n";
   return options;
 }

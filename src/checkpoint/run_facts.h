@@ -17,7 +17,7 @@ struct RunFacts {
   std::int64_t training_steps = std::numeric_limits<std::int64_t>::max();  // the run is finished after these
   std::string hf_assets_path;  // for checkpoint.initial_load_in_hf without an initial_load_path
   HuggingFaceFormat hf_format;
-  std::string run_config;  // content of kRunConfigFile in every DCP folder; empty if there is none
+  std::string run_config;  // content of layout::kSavedConfigFile in every DCP folder; empty if there is none
   // Clock that measures checkpoint.interval_minutes.
   Clock now = std::chrono::steady_clock::now;
 };

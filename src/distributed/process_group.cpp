@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "distributed/accelerator/device_error.h"
 #include "distributed/collective_trace.h"
+#include "distributed/flight/flight_recorder.h"
 #include "distributed/shared_memory/shared_memory_backend.h"
 #include "trace/named_range.h"
 

@@ -12,7 +12,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "distributed/flight/flight_recorder.h"
+#include "distributed/flight/collective_ticket.h"
 
 namespace titan::dist {
 

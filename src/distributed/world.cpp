@@ -18,6 +18,7 @@
 #include "base/stack/crash.h"
 #include "distributed/accelerator/device_error.h"
 #include "distributed/device.h"
+#include "distributed/failure_watch.h"
 #include "distributed/flight/dump.h"
 #include "distributed/hang_report.h"
 #include "distributed/host_staged_backend.h"
@@ -159,7 +160,7 @@ void World::watch_failures() {
     board.processes.push_back(rank_process_from_text(text));
   // Every rank knows all others from here on, and none has left.
   group_->barrier();
-  board_ = board;
+  board_ = std::make_unique<FailureBoard>(board);
   board.store = clone_store(store_);
   watch_ = std::make_unique<FailureWatch>(
       board, [board](const std::string& reason) mutable { end_process(board, reason); },

@@ -6,15 +6,16 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/env.h"
-#include "distributed/failure_watch.h"
 #include "distributed/process_group.h"
 
 namespace titan::dist {
+
+struct FailureBoard;
+class FailureWatch;
 
 class World {
  public:
@@ -81,7 +82,7 @@ class World {
   std::shared_ptr<ProcessGroup> group_;
   std::map<std::vector<int>, std::shared_ptr<ProcessGroup>> groups_;
   std::vector<std::shared_ptr<ProcessGroup>> own_groups_;
-  std::optional<FailureBoard> board_;  // the training thread's; nullopt in a job of one rank
+  std::unique_ptr<FailureBoard> board_;  // the training thread's; null in a job of one rank
   std::unique_ptr<FailureWatch> watch_;
 };
 

@@ -30,6 +30,7 @@ class AdamW final : public Optimizer {
   // dtype).
   std::vector<StateTensor> state(std::size_t index) override;
   std::vector<Hyperparameter> hyperparameters() const override;
+  double lr() const override { return options_.lr; }
   void set_lr(double lr) override { options_.lr = lr; }
 
  private:

@@ -67,6 +67,7 @@ class Optimizer {
   virtual std::vector<StateTensor> state(std::size_t index) = 0;
   // Returns the entries of each parameter group but the learning rate, in the order of torch.optim's class.
   virtual std::vector<Hyperparameter> hyperparameters() const = 0;
+  virtual double lr() const = 0;
   virtual void set_lr(double lr) = 0;
 
   const std::vector<TrainedParameter>& parameters() const { return params_; }

@@ -62,11 +62,27 @@ std::vector<checkpoint::Item> weight_items(const RunParameters& parameters) {
   return items;
 }
 
+std::vector<checkpoint::Item> optimizer_items(optim::Optimizer& optimizer, double lr, double base_lr) {
+  std::vector<std::pair<std::string, Value>> entries;
+  for (const auto& each : optimizer.hyperparameters()) entries.emplace_back(each.name, each.value);
+  std::vector<checkpoint::Item> items;
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    const auto& [fqn, param, sharding] = optimizer.parameters()[i];
+    for (const auto& [name, tensor, is_like_parameter] : optimizer.state(i)) {
+      const bool is_cut = is_like_parameter && sharding.has_value();
+      auto spec = is_cut ? sharding->spec : dist::ShardSpec::replicated(tensor.sizes().vec());
+      items.push_back(checkpoint::optimizer_tensor(fqn, name, tensor, std::move(spec), is_cut));
+    }
+    checkpoint::append_param_group(items, fqn, lr, entries, base_lr);
+  }
+  return items;
+}
+
 std::vector<checkpoint::Item> TrainState::items(bool model_only) {
   std::vector<checkpoint::Item> items = weight_items(*parts_.parameters);
   if (model_only) return items;
-  append_optimizer(items);
   const double next_lr = parts_.base_lr * parts_.schedule->factor(step);
+  for (auto& item : optimizer_items(*parts_.optimizer, next_lr, parts_.base_lr)) items.push_back(std::move(item));
   checkpoint::append_lr_scheduler(items, {parts_.base_lr, step, next_lr});
   // TorchTitan counts the tokens of one rank, which says little once the number of ranks has changed, so the total is
   // saved, too.
@@ -99,21 +115,6 @@ void TrainState::check_fits(const Values& saved) {
     parts_.record->check(run->second);
   } else {
     spdlog::info("the checkpoint does not say with which configuration it was saved: nothing to compare with this one");
-  }
-}
-
-void TrainState::append_optimizer(std::vector<checkpoint::Item>& items) {
-  std::vector<std::pair<std::string, Value>> entries;
-  for (const auto& each : parts_.optimizer->hyperparameters()) entries.emplace_back(each.name, each.value);
-  const double lr = parts_.base_lr * parts_.schedule->factor(step);
-  for (std::size_t i = 0; i < parts_.optimizer->parameters().size(); ++i) {
-    const auto& [fqn, param, sharding] = parts_.optimizer->parameters()[i];
-    for (const auto& [name, tensor, is_like_parameter] : parts_.optimizer->state(i)) {
-      const bool is_cut = is_like_parameter && sharding.has_value();
-      auto spec = is_cut ? sharding->spec : dist::ShardSpec::replicated(tensor.sizes().vec());
-      items.push_back(checkpoint::optimizer_tensor(fqn, name, tensor, std::move(spec), is_cut));
-    }
-    checkpoint::append_param_group(items, fqn, lr, entries, parts_.base_lr);
   }
 }
 

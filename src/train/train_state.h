@@ -19,6 +19,9 @@ namespace titan::train {
 // Returns this rank's parts of the weights under every name that checkpoints have. They share the parameters' memory.
 std::vector<checkpoint::Item> weight_items(const RunParameters& parameters);
 
+// Returns this rank's parts of the optimizer's state, and its parameter groups. `lr` is the rate of the next step.
+std::vector<checkpoint::Item> optimizer_items(optim::Optimizer& optimizer, double lr, double base_lr);
+
 // Refers to the live objects of a run, and owns none of them.
 class TrainState : public checkpoint::CheckpointState {
  public:
@@ -48,7 +51,6 @@ class TrainState : public checkpoint::CheckpointState {
   void restored(const Values& values, bool model_only) override;
 
  private:
-  void append_optimizer(std::vector<checkpoint::Item>& items);
   void append_data(std::vector<checkpoint::Item>& items) const;
   void restore_data(const Values& values);
   void restore_progress(const Values& values);

@@ -2,6 +2,7 @@
 
 #include "base/fs.h"
 #include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/metadata.h"
 #include "checkpoint/format/archive.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/value_pickle.h"

@@ -7,14 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/run_layout.h"
 #include "checkpoint/dcp/item.h"
 #include "checkpoint/dcp/ranks.h"
 
 namespace titan::checkpoint {
-
-// File in a checkpoint with the configuration of the run that saved it, in the format of config.toml.
-inline constexpr const char* kRunConfigFile = layout::kSavedConfigFile;
 
 struct SaveOptions {
   int files_per_rank = 1;  // written in parallel; more help if one file is slower than the file system

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/run_layout.h"
 #include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/metadata.h"
 #include "checkpoint/io/discard.h"
 
 namespace titan::checkpoint {

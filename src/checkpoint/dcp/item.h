@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/value.h"
-#include "checkpoint/dcp/metadata.h"
+#include "checkpoint/format/state_path.h"
 #include "facts/shard_spec.h"
 
 namespace titan::checkpoint {

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "checkpoint/format/state_path.h"
 #include "checkpoint/io/checksums.h"
 
 namespace titan::checkpoint {
@@ -42,9 +43,6 @@ struct TensorEntry {
 struct ValueEntry {
   StorageLocation location;
 };
-
-// Path of a flat key in the nested state: "optimizer.state.X.step" -> {"optimizer", "state.X.step"}.
-using StatePath = std::vector<std::variant<std::string, std::int64_t>>;
 
 struct Metadata {
   using Entry = std::variant<TensorEntry, ValueEntry>;

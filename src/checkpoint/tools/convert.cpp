@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/dcp/item.h"
+#include "checkpoint/dcp/metadata.h"
 #include "checkpoint/format/cast.h"
 #include "checkpoint/format/safetensors.h"
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/process/phase.h"
 #include "base/stack/stack.h"
+#include "distributed/flight/collective_ticket.h"
 
 namespace titan::dist {
 
@@ -44,14 +45,6 @@ struct CollectiveRecord {
   Phase phase = Phase::kStart;
   CollectiveState state = CollectiveState::kStarting;
   TimePoint started, changed;  // `changed`: when `state` last changed
-};
-
-// Identifies the collective of a Work.
-struct CollectiveTicket {
-  int group = -1;            // -1: none
-  std::uint64_t number = 0;  // in its group
-  std::uint64_t place = 0;   // among all collectives of this process
-  const char* kind = "";
 };
 
 // The record of one group.

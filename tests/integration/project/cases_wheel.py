@@ -63,7 +63,7 @@ def files_of(env):
 
 def check_symbols(packages, program):
     """Checks that nothing of the libraries inside can be seen from outside, or be replaced from there."""
-    for path in [program, *(packages / "titan_train/lib").iterdir()]:
+    for path in [program, *(packages / "titan_train/lib").glob("*.so*")]:
         listed = subprocess.run(["nm", "-D", path], capture_output=True, text=True, check=True).stdout
         visible = [line.split()[-1] for line in listed.splitlines() if BUNDLED.match(line.split()[-1])]
         expect(not visible, f"{path.name} shows {len(visible)} symbols of other libraries: {visible[:5]}")
@@ -103,6 +103,9 @@ def wheel(context):
         expect(is_elf(program), f"{program} is a script: it would start a Python each time")
         check_symbols(packages, program)
         check_decoy(context, program)
+        own = packages / "titan_train"
+        words = ["-S", own / "examples/own_model", "-B", context.folder / "own_model", f"-DCMAKE_PREFIX_PATH={own}"]
+        finished(context, "find_package", ["cmake", *words], env={"PATH": f"/usr/bin:{os.environ['PATH']}", "TITAN_TORCH": ""})
         # No Python is needed to find torch: there is none.
         hidden = shutil.move(env / "bin/python3", env / "bin/hidden")
         alone = finished(context, "alone", [program, "--version"], env={"PATH": "/nonexistent", "LD_LIBRARY_PATH": ""})

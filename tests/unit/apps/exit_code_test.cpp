@@ -1,4 +1,4 @@
-#include "apps/common/exit_code.h"
+#include "base/process/exit_code.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/speaks.h"
 #include "base/error.h"
+#include "base/process/speaks.h"
 
 namespace titan {
 namespace {

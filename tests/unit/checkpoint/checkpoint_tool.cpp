@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/dcp/metadata.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "data/order/torchtitan_state.h"
 #include "tests/unit/checkpoint/sharded_items.h"

@@ -77,7 +77,8 @@ TEST(Variables, AreThoseOfTheSources) {
       if (!entry.is_regular_file() || entry.path().filename() == "variables.cpp") continue;
       std::ifstream file(entry.path());
       const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-      const bool is_cmake = entry.path().extension() == ".cmake" || entry.path().filename() == "CMakeLists.txt";
+      const std::string name = entry.path().filename();
+      const bool is_cmake = name == "CMakeLists.txt" || name.ends_with(".cmake") || name.ends_with(".cmake.in");
       collect(text, is_cmake, found);
     }
   }

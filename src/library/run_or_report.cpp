@@ -1,4 +1,4 @@
-#include "apps/train/run_or_report.h"
+#include "library/run_or_report.h"
 
 #include "base/error.h"
 

@@ -1,5 +1,5 @@
 // Decides which rank prints an error that several ranks find. Failures after the ranks have met are handled in
-// apps/train/run_or_report.h.
+// library/run_or_report.h.
 #pragma once
 
 #include "base/env.h"

@@ -1,4 +1,4 @@
-#include "apps/common/code_choice.h"
+#include "library/code_choice.h"
 
 #include <ATen/Context.h>
 

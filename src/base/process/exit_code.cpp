@@ -1,13 +1,13 @@
-#include "apps/common/exit_code.h"
+#include "base/process/exit_code.h"
 
 #include <exception>
 #include <iostream>
 #include <string>
 #include <thread>
 
-#include "apps/common/speaks.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/process/speaks.h"
 
 namespace titan {
 namespace {
