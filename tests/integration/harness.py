@@ -21,7 +21,7 @@ import time
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-VENV = ROOT / ".venv/bin"
+VENV = pathlib.Path(sys.executable).parent  # .venv/bin, or that of the torch that a build was made with
 REFERENCE = ROOT / "tests/reference"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
