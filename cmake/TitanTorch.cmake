@@ -2,8 +2,8 @@
 # CUDA toolkit at configure time; a CPU program needs only libtorch_cpu and libc10, and starts in a
 # fraction of the time without the rest.
 
-# The versions of torch that titan-train is written against and accepts at run time; requirements.txt pins one of them.
-set(TITAN_TORCH_SERIES 2.11)
+# The series of torch that titan-train can be built with. The first is the default: requirements.txt pins a version of it.
+set(TITAN_TORCH_SUPPORTED 2.11 2.14 2.15)
 
 file(GLOB titan_torch_candidates ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 list(APPEND titan_torch_candidates "")
@@ -22,8 +22,11 @@ if(titan_cuda_version)
 endif()
 string(REGEX MATCH "__version__ = '(([0-9]+\\.[0-9]+)[^']*)'" ignored "${titan_torch_version_file}")
 set(TITAN_TORCH_VERSION "${CMAKE_MATCH_1}")
-if(NOT CMAKE_MATCH_2 STREQUAL TITAN_TORCH_SERIES)
-  message(FATAL_ERROR "The wheel at ${TITAN_TORCH_DIR} is torch ${TITAN_TORCH_VERSION}, not ${TITAN_TORCH_SERIES}, which titan-train is written against.")
+# The program accepts this series at run time, and no other: the C++ interface differs between them.
+set(TITAN_TORCH_SERIES "${CMAKE_MATCH_2}")
+if(NOT TITAN_TORCH_SERIES IN_LIST TITAN_TORCH_SUPPORTED)
+  list(JOIN TITAN_TORCH_SUPPORTED ", " titan_torch_names)
+  message(FATAL_ERROR "The wheel at ${TITAN_TORCH_DIR} is torch ${TITAN_TORCH_VERSION}; titan-train builds with ${titan_torch_names}. Run scripts/setup.sh, or set TITAN_TORCH_DIR to such a wheel.")
 endif()
 
 # Gloo's headers are not in the wheel; Debian's libgloo-dev has the same interface. Only its headers are used.

@@ -38,8 +38,15 @@ def setting(file: str, pattern: str) -> str:
     return found[1]
 
 
-def metadata(version: str) -> str:
-    series = setting("cmake/TitanTorch.cmake", r"^set\(TITAN_TORCH_SERIES ([\d.]+)\)")
+def torch_series(tree: pathlib.Path) -> str:
+    """Returns the series of torch that the programs were compiled with, and accept."""
+    found = re.search(r"^Needs: torch ([\d.]+),", (tree / "README.txt").read_text(), re.MULTILINE)
+    if not found:
+        fail(f"{tree}/README.txt does not say which torch is needed: it was not made by cmake --install")
+    return found[1]
+
+
+def metadata(version: str, series: str) -> str:
     return f"""Metadata-Version: 2.1
 Name: titan-train
 Version: {version}
@@ -68,7 +75,7 @@ def contents(tree: pathlib.Path, version: str) -> dict[str, tuple[bytes, bool]]:
         files[target] = (path.read_bytes(), bool(path.stat().st_mode & 0o100))
     if f"{name}.data/scripts/titan-train" not in files or "titan_train/lib/libtitan_engine.so" not in files:
         fail(f"{tree} was not made by cmake --install: it has no bin/titan-train or no lib/libtitan_engine.so")
-    files[f"{name}.dist-info/METADATA"] = (metadata(version).encode(), False)
+    files[f"{name}.dist-info/METADATA"] = (metadata(version, torch_series(tree)).encode(), False)
     wheel = f"Wheel-Version: 1.0\nGenerator: titan-train\nRoot-Is-Purelib: false\nTag: py3-none-{PLATFORM}\n"
     files[f"{name}.dist-info/WHEEL"] = (wheel.encode(), False)
     for path in [tree / "LICENSE", *sorted(tree.glob("licenses/*"))]:

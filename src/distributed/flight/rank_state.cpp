@@ -25,7 +25,7 @@ CollectiveFact fact_of(const CollectiveRecord& record, TimePoint now) {
           record.kind,
           record.input_numel,
           record.output_numel,
-          c10::getDtypeNames(record.dtype).first,
+          std::string(c10::getDtypeNames(record.dtype).first),
           record.label.data(),
           record.state,
           seconds_between(record.started, now),

@@ -59,6 +59,11 @@ def check_no_build_path(tree):
             expect(all(p.startswith("$ORIGIN") for p in places), f"{path.relative_to(tree)} looks for libraries in {folders}")
 
 
+def torch_series():
+    """Returns the series of the torch that the program was compiled with: 2.11 of 2.11.0."""
+    return re.search(r"__version__ = '(\d+\.\d+)", (site_packages() / "torch/version.py").read_text())[1]
+
+
 def site_packages():
     place = subprocess.run([VENV / "python", "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], capture_output=True, text=True)
     return pathlib.Path(os.path.realpath(place.stdout.strip()))
@@ -133,8 +138,8 @@ def check_refusals(context, tree):
         job = Job([tree / "bin/titan-train", "--version"], context.folder / "logs", name, {**ENVIRONMENT, **env})
         code = job.wait(20)
         expect(code == 2, f"{name}: exit code {code}, expected 2\n{job.tail()}")
-        remedy = ["Correct or unset TITAN_TORCH"] if "TITAN_TORCH" in env else ["pip install 'torch==2.11.*'", "TITAN_PYTHON=/path/to/python3"]
-        for part in (text, "torch 2.11 is needed", *remedy):
+        remedy = ["Correct or unset TITAN_TORCH"] if "TITAN_TORCH" in env else [f"pip install 'torch=={torch_series()}.*'", "TITAN_PYTHON=/path/to/python3"]
+        for part in (text, f"torch {torch_series()} is needed", *remedy):
             expect(part in job.errors(), f"{name}: the message lacks '{part}':\n{job.tail()}")
 
 

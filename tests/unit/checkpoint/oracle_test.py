@@ -156,6 +156,10 @@ def torch_reads_ours(root):
             nested = metadata.state_dict_metadata.pop("nested")
             assert nested == BytesStorageMetadata()
             metadata.planner_data.pop("nested")
+            # PyTorch writes strides since 2.15, and reads metadata without them, as older versions write it.
+            for entry in expected.state_dict_metadata.values():
+                if hasattr(getattr(entry, "properties", None), "strides"):
+                    entry.properties.strides = None
             assert metadata.state_dict_metadata == expected.state_dict_metadata
             assert metadata.planner_data == expected.planner_data
             ours = {k: v for k, v in metadata.storage_data.items() if k.fqn != "nested"}
