@@ -72,11 +72,13 @@ at::Tensor join_documents(const std::vector<at::Tensor>& documents) {
 
 using WithinResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
+// Newer series of torch have more arguments at the end, which the program does not pass: `More`.
+template <typename... More>
 WithinResult flash_attention_within(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                     const std::optional<at::Tensor>& bounds, const std::optional<at::Tensor>&,
                                     c10::SymInt, c10::SymInt, double dropout, bool is_causal, bool,
                                     std::optional<double> scale, std::optional<c10::SymInt>, std::optional<c10::SymInt>,
-                                    const std::optional<at::Tensor>&, const std::optional<at::Tensor>&) {
+                                    const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, More...) {
   const auto sizes = sizes_from(*bounds);
   const auto heads = q.size(1);
   const auto queries = documents_of(q, sizes, heads), keys = documents_of(k, sizes, heads);
@@ -130,7 +132,8 @@ void install_attention() {
   static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library.impl("_scaled_dot_product_flash_attention", flash_attention);
   library.impl("_scaled_dot_product_flash_attention_backward", flash_attention_backward);
-  library.impl("_flash_attention_forward", flash_attention_within);
+  using FlashAttention = at::_ops::_flash_attention_forward::schema;
+  library.impl("_flash_attention_forward", static_cast<FlashAttention*>(flash_attention_within));
   library.impl("_flash_attention_backward", flash_attention_within_backward);
 }
 
