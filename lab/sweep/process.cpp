@@ -84,7 +84,9 @@ void become(const Launch& launch, pid_t parent, int log, int null, char* const* 
   ::_exit(127);
 }
 
+// Slurm repeats below the program's own message that a task has failed.
 bool tells_of_error(std::string line) {
+  if (line.starts_with("srun: ")) return false;
   std::ranges::transform(line, line.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   for (const char* word : {"error", "titan-train: rank", "cannot", "failed", "killed", "was ended by"})
     if (line.find(word) != std::string::npos) return true;

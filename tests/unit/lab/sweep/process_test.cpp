@@ -92,6 +92,10 @@ TEST_F(ProcessTest, FindsTheLineThatTellsWhy) {
   EXPECT_EQ(last_error_line(path), "error: optimizer.lr is wrong");
   EXPECT_EQ(last_error_line(path, 10), "error: ...");
   EXPECT_EQ(last_error_line(folder_.write("log.txt", "one\ntwo\n")), "two");
+  const std::string of_slurm = "srun: error: vm: task 0: Exited with exit code 1";
+  EXPECT_EQ(last_error_line(folder_.write("log.txt", "rank 0: no memory: failed\n" + of_slurm)),
+            "rank 0: no memory: failed");
+  EXPECT_EQ(last_error_line(folder_.write("log.txt", of_slurm + "\n")), of_slurm);
   EXPECT_EQ(last_error_line(folder_.path() / "none"), "");
 }
 
