@@ -6,7 +6,7 @@
 #   lib/              the engine, the CUDA module, and the distribution's libraries unless they come from .deps
 #   README.txt  LICENSE  licenses/ (of the libraries inside)
 #   include/  lib/cmake/Titan/   for programs that use the engine as a library (src/library/titan.h)
-#   configs/  assets/  examples/  scripts/  tests/   at their places in the repository, so that scripts and configurations find them
+#   configs/  assets/  deploy/  examples/  scripts/  tests/   at their places in the repository, where they find each other
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/install_readme.txt.in ${CMAKE_BINARY_DIR}/install/README.txt @ONLY)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/assets_readme.txt.in ${CMAKE_BINARY_DIR}/install/assets/README.txt @ONLY)
@@ -75,6 +75,7 @@ install(
 install(DIRECTORY examples DESTINATION .)
 
 install(DIRECTORY configs DESTINATION .)
+install(DIRECTORY deploy DESTINATION . USE_SOURCE_PERMISSIONS)
 install(PROGRAMS scripts/gpu_check.sh scripts/gpu_check_runs.sh scripts/gpu_check_rows.py DESTINATION scripts)
 install(
   DIRECTORY tests/reference

@@ -13,7 +13,7 @@
 namespace titan {
 namespace {
 
-constexpr std::array kCopied = {"configs", "assets", "examples"};
+constexpr std::array kCopied = {"configs", "assets", "deploy", "examples"};
 
 // Returns the folder with the default tokenizer and corpus: that of the current folder, as in the repository, or the
 // one that was installed with the program.
@@ -39,13 +39,13 @@ void copy_writable(const std::filesystem::path& source, const std::filesystem::p
   }
 }
 
-// Copies the configurations, the corpus and tokenizer that they name, and the example of a program, to a folder of the
-// user's own: paths in them start at the current folder, and an installation should not be written to.
+// Copies the configurations with their corpus and tokenizer, the files for clusters, and the example of a program to a
+// folder of the user's own: paths in them start at the current folder, and an installation should not be written to.
 void copy_examples(const std::filesystem::path& target) {
   const auto fail = [](const std::string& reason) { throw ConfigError("error: --examples: " + reason); };
   const auto installed = installed_folder();
   if (installed.empty())
-    fail("this program runs from its build folder; configs/, assets/ and examples/ are in the repository");
+    fail("this program runs from its build folder; the repository has configs/, assets/, deploy/ and examples/");
   if (target.empty()) fail("expected the name of a folder");
   for (const char* name : kCopied)
     if (std::filesystem::exists(target / name))
@@ -55,7 +55,7 @@ void copy_examples(const std::filesystem::path& target) {
   } catch (const std::filesystem::filesystem_error& error) {
     fail(std::string(error.what()) + "; remove what was copied, or name a folder that can be written");
   }
-  print_result("Copied configs/, assets/ and examples/ to " + target.string() +
+  print_result("Copied configs/, assets/, deploy/ and examples/ to " + target.string() +
                ". In that folder:  titan-train --nproc 2 --config configs/debug.toml\n");
 }
 

@@ -7,7 +7,7 @@
 namespace titan {
 
 struct InitFlags : models::StarterOptions {
-  std::optional<std::string> examples;  // folder to copy the installed configurations and assets to
+  std::optional<std::string> examples;  // folder to copy configs/, assets/, deploy/ and examples/ to
 };
 
 // Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.

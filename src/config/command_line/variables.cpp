@@ -22,7 +22,7 @@ constexpr Variable kVariables[] = {
     {"TITAN_TRACE_COLLECTIVES", "a file", "", "rank 0 writes every collective that it starts", false},
     {"TITAN_PYTHON", "an interpreter", "", "an installed program takes torch from this Python, not from its own environment or python3", false},
     {"TITAN_TORCH", "a folder", "", "torch's folder (site-packages/torch), which an installed program then does not look for", false},
-    {"TITAN_TRAIN", "a program", "", "what scripts/titan.sbatch starts; else build/release/titan-train", false},
+    {"TITAN_TRAIN", "a program", "", "what deploy/titan.sbatch starts; else titan-train on the PATH", false},
     {"TITAN_RESTARTED", "a process id", "", "set by an installed program that starts itself anew so that the loader finds torch", true},
     {"TITAN_LISTEN_FD", "a number", "", "set by --nproc for rank 0: the socket where ranks meet", true},
     {"TITAN_LIBRARIES", "sources or system", "", "where scripts/setup.sh takes libraries from; else the system, or sources if they were built", true},

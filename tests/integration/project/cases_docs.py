@@ -6,7 +6,7 @@ import subprocess
 from harness import ROOT, Job, case, expect
 
 # A path of this repository as it appears in a command or in backquotes.
-PATH_WORD = re.compile(r"(?<![\w/.-])((?:scripts|configs|docs|src|models|data|apps|tests|benchmarks)/[\w./-]*\w)")
+PATH_WORD = re.compile(r"(?<![\w/.-])((?:scripts|deploy|configs|docs|src|models|data|apps|tests|benchmarks)/[\w./-]*\w)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 

@@ -46,4 +46,5 @@ titan-train init --examples examples
 cd examples
 titan-train --nproc 2 --config configs/debug.toml --training.steps 1 --job.dump_folder ../debug
 rows ../debug 1
+[[ -x deploy/sbatch_trial.sh && -s deploy/titan.sbatch ]]
 echo 'journey: done'

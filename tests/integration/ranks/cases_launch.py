@@ -1,5 +1,4 @@
 """Tests the ways to start ranks: docs/launch.md's lines, restarts by torchrun, and what --nproc prints."""
-import os
 import pathlib
 import re
 import shlex
@@ -10,7 +9,7 @@ import subprocess
 from cases_failure import check_blames
 from fixtures import write_job
 from harness import (
-    ROOT, TIME_SCALE, VENV, Gate, Job, at_row, case, check_identical, expect, faults, free_port, kill, processes_marked,
+    ROOT, VENV, Gate, Job, at_row, case, check_identical, expect, faults, free_port, kill, processes_marked,
     read_rows, relative_distance, rows_by_step, run, start, start_plain, wait_until,
 )  # fmt: skip
 
@@ -46,30 +45,6 @@ def launch_lines(context):
         expect(len(read_rows(context.dump(name) / "metrics.jsonl")) == 2, f"{line}: not two steps")
         done.append(words[0])
     expect(len(done) >= 4 and len(set(done)) == 3, f"too few lines were found: {done}")
-
-
-@case(30, quick=True, processors=1)
-def launch_slurm_script(context):
-    """scripts/titan.sbatch, with an srun that only records its call: one task per rank, and a signal in time."""
-    folder = context.folder / "bin"
-    folder.mkdir()
-    for name, text in {"srun": 'printf "%s\\n" "$@" > "$OUT/srun"', "scontrol": 'printf "%s\\n" "$@" > "$OUT/scontrol"'}.items():
-        (folder / name).write_text(f"#!/bin/sh\n{text}\nexit ${{CODE:-0}}\n")
-        (folder / name).chmod(0o755)
-    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "OUT": str(context.folder), "SLURM_JOB_ID": "7"}
-    script = ROOT / "scripts/titan.sbatch"
-    for code, requeued in (("0", False), ("1", False), ("75", True)):
-        (context.folder / "scontrol").unlink(missing_ok=True)
-        command = ["bash", script, "--config", "job.toml", "--training.steps", "5"]
-        done = subprocess.run(command, env={**env, "CODE": code}, capture_output=True, text=True, timeout=20 * TIME_SCALE)
-        words = (context.folder / "srun").read_text().splitlines()
-        expect(words[-4:] == ["--config", "job.toml", "--training.steps", "5"], f"srun got {words}")
-        found = context.folder / "scontrol"
-        expect(found.exists() == requeued, f"exit code {code}: requeued: {found.exists()}\n{done.stderr}")
-        expect(not requeued or found.read_text().split() == ["requeue", "7"], "another job was queued again")
-        expect(requeued or done.returncode == int(code), f"exit code {done.returncode}, expected {code}")
-    text = script.read_text()
-    expect(re.search(r"^#SBATCH --signal=USR1@\d+$", text, re.MULTILINE), "nobody tells the ranks that time is running out")
 
 
 def torchrun(context, words, name, *options, faults=None):

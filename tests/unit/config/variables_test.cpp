@@ -71,8 +71,8 @@ void collect(const std::string& text, bool is_cmake, std::set<std::string>& name
 
 TEST(Variables, AreThoseOfTheSources) {
   std::set<std::string> found, listed;
-  for (const char* folder : {"src", "apps", "models", "data", "cmake", "scripts", "benchmarks", "tests/support",
-                             "tests/integration", "tests/reference", "tests/golden", ".ci"}) {
+  for (const char* folder : {"src", "apps", "models", "data", "cmake", "scripts", "deploy", "benchmarks",
+                             "tests/support", "tests/integration", "tests/reference", "tests/golden", ".ci"}) {
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(TITAN_SOURCE_DIR) / folder)) {
       if (!entry.is_regular_file() || entry.path().filename() == "variables.cpp") continue;
       std::ifstream file(entry.path());
