@@ -49,9 +49,9 @@ void shard(LanguageModel& model, const ParallelContext& context) {
 // A block gathers the sequence twice, before the matmuls of attention and of the feed-forward, and reduce-scatters the
 // results of their last matmuls. With enable_async_tensor_parallel, this communication overlaps with the matmuls.
 tp::Plan tensor_parallel_plan(const DecoderShape& shape, const config::Parallelism& parallelism) {
-  const auto colwise = std::make_shared<tp::ColwiseParallel>();
+  const auto colwise = std::make_shared<tp::ColwiseParallel>(tp::Layout::kGathered);
   const bool overlaps = parallelism.enable_async_tensor_parallel;
-  const auto rowwise = std::make_shared<tp::RowwiseParallel>(overlaps);
+  const auto rowwise = std::make_shared<tp::RowwiseParallel>(tp::Layout::kSequence, overlaps);
   const auto gather_sequence = [&](std::vector<std::string> first_layers) {
     return overlaps ? std::make_shared<tp::PrepareModuleInput>(std::move(first_layers))
                     : std::make_shared<tp::PrepareModuleInput>();

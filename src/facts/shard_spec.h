@@ -11,8 +11,8 @@ namespace titan::dist {
 struct ShardSpec {
   std::vector<std::int64_t> global_shape;
   std::vector<std::int64_t> offset;  // of the local box in the global tensor, one per dim
-  std::vector<std::int64_t>
-      local_shape;  // may have a zero: an empty shard is normal (its offset is then the global size)
+  // May have a zero: an empty shard is normal (its offset is then the global size).
+  std::vector<std::int64_t> local_shape;
 
   static ShardSpec replicated(std::vector<std::int64_t> shape) {
     std::vector<std::int64_t> zeros(shape.size(), 0);

@@ -17,7 +17,8 @@ DecayType parse_decay_type(std::string_view name);
 struct LrScheduleOptions {
   std::int64_t total_steps = 0;  // lr_scheduler.total_steps, or training.steps if that is not set
   std::int64_t warmup_steps = 0;
-  std::optional<double> decay_ratio;  // part of total_steps that decays; nullopt: everything after the warm-up
+  std::optional<double> decay_ratio =
+      std::nullopt;  // part of total_steps that decays; nullopt: everything after the warm-up
   DecayType decay_type = DecayType::kLinear;
   double min_lr_factor = 0.0;  // factor at the end of the decay
 };

@@ -111,6 +111,29 @@ struct AllGatherReplicated : torch::autograd::Function<AllGatherReplicated> {
   }
 };
 
+at::Tensor sum_values(const at::Tensor& x, dist::ProcessGroup& group) {
+  auto sum = x.clone(at::MemoryFormat::Contiguous);
+  group.all_reduce(sum, dist::ReduceOp::kSum).wait();
+  return sum;
+}
+
+struct AllReduce : torch::autograd::Function<AllReduce> {
+  static Variable forward(AutogradContext*, const Variable& x, dist::ProcessGroup* group) {
+    return sum_values(x, *group);
+  }
+  static variable_list backward(AutogradContext*, const variable_list& grads) { return {grads[0], {}}; }
+};
+
+struct SumGradients : torch::autograd::Function<SumGradients> {
+  static Variable forward(AutogradContext* context, const Variable& x, dist::ProcessGroup* group) {
+    keep_group(context, group);
+    return x.view_as(x);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    return {sum_values(grads[0], group_in(context)), {}};
+  }
+};
+
 }  // namespace
 
 at::Tensor all_gather(const at::Tensor& x, std::int64_t dim, dist::ProcessGroup& group) {
@@ -126,6 +149,14 @@ at::Tensor reduce_scatter(const at::Tensor& x, std::int64_t dim, dist::ProcessGr
 
 at::Tensor all_gather_replicated(const at::Tensor& x, std::int64_t dim, std::int64_t size, dist::ProcessGroup& group) {
   return group.size() == 1 ? x : AllGatherReplicated::apply(x, dim, size, &group);
+}
+
+at::Tensor all_reduce(const at::Tensor& x, dist::ProcessGroup& group) {
+  return group.size() == 1 ? x : AllReduce::apply(x, &group);
+}
+
+at::Tensor sum_gradients(const at::Tensor& x, dist::ProcessGroup& group) {
+  return group.size() == 1 ? x : SumGradients::apply(x, &group);
 }
 
 }  // namespace titan::parallel

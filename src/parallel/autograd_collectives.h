@@ -27,4 +27,11 @@ at::Tensor reduce_scatter(const at::Tensor& x, std::int64_t dim, dist::ProcessGr
 // chunk_of(size, ranks, r).count elements along `dim`, of `size` in total, so the parts may be uneven.
 at::Tensor all_gather_replicated(const at::Tensor& x, std::int64_t dim, std::int64_t size, dist::ProcessGroup& group);
 
+// Returns the sum of the ranks' x; backward passes the gradient on, which is identical on all ranks.
+at::Tensor all_reduce(const at::Tensor& x, dist::ProcessGroup& group);
+
+// Returns x, which is identical on all ranks; backward all-reduces: each rank's use of x is a term of the loss, and the
+// gradients are summed.
+at::Tensor sum_gradients(const at::Tensor& x, dist::ProcessGroup& group);
+
 }  // namespace titan::parallel

@@ -14,10 +14,12 @@
 namespace titan::fsdp {
 
 struct MixedPrecisionPolicy {
-  std::optional<at::ScalarType> param_dtype;   // dtype of the gathered parameters and so of compute; unset: as stored
-  std::optional<at::ScalarType> reduce_dtype;  // dtype of the gradient reduction; unset: the gradients' own
-  std::optional<at::ScalarType> output_dtype;  // dtype of floating point outputs; unset: left alone
-  bool cast_forward_inputs = true;             // floating point inputs are cast to param_dtype
+  std::optional<at::ScalarType> param_dtype =
+      std::nullopt;  // dtype of the gathered parameters and so of compute; unset: as stored
+  std::optional<at::ScalarType> reduce_dtype =
+      std::nullopt;  // dtype of the gradient reduction; unset: the gradients' own
+  std::optional<at::ScalarType> output_dtype = std::nullopt;  // dtype of floating point outputs; unset: left alone
+  bool cast_forward_inputs = true;                            // floating point inputs are cast to param_dtype
 };
 
 // Shards, their gradients and so the optimizer's state live on the host; a shard is copied to the device when it is
@@ -37,8 +39,8 @@ struct ReshardAfterForward {
 };
 
 struct FullyShardOptions {
-  dist::DeviceMesh
-      mesh;  // 1-D: sharded over it. 2-D (replicate, shard): sharded over the second, replicated over the first
+  // 1-D: sharded over it. 2-D (replicate, shard): sharded over the second axis, replicated over the first.
+  dist::DeviceMesh mesh;
   // Unset: true, but false for the root module, whose parameters backward needs first. A number must divide the
   // number of shard ranks: that number is true, 1 is false; with any other, fully_shard is collective over those
   // neighbors.

@@ -26,14 +26,16 @@ void split(const nn::NamedModule& module, const dist::DeviceMesh& mesh, dist::Pl
     nn::distribute({module.fqn + "." + parameter.name, module.module, &parameter}, mesh, {placement});
 }
 
-void gather_first_input(nn::Module& module, dist::ProcessGroup& group) {
-  module.add_pre_hook(
-      [&group](nn::Module&, nn::Tensors& inputs) { inputs[0] = parallel::all_gather(inputs[0], kTokens, group); });
+void check_has_sequence(const at::Tensor& states) {
+  if (states.dim() < 3)
+    throw InternalError("sequence parallelism needs hidden states [B, T, D], and found " +
+                        dist::shape_text(states.sizes()) + "; Layout::kWhole works with any shape");
 }
 
-void scatter_output(nn::Module& module, dist::ProcessGroup& group) {
-  module.add_post_hook([&group](nn::Module&, const nn::Tensors&, at::Tensor& output) {
-    output = parallel::reduce_scatter(output, kTokens, group);
+void gather_first_input(nn::Module& module, dist::ProcessGroup& group) {
+  module.add_pre_hook([&group](nn::Module&, nn::Tensors& inputs) {
+    check_has_sequence(inputs[0]);
+    inputs[0] = parallel::all_gather(inputs[0], kTokens, group);
   });
 }
 
@@ -64,7 +66,11 @@ void ColwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMes
   split(module, mesh, dist::Shard{0});
   const std::int64_t features = spec_of_weight(linear).global_shape[0];
   auto& group = mesh.group();
+  TITAN_CHECK(input_ != Layout::kFeatures, module.fqn + ": a ColwiseParallel layer needs all features of its input");
   if (input_ == Layout::kSequence) gather_first_input(linear, group);
+  if (input_ == Layout::kWhole)
+    linear.add_pre_hook(
+        [&group](nn::Module&, nn::Tensors& inputs) { inputs[0] = parallel::sum_gradients(inputs[0], group); });
   if (output_ == Layout::kFeatures) return;
   TITAN_CHECK(output_ == Layout::kWhole, module.fqn + ": a ColwiseParallel layer has no part of the sequence");
   linear.add_post_hook([&group, features](nn::Module&, const nn::Tensors&, at::Tensor& output) {
@@ -72,16 +78,29 @@ void ColwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMes
   });
 }
 
+void RowwiseParallel::sum_output(nn::Module& module, dist::ProcessGroup& group) const {
+  module.add_post_hook([&group, output_layout = output_](nn::Module&, const nn::Tensors&, at::Tensor& output) {
+    if (output_layout == Layout::kWhole) {
+      output = parallel::all_reduce(output, group);
+    } else {
+      check_has_sequence(output);
+      output = parallel::reduce_scatter(output, kTokens, group);
+    }
+  });
+}
+
 void RowwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
+  TITAN_CHECK(output_ == Layout::kSequence || (output_ == Layout::kWhole && !overlaps_),
+              module.fqn + ": the output of a RowwiseParallel layer is kWhole or kSequence, which alone can overlap");
   if (auto* const embedding = dynamic_cast<nn::Embedding*>(module.module)) {
     split(module, mesh, dist::Shard{0});
     look_up_own_rows(*embedding, spec_of_weight(*embedding).offset[0]);
-    scatter_output(*embedding, mesh.group());
+    sum_output(*embedding, mesh.group());
     return;
   }
   auto& linear = layer_of<nn::Linear>(module, "RowwiseParallel");
   split(module, mesh, dist::Shard{1});
-  if (!overlaps_) return scatter_output(linear, mesh.group());
+  if (!overlaps_) return sum_output(linear, mesh.group());
   linear.add_forward_wrapper([&linear, &group = mesh.group()](const nn::Module::Forward&, const nn::Tensors& inputs) {
     return linear_reduce_scatter(inputs[0], linear.weight, group);
   });

@@ -1,8 +1,9 @@
 // Styles in which the ranks of a tensor-parallel group compute one module together: those of
-// torch.distributed.tensor.parallel, with the same names, for hidden states [B, T, D].
+// torch.distributed.tensor.parallel, with the same names and defaults, for hidden states [..., D].
 //
-// Between the modules of a block each rank holds its part of the sequence, [B, T / ranks, D] (sequence parallelism).
-// If its style says so, a module gets the full sequence and works on its part of the weights.
+// With sequence parallelism the hidden states are [B, T, D], and between the modules of a block each rank holds its
+// part of the sequence, [B, T / ranks, D]. If its style says so, a module gets the full sequence and works on its part
+// of the weights.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,8 @@ namespace titan::tp {
 
 // Layout of hidden states over the ranks at the input or output of a module.
 enum class Layout {
-  kWhole,     // each rank has all of them
+  kWhole,     // each rank has all of them; as an input, its gradient is summed over the ranks
+  kGathered,  // each rank has all of them, and what gathered them (PrepareModuleInput) sums their gradients
   kSequence,  // cut along T
   kFeatures   // cut along the last dim
 };
@@ -32,8 +34,8 @@ class ParallelStyle {
   virtual void apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const = 0;
 };
 
-// A linear layer whose output features are split: weight Shard(0). Input and output [B, T, ...]; kWhole as output
-// gathers the features.
+// A linear layer whose output features are split: weight Shard(0). Its input is kWhole, kGathered or kSequence. kWhole
+// as output gathers the features.
 class ColwiseParallel : public ParallelStyle {
  public:
   explicit ColwiseParallel(Layout input = Layout::kWhole, Layout output = Layout::kFeatures)
@@ -45,14 +47,18 @@ class ColwiseParallel : public ParallelStyle {
 };
 
 // A linear layer whose input features are split, weight Shard(1), with input kFeatures; or an embedding whose rows
-// are split, weight Shard(0), which gets all tokens. The ranks' terms are summed into kSequence.
+// are split, weight Shard(0), which gets all tokens. The output is the sum of the ranks' terms, kWhole or kSequence.
 class RowwiseParallel : public ParallelStyle {
  public:
-  // `overlaps`: a linear layer overlaps the sum with its matmul (overlapped_linear.h).
-  explicit RowwiseParallel(bool overlaps = false) : overlaps_(overlaps) {}
+  // `overlaps`: a linear layer whose output is kSequence overlaps the sum with its matmul (overlapped_linear.h).
+  explicit RowwiseParallel(Layout output = Layout::kWhole, bool overlaps = false)
+      : output_(output), overlaps_(overlaps) {}
   void apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const override;
 
  private:
+  void sum_output(nn::Module& module, dist::ProcessGroup& group) const;
+
+  Layout output_;
   bool overlaps_;
 };
 

@@ -1,10 +1,8 @@
-// Tests fully_shard on parameters that tensor parallelism has split, against the same model on one device. The
-// tensor-parallel layers are made by hand here: the test is about the sharding of their parameters.
+// Tests fully_shard on parameters that tensor parallelism has split, against the same model on one device.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
 #include "distributed/tensor/dtensor.h"
@@ -12,6 +10,7 @@
 #include "nn/layers.h"
 #include "optim/adamw.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "parallel/tensor_parallel/styles.h"
 #include "tests/support/message_of.h"
 #include "tests/support/run_ranks.h"
 
@@ -22,8 +21,6 @@ using dist::Replicate;
 using dist::Shard;
 using dist::StridedShard;
 using testing::HasSubstr;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 using Placements = std::vector<dist::Placement>;
 
 at::Tensor all_reduced(const at::Tensor& tensor, dist::ProcessGroup& group) {
@@ -32,56 +29,29 @@ at::Tensor all_reduced(const at::Tensor& tensor, dist::ProcessGroup& group) {
   return sum;
 }
 
-// Input of the column-wise layer: every rank's columns see the same input, so its gradient is the sum over ranks.
-struct SumGradients : torch::autograd::Function<SumGradients> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, dist::ProcessGroup* group) {
-    context->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
-    return input.view_as(input);
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    auto* group = reinterpret_cast<dist::ProcessGroup*>(context->saved_data["group"].toInt());
-    return {all_reduced(grads[0], *group), at::Tensor()};
-  }
-};
-
-// Output of the row-wise layer: every rank has one term of the sum.
-struct SumOutputs : torch::autograd::Function<SumOutputs> {
-  static at::Tensor forward(AutogradContext*, const at::Tensor& input, dist::ProcessGroup* group) {
-    return all_reduced(input, *group);
-  }
-  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0], at::Tensor()}; }
-};
-
 constexpr std::int64_t kDim = 6;
 
-// norm -> up (column-wise) -> silu -> down (row-wise), with a residual. Not split if `tp` is null.
+// norm -> up -> silu -> down, with a residual.
 class Block : public nn::Module {
  public:
-  Block(std::int64_t hidden, dist::ProcessGroup* tp) : tp_(tp) {
+  explicit Block(std::int64_t hidden) {
     child("norm", norm, std::make_shared<nn::RMSNorm>(kDim, 1e-5));
     child("up", up, std::make_shared<nn::Linear>(kDim, hidden));
     child("down", down, std::make_shared<nn::Linear>(hidden, kDim));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
-    auto h = (*norm)(inputs[0]);
-    if (tp_) h = SumGradients::apply(h, tp_);
-    h = (*down)(at::silu((*up)(h)));
-    if (tp_) h = SumOutputs::apply(h, tp_);
-    return inputs[0] + h;
+    return inputs[0] + (*down)(at::silu((*up)((*norm)(inputs[0]))));
   }
   std::shared_ptr<nn::RMSNorm> norm;
   std::shared_ptr<nn::Linear> up, down;
-
- private:
-  dist::ProcessGroup* tp_;
 };
 
 class Net : public nn::Module {
  public:
-  explicit Net(std::int64_t hidden, dist::ProcessGroup* tp = nullptr) {
+  explicit Net(std::int64_t hidden) {
     child("embedding", embedding, std::make_shared<nn::Embedding>(11, kDim));
     child("blocks", blocks, std::make_shared<nn::ModuleList>());
-    for (int i = 0; i < 2; ++i) blocks->append(std::make_shared<Block>(hidden, tp));
+    for (int i = 0; i < 2; ++i) blocks->append(std::make_shared<Block>(hidden));
     child("output", output, std::make_shared<nn::Linear>(kDim, 11));
   }
   at::Tensor forward(const nn::Tensors& inputs) override {
@@ -158,11 +128,18 @@ at::Tensor holders(const dist::ShardSpec& spec, dist::World& world) {
   return all_reduced(count, world.group());
 }
 
-void distribute_blocks(Net& net, const dist::DeviceMesh& tp) {
-  for (const std::string block : {"blocks.0.", "blocks.1."}) {
-    nn::distribute(net.parameter(block + "norm.weight"), tp, {Replicate{}});
-    nn::distribute(net.parameter(block + "up.weight"), tp, {Shard{0}});
-    nn::distribute(net.parameter(block + "down.weight"), tp, {Shard{1}});
+// How the layers of a block are split. Between them every rank has the same hidden states.
+struct Styles {
+  std::shared_ptr<const tp::ParallelStyle> up = std::make_shared<tp::ColwiseParallel>();
+  std::shared_ptr<const tp::ParallelStyle> down = std::make_shared<tp::RowwiseParallel>();
+};
+
+void distribute_blocks(Net& net, const dist::DeviceMesh& tp, const Styles& styles = {}) {
+  for (const auto& [name, module] : net.blocks->children()) {
+    const auto block = std::static_pointer_cast<Block>(module);
+    nn::distribute(net.parameter("blocks." + name + ".norm.weight"), tp, {Replicate{}});
+    styles.up->apply({name + ".up", block->up.get()}, tp);
+    styles.down->apply({name + ".down", block->down.get()}, tp);
   }
 }
 
@@ -180,7 +157,8 @@ struct Expected {
 // Trains the net with its blocks split over "tp" and everything sharded over `data` on this world, and on one device.
 void expect_trains_like_one_device(dist::World& world, const dist::DeviceMesh& mesh,
                                    const std::vector<std::string>& data, std::int64_t hidden,
-                                   const fsdp::FullyShardOptions& base, const Expected& expected) {
+                                   const fsdp::FullyShardOptions& base, const Expected& expected,
+                                   const Styles& styles = {}) {
   const auto data_mesh = mesh.slice(data);
   const int num_batches = data_mesh.size();
   int batch = 0;
@@ -189,8 +167,8 @@ void expect_trains_like_one_device(dist::World& world, const dist::DeviceMesh& m
   Net plain(hidden);
   fsdp::to_empty(plain, at::kCPU);
   plain.init_weights();
-  Net net(hidden, &mesh.group("tp"));
-  distribute_blocks(net, mesh.slice({"tp"}));
+  Net net(hidden);
+  distribute_blocks(net, mesh.slice({"tp"}), styles);
   auto options = base;
   options.mesh = data_mesh;
   shard(net, options);
@@ -257,6 +235,17 @@ TEST(FullyShardOverTensorParallel, AlongTheDimThatIsSplit) {
   });
 }
 
+// Each layer gathers its features: the gradient of its input is a sum over the ranks, too.
+TEST(FullyShardOverTensorParallel, WithGatheredFeatures) {
+  test::on_ranks(4, [](dist::World& world) {
+    const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
+    const auto gathers = std::make_shared<tp::ColwiseParallel>(tp::Layout::kWhole, tp::Layout::kWhole);
+    auto expected = two_by_two();
+    expected.placements["down.weight"] = {StridedShard{0, 2}, Shard{0}};
+    expect_trains_like_one_device(world, mesh, {"fsdp"}, 7, {}, expected, {gathers, gathers});
+  });
+}
+
 TEST(FullyShardOverTensorParallel, WithReplicas) {
   test::on_ranks(4, [](dist::World& world) {
     const Expected expected = {.placements = {{"norm.weight", {Replicate{}, Shard{0}, Replicate{}}},
@@ -271,7 +260,7 @@ TEST(FullyShardOverTensorParallel, WithReplicas) {
 TEST(FullyShardOverTensorParallel, GathersTheLocalPart) {
   test::on_ranks(4, [](dist::World& world) {
     const auto mesh = dist::DeviceMesh::init(world, {2, 2}, {"fsdp", "tp"});
-    Net net(7, &mesh.group("tp"));
+    Net net(7);
     distribute_blocks(net, mesh.slice({"tp"}));
     shard(net, {.mesh = mesh.slice({"fsdp"})});
     fsdp::to_empty(net, at::kCPU);
