@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "base/error.h"
+#include "base/process/program_name.h"
 #include "distributed/accelerator/device_error.h"
 #include "distributed/world.h"
 
@@ -24,7 +25,7 @@ class NcclBackend final : public c10d::ProcessGroupNCCL {
     try {
       abort();
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "titan-train: NCCL does not end cleanly: %s\n", error.what());
+      std::fprintf(stderr, "%s: NCCL does not end cleanly: %s\n", program_name(), error.what());
     }
   }
 };
@@ -44,14 +45,14 @@ std::terminate_handler previous_handler = nullptr;
 [[noreturn]] void end_this_rank(const std::string& reason) {
   const std::string told = "the device failed: " + reason;
   dist::fail_this_rank(told);
-  std::fprintf(stderr, "titan-train: %s\n", told.c_str());
+  std::fprintf(stderr, "%s: %s\n", program_name(), told.c_str());
   std::fflush(nullptr);
   _exit(kExitFailed);
 }
 
 [[noreturn]] void end_for_peers(const std::string& reason) {
   dist::stop_this_rank("NCCL: a peer rank ended or did not answer in time (" + reason + ")" + dump_of_c10d());
-  std::fprintf(stderr, "titan-train: NCCL: a peer rank ended or did not answer in time: %s\n", reason.c_str());
+  std::fprintf(stderr, "%s: NCCL: a peer rank ended or did not answer in time: %s\n", program_name(), reason.c_str());
   std::fflush(nullptr);
   _exit(kExitPeerFailed);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/process/program_name.h"
 #include "distributed/flight/dump.h"
 #include "distributed/flight/find_culprit.h"
 #include "distributed/flight/rank_state.h"
@@ -62,7 +63,7 @@ class Answers {
   bool is_complete_ = false;
 };
 
-std::string start_of_line(int rank) { return "titan-train: rank " + std::to_string(rank) + ": "; }
+std::string start_of_line(int rank) { return std::string(program_name()) + ": rank " + std::to_string(rank) + ": "; }
 
 // Returns the line that names the dump files; empty if none is written.
 std::string line_of_files(int rank) {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/process/phase.h"
+#include "base/process/program_name.h"
 #include "base/process/rank_process.h"
 #include "base/process/signal.h"
 #include "base/stack/crash.h"
@@ -117,11 +118,11 @@ std::mutex g_last_word;
 // Ends the process from the watch's thread or from the training thread: the other one may be blocked for minutes.
 [[noreturn]] void end_process(FailureBoard& board, const std::string& reason) {
   g_last_word.lock();
-  std::fprintf(stderr, "titan-train: rank %d: stops: %s\n", board.rank, reason.c_str());
+  std::fprintf(stderr, "%s: rank %d: stops: %s\n", program_name(), board.rank, reason.c_str());
   std::fflush(nullptr);
   leave_in_order(board, reason);
   if (!wait_for_dump(kFailurePatience)) {
-    std::fprintf(stderr, "titan-train: rank %d: %s is not complete\n", board.rank, dump_file().c_str());
+    std::fprintf(stderr, "%s: rank %d: %s is not complete\n", program_name(), board.rank, dump_file().c_str());
     std::fflush(nullptr);
   }
   _exit(kExitPeerFailed);
@@ -278,7 +279,7 @@ void World::stop_apart(const std::string& symptom) noexcept {
 
 void World::fail_apart(const std::string& reason) noexcept {
   g_last_word.lock();
-  std::fprintf(stderr, "titan-train: rank %d: %s\n", rank(), reason.c_str());
+  std::fprintf(stderr, "%s: rank %d: %s\n", program_name(), rank(), reason.c_str());
   std::fflush(nullptr);
   try {
     FailureBoard board = *board_;

@@ -7,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/process/program_name.h"
 #include "base/process/speaks.h"
 
 namespace titan {
@@ -26,7 +27,8 @@ std::string name_of_rank() {
 // messages name the program and the rank.
 void print_error(const Error& error, bool may_be_rank) {
   std::string who = error.keys().empty() ? "" : "error: ";
-  if (error.exit_code() != kExitBadInput) who = "titan-train: " + (may_be_rank ? name_of_rank() : "");
+  if (error.exit_code() != kExitBadInput)
+    who = std::string(program_name()) + ": " + (may_be_rank ? name_of_rank() : "");
   std::cerr << who << error.what() << std::endl;
 }
 
@@ -44,6 +46,9 @@ int exit_code_of(const std::function<int()>& body, bool may_be_rank, std::chrono
     return error.exit_code();
   } catch (const std::exception& error) {
     print_error(Error(std::string(error.what()), kExitFailed), may_be_rank);
+    return kExitFailed;
+  } catch (...) {
+    print_error(Error(kNotAnException, kExitFailed), may_be_rank);
     return kExitFailed;
   }
 }

@@ -9,6 +9,9 @@ namespace titan {
 // Time that a rank with nothing to report waits for its launcher to end it.
 constexpr auto kSpeakerPatience = std::chrono::seconds(10);
 
+// Message for what was thrown if it is not a std::exception.
+constexpr const char* kNotAnException = "it threw something that is not a std::exception";
+
 // Returns what `body` returns. If it throws, prints the error's message and returns its exit code. A rank that throws
 // AlreadyReported first waits up to `patience`: a launcher ends all ranks as soon as the first one exits, including the
 // one about to print the message. If nothing ends it, it prints the message too. `may_be_rank`: true if the process

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "base/process/phase.h"
+#include "base/process/program_name.h"
 #include "base/stack/stack.h"
 
 namespace titan {
@@ -66,7 +67,7 @@ class Line {
 };
 
 Line& start(Line& line) {
-  line << "titan-train: ";
+  line << program_name() << ": ";
   if (const int rank = g_crash_rank; rank >= 0) line << "rank " << rank << ": ";
   return line;
 }

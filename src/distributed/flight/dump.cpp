@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/process/phase.h"
+#include "base/process/program_name.h"
 #include "base/stack/stack.h"
 #include "distributed/flight/flight_recorder.h"
 
@@ -37,7 +38,7 @@ void write_dump(const std::filesystem::path& file, const std::string& text) {
   stream << text;
   stream.close();
   if (stream) std::filesystem::rename(temporary, file, ignored);
-  if (!stream || ignored) fmt::print(stderr, "titan-train: cannot write {}\n", file.string());
+  if (!stream || ignored) fmt::print(stderr, "{}: cannot write {}\n", program_name(), file.string());
 }
 
 std::string collectives_text() {

@@ -98,7 +98,7 @@ std::string said_by_all(const std::vector<RankEnd>& ends) {
 void expect_reason(const std::vector<RankEnd>& ends, const std::string& pattern) {
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
     EXPECT_EQ(ends[rank].how, "exit code 3") << ends[rank].said;
-    EXPECT_THAT(ends[rank].said, ContainsRegex("titan-train: rank " + std::to_string(rank) + ": stops: " + pattern));
+    EXPECT_THAT(ends[rank].said, ContainsRegex(": rank " + std::to_string(rank) + ": stops: " + pattern));
   }
   EXPECT_THAT(said_by_all(ends), HasSubstr("a collective did not end. What the ranks do:"));
 }
@@ -204,8 +204,7 @@ TEST(Hang, OfARankThatCrashedIsItsSignal) {
   });
   if (test::is_rank()) return;
   EXPECT_EQ(ends[1].how, "SIGSEGV");
-  EXPECT_THAT(ends[1].said,
-              HasSubstr("titan-train: rank 1: ended by SIGSEGV in step 7 (start); the stack of its thread"));
+  EXPECT_THAT(ends[1].said, HasSubstr(": rank 1: ended by SIGSEGV in step 7 (start); the stack of its thread"));
   for (const int rank : {0, 2}) {
     EXPECT_EQ(ends[rank].how, "exit code 3");
     EXPECT_THAT(ends[rank].said,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/process/program_name.h"
 #include "base/process/speaks.h"
 
 namespace titan {
@@ -64,6 +65,8 @@ const Variables kMpich = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKI
 const Variables kTorchrun = {
     {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
 
+const std::string kName = std::string(program_name()) + ": ";
+
 TEST(ExitCode, IsTheErrors) {
   const Environment none(Variables{});
   EXPECT_EQ(end_of([] { return 75; }).exit_code, 75);
@@ -72,35 +75,36 @@ TEST(ExitCode, IsTheErrors) {
   EXPECT_EQ(end_of(throwing(CheckpointError("x"))).exit_code, 1);
   EXPECT_EQ(end_of(throwing(PeerError("x"))).exit_code, 3);
   EXPECT_EQ(end_of(throwing(std::runtime_error("x"))).exit_code, 1);
+  EXPECT_EQ(end_of([]() -> int { throw 7; }).exit_code, 1);
 }
 
 TEST(ExitCode, BadInputStandsAloneAndFailuresNameTheProgram) {
   const Environment none(Variables{});
   EXPECT_EQ(end_of([] { return 0; }).words, "");
   EXPECT_EQ(end_of(throwing(ConfigError("job.toml:1: error: x"))).words, "job.toml:1: error: x\n");
-  EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
-  EXPECT_EQ(end_of(throwing(std::runtime_error("x"))).words, "titan-train: x\n");
+  EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, kName + "x\n");
+  EXPECT_EQ(end_of(throwing(std::runtime_error("x"))).words, kName + "x\n");
 }
 
 TEST(ExitCode, FailuresNameTheRankThatWasDetected) {
   {
     const Environment mpich(kMpich);
-    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: rank 1: x\n");
+    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, kName + "rank 1: x\n");
   }
   {
     const Environment torchrun(kTorchrun);
-    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: rank 3: x\n");
+    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, kName + "rank 3: x\n");
     EXPECT_EQ(end_of(throwing(ConfigError("x"))).words, "x\n");
-    EXPECT_EQ(end_of(throwing(CheckpointError("x")), /*may_be_rank=*/false).words, "titan-train: x\n");
+    EXPECT_EQ(end_of(throwing(CheckpointError("x")), /*may_be_rank=*/false).words, kName + "x\n");
   }
   {
     const Environment batch_shell(
         Variables{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}});  // srun did not start this process
-    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
+    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, kName + "x\n");
   }
   {
     const Environment incomplete(Variables{{"RANK", "0"}});
-    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, "titan-train: x\n");
+    EXPECT_EQ(end_of(throwing(CheckpointError("x"))).words, kName + "x\n");
   }
 }
 
@@ -120,7 +124,7 @@ TEST(Speaks, RanksThatNobodyEndsSpeakToo) {
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_EQ(alone.words, "error: x\n");
   // These errors do not come from an input that all ranks share, so this rank reports its own.
-  EXPECT_EQ(check(false, throwing(std::runtime_error("x"))).words, "titan-train: x\n");
+  EXPECT_EQ(check(false, throwing(std::runtime_error("x"))).words, kName + "x\n");
   EXPECT_EQ(check(false, throwing(CheckpointError("x"))).exit_code, 1);
   EXPECT_EQ(check(false, [] { return 5; }).exit_code, 5);
 }

@@ -129,7 +129,7 @@ TEST(Crash, SaysRankStepPhaseAndStackAndEndsByTheSameSignal) {
     ASSERT_TRUE(WIFSIGNALED(ended.status)) << ended.said;
     EXPECT_EQ(WTERMSIG(ended.status), signal);
     const std::string name = ::sigabbrev_np(signal);
-    EXPECT_THAT(ended.said, HasSubstr("titan-train: rank 3: ended by SIG" + name + " in step 12 (data); the stack of"));
+    EXPECT_THAT(ended.said, HasSubstr(": rank 3: ended by SIG" + name + " in step 12 (data); the stack of"));
     EXPECT_THAT(ended.said, ContainsRegex("  #[0-9]+ .*base_test 0x[0-9a-f]+\\)\n"));
   }
 }
@@ -140,7 +140,7 @@ TEST(Crash, SaysTheAddressThatWasTouched) {
     volatile auto* nowhere = reinterpret_cast<int*>(std::uintptr_t{0x10});
     *nowhere = 1;
   });
-  EXPECT_THAT(ended.said, HasSubstr("titan-train: ended by SIGSEGV at address 0x10; the stack"));
+  EXPECT_THAT(ended.said, HasSubstr(": ended by SIGSEGV at address 0x10; the stack"));
   EXPECT_TRUE(WIFSIGNALED(ended.status));
 }
 
@@ -157,7 +157,7 @@ TEST(Crash, HasRoomWhereTheStackHasOverflowed) {
     install_crash_handlers(0);
     overflow(0);
   });
-  EXPECT_THAT(ended.said, HasSubstr("titan-train: rank 0: ended by SIGSEGV"));
+  EXPECT_THAT(ended.said, HasSubstr(": rank 0: ended by SIGSEGV"));
   EXPECT_TRUE(WIFSIGNALED(ended.status));
 }
 
@@ -168,8 +168,8 @@ TEST(Crash, SaysWhatNobodyCaught) {
   });
   ASSERT_TRUE(WIFSIGNALED(ended.status)) << ended.said;
   EXPECT_EQ(WTERMSIG(ended.status), SIGABRT);
-  EXPECT_THAT(ended.said, HasSubstr("titan-train: rank 1: an exception that nobody caught: out of milk\n"));
-  EXPECT_THAT(ended.said, HasSubstr("titan-train: rank 1: ended by SIGABRT"));
+  EXPECT_THAT(ended.said, HasSubstr(": rank 1: an exception that nobody caught: out of milk\n"));
+  EXPECT_THAT(ended.said, HasSubstr(": rank 1: ended by SIGABRT"));
 }
 
 TEST(Crash, LeavesHandlersThatAreThere) {
