@@ -116,6 +116,10 @@ void inspect_stream(Inspection& out) {
 
 }  // namespace
 
+bool has_optimizer(const Inspection& checkpoint) {
+  return std::ranges::any_of(checkpoint.keys, [](const KeyInfo& key) { return key.group == "optimizer"; });
+}
+
 Inspection inspect_checkpoint(const fs::path& path) {
   Inspection out;
   out.path = path;

@@ -39,6 +39,9 @@ struct Inspection {
   std::vector<FileInfo> files;
 };
 
+// True if there is state of an optimizer, as in a checkpoint of a run, or of another program that uses the engine.
+bool has_optimizer(const Inspection& checkpoint);
+
 // Throws CheckpointError when `path` is not a checkpoint, or DamagedCheckpoint when it cannot be read.
 Inspection inspect_checkpoint(const std::filesystem::path& path);
 

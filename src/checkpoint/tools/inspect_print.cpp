@@ -142,7 +142,10 @@ std::string saved_line(const Inspection& in, const std::string& mesh) {
 std::string head(const Inspection& in, const Surroundings& around) {
   std::vector<std::vector<std::string>> rows;
   if (in.kind == CheckpointKind::kDcp)
-    rows.push_back({"step", in.step ? std::to_string(*in.step) : "none: it holds the model only"});
+    rows.push_back({"step", in.step
+                                ? std::to_string(*in.step)
+                                : "none: it holds " + (has_optimizer(in) ? std::string("the model and its optimizer")
+                                                                         : "the model only")});
   if (!around.loss.empty()) rows.push_back({"loss", around.loss});
   rows.push_back({"saved", saved_line(in, around.mesh)});
   rows.push_back({"size", size_text(size_of_files(in)) + " in " + counted(std::ssize(in.files), "file")});

@@ -38,7 +38,10 @@ StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
     try {
       const Inspection inside = inspect_checkpoint(folder);
       info.state = StepInfo::State::kComplete;
-      info.holds = inside.kind == CheckpointKind::kHuggingFace ? "Hugging Face" : inside.step ? "full" : "model only";
+      info.holds = inside.kind == CheckpointKind::kHuggingFace ? "Hugging Face"
+                   : inside.step                               ? "full"
+                   : has_optimizer(inside)                     ? "model, optimizer"
+                                                               : "model only";
       info.saved_at = inside.saved_at;
       info.ranks = inside.ranks;
     } catch (const CheckpointError& error) {

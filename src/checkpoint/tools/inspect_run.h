@@ -14,7 +14,7 @@ struct StepInfo {
   std::string name;
   std::int64_t step = 0;
   enum class State { kComplete, kIncomplete, kDamaged } state = State::kIncomplete;
-  std::string holds;   // "full", "model only", "Hugging Face"; empty if not known
+  std::string holds;   // "full", "model only", "model, optimizer", "Hugging Face"; empty if not known
   std::string detail;  // why it is incomplete or damaged
   std::uint64_t bytes = 0;
   std::optional<std::int64_t> saved_at;  // seconds since 1970, when it became complete

@@ -198,7 +198,7 @@ TEST_F(Inspect, ListsARun) {
                                                      : " -") +
                     step.holds);
   }
-  EXPECT_THAT(lines, ElementsAre("step-5 +full", "step-10 +full", "step-12 +model only", "step-15 -", "step-20 !",
+  EXPECT_THAT(lines, ElementsAre("step-5 +full", "step-10 +full", "step-12 +model, optimizer", "step-15 -", "step-20 !",
                                  "step-25.tmp -"));
   EXPECT_EQ(newest_complete(steps)->name, "step-12");
   EXPECT_EQ(newest_complete(steps, "full")->name, "step-10");
