@@ -1,5 +1,6 @@
 #include "distributed/device.h"
 
+#include <ATen/Context.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -29,6 +30,14 @@ void configure_allocator() {
     setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
 }
 
+// Loads the CUDA libraries of the torch that this process uses, wherever it is: the module's own search path reaches
+// them only if both lie in one Python environment. Without them the module does not load, and says which is missing.
+void load_libraries_of_torch() {
+  Dl_info info = {};
+  if (!dladdr(reinterpret_cast<const void*>(&at::globalContext), &info)) return;
+  dlopen((std::filesystem::path(info.dli_fname).parent_path() / "libtorch.so").c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
 }  // namespace
 
 void register_accelerator(AcceleratorModule module) { slot() = std::move(module); }
@@ -43,6 +52,7 @@ std::string load_accelerator_module() {
   const auto library = library_of_program("libtitan_cuda.so");
   if (!std::filesystem::exists(library)) return library.string() + " is not there: this build has no CUDA module";
   configure_allocator();
+  load_libraries_of_torch();
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!handle)
     return std::string("cannot load the CUDA module: ") + dlerror() +

@@ -76,6 +76,11 @@ void DeviceMesh::make_groups() {
   }
 }
 
+c10::Device DeviceMesh::device() const {
+  TITAN_CHECK(world_, "an empty DeviceMesh has no device; make one with DeviceMesh::init()");
+  return world_->device();
+}
+
 int DeviceMesh::size() const { return product(shape_); }
 int DeviceMesh::size(const std::string& axis) const { return shape_[axis_index(axis)]; }
 bool DeviceMesh::has(const std::string& axis) const {

@@ -26,7 +26,7 @@ class DeviceMesh {
   const std::vector<int>& shape() const { return shape_; }
   const std::vector<std::string>& axis_names() const { return names_; }
   bool has(const std::string& axis) const;
-  c10::Device device() const { return world_->device(); }
+  c10::Device device() const;
 
   // This rank's index along an axis, and its full coordinate.
   int local_rank(const std::string& axis) const;

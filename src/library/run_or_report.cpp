@@ -1,18 +1,38 @@
 #include "library/run_or_report.h"
 
+#include <c10/util/Exception.h>
+
+#include "base/env.h"
 #include "base/error.h"
+#include "base/process/exit_code.h"
 
 namespace titan {
+namespace {
+
+// Runs `body`. torch's errors have a stack of addresses in their text, which only TORCH_SHOW_CPP_STACKTRACES=1 keeps.
+int run_with_short_errors(dist::World& world, const std::function<int(dist::World&)>& body) {
+  try {
+    return body(world);
+  } catch (const c10::Error& error) {
+    if (get_env("TORCH_SHOW_CPP_STACKTRACES") == "1") throw;
+    throw Error(error.what_without_backtrace(), kExitFailed);
+  }
+}
+
+}  // namespace
 
 int run_or_report(std::unique_ptr<dist::World> world, const std::function<int(dist::World&)>& body) {
   try {
-    return body(*world);
+    return run_with_short_errors(*world, body);
   } catch (const PeerError& error) {
     world->stop(error.what());
   } catch (const std::exception& error) {
     if (!world.release()->report_failure(error.what())) throw;
     const auto* own = dynamic_cast<const Error*>(&error);
     return own ? own->exit_code() : kExitFailed;
+  } catch (...) {
+    if (!world.release()->report_failure(kNotAnException)) throw;
+    return kExitFailed;
   }
 }
 

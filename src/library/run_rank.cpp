@@ -1,5 +1,8 @@
 #include "library/run_rank.h"
 
+#include <c10/util/Logging.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -8,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process/exit_code.h"
+#include "base/process/program_name.h"
 #include "base/process/speaks.h"
 #include "base/stack/crash.h"
 #include "distributed/device.h"
@@ -28,6 +32,8 @@ c10::DeviceType choose_device_type(const std::optional<c10::DeviceType>& wanted)
   const std::string missing = dist::load_accelerator_module();
   if (missing.empty()) return dist::accelerator()->type;
   if (wanted) throw ConfigError("error: RankOptions::device_type is cuda, but " + missing);
+  if (dist::has_cuda_device())
+    throw ConfigError("error: there is a GPU, but " + missing + "; set RankOptions::device_type to use the CPU");
   return c10::DeviceType::CPU;
 }
 
@@ -50,9 +56,13 @@ int run(const std::function<void(dist::World& world)>& body, const RankOptions& 
 }  // namespace
 
 int run_rank(const std::function<void(dist::World& world)>& body, const RankOptions& options) {
+  static std::atomic<bool> has_run = false;
+  TITAN_CHECK(!has_run.exchange(true), "run_rank was called a second time; the ranks of a job meet once in a process");
+  // torch warns about kernels that are replaced on purpose, and c10d, with a stack, about every connection that ends.
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+  c10::initLogging();
   kernels::install_host_arena();
-  log_to_stderr("titan-train");
+  log_to_stderr(program_name());
   return exit_code_of([&] { return run(body, options); }, /*may_be_rank=*/true);
 }
 

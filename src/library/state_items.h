@@ -19,7 +19,7 @@ std::vector<optim::TrainedParameter> trained_parameters(nn::Module& model);
 std::vector<checkpoint::Item> state_items(nn::Module& model);
 
 // Returns the weights and the optimizer's state; a load sets both. The learning rate and the other hyperparameters are
-// saved too, and are not changed by a load.
+// saved too, but unlike PyTorch's load_state_dict a load does not set them.
 std::vector<checkpoint::Item> state_items(nn::Module& model, optim::Optimizer& optimizer);
 
 }  // namespace titan

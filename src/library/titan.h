@@ -26,6 +26,8 @@ namespace titan {
 
 using dist::DeviceMesh;
 using dist::DTensor;
+using dist::Replicate;
+using dist::Shard;
 using dist::World;
 using fsdp::fully_shard;
 using optim::clip_grad_norm;

@@ -6,11 +6,11 @@ import re
 import shutil
 import tempfile
 
-from cases_install import install
+from cases_install import install, torch_series
 from cases_wheel import finished
 from harness import ROOT, VENV, case, expect, start
 
-TORCH = {"PATH": f"{VENV}:{os.environ['PATH']}", "TITAN_TORCH": "", "LD_LIBRARY_PATH": "", "CUDA_VISIBLE_DEVICES": ""}
+TORCH = {"PATH": f"{VENV}:{os.environ['PATH']}", "TITAN_TORCH": "", "LD_LIBRARY_PATH": "", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 
 def build(context, tree, source):
@@ -29,6 +29,7 @@ def steps_of(context, program, name, ranks, checkpoints, num_steps):
     job = start(example, ranks, words, "none" if ranks == 1 else "torchrun", name, TORCH)
     code = job.wait(60)
     expect(code == 0, f"{name}: exit code {code}\n{job.tail()}")
+    expect(not job.errors(), f"{name}: a good run says something on standard error\n{job.tail()}")
     return [line for line in job.text().splitlines() if line.startswith("step ")]
 
 
@@ -72,10 +73,27 @@ def check_other_ranks(context, program):
 def check_failure(context, program):
     """An exception on a rank ends all of them, and its message is printed once."""
     example = dataclasses.replace(context, program=program)
-    job = start(example, 2, ["/nonexistent", context.folder / "none", 1], "torchrun", "failing", TORCH)
+    words = ["/nonexistent", context.folder / "none", 1]
+    job = start(example, 2, words, "torchrun", "failing", TORCH)
     job.wait(60)
     told = job.errors().count("/nonexistent has no text to train on")
     expect(told == 1, f"the reason is printed {told} times\n{job.tail()}")
+    alone = start(example, 1, words, "none", "failing-alone", TORCH)
+    expect(alone.wait(60) == 2, f"bad input\n{alone.tail()}")
+
+
+def check_gpu(context, program):
+    """With a GPU, its module is loaded with the torch that the program uses; one that cannot be used is not ignored."""
+    if not (context.program.parent / "libtitan_cuda.so").exists():
+        return
+    stub = TORCH | {"LD_LIBRARY_PATH": str(context.program.parent / "stub_driver"), "STUB_CUDA_DEVICES": "1"}
+    example = dataclasses.replace(context, program=program)
+    words = [context.folder / "text", context.folder / "gpu", 1]
+    old = start(example, 1, words, "none", "old-driver", {**stub, "STUB_CUDA_VERSION": "12040"})
+    expect(old.wait(60) == 2 and "there is a GPU, but the CUDA driver" in old.errors(), f"an old driver\n{old.tail()}")
+    # The driver is not a real one, so nothing runs; but all libraries are found.
+    new = start(example, 1, words, "none", "driver", {**stub, "STUB_CUDA_VERSION": "99000"})
+    expect(new.wait(60) != 0 and "shared object" not in new.errors(), f"the CUDA module is not loaded\n{new.tail()}")
 
 
 def check_headers(tree):
@@ -91,16 +109,22 @@ def check_headers(tree):
 
 
 def check_other_torch(context, tree):
-    """Another torch is refused when CMake runs, with its version and what to set."""
+    """Another torch is refused when CMake runs, with its version and what to set; so is a name of none."""
     other = context.folder / "other/torch"
     (other / "lib").mkdir(parents=True)
     (other / "lib/libtorch_cpu.so").touch()
     (other / "version.py").write_text("__version__ = '2.9.1+cpu'\n")
-    words = ["-S", tree / "examples/own_model", "-B", context.folder / "refused", f"-DCMAKE_PREFIX_PATH={tree}"]
-    job = start(dataclasses.replace(context, program="cmake"), 1, [*words, f"-DTITAN_TORCH_DIR={other}"], "none", "refused", TORCH)
-    expect(job.wait(60) == 1, "CMake accepts a torch of another series")
-    text = " ".join(job.errors().split())
-    expect("is torch 2.9.1+cpu" in text and "needs 2.11; set TITAN_TORCH_DIR" in text, f"the message: {text}")
+    example = dataclasses.replace(context, program="cmake")
+
+    def refused(name, place, text):
+        words = ["-S", tree / "examples/own_model", "-B", context.folder / name, f"-DCMAKE_PREFIX_PATH={tree}"]
+        job = start(example, 1, [*words, f"-DTITAN_TORCH_DIR={place}"], "none", name, TORCH)
+        expect(job.wait(60) == 1, f"CMake accepts {place}\n{job.tail()}")
+        told = " ".join(job.errors().split())
+        expect(text in told and "or set TITAN_TORCH_DIR" in told, f"the message: {told}")
+
+    refused("other-series", other, f"is torch 2.9.1+cpu, and this build of Titan needs {torch_series()};")
+    refused("no-torch", "/nonexistent", "/nonexistent is not the absolute path of a torch package")
 
 
 @case(300)
@@ -114,4 +138,5 @@ def library(context):
         check_training(context, program)
         check_other_ranks(context, program)
         check_failure(context, program)
+        check_gpu(context, program)
         check_other_torch(context, tree)
