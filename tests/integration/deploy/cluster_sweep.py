@@ -1,7 +1,7 @@
 """Runs a sweep whose trials are jobs of a cluster: one fails, and the sweep is stopped, killed and resumed."""
 import signal
 
-from cases_sweep import log_of, run_sweep, start_sweep, steps_trained, trials_of, write_sweep
+from cases_sweep import log_of, start_sweep, steps_trained, trials_of, write_sweep
 from harness import Gate, at_row, expect, faults, kill, read_rows, wait_until
 
 STEPS = 12
@@ -33,7 +33,11 @@ def check_cluster_sweep(context, settings, env, jobs):
     kill(job.process.pid, signal.SIGKILL)
     job.process.wait()
     (left,) = jobs()
-    run_sweep(context, [sweep], "resumed", exit_code=1, timeout_s=200, env=env)
+    job = start_sweep(context, [sweep], "resumed", env)
+    gate.wait(job, happened="signalled")
+    gate.open()
+    code = job.wait(200)
+    expect(code == 1, f"exit code {code}\n{job.tail(40)}")
     expect(not jobs(), f"jobs outlive the sweep: {jobs()}")
     check_trials(folder)
     return left
