@@ -6,10 +6,10 @@
 #
 #   sbatch_trial.sh FOLDER [OPTIONS OF SBATCH] -- PROGRAM [ARGUMENTS]
 #
-# FOLDER is the trial's, on a file system that the nodes share: the job's name is its last part, the job's output goes to
-# its log.txt, and slurm-job in it names the job while there is one. The exit code is the job's. The first SIGTERM lets
-# the ranks save, or takes a job that waits out of the queue; the second cancels the job. The sweep itself resumes a
-# trial whose job was stopped or ran out of time. A job that outlived its sweep is cancelled before the next one starts.
+# FOLDER is the trial's, on a file system that the nodes share: the job's name is its last part, the job's output goes
+# to its log.txt, and slurm-job in it names the job while there is one. The exit code is the job's. The first SIGTERM
+# lets the ranks save, or takes a job that waits out of the queue; the second cancels the job. The sweep itself resumes
+# a trial whose job was stopped or ran out of time. A job that outlived its sweep is cancelled before the next starts.
 set -uo pipefail
 
 if (($# < 3)) || [[ " $* " != *" -- "* ]]; then

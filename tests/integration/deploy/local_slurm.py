@@ -7,7 +7,8 @@ import subprocess
 
 from harness import MARK, Job, expect, free_port, skip, wait_until
 
-# KillWait: a test that cancels a rank at a gate does not wait. config_overrides: the node has as many cores as it is told, so that two ranks run on any machine.
+# KillWait: a test that cancels a rank at a gate does not wait. config_overrides: the node has as many cores as it is
+# told, so that two ranks run on any machine.
 CONFIGURATION = """
 ClusterName=titan-test
 SlurmctldHost={host}(127.0.0.1)

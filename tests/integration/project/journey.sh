@@ -46,5 +46,5 @@ titan-train init --examples examples
 cd examples
 titan-train --nproc 2 --config configs/debug.toml --training.steps 1 --job.dump_folder ../debug
 rows ../debug 1
-[[ -x deploy/sbatch_trial.sh && -s deploy/titan.sbatch ]]
+[[ -x deploy/sbatch_trial.sh && -x deploy/ray_job.py && -s deploy/trainjob.yaml && -s deploy/titan.sbatch ]]
 echo 'journey: done'
