@@ -17,7 +17,7 @@ mount --rbind /proc "$0/proc"
 mount --rbind /dev "$0/dev"
 exec chroot --userspec="$1" "$0" /usr/bin/env HOME=/tmp PATH="$2" /bin/sh -ec "$3"
 """
-# What a user of the image does: the entry point with arguments, and torchrun, as in trainjob.yaml.
+# Does what a user of the image does: the entry point with arguments, and torchrun, as in trainjob.yaml.
 USE = """
 titan-train init >job.toml
 short='--training.steps 2 --training.local_batch_size 1 --training.seq_len 64 --metrics.log_freq 1'

@@ -16,7 +16,7 @@ from harness import (
 RAY = "ray[default]==2.60.0"
 JOB = ROOT / "deploy/ray_job.py"
 KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
-# What the rules of tests/support/fault.cpp need beside TITAN_FAULT.
+# The rules of tests/support/fault.cpp need this beside TITAN_FAULT.
 PASSED = "--env LD_PRELOAD"
 
 
