@@ -44,10 +44,17 @@ set(TITAN_ENGINE_INCLUDE ${CMAKE_SOURCE_DIR}/src)
 set(TITAN_PLUGIN_INCLUDE ${CMAKE_SOURCE_DIR})
 
 # For targets that take no significant part of a run's time: -O1 compiles in two thirds of the time of -O3.
+set(TITAN_QUICK_OPTIONS -O1)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
+   AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13
+   AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  # These are on at -O3, with which the precompiled header is made, and files without them cannot use the header.
+  list(APPEND TITAN_QUICK_OPTIONS -munroll-only-small-loops -mvzeroupper)
+endif()
 function(titan_compile_quickly)
   foreach(name ${ARGN})
     if(CMAKE_BUILD_TYPE STREQUAL "Release")
-      target_compile_options(${name} PRIVATE -O1)
+      target_compile_options(${name} PRIVATE ${TITAN_QUICK_OPTIONS})
     endif()
   endforeach()
 endfunction()
