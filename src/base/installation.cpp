@@ -1,6 +1,7 @@
 #include "base/installation.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <system_error>
@@ -40,14 +41,13 @@ fs::path found_by_pip(const fs::path& prefix) {
   return found;
 }
 
-// Returns the library that this code was linked into, or the program's file.
-fs::path file_of_this_code() {
+// Returns the library that this code was linked into; empty if that is the program itself.
+fs::path library_of_this_code() {
   Dl_info info = {};
-  std::error_code error;
-  const bool is_found = dladdr(reinterpret_cast<const void*>(&file_of_this_code), &info) != 0 && info.dli_fname;
-  // A program's name here is the word that started it, which need not be a path.
-  const fs::path file = is_found ? fs::canonical(info.dli_fname, error) : fs::path();
-  return error || file.empty() ? program_file() : file;
+  link_map* object = nullptr;
+  const auto* here = reinterpret_cast<const void*>(&library_of_this_code);
+  if (!dladdr1(here, &info, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP)) return {};
+  return object->l_name;  // the loader has no name for the program
 }
 
 }  // namespace
@@ -62,8 +62,7 @@ fs::path installed_folder() {
 }
 
 fs::path library_of_program(const std::string& name) {
-  const fs::path own = file_of_this_code();
-  if (own != program_file()) return own.parent_path() / name;
+  if (const fs::path own = library_of_this_code(); !own.empty()) return fs::canonical(own).parent_path() / name;
   const fs::path root = installed_folder();
   return root.empty() ? program_file().parent_path() / name : root / "lib" / name;
 }

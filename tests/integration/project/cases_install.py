@@ -161,6 +161,17 @@ def check_incomplete(context, tree):
         expect(code == 1 and text in job.errors(), f"{folder}: exit code {code}, expected 1 and '{text}'\n{job.tail()}")
 
 
+def check_other_folder(context, tree):
+    """A program from the PATH loads its own engine, in a folder with files of the same names, too."""
+    folder = context.folder / "same names"
+    folder.mkdir()
+    for name in ("titan-train", "libtitan_engine.so"):
+        (folder / name).write_text("not the installed one")
+    path = f"{tree / 'bin'}:{ENVIRONMENT['PATH']}"
+    job = Job(["titan-train", "--version"], context.folder / "logs", "same-names", {**ENVIRONMENT, "PATH": path}, folder)
+    expect(job.wait(20) == 0 and "torch:" in job.text(), f"it took what is in the current folder\n{job.tail()}")
+
+
 def check_examples(context, tree):
     """init --examples copies what can be changed, also from an installation that cannot, and overwrites nothing."""
     read_only = [tree / "configs", *(tree / "configs").rglob("*")]
@@ -192,4 +203,5 @@ def install_tree(context):
         check_search(context, tree)
         check_refusals(context, tree)
         check_incomplete(context, tree)
+        check_other_folder(context, tree)
         check_examples(context, tree)
