@@ -30,6 +30,10 @@ add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_D
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Woverloaded-virtual>")
 # GCC 12 reports these two falsely on plain std::string concatenation (GCC bugs 105329, 105651).
 add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # It takes every function that gets a temporary and returns a reference for one that returns the temporary.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-dangling-reference>)
+endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   # Line tables only: backtraces and profiles name the line, at no cost in speed.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-g1>)

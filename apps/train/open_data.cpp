@@ -67,7 +67,8 @@ std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const 
 }
 
 DataFacts facts_of_data(const CheckedInput& input, const dist::World& world) {
-  DataFacts facts{.differences = data::differences_of_texts};
+  DataFacts facts;
+  facts.differences = data::differences_of_texts;
   if (world.rank() == 0) {
     try {
       facts.files = files_of("training.", input.config);
