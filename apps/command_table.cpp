@@ -19,6 +19,7 @@
 #include "config/command_line/program.h"
 #include "facts/device_facts.h"
 #include "models/catalog.h"
+#include "models/from_folder.h"
 
 namespace titan {
 namespace {
@@ -97,6 +98,7 @@ void describe_program() {
                        .usual_values = {{"model.name", models::model_names()},
                                         {"model.flavor", models::flavor_names()},
                                         {"device", device_names()}},
+                       .complete_model = models::complete_from_folder,
                        .check_model = models::check_model});
 }
 

@@ -1,10 +1,9 @@
-// Builds the models that catalog.h lists. Has one row per name; README.md explains how to add one.
+// Builds the models that catalog.h lists.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "config/job_config.h"
 #include "contract/train_contract.h"
@@ -22,8 +21,5 @@ TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const 
 
 // Returns our name of the parameter that is `name` in Hugging Face's format; nullopt if no model has it.
 std::optional<std::string> parameter_of_hub_name(const std::string& name);
-
-// Returns the names that make_train_spec() knows: those of the catalog, in its order.
-std::vector<std::string> registered_models();
 
 }  // namespace titan::models

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include "config/keys/fields.h"
 #include "config/keys/suggest.h"
@@ -24,7 +25,12 @@ constexpr double kSmall = 0.1;
 // Returns the bytes of a weight, its gradient and its moments in float32.
 double bytes_per_parameter() { return 4.0 * (2 + optimizer_facts(kOptimizer).moments); }
 
-std::string full_name(const Start& start) { return start.model + "/" + start.flavor; }
+// Tokens of a sequence and of a step from which fine-tuning starts.
+constexpr std::int64_t kTunedSeqLen = 2048, kTunedBatchTokens = 1 << 17;
+
+std::string full_name(const Start& start) {
+  return start.flavor.empty() ? start.model : start.model + "/" + start.flavor;
+}
 
 std::vector<Start> all_starts() {
   std::vector<Start> out;
@@ -45,6 +51,29 @@ Start find_start(const std::string& model) {
   if (same_flavor.empty() && near) same_flavor = {*near};
   throw ConfigError("titan-train init: error: --model " + model + ": expected one of " + join(names, ", ") +
                     config::did_you_mean(same_flavor));
+}
+
+// Returns values to train the model of a folder on.
+Start start_of_folder(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  try {
+    const std::string json = read_file(file);
+    const CatalogEntry& entry = entry_of_config(json, file);
+    const HubDecoder decoder = entry.read_config(json, file);
+    const double parameters = static_cast<double>(stats_of(decoder.shape).num_parameters) / 1e9;
+    return {entry.name,
+            "",
+            parameters,
+            std::min(decoder.max_seq_len, kTunedSeqLen) / 2 * 2,
+            kTunedBatchTokens,
+            "1e-5",
+            parameters < kSmall ? "none" : "selective",
+            "H100",
+            80};
+  } catch (const Error& error) {
+    throw ConfigError("titan-train init: error: --from " + folder + ": " + error.what() +
+                      "; expected the folder of a model in Hugging Face's format");
+  }
 }
 
 std::int64_t gpus_needed(const Start& start) {
@@ -79,7 +108,9 @@ std::string quoted_text(const std::string& text) { return config::to_toml_value(
 class Starter {
  public:
   explicit Starter(const StarterOptions& options)
-      : start_(find_start(options.model)), options_(options), gpus_(checked_gpus(start_, options)) {}
+      : start_(options.from ? start_of_folder(*options.from) : find_start(options.model)),
+        options_(options),
+        gpus_(checked_gpus(start_, options)) {}
 
   std::string text() const { return head() + model() + data() + schedule() + ranks() + checkpoints(); }
 
@@ -87,6 +118,12 @@ class Starter {
   std::int64_t num_ranks() const { return std::max<std::int64_t>(gpus_, 1); }
   bool is_small() const { return start_.parameters < kSmall; }
   std::int64_t local_batch_size() const { return is_small() ? 8 : 1; }
+  // Returns a name for the run: "llama3-8B", or that of the folder.
+  std::string run_name() const {
+    if (!options_.from) return start_.model + "-" + start_.flavor;
+    const auto folder = std::filesystem::absolute(*options_.from).lexically_normal();
+    return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  }
   static std::string count(std::int64_t value) { return std::to_string(value); }
 
   static std::string line(std::string assignment, const std::string& comment) {
@@ -109,17 +146,23 @@ class Starter {
     if (gpus_ > 1 && gpus_ <= 8) start = "titan-train --nproc " + count(gpus_) + " --config job.toml";
     if (gpus_ > 8)
       start = "srun -n " + count(gpus_) + " titan-train --config job.toml   (docs/launch.md has other ways)";
-    return "# " + full_name(start_) + " on " + where +
+    return "# " + full_name(start_) + (options_.from ? " of " + *options_.from : "") + " on " + where +
            ". Made by titan-train init; every key is in docs/config.md and --help.\n#\n"
            "# Check:  titan-train --config job.toml --dry-run --world-size " +
            count(num_ranks()) + (gpus_ > 0 ? " --device " + start_.device : "") + "\n# Start:  " + start +
            "\n\n[job]\n" +
-           line("dump_folder = \"./outputs/" + start_.model + "-" + start_.flavor + "\"",
-                "logs, metrics and checkpoints") +
+           line("dump_folder = " + quoted_text("./outputs/" + run_name()), "logs, metrics and checkpoints") +
            "\n[metrics]\n" + line("log_freq = 10", "steps between two lines of the log");
   }
 
   std::string model() const {
+    if (options_.from) {
+      std::string text = "\n[model]\n# What training starts from: config.json, weights and tokenizer.\nfrom = " +
+                         quoted_text(*options_.from) + "\n";
+      if (options_.tokenizer)
+        text += line("hf_assets_path = " + quoted_text(*options_.tokenizer), "in place of the folder's tokenizer");
+      return text;
+    }
     const std::string folder = options_.tokenizer.value_or(
         is_small() ? options_.assets + "/tokenizer" : "./assets/hf/" + start_.model + "-" + start_.flavor);
     return "\n[model]\nname = " + quoted_text(start_.model) + "\n" +
@@ -139,8 +182,11 @@ class Starter {
            count(local_batch_size()) +
            "\n# Sequences of one step over all ranks: " + with_thousands(global_batch_size() * start_.seq_len) +
            " tokens. A multiple of local_batch_size times ranks.\nglobal_batch_size = " + count(global_batch_size()) +
-           "\nsteps = " + count(is_small() ? 250 : 10000) + "\n" +
-           line("max_norm = 1.0", "gradients are clipped to this norm");
+           "\nsteps = " +
+           count(is_small()      ? 250
+                 : options_.from ? 1000
+                                 : 10000) +
+           "\n" + line("max_norm = 1.0", "gradients are clipped to this norm");
   }
 
   std::string schedule() const {

@@ -25,9 +25,13 @@ void declare(CLI::App& app, InitFlags& flags) {
   app.name("titan-train init");
   app.description(
       "Prints a configuration to start from, with comments, whose values suit the model and the machine:\n"
-      "  titan-train init --model llama3/8B --gpus 64 --dataset data/train.jsonl > job.toml");
+      "  titan-train init --model llama3/8B --gpus 64 --dataset data/train.jsonl > job.toml\n"
+      "  titan-train init --from models/Qwen2.5-0.5B --dataset data/train.jsonl > job.toml");
   const auto names = models::starter_models();
   suggest(app.add_option("--model", flags.model, "NAME/FLAVOR: " + in_short(names))->capture_default_str(), names);
+  suggest_path(app.add_option("--from", flags.from,
+                              "folder of a model in Hugging Face's format to train on, in place of --model")
+                   ->excludes("--model"));
   app.add_option("--gpus", flags.gpus,
                  "GPUs of 80 GB, for 405B of 141 GB; 0: CPU (default: as many as the model needs)")
       ->check(CLI::NonNegativeNumber);
@@ -39,7 +43,7 @@ void declare(CLI::App& app, InitFlags& flags) {
       "--examples", flags.examples,
       "instead, copy what was installed with the program to this folder: configs/, assets/ with a small corpus and its "
       "tokenizer, deploy/ for clusters, and examples/ of programs that use the engine");
-  for (const char* other : {"--model", "--gpus", "--dataset", "--kind", "--tokenizer"})
+  for (const char* other : {"--model", "--from", "--gpus", "--dataset", "--kind", "--tokenizer"})
     examples->excludes(app.get_option(other));
   suggest_path(examples);
 }

@@ -12,11 +12,11 @@ Attention::Attention(const AttentionShape& shape) : head_dim_(shape.head_dim) {
     child("q_norm", q_norm_, std::make_shared<nn::RMSNorm>(head_dim_, *shape.qk_norm_eps));
     child("k_norm", k_norm_, std::make_shared<nn::RMSNorm>(head_dim_, *shape.qk_norm_eps));
   }
-  child("wq", wq_, std::make_shared<nn::Linear>(shape.dim, q_dim));
-  child("wk", wk_, std::make_shared<nn::Linear>(shape.dim, kv_dim));
-  child("wv", wv_, std::make_shared<nn::Linear>(shape.dim, kv_dim));
+  child("wq", wq_, std::make_shared<nn::Linear>(shape.dim, q_dim, shape.qkv_bias));
+  child("wk", wk_, std::make_shared<nn::Linear>(shape.dim, kv_dim, shape.qkv_bias));
+  child("wv", wv_, std::make_shared<nn::Linear>(shape.dim, kv_dim, shape.qkv_bias));
   child("wo", wo_, std::make_shared<nn::Linear>(q_dim, shape.dim));
-  child("rotary", rotary_, std::make_shared<Rotary>(shape.rotary_pairs));
+  if (shape.rotates) child("rotary", rotary_, std::make_shared<Rotary>(shape.rotary_pairs));
   child("inner_attention", inner_attention_, std::make_shared<nn::AttentionCore>());
 }
 
@@ -24,7 +24,8 @@ at::Tensor Attention::heads(const at::Tensor& projected, const std::shared_ptr<n
                             const at::Tensor& factors) {
   at::Tensor x = projected.unflatten(-1, {-1, head_dim_});  // [B, T, heads, E]
   if (norm) x = (*norm)(x);
-  return (*rotary_)(x, factors).transpose(1, 2);
+  if (rotary_) x = (*rotary_)(x, factors);
+  return x.transpose(1, 2);
 }
 
 at::Tensor Attention::forward(const nn::Tensors& inputs) {

@@ -50,6 +50,25 @@ void check_vocabulary(std::int64_t rows, std::int64_t degree) {
                     {kDegree, "model.args.vocab_size"});
 }
 
+// Appends a fault for each value that the type of scaling does not read. Without a type, it is llama3.
+void refuse_args_of_other_scalings(const config::RopeScalingArgs& args, std::vector<config::Fault>& errors) {
+  const std::string table = "model.args.rope_scaling_args.", type = args.type.value_or("llama3");
+  const auto refuse = [&](const char* key, bool is_given, bool is_read, const char* types) {
+    if (is_given && !is_read)
+      errors.push_back({table + key + " has no effect: " + table + "type is \"" + type + "\", and " + types +
+                            "; remove it, or set the type",
+                        {table + key, table + "type"}});
+  };
+  const bool is_llama3 = type == "llama3", is_yarn = type == "yarn";
+  refuse("low_freq_factor", args.low_freq_factor.has_value(), is_llama3, "llama3 alone reads it");
+  refuse("high_freq_factor", args.high_freq_factor.has_value(), is_llama3, "llama3 alone reads it");
+  refuse("original_max_position_embeddings", args.original_max_position_embeddings.has_value(), is_llama3 || is_yarn,
+         "llama3 and yarn read it");
+  refuse("beta_fast", args.beta_fast.has_value(), is_yarn, "yarn alone reads it");
+  refuse("beta_slow", args.beta_slow.has_value(), is_yarn, "yarn alone reads it");
+  refuse("attention_factor", args.attention_factor.has_value(), is_yarn, "yarn alone reads it");
+}
+
 }  // namespace
 
 void check_decoder_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
@@ -69,6 +88,7 @@ void check_decoder_args(const config::JobConfig& config, std::vector<config::Fau
                         {key, "parallelism.tensor_parallel_degree"}});
   }
   const config::RopeScalingArgs& r = a.rope_scaling_args;
+  refuse_args_of_other_scalings(r, errors);
   if (r.low_freq_factor && r.high_freq_factor && *r.low_freq_factor >= *r.high_freq_factor)
     errors.push_back(
         {"model.args.rope_scaling_args.low_freq_factor (" + config::to_toml_value(*r.low_freq_factor) +
@@ -80,6 +100,7 @@ void check_decoder_args(const config::JobConfig& config, std::vector<config::Fau
 void check_width_of_heads(const config::JobConfig& config, std::vector<config::Fault>& errors) {
   const config::ModelArgs& a = config.model.args;
   const std::string dim = "model.args.dim", n_heads = "model.args.n_heads";
+  if (a.head_dim) return;
   if (a.dim && a.n_heads && *a.dim % *a.n_heads != 0) {
     errors.push_back({dim + " (" + text(*a.dim) + ") must be a multiple of " + n_heads + " (" + text(*a.n_heads) +
                           "); the next one is " + text((*a.dim / *a.n_heads + 1) * *a.n_heads),
@@ -90,6 +111,15 @@ void check_width_of_heads(const config::JobConfig& config, std::vector<config::F
                           text(*a.dim + *a.n_heads),
                       {dim, n_heads}});
   }
+}
+
+void check_scaling_has_type(const config::JobConfig& config, std::vector<config::Fault>& errors) {
+  const config::RopeScalingArgs& args = config.model.args.rope_scaling_args;
+  const std::string table = "model.args.rope_scaling_args.";
+  if (!args.type && args.scaling_factor && *args.scaling_factor != 1)
+    errors.push_back({table + "scaling_factor needs " + table + "type: " + config.model.name +
+                          " has no scaling of its own; set it to llama3, linear or yarn",
+                      {table + "scaling_factor"}});
 }
 
 void check_divided_width(const AttentionShape& shape) {

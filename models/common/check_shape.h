@@ -18,7 +18,11 @@ void check_decoder_args(const config::JobConfig& config, std::vector<config::Fau
 // are dim / n_heads wide.
 void check_width_of_heads(const config::JobConfig& config, std::vector<config::Fault>& errors);
 
-// Throws ConfigError for the same in a complete shape.
+// Appends a fault if frequencies of the rotary embedding are scaled without a type, for models whose flavors do not
+// scale them.
+void check_scaling_has_type(const config::JobConfig& config, std::vector<config::Fault>& errors);
+
+// Throws ConfigError for the same as check_width_of_heads() in a complete shape.
 void check_divided_width(const AttentionShape& shape);
 
 // Throws ConfigError if heads have an odd width, or key/value heads do not divide the query heads.

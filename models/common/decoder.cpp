@@ -31,7 +31,8 @@ Decoder::Decoder(const DecoderShape& shape, std::int64_t seq_len, std::optional<
   const std::int64_t dim = shape.block.attention.dim;
   child("tok_embeddings", tok_embeddings_, std::make_shared<nn::Embedding>(shape.vocab_size, dim));
   child("layers", layers_, std::make_shared<nn::ModuleList>());
-  for (std::int64_t i = 0; i < shape.n_layers; ++i) layers_->append(std::make_shared<TransformerBlock>(shape.block));
+  for (std::int64_t i = 0; i < shape.n_layers; ++i)
+    layers_->append(std::make_shared<TransformerBlock>(block_of(shape, i)));
   child("norm", norm_, std::make_shared<nn::RMSNorm>(dim, shape.block.norm_eps));
   child("output", output_, std::make_shared<Output>(dim, shape.vocab_size));
   if (shape.tied) tie(kOutput, kEmbedding);
@@ -107,6 +108,8 @@ void Decoder::init_one(nn::Initializer& initializer, const nn::InitTarget& targe
   const auto ends_with = [&](std::string_view suffix) { return fqn.ends_with(suffix); };
   if (ends_with("norm.weight")) {
     initializer.ones(target);
+  } else if (ends_with(".bias")) {
+    initializer.zeros(target);
   } else if (fqn == kEmbedding) {
     initializer.normal(target, 0.0, 1.0);
   } else if (fqn == kOutput) {

@@ -10,12 +10,6 @@
 
 namespace titan::models {
 
-// Calls read_hub_config() with the rules of one family.
-using ReadHubConfig = HubDecoder (*)(const std::string& config_json, const std::string& what);
-
-// Returns the Hugging Face names and config.json of a decoder.
-ModelNaming decoder_naming(const HubDecoder& model, const HubFamily& family, ReadHubConfig read);
-
 // Returns the spec of a decoder. `name`: "llama3 8B". `seq_len`: number of rows of the rotary table.
 TrainSpec decoder_spec(const std::string& name, const HubDecoder& model, std::int64_t seq_len, ModelNaming naming);
 

@@ -27,9 +27,11 @@ std::vector<std::string> names_of(const std::map<std::string, Shape>& flavors) {
   return names;
 }
 
-// Returns the flavor that [model] names. Throws ConfigError for an unknown one.
+// Returns the flavor that [model] names, or any if model.from stands in its place: [model.args] then has all sizes.
+// Throws ConfigError for an unknown one.
 template <typename Shape>
 const Shape& flavor_of(const config::Model& model, const std::map<std::string, Shape>& flavors) {
+  if (model.from) return flavors.begin()->second;
   if (const auto found = flavors.find(model.flavor); found != flavors.end()) return found->second;
   const auto names = names_of(flavors);
   const auto nearest = nearest_name(model.flavor, names);
@@ -42,10 +44,12 @@ const Shape& flavor_of(const config::Model& model, const std::map<std::string, S
 // Replaces the sizes that every decoder has.
 void override_decoder(DecoderShape& shape, const config::ModelArgs& args);
 
+// Replaces values of the scaling of rotary frequencies. A factor of 1 turns it off.
+void override_rope_scaling(std::optional<RopeScaling>& scaling, const config::RopeScalingArgs& args);
+
 // Appends a fault for each key of [model.args] that is set, that not every decoder has and that is not in `own`
-// ("multiple_of", or a table: "rope_scaling_args"). `reasons` has why for keys or tables that deserve more than that
-// the model does not have them.
+// ("multiple_of").
 void refuse_other_args(const config::JobConfig& config, const std::set<std::string>& own,
-                       const std::map<std::string, std::string>& reasons, std::vector<config::Fault>& errors);
+                       std::vector<config::Fault>& errors);
 
 }  // namespace titan::models

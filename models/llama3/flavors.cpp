@@ -45,18 +45,10 @@ LlamaArgs llama2(std::int64_t dim, std::int64_t layers, std::int64_t heads, std:
   return args;
 }
 
-void override_rope_scaling(std::optional<RopeScaling>& scaling, const config::RopeScalingArgs& args) {
-  if (args == config::RopeScalingArgs{}) return;
-  if (!scaling) scaling.emplace();
-  override_with(scaling->scaling_factor, args.scaling_factor);
-  override_with(scaling->low_freq_factor, args.low_freq_factor);
-  override_with(scaling->high_freq_factor, args.high_freq_factor);
-  override_with(scaling->original_max_position_embeddings, args.original_max_position_embeddings);
-}
-
 }  // namespace
 
 std::int64_t LlamaArgs::hidden_dim() const {
+  if (width) return *width;
   auto hidden = 2 * (4 * dim) / 3;
   if (ffn_dim_multiplier) hidden = static_cast<std::int64_t>(*ffn_dim_multiplier * static_cast<double>(hidden));
   return multiple_of * ((hidden + multiple_of - 1) / multiple_of);
@@ -112,22 +104,26 @@ std::vector<Start> llama_starts(const std::string& model) {
 }
 
 void check_llama_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
-  refuse_other_args(
-      config, {"multiple_of", "ffn_dim_multiplier", "rope_scaling_args"},
-      {{"head_dim", "heads are model.args.dim / model.args.n_heads wide"},
-       {"hidden_dim", "the feed-forward's width follows from model.args.dim, multiple_of and ffn_dim_multiplier"},
-       {"qk_norm", "queries and keys are not normalized"}},
-      errors);
+  const config::ModelArgs& a = config.model.args;
+  refuse_other_args(config, {"multiple_of", "ffn_dim_multiplier"}, errors);
+  if (a.hidden_dim && (a.multiple_of || a.ffn_dim_multiplier)) {
+    const std::string other = a.multiple_of ? "model.args.multiple_of" : "model.args.ffn_dim_multiplier";
+    errors.push_back({"model.args.hidden_dim is the width of the feed-forward, so that " + other +
+                          " has no effect; remove one of them",
+                      {other, "model.args.hidden_dim"}});
+  }
   check_decoder_args(config, errors);
   check_width_of_heads(config, errors);
 }
 
 LlamaArgs llama_args(const config::Model& model) {
-  LlamaArgs args = flavor_of(model, llama_flavors().at(model.name));
+  LlamaArgs args = model.from ? LlamaArgs() : flavor_of(model, llama_flavors().at(model.name));
   override_with(args.dim, model.args.dim);
   override_with(args.n_layers, model.args.n_layers);
   override_with(args.n_heads, model.args.n_heads);
   if (model.args.n_kv_heads) args.n_kv_heads = model.args.n_kv_heads;
+  if (model.args.head_dim) args.width_of_head = model.args.head_dim;
+  if (model.args.hidden_dim) args.width = model.args.hidden_dim;
   override_with(args.vocab_size, model.args.vocab_size);
   override_with(args.multiple_of, model.args.multiple_of);
   if (model.args.ffn_dim_multiplier) args.ffn_dim_multiplier = model.args.ffn_dim_multiplier;
@@ -138,9 +134,14 @@ LlamaArgs llama_args(const config::Model& model) {
   override_with(args.tied, model.args.enable_weight_tying);
   if (model.args.attn_mask_type) args.block_causal = *model.args.attn_mask_type == "block_causal";
   override_rope_scaling(args.rope_scaling, model.args.rope_scaling_args);
-  check_divided_width(args.decoder().block.attention);
+  if (!args.width_of_head) check_divided_width(args.decoder().block.attention);
   check_attention_shape(args.decoder().block.attention);
   return args;
+}
+
+HubDecoder llama_decoder(const config::Model& model) {
+  const LlamaArgs args = llama_args(model);
+  return {args.decoder(), args.max_seq_len};
 }
 
 }  // namespace titan::models

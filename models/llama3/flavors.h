@@ -11,7 +11,7 @@
 #include "config/keys/source.h"
 #include "facts/rope_scaling.h"
 #include "models/catalog.h"
-#include "models/common/shapes.h"
+#include "models/common/hub/hugging_face_config.h"
 
 namespace titan::models {
 
@@ -23,6 +23,8 @@ struct LlamaArgs {
   std::int64_t vocab_size = 128256;
   std::int64_t multiple_of = 256;  // the feed-forward width is rounded up to it
   std::optional<double> ffn_dim_multiplier;
+  std::optional<std::int64_t> width;          // of the feed-forward; nullopt: by the two values above
+  std::optional<std::int64_t> width_of_head;  // nullopt: dim / n_heads
   double norm_eps = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling = RopeScaling{};  // nullopt in Llama 2
@@ -32,7 +34,7 @@ struct LlamaArgs {
   bool block_causal = false;  // a token attends only to its own document, not to all earlier tokens of its row
 
   std::int64_t kv_heads() const { return n_kv_heads.value_or(n_heads); }
-  std::int64_t head_dim() const { return dim / n_heads; }
+  std::int64_t head_dim() const { return width_of_head.value_or(dim / n_heads); }
   std::int64_t hidden_dim() const;
   DecoderShape decoder() const;
 };
@@ -55,5 +57,7 @@ void check_llama_args(const config::JobConfig& config, std::vector<config::Fault
 // Returns the flavor of [model] with the overrides of [model.args]. Throws ConfigError for an unknown flavor or an
 // invalid shape.
 LlamaArgs llama_args(const config::Model& model);
+// Returns the same as sizes of a decoder.
+HubDecoder llama_decoder(const config::Model& model);
 
 }  // namespace titan::models

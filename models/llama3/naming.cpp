@@ -1,19 +1,18 @@
 #include "models/llama3/naming.h"
 
-#include "models/common/decoder_spec.h"
+#include "base/error.h"
+#include "models/common/hub/decoder_naming.h"
 
 namespace titan::models {
 namespace {
 
-constexpr const char* kMistralArchitecture = "MistralForCausalLM";
+constexpr const char *kLlamaArchitecture = "LlamaForCausalLM", *kMistralArchitecture = "MistralForCausalLM";
 
 HubFamily family_of(const std::string& architecture) {
-  HubFamily family{.architecture = kLlamaArchitecture,
-                   .model_type = "llama",
-                   .false_keys = {"attention_bias", "mlp_bias"},
-                   .may_scale_rotary = true,
-                   .hidden_dim_key = "multiple_of"};
+  HubFamily family{
+      .architecture = kLlamaArchitecture, .model_type = "llama", .false_keys = {"attention_bias", "mlp_bias"}};
   if (architecture != kMistralArchitecture) return family;
+  family.architecture = kMistralArchitecture;
   family.kv_heads = 8;
   family.max_positions = 4096 * 32;
   family.window = 4096;

@@ -8,13 +8,11 @@
 
 namespace titan::models {
 
-inline constexpr const char* kLlamaArchitecture = "LlamaForCausalLM";
-
 // Returns the Hugging Face names of a model of this shape.
 ModelNaming llama_naming(const HubDecoder& model);
 
-// Returns the model described by a config.json of kLlamaArchitecture, or of a Mistral without a sliding window, which
-// is the same model. See read_hub_config().
+// Returns the model described by a config.json of LlamaForCausalLM, or of a Mistral without a sliding window, which is
+// the same model. See read_hub_config().
 HubDecoder read_llama_config(const std::string& config_json, const std::string& what);
 
 }  // namespace titan::models

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::int64_t kHeadDim = 128, kVocabulary = 151936;
 constexpr double kNormEps = 1e-6;
+// The longest sequence of TorchTitan's flavors.
+constexpr std::int64_t kQwen3MaxSeqLen = 4096;
 
 DecoderShape qwen3(std::int64_t dim, std::int64_t layers, std::int64_t heads, std::int64_t hidden, bool tied) {
   return {.block = {{dim, heads, /*n_kv_heads=*/8, kHeadDim, RotaryPairs::kHalves, kNormEps}, hidden, kNormEps},
@@ -25,8 +27,8 @@ DecoderShape debugmodel() {
   return shape;
 }
 
-const std::map<std::string, DecoderShape>& flavors() {
-  static const std::map<std::string, DecoderShape> kFlavors = {
+const std::map<std::string, DecoderShape>& qwen3_flavors() {
+  static const std::map<std::string, DecoderShape> kQwen3Flavors = {
       {"debugmodel", debugmodel()},
       {"0.6B", qwen3(1024, 28, 16, 3072, /*tied=*/true)},
       {"1.7B", qwen3(2048, 28, 16, 6144, /*tied=*/true)},
@@ -35,12 +37,12 @@ const std::map<std::string, DecoderShape>& flavors() {
       {"14B", qwen3(5120, 40, 40, 17408, /*tied=*/false)},
       {"32B", qwen3(5120, 64, 64, 25600, /*tied=*/false)},
   };
-  return kFlavors;
+  return kQwen3Flavors;
 }
 
 }  // namespace
 
-std::vector<std::string> qwen3_flavor_names(const std::string& /*model*/) { return names_of(flavors()); }
+std::vector<std::string> qwen3_flavor_names(const std::string& /*model*/) { return names_of(qwen3_flavors()); }
 
 // Learning rates are usual ones of these sizes: Qwen3's report does not give its own.
 std::vector<Start> qwen3_starts(const std::string& model) {
@@ -54,29 +56,23 @@ std::vector<Start> qwen3_starts(const std::string& model) {
 }
 
 void check_qwen3_args(const config::JobConfig& config, std::vector<config::Fault>& errors) {
-  constexpr const char* kWidth = "model.args.hidden_dim is the width of the feed-forward";
-  refuse_other_args(config, {"head_dim", "hidden_dim", "qk_norm"},
-                    {{"multiple_of", kWidth},
-                     {"ffn_dim_multiplier", kWidth},
-                     {"rope_scaling_args", "its rotary frequencies are not scaled"}},
-                    errors);
+  refuse_other_args(config, {"qk_norm"}, errors);
   if (config.checkpoint.last_save_in_hf && config.model.args.qk_norm == false)
     errors.push_back({std::string("checkpoint.last_save_in_hf: ") + kNoQkNorm + "; set it to false",
                       {"checkpoint.last_save_in_hf", "model.args.qk_norm"}});
+  check_scaling_has_type(config, errors);
   check_decoder_args(config, errors);
 }
 
-DecoderShape qwen3_shape(const config::Model& model) {
-  DecoderShape shape = flavor_of(model, flavors());
+HubDecoder qwen3_decoder(const config::Model& model) {
+  DecoderShape shape = flavor_of(model, qwen3_flavors());
   const config::ModelArgs& args = model.args;
   override_decoder(shape, args);
   AttentionShape& attention = shape.block.attention;
-  override_with(attention.head_dim, args.head_dim);
-  override_with(shape.block.hidden_dim, args.hidden_dim);
   attention.qk_norm_eps = shape.block.norm_eps;
   if (args.qk_norm && !*args.qk_norm) attention.qk_norm_eps = std::nullopt;
   check_attention_shape(attention);
-  return shape;
+  return {shape, args.max_seq_len.value_or(kQwen3MaxSeqLen)};
 }
 
 }  // namespace titan::models

@@ -1,19 +1,15 @@
 // Shapes of the dense Qwen3 models.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "config/job_config.h"
 #include "config/keys/source.h"
 #include "models/catalog.h"
-#include "models/common/shapes.h"
+#include "models/common/hub/hugging_face_config.h"
 
 namespace titan::models {
-
-// The longest sequence of TorchTitan's flavors; model.args.max_seq_len overrides it.
-inline constexpr std::int64_t kQwen3MaxSeqLen = 4096;
 
 // The reason why a model without QK norm has no config.json.
 inline constexpr const char* kNoQkNorm =
@@ -29,6 +25,6 @@ void check_qwen3_args(const config::JobConfig& config, std::vector<config::Fault
 
 // Returns the flavor of [model] with the overrides of [model.args]. Throws ConfigError for an unknown flavor or an
 // invalid shape.
-DecoderShape qwen3_shape(const config::Model& model);
+HubDecoder qwen3_decoder(const config::Model& model);
 
 }  // namespace titan::models

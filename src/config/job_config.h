@@ -57,6 +57,10 @@ struct RopeScalingArgs {
   std::optional<double> low_freq_factor;
   std::optional<double> high_freq_factor;
   std::optional<std::int64_t> original_max_position_embeddings;  // tokens
+  std::optional<std::string> type;
+  std::optional<double> beta_fast;
+  std::optional<double> beta_slow;
+  std::optional<double> attention_factor;
 
   bool operator==(const RopeScalingArgs&) const = default;
 };
@@ -78,6 +82,8 @@ struct ModelArgs {
   std::optional<std::int64_t> head_dim;
   std::optional<std::int64_t> hidden_dim;  // width of the feed-forward
   std::optional<bool> qk_norm;
+  std::optional<bool> qkv_bias;
+  std::optional<std::int64_t> no_rope_layer_interval;  // blocks
   std::optional<std::string> attn_mask_type;
   RopeScalingArgs rope_scaling_args;
 
@@ -87,6 +93,7 @@ struct ModelArgs {
 struct Model {
   std::string name = "llama3";
   std::string flavor = "debugmodel";
+  std::optional<std::string> from;
   std::string hf_assets_path = "./assets/tokenizer";
   std::optional<std::string> tokenizer_path;
   std::vector<std::string> converters;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/command_line/program.h"
 #include "config/command_line/variables.h"
 #include "config/toml/toml_files.h"
 #include "config/validate.h"
@@ -32,7 +33,9 @@ class Loader {
       if (it != values_.end()) apply(field, it->second);
     }
     use_old_tokenizer_path();
+    std::vector<Fault> faults = complete_model();
     Findings findings = cross_check(out_.config, world_size);
+    findings.errors.insert(findings.errors.begin(), faults.begin(), faults.end());
     throw_if_wrong(all_errors(findings.errors));
     for (auto& warning : findings.warnings) out_.warnings.push_back(std::move(warning));
     return std::move(out_);
@@ -85,6 +88,15 @@ class Loader {
     model.hf_assets_path = *model.tokenizer_path;
     out_.origins["model.hf_assets_path"] = out_.origins["model.tokenizer_path"];
     out_.warnings.push_back("model.tokenizer_path is deprecated; call it model.hf_assets_path");
+  }
+
+  // Keys that model.from decides come from where it was given.
+  std::vector<Fault> complete_model() {
+    std::vector<Fault> faults;
+    if (!program().complete_model) return faults;
+    for (const std::string& key : program().complete_model(out_.config, out_.origins, faults, out_.warnings))
+      out_.origins[key] = out_.origins["model.from"];
+    return faults;
   }
 
   // The last of several flags wins, which scripts that append flags rely on; a slip should still be visible.

@@ -117,6 +117,10 @@ void Initializer::ones(const InitTarget& target) {
   if (target.local.defined()) target.local.detach().fill_(1);
 }
 
+void Initializer::zeros(const InitTarget& target) {
+  if (target.local.defined()) target.local.detach().fill_(0);
+}
+
 SequentialInitializer::SequentialInitializer(std::uint64_t seed) : generator_(at::detail::createCPUGenerator(seed)) {}
 
 void SequentialInitializer::normal(const InitTarget& target, double mean, double std) {

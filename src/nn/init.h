@@ -28,6 +28,7 @@ class Initializer {
  public:
   virtual ~Initializer() = default;
   void ones(const InitTarget& target);
+  void zeros(const InitTarget& target);
   virtual void normal(const InitTarget& target, double mean, double std) = 0;
   // Draws from a normal truncated to [a, b] (absolute bounds) by inverse transform sampling
   // (torch.nn.init.trunc_normal_).

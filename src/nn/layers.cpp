@@ -6,10 +6,12 @@
 
 namespace titan::nn {
 
-Linear::Linear(std::int64_t in_features, std::int64_t out_features) {
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, bool has_bias) {
   param("weight", weight, {out_features, in_features});
+  if (has_bias) param("bias", bias, {out_features});
 }
-at::Tensor Linear::forward(const Tensors& inputs) { return apply_linear(inputs[0], weight); }
+at::Tensor Linear::forward(const Tensors& inputs) { return add_bias(apply_linear(inputs[0], weight)); }
+at::Tensor Linear::add_bias(const at::Tensor& product) const { return bias.defined() ? product + bias : product; }
 
 Embedding::Embedding(std::int64_t num_embeddings, std::int64_t dim) { param("weight", weight, {num_embeddings, dim}); }
 at::Tensor Embedding::forward(const Tensors& inputs) { return at::embedding(weight, inputs[0]); }

@@ -6,12 +6,15 @@
 
 namespace titan::nn {
 
-// y = x W^T. weight [out, in], no bias.
+// y = x W^T, plus a bias if the layer has one. weight [out, in], bias [out].
 class Linear : public Module {
  public:
-  Linear(std::int64_t in_features, std::int64_t out_features);
+  Linear(std::int64_t in_features, std::int64_t out_features, bool has_bias = false);
   at::Tensor forward(const Tensors& inputs) override;  // [..., in] -> [..., out]
+  // Returns `product` plus the bias, or `product` if the layer has none. For passes that compute x W^T themselves.
+  at::Tensor add_bias(const at::Tensor& product) const;
   at::Tensor weight;
+  at::Tensor bias;  // undefined if the layer has none
 };
 
 // Looks up rows of weight [num_embeddings, D].

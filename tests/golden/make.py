@@ -3,8 +3,7 @@
     TITAN_PEER_PYTHON tests/golden/make.py [--program build/release/titan-train] [--output FOLDER] [PART ...]
 
 TITAN_PEER_PYTHON is a Python with torchtitan 0.2.2 and transformers; README.md says how to make one. Without a PART all
-are made; without --output they replace the committed ones. The questions are those of tests/integration/golden.py and
-golden_qwen3.py.
+are made; without --output they replace the committed ones. The questions are those of tests/integration/golden*.py.
 """
 import argparse
 import json
@@ -17,6 +16,7 @@ import tempfile
 from peer_tools import ROOT, fill_by_formula, ours, peer_batches, saved_files, torchtitans, transformers_losses, write
 
 import golden
+import make_families
 import make_qwen3
 import torchtitan_configs
 from harness import Context, end_all_jobs, expect
@@ -209,11 +209,11 @@ def make_config_variants(context, output):
             (folder / "config.json").write_text(json.dumps(variant["config"]))
             config = transformers.AutoConfig.from_pretrained(folder)
             rope = config.rope_parameters
-            names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+            scaling = {name: value for name, value in rope.items() if name not in ("rope_theta", "type")}
             answer = {
                 "heads": config.num_attention_heads, "kv_heads": config.num_key_value_heads, "head_dim": config.head_dim or 0,
                 "eps": config.rms_norm_eps, "positions": config.max_position_embeddings, "theta": float(rope["rope_theta"]),
-                "scaling": [float(rope[name]) for name in names] if rope["rope_type"] == "llama3" else [],
+                "scaling": scaling if rope["rope_type"] != "default" else None,
             }  # fmt: skip
         answers[variant["name"]] = {"refused": variant["refused"], "config": variant["config"], "answer": answer}
     write(output / "config_variants.json", answers)
@@ -268,6 +268,7 @@ PARTS = {
     "generate": make_generate,
     "config_variants": make_config_variants,
     **make_qwen3.PARTS,
+    **make_families.PARTS,
 }
 
 

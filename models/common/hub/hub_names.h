@@ -14,6 +14,7 @@ struct HubName {
   std::string ours;
   std::string theirs;
   std::int64_t rotary_heads = 0;  // see HubTensor::rotary_heads
+  bool has_bias = false;
 };
 
 struct HubNames {
@@ -21,7 +22,7 @@ struct HubNames {
   std::vector<HubName> block;    // below "layers.N." here and "model.layers.N." there
 };
 
-// Sets naming.to_hub and naming.from_hub from the tables. All parameters are called ".weight".
+// Sets naming.to_hub and naming.from_hub from the tables. Parameters are called ".weight" and ".bias".
 void set_names(ModelNaming& naming, const HubNames& names);
 
 }  // namespace titan::models

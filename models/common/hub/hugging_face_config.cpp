@@ -2,12 +2,16 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json_error.h"
 #include "base/text.h"
+#include "models/common/hub/float_text.h"
+#include "models/common/hub/json_values.h"
+#include "models/common/hub/rope_config.h"
 
 namespace titan::models {
 namespace {
@@ -15,68 +19,21 @@ namespace {
 using Json = nlohmann::json;
 using Faults = std::vector<std::string>;  // each says what was expected
 
-// Returns a float as Python writes it: transformers rejects integers for float keys.
-std::string float_text(double value) {
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";
-  return text;
-}
-
-// Returns the value of a key, or null if it is missing or JSON null.
-const Json* find(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found == json.end() || found->is_null() ? nullptr : &*found;
-}
-
-template <typename T>
-T value_or(const Json& json, const char* key, T otherwise) {
-  const Json* found = find(json, key);
-  return found ? found->get<T>() : otherwise;
-}
-
-double number_of(const Json& table, const char* key) {
-  const Json* found = find(table, key);
-  if (!found || !found->is_number())
-    throw ConfigError(std::string(key) + " of the rotary scaling: expected a number, found " +
-                      (found ? found->dump() : "nothing"));
-  return found->get<double>();
-}
-
 void check_kind(const Json& json, const HubFamily& family, Faults& faults) {
+  if (const Json* names = find(json, "architectures"); names && !names->empty() && names->at(0) != family.architecture)
+    faults.push_back("architectures: expected \"" + family.architecture + "\", found " + names->at(0).dump());
   const std::string activation = value_or<std::string>(json, "hidden_act", "silu");
   if (activation != "silu" && activation != "swish")
     faults.push_back("hidden_act: expected \"silu\", found \"" + activation + "\"");
   for (const std::string& key : family.false_keys)
     if (value_or(json, key.c_str(), false)) faults.push_back(key + ": expected false, found true");
+  for (const Json& type : value_or(json, "layer_types", Json::array()))
+    if (type != "full_attention") {
+      faults.push_back("layer_types: expected \"full_attention\" for all layers, found " + type.dump());
+      break;
+    }
   if (find(json, "quantization_config"))
     faults.push_back("quantization_config: expected none, found quantized weights; take the model's own");
-}
-
-// Reads both generations of the format and mixtures of them, as transformers 5 does. The table is rope_scaling, or
-// rope_parameters if rope_scaling is missing or empty. The base is in the table, else at the top level.
-void read_rope(const Json& json, const HubFamily& family, HubDecoder& out, Faults& faults) {
-  static const Json kNone = Json::object();
-  const Json* scaling = find(json, "rope_scaling");
-  const Json* parameters = find(json, "rope_parameters");
-  const Json& rope = scaling && !scaling->empty() ? *scaling : parameters ? *parameters : kNone;
-  if (!rope.is_object()) throw ConfigError("rope_scaling: expected a table, found " + rope.dump());
-  for (const auto& [key, value] : rope.items())
-    if (value.is_object()) {
-      faults.push_back("rope_parameters: expected one rotary embedding for all layers, found a table \"" + key + "\"");
-      return;
-    }
-  out.shape.rope_theta = value_or(rope, "rope_theta", value_or(json, "rope_theta", 10000.0));
-  const double rotated = value_or(rope, "partial_rotary_factor", value_or(json, "partial_rotary_factor", 1.0));
-  if (rotated != 1) faults.push_back("partial_rotary_factor: expected 1, found " + std::to_string(rotated));
-  const auto kind = value_or<std::string>(rope, "rope_type", value_or<std::string>(rope, "type", "default"));
-  if (kind == "llama3" && family.may_scale_rotary) {
-    const auto original = value_or(rope, "original_max_position_embeddings", out.max_seq_len);
-    out.shape.rope_scaling = RopeScaling{number_of(rope, "factor"), number_of(rope, "low_freq_factor"),
-                                         number_of(rope, "high_freq_factor"), original};
-  } else if (kind != "default") {
-    faults.push_back(std::string("rope_type: expected \"default\"") +
-                     (family.may_scale_rotary ? " or \"llama3\"" : "") + ", found \"" + kind + "\"");
-  }
 }
 
 void check_sizes(const Json& json, const HubDecoder& model, const HubFamily& family, Faults& faults) {
@@ -85,20 +42,16 @@ void check_sizes(const Json& json, const HubDecoder& model, const HubFamily& fam
        {std::pair("hidden_size", a.dim), std::pair("num_hidden_layers", model.shape.n_layers),
         std::pair("num_attention_heads", a.n_heads), std::pair("num_key_value_heads", a.n_kv_heads),
         std::pair("vocab_size", model.shape.vocab_size), std::pair("intermediate_size", model.shape.block.hidden_dim),
-        std::pair("max_position_embeddings", model.max_seq_len),
-        std::pair("head_dim", family.head_dim ? a.head_dim : 1)})
+        std::pair("max_position_embeddings", model.max_seq_len)})
     if (size < 1) faults.push_back(std::string(key) + ": expected at least 1, found " + std::to_string(size));
   if (!faults.empty()) return;
-  const bool is_free = family.head_dim.has_value();
-  if (is_free && a.head_dim % 2 != 0)
-    faults.push_back("head_dim: expected an even number, found " + std::to_string(a.head_dim));
-  if ((!is_free && (a.dim % a.n_heads != 0 || a.head_dim % 2 != 0)) || a.n_heads % a.n_kv_heads != 0)
-    faults.push_back(
-        "hidden_size, num_attention_heads and num_key_value_heads: expected heads of one even size, the "
-        "query heads a multiple of the key heads");
-  if (const auto head = value_or(json, "head_dim", a.head_dim); faults.empty() && head != a.head_dim)
-    faults.push_back("head_dim: expected hidden_size / num_attention_heads = " + std::to_string(a.head_dim) +
-                     ", found " + std::to_string(head));
+  const bool says_head_dim = find(json, "head_dim") || family.head_dim;
+  if (!says_head_dim && a.dim % a.n_heads != 0)
+    faults.push_back("hidden_size: expected a multiple of num_attention_heads, or a head_dim");
+  if (a.head_dim < 1 || a.head_dim % 2 != 0)
+    faults.push_back("head_dim: expected an even number, at least 2, found " + std::to_string(a.head_dim));
+  if (a.n_heads % a.n_kv_heads != 0)
+    faults.push_back("num_attention_heads: expected a multiple of num_key_value_heads");
 }
 
 // A sliding window must cover the longest sequence.
@@ -112,6 +65,25 @@ void check_window(const Json& json, const HubDecoder& model, const HubFamily& fa
         ", found " + std::to_string(window) + (is_given ? "" : " (the default)"));
 }
 
+// Returns the interval of the blocks that do not rotate. transformers has a list of flags, one per layer, which must
+// follow one interval here.
+std::int64_t read_no_rope_interval(const Json& json, const HubFamily& family, std::int64_t n_layers, Faults& faults) {
+  if (!family.no_rope_interval) return 0;
+  const Json* flags = find(json, "no_rope_layers");
+  if (!flags) return value_or(json, "no_rope_layer_interval", *family.no_rope_interval);
+  std::vector<std::int64_t> rotates;
+  for (const Json& flag : *flags) rotates.push_back(flag.get<std::int64_t>());
+  rotates.resize(static_cast<std::size_t>(std::max<std::int64_t>(n_layers, 0)), 1);
+  const std::int64_t interval = std::ranges::find(rotates, 0) - rotates.begin() + 1;
+  for (std::int64_t i = 0; i < n_layers; ++i)
+    if ((rotates[static_cast<std::size_t>(i)] == 0) != ((i + 1) % interval == 0)) {
+      faults.push_back("no_rope_layers: expected a 0 in every so many layers and 1 in the others, found " +
+                       flags->dump());
+      return 0;
+    }
+  return interval > n_layers ? 0 : interval;
+}
+
 HubDecoder read(const Json& json, const HubFamily& family, Faults& faults) {
   const auto size = [&](const char* key) { return json.at(key).get<std::int64_t>(); };
   HubDecoder out{};
@@ -121,19 +93,51 @@ HubDecoder read(const Json& json, const HubFamily& family, Faults& faults) {
   a.n_heads = size("num_attention_heads");
   const bool says_kv_heads = json.contains("num_key_value_heads");
   a.n_kv_heads = value_or(json, "num_key_value_heads", says_kv_heads ? a.n_heads : family.kv_heads.value_or(a.n_heads));
-  a.head_dim = family.head_dim ? value_or(json, "head_dim", *family.head_dim) : a.n_heads > 0 ? a.dim / a.n_heads : 0;
+  a.head_dim = value_or(json, "head_dim", family.head_dim.value_or(a.n_heads > 0 ? a.dim / a.n_heads : 0));
   a.rotary_pairs = family.rotary_pairs;
   out.shape.vocab_size = size("vocab_size");
   out.shape.block.hidden_dim = size("intermediate_size");
   out.shape.block.norm_eps = value_or(json, "rms_norm_eps", 1e-6);
   if (family.has_qk_norm) a.qk_norm_eps = out.shape.block.norm_eps;
+  a.qkv_bias = family.has_qkv_bias;
   out.max_seq_len = value_or(json, "max_position_embeddings", family.max_positions);
-  out.shape.tied = value_or(json, "tie_word_embeddings", false);
+  out.shape.tied = value_or(json, "tie_word_embeddings", family.tied);
+  out.shape.no_rope_interval = read_no_rope_interval(json, family, out.shape.n_layers, faults);
   check_kind(json, family, faults);
   check_window(json, out, family, faults);
-  read_rope(json, family, out, faults);
+  const RopeConfig rope = read_rope(json, out.max_seq_len, family.rope_theta, faults);
+  out.shape.rope_theta = rope.theta;
+  out.shape.rope_scaling = rope.scaling;
   check_sizes(json, out, family, faults);
   return out;
+}
+
+// Compares the values that the type of scaling reads.
+template <typename Compare>
+void compare_scaling(const RopeScaling& there, const RopeScaling& here, const Compare& compare) {
+  const auto text = [](const std::optional<double>& factor) { return factor ? fmt::format("{}", *factor) : "None"; };
+  const std::string table = "rope_scaling_args.";
+  compare(table + "type", std::string(name_of(there.type)), std::string(name_of(here.type)));
+  compare(table + "scaling_factor", there.scaling_factor, here.scaling_factor);
+  if (there.type != RopeScalingType::kLinear)
+    compare(table + "original_max_position_embeddings", there.original_max_position_embeddings,
+            here.original_max_position_embeddings);
+  if (there.type == RopeScalingType::kLlama3) {
+    compare(table + "low_freq_factor", there.low_freq_factor, here.low_freq_factor);
+    compare(table + "high_freq_factor", there.high_freq_factor, here.high_freq_factor);
+  }
+  if (there.type == RopeScalingType::kYarn) {
+    compare(table + "beta_fast", there.beta_fast, here.beta_fast);
+    compare(table + "beta_slow", there.beta_slow, here.beta_slow);
+    compare(table + "attention_factor", text(there.attention_factor), text(here.attention_factor));
+  }
+}
+
+std::string no_rope_layers(const DecoderShape& shape) {
+  std::vector<std::string> flags;
+  for (std::int64_t i = 0; i < shape.n_layers; ++i)
+    flags.emplace_back(block_of(shape, i).attention.rotates ? "1" : "0");
+  return "[" + join(flags, ", ") + "]";
 }
 
 }  // namespace
@@ -161,18 +165,6 @@ HubDecoder read_hub_config(const std::string& config_json, const std::string& wh
 std::string hub_config(const HubDecoder& model, const HubFamily& family) {
   const DecoderShape& shape = model.shape;
   const AttentionShape& a = shape.block.attention;
-  const auto scaling = shape.rope_scaling ? fmt::format(R"({{
-    "factor": {},
-    "high_freq_factor": {},
-    "low_freq_factor": {},
-    "original_max_position_embeddings": {},
-    "rope_type": "llama3"
-  }})",
-                                                        float_text(shape.rope_scaling->scaling_factor),
-                                                        float_text(shape.rope_scaling->high_freq_factor),
-                                                        float_text(shape.rope_scaling->low_freq_factor),
-                                                        shape.rope_scaling->original_max_position_embeddings)
-                                          : "null";
   std::map<std::string, std::string> values = {{"architectures", "[\"" + family.architecture + "\"]"},
                                                {"head_dim", std::to_string(a.head_dim)},
                                                {"hidden_act", "\"silu\""},
@@ -184,18 +176,19 @@ std::string hub_config(const HubDecoder& model, const HubFamily& family) {
                                                {"num_hidden_layers", std::to_string(shape.n_layers)},
                                                {"num_key_value_heads", std::to_string(a.n_kv_heads)},
                                                {"rms_norm_eps", float_text(shape.block.norm_eps)},
-                                               {"rope_scaling", scaling},
+                                               {"rope_scaling", rope_scaling_json(shape.rope_scaling)},
                                                {"rope_theta", float_text(shape.rope_theta)},
                                                {"tie_word_embeddings", shape.tied ? "true" : "false"},
                                                {"vocab_size", std::to_string(shape.vocab_size)}};
   for (const std::string& key : family.false_keys) values[key] = "false";
+  for (const std::string& key : family.null_keys) values[key] = "null";
+  if (family.no_rope_interval) values["no_rope_layers"] = no_rope_layers(shape);
   std::vector<std::string> lines;
   for (const auto& [key, value] : values) lines.push_back("  \"" + key + "\": " + value);
   return "{\n" + join(lines, ",\n") + "\n}\n";
 }
 
-std::vector<HubDifference> hub_differences(const DecoderShape& theirs, const DecoderShape& ours,
-                                           const HubFamily& family) {
+std::vector<HubDifference> hub_differences(const DecoderShape& theirs, const DecoderShape& ours) {
   std::vector<HubDifference> out;
   const auto compare = [&](const std::string& key, const auto& there, const auto& here) {
     if (there != here) out.push_back({"model.args." + key, fmt::format("{}", there), fmt::format("{}", here)});
@@ -207,15 +200,15 @@ std::vector<HubDifference> hub_differences(const DecoderShape& theirs, const Dec
   compare("n_kv_heads", there.n_kv_heads, here.n_kv_heads);
   compare("vocab_size", theirs.vocab_size, ours.vocab_size);
   compare("norm_eps", theirs.block.norm_eps, ours.block.norm_eps);
-  if (family.head_dim) compare("head_dim", there.head_dim, here.head_dim);
-  if (family.has_qk_norm) compare("qk_norm", there.qk_norm_eps.has_value(), here.qk_norm_eps.has_value());
+  compare("head_dim", there.head_dim, here.head_dim);
+  compare("hidden_dim", theirs.block.hidden_dim, ours.block.hidden_dim);
+  compare("qk_norm", there.qk_norm_eps.has_value(), here.qk_norm_eps.has_value());
+  compare("qkv_bias", there.qkv_bias, here.qkv_bias);
+  const auto interval = [](const DecoderShape& s) { return s.no_rope_interval > s.n_layers ? 0 : s.no_rope_interval; };
+  compare("no_rope_layer_interval", interval(theirs), interval(ours));
   // Tied weights fill both parameters of a model that is not tied, but two tables do not fit into one.
   if (ours.tied) compare("enable_weight_tying", theirs.tied, ours.tied);
   compare("rope_theta", theirs.rope_theta, ours.rope_theta);
-  if (theirs.block.hidden_dim != ours.block.hidden_dim)
-    out.push_back({"model.args." + family.hidden_dim_key,
-                   "a feed-forward width of " + std::to_string(theirs.block.hidden_dim),
-                   "one of " + std::to_string(ours.block.hidden_dim)});
   // A factor of 1 scales nothing, so that a configuration can turn off the scaling of a flavor.
   const auto scales = [](const DecoderShape& s) { return s.rope_scaling && s.rope_scaling->scaling_factor != 1; };
   if (scales(theirs) != scales(ours)) {
@@ -224,12 +217,7 @@ std::vector<HubDifference> hub_differences(const DecoderShape& theirs, const Dec
     };
     out.push_back({"model.args.rope_scaling_args.scaling_factor", text(theirs), text(ours)});
   } else if (scales(theirs)) {
-    const auto &one = *theirs.rope_scaling, &other = *ours.rope_scaling;
-    compare("rope_scaling_args.scaling_factor", one.scaling_factor, other.scaling_factor);
-    compare("rope_scaling_args.low_freq_factor", one.low_freq_factor, other.low_freq_factor);
-    compare("rope_scaling_args.high_freq_factor", one.high_freq_factor, other.high_freq_factor);
-    compare("rope_scaling_args.original_max_position_embeddings", one.original_max_position_embeddings,
-            other.original_max_position_embeddings);
+    compare_scaling(*theirs.rope_scaling, *ours.rope_scaling, compare);
   }
   return out;
 }

@@ -38,6 +38,11 @@ struct Program {
   std::vector<Command> commands;  // in the order of --help
   // Suggested values of a key or flag that takes others too ("model.name", "device"), by its name.
   std::map<std::string, std::vector<std::string>, std::less<>> usual_values;
+  // Completes a configuration that describes its model by a folder (model.from). `given`: the keys that were given.
+  // Returns the keys that it set, and appends faults and warnings. Empty: nothing is completed.
+  std::function<std::vector<std::string>(JobConfig& config, const Origins& given, std::vector<Fault>& errors,
+                                         std::vector<std::string>& warnings)>
+      complete_model;
   // Appends the faults of [model], and of the degrees of parallelism for it. Empty: nothing is checked.
   std::function<void(const JobConfig& config, std::vector<Fault>& errors)> check_model;
 };

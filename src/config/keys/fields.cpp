@@ -98,6 +98,7 @@ class Table {
   void add_model_and_optimizer() {
     add(KEY(model.name), "which model:", kNonEmpty, kSupported);
     add(KEY(model.flavor), "which size of it, by the name of a flavor", kNonEmpty, kSupported);
+    add(KEY(model.from), "folder of a model in Hugging Face's format: its config.json has name and sizes, in place of flavor, and its weights and tokenizer are what training starts from (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(model.hf_assets_path), "folder with tokenizer.model or tokenizer.json", kNonEmpty, kSupported);
     add(KEY(model.tokenizer_path), "deprecated name of hf_assets_path; wins over it when set", kNonEmpty, kSupported);
     add(KEY(model.converters), "conversions applied to the built model, for example float8", kAny, not_built_but_planned("there are no model converters, so no float8; without them the model computes in training.mixed_precision_param"));
@@ -113,15 +114,21 @@ class Table {
     add(KEY(model.args.rope_theta), "base of the RoPE frequencies", above(0), kSupported);
     add(KEY(model.args.max_seq_len), "longest sequence the model is made for, tokens", at_least(1), kSupported);
     add(KEY(model.args.enable_weight_tying), "make the output projection and the embedding one parameter, which starts with a standard deviation of dim^-0.5, not 1: use a lower learning rate (of TorchTitan's models, Qwen3 alone has it)", kAny, kSupported);
-    add(KEY(model.args.head_dim), "width of a head (Qwen3; in Llama, dim / n_heads)", at_least(2), kSupported);
-    add(KEY(model.args.hidden_dim), "width of the feed-forward (Qwen3; in Llama it follows from multiple_of)", at_least(1), kSupported);
+    add(KEY(model.args.head_dim), "width of a head; even (None: the flavor's, and in Llama dim / n_heads)", at_least(2), kSupported);
+    add(KEY(model.args.hidden_dim), "width of the feed-forward (in Llama, in place of multiple_of and ffn_dim_multiplier)", at_least(1), kSupported);
     add(KEY(model.args.qk_norm), "normalize each head of the queries and of the keys (Qwen3)", kAny, kSupported);
+    add(KEY(model.args.qkv_bias), "add a bias to queries, keys and values (Qwen2; not a key of TorchTitan)", kAny, kSupported);
+    add(KEY(model.args.no_rope_layer_interval), "every so many blocks, one has no rotary embedding; 0: all blocks have it (SmolLM3; not a key of TorchTitan)", at_least(0), kSupported);
     add(KEY(model.args.depth_init), "initial std of output projections by layer depth, not by model depth", kAny, kSupported);
     add(KEY(model.args.attn_mask_type), "block_causal: a token attends to its own document alone, up to the EOS token that ends it", one_of({"causal", "block_causal"}), kSupported);
-    add(KEY(model.args.rope_scaling_args.scaling_factor), "divisor of low RoPE frequencies", above(0), kSupported);
-    add(KEY(model.args.rope_scaling_args.low_freq_factor), "wavelengths above original/low are fully scaled", above(0), kSupported);
-    add(KEY(model.args.rope_scaling_args.high_freq_factor), "wavelengths below original/high are left alone", above(0), kSupported);
-    add(KEY(model.args.rope_scaling_args.original_max_position_embeddings), "context length of the unscaled model, tokens", at_least(1), kSupported);
+    add(KEY(model.args.rope_scaling_args.type), "how RoPE frequencies are scaled: llama3 (low frequencies alone), linear (all of them) or yarn (not a key of TorchTitan)", one_of({"llama3", "linear", "yarn"}), kSupported);
+    add(KEY(model.args.rope_scaling_args.scaling_factor), "divisor of the scaled RoPE frequencies; 1: none is scaled", above(0), kSupported);
+    add(KEY(model.args.rope_scaling_args.low_freq_factor), "llama3: wavelengths above original/low are fully scaled", above(0), kSupported);
+    add(KEY(model.args.rope_scaling_args.high_freq_factor), "llama3: wavelengths below original/high are left alone", above(0), kSupported);
+    add(KEY(model.args.rope_scaling_args.original_max_position_embeddings), "llama3 and yarn: context length of the unscaled model, tokens", at_least(1), kSupported);
+    add(KEY(model.args.rope_scaling_args.beta_fast), "yarn: frequencies that turn more often in the original length are left alone (not a key of TorchTitan)", above(0), kSupported);
+    add(KEY(model.args.rope_scaling_args.beta_slow), "yarn: frequencies that turn less often in the original length are fully scaled (not a key of TorchTitan)", above(0), kSupported);
+    add(KEY(model.args.rope_scaling_args.attention_factor), "yarn: queries and keys are multiplied by it; None: 0.1 ln(scaling_factor) + 1 (not a key of TorchTitan)", above(0), kSupported);
 
     add(KEY(optimizer.name), "which optimizer", one_of(optimizer_names(), {"Adam"}), kSupported);
     add(KEY(optimizer.lr), "peak learning rate", at_least(0), kSupported);

@@ -99,6 +99,9 @@ void RowwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMes
     return;
   }
   auto& linear = layer_of<nn::Linear>(module, "RowwiseParallel");
+  TITAN_CHECK(!linear.bias.defined(), module.fqn +
+                                          ": RowwiseParallel does not split a layer with a bias, which every "
+                                          "rank would add to its part of the sum");
   split(module, mesh, dist::Shard{1});
   if (!overlaps_) return sum_output(linear, mesh.group());
   linear.add_forward_wrapper([&linear, &group = mesh.group()](const nn::Module::Forward&, const nn::Tensors& inputs) {
@@ -123,13 +126,14 @@ void PrepareModuleInput::apply(const nn::NamedModule& module, const dist::Device
           if (!is_first) return forward({is_last ? std::exchange(*whole, at::Tensor()) : *whole});
           auto made = all_gather_linear(inputs[0], linear.weight, group);
           *whole = std::move(made.whole);
-          return std::move(made.output);
+          return linear.add_bias(made.output);
         });
   }
 }
 
 void VocabParallelLoss::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
   auto& linear = layer_of<nn::Linear>(module, "VocabParallelLoss");
+  TITAN_CHECK(!linear.bias.defined(), module.fqn + ": VocabParallelLoss does not split a layer with a bias");
   split(module, mesh, dist::Shard{0});
   auto& group = mesh.group();
   const std::int64_t vocab = spec_of_weight(linear).global_shape[0], first = spec_of_weight(linear).offset[0];

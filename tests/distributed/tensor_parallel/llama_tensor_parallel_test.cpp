@@ -32,17 +32,20 @@ struct Case {
   std::string recompute = "none";
   bool gathers_logits = false;
   bool overlaps = false;
+  bool biased = false;
 };
 
-LlamaArgs small_args(std::int64_t vocab) {
+DecoderShape small(const Case& which) {
   LlamaArgs args;
   args.dim = 32;
   args.n_layers = 2;
   args.n_heads = 4;
   args.n_kv_heads = 2;
-  args.vocab_size = vocab;
+  args.vocab_size = which.vocab;
   args.multiple_of = 8;
-  return args;
+  DecoderShape shape = args.decoder();
+  shape.block.attention.qkv_bias = which.biased;
+  return shape;
 }
 
 std::unique_ptr<Decoder> make_llama(const Case& which, const dist::Meshes* meshes) {
@@ -52,13 +55,15 @@ std::unique_ptr<Decoder> make_llama(const Case& which, const dist::Meshes* meshe
   job.parallelism.enable_async_tensor_parallel = which.overlaps;
   job.activation_checkpoint.mode = which.recompute;
   job.activation_checkpoint.selective_ac_option = "op";
-  auto model = std::make_unique<Decoder>(small_args(which.vocab).decoder(), kT);
+  auto model = std::make_unique<Decoder>(small(which), kT);
   if (meshes)
     for (const ModelPass& pass : decoder_passes()) pass.apply(*model, {*meshes, job});
   fsdp::to_empty(*model, at::kCPU);
   const at::NoGradGuard no_grad;
   nn::SequentialInitializer initializer(7);
   model->init_weights(initializer, at::kCPU);
+  for (const auto& parameter : model->named_parameters())  // zeros would hide a bias that is added twice
+    if (parameter.fqn.ends_with(".bias")) initializer.normal(parameter, 0, 0.5);
   return model;
 }
 
@@ -119,7 +124,7 @@ void expect_same_as_one_rank(const Case& which) {
     auto loss = at::full({}, got.loss, at::kDouble);
     meshes.loss.group().all_reduce(loss, dist::ReduceOp::kSum).wait();
 
-    const auto reference = make_llama({.vocab = which.vocab}, nullptr);
+    const auto reference = make_llama({.vocab = which.vocab, .biased = which.biased}, nullptr);
     Result want;
     for (int batch = 0; batch < num_batches; ++batch) want = run(*reference, batch, which.vocab);  // gradients add up
     double want_loss = 0;
@@ -155,6 +160,10 @@ TEST(LlamaTensorParallel, OverlappedAndRecomputedWhole) {
 }
 TEST(LlamaTensorParallel, OverlappedAndRecomputedByOperator) {
   expect_same_as_one_rank({.tp = 2, .recompute = "selective", .overlaps = true});
+}
+TEST(LlamaTensorParallel, Biased) { expect_same_as_one_rank({.tp = 2, .dp_shard = 2, .biased = true}); }
+TEST(LlamaTensorParallel, BiasedAndOverlapped) {
+  expect_same_as_one_rank({.tp = 2, .recompute = "selective", .overlaps = true, .biased = true});
 }
 TEST(LlamaTensorParallel, RecomputedWhole) { expect_same_as_one_rank({.tp = 2, .recompute = "full"}); }
 TEST(LlamaTensorParallel, RecomputedByOperator) {

@@ -45,11 +45,13 @@ def hugging_face_config_counts(context):
         "theta": ({"rope_theta": 1234.0}, "model.args.rope_theta is 1234 there"),
         "heads": ({"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8}, "model.args.n_heads is 8 there"),
         "scaling": ({"rope_scaling": {}}, "model.args.rope_scaling_args.scaling_factor is 1 (no scaling) there"),
+        "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling_args.type is linear there, llama3 here"),
+        "head_dim": ({"head_dim": 32}, "model.args.head_dim is 32 there"),
     }
     unbuildable = {
-        "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, 'rope_type: expected "default" or "llama3", found "linear"'),
+        "dynamic": ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, 'or "yarn", found "dynamic"'),
         "gelu": ({"hidden_act": "gelu"}, 'hidden_act: expected "silu", found "gelu"'),
-        "head_dim": ({"head_dim": 32}, "head_dim: expected hidden_size / num_attention_heads"),
+        "odd": ({"head_dim": 31}, "head_dim: expected an even number, at least 2, found 31"),
     }
     for name, (changes, reason) in {**refused, **unbuildable}.items():
         folder = copy(context, name, **changes)

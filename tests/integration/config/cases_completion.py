@@ -84,7 +84,7 @@ def bash_completion(context):
         (["--checkpoint.enable", "="], ["true", "false"]),
         (["--checkpoint.enable", "--world"], ["--world-size"]),
         (["--training.steps", ""], [NOTHING]),
-        (["--model.name", ""], ["llama3", "llama2", "qwen3"]),
+        (["--model.name", ""], ["llama3", "llama2", "qwen2", "qwen3", "smollm3"]),
         (["--model.flavor", "70"], ["70B"]),
         (["--training.dataset", "c4"], ["c4_test", "c4", "c4_validation"]),
         (["--device", "A100"], ["A100", "A100-40GB"]),

@@ -62,15 +62,10 @@ TEST(Decoder, PartsOnTwoRanksAreTheWhole) {
   }
 }
 
-struct WithBias : nn::Linear {
-  WithBias() : nn::Linear(32, 40) { param("bias", bias, {40}); }
-  at::Tensor bias;
-};
-
 TEST(Decoder, InitializesNothingThatItDoesNotKnow) {
   Decoder model(small(/*qk_norm=*/false), kLength);
   auto& attention = *(*model.parts().layers)[1].children().front().second;
-  attention.replace_child("wq", std::make_shared<WithBias>());
+  attention.replace_child("wq", std::make_shared<nn::Linear>(32, 40, /*has_bias=*/true));
   EXPECT_EQ(test::message_of<InternalError>([&] { fill(model); }),
             "layers.1.attention.wq.bias has no initial values: a pass added it to the model");
 }

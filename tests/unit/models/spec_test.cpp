@@ -10,8 +10,6 @@
 namespace titan::models {
 namespace {
 
-TEST(Registry, BuildsTheModelsOfTheCatalog) { EXPECT_EQ(registered_models(), model_names()); }
-
 TEST(Spec, CountsTheParametersOfEveryFlavor) {
   for (const CatalogEntry& entry : catalog()) {
     for (const std::string& flavor : entry.flavors(entry.name)) {

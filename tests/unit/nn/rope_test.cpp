@@ -42,5 +42,42 @@ TEST(Rope, TurnsHalvesAsItTurnsPairs) {
   EXPECT_EQ(apply_rotary_emb_halves(x.to(at::kBFloat16), table).scalar_type(), at::kBFloat16);
 }
 
+TEST(Rope, LinearScalingStretchesAllWavelengths) {
+  const RopeScaling scaling{.type = RopeScalingType::kLinear, .scaling_factor = 4};
+  const auto plain = precompute_freqs_cis(8, 9, 10000, std::nullopt, at::kCPU);
+  const auto scaled = precompute_freqs_cis(8, 33, 10000, scaling, at::kCPU);
+  // Position 4 p of the one is position p of the other. A factor of 4 is exact.
+  EXPECT_TRUE(scaled.slice(0, 0, 33, 4).equal(plain));
+}
+
+// Frequencies that turn often are kept, those that turn rarely are stretched, and all are as long as the factor says.
+TEST(Rope, YarnKeepsFastFrequenciesAndStretchesSlowOnes) {
+  RopeScaling scaling{.type = RopeScalingType::kYarn, .scaling_factor = 4, .original_max_position_embeddings = 4096};
+  const auto plain = precompute_freqs_cis(64, 2, 10000, std::nullopt, at::kCPU);
+  const auto scaled = precompute_freqs_cis(64, 2, 10000, scaling, at::kCPU);
+  const auto ratio = (at::angle(scaled) / at::angle(plain))[1];
+  EXPECT_NEAR(ratio[0].item<double>(), 1, 1e-6);
+  EXPECT_NEAR(ratio[31].item<double>(), 0.25, 1e-6);
+  EXPECT_TRUE((ratio.diff() <= 1e-6).all().item<bool>()) << ratio;
+  const double factor = 0.1 * std::log(4.0) + 1;
+  EXPECT_TRUE(at::abs(scaled).allclose(at::full({2, 32}, factor), 1e-6, 0));
+  scaling.attention_factor = 1.5;
+  EXPECT_TRUE(at::abs(precompute_freqs_cis(64, 2, 10000, scaling, at::kCPU)).allclose(at::full({2, 32}, 1.5), 1e-6, 0));
+}
+
+// The gradient of a rotation that also stretches is stretched, too.
+TEST(Rope, GradientsAreMultipliedByTheAttentionFactor) {
+  const RopeScaling scaling{.type = RopeScalingType::kYarn, .attention_factor = 1.5};
+  const auto table = precompute_freqs_cis(8, 5, 10000, scaling, at::kCPU);
+  for (const auto& rotate : {apply_rotary_emb, apply_rotary_emb_halves}) {
+    const auto x = at::randn({2, 5, 3, 8}).requires_grad_();
+    const auto y = rotate(x, table);
+    // 1.5 times a rotation: the length of y, and of the gradient of half its square.
+    EXPECT_TRUE((y * y).sum(-1).allclose((x * x).sum(-1) * 2.25, 1e-5, 1e-5));
+    (y * y).sum().mul(0.5).backward();
+    EXPECT_TRUE(x.grad().allclose(x.detach() * 2.25, 1e-5, 1e-5));
+  }
+}
+
 }  // namespace
 }  // namespace titan::nn

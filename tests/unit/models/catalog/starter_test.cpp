@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "config/command_line/program.h"
 #include "config/load.h"
+#include "models/catalog.h"
+#include "models/from_folder.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 namespace titan::models {
 namespace {
@@ -55,6 +59,31 @@ TEST(Starter, TakesTheDataAndTheTokenizer) {
   EXPECT_EQ(config.training.dataset, "jsonl");
   EXPECT_EQ(config.training.dataset_path, "my data/train.jsonl");
   EXPECT_EQ(config.model.hf_assets_path, "tokenizers/mine");
+}
+
+TEST(Starter, TakesTheFolderOfAModel) {
+  config::Program program;
+  program.complete_model = complete_from_folder;
+  config::set_program(program);
+  const test::TemporaryFolder folder;
+  folder.write("Tiny-7/config.json", R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "vocab_size": 100,
+      "intermediate_size": 180, "num_hidden_layers": 3, "num_attention_heads": 8, "max_position_embeddings": 512})");
+  folder.write("Tiny-7/tokenizer.json", "{}");
+  folder.write("Tiny-7/model.safetensors", "");
+  StarterOptions options;
+  options.from = (folder / "Tiny-7").string() + "/";
+  const std::string text = starter_config(options);
+  const config::LoadedConfig loaded = config::load_job_config_text(text, "job.toml");
+  config::set_program({});
+  EXPECT_THAT(loaded.warnings, IsEmpty());
+  EXPECT_THAT(text, HasSubstr("# llama3 of " + *options.from + " on CPU"));
+  EXPECT_EQ(loaded.config.job.dump_folder, "./outputs/Tiny-7");
+  EXPECT_EQ(loaded.config.model.args.dim, 64);
+  EXPECT_EQ(loaded.config.training.seq_len, 512);
+  EXPECT_EQ(loaded.config.checkpoint.initial_load_path, *options.from);
+  options.from = folder.path().string();
+  EXPECT_THAT(test::message_of<ConfigError>([&] { starter_config(options); }),
+              HasSubstr("expected the folder of a model in Hugging Face's format"));
 }
 
 TEST(Starter, RefusesWhatCannotBe) {
