@@ -119,6 +119,8 @@ Value get_path(Value object, const Value& path) {
   return object;
 }
 
-bool is_unsupported_method(std::string_view name) { return has(kOtherOfText, name) || has(kOtherOfDict, name); }
+bool is_unsupported_method(std::string_view name) {
+  return name != "index" && (has(kOtherOfText, name) || has(kOtherOfDict, name));  // lists have index()
+}
 
 }  // namespace titan::data::jinja

@@ -95,15 +95,15 @@ Value unique(const std::string& what, const Value& input, const Arguments& argum
   return Value::iterator(std::move(out));
 }
 
-constexpr FilterRow kRows[] = {{"map", map},
-                               {"select", select<false, true>},
-                               {"reject", select<false, false>},
-                               {"selectattr", select<true, true>},
-                               {"rejectattr", select<true, false>},
-                               {"unique", unique}};
+constexpr FilterRow kSelectingFilters[] = {{"map", map},
+                                           {"select", select<false, true>},
+                                           {"reject", select<false, false>},
+                                           {"selectattr", select<true, true>},
+                                           {"rejectattr", select<true, false>},
+                                           {"unique", unique}};
 
 }  // namespace
 
-FilterRows selecting_filters() { return {std::begin(kRows), std::end(kRows)}; }
+FilterRows selecting_filters() { return {std::begin(kSelectingFilters), std::end(kSelectingFilters)}; }
 
 }  // namespace titan::data::jinja

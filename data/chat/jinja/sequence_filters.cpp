@@ -179,14 +179,15 @@ Value sum(const std::string& what, const Value& input, const Arguments& argument
   return total;
 }
 
-constexpr FilterRow kRows[] = {{"length", length, true},   {"count", length, true}, {"default", default_value, true},
-                               {"d", default_value, true}, {"first", first},        {"last", last},
-                               {"list", list, true},       {"reverse", reverse},    {"join", join, true},
-                               {"items", items},           {"sort", sort},          {"dictsort", dictsort},
-                               {"min", extreme<false>},    {"max", extreme<true>},  {"sum", sum}};
+constexpr FilterRow kSequenceFilters[] = {
+    {"length", length, true},   {"count", length, true}, {"default", default_value, true},
+    {"d", default_value, true}, {"first", first},        {"last", last},
+    {"list", list, true},       {"reverse", reverse},    {"join", join, true},
+    {"items", items},           {"sort", sort},          {"dictsort", dictsort},
+    {"min", extreme<false>},    {"max", extreme<true>},  {"sum", sum}};
 
 }  // namespace
 
-FilterRows sequence_filters() { return {std::begin(kRows), std::end(kRows)}; }
+FilterRows sequence_filters() { return {std::begin(kSequenceFilters), std::end(kSequenceFilters)}; }
 
 }  // namespace titan::data::jinja

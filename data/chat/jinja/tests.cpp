@@ -73,51 +73,51 @@ struct TestRow {
   Test test;
 };
 
-constexpr std::array<TestRow, 34> kRows = {{{"defined", plain<is_defined>},
-                                            {"undefined", plain<is_undefined>},
-                                            {"none", plain<is_none>},
-                                            {"string", plain<is_text>},
-                                            {"mapping", plain<is_mapping>},
-                                            {"iterable", plain<is_iterable>},
-                                            {"sequence", plain<is_sequence>},
-                                            {"number", plain<is_number>},
-                                            {"integer", plain<is_integer>},
-                                            {"float", plain<is_float>},
-                                            {"boolean", plain<is_boolean>},
-                                            {"true", plain<is_true>},
-                                            {"false", plain<is_false>},
-                                            {"callable", plain<is_callable>},
-                                            {"odd", plain<is_odd>},
-                                            {"even", plain<is_even>},
-                                            {"divisibleby", binary<is_divisible>},
-                                            {"in", binary<is_in>},
-                                            {"sameas", binary<is_same>},
-                                            {"equalto", binary<equal>},
-                                            {"eq", binary<equal>},
-                                            {"==", binary<equal>},
-                                            {"ne", binary<is_not_equal>},
-                                            {"!=", binary<is_not_equal>},
-                                            {"lt", binary<is_less>},
-                                            {"lessthan", binary<is_less>},
-                                            {"<", binary<is_less>},
-                                            {"le", binary<is_less_equal>},
-                                            {"<=", binary<is_less_equal>},
-                                            {"gt", binary<is_greater>},
-                                            {"greaterthan", binary<is_greater>},
-                                            {">", binary<is_greater>},
-                                            {"ge", binary<is_greater_equal>},
-                                            {">=", binary<is_greater_equal>}}};
+constexpr std::array<TestRow, 34> kTests = {{{"defined", plain<is_defined>},
+                                             {"undefined", plain<is_undefined>},
+                                             {"none", plain<is_none>},
+                                             {"string", plain<is_text>},
+                                             {"mapping", plain<is_mapping>},
+                                             {"iterable", plain<is_iterable>},
+                                             {"sequence", plain<is_sequence>},
+                                             {"number", plain<is_number>},
+                                             {"integer", plain<is_integer>},
+                                             {"float", plain<is_float>},
+                                             {"boolean", plain<is_boolean>},
+                                             {"true", plain<is_true>},
+                                             {"false", plain<is_false>},
+                                             {"callable", plain<is_callable>},
+                                             {"odd", plain<is_odd>},
+                                             {"even", plain<is_even>},
+                                             {"divisibleby", binary<is_divisible>},
+                                             {"in", binary<is_in>},
+                                             {"sameas", binary<is_same>},
+                                             {"equalto", binary<equal>},
+                                             {"eq", binary<equal>},
+                                             {"==", binary<equal>},
+                                             {"ne", binary<is_not_equal>},
+                                             {"!=", binary<is_not_equal>},
+                                             {"lt", binary<is_less>},
+                                             {"lessthan", binary<is_less>},
+                                             {"<", binary<is_less>},
+                                             {"le", binary<is_less_equal>},
+                                             {"<=", binary<is_less_equal>},
+                                             {"gt", binary<is_greater>},
+                                             {"greaterthan", binary<is_greater>},
+                                             {">", binary<is_greater>},
+                                             {"ge", binary<is_greater_equal>},
+                                             {">=", binary<is_greater_equal>}}};
 
 }  // namespace
 
 Test find_test(std::string_view name) {
-  const auto* found = std::ranges::find(kRows, name, &TestRow::name);
-  return found == kRows.end() ? nullptr : found->test;
+  const auto* found = std::ranges::find(kTests, name, &TestRow::name);
+  return found == kTests.end() ? nullptr : found->test;
 }
 
 std::string test_names() {
   std::string text;
-  for (const TestRow& row : kRows)
+  for (const TestRow& row : kTests)
     if (row.name[0] >= 'a') text.append(text.empty() ? "" : ", ").append(row.name);
   return text;
 }

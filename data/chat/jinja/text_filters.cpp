@@ -158,22 +158,22 @@ Value to_json_filter(const std::string& what, const Value& input, const Argument
   return Value::text(to_json(input, style));
 }
 
-constexpr FilterRow kRows[] = {{"upper", convert_filter<to_upper>},
-                               {"lower", convert_filter<to_lower>},
-                               {"capitalize", convert_filter<capitalize>},
-                               {"title", title},
-                               {"trim", trim},
-                               {"replace", replace_filter, true},
-                               {"indent", indent},
-                               {"string", string, true},
-                               {"safe", safe, true},
-                               {"int", integer, true},
-                               {"float", real, true},
-                               {"abs", absolute},
-                               {"tojson", to_json_filter, true}};
+constexpr FilterRow kTextFilters[] = {{"upper", convert_filter<to_upper>},
+                                      {"lower", convert_filter<to_lower>},
+                                      {"capitalize", convert_filter<capitalize>},
+                                      {"title", title},
+                                      {"trim", trim},
+                                      {"replace", replace_filter, true},
+                                      {"indent", indent},
+                                      {"string", string, true},
+                                      {"safe", safe, true},
+                                      {"int", integer, true},
+                                      {"float", real, true},
+                                      {"abs", absolute},
+                                      {"tojson", to_json_filter, true}};
 
 }  // namespace
 
-FilterRows text_filters() { return {std::begin(kRows), std::end(kRows)}; }
+FilterRows text_filters() { return {std::begin(kTextFilters), std::end(kTextFilters)}; }
 
 }  // namespace titan::data::jinja

@@ -115,7 +115,7 @@ class JsonWriter {
       if (known != std::string_view::npos) {
         out_ += '\\';
         out_ += kLetters[known];
-      } else if (point < 0x20 || (style_.ascii_only && point >= 0x7F && point < 0x10000 && point != 0x7F)) {
+      } else if (point < 0x20 || (style_.ascii_only && point >= 0x7F && point < 0x10000)) {
         append_escape(point);
       } else if (style_.ascii_only && point >= 0x10000) {
         append_escape(0xD800 + ((point - 0x10000) >> 10));
