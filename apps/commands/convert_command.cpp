@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
+#include "checkpoint/names/torchtitan_main.h"
 #include "checkpoint/tools/convert.h"
 #include "checkpoint/tools/inspect.h"
 #include "config/load.h"
@@ -226,8 +227,13 @@ int convert(ConvertFlags flags) {
   check_target(flags, to);
   if (!flags.tokenizer.empty() && to != CheckpointKind::kHuggingFace)
     throw ConfigError("titan-train convert: error: --tokenizer goes with --to hf: other formats have no tokenizer");
+  const bool to_main = flags.names == kNames[1];
+  if (to_main && to == CheckpointKind::kHuggingFace)
+    throw ConfigError(
+        "titan-train convert: error: --names goes with --to dcp and --to torch: hf has Hugging Face's names");
   const bool to_hub = to == CheckpointKind::kHuggingFace, from_hub = from == CheckpointKind::kHuggingFace;
   const auto source = checkpoint::open_source(flags.source, from);
+  const bool from_main = !from_hub && source->use_own_names(flags.source);
   if (!from_hub) check_own_names(source->tensors(), flags.source);
   std::vector<Conversion> plan;
   checkpoint::SmallFiles small_files;
@@ -245,12 +251,15 @@ int convert(ConvertFlags flags) {
     if (to_hub) small_files = small_files_beside(flags, dtype_of(plan));
   }
   if (plan.empty()) throw CheckpointError(flags.source + " holds no parameters of a model");
+  if (to_main)
+    for (Conversion& each : plan) each.target.name = checkpoint::to_main_names(each.target.name);
   const auto sink = make_sink(flags, to, plan, std::move(small_files));
   const std::uint64_t bytes = checkpoint::convert(*source, *sink, plan, kBlockBytes, flags.may_overflow);
   const std::string chosen =
       flags.source == named ? "" : ", from " + flags.source + ", the newest complete checkpoint of " + named;
-  print_result("wrote " + flags.target + " (" + checkpoint::kind_name(to) + "): " +
-               counted(std::ssize(plan), "tensor") + ", " + format_bytes(static_cast<double>(bytes)) + chosen + "\n");
+  print_result("wrote " + flags.target + " (" + checkpoint::kind_name(to) +
+               "): " + counted(std::ssize(plan), "tensor") + ", " + format_bytes(static_cast<double>(bytes)) + chosen +
+               (from_main ? "; the source has the names of TorchTitan's main branch" : "") + "\n");
   return kExitDone;
 }
 

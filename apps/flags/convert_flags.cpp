@@ -1,5 +1,9 @@
 #include "apps/flags/convert_flags.h"
 
+#include <iterator>
+#include <string>
+#include <vector>
+
 #include "apps/flags/option_values.h"
 #include "models/catalog.h"
 
@@ -41,6 +45,12 @@ void declare(CLI::App& app, ConvertFlags& flags) {
   app.add_option("--export-dtype", flags.dtype, "dtype of floating-point tensors; same: as they are stored")
       ->capture_default_str()
       ->check(CLI::IsMember({"same", "float32", "float16", "bfloat16"}));
+  app.add_option(
+         "--names", flags.names,
+         "names of the parameters in a dcp or torch target: TorchTitan 0.2.2's, which are ours, or those of its "
+         "main branch (attention.qkv_linear, lm_head). A source may have either")
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kNames), std::end(kNames))));
   app.add_option("--config", flags.config, "job.toml that describes the model ([model])")->type_name("FILE");
   suggest(app.add_option("--model-flavor", flags.model_flavor, "size of the model, instead of a configuration")
               ->type_name("FLAVOR"),

@@ -7,11 +7,15 @@
 
 namespace titan {
 
+// Values of --names: the names of TorchTitan 0.2.2, which are ours, and those of its main branch.
+inline constexpr const char* kNames[] = {"torchtitan", "torchtitan-main"};
+
 struct ConvertFlags {
   std::string source;
   std::string target;
   std::string to;
   std::string dtype = "same";
+  std::string names = kNames[0];
   std::string config;
   std::string model_name = "llama3";
   std::string model_flavor;

@@ -60,12 +60,13 @@ void append_param_group(std::vector<Item>& items, const std::string& parameter, 
 }
 
 void append_lr_scheduler(std::vector<Item>& items, const LrSchedulerState& state) {
-  append(items, "lr_scheduler.base_lrs", Value::list({state.base_lr}));
+  // TorchTitan's main branch saves last_epoch alone.
+  append(items, "lr_scheduler.base_lrs", Value::list({state.base_lr}), /*optional=*/true);
   append(items, "lr_scheduler.last_epoch", state.steps_done);
-  append(items, "lr_scheduler._step_count", state.steps_done + 1);
-  append(items, "lr_scheduler._is_initial", false);
-  append(items, "lr_scheduler._get_lr_called_within_step", false);
-  append(items, "lr_scheduler._last_lr", Value::list({state.last_lr}));
+  append(items, "lr_scheduler._step_count", state.steps_done + 1, /*optional=*/true);
+  append(items, "lr_scheduler._is_initial", false, /*optional=*/true);
+  append(items, "lr_scheduler._get_lr_called_within_step", false, /*optional=*/true);
+  append(items, "lr_scheduler._last_lr", Value::list({state.last_lr}), /*optional=*/true);
 }
 
 LrSchedulerState parse_lr_scheduler(const Values& values) {

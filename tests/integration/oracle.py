@@ -38,7 +38,7 @@ def ask(ranks, name, words, steps=20, template=SMALL_MODEL, **more):
     """Registers a row. `words`: overrides of the job; "{fixtures}" is replaced by that folder.
 
     more: seeded=False (each rank draws the weights, and there is no folder with them), and weights=True, state=True,
-    trace=True, ddp, arithmetic, as tests/reference/table.py has them.
+    trace=True, main=True, ddp, arithmetic, as tests/reference/table.py has them.
     """
     rows = ROWS.setdefault(ranks, {})
     expect(name not in rows, f"two rows of {ranks} ranks are called {name}")
@@ -140,7 +140,7 @@ def compute(context, ranks, folder):
         stem = folder / stem_name(name)
         planned = {"config": str(config), "words": words_of(context, row), "output": str(stem.with_suffix(".jsonl"))}
         planned |= {file: str(stem.with_suffix(end)) for file, end in FILES.items() if row.get(file)}
-        planned |= {word: row[word] for word in ("ddp", "arithmetic") if word in row}
+        planned |= {word: row[word] for word in ("ddp", "arithmetic", "main") if word in row}
         if row.get("seeded", True):
             planned["init_from"] = seed = str(folder / seed_name(row))
             seeds[seed] = {"config": str(config), "words": sizes(row), "folder": seed}

@@ -5,6 +5,18 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimi
 import llama_fsdp2
 
 
+MAIN_NAMES = {".attention.w" + letter: ".attention.qkv_linear.w" + letter for letter in "qkv"} | {".output.": ".lm_head."}
+
+
+def main_key(key):
+    """Returns a key with the names that modules have on TorchTitan's main branch (its models/common/decoder.py and
+    attention.py in August 2026)."""
+    key = "." + key
+    for old, new in MAIN_NAMES.items():
+        key = key.replace(old, new)
+    return key[1:]
+
+
 def scheduler_state(job):
     """Returns the state that LambdaLR keeps, for a schedule that ends with the run."""
     steps, base = job["training"]["steps"], job["optimizer"]["lr"]
@@ -13,8 +25,9 @@ def scheduler_state(job):
     return state | {"_get_lr_called_within_step": False, "_last_lr": [base * factor(steps)]}
 
 
-def save_state(model, optimizer, job, folder):
-    """Saves after the last step of a job with one microbatch per step. A rank counts its own tokens."""
+def save_state(model, optimizer, job, folder, main=False):
+    """Saves after the last step of a job with one microbatch per step. A rank counts its own tokens. `main`: with the
+    names and the entries of TorchTitan's main branch."""
     training = job["training"]
     flat = StateDictOptions(flatten_optimizer_state_dict=True)
     state = llama_fsdp2.named_weights(model)
@@ -22,4 +35,8 @@ def save_state(model, optimizer, job, folder):
     state["lr_scheduler"] = scheduler_state(job)
     tokens = training["steps"] * training["local_batch_size"] * training["seq_len"]
     state["train_state"] = {"step": training["steps"], "ntokens_seen": tokens}
+    if main:
+        optimizer_state = {main_key(key): value for key, value in state.pop("optimizer").items()}
+        state = {main_key(key): value for key, value in state.items()}
+        state |= {"optimizer": optimizer_state, "lr_scheduler": {"last_epoch": training["steps"]}}
     dcp.save(state, checkpoint_id=folder)

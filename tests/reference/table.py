@@ -5,8 +5,8 @@
 PLAN.json holds "seeds" and "rows", each a list. A seed: config (TOML file), words (command-line overrides), folder (DCP
 folder for the initial weights of that job). A row: config, words, output (metrics file), and optionally init_from (DCP
 folder, a seed's or another; without one the weights are drawn from debug.seed), weights (file for name -> full tensor
-after the last step), state (DCP folder for weights, moments and counts), trace (file for the collectives, see
-trace_collectives.py), ddp (true: real DistributedDataParallel) and arithmetic (sdpa, gemm, swiglu, as llama_fsdp2.py's
+after the last step), state (DCP folder for weights, moments and counts), main (true: the state has the names of
+TorchTitan's main branch), trace (file for the collectives, see trace_collectives.py), ddp (true: real DistributedDataParallel) and arithmetic (sdpa, gemm, swiglu, as llama_fsdp2.py's
 options).
 """
 import json
@@ -52,7 +52,7 @@ def run_row(row, made):
     if "weights" in row:
         save_weights(model, row["weights"])
     if "state" in row:
-        dcp_save.save_state(model, optimizer, job, row["state"])
+        dcp_save.save_state(model, optimizer, job, row["state"], row.get("main", False))
 
 
 def run_plan(plan):

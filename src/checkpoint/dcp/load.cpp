@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
 
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "checkpoint/format/archive.h"
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/on_threads.h"
+#include "checkpoint/names/torchtitan_main.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -105,15 +107,45 @@ auto or_damaged(Step&& step) {
   }
 }
 
+// Renames the keys of a checkpoint of TorchTitan's main branch to ours. Returns true if one of `items` is a tensor that
+// was renamed.
+bool use_own_names(Metadata& metadata, const std::vector<Item>& items, const std::string& what) {
+  std::vector<std::string> wanted;
+  std::set<std::string> tensors;
+  for (const Item& item : items) {
+    wanted.push_back(item_fqn(item));
+    if (std::holds_alternative<TensorItem>(item)) tensors.insert(wanted.back());
+  }
+  const auto names = own_names(metadata.order, wanted, what);
+  bool is_wanted = false;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::string& key = metadata.order[i];
+    if (key == names[i]) continue;
+    is_wanted = is_wanted || tensors.contains(names[i]);
+    auto entry = metadata.entries.extract(key);
+    entry.key() = names[i];
+    metadata.entries.insert(std::move(entry));
+    if (auto path = metadata.paths.extract(key)) {
+      path.key() = names[i];
+      metadata.paths.insert(std::move(path));
+    }
+    key = names[i];
+  }
+  return is_wanted;
+}
+
 ReadItems load_on_this_rank(const fs::path& folder, const std::vector<Item>& items, int rank,
                             const LoadOptions& options) {
-  const Metadata metadata = or_damaged([&] {
+  Metadata metadata = or_damaged([&] {
     auto [checked, checksums] = read_verified_metadata(folder);
     // Rank 0 checks the sizes of all files; below, each rank checks those that it reads.
     const auto wrong = checksums && rank == 0 ? wrong_sizes(folder, *checksums) : std::vector<std::string>();
     if (!wrong.empty()) throw CheckpointError(folder.string() + " is damaged: " + join(wrong, "; "));
     return std::move(checked);
   });
+  const bool renamed = use_own_names(metadata, items, folder.string());
+  if (renamed && rank == 0)
+    spdlog::info("{} has the names of TorchTitan's main branch; they are read as ours (0.2.2's)", folder.string());
   const LoadPlan plan = plan_load(metadata, items, folder.string(), options.all_weights);
   ReadItems loaded = or_damaged([&] { return read(folder, metadata, plan, items); });
   for (const Item& item : items) {

@@ -15,6 +15,7 @@
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/checksums.h"
+#include "checkpoint/names/torchtitan_main.h"
 #include "checkpoint/torchtitan_keys.h"
 
 namespace titan::checkpoint {
@@ -133,6 +134,15 @@ Inspection inspect_checkpoint(const fs::path& path) {
     }
   } catch (const CheckpointError& error) {
     throw DamagedCheckpoint(error.what());
+  }
+  if (out.kind != CheckpointKind::kHuggingFace) {
+    std::vector<std::string> names;
+    for (const KeyInfo& key : out.keys) names.push_back(key.name);
+    try {
+      if (has_main_names(names, path.string())) out.names = "TorchTitan's main branch's, which are read as ours";
+    } catch (const CheckpointError& error) {
+      out.names = error.what();
+    }
   }
   return out;
 }

@@ -34,6 +34,7 @@ struct Inspection {
   std::int64_t saved_at = 0;          // seconds since 1970: when the file that a save writes last was changed
   std::optional<std::int64_t> ranks;  // number of ranks that saved it
   std::string save_id;                // empty if the format has none
+  std::string names;                  // says that the keys' names are not ours; empty if they are
   bool has_checksums = false;         // titan.checksums.json, of this save
   std::vector<KeyInfo> keys;          // in the order of the file
   std::vector<FileInfo> files;

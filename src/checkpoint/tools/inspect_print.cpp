@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/text_table.h"
 #include "base/utf8.h"
+#include "checkpoint/names/torchtitan_main.h"
 #include "checkpoint/tools/inspect_json.h"
 #include "facts/shard_spec.h"
 
@@ -127,7 +128,7 @@ std::string model_line(const Inspection& in, const Surroundings& around) {
   for (const KeyInfo& key : in.keys) {
     if (key.group != kModel || key.is_value) continue;
     dtypes.insert(key.dtype);
-    if (key.name == around.tied_name) continue;  // counted under its first name
+    if (to_own_names(key.name) == around.tied_name) continue;  // counted under its first name
     parameters += std::accumulate(key.shape.begin(), key.shape.end(), std::int64_t{1}, std::multiplies<std::int64_t>());
   }
   const std::string types = join(std::vector<std::string>(dtypes.begin(), dtypes.end()), " and ");
@@ -152,6 +153,7 @@ std::string head(const Inspection& in, const Surroundings& around) {
   rows.push_back({"model", model_line(in, around)});
   if (in.tokens_seen) rows.push_back({"tokens seen", with_thousands(*in.tokens_seen) + " by rank 0"});
   rows.push_back({"format", kind_text(in.kind)});
+  if (!in.names.empty()) rows.push_back({"names", in.names});
   if (in.kind != CheckpointKind::kTorch)
     rows.push_back({"checksums", in.has_checksums ? "of all files" : "none beside those of its records"});
   if (in.kind == CheckpointKind::kHuggingFace && !in.has_checksums) rows.back()[1] = "none";
@@ -238,9 +240,13 @@ std::string faults_text(const std::vector<Fault>& faults) {
 }
 
 std::string inspection_json(const Inspection& in, const std::string& pattern, const std::vector<Fault>* faults) {
-  Json json = {
-      {"path", escape_invalid_utf8(in.path.string())}, {"format", kind_name(in.kind)}, {"step", or_null(in.step)},
-      {"tokens_seen", or_null(in.tokens_seen)},        {"save_id", in.save_id},        {"checksums", in.has_checksums}};
+  Json json = {{"path", escape_invalid_utf8(in.path.string())},
+               {"format", kind_name(in.kind)},
+               {"step", or_null(in.step)},
+               {"tokens_seen", or_null(in.tokens_seen)},
+               {"save_id", in.save_id},
+               {"checksums", in.has_checksums},
+               {"names", in.names}};
   Json& keys = json["keys"] = Json::array();
   for (const KeyInfo& key : pattern.empty() ? in.keys : matching_keys(in.keys, pattern)) keys.push_back(key_json(key));
   Json& files = json["files"] = Json::array();

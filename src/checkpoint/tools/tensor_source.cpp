@@ -16,6 +16,8 @@
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/crc32.h"
+#include "checkpoint/names/torchtitan_main.h"
+#include "checkpoint/tools/convert.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -61,7 +63,10 @@ class DcpSource : public TensorSource {
     if (!wrong.empty()) throw DamagedCheckpoint(folder.string() + " is damaged: " + join(wrong, "; "));
     metadata_ = std::move(metadata);
     for (const std::string& fqn : metadata_.order) {
-      if (const TensorEntry* entry = metadata_.find_tensor(fqn)) tensors_.push_back({fqn, entry->dtype, entry->size});
+      const TensorEntry* entry = metadata_.find_tensor(fqn);
+      if (entry == nullptr) continue;
+      tensors_.push_back({fqn, entry->dtype, entry->size});
+      entries_.push_back(entry);
     }
   }
 
@@ -69,8 +74,7 @@ class DcpSource : public TensorSource {
     const TensorInfo& info = tensors_.at(index);
     at::Tensor rows = empty_rows(info, end - begin);
     std::int64_t covered = 0;
-    for (const StoredChunk& chunk : metadata_.find_tensor(info.name)->chunks)
-      covered += read_chunk(info, chunk, begin, rows);
+    for (const StoredChunk& chunk : entries_.at(index)->chunks) covered += read_chunk(info, chunk, begin, rows);
     if (covered != rows.numel())
       throw DamagedCheckpoint(info.name + ": the stored chunks hold " + std::to_string(covered) + " of the " +
                               std::to_string(rows.numel()) + " elements of rows " + std::to_string(begin) + " to " +
@@ -112,6 +116,7 @@ class DcpSource : public TensorSource {
 
   fs::path folder_;
   Metadata metadata_;
+  std::vector<const TensorEntry*> entries_;  // of `metadata_`, by tensor
   std::map<std::string, std::unique_ptr<InputFile>> files_;
   ReadRecords reads_;
 };
@@ -242,6 +247,17 @@ std::int64_t TensorInfo::elements_per_row() const {
   std::int64_t count = 1;
   for (std::size_t d = 1; d < shape.size(); ++d) count *= shape[d];
   return count;
+}
+
+bool TensorSource::use_own_names(const std::string& what) {
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : tensors_) names.push_back(tensor.name);
+  if (!has_main_names(names, what)) return false;
+  for (TensorInfo& tensor : tensors_) {
+    if (is_fused(tensor.name) && is_model_key(tensor.name)) throw fused_error(what, tensor.name);
+    tensor.name = to_own_names(tensor.name);
+  }
+  return true;
 }
 
 std::unique_ptr<TensorSource> open_dcp_source(const fs::path& folder) { return std::make_unique<DcpSource>(folder); }

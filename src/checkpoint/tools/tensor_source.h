@@ -25,6 +25,9 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  // Renames the model's tensors from the names of TorchTitan's main branch to ours (torchtitan_main.h). Returns true if
+  // they had those. `what` names the checkpoint in errors. Throws CheckpointError.
+  bool use_own_names(const std::string& what);
   // Returns rows [begin, end) of dim 0, contiguous, on CPU; a tensor without dims has one row, [1].
   virtual at::Tensor read(std::size_t index, std::int64_t begin, std::int64_t end) = 0;
   // Call after the last read. Verifies that what was read is what was written, as far as the format has checksums.

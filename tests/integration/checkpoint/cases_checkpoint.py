@@ -138,12 +138,15 @@ def check_ties(state, saved):
     expect("optimizer.state.tok_embeddings.weight.exp_avg" in state, f"{saved} has no moments of the embedding")
 
 
-def check_fsdp2_read(context, saved, loading):
-    """Checks that a run on the mesh `loading` starts from FSDP2's save on `saved`, and holds its bits."""
+def check_fsdp2_read(context, saved, loading, row="saved", renamed=lambda state: state, said=""):
+    """Checks that a run on the mesh `loading` starts from FSDP2's save on `saved`, and holds its bits.
+
+    row: the kind of save. renamed: returns its state with our names. said: what each start must say, once.
+    """
     steps = SAVED_STEPS
     ranks = int(loading[0])
-    reference = answer(context, int(saved[0]), f"saved {saved}")
-    expected = read_state(reference.state)
+    reference = answer(context, int(saved[0]), f"{row} {saved}")
+    expected = renamed(read_state(reference.state))
     check_learned(expected, "FSDP2's")
     check_ties(expected, saved)
     shapes = {tuple(value.shape) for key, value in expected.items() if is_parameter(key) and hasattr(value, "shape")}
@@ -152,7 +155,7 @@ def check_fsdp2_read(context, saved, loading):
     common = [*model_of(saved), *words_of(loading), *SAVE, *STILL, "--checkpoint.initial_load_path", reference.state]
     # The weights alone, with fresh moments.
     name = f"weights_{saved}_{loading}"
-    train(context, ranks, ["--config", write_job(context, name, steps=1), *common], name)
+    texts = [train(context, ranks, ["--config", write_job(context, name, steps=1), *common], name).text()]
     found = read_state(context.dump(name) / "checkpoint/step-1")
     check_same_tensors(
         {k: v for k, v in found.items() if is_parameter(k)},
@@ -164,7 +167,9 @@ def check_fsdp2_read(context, saved, loading):
     # Everything except the position in the data, which the reference does not have.
     name = f"full_{saved}_{loading}"
     full = ["--checkpoint.no-initial_load_model_only", "--checkpoint.exclude_from_loading", "dataloader"]
-    train(context, ranks, ["--config", write_job(context, name, steps=steps + 1), *common, *full], name)
+    texts.append(train(context, ranks, ["--config", write_job(context, name, steps=steps + 1), *common, *full], name).text())
+    for text in texts:
+        expect(not said or text.count(said) == 1, f"{name} says {text.count(said)} times: {said}\n{text}")
     found = read_state(context.dump(name) / f"checkpoint/step-{steps + 1}")
     check_same_tensors(found, expected, f"state of {saved} on {loading}", is_count, zero_has_sign=False)
     check_counts(found, steps + 1, name)
