@@ -3,11 +3,13 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <random>
 
+#include "apps/commands/conversation.h"
 #include "apps/common/piped_input.h"
 #include "apps/common/print_result.h"
 #include "apps/flags/generate_flags.h"
@@ -20,6 +22,7 @@
 #include "data/tokenizer/token_json.h"
 #include "generate/continuation.h"
 #include "generate/sampler.h"
+#include "generate/stop_strings.h"
 #include "generate/text_stream.h"
 #include "library/code_choice.h"
 
@@ -43,6 +46,10 @@ void check_arguments(const GenerateFlags& flags) {
   if (sources != 1)
     refuse("expected one of --prompt TEXT, --prompts FILE and --interactive, found " +
            std::string(sources == 0 ? "none" : "several"));
+  if (flags.system && !flags.chat) refuse("--system goes with --chat");
+  if (flags.chat && flags.interactive && flags.num > 1)
+    refuse("--num: a conversation goes on after one answer; leave it out, or use --prompts");
+  if (std::ranges::count(flags.stop, "") > 0) refuse("--stop: expected a text, found an empty one");
   if (flags.temperature > 0) return;
   std::vector<std::string> idle;
   if (flags.top_k) idle.emplace_back("--top-k");
@@ -72,6 +79,8 @@ const char* end_name(generate::End end) {
       return "max_tokens";
     case generate::End::kContext:
       return "context";
+    case generate::End::kCaller:
+      return "stop_string";
   }
   return "";
 }
@@ -90,15 +99,24 @@ class Writer {
       : flags_(flags),
         model_(std::move(model)),
         first_seed_(flags.seed.value_or(std::random_device{}())),
-        to_terminal_(isatty(STDOUT_FILENO) == 1) {}
+        to_terminal_(isatty(STDOUT_FILENO) == 1) {
+    if (!flags.chat) return;
+    conversation_.emplace(model_.tokenizer_path, flags.system);
+    if (const auto end = conversation_->end_of_turn(*model_.tokenizer)) model_.stop_ids.push_back(*end);
+  }
 
-  // `heading` is printed before each sample, to separate several texts.
+  // Writes samples that continue a prompt, or answer it. `heading` is printed before each sample, to separate several
+  // texts.
   void write(const std::string& given, const std::string& heading = "") {
-    const std::string prompt = valid_text(given);
-    std::vector<std::int32_t> ids;
-    model_.tokenizer->encode_marked(prompt, {.bos = true, .eos = false}, ids);
-    check_length(ids.size());
-    for (std::int64_t i = 0; i < flags_.num; ++i) write_sample(prompt, ids, heading);
+    if (!conversation_) return continue_prompt(given, heading);
+    conversation_->restart();
+    answer(given, heading);
+  }
+
+  // Answers a message of the conversation, or continues a prompt.
+  void reply(const std::string& line) {
+    if (!conversation_) return continue_prompt(line, "");
+    line == "/new" ? conversation_->restart() : answer(line, "");
   }
 
   void report() const {
@@ -113,6 +131,29 @@ class Writer {
   }
 
  private:
+  void continue_prompt(const std::string& given, const std::string& heading) {
+    const std::string prompt = valid_text(given);
+    std::vector<std::int32_t> ids;
+    model_.tokenizer->encode_marked(prompt, {.bos = true, .eos = false}, ids);
+    check_length(ids.size());
+    for (std::int64_t i = 0; i < flags_.num; ++i) write_sample(prompt, ids, heading);
+  }
+
+  void answer(const std::string& message, const std::string& heading) {
+    const std::string prompt = conversation_->ask(valid_text(message));
+    std::vector<std::int32_t> ids;
+    model_.tokenizer->encode(prompt, ids);
+    try {
+      check_length(ids.size());
+    } catch (const ConfigError&) {
+      conversation_->withdraw();
+      throw;
+    }
+    std::string text;
+    for (std::int64_t i = 0; i < flags_.num; ++i) text = write_sample(prompt, ids, heading);
+    conversation_->answered(text);
+  }
+
   void check_length(std::size_t num_tokens) const {
     if (num_tokens == 0) refuse("the prompt has no token, and the tokenizer no BOS to begin with; give some text");
     if (static_cast<std::int64_t>(num_tokens) < model_.context) return;
@@ -121,10 +162,12 @@ class Writer {
            " with what it writes; shorten the prompt, or see --context");
   }
 
-  void write_sample(const std::string& prompt, const std::vector<std::int32_t>& ids, const std::string& heading) {
+  // Returns the text of the sample.
+  std::string write_sample(const std::string& prompt, const std::vector<std::int32_t>& ids, const std::string& heading) {
     const auto begin = std::chrono::steady_clock::now();
     generate::Sampler sampler(sampling(flags_), first_seed_ + num_samples_++);
     generate::TextStream stream([&](auto some) { return model_.tokenizer->decode_text(some); }, ids);
+    generate::StopStrings stop(flags_.stop);
     std::string text;
     const auto put = [&](const std::string& piece) {
       text += piece;
@@ -133,8 +176,13 @@ class Writer {
     if (!flags_.json) print_result(heading);
     const auto written = generate::continue_tokens(
         *model_.model, ids, {flags_.max_tokens, model_.context, model_.stop_ids},
-        [&](const at::Tensor& logits) { return sampler.pick(logits); }, [&](std::int32_t id) { put(stream.add(id)); });
-    put(stream.finish());
+        [&](const at::Tensor& logits) { return sampler.pick(logits); },
+        [&](std::int32_t id) {
+          put(stop.add(stream.add(id)));
+          return !stop.found();
+        });
+    put(stop.add(stream.finish()));
+    put(stop.finish());
     num_tokens_ += static_cast<std::int64_t>(written.ids.size());
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (flags_.json) {
@@ -147,10 +195,12 @@ class Writer {
     if (written.end == generate::End::kContext)
       spdlog::warn("the text ends where the model's context does, after {} tokens of prompt and text; see --context",
                    model_.context);
+    return text;
   }
 
   const GenerateFlags& flags_;
   TrainedModel model_;
+  std::optional<Conversation> conversation_;  // with --chat
   std::uint64_t first_seed_;
   bool to_terminal_;
   std::uint64_t num_samples_ = 0;
@@ -192,8 +242,10 @@ void converse(Writer& writer) {
     without_line_end(line);
     if (line.empty()) continue;
     try {
-      writer.write(line);
+      writer.reply(line);
     } catch (const ConfigError& error) {  // too long; the next prompt may be shorter
+      std::fprintf(stderr, "%s\n", error.what());
+    } catch (const DataError& error) {  // the chat template refuses it
       std::fprintf(stderr, "%s\n", error.what());
     }
   }

@@ -22,6 +22,7 @@ constexpr const char* kGenerateFooter =
   titan-train generate --checkpoint outputs/debug --prompt "def forward(" --max-tokens 64
   titan-train generate --checkpoint llama-hf --interactive --temperature 0.7 --top-p 0.9 --seed 1
   titan-train generate --checkpoint outputs/debug --prompts prompts.txt --temperature 0 --json > samples.jsonl
+  titan-train generate --checkpoint models/Qwen2.5-0.5B-Instruct --chat --interactive --max-tokens 1024
 Exit codes: 0 done, 1 weights that are damaged or of another model, 2 wrong command line or input, 130 Ctrl-C.)";
 
 // Parses a number. Its error says what the option expects; that of CLI11 says only that a conversion failed.
@@ -54,6 +55,15 @@ void declare(CLI::App& app, GenerateFlags& flags) {
   app.add_option("--prompts", flags.prompts, "a file with one prompt per line; empty lines are skipped")
       ->type_name("FILE");
   app.add_flag("--interactive", flags.interactive, "read prompts from the terminal, one per line, until Ctrl-D");
+  app.add_flag("--chat", flags.chat,
+               "prompts are messages of a user, in the chat template of the tokenizer's folder; with --interactive, one "
+               "conversation, in which /new begins another");
+  app.add_option("--system", flags.system, "with --chat: the message of the system, before the first of the user")
+      ->type_name("TEXT");
+  app.add_option("--stop", flags.stop, "end before this text; may be given several times")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_number("--max-tokens", "tokens to write at most (default: 128)", "N",
              [&](const auto& text) { flags.max_tokens = at_least<std::int64_t>("--max-tokens", text, 1); });
   add_number("--num", "samples for each prompt (default: 1)", "N",

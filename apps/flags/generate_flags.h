@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/flags/parse_command.h"
 
@@ -17,6 +18,9 @@ struct GenerateFlags {
   std::optional<std::string> prompt;
   std::string prompts;
   bool interactive = false;
+  bool chat = false;
+  std::optional<std::string> system;
+  std::vector<std::string> stop;
   std::int64_t max_tokens = 128;
   std::int64_t num = 1;
   double temperature = 1.0;

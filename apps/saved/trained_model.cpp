@@ -119,9 +119,13 @@ Description describe(const fs::path& folder, CheckpointKind kind, const TrainedM
   return std::move(*asked_for);
 }
 
+fs::path path_of_tokenizer(const Description& description, const TrainedModelOptions& options) {
+  return options.tokenizer.empty() ? description.tokenizer : fs::path(options.tokenizer);
+}
+
 std::shared_ptr<const data::Tokenizer> open_tokenizer(const Description& description,
                                                       const TrainedModelOptions& options) {
-  const fs::path path = options.tokenizer.empty() ? description.tokenizer : fs::path(options.tokenizer);
+  const fs::path path = path_of_tokenizer(description, options);
   if (path.empty())
     throw ConfigError(options.command +
                       ": error: the checkpoint comes without a tokenizer: name the one that it was trained with, "
@@ -184,6 +188,7 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   TrainedModel out;
   out.folder = folder.string();
   out.tokenizer = open_tokenizer(description, options);
+  out.tokenizer_path = path_of_tokenizer(description, options).string();
   out.context = description.context;
   out.device = pick_device(options);
   if (const auto eos = out.tokenizer->eos_id()) out.stop_ids.push_back(*eos);

@@ -28,6 +28,7 @@ struct TrainedModel {
   std::string folder;  // folder of the loaded checkpoint
   std::unique_ptr<LanguageModel> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::string tokenizer_path;  // its folder, or a file
   at::Device device = at::kCPU;
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::int64_t context = 0;  // tokens of the longest sequence

@@ -10,7 +10,7 @@
 namespace titan::generate {
 
 Continuation continue_tokens(LanguageModel& model, std::span<const std::int32_t> prompt, const Limits& limits,
-                             const Pick& pick, const std::function<void(std::int32_t)>& on_token) {
+                             const Pick& pick, const std::function<bool(std::int32_t)>& on_token) {
   const auto length = static_cast<std::int64_t>(prompt.size());
   TITAN_CHECK(
       length > 0 && length < limits.context,
@@ -23,9 +23,10 @@ Continuation continue_tokens(LanguageModel& model, std::span<const std::int32_t>
   for (std::int64_t i = 0; i < room; ++i) {
     const std::int64_t id = pick(cached.logits(tokens));
     out.ids.push_back(static_cast<std::int32_t>(id));
-    if (on_token) on_token(out.ids.back());
-    if (std::ranges::count(limits.stop_ids, id) > 0) {
-      out.end = End::kStopToken;
+    const bool goes_on = !on_token || on_token(out.ids.back());
+    const bool is_stop = std::ranges::count(limits.stop_ids, id) > 0;
+    if (is_stop || !goes_on) {
+      out.end = is_stop ? End::kStopToken : End::kCaller;
       return out;
     }
     tokens = {id};

@@ -51,7 +51,11 @@ void PromptSamples::log(std::int64_t step) {
     std::string text;
     generate::continue_tokens(
         model_, prompt.ids, {max_tokens_, context_, prompts_.stop_ids},
-        [&](const at::Tensor& logits) { return likeliest(logits); }, [&](std::int32_t id) { text += stream.add(id); });
+        [&](const at::Tensor& logits) { return likeliest(logits); },
+        [&](std::int32_t id) {
+          text += stream.add(id);
+          return true;
+        });
     text += stream.finish();
     spdlog::info("sample after step {}: \"{}\" -> \"{}\"", step, in_one_line(prompt.text), in_one_line(text));
   }

@@ -135,10 +135,21 @@ TEST(Continuation, EndsWithAStopTokenOrTheContext) {
   const auto stopped = continue_tokens(
       *model, kPrompt, {1000, kContext, {stop}},
       [](const at::Tensor& logits) { return logits.argmax().item<std::int64_t>(); },
-      [&](std::int32_t id) { told.push_back(id); });
+      [&](std::int32_t id) {
+        told.push_back(id);
+        return true;
+      });
   EXPECT_EQ(stopped.end, End::kStopToken);
   EXPECT_EQ(stopped.ids, Ids(all.ids.begin(), all.ids.begin() + static_cast<std::ptrdiff_t>(first) + 1));
   EXPECT_EQ(told, stopped.ids);
+
+  std::size_t wanted = 2;
+  const auto ended = continue_tokens(
+      *model, kPrompt, {1000, kContext, {}},
+      [](const at::Tensor& logits) { return logits.argmax().item<std::int64_t>(); },
+      [&](std::int32_t) { return --wanted > 0; });
+  EXPECT_EQ(ended.end, End::kCaller);
+  EXPECT_EQ(ended.ids, Ids(all.ids.begin(), all.ids.begin() + 2));
 }
 
 // Training after a generated text is unchanged.

@@ -1,0 +1,59 @@
+#include "apps/commands/conversation.h"
+
+#include <vector>
+
+namespace titan {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+
+data::ChatTemplate parse(const data::ChatTemplateText& text) { return data::ChatTemplate::parse(text.text, text.name); }
+
+}  // namespace
+
+Conversation::Conversation(const fs::path& tokenizer, const std::optional<std::string>& system)
+    : files_(data::read_chat_files(fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path())),
+      template_(parse(files_.choose(/*with_tools=*/false))) {
+  if (system) messages_.push_back(message("system", *system));
+  first_ = messages_.size();
+}
+
+std::string Conversation::render(const Json& messages, bool asks) const {
+  data::ChatOptions options;
+  options.add_generation_prompt = asks;
+  options.variables = files_.special_tokens;
+  return template_.render(messages, options).text;
+}
+
+std::string Conversation::ask(const std::string& text) {
+  messages_.push_back(message("user", text));
+  try {
+    return render(messages_, /*asks=*/true);
+  } catch (...) {
+    withdraw();
+    throw;
+  }
+}
+
+void Conversation::answered(const std::string& answer) { messages_.push_back(message("assistant", answer)); }
+
+void Conversation::withdraw() { messages_.erase(messages_.size() - 1); }
+
+void Conversation::restart() { messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first_), messages_.end()); }
+
+std::optional<std::int32_t> Conversation::end_of_turn(const data::Tokenizer& tokenizer) const {
+  const std::string answer = "an answer that no template contains";
+  const std::string text = render({message("user", "a"), message("assistant", answer)}, /*asks=*/false);
+  const auto at = text.rfind(answer);
+  if (at == std::string::npos) return std::nullopt;
+  std::vector<std::int32_t> ids;
+  tokenizer.encode(std::string_view(text).substr(at + answer.size()), ids);
+  for (const std::int32_t id : ids)
+    if (tokenizer.is_special(id)) return id;
+  return std::nullopt;
+}
+
+}  // namespace titan

@@ -1,0 +1,44 @@
+// A conversation with a model, in the words of the chat template beside its tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "data/chat/chat_files.h"
+#include "data/chat/chat_template.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace titan {
+
+class Conversation {
+ public:
+  // `tokenizer`: the folder with the template, or a file in it. `system`: the first message, if there is one. Throws
+  // DataError if there is no template, or one that cannot be rendered here.
+  Conversation(const std::filesystem::path& tokenizer, const std::optional<std::string>& system);
+
+  // Returns the text that a model continues with its answer to `message`, after all that was said before. It has the
+  // special tokens of the template, BOS included. Throws DataError if the template refuses the conversation.
+  std::string ask(const std::string& message);
+  // Ends the turn that ask() began: adds the answer, or forgets the message.
+  void answered(const std::string& answer);
+  void withdraw();
+  // Forgets everything but the system's message.
+  void restart();
+
+  // Returns the special token that the template writes behind an answer; nullopt if it writes none.
+  std::optional<std::int32_t> end_of_turn(const data::Tokenizer& tokenizer) const;
+
+ private:
+  std::string render(const nlohmann::ordered_json& messages, bool asks) const;
+
+  data::ChatFiles files_;
+  data::ChatTemplate template_;
+  nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
+  std::size_t first_ = 0;  // messages that restart() keeps
+};
+
+}  // namespace titan
