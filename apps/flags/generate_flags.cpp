@@ -15,6 +15,7 @@ constexpr const char* kGenerateHelp =
   a run's folder          outputs/debug (job.dump_folder), or outputs/debug/checkpoint: its newest complete step
   one step                outputs/debug/checkpoint/step-1000, ours, TorchTitan's or any DCP folder
   Hugging Face weights    a folder with *.safetensors and config.json
+  a file of torch.save    model.pt, a dict of name -> tensor
 One process, one device. Model, tokenizer and length come from the checkpoint's own configuration.)";
 
 constexpr const char* kGenerateFooter =

@@ -22,15 +22,6 @@ c10::ScalarType target_dtype(const std::string& wanted, c10::ScalarType stored) 
   return *checkpoint::dtype_from_name(wanted);
 }
 
-// Returns `name` without the parts that torch.compile, activation checkpointing, FSDP and DDP insert for their
-// wrappers.
-std::string unwrapped(std::string name) {
-  if (name.starts_with("module.")) name.erase(0, std::string_view("module.").size());
-  for (const std::string_view wrapper : {"_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."})
-    for (auto at = name.find(wrapper); at != std::string::npos; at = name.find(wrapper)) name.erase(at, wrapper.size());
-  return name;
-}
-
 // Returns `fqn` if it is a parameter of the model: mapping it to Hugging Face's name and back gives `fqn`.
 std::optional<std::string> own_name(const ModelNaming& naming, const std::string& fqn) {
   try {
@@ -121,7 +112,7 @@ struct Found {
 Found find_parameters(const std::vector<TensorInfo>& tensors, bool to_hub, const ModelNaming& naming) {
   Found found;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::string name = unwrapped(tensors[i].name);
+    const std::string name = checkpoint::without_wrappers(tensors[i].name);
     if (to_hub && !checkpoint::is_model_key(name)) continue;
     // Old exports hold the rotary embedding's frequencies, which follow from config.json.
     if (!to_hub && name.ends_with(".rotary_emb.inv_freq")) {
@@ -183,7 +174,7 @@ std::vector<Conversion> plan_same_names(const std::vector<TensorInfo>& tensors, 
   std::vector<Conversion> plan;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorInfo& from = tensors[i];
-    const std::string name = unwrapped(from.name);
+    const std::string name = checkpoint::without_wrappers(from.name);
     if (checkpoint::is_model_key(name))
       plan.push_back({i, {name, target_dtype(dtype, from.dtype), from.shape}, RowOrder::kSame, 0});
   }
@@ -192,7 +183,8 @@ std::vector<Conversion> plan_same_names(const std::vector<TensorInfo>& tensors, 
 
 void check_own_names(const std::vector<TensorInfo>& tensors, const std::string& source) {
   for (const TensorInfo& tensor : tensors)
-    if (const auto fqn = models::parameter_of_hub_name(unwrapped(tensor.name)); fqn && *fqn != tensor.name)
+    if (const auto fqn = models::parameter_of_hub_name(checkpoint::without_wrappers(tensor.name));
+        fqn && *fqn != tensor.name)
       throw CheckpointError(source + " has Hugging Face's names (" + tensor.name +
                             "): save the model with save_pretrained(FOLDER), whose config.json says what it is, and "
                             "convert that folder");

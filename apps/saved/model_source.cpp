@@ -12,7 +12,10 @@ std::optional<ModelSource> find_model_source(const fs::path& checkpoint, checkpo
   const auto if_there = [](Kind found, const fs::path& file) {
     return fs::is_regular_file(file) ? std::optional(ModelSource{found, file}) : std::nullopt;
   };
-  if (const auto own = if_there(Kind::kSaved, checkpoint / layout::kSavedConfigFile)) return own;
+  // A save in one file has it beside the file.
+  const bool is_file = kind == checkpoint::CheckpointKind::kTorch && !fs::is_directory(checkpoint);
+  const fs::path folder = is_file ? checkpoint.parent_path() : checkpoint;
+  if (const auto own = if_there(Kind::kSaved, folder / layout::kSavedConfigFile)) return own;
   if (is_named) return ModelSource{Kind::kNamed, {}};
   if (kind == checkpoint::CheckpointKind::kHuggingFace) return if_there(Kind::kHuggingFace, config_beside(checkpoint));
   // A conversion from Hugging Face's format leaves config.json there.

@@ -12,6 +12,8 @@
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/convert.h"
+#include "checkpoint/whole/load_weights.h"
+#include "checkpoint/whole/weights_file.h"
 #include "config/load.h"
 #include "distributed/config_dtype.h"
 #include "distributed/device.h"
@@ -33,12 +35,15 @@ fs::path find_checkpoint(const TrainedModelOptions& options) {
   const std::string begin = options.command + ": error: --checkpoint ";
   const std::string expected =
       "; expected the folder of a run (job.dump_folder), its folder of checkpoints, one step folder, or a folder with "
-      "*.safetensors and config.json";
+      "*.safetensors and config.json, or a .pt or .pth file of torch.save";
   if (!fs::exists(given)) throw ConfigError(begin + given.string() + " does not exist" + expected);
-  if (!fs::is_directory(given))
-    throw ConfigError(begin + given.string() + " is a file" + expected +
-                      " (titan-train convert makes one of a file of torch.save)");
+  if (given.extension() == ".safetensors" && !fs::is_directory(given))
+    throw ConfigError(begin + given.string() + " is one file of Hugging Face weights; name its folder");
   try {
+    if (!fs::is_directory(given)) {
+      checkpoint::check_weights_file(given);
+      return given;
+    }
     const fs::path found = newest_checkpoint(given);
     checkpoint::detect_kind(found);
     return found;
@@ -167,6 +172,8 @@ void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& f
   checkpoint::GroupRanks ranks(alone);
   if (kind == CheckpointKind::kHuggingFace) {
     checkpoint::load_hugging_face(folder, items, {spec.naming, {}}, ranks, /*all_weights=*/true);
+  } else if (kind == CheckpointKind::kTorch) {
+    checkpoint::load_weights(checkpoint::torch_file(folder), items, ranks);
   } else {
     checkpoint::load(folder, items, ranks, {.all_weights = true});
   }

@@ -28,10 +28,11 @@ inline constexpr const char* kStepsTable = "metrics.csv";
 inline constexpr const char* kValidationsTable = "validation.csv";
 inline constexpr const char* kLogsFolder = "logs";  // rank_N.log
 
-// Files of a step folder. A save writes .metadata or the index, depending on its format, last: a
-// folder that has it is complete.
+// Files of a step folder. A save writes .metadata, the index or the model's file, depending on its format, last, or
+// renames the folder after it: a folder that has it is complete.
 inline constexpr const char* kMetadataFile = ".metadata";                         // of the DCP format
 inline constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";  // of Hugging Face's
+inline constexpr const char* kModelFile = "model.pt";                             // of a save in one file
 inline constexpr const char* kSavedConfigFile = "titan.config.toml";              // a copy of the run's configuration
 inline constexpr const char* kNotFiniteFile = "titan.not_finite.txt";             // the weights hold NaN or infinity
 
@@ -41,7 +42,7 @@ std::string step_name(std::int64_t step);
 // Returns N if `name` is exactly "step-N<suffix>", with N as step_name() writes it.
 std::optional<int> step_of(std::string_view name, std::string_view suffix = "");
 
-// True if `folder` is a complete checkpoint, in either format.
+// True if `folder` is a complete checkpoint, in any format.
 bool is_complete_save(const std::filesystem::path& folder);
 
 // Returns the path of the configuration of the run that wrote a step folder: two folders above it,

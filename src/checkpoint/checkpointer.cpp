@@ -12,6 +12,8 @@
 #include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/format/cast.h"
 #include "checkpoint/torchtitan_keys.h"
+#include "checkpoint/whole/load_weights.h"
+#include "checkpoint/whole/save_weights.h"
 #include "distributed/config_dtype.h"
 
 namespace titan::checkpoint {
@@ -155,6 +157,7 @@ std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vect
                                          const SaveOptions& options) const {
   const c10::ScalarType dtype = dist::dtype_of(options_.export_dtype);
   if (options_.last_save_in_hf) return save_hugging_face(folder, items, run_.hf_format, dtype, ranks);
+  if (options_.last_save_as == "file") return save_weights(folder, items, dtype, ranks, options);
   std::vector<Item> cast = items;
   for (Item& item : cast) {
     if (auto* tensor = std::get_if<TensorItem>(&item)) tensor->local = checkpoint::cast(tensor->local, dtype);
@@ -194,7 +197,7 @@ void Checkpointer::check_fits(const LoadChoice& choice) {
 // Compares facts that shapes do not show. Skipped if the folder has no config.json.
 void Checkpointer::check_config(const fs::path& folder) const {
   on_rank_0(ranks_, "loading " + folder.string() + " failed", [&] {
-    const fs::path file = folder / "config.json";
+    const fs::path file = (fs::is_directory(folder) ? folder : folder.parent_path()) / "config.json";
     if (!run_.hf_format.naming.differences || !fs::is_regular_file(file)) return std::string();
     std::vector<std::string> refused, keys;
     for (const auto& [key, theirs, ours] : run_.hf_format.naming.differences(read_file(file), file.string())) {
@@ -219,6 +222,11 @@ Loaded Checkpointer::load_choice(const LoadChoice& choice) {
   if (choice.in_hf) {
     check_config(choice.folder);
     load_hugging_face(choice.folder, items, run_.hf_format, ranks_, /*all_weights=*/true);
+    state_.restored({}, choice.model_only);
+    return {.step = 0, .has_weights = true};
+  }
+  if (choice.is_file) {
+    load_weights(choice.folder, items, ranks_);
     state_.restored({}, choice.model_only);
     return {.step = 0, .has_weights = true};
   }

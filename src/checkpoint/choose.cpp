@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/torchtitan_keys.h"
+#include "checkpoint/whole/weights_file.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -19,13 +21,17 @@ namespace {
 // True if `folder` is a complete last save with checkpoint.last_save_in_hf, whose index is written last.
 bool is_hugging_face(const fs::path& folder) { return fs::exists(folder / kHuggingFaceIndex); }
 
+// True if `folder` is a last save with checkpoint.last_save_as = "file".
+bool is_one_file(const fs::path& folder) { return fs::exists(folder / layout::kModelFile); }
+
+// True if `folder` is a complete last save in a format of the model only.
+bool is_export(const fs::path& folder) { return is_hugging_face(folder) || is_one_file(folder); }
+
 // True for a full state, which can be resumed; a model-only save lacks the trainer's own keys.
-bool is_full(const fs::path& folder) {
-  return !is_hugging_face(folder) && read_metadata(folder).find(kStepKey) != nullptr;
-}
+bool is_full(const fs::path& folder) { return !is_export(folder) && read_metadata(folder).find(kStepKey) != nullptr; }
 
 bool has_readable_metadata(const fs::path& folder) {
-  if (is_hugging_face(folder)) return true;
+  if (is_export(folder)) return true;
   try {
     read_metadata(folder);
     return true;
@@ -53,7 +59,7 @@ LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, co
   const std::string where = base.string();
   const auto folder = [&](int step) { return step_folder(base, step); };
   std::vector<int> complete = steps;
-  std::erase_if(complete, [&](int step) { return !is_complete(folder(step)) && !is_hugging_face(folder(step)); });
+  std::erase_if(complete, [&](int step) { return !is_complete(folder(step)) && !is_export(folder(step)); });
   if (options.load_step < 0) drop_damaged(base, complete, damaged);
   if (complete.empty())
     throw CheckpointError(where + " holds " + step_list(steps) +
@@ -69,7 +75,7 @@ LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, co
   if (step == 0) return {folder(0).string(), 0, true};
   if (is_full(folder(step))) return {folder(step).string(), step, false};
   const bool is_finished = options.load_step < 0 && damaged.empty() && step >= run.training_steps;
-  if (is_finished) return {folder(step).string(), step, true, is_hugging_face(folder(step)), is_finished};
+  if (is_finished) return {.folder = folder(step).string(), .step = step, .model_only = true, .is_finished = true};
   const std::string hint =
       "it holds the model only, as the last save of a run does by default. To go on training, set "
       "checkpoint.last_save_model_only = false before the run ends; to start a new run from these weights, set "
@@ -112,8 +118,6 @@ fs::path newest_step(const fs::path& folder) {
 // Describes a path that is not a checkpoint, and says what to set instead.
 std::string what_it_is(const fs::path& path) {
   if (!fs::exists(path)) return "does not exist";
-  if (!fs::is_directory(path))
-    return "is a file: titan-train convert " + path.string() + " FOLDER makes a checkpoint of what torch.save wrote";
   const auto is_weights = [](const fs::directory_entry& entry) { return entry.path().extension() == ".safetensors"; };
   if (std::ranges::any_of(fs::directory_iterator(path), is_weights))
     return "holds weights in Hugging Face's format: set checkpoint.initial_load_in_hf = true";
@@ -122,11 +126,36 @@ std::string what_it_is(const fs::path& path) {
   return "is not a complete checkpoint (no .metadata file in it)";
 }
 
+// Returns the file that `path` names, itself or as the folder of a save in one file; empty if it names none.
+fs::path named_file(const fs::path& path) {
+  if (!fs::is_directory(path)) return fs::exists(path) ? path : fs::path();
+  return !is_complete(path) && is_one_file(path) ? path / layout::kModelFile : fs::path();
+}
+
+LoadChoice choose_file(const config::Checkpoint& options, const RunFacts& run, const fs::path& file) {
+  const std::string key = "checkpoint.initial_load_path: ";
+  try {
+    check_weights_file(file);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(key + error.what());
+  }
+  if (!options.initial_load_model_only)
+    throw CheckpointError(key + file.string() +
+                          " is a file, which holds weights alone, and checkpoint.initial_load_model_only is false; set "
+                          "it to true, or name a checkpoint folder");
+  spdlog::info("No checkpoints in {}. Loading the model from the file {}", run.base.string(), file.string());
+  return {.folder = file.string(), .model_only = true, .is_file = true};
+}
+
 LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run) {
   const std::string base = run.base.string();
   fs::path initial = options.initial_load_path.value_or("");
   if (options.initial_load_in_hf) {
     if (initial.empty()) initial = run.hf_assets_path;
+    if (fs::is_regular_file(initial) && initial.extension() != ".safetensors")
+      throw CheckpointError("checkpoint.initial_load_path = \"" + initial.string() +
+                            "\" is a file, and checkpoint.initial_load_in_hf reads a folder or a *.safetensors file; "
+                            "set checkpoint.initial_load_in_hf = false for a state dict under this program's names");
     spdlog::info("No checkpoints in {}. Loading the model from the safetensors files of {}", base, initial.string());
     return {initial.string(), 0, true, true};
   }
@@ -134,6 +163,7 @@ LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run
     spdlog::info("No checkpoints in {}; starting from initialized weights", base);
     return {};
   }
+  if (const fs::path file = named_file(initial); !file.empty()) return choose_file(options, run, file);
   if (!is_complete(initial))
     throw CheckpointError("checkpoint.initial_load_path = \"" + initial.string() + "\" " + what_it_is(initial));
   spdlog::info("No checkpoints in {}. Loading {} from checkpoint.initial_load_path {}", base,
@@ -144,11 +174,8 @@ LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run
 }  // namespace
 
 std::string encode_choice(const LoadChoice& choice) {
-  return nlohmann::json{{"folder", choice.folder},
-                        {"step", choice.step},
-                        {"model_only", choice.model_only},
-                        {"in_hf", choice.in_hf},
-                        {"is_finished", choice.is_finished}}
+  return nlohmann::json{{"folder", choice.folder}, {"step", choice.step},       {"model_only", choice.model_only},
+                        {"in_hf", choice.in_hf},   {"is_file", choice.is_file}, {"is_finished", choice.is_finished}}
       .dump();
 }
 
@@ -158,6 +185,7 @@ LoadChoice decode_choice(const std::string& bytes) {
           .step = json.at("step").get<int>(),
           .model_only = json.at("model_only").get<bool>(),
           .in_hf = json.at("in_hf").get<bool>(),
+          .is_file = json.at("is_file").get<bool>(),
           .is_finished = json.at("is_finished").get<bool>()};
 }
 

@@ -10,10 +10,11 @@
 namespace titan::checkpoint {
 
 struct LoadChoice {
-  std::string folder;  // empty if there is nothing to load
+  std::string folder;  // empty if there is nothing to load; with `is_file` a file
   int step = 0;        // 0 for the model only
   bool model_only = false;
   bool in_hf = false;
+  bool is_file = false;      // one file with the weights (whole/weights_file.h)
   bool is_finished = false;  // the run has all its steps; `folder` is its last save, model only
 
   bool operator==(const LoadChoice&) const = default;

@@ -202,6 +202,7 @@ struct Checkpoint {
   bool initial_load_in_hf_quantized = false;
   bool last_save_model_only = true;
   bool last_save_in_hf = false;
+  std::string last_save_as = "dcp";
   std::string export_dtype = "float32";
   std::string async_mode = "disabled";
   std::int64_t files_per_rank = 1;

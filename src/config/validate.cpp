@@ -119,6 +119,16 @@ void check_checkpoint_options(const JobConfig& config, Faults& errors) {
   if (c.last_save_in_hf && !c.last_save_model_only)
     errors.push_back({"checkpoint.last_save_in_hf needs checkpoint.last_save_model_only = true",
                       {"checkpoint.last_save_in_hf", "checkpoint.last_save_model_only"}});
+  if (c.last_save_as == "file" && !c.last_save_model_only)
+    errors.push_back(
+        {"checkpoint.last_save_as = \"file\" needs checkpoint.last_save_model_only = true: one file holds the "
+         "weights alone",
+         {"checkpoint.last_save_as", "checkpoint.last_save_model_only"}});
+  if (c.last_save_as == "file" && c.last_save_in_hf)
+    errors.push_back(
+        {"checkpoint.last_save_as = \"file\" and checkpoint.last_save_in_hf ask for two formats of the last "
+         "checkpoint; leave one out",
+         {"checkpoint.last_save_as", "checkpoint.last_save_in_hf"}});
   if (c.initial_load_in_hf && !c.initial_load_model_only)
     errors.push_back({"checkpoint.initial_load_in_hf needs checkpoint.initial_load_model_only = true",
                       {"checkpoint.initial_load_in_hf", "checkpoint.initial_load_model_only"}});

@@ -24,7 +24,7 @@ fs::path without_trailing_slash(const fs::path& folder) {
 }
 
 // True if `folder` holds a complete checkpoint of either format (its last file was written).
-bool is_saved(const fs::path& folder) { return is_complete(folder) || fs::exists(folder / layout::kHuggingFaceIndex); }
+bool is_saved(const fs::path& folder) { return layout::is_complete_save(folder); }
 
 void sync_parent(const fs::path& folder) {
   const fs::path parent = folder.parent_path();

@@ -47,15 +47,18 @@ class StoredTensor {
 
   c10::ScalarType dtype() const { return tensor_.dtype; }
   const std::vector<std::int64_t>& sizes() const { return tensor_.sizes; }
+  // True if its elements are stored row by row, so that a read of some rows reads no others.
+  bool is_row_major() const { return tensor_.strides == row_major_strides(tensor_.sizes); }
 
   // Copies the box that starts at `start` and has the sizes of `target` into `target` (any dtype, device and strides).
-  // Reads only the rows of dim 0 that the box touches. If those are all rows, verifies the checksum and returns
-  // nullopt; otherwise returns what was read, for the caller to verify (the caller sets its `file`).
+  // Reads only the rows of dim 0 that the box touches; of other strides, the bytes from its first element to its last.
+  // If those are the record, verifies the checksum and returns nullopt; otherwise returns what was read, for the
+  // caller to verify (the caller sets its `file`).
   std::optional<PartialRead> read_box(const std::vector<std::int64_t>& start, const at::Tensor& target) const;
 
  private:
   std::optional<PartialRead> read_rows(const std::vector<std::int64_t>& start, const at::Tensor& target) const;
-  void read_strided(const std::vector<std::int64_t>& start, const at::Tensor& target) const;
+  std::optional<PartialRead> read_strided(const std::vector<std::int64_t>& start, const at::Tensor& target) const;
 
   const ZipReader& archive_;
   const ZipRecord* payload_ = nullptr;

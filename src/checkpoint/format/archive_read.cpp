@@ -64,11 +64,7 @@ std::optional<PartialRead> StoredTensor::read_box(const std::vector<std::int64_t
   TITAN_CHECK(start.size() == tensor_.sizes.size() && target.dim() == static_cast<std::int64_t>(tensor_.sizes.size()),
               "a box of other dims");
   if (target.numel() == 0) return std::nullopt;
-  if (tensor_.strides == row_major_strides(tensor_.sizes)) {
-    return read_rows(start, target);
-  }
-  read_strided(start, target);
-  return std::nullopt;
+  return is_row_major() ? read_rows(start, target) : read_strided(start, target);
 }
 
 std::optional<PartialRead> StoredTensor::read_rows(const std::vector<std::int64_t>& start,
@@ -110,14 +106,24 @@ std::optional<PartialRead> StoredTensor::read_rows(const std::vector<std::int64_
   return std::nullopt;
 }
 
-// Reads the full storage: another program stored a transposed tensor or a shared storage.
-void StoredTensor::read_strided(const std::vector<std::int64_t>& start, const at::Tensor& target) const {
-  const at::Tensor storage = at::empty({tensor_.storage_numel}, at::TensorOptions(tensor_.dtype));
-  const std::uint32_t crc =
-      read_with_crc(archive_.file(), archive_.payload_offset(*payload_), storage.data_ptr(), payload_->size, 0);
+// Reads the part of the storage that the box reaches over: another program stored a transposed tensor.
+std::optional<PartialRead> StoredTensor::read_strided(const std::vector<std::int64_t>& start,
+                                                      const at::Tensor& target) const {
+  std::int64_t first = tensor_.storage_offset, last = tensor_.storage_offset;
+  for (std::size_t d = 0; d < start.size(); ++d) {
+    first += start[d] * tensor_.strides[d];
+    last += (start[d] + target.size(static_cast<std::int64_t>(d)) - 1) * tensor_.strides[d];
+  }
+  const at::Tensor reach = at::empty({last - first + 1}, at::TensorOptions(tensor_.dtype));
+  const std::uint64_t payload = archive_.payload_offset(*payload_);
+  const std::uint64_t begin = static_cast<std::uint64_t>(first) * c10::elementSize(tensor_.dtype);
+  const std::uint64_t size = reach.nbytes();
+  const std::uint32_t crc = read_with_crc(archive_.file(), payload + begin, reach.data_ptr(), size, 0);
+  target.copy_(reach.as_strided(target.sizes(), tensor_.strides, 0));
+  if (size < payload_->size)
+    return PartialRead{"", archive_.name(), payload, payload_->size, payload_->crc, {begin, size, crc}};
   archive_.check_crc(*payload_, crc);
-  target.copy_(narrow_from(storage.as_strided(tensor_.sizes, tensor_.strides, tensor_.storage_offset), start,
-                           target.sizes(), 0));
+  return std::nullopt;
 }
 
 }  // namespace titan::checkpoint

@@ -93,6 +93,18 @@ void emit_tensor(PickleWriter& out, const TensorDescription& tensor) {
   out.reduce();
 }
 
+std::string pickle_state_dict(const std::vector<std::pair<std::string, TensorDescription>>& tensors) {
+  PickleWriter pickle(2);
+  pickle.empty_dict();
+  pickle.mark();
+  for (const auto& [name, tensor] : tensors) {
+    pickle.text(name);
+    emit_tensor(pickle, tensor);
+  }
+  pickle.set_from_mark();
+  return pickle.finish();
+}
+
 TensorDescription parse_tensor(const PickleTree& tree, NodeId id, const ZipReader& archive) {
   using Kind = Node::Kind;
   const auto expect = [&](bool condition) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/format/pickle_reader.h"
@@ -31,6 +32,9 @@ std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& siz
 
 // Emits the call torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks).
 void emit_tensor(PickleWriter& out, const TensorDescription& tensor);
+
+// Returns the pickle of one dict of name -> tensor. Descriptions that name one storage are tensors that share it.
+std::string pickle_state_dict(const std::vector<std::pair<std::string, TensorDescription>>& tensors);
 
 // Reads that call, also within torch._utils._rebuild_parameter. Throws CheckpointError for anything else, and for a
 // description that contradicts `archive`'s record. The returned description cannot reach outside its storage.

@@ -22,6 +22,9 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
+// Returns the folder of weights that are a folder or one file.
+fs::path folder_of(const fs::path& weights) { return fs::is_directory(weights) ? weights : weights.parent_path(); }
+
 struct Place {
   std::string file;
   SafetensorsEntry entry;
@@ -194,7 +197,7 @@ Sources sources_of(const WeightFiles& weights, const std::vector<std::unique_ptr
 class StoredNames {
  public:
   StoredNames(const ModelNaming& naming, const fs::path& folder, const Sources& sources) : naming_(naming) {
-    const fs::path file = folder / "config.json";
+    const fs::path file = folder_of(folder) / "config.json";
     if (naming.output.empty() || !fs::is_regular_file(file) ||
         sources.contains(naming.to_hub(naming.output).front().name))
       return;
@@ -253,16 +256,19 @@ void fill(const TensorItem& item, const MappedSafetensors& file, const Safetenso
 }
 
 // Verifies the files with weights if the folder has checksums. Each rank reads an equal share.
-void verify_files(const fs::path& folder, Ranks& ranks) {
-  const std::string action = "loading " + folder.string() + " failed";
+void verify_files(const fs::path& path, Ranks& ranks) {
+  const std::string action = "loading " + path.string() + " failed";
+  const fs::path folder = folder_of(path);
   const std::string hint = ". If another program changed it on purpose, remove " + (folder / kChecksumsFile).string();
   std::optional<Checksums> checksums;
   const auto read = on_every_rank(ranks, action, [&] {
     checksums = read_checksums(folder);
     Pieces pieces;
     if (!checksums) return encode_pieces(pieces);
-    std::erase_if(checksums->files,
-                  [](const auto& file) { return fs::path(file.first).extension() != ".safetensors"; });
+    std::erase_if(checksums->files, [&](const auto& file) {
+      const bool is_other = folder != path && file.first != path.filename();
+      return is_other || fs::path(file.first).extension() != ".safetensors";
+    });
     const auto wrong = wrong_sizes(folder, *checksums);
     if (!wrong.empty()) throw DamagedCheckpoint(join(wrong, "; ") + hint);
     const auto rank = static_cast<std::uint64_t>(ranks.rank()), size = static_cast<std::uint64_t>(ranks.size());

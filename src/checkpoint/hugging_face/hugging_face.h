@@ -31,9 +31,9 @@ std::uint64_t save_hugging_face(const std::filesystem::path& folder, const std::
                                 const HuggingFaceFormat& format, c10::ScalarType dtype, Ranks& ranks,
                                 std::uint64_t file_bytes = 5'000'000'000);
 
-// Fills the tensors of `items` from the weights of `folder` (WeightFiles), casting. Collective. Throws one
-// CheckpointError on all ranks that lists every tensor that is missing or has another shape. `all_weights`: the items
-// are a full model, and tensors of the folder without an item are errors too.
+// Fills the tensors of `items` from the weights of `folder`, or of one file (WeightFiles), casting. Collective. Throws
+// one CheckpointError on all ranks that lists every tensor that is missing or has another shape. `all_weights`: the
+// items are a full model, and tensors of the folder without an item are errors too.
 void load_hugging_face(const std::filesystem::path& folder, const std::vector<Item>& items,
                        const HuggingFaceFormat& format, Ranks& ranks, bool all_weights = false);
 

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/run_layout.h"
 #include "checkpoint/dcp/item.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/format/cast.h"
@@ -32,11 +33,13 @@ CheckpointKind detect_kind(const fs::path& path) {
   if (!fs::exists(path, error)) throw CheckpointError(path.string() + " does not exist");
   if (fs::is_directory(path)) {
     if (is_complete(path)) return CheckpointKind::kDcp;
+    if (fs::exists(path / layout::kModelFile)) return CheckpointKind::kTorch;
     for (const auto& entry : fs::directory_iterator(path)) {
       if (entry.path().extension() == ".safetensors") return CheckpointKind::kHuggingFace;
     }
     throw CheckpointError(
-        path.string() + " is not a checkpoint: it has neither .metadata, which a save writes last, nor *.safetensors");
+        path.string() +
+        " is not a checkpoint: it has neither .metadata, which a save writes last, nor *.safetensors, nor model.pt");
   }
   if (path.extension() == ".safetensors") return CheckpointKind::kHuggingFace;
   std::array<char, 4> head{};
@@ -45,6 +48,8 @@ CheckpointKind detect_kind(const fs::path& path) {
   throw CheckpointError(path.string() + " is neither a *.safetensors file nor one that torch.save wrote as a zip file");
 }
 
+fs::path torch_file(const fs::path& path) { return fs::is_directory(path) ? path / layout::kModelFile : path; }
+
 std::unique_ptr<TensorSource> open_source(const fs::path& path, CheckpointKind kind) {
   switch (kind) {
     case CheckpointKind::kDcp:
@@ -52,15 +57,9 @@ std::unique_ptr<TensorSource> open_source(const fs::path& path, CheckpointKind k
     case CheckpointKind::kHuggingFace:
       return open_safetensors_source(path);
     case CheckpointKind::kTorch:
-      return open_torch_source(path);
+      return open_torch_source(torch_file(path));
   }
   return nullptr;
-}
-
-bool is_model_key(const std::string& fqn) {
-  for (const char* prefix : {"optimizer.", "lr_scheduler.", "dataloader.", "train_state.", "grad_scaler.", "titan."})
-    if (fqn.starts_with(prefix)) return false;
-  return true;
 }
 
 at::Tensor reorder_rows(const at::Tensor& rows, std::int64_t head_size, RowOrder order) {
@@ -103,7 +102,8 @@ class Copier {
     const TensorInfo& from = source_.tensors().at(tensor);
     const std::int64_t begin = each.index.value_or(0), end = each.index ? *each.index + 1 : from.rows();
     const std::int64_t head_size = each.order == RowOrder::kSame ? 1 : from.rows() / each.heads;
-    const std::int64_t block = block_rows(from, each.target.dtype, head_size);
+    const std::int64_t block =
+        source_.reads_by_rows(tensor) ? block_rows(from, each.target.dtype, head_size) : from.rows();
     for (std::int64_t row = begin; row < end; row += block) {
       at::Tensor rows = source_.read(tensor, row, std::min(row + block, end));
       if (each.order != RowOrder::kSame && rows.numel() > 0) rows = reorder_rows(rows, head_size, each.order);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/tools/tensor_sink.h"
-#include "checkpoint/tools/tensor_source.h"
+#include "checkpoint/stream/tensor_sink.h"
+#include "checkpoint/stream/tensor_source.h"
 
 namespace titan::checkpoint {
 
@@ -19,14 +19,15 @@ enum class CheckpointKind { kDcp, kHuggingFace, kTorch };
 // Returns "dcp", "hf" or "torch".
 const char* kind_name(CheckpointKind kind);
 
-// Detects the format at `path`: a folder with .metadata, a folder or file of safetensors, or a zip file of torch.save.
+// Detects the format at `path`: a folder with .metadata, a folder or file of safetensors, a zip file of torch.save, or
+// the folder of a save that is one such file.
 // Throws CheckpointError that says what was found if it is none of them.
 CheckpointKind detect_kind(const std::filesystem::path& path);
 
-std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path, CheckpointKind kind);
+// Returns the file of a kTorch checkpoint: `path`, or the file in that folder.
+std::filesystem::path torch_file(const std::filesystem::path& path);
 
-// True if a key of a checkpoint belongs to the model, not to the optimizer or the rest of a run's state.
-bool is_model_key(const std::string& fqn);
+std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path, CheckpointKind kind);
 
 enum class RowOrder { kSame, kToHuggingFace, kFromHuggingFace };
 

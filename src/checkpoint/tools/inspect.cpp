@@ -112,7 +112,8 @@ void inspect_stream(Inspection& out) {
   const fs::path folder = fs::is_directory(out.path) ? out.path : out.path.parent_path();
   const fs::path index = folder / kHuggingFaceIndex;
   out.saved_at = time_of_change(fs::exists(index) ? index : out.path);
-  if (out.kind == CheckpointKind::kHuggingFace) out.has_checksums = read_checksums(folder).has_value();
+  if (out.kind == CheckpointKind::kHuggingFace || folder == out.path)
+    out.has_checksums = read_checksums(folder).has_value();
 }
 
 }  // namespace

@@ -244,14 +244,20 @@ std::vector<Fault> verify_safetensors(const fs::path& path) {
   return all;
 }
 
-std::vector<Fault> verify_torch(const fs::path& path) {
+std::vector<Fault> verify_torch(const fs::path& given) {
+  const fs::path path = torch_file(given);
   Faults faults;
   or_fault(faults, [&] {
     open_torch_source(path);
     const InputFile file(path);
     std::vector<Record> records;
     add_records(ZipReader(file, 0, file.size(), path.filename(), kMaxTorchRecords), records);
-    read_file_and_records(file, std::move(records), faults);
+    const std::uint32_t crc = read_file_and_records(file, std::move(records), faults);
+    if (path == given) return;
+    const auto checksums = read_checksums(given);
+    if (!checksums || !checksums->files.contains(path.filename())) return;
+    std::string fault = compare_checksum(path.filename(), crc, checksums->files.at(path.filename()));
+    if (!fault.empty()) faults.push_back(std::move(fault));
   });
   std::vector<Fault> all;
   keep(all, path.filename(), std::move(faults));

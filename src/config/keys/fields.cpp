@@ -205,12 +205,13 @@ class Table {
     add(KEY(checkpoint.folder), "where checkpoints go, under job.dump_folder", kNonEmpty, kSupported);
     add(KEY(checkpoint.interval), "steps between two checkpoints", at_least(1), kSupported);
     add(KEY(checkpoint.interval_minutes), "also save when so many minutes have passed since the last checkpoint; 0: never (not a key of TorchTitan)", at_least(0), kSupported);
-    add(KEY(checkpoint.initial_load_path), "checkpoint to start from while checkpoint.folder does not exist", kNonEmpty, kSupported);
+    add(KEY(checkpoint.initial_load_path), "checkpoint to start from while checkpoint.folder does not exist: a folder, or one .pt, .pth or .safetensors file with the weights", kNonEmpty, kSupported);
     add(KEY(checkpoint.initial_load_model_only), "take only the weights from it", kAny, kSupported);
     add(KEY(checkpoint.initial_load_in_hf), "it is in Hugging Face's safetensors format; without it, model.hf_assets_path is", kAny, kSupported);
     add(KEY(checkpoint.initial_load_in_hf_quantized), "and its weights are quantized", kAny, not_built("quantized weights are not read"));
     add(KEY(checkpoint.last_save_model_only), "the last checkpoint has only weights; a run cannot resume from it", kAny, kSupported);
     add(KEY(checkpoint.last_save_in_hf), "the last checkpoint is a folder in Hugging Face's format (safetensors, index, config.json)", kAny, kSupported);
+    add(KEY(checkpoint.last_save_as), "format of a last checkpoint that has only weights; file: its folder holds one file, which torch.load(weights_only=True) opens (not a key of TorchTitan)", one_of({"dcp", "file"}), kSupported);
     add(KEY(checkpoint.export_dtype), "dtype of a last checkpoint that has only weights", one_of({"float32", "float16", "bfloat16"}), kSupported);
     add(KEY(checkpoint.async_mode), "write checkpoints while training goes on, from a copy on the host, page-locked on cuda; both names do the same", one_of({"disabled", "async", "async_with_pinned_mem"}), kSupported);
     add(KEY(checkpoint.files_per_rank), "files that a rank writes at the same time; more help where one does not fill the file system (not a key of TorchTitan)", at_least(1), kSupported);

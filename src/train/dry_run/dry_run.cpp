@@ -87,7 +87,8 @@ std::string verdict(const DryRun& run) {
 CheckpointSize checkpoint_size(const config::JobConfig& config, const ModelStats& stats) {
   const std::int64_t moments = optimizer_facts(config.optimizer.name).moments * stats.num_parameters;
   const std::int64_t model = stats.num_parameters + stats.num_tied_parameters;
-  const std::int64_t exported = config.checkpoint.last_save_in_hf ? stats.num_parameters : model;
+  const bool has_ties_once = config.checkpoint.last_save_in_hf || config.checkpoint.last_save_as == "file";
+  const std::int64_t exported = has_ties_once ? stats.num_parameters : model;
   return {(model + moments) * size_of(config.training.dtype), exported * size_of(config.checkpoint.export_dtype)};
 }
 

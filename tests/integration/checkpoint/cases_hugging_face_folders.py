@@ -290,14 +290,14 @@ def convert_knows_wrapped_names(context):
 def initial_load_path_says_what_it_is(context):
     """A run, a Hugging Face folder, a file or a missing path instead of a checkpoint: the error says what to set."""
     folder, dump = export(context, 1)
-    command(context, "convert", folder, context.folder / "one.pt")
+    (context.folder / "one.bin").touch()
     command(context, "convert", folder, context.folder / "dcp")
     (context.folder / "run/checkpoint").mkdir(parents=True)
     (context.folder / "dcp").rename(context.folder / "run/checkpoint/step-7")
     expected = {
         context.folder / "run": f"name one, the newest is {context.folder}/run/checkpoint/step-7",
         folder: "holds weights in Hugging Face's format: set checkpoint.initial_load_in_hf = true",
-        context.folder / "one.pt": f"is a file: titan-train convert {context.folder}/one.pt FOLDER",
+        context.folder / "one.bin": "is a file of Hugging Face's pickles",
         context.folder / "nothing": "there is no such file or folder",
     }
     config = write_job(context, "start", steps=1)

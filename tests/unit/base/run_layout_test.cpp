@@ -29,8 +29,8 @@ TEST(RunLayoutNames, StepsAndBack) {
   EXPECT_EQ(step_of("step-7", ".tmp"), std::nullopt);
 }
 
-TEST_F(RunLayout, ASaveIsCompleteInEitherFormat) {
-  for (const char* last : {".metadata", "model.safetensors.index.json"}) {
+TEST_F(RunLayout, ASaveIsCompleteInAnyFormat) {
+  for (const char* last : {".metadata", "model.safetensors.index.json", "model.pt"}) {
     const fs::path step = folder_ / last / "step-4";
     EXPECT_FALSE(is_complete_save(step)) << last;
     fs::create_directories(step);

@@ -396,7 +396,8 @@ TEST_F(CheckpointerTest, ReadsOnlyWhereNothingIsToBeSaved) {
 }
 
 TEST(LoadChoice, ReachesTheOtherRanksAsItIs) {
-  const LoadChoice choice{.folder = "out/\xc3\xbc \"b\"/step-7", .step = 7, .in_hf = true, .is_finished = true};
+  const LoadChoice choice{
+      .folder = "out/\xc3\xbc \"b\"/step-7", .step = 7, .in_hf = true, .is_file = true, .is_finished = true};
   EXPECT_EQ(decode_choice(encode_choice(choice)), choice);
   const LoadChoice model{.folder = "x", .model_only = true};
   EXPECT_EQ(decode_choice(encode_choice(model)), model);

@@ -53,6 +53,7 @@ JobConfig wrong_in_all_ways() {
   c.checkpoint.create_seed_checkpoint = c.checkpoint.load_only = true;
   c.checkpoint.export_dtype = "bfloat16";
   c.checkpoint.last_save_in_hf = c.checkpoint.initial_load_in_hf = true;
+  c.checkpoint.last_save_as = "file";
   c.checkpoint.last_save_model_only = c.checkpoint.initial_load_model_only = false;
   c.validation.enable = true;
   return c;
@@ -61,14 +62,14 @@ JobConfig wrong_in_all_ways() {
 // The keys of a fault decide where it is shown, and whether it is shown at all.
 TEST(Validate, FaultsCarryTheKeysThatTheyName) {
   std::vector<Fault> faults = faults_of(wrong_in_all_ways(), 3);
-  EXPECT_EQ(faults.size(), 21u);
+  EXPECT_EQ(faults.size(), 23u);
   JobConfig batch;
   batch.training.global_batch_size = 9;
   JobConfig reshard;
   reshard.parallelism.fsdp_reshard_after_forward = "3";
   for (const JobConfig& config : {batch, reshard})
     for (const Fault& fault : faults_of(config, 2)) faults.push_back(fault);
-  EXPECT_EQ(faults.size(), 23u);
+  EXPECT_EQ(faults.size(), 25u);
   for (const Fault& fault : faults) {
     EXPECT_FALSE(fault.keys.empty()) << fault.message;
     for (const std::string& key : fault.keys) {
@@ -247,6 +248,12 @@ TEST(Validate, Checkpoint) {
               HasSubstr("checkpoint.export_dtype = \"bfloat16\" needs"));
   EXPECT_THAT(full_save(&Checkpoint::last_save_in_hf, true), HasSubstr("checkpoint.last_save_in_hf needs"));
   EXPECT_THAT(full_save(&Checkpoint::initial_load_in_hf, true), HasSubstr("checkpoint.initial_load_in_hf needs"));
+  EXPECT_THAT(full_save(&Checkpoint::last_save_as, "file"), HasSubstr("checkpoint.last_save_as = \"file\" needs"));
+  EXPECT_THAT(fault([](JobConfig& c) {
+                c.checkpoint.last_save_as = "file";
+                c.checkpoint.last_save_in_hf = true;
+              }),
+              HasSubstr("two formats of the last checkpoint"));
   EXPECT_THAT(warnings([](JobConfig& c) {
                 c.checkpoint.initial_load_path = "p";
                 c.checkpoint.load_step = 3;

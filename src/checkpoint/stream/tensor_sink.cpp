@@ -1,4 +1,4 @@
-#include "checkpoint/tools/tensor_sink.h"
+#include "checkpoint/stream/tensor_sink.h"
 
 #include <ATen/ATen.h>
 #include <fcntl.h>
@@ -191,15 +191,11 @@ class TorchSink : public CheckedSink {
       : CheckedSink(std::move(tensors)), target_(std::move(file)), temporary_(target_.string() + ".tmp") {
     if (!target_.parent_path().empty()) fs::create_directories(target_.parent_path());
     file_.emplace(temporary_);
-    PickleWriter pickle(2);
-    pickle.empty_dict();
-    pickle.mark();
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      pickle.text(tensors_[i].name);
-      emit_tensor(pickle, describe_contiguous(tensors_[i].dtype, tensors_[i].shape, std::to_string(i)));
-    }
-    pickle.set_from_mark();
-    archive_.emplace(*file_, pickle.finish());
+    std::vector<std::pair<std::string, TensorDescription>> described;
+    for (std::size_t i = 0; i < tensors_.size(); ++i)
+      described.emplace_back(tensors_[i].name,
+                             describe_contiguous(tensors_[i].dtype, tensors_[i].shape, std::to_string(i)));
+    archive_.emplace(*file_, pickle_state_dict(described));
   }
   ~TorchSink() override {
     std::error_code ignored;

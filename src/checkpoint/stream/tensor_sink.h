@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "checkpoint/hugging_face/hugging_face_files.h"
-#include "checkpoint/tools/tensor_source.h"
+#include "checkpoint/stream/tensor_source.h"
 
 namespace titan::checkpoint {
 

@@ -1,4 +1,4 @@
-#include "checkpoint/tools/tensor_source.h"
+#include "checkpoint/stream/tensor_source.h"
 
 #include <ATen/ATen.h>
 
@@ -17,7 +17,6 @@
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/crc32.h"
 #include "checkpoint/names/torchtitan_main.h"
-#include "checkpoint/tools/convert.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -206,8 +205,7 @@ class TorchSource : public TensorSource {
     if (record.size > kLongestPickle) archive_.fail("its data.pkl has " + std::to_string(record.size) + " bytes");
     const PickleTree tree =
         PickleTree::parse(archive_.read(record), archive_.what(), archive_.payload_offset(record), tensor_globals());
-    const Node& dict = tree[tree.root()];
-    if (dict.kind != Node::Kind::kDict) archive_.fail("it holds no dict of name -> tensor");
+    const Node& dict = tree[find_weights(tree)];
     for (std::size_t i = 0; i + 1 < dict.children.size(); i += 2) {
       const Node& key = tree[dict.children[i]];
       if (key.kind != Node::Kind::kText) archive_.fail("it holds a dict with keys that are not names");
@@ -215,7 +213,8 @@ class TorchSource : public TensorSource {
       if (value.kind != Node::Kind::kObject)
         archive_.fail(
             "\"" + std::string(key.text) +
-            "\" is not a tensor. Expected one dict of name -> tensor; save the part of it that holds the model");
+            "\" is not a tensor. Expected one dict of name -> tensor, also under \"model\" or \"state_dict\"; save the "
+            "part of it that holds the model");
       TensorDescription tensor = parse_tensor(tree, dict.children[i + 1], archive_);
       tensors_.push_back({std::string(key.text), tensor.dtype, tensor.sizes});
       stored_.emplace_back(archive_, std::move(tensor));
@@ -232,9 +231,26 @@ class TorchSource : public TensorSource {
     return rows;
   }
 
+  bool reads_by_rows(std::size_t index) const override { return stored_.at(index).is_row_major(); }
+
   void verify() override { reads_.verify(); }
 
  private:
+  // Returns the dict of name -> tensor: the root, or the dict in it that holds the model.
+  NodeId find_weights(const PickleTree& tree) const {
+    const Node& root = tree[tree.root()];
+    if (root.kind != Node::Kind::kDict) archive_.fail("it holds no dict of name -> tensor");
+    std::optional<NodeId> inner;
+    for (std::size_t i = 0; i + 1 < root.children.size(); i += 2) {
+      const Node& key = tree[root.children[i]];
+      const bool is_model = key.kind == Node::Kind::kText && (key.text == "model" || key.text == "state_dict");
+      if (!is_model || tree[root.children[i + 1]].kind != Node::Kind::kDict) continue;
+      if (inner) archive_.fail("it holds two dicts, \"model\" and \"state_dict\"; save the one with the weights");
+      inner = root.children[i + 1];
+    }
+    return inner.value_or(tree.root());
+  }
+
   InputFile file_;
   ZipReader archive_;
   std::vector<StoredTensor> stored_;
@@ -249,6 +265,12 @@ std::int64_t TensorInfo::elements_per_row() const {
   return count;
 }
 
+bool is_model_key(const std::string& fqn) {
+  for (const char* prefix : {"optimizer.", "lr_scheduler.", "dataloader.", "train_state.", "grad_scaler.", "titan."})
+    if (fqn.starts_with(prefix)) return false;
+  return true;
+}
+
 bool TensorSource::use_own_names(const std::string& what) {
   std::vector<std::string> names;
   for (const TensorInfo& tensor : tensors_) names.push_back(tensor.name);
@@ -258,6 +280,13 @@ bool TensorSource::use_own_names(const std::string& what) {
     tensor.name = to_own_names(tensor.name);
   }
   return true;
+}
+
+std::string without_wrappers(std::string name) {
+  if (name.starts_with("module.")) name.erase(0, std::string_view("module.").size());
+  for (const std::string_view wrapper : {"_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."})
+    for (auto at = name.find(wrapper); at != std::string::npos; at = name.find(wrapper)) name.erase(at, wrapper.size());
+  return name;
 }
 
 std::unique_ptr<TensorSource> open_dcp_source(const fs::path& folder) { return std::make_unique<DcpSource>(folder); }

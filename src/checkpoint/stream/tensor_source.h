@@ -21,6 +21,9 @@ struct TensorInfo {
   std::int64_t elements_per_row() const;
 };
 
+// True if a key of a checkpoint belongs to the model, not to the optimizer or the rest of a run's state.
+bool is_model_key(const std::string& fqn);
+
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
@@ -30,6 +33,8 @@ class TensorSource {
   bool use_own_names(const std::string& what);
   // Returns rows [begin, end) of dim 0, contiguous, on CPU; a tensor without dims has one row, [1].
   virtual at::Tensor read(std::size_t index, std::int64_t begin, std::int64_t end) = 0;
+  // True if a read of some rows of the tensor reads no others. If not, read it once, with all rows.
+  virtual bool reads_by_rows(std::size_t /*index*/) const { return true; }
   // Call after the last read. Verifies that what was read is what was written, as far as the format has checksums.
   // Throws DamagedCheckpoint.
   virtual void verify() = 0;
@@ -38,8 +43,12 @@ class TensorSource {
   std::vector<TensorInfo> tensors_;
 };
 
-// Open a DCP folder, a Hugging Face folder or *.safetensors file, or a torch.save file with a dict of tensors. Throw
-// CheckpointError.
+// Returns `name` without the parts that torch.compile, activation checkpointing, FSDP and DDP insert for their
+// wrappers.
+std::string without_wrappers(std::string name);
+
+// Open a DCP folder, a Hugging Face folder or *.safetensors file, or a torch.save file. That holds one dict of tensors,
+// or a dict with such a dict under "model" or "state_dict", of which nothing else is read. Throw CheckpointError.
 std::unique_ptr<TensorSource> open_dcp_source(const std::filesystem::path& folder);
 std::unique_ptr<TensorSource> open_safetensors_source(const std::filesystem::path& path);
 std::unique_ptr<TensorSource> open_torch_source(const std::filesystem::path& file);
