@@ -40,8 +40,7 @@ class ChatTemplate {
   };
   struct Rendered {
     std::string text;
-    // What the template marks as written by the assistant, {% generation %}, in order. Empty with
-    // continue_final_message.
+    // Holds what the assistant has written, {% generation %}, in order. Empty with continue_final_message.
     std::vector<Range> generated;
   };
 

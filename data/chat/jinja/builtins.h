@@ -12,7 +12,7 @@
 
 namespace titan::data::jinja {
 
-// What functions need from the rendering.
+// Holds what functions need from the rendering.
 struct RenderState {
   std::function<std::time_t()> clock;
   std::deque<Namespace> spaces;  // all namespaces, until the end: they can refer to one another in circles

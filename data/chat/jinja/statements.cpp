@@ -93,6 +93,7 @@ Evaluator::Flow Evaluator::execute_for(const Statement& statement, const ScopePt
   bool ran = false;
   while (loop->advance()) {
     ran = true;
+    spend(4 * kStep);  // for the scope
     const auto inner = std::make_shared<Scope>(scope);
     inner->set("loop", Value::of(loop));
     at_ = statement.at;

@@ -6,6 +6,7 @@ import subprocess
 
 import chat_reference
 import chat_snippets
+import chat_statements
 import chat_templates
 from harness import ROOT, TIME_SCALE, case, expect, file_of_build, peer_python
 
@@ -89,7 +90,7 @@ REFUSED = {
 
 
 def snippet_requests():
-    snippets = [f"{{{{ {expression} }}}}" for expression in chat_snippets.EXPRESSIONS] + chat_snippets.TEMPLATES
+    snippets = [f"{{{{ {expression} }}}}" for expression in chat_snippets.EXPRESSIONS] + chat_statements.TEMPLATES
     messages = [{"role": "user", "content": "Hi"}]
     return snippets, [request_of(snippet, messages, variables=chat_snippets.VARIABLES) for snippet in snippets]
 
@@ -184,7 +185,7 @@ def chat_templates_that_attack(context):
 @case(120, processors=1, seed=[1, 2])
 def chat_templates_damaged(context, seed):
     """Damaged templates give errors or the text that jinja2 gives; they never crash the program."""
-    templates = [*chat_templates.FAMILIES.values(), *chat_snippets.TEMPLATES]
+    templates = [*chat_templates.FAMILIES.values(), *chat_statements.TEMPLATES]
     talks = list(chat_templates.CONVERSATIONS.values())
     texts = list(mutations(templates, 3000, seed))
     requests = [

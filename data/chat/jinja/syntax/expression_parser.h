@@ -14,7 +14,7 @@ class ExpressionParser {
   // Parses an expression, or several with commas between them as a tuple. Without `allow_choice` an `if` ends it.
   // `end` is a name that ends the tuple too.
   ExpressionPtr tuple(bool allow_choice = true, std::string_view end = "");
-  // Parses the name and arguments of a filter, and the filters after it; `input` is null at the start of a filter block.
+  // Parses the name and arguments of a filter, and the filters after it. `input` is null at the start of a block.
   ExpressionPtr filters(ExpressionPtr input, bool name_is_next);
   // Parses what a value can be assigned to; `in` ends it in a for statement.
   Target target(bool allow_attribute, std::string_view end = "");

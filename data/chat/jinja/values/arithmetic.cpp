@@ -125,7 +125,7 @@ Value repeat(const Value& value, std::int64_t count) {
   count = std::max<std::int64_t>(count, 0);
   if (static_cast<std::uint64_t>(count) > kMaxWeight) check_weight(kMaxWeight + 1);
   const auto times = static_cast<std::size_t>(count);
-  check_weight(value.weight() * times);
+  check_weight((value.is_text() ? value.as_text().size() : value.weight()) * times);
   if (value.is_text()) {
     std::string text;
     text.reserve(value.as_text().size() * times);

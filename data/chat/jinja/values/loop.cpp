@@ -20,7 +20,7 @@ Values iterate(const Value& value) {
     }
     case Kind::kText: {
       const std::string& text = value.as_text();
-      check_weight(text.size() * 2);  // a character becomes a value
+      check_weight(text.size() * sizeof(Value));  // a character becomes a value
       Values characters;
       for (std::size_t at = 0; at < text.size();) {
         const std::size_t from = at;

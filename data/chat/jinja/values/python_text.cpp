@@ -118,7 +118,7 @@ Pieces split_words(std::string_view text, std::ptrdiff_t limit, bool from_right)
       words.push_back(text);  // keeps the white space at its other end
       break;
     }
-    check_weight(words.size() * 2);
+    check_weight(words.size() * sizeof(Value));
     std::size_t at = from_right ? text.size() : 0;
     if (from_right) {
       while (at > 0 && !is_python_space(previous_code_point(text, at))) do
@@ -141,7 +141,7 @@ Pieces split(std::string_view text, std::string_view separator, std::ptrdiff_t l
   while (limit < 0 || static_cast<std::ptrdiff_t>(pieces.size()) < limit) {
     const std::size_t at = from_right ? text.rfind(separator) : text.find(separator);
     if (at == std::string_view::npos) break;
-    check_weight(pieces.size() * 2);
+    check_weight(pieces.size() * sizeof(Value));
     if (from_right) {
       pieces.push_back(text.substr(at + separator.size()));
       text = text.substr(0, at);

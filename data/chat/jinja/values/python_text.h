@@ -42,7 +42,7 @@ std::string reversed(std::string_view text);
 // Letter case with Unicode's full mappings ("ß" becomes "SS"), by the tables of utf8proc.
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
-// Makes the first letter of each word a capital, as str.title() does: a word starts after anything that is not a letter.
+// Makes the first letter of each word a capital, as str.title() does: a word starts after what is not a letter.
 std::string to_title(std::string_view text);
 // Makes the first character a capital and the others lower case.
 std::string capitalize(std::string_view text);

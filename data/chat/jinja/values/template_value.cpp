@@ -106,7 +106,7 @@ std::size_t Value::depth() const {
 std::size_t Value::weight() const {
   switch (kind()) {
     case Kind::kText:
-      return 1 + as_text().size();
+      return sizeof(Value) + as_text().size();
     case Kind::kList:
       return as_list().extent.weight;
     case Kind::kDict:
@@ -114,7 +114,7 @@ std::size_t Value::weight() const {
     case Kind::kIterator:
       return as_iterator().extent.weight;
     default:
-      return 1;
+      return sizeof(Value);
   }
 }
 

@@ -23,7 +23,7 @@ class Fault : public std::runtime_error {
 // Limits of one value. Templates come from downloaded files: `x ~ x` in a loop must end with an error, and recursion
 // over a value (printing, comparing, destroying) must not exhaust the stack.
 inline constexpr std::size_t kMaxDepth = 300;
-inline constexpr std::size_t kMaxWeight = std::size_t{64} << 20;  // bytes of text and number of values, together
+inline constexpr std::size_t kMaxWeight = std::size_t{64} << 20;  // bytes of memory, about
 
 // Throws Fault if a value of this weight must not be made.
 void check_weight(std::size_t weight);
@@ -68,7 +68,7 @@ class Value {
   static Value text(std::string text, bool safe = false);
   static Value list(std::vector<Value> items, ListKind kind = ListKind::kList);
   static Value tuple(std::vector<Value> items) { return list(std::move(items), ListKind::kTuple); }
-  // Later entries with an equal key replace earlier ones, at their place. Throws Fault for a key that is a list or dict.
+  // Later entries with an equal key replace earlier ones, at their place. Throws Fault for a list or dict as key.
   static Value dict(std::vector<std::pair<Value, Value>> entries);
   // A generator or reversed list: can be iterated once.
   static Value iterator(std::vector<Value> items);
@@ -156,7 +156,7 @@ struct Dict {
   std::unordered_map<std::string_view, std::size_t> index;  // keys that are text -> entry, if there are many
   Extent extent;
 
-  // Returns null if there is no such key. Throws Fault for a key that is a list or dict.
+  // Returns null if there is no such key. Throws Fault for a list or dict as key.
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
 };
