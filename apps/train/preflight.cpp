@@ -29,7 +29,7 @@ struct Size {
   double parameters, tokens, layers, dim, vocabulary;
   double ranks_of_copy;   // ranks that share one copy of the parameters
   double ranks_of_batch;  // ranks that share the activations of a batch
-  double moments;         // tensors that the optimizer keeps per parameter
+  double moments;         // tensors that the optimizer keeps per parameter, in units of a stored parameter
   double bytes;           // of a stored parameter
   bool offloads;          // parameters, gradients and moments are in the host's memory
 };
@@ -45,7 +45,9 @@ Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int6
       .vocabulary = static_cast<double>(stats.vocab_size),
       .ranks_of_copy = static_cast<double>(dims.dp_shard * dims.ranks_of_batch()),
       .ranks_of_batch = static_cast<double>(dims.ranks_of_batch()),
-      .moments = static_cast<double>(optimizer_facts(config.optimizer.name).moments),
+      .moments = optimizer_facts(config.optimizer.name).moments *
+                 bytes_of(config.optimizer.state_dtype.value_or(config.training.dtype)) /
+                 bytes_of(config.training.dtype),
       .bytes = bytes_of(config.training.dtype),
       .offloads = config.training.enable_cpu_offload && device == train::EstimatedDevice::kGpu};
 }

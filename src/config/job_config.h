@@ -110,6 +110,7 @@ struct Optimizer {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
+  std::optional<std::string> state_dtype;
   std::string implementation = "fused";
   bool early_step_in_backward = false;
 

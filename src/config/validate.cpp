@@ -160,6 +160,18 @@ void check_attention(const JobConfig& config, Faults& errors) {
                     {"cuda.attention", "training.mixed_precision_param"}});
 }
 
+// A moment in bfloat16 has 8 significant bits. A step without gradients multiplies the second moment by beta2, and the
+// product rounds to the old value at least for some values if beta2 is above 1 - 2^-8, for all if it is above 1 - 2^-9.
+void warn_of_rounded_moments(const JobConfig& config, Warnings& warnings) {
+  constexpr double kLargest = 1 - 1.0 / 256;
+  const std::string& dtype = config.optimizer.state_dtype.value_or(config.training.dtype);
+  const double beta2 = config.optimizer.beta2;
+  if (dtype == "bfloat16" && beta2 > kLargest)
+    warnings.push_back(
+        "optimizer.beta2 (" + to_toml_value(beta2) + ") is above 0.996, and the moments are bfloat16: rounding " +
+        "keeps the second one from shrinking; use 0.995 or less, or optimizer.state_dtype = \"float32\"");
+}
+
 void warn_of_checkpoint_options(const JobConfig& config, Warnings& warnings) {
   const Checkpoint& c = config.checkpoint;
   const auto left_out = [&](const char* part) { return std::ranges::count(c.exclude_from_loading, part) > 0; };
@@ -242,6 +254,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_checkpoint_options(config, found.errors);
   check_on_nan(config, found.errors);
   check_attention(config, found.errors);
+  warn_of_rounded_moments(config, found.warnings);
   warn_of_checkpoint_options(config, found.warnings);
   if (program().check_model) program().check_model(config, found.errors);
   check_validation(config, found.errors, found.warnings);

@@ -11,7 +11,7 @@ namespace titan {
 
 struct OptimizerFacts {
   std::string_view name;  // [optimizer].name
-  int moments;            // tensors of the parameter's shape and dtype that it keeps for each parameter
+  int moments;            // tensors of the parameter's shape that it keeps for each parameter, in optimizer.state_dtype
 };
 
 // Returns the names that [optimizer].name may have.

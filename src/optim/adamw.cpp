@@ -2,12 +2,25 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "kernels/operators.h"
 
 namespace titan::optim {
+namespace {
+
+// Elements of which float32 copies exist at once.
+constexpr std::int64_t kCopiedOnHost = std::int64_t{1} << 18, kCopiedOnDevice = std::int64_t{1} << 24;
+
+at::Tensor in_float32(const at::Tensor& tensor) { return tensor.to(at::kFloat); }  // itself if it is
+
+void round_into(const at::Tensor& target, const at::Tensor& value) {
+  if (!target.is_same(value)) target.copy_(value);
+}
+
+}  // namespace
 
 AdamW::AdamW(std::vector<TrainedParameter> params, const AdamWOptions& options)
     : Optimizer(std::move(params)), options_(options) {
@@ -19,16 +32,17 @@ AdamW::AdamW(std::vector<TrainedParameter> params, const AdamWOptions& options)
   }
 }
 
-void AdamW::State::allocate_moments() {
-  if (exp_avg.defined()) return;
+void AdamW::allocate_moments(State& state) const {
+  if (state.exp_avg.defined()) return;
   const at::NoGradGuard no_grad;
-  exp_avg = at::zeros_like(param);
-  exp_avg_sq = at::zeros_like(param);
+  const auto options = state.param.options().dtype(options_.state_dtype.value_or(state.param.scalar_type()));
+  state.exp_avg = at::zeros_like(state.param, options);
+  state.exp_avg_sq = at::zeros_like(state.param, options);
 }
 
 std::vector<StateTensor> AdamW::state(std::size_t index) {
   State& state = states_.at(index);
-  state.allocate_moments();
+  allocate_moments(state);
   return {
       {"step", state.step, /*is_like_parameter=*/false}, {"exp_avg", state.exp_avg}, {"exp_avg_sq", state.exp_avg_sq}};
 }
@@ -50,19 +64,25 @@ void AdamW::step(const StepOptions& given) {
   const at::NoGradGuard no_grad;
   check_any_grad();
   StepOptions options = given;
-  for (auto& state : states_) state.allocate_moments();  // also in a step that is skipped
+  for (auto& state : states_) allocate_moments(state);  // also in a step that is skipped
   if (options.found_inf.defined() && options.found_inf.is_cpu()) {
     if (options.found_inf.item<float>() != 0) return;
     options.found_inf.reset();  // any kernel may take the step
   }
   count_steps(options.found_inf);
-  std::vector<State*> others;
-  for (auto& state : states_) {
+  std::vector<Update> by_aten, of_two_dtypes;
+  for (const auto& state : states_) {
     const auto& grad = state.param.grad();
     if (!grad.defined() || grad.numel() == 0) continue;
-    if (!step_in_one_pass(state, options)) others.push_back(&state);
+    const Update update = {state.param, grad, state.exp_avg, state.exp_avg_sq, state.step};
+    if (state.exp_avg.scalar_type() != state.param.scalar_type()) {
+      of_two_dtypes.push_back(update);
+    } else if (!step_in_one_pass(update, options)) {
+      by_aten.push_back(update);
+    }
   }
-  if (!others.empty()) step_by_aten(others, options);
+  step_by_aten(by_aten, options);
+  step_in_float32(of_two_dtypes, options);
 }
 
 // Counts for every parameter with a gradient, even for an empty shard, which has nothing to update.
@@ -88,21 +108,22 @@ void AdamW::count_steps(const at::Tensor& found_inf) {
 }
 
 // Returns false if this program's kernel does not support the parameter or must not be used; nothing is done then.
-bool AdamW::step_in_one_pass(const State& state, const StepOptions& options) const {
-  if (options.found_inf.defined() || !state.param.is_cpu()) return false;
-  return ops::adamw(state.param, state.param.grad(), state.exp_avg, state.exp_avg_sq, options_.lr, options_.beta1,
-                    options_.beta2, options_.eps, options_.weight_decay, state.step.item<float>(),
+bool AdamW::step_in_one_pass(const Update& update, const StepOptions& options) const {
+  if (options.found_inf.defined() || !update.param.is_cpu()) return false;
+  return ops::adamw(update.param, update.grad, update.exp_avg, update.exp_avg_sq, options_.lr, options_.beta1,
+                    options_.beta2, options_.eps, options_.weight_decay, update.step.item<float>(),
                     options.grad_factor.defined() ? options.grad_factor.item<float>() : 1);
 }
 
-void AdamW::step_by_aten(const std::vector<State*>& states, const StepOptions& options) const {
+void AdamW::step_by_aten(const std::vector<Update>& updates, const StepOptions& options) const {
+  if (updates.empty()) return;
   std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
-  for (const auto* state : states) {
-    params.push_back(state->param);
-    grads.push_back(state->param.grad());
-    exp_avgs.push_back(state->exp_avg);
-    exp_avg_sqs.push_back(state->exp_avg_sq);
-    steps.push_back(state->step);
+  for (const auto& update : updates) {
+    params.push_back(update.param);
+    grads.push_back(update.grad);
+    exp_avgs.push_back(update.exp_avg);
+    exp_avg_sqs.push_back(update.exp_avg_sq);
+    steps.push_back(update.step);
   }
   if (options.grad_factor.defined()) scale_grads(grads, options.grad_factor);
   std::optional<at::Tensor> skip;
@@ -110,6 +131,52 @@ void AdamW::step_by_aten(const std::vector<State*>& states, const StepOptions& o
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr, options_.beta1,
                     options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
                     /*grad_scale=*/{}, skip);
+}
+
+// Widening and rounding back do not change values that a kernel leaves alone, as in a step that is skipped. Both kernels
+// treat elements alike wherever a part begins, if it begins at a multiple of their vectors.
+void AdamW::step_in_float32(const std::vector<Update>& updates, const StepOptions& options) const {
+  std::vector<Update> parts, copies;
+  std::int64_t copied = 0;
+  const auto round_back = [](const Update& part, const Update& copy) {
+    round_into(part.param, copy.param);
+    round_into(part.exp_avg, copy.exp_avg);
+    round_into(part.exp_avg_sq, copy.exp_avg_sq);
+  };
+  const auto flush = [&] {
+    step_by_aten(copies, options);
+    for (std::size_t i = 0; i < parts.size(); ++i) round_back(parts[i], copies[i]);
+    parts.clear();
+    copies.clear();
+    copied = 0;
+  };
+  const auto take = [&](const Update& part, std::int64_t limit) {
+    if (copied + part.param.numel() > limit) flush();
+    // The kernels read the gradient's elements in the order of the parameter's.
+    const at::Tensor grad = in_float32(part.grad);
+    const Update copy = {in_float32(part.param), part.param.is_contiguous() ? grad.contiguous() : grad,
+                         in_float32(part.exp_avg), in_float32(part.exp_avg_sq), part.step};
+    if (step_in_one_pass(copy, options)) return round_back(part, copy);
+    parts.push_back(part);
+    copies.push_back(copy);
+    copied += part.param.numel();
+  };
+  for (const Update& update : updates) {
+    const std::int64_t limit = update.param.is_cpu() ? kCopiedOnHost : kCopiedOnDevice, numel = update.param.numel();
+    if (numel <= limit || !update.param.is_contiguous() || !update.exp_avg.is_contiguous()) {
+      take(update, limit);
+      continue;
+    }
+    const at::Tensor grad = update.grad.reshape(-1);
+    for (std::int64_t begin = 0; begin < numel; begin += limit) {
+      const std::int64_t length = std::min(limit, numel - begin);
+      const auto slice = [&](const at::Tensor& tensor) { return tensor.view(-1).narrow(0, begin, length); };
+      take({slice(update.param), grad.narrow(0, begin, length), slice(update.exp_avg), slice(update.exp_avg_sq),
+            update.step},
+           limit);
+    }
+  }
+  flush();
 }
 
 }  // namespace titan::optim

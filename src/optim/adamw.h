@@ -1,9 +1,11 @@
 // AdamW on shards. The update runs ATen's fused kernel, like PyTorch, or on CPU kernels/cpu/rows/adamw_kernel.h, which
-// produces the same bits and clips in the same pass.
+// produces the same bits and clips in the same pass. If moments have another dtype than their parameter, both kernels
+// compute in float32 on copies of a part at a time, and the results are rounded to the nearest (ties to even).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 #include "optim/optimizer.h"
@@ -15,7 +17,8 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // decoupled, on every parameter
+  double weight_decay = 0.1;                                 // decoupled, on every parameter
+  std::optional<at::ScalarType> state_dtype = std::nullopt;  // of the moments; nullopt: the parameter's
 };
 
 class AdamW final : public Optimizer {
@@ -26,8 +29,7 @@ class AdamW final : public Optimizer {
 
   using Optimizer::step;
   void step(const StepOptions& options) override;
-  // Returns step (a float32 scalar on the parameter's device), exp_avg and exp_avg_sq (of the parameter's shape and
-  // dtype).
+  // Returns step (a float32 scalar on the parameter's device), exp_avg and exp_avg_sq (of the parameter's shape).
   std::vector<StateTensor> state(std::size_t index) override;
   std::vector<Hyperparameter> hyperparameters() const override;
   double lr() const override { return options_.lr; }
@@ -39,11 +41,16 @@ class AdamW final : public Optimizer {
     at::Tensor exp_avg;
     at::Tensor exp_avg_sq;
     at::Tensor step;
-    void allocate_moments();
   };
+  // A parameter, or a part of it, with its gradient and state.
+  struct Update {
+    at::Tensor param, grad, exp_avg, exp_avg_sq, step;
+  };
+  void allocate_moments(State& state) const;
   void count_steps(const at::Tensor& found_inf);
-  bool step_in_one_pass(const State& state, const StepOptions& options) const;
-  void step_by_aten(const std::vector<State*>& states, const StepOptions& options) const;
+  bool step_in_one_pass(const Update& update, const StepOptions& options) const;
+  void step_by_aten(const std::vector<Update>& updates, const StepOptions& options) const;
+  void step_in_float32(const std::vector<Update>& updates, const StepOptions& options) const;
 
   AdamWOptions options_;
   std::vector<State> states_;

@@ -1,9 +1,11 @@
 #include "optim/make_optimizer.h"
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "distributed/config_dtype.h"
 #include "optim/adamw.h"
 
 namespace titan::optim {
@@ -18,7 +20,14 @@ struct Row {
 
 std::unique_ptr<Optimizer> make_adamw(const config::Optimizer& options, Params params) {
   return std::make_unique<AdamW>(
-      std::move(params), AdamWOptions{options.lr, options.beta1, options.beta2, options.eps, options.weight_decay});
+      std::move(params),
+      AdamWOptions{
+          .lr = options.lr,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .eps = options.eps,
+          .weight_decay = options.weight_decay,
+          .state_dtype = options.state_dtype ? std::optional(dist::dtype_of(*options.state_dtype)) : std::nullopt});
 }
 
 constexpr Row kOptimizers[] = {{"AdamW", make_adamw}};

@@ -17,6 +17,7 @@ DEFAULTS = {
         "beta2": 0.95,
         "eps": 1e-8,
         "weight_decay": 0.1,
+        "state_dtype": None,
         "implementation": "fused",
     },
     "lr_scheduler": {

@@ -165,7 +165,7 @@ def lr_factor(schedule, steps):
 def make_optimizer(model, options):
     if options["name"] not in ("AdamW", "Adam"):
         raise SystemExit(f"reference: optimizer.name '{options['name']}' is not AdamW or Adam")
-    return getattr(torch.optim, options["name"])(
+    optimizer = getattr(torch.optim, options["name"])(
         model.parameters(),
         lr=options["lr"],
         betas=(options["beta1"], options["beta2"]),
@@ -174,6 +174,17 @@ def make_optimizer(model, options):
         fused=options["implementation"] == "fused",
         foreach=options["implementation"] == "foreach",
     )
+    if options["state_dtype"] is not None:
+        # Between steps float32 moments hold what a narrower dtype can: the next step widens them.
+        dtype = DTYPES[options["state_dtype"]]
+        optimizer.register_step_post_hook(lambda optimizer, *_: round_moments(optimizer, dtype))
+    return optimizer
+
+
+def round_moments(optimizer, dtype):
+    for state in optimizer.state.values():
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name].copy_(state[name].to(dtype))
 
 
 def start_ranks(device_type):

@@ -1,7 +1,9 @@
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
 
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -9,6 +11,7 @@
 #include "checkpoint/dcp/partial_reads.h"
 #include "checkpoint/dcp/planner.h"
 #include "checkpoint/format/archive.h"
+#include "checkpoint/format/dtype.h"
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/on_threads.h"
 #include "checkpoint/names/torchtitan_main.h"
@@ -134,6 +137,19 @@ bool use_own_names(Metadata& metadata, const std::vector<Item>& items, const std
   return is_wanted;
 }
 
+// Logs how many of `items` are stored in another dtype than the one that they are loaded as.
+void say_casts(const Metadata& metadata, const std::vector<Item>& items, const std::string& what) {
+  std::map<std::pair<c10::ScalarType, c10::ScalarType>, std::int64_t> casts;
+  for (const Item& item : items) {
+    const auto* tensor = std::get_if<TensorItem>(&item);
+    const TensorEntry* stored = tensor ? metadata.find_tensor(tensor->fqn) : nullptr;
+    if (stored && stored->dtype != tensor->local.scalar_type()) ++casts[{stored->dtype, tensor->local.scalar_type()}];
+  }
+  for (const auto& [dtypes, count] : casts)
+    spdlog::info("{}: {} in {}, loaded as {}", what, counted(count, "tensor"), dtype_name(dtypes.first),
+                 dtype_name(dtypes.second));
+}
+
 ReadItems load_on_this_rank(const fs::path& folder, const std::vector<Item>& items, int rank,
                             const LoadOptions& options) {
   Metadata metadata = or_damaged([&] {
@@ -147,6 +163,7 @@ ReadItems load_on_this_rank(const fs::path& folder, const std::vector<Item>& ite
   if (renamed && rank == 0)
     spdlog::info("{} has the names of TorchTitan's main branch; they are read as ours (0.2.2's)", folder.string());
   const LoadPlan plan = plan_load(metadata, items, folder.string(), options.all_weights);
+  if (rank == 0) say_casts(metadata, items, folder.string());
   ReadItems loaded = or_damaged([&] { return read(folder, metadata, plan, items); });
   for (const Item& item : items) {
     const auto* tensor = std::get_if<TensorItem>(&item);

@@ -89,7 +89,9 @@ CheckpointSize checkpoint_size(const config::JobConfig& config, const ModelStats
   const std::int64_t model = stats.num_parameters + stats.num_tied_parameters;
   const bool has_ties_once = config.checkpoint.last_save_in_hf || config.checkpoint.last_save_as == "file";
   const std::int64_t exported = has_ties_once ? stats.num_parameters : model;
-  return {(model + moments) * size_of(config.training.dtype), exported * size_of(config.checkpoint.export_dtype)};
+  const std::string& dtype = config.training.dtype;
+  return {model * size_of(dtype) + moments * size_of(config.optimizer.state_dtype.value_or(dtype)),
+          exported * size_of(config.checkpoint.export_dtype)};
 }
 
 double DryRun::flops_per_step() const {

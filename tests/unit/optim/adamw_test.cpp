@@ -162,5 +162,83 @@ TEST(AdamW, ChangesNothingWhereAGradientIsInfinite) {
   }
 }
 
+// Repeats what the moments' dtype means: each step widens them, computes in float32, and rounds the results.
+struct Rounded {
+  at::Tensor param, exp_avg, exp_avg_sq;
+  void step(const at::Tensor& grad, const AdamWOptions& options, int number) {
+    auto wide = param.to(at::kFloat).clone(), first = exp_avg.to(at::kFloat).clone(),
+         second = exp_avg_sq.to(at::kFloat).clone();
+    at::_fused_adamw_({wide}, {grad.to(at::kFloat).contiguous()}, {first}, {second}, {},
+                      {at::full({}, static_cast<float>(number))}, options.lr, options.beta1, options.beta2,
+                      options.weight_decay, options.eps, /*amsgrad=*/false, /*maximize=*/false);
+    param.copy_(wide);
+    exp_avg.copy_(first);
+    exp_avg_sq.copy_(second);
+  }
+};
+
+// Sizes around those of the copies, which are a vector's multiples, and of parts of a vector at the end.
+TEST(AdamW, RoundsMomentsOfAnotherDtypeAfterEachStep) {
+  const std::vector<std::int64_t> sizes = {1, 9, 1003, (1 << 18) + 13};
+  for (const auto [dtype, state] : {std::pair(at::kFloat, at::kBFloat16), std::pair(at::kBFloat16, at::kFloat)}) {
+    for (const bool own : {true, false}) {
+      const Choice choice(own);
+      at::manual_seed(5);
+      std::vector<TrainedParameter> params;
+      std::vector<Rounded> expected;
+      for (const auto size : sizes) {
+        params.push_back({std::to_string(size), at::randn({size}).to(dtype)});
+        expected.push_back({params.back().tensor.clone(), at::zeros({size}, state), at::zeros({size}, state)});
+      }
+      params.push_back({"turned gradient", at::randn({700, 9}).to(dtype)});
+      expected.push_back({params.back().tensor.clone(), at::zeros({700, 9}, state), at::zeros({700, 9}, state)});
+      const AdamWOptions options{.state_dtype = state};
+      AdamW optimizer(params, options);
+      for (int step = 1; step <= 20; ++step) {
+        for (std::size_t i = 0; i < params.size(); ++i) {
+          auto grad = at::randn_like(params[i].tensor) * at::randn_like(params[i].tensor).exp2();
+          if (grad.dim() == 2) grad = grad.t().contiguous().t();
+          params[i].tensor.mutable_grad() = grad;
+          expected[i].step(grad, options, step);
+        }
+        optimizer.step();
+      }
+      for (std::size_t i = 0; i < params.size(); ++i) {
+        EXPECT_EQ(test::state_of(optimizer, i, "exp_avg").scalar_type(), state);
+        EXPECT_TRUE(params[i].tensor.equal(expected[i].param)) << params[i].fqn << own;
+        EXPECT_TRUE(test::state_of(optimizer, i, "exp_avg").equal(expected[i].exp_avg)) << params[i].fqn << own;
+        EXPECT_TRUE(test::state_of(optimizer, i, "exp_avg_sq").equal(expected[i].exp_avg_sq)) << params[i].fqn << own;
+      }
+    }
+  }
+}
+
+// Clipping, and a step that is skipped, treat moments of another dtype like all others.
+TEST(AdamW, ClipsAndSkipsWithMomentsOfAnotherDtype) {
+  for (const bool own : {true, false}) {
+    const Choice choice(own);
+    const AdamWOptions options{.state_dtype = at::kBFloat16};
+    Model together = make_model(), apart = make_model();
+    AdamW one(together.params, options), two(apart.params, options);
+    for (int step = 0; step < 2; ++step) {
+      const auto before = together.params[0].tensor.clone();
+      one.step({.found_inf = at::ones({}), .grad_factor = at::full({}, std::nan(""))});
+      EXPECT_TRUE(together.params[0].tensor.equal(before));
+      const auto clip = clip_factor(together.grads, kMaxNorm);
+      one.step({.grad_factor = clip.factor});
+      clip_grad_norm(apart.grads, kMaxNorm);
+      two.step();
+      for (std::size_t i = 0; i < apart.grads.size(); ++i)
+        if (apart.grads[i].grad.defined()) together.grads[i].grad.copy_(apart.grads[i].grad.mul_(100));
+    }
+    for (std::size_t i = 0; i < one.parameters().size(); ++i) {
+      const auto &found = one.parameters()[i], &expected = two.parameters()[i];
+      EXPECT_TRUE(found.tensor.equal(expected.tensor)) << found.fqn << own;
+      for (const char* name : {"step", "exp_avg", "exp_avg_sq"})
+        EXPECT_TRUE(test::state_of(one, i, name).equal(test::state_of(two, i, name))) << found.fqn << name << own;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace titan::optim
