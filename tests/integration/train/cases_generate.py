@@ -181,7 +181,7 @@ def generate_refused(context):
     refused("expected one of --prompt TEXT, --prompts FILE and --interactive, found none", *ours)
     refused("found several", *ours, *prompt, "--interactive")
     refused("does not exist; expected the folder of a run", "--checkpoint", context.folder / "no", *prompt)
-    refused("is a file; expected the folder of a run", "--checkpoint", config, *prompt)
+    refused("is a file whose name ends in neither .pt, .pth nor .safetensors; expected the folder of a run", "--checkpoint", config, *prompt)
     refused("nor *.safetensors; expected the folder of a run", "--checkpoint", context.fixtures, *prompt)
     for option, value, wanted in (
         ("--temperature", "-1", "a number, at least 0"), ("--temperature", "nan", "a number, at least 0"),
