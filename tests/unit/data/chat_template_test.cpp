@@ -120,6 +120,14 @@ TEST(ChatTemplate, PrintsAsPython) {
             "-4 2 0.5 1024 x日é (1,)");
 }
 
+TEST(ChatTemplate, AssignmentsStayInTheirLoop) {
+  EXPECT_EQ(
+      render("{% set x = 1 %}{% for i in [2, 3] %}{{ loop.previtem }}{% set x = x + i %}{{ x }};{% endfor %}{{ x }}"),
+      "3;24;1");
+  EXPECT_EQ(render("{% set n = namespace(x=1) %}{% for i in [2, 3] %}{% set n.x = n.x + i %}{% endfor %}{{ n.x }}"),
+            "6");
+}
+
 TEST(ChatTemplate, ClockIsTheCallers) {
   ChatOptions options;
   options.clock = [] { return std::time_t{0}; };
