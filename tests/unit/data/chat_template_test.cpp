@@ -17,25 +17,25 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Range = ChatTemplate::Range;
 
-const Json kTalk = {{{"role", "system"}, {"content", " Be brief. "}},
-                    {{"role", "user"}, {"content", "Hi"}},
-                    {{"role", "assistant"}, {"content", "Hello\n"}}};
+const OrderedJson kTalk = {{{"role", "system"}, {"content", " Be brief. "}},
+                           {{"role", "user"}, {"content", "Hi"}},
+                           {{"role", "assistant"}, {"content", "Hello\n"}}};
 
-std::string render(const std::string& text, const Json& messages = kTalk, const ChatOptions& options = {}) {
+std::string render(const std::string& text, const OrderedJson& messages = kTalk, const ChatOptions& options = {}) {
   return ChatTemplate::parse(text, "t.jinja").render(messages, options).text;
 }
 
 // Renders with the variables of a JSON object.
 std::string with(const char* variables, const std::string& text) {
   ChatOptions options;
-  options.variables = Json::parse(variables);
+  options.variables = OrderedJson::parse(variables);
   return render(text, kTalk, options);
 }
 
-std::string error_of(const std::string& text, const Json& messages = kTalk) {
+std::string error_of(const std::string& text, const OrderedJson& messages = kTalk) {
   return data_error([&] { render(text, messages); });
 }
 
@@ -60,10 +60,11 @@ TEST(ChatTemplate, ToolsAndTheirCalls) {
 {%- for m in messages if m.tool_calls is defined %}
     {%- for call in m.tool_calls %}{{- call.function.name ~ call.function.arguments | tojson }}{% endfor %}
 {%- endfor %})";
-  const Json messages = Json::parse(R"([{"role": "user", "content": "w"}, {"role": "assistant", "content": null,
+  const OrderedJson messages =
+      OrderedJson::parse(R"([{"role": "user", "content": "w"}, {"role": "assistant", "content": null,
       "tool_calls": [{"function": {"name": "w", "arguments": {"city": "Zürich", "b": [1, 2.0, null, true]}}}]}])");
   ChatOptions options;
-  options.tools = Json::parse(R"([{"z": "<&>'", "a": {}}])");
+  options.tools = OrderedJson::parse(R"([{"z": "<&>'", "a": {}}])");
   EXPECT_EQ(render(text, messages, options),
             "{\"z\": \"<&>'\", \"a\": {}}\nw{\"city\": \"Zürich\", \"b\": [1, 2.0, null, true]}");
 }
@@ -102,11 +103,11 @@ TEST(ChatTemplate, LeavesTheLastMessageOpen) {
 }
 
 TEST(ChatTemplate, PreparesMessagesAsTransformersDoes) {
-  const Json messages = Json::parse(R"([{"role": "user", "content": null, "reasoning": "r"}])");
+  const OrderedJson messages = OrderedJson::parse(R"([{"role": "user", "content": null, "reasoning": "r"}])");
   EXPECT_EQ(render("{{ messages[0] }}", messages),
             "{'thinking': 'r', 'role': 'user', 'reasoning': 'r', 'reasoning_content': 'r'}");
-  EXPECT_THAT(error_of("x", Json::array()), HasSubstr("at least one message; found array"));
-  EXPECT_THAT(error_of("x", Json::parse("[1]")), HasSubstr("a message must be an object"));
+  EXPECT_THAT(error_of("x", OrderedJson::array()), HasSubstr("at least one message; found array"));
+  EXPECT_THAT(error_of("x", OrderedJson::parse("[1]")), HasSubstr("a message must be an object"));
   EXPECT_EQ(render("{{ tools }}{{ documents }}{{ add_generation_prompt }}{{ nope }}"), "NoneNoneFalse");
   ChatOptions options;
   options.variables["messages"] = 1;
@@ -255,10 +256,10 @@ TEST(ChatFiles, SpecialTokens) {
   folder.write("special_tokens_map.json", R"({"bos_token": "<b>", "unk_token": {"content": "<u>"}})");
   EXPECT_EQ(
       read_chat_files(folder.path()).special_tokens,
-      Json::parse(
+      OrderedJson::parse(
           R"({"bos_token": "<b>", "eos_token": "</s>", "image_token": "<i>", "eoc_token": "<c>", "unk_token": "<u>"})"));
   folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "added_tokens_decoder": {}})");
-  EXPECT_EQ(read_chat_files(folder.path()).special_tokens, Json::parse(R"({"bos_token": "<s>"})"));
+  EXPECT_EQ(read_chat_files(folder.path()).special_tokens, OrderedJson::parse(R"({"bos_token": "<s>"})"));
 }
 
 }  // namespace
