@@ -10,6 +10,7 @@
 #include "base/process/speaks.h"
 #include "config/load.h"
 #include "models/common/check_shape.h"
+#include "models/common/wrap_groups.h"
 #include "models/registry.h"
 
 namespace titan {
@@ -24,6 +25,7 @@ CheckedConfig check_model(config::LoadedConfig loaded) {
   try {
     checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
     models::check_mesh(checked.spec.stats, checked.config.parallelism);
+    models::check_wrap(checked.spec, checked.config.parallelism);
   } catch (const ConfigError& error) {
     throw ConfigError(config::with_location(error, checked.origins));
   }

@@ -1,11 +1,13 @@
 #include "models/common/parallelize.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "models/common/activation_checkpoint.h"
 #include "models/common/fully_shard_options.h"
+#include "models/common/wrap_groups.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::models {
@@ -24,12 +26,23 @@ void recompute_blocks(LanguageModel& model, const ParallelContext& context) {
     checkpoint_blocks(*blocks, "layers", context.job.activation_checkpoint);
 }
 
+// Shards by parallelism.fsdp_wrap. Backward starts with the groups of the output projection and of the root, which
+// takes what no group has.
+void shard_groups(Decoder& model, const std::vector<fsdp::WrapGroup>& groups, fsdp::FullyShardOptions options,
+                  const ReshardRule& reshard) {
+  for (const fsdp::WrapGroup& group : groups) {
+    const bool is_last = std::ranges::count(group.modules, model.parts().output) > 0;
+    options.reshard_after_forward = is_last ? reshard.last : reshard.blocks;
+    fsdp::fully_shard(group.modules, options);
+  }
+  options.reshard_after_forward = reshard.last;
+  fsdp::fully_shard(model, options);
+}
+
 // Modules in one call communicate together. A tied parameter has one group.
-void shard(LanguageModel& model, const ParallelContext& context) {
-  const Decoder::Parts parts = decoder(model).parts();
-  auto options = fully_shard_options(context);
-  const ReshardRule reshard = reshard_rule(context);
-  const bool tied = decoder(model).shape().tied;
+void shard_blocks(Decoder& model, fsdp::FullyShardOptions options, const ReshardRule& reshard) {
+  const Decoder::Parts parts = model.parts();
+  const bool tied = model.shape().tied;
   options.reshard_after_forward = reshard.blocks;
   if (parts.tok_embeddings && !tied) fsdp::fully_shard(*parts.tok_embeddings, options);
   if (parts.layers)
@@ -41,6 +54,16 @@ void shard(LanguageModel& model, const ParallelContext& context) {
   if (!last.empty()) fsdp::fully_shard(last, options);
   options.reshard_after_forward = std::nullopt;
   fsdp::fully_shard(model, options);
+}
+
+void shard(LanguageModel& model, const ParallelContext& context) {
+  const auto options = fully_shard_options(context);
+  const ReshardRule reshard = reshard_rule(context);
+  if (const auto groups = wrap_groups(model, context.job.parallelism)) {
+    shard_groups(decoder(model), *groups, options, reshard);
+  } else {
+    shard_blocks(decoder(model), options, reshard);
+  }
   fsdp::set_gradient_divide_factor(model, 1.0);
 }
 

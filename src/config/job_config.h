@@ -169,6 +169,7 @@ struct Parallelism {
   std::int64_t data_parallel_replicate_degree = 1;
   std::int64_t data_parallel_shard_degree = -1;
   std::string fsdp_reshard_after_forward = "default";
+  std::vector<std::string> fsdp_wrap = {"block"};
   std::int64_t tensor_parallel_degree = 1;
   bool disable_loss_parallel = false;
   bool enable_async_tensor_parallel = false;

@@ -9,6 +9,7 @@
 #include "config/command_line/program.h"
 #include "config/keys/datasets.h"
 #include "config/keys/fields.h"
+#include "config/keys/fsdp_wrap.h"
 #include "config/keys/rank_list.h"
 
 namespace titan::config {
@@ -151,6 +152,14 @@ void check_on_nan(const JobConfig& config, Faults& errors) {
                       {"training.on_nan", "training.mixed_precision_param"}});
 }
 
+void check_wrap_rule(const JobConfig& config, Faults& errors) {
+  try {
+    parse_fsdp_wrap(config.parallelism.fsdp_wrap);
+  } catch (const ConfigError& error) {
+    errors.push_back({error.what(), error.keys()});
+  }
+}
+
 void check_attention(const JobConfig& config, Faults& errors) {
   const std::string& attention = config.cuda.attention;
   if (config.training.mixed_precision_param != "float32" || (attention != "cudnn" && attention != "flash")) return;
@@ -253,6 +262,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_prompts(config, found.errors);
   check_checkpoint_options(config, found.errors);
   check_on_nan(config, found.errors);
+  check_wrap_rule(config, found.errors);
   check_attention(config, found.errors);
   warn_of_rounded_moments(config, found.warnings);
   warn_of_checkpoint_options(config, found.warnings);

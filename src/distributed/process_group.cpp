@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "distributed/flight/flight_recorder.h"
 #include "distributed/shared_memory/shared_memory_backend.h"
 #include "trace/named_range.h"
+#include "trace/planned_collectives.h"
 
 namespace titan::dist {
 namespace {
@@ -105,7 +107,11 @@ CollectivesInMemory* ProcessGroup::memory_backend(at::Device device) const {
 template <typename Start>
 Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_t input_numel,
                          std::int64_t output_numel, Start&& start) {
-  if (is_fake() && tensor.is_meta()) return {};
+  if (is_fake() && tensor.is_meta()) {
+    plan_collective(what, name_,
+                    std::max(input_numel, output_numel) * static_cast<std::int64_t>(tensor.element_size()));
+    return {};
+  }
   trace_collective(ranks_[rank_], what, name_, input_numel, output_numel, tensor.scalar_type());
   const auto ticket = record_ < 0
                           ? CollectiveTicket{.kind = what}

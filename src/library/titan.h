@@ -20,6 +20,7 @@
 #include "optim/lr_schedule.h"
 #include "parallel/autograd_collectives.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "parallel/fsdp/wrap_policy.h"
 #include "parallel/tensor_parallel/parallelize_module.h"
 
 namespace titan {

@@ -180,6 +180,7 @@ class Table {
     add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (HSDP; DDP with a shard degree of 1)", at_least(1), kSupported);
     add(KEY(parallelism.data_parallel_shard_degree), "ranks that share one copy (FSDP); -1: all that are left", minus_one_or(at_least(1)), kSupported);
     add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass: always, never, default (always, but for the last group: norm and output), or a number of neighbours to re-shard over (not in TorchTitan)", {.choices = {"default", "always", "never"}, .number_in_string = true}, kSupported);
+    add(KEY(parallelism.fsdp_wrap), "which modules are gathered and reduced together; block: each block, the embedding, and norm with output; size:N: each module whose parameters that no inner group has are N or more; or names of modules, * for any name, each a group: [\"layers.*.attention\", \"output\"]; the rest is one group (not a key of TorchTitan)", kListOrString, kSupported);
     add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), kSupported);
     add(KEY(parallelism.disable_loss_parallel), "with tensor parallelism: each rank gathers all logits before the loss", kAny, kSupported);
     add(KEY(parallelism.enable_async_tensor_parallel), "with tensor parallelism: its collectives run beside the products, in parts", kAny, kSupported);

@@ -66,6 +66,7 @@ class FsdpParam {
   // Elements of the padded chunk of one rank.
   std::int64_t chunk_numel() const { return sharded_padded_.numel(); }
   std::int64_t shard_dim() const { return shard_dim_; }
+  int num_shards() const { return shard_size_; }
   bool is_unsharded() const { return unsharded_; }
 
   // Returns what this rank sends in an all-gather, flat, on the compute device: its padded chunk in the stored dtype,

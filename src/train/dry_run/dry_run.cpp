@@ -72,6 +72,16 @@ std::string text_line(const std::string& what, const std::string& value) {
   return fmt::format("  {:<58}{:>18}\n", what, value);
 }
 
+// Returns the groups and messages; empty if nothing is exchanged.
+std::string communication_lines(const Communication& communication) {
+  if (communication.messages.empty()) return "";
+  std::string out = "gathered and reduced together (fully_shard's groups)\n";
+  for (const auto& [what, value] : group_lines(communication.groups)) out += text_line(what, value);
+  out += "messages per step in forward and backward\n";
+  for (const auto& [what, value] : message_lines(communication.messages)) out += text_line(what, value);
+  return out;
+}
+
 std::string verdict(const DryRun& run) {
   const Demand& demand = run.demand;
   const double percent = 100 * static_cast<double>(demand.total()) / static_cast<double>(run.device.bytes);
@@ -154,6 +164,7 @@ std::string to_table(const DryRun& run) {
     out += text_line("parameters, moments and gradients (host)", size_text(demand.memory.on_host));
   if (demand.memory.staging > 0)
     out += text_line("copy of the state for a save beside training (host)", size_text(demand.memory.staging));
+  out += communication_lines(demand.memory.communication);
   out += run.device.name + ": " + verdict(run) + "\n";
   if (demand.fits()) return out;
   out += run.suggestions.empty() ? "no change that was tried makes it smaller\n" : "with a change\n";
@@ -169,6 +180,11 @@ std::string to_json(const DryRun& run) {
   nlohmann::ordered_json suggestions = nlohmann::ordered_json::array();
   for (const auto& [change, total, fits] : run.suggestions)
     suggestions.push_back({{"change", change}, {"bytes", total}, {"fits", fits}});
+  nlohmann::ordered_json groups = nlohmann::ordered_json::array(), messages = nlohmann::ordered_json::array();
+  for (const auto& [name, parameters, bytes] : demand.memory.communication.groups)
+    groups.push_back({{"name", name}, {"parameters", parameters}, {"gathered_bytes", bytes}});
+  for (const auto& [kind, group, count, bytes] : demand.memory.communication.messages)
+    messages.push_back({{"kind", kind}, {"group", group}, {"count", count}, {"bytes", bytes}});
   nlohmann::ordered_json out = {{"model", run.model}, {"world_size", run.world_size}};
   for (const Axis& axis : axes(run.dims)) out[axis.key] = axis.degree;
   out.update({{"parameters", run.parameters},
@@ -188,6 +204,8 @@ std::string to_json(const DryRun& run) {
               {"total_bytes", demand.total()},
               {"host_bytes", demand.memory.on_host},
               {"staging_bytes", demand.memory.staging},
+              {"groups", groups},
+              {"messages_per_step", messages},
               {"device", {{"name", run.device.name}, {"bytes", run.device.bytes}, {"is_gpu", run.device.is_gpu}}},
               {"allowed_bytes", demand.allowed},
               {"fits", demand.fits()},

@@ -134,7 +134,8 @@ class MetaRun {
     };
     const auto shape = dist::RunShape::of(config, world_size);
     const auto meshes = dist::Meshes::build(*world_, shape.dims);
-    microbatches_ = std::min<std::int64_t>(shape.accumulation_steps, 2);
+    all_microbatches_ = shape.accumulation_steps;
+    microbatches_ = std::min<std::int64_t>(all_microbatches_, 2);
     // Document ends depend on the tokens, which meta tensors do not have: each row of the batch is one document.
     auto [model, forward_backward] =
         build_on_meta(watched_, spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt,
@@ -164,6 +165,11 @@ class MetaRun {
     if (!optimizer_state_.empty()) return;
     for (std::size_t i = 0; i < optimizer_->parameters().size(); ++i)
       for (const auto& state : optimizer_->state(i)) add(optimizer_state_, log_.find(state.tensor));
+  }
+
+  // Returns the groups, and what was sent since the last call, which must be one step.
+  Communication communication() {
+    return {fsdp::groups_below(*model_), messages_of_step(collectives_.take(), microbatches_, all_microbatches_)};
   }
 
   // Returns the number of groups of several ranks that this rank is in.
@@ -227,7 +233,8 @@ class MetaRun {
   TrainSpec watched_;  // the spec, with a loss that is observed
   MemoryLog& log_ = MemoryLog::instance();
   std::unique_ptr<dist::World> world_;
-  std::int64_t microbatches_;
+  std::int64_t all_microbatches_, microbatches_;  // of a step, and those of them that this takes
+  PlannedCollectives collectives_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<ForwardBackward> forward_backward_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -318,6 +325,7 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
   MetaRun run(config, spec, world_size);
   run.step();
   const auto second_step = run.log().now();
+  run.communication();  // the first step's
   run.step();
 
   const Ids on_host = is_gpu && config.training.enable_cpu_offload ? allocations_on_host(run) : Ids();
@@ -332,6 +340,7 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
   out.kept_by_forward = run.kept_by_forward();
   out.on_host = find_peak(run.log(), second_step, Place::kHost, on_host).bytes;
   out.num_groups = run.num_groups();
+  out.communication = run.communication();
   if (is_gpu) out.pooled = std::max<std::int64_t>(0, reserved_bytes(run.log(), on_host) - out.peak());
   if (config.checkpoint.enable && config.checkpoint.async_mode != "disabled")
     out.staging = bytes_of(run.log(), run.parameters()) + bytes_of(run.log(), run.optimizer());

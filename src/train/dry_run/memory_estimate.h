@@ -8,6 +8,7 @@
 
 #include "config/job_config.h"
 #include "contract/train_contract.h"
+#include "train/dry_run/communication.h"
 
 namespace titan::train {
 
@@ -38,6 +39,7 @@ struct MemoryEstimate {
   std::int64_t pooled = 0;
   // The number of the rank's groups of several ranks. Each has a communicator of its own on a GPU.
   int num_groups = 0;
+  Communication communication;
 };
 
 enum class EstimatedDevice { kCpu, kGpu };

@@ -16,6 +16,8 @@ RECOMPUTED = {
 # These compute what the plain run computes, to the bit; so does ", recomputed ..." what its prefix computes.
 EQUAL = {
     "ZeRO-2": ["--parallelism.fsdp_reshard_after_forward", "never"],
+    "grouped by size": ["--parallelism.fsdp_wrap", "size:4000"],
+    "grouped by name, recomputed": ["--parallelism.fsdp_wrap", "layers.*.attention,layers.*", *RECOMPUTED["recomputed"]],
     "offloaded": ["--training.enable_cpu_offload"],
     "saved beside training": [*SAVES, "--checkpoint.async_mode", "async"],
     "saved from page-locked memory": [*SAVES, "--checkpoint.async_mode", "async_with_pinned_mem"],

@@ -54,6 +54,7 @@ JobConfig wrong_in_all_ways() {
   c.checkpoint.export_dtype = "bfloat16";
   c.checkpoint.last_save_in_hf = c.checkpoint.initial_load_in_hf = true;
   c.checkpoint.last_save_as = "file";
+  c.parallelism.fsdp_wrap = {"block", "output"};
   c.checkpoint.last_save_model_only = c.checkpoint.initial_load_model_only = false;
   c.validation.enable = true;
   return c;
@@ -62,14 +63,14 @@ JobConfig wrong_in_all_ways() {
 // The keys of a fault decide where it is shown, and whether it is shown at all.
 TEST(Validate, FaultsCarryTheKeysThatTheyName) {
   std::vector<Fault> faults = faults_of(wrong_in_all_ways(), 3);
-  EXPECT_EQ(faults.size(), 23u);
+  EXPECT_EQ(faults.size(), 24u);
   JobConfig batch;
   batch.training.global_batch_size = 9;
   JobConfig reshard;
   reshard.parallelism.fsdp_reshard_after_forward = "3";
   for (const JobConfig& config : {batch, reshard})
     for (const Fault& fault : faults_of(config, 2)) faults.push_back(fault);
-  EXPECT_EQ(faults.size(), 25u);
+  EXPECT_EQ(faults.size(), 26u);
   for (const Fault& fault : faults) {
     EXPECT_FALSE(fault.keys.empty()) << fault.message;
     for (const std::string& key : fault.keys) {
