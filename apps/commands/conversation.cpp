@@ -42,7 +42,9 @@ void Conversation::answered(const std::string& answer) { messages_.push_back(mes
 
 void Conversation::withdraw() { messages_.erase(messages_.size() - 1); }
 
-void Conversation::restart() { messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first_), messages_.end()); }
+void Conversation::restart() {
+  messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first_), messages_.end());
+}
 
 std::optional<std::int32_t> Conversation::end_of_turn(const data::Tokenizer& tokenizer) const {
   const std::string answer = "an answer that no template contains";

@@ -163,7 +163,8 @@ class Writer {
   }
 
   // Returns the text of the sample.
-  std::string write_sample(const std::string& prompt, const std::vector<std::int32_t>& ids, const std::string& heading) {
+  std::string write_sample(const std::string& prompt, const std::vector<std::int32_t>& ids,
+                           const std::string& heading) {
     const auto begin = std::chrono::steady_clock::now();
     generate::Sampler sampler(sampling(flags_), first_seed_ + num_samples_++);
     generate::TextStream stream([&](auto some) { return model_.tokenizer->decode_text(some); }, ids);

@@ -56,9 +56,10 @@ void declare(CLI::App& app, GenerateFlags& flags) {
   app.add_option("--prompts", flags.prompts, "a file with one prompt per line; empty lines are skipped")
       ->type_name("FILE");
   app.add_flag("--interactive", flags.interactive, "read prompts from the terminal, one per line, until Ctrl-D");
-  app.add_flag("--chat", flags.chat,
-               "prompts are messages of a user, in the chat template of the tokenizer's folder; with --interactive, one "
-               "conversation, in which /new begins another");
+  app.add_flag(
+      "--chat", flags.chat,
+      "prompts are messages of a user, in the chat template of the tokenizer's folder; with --interactive, one "
+      "conversation, in which /new begins another");
   app.add_option("--system", flags.system, "with --chat: the message of the system, before the first of the user")
       ->type_name("TEXT");
   app.add_option("--stop", flags.stop, "end before this text; may be given several times")

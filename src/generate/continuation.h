@@ -29,8 +29,9 @@ struct Continuation {
 using Pick = std::function<std::int64_t(const at::Tensor& logits)>;
 
 // Continues `prompt`, which has at least one token and leaves room for one in the context. `on_token`, if set,
-// receives every id as soon as it is chosen, and ends the text after it by returning false. No gradients. Collective if the model is sharded: all ranks call it with
-// the same prompt and limits, and `pick` must return the same on all of them. The model has no cache afterwards.
+// receives every id as soon as it is chosen, and ends the text after it by returning false. No gradients. Collective if
+// the model is sharded: all ranks call it with the same prompt and limits, and `pick` and `on_token` must return the
+// same on all of them. The model has no cache afterwards.
 Continuation continue_tokens(LanguageModel& model, std::span<const std::int32_t> prompt, const Limits& limits,
                              const Pick& pick, const std::function<bool(std::int32_t)>& on_token = {});
 

@@ -133,8 +133,8 @@ void AdamW::step_by_aten(const std::vector<Update>& updates, const StepOptions& 
                     /*grad_scale=*/{}, skip);
 }
 
-// Widening and rounding back do not change values that a kernel leaves alone, as in a step that is skipped. Both kernels
-// treat elements alike wherever a part begins, if it begins at a multiple of their vectors.
+// Widening and rounding back do not change values that a kernel leaves alone, as in a step that is skipped. Both
+// kernels treat elements alike wherever a part begins, if it begins at a multiple of their vectors.
 void AdamW::step_in_float32(const std::vector<Update>& updates, const StepOptions& options) const {
   std::vector<Update> parts, copies;
   std::int64_t copied = 0;

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/json_error.h"
 #include "base/text.h"
+#include "models/common/hub/config_values.h"
 #include "models/common/hub/float_text.h"
-#include "models/common/hub/json_values.h"
 #include "models/common/hub/rope_config.h"
 
 namespace titan::models {

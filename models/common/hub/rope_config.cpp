@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "models/common/hub/config_values.h"
 #include "models/common/hub/float_text.h"
-#include "models/common/hub/json_values.h"
 
 namespace titan::models {
 namespace {

@@ -15,8 +15,8 @@ namespace titan::checkpoint {
 std::string to_own_names(const std::string& key);
 std::string to_main_names(const std::string& key);
 
-// True if `keys`, all keys of a checkpoint, contain an attention.qkv_linear: it is TorchTitan main's. Either name of the
-// output projection may then occur, since it was renamed 11 days later. Throws CheckpointError, with `what` for the
+// True if `keys`, all keys of a checkpoint, contain an attention.qkv_linear: it is TorchTitan main's. Either name of
+// the output projection may then occur, since it was renamed 11 days later. Throws CheckpointError, with `what` for the
 // checkpoint, if a renamed module also occurs under its old name.
 bool has_main_names(const std::vector<std::string>& keys, const std::string& what);
 
@@ -25,8 +25,8 @@ bool has_main_names(const std::vector<std::string>& keys, const std::string& wha
 bool is_fused(const std::string& key);
 CheckpointError fused_error(const std::string& what, const std::string& key);
 
-// Returns `keys`, all keys of a checkpoint, with our names if has_main_names(), unless `wanted` has main's names: another
-// program's model may have such modules. Throws fused_error() if `wanted` has a part of a fused tensor.
+// Returns `keys`, all keys of a checkpoint, with our names if has_main_names(), unless `wanted` has main's names:
+// another program's model may have such modules. Throws fused_error() if `wanted` has a part of a fused tensor.
 std::vector<std::string> own_names(const std::vector<std::string>& keys, const std::vector<std::string>& wanted,
                                    const std::string& what);
 

@@ -83,7 +83,7 @@ def generate_chat_interactive(context):
 
 @case(60)
 def generate_chat_refusals(context):
-    """What is missing for a chat is said before the first answer."""
+    """The program says what a chat lacks before the first answer."""
     folder = chat_folder(context)
 
     def refused(reason, *words):
