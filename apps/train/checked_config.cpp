@@ -1,6 +1,7 @@
 #include "apps/train/checked_config.h"
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "models/common/check_shape.h"
 #include "models/common/wrap_groups.h"
 #include "models/registry.h"
+#include "train/step/run_parameters.h"
 
 namespace titan {
 namespace {
@@ -20,12 +22,20 @@ config::LoadedConfig load(const config::CommandLine& command_line, const LaunchE
   return config::load_job_config(command_line, planned_world_size(command_line, launch));
 }
 
+// Throws ConfigError if a pattern of [optimizer] matches no parameter of the model.
+void check_groups(const config::Optimizer& options, const TrainSpec& spec) {
+  if (options.no_decay.empty() && options.lr_factors.empty()) return;
+  const auto model = spec.build_model(std::nullopt);  // on the meta device
+  train::group_lines(options, train::RunParameters(*model));
+}
+
 CheckedConfig check_model(config::LoadedConfig loaded) {
   CheckedConfig checked{std::move(loaded.config), std::move(loaded.warnings), std::move(loaded.origins), {}};
   try {
     checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
     models::check_mesh(checked.spec.stats, checked.config.parallelism);
     models::check_wrap(checked.spec, checked.config.parallelism);
+    check_groups(checked.config.optimizer, checked.spec);
   } catch (const ConfigError& error) {
     throw ConfigError(config::with_location(error, checked.origins));
   }

@@ -111,6 +111,8 @@ struct Optimizer {
   double eps = 1e-8;
   double weight_decay = 0.1;
   std::optional<std::string> state_dtype;
+  std::vector<std::string> no_decay;
+  std::vector<std::string> lr_factors;
   std::string implementation = "fused";
   bool early_step_in_backward = false;
 

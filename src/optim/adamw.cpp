@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "kernels/operators.h"
 
 namespace titan::optim {
@@ -22,9 +24,11 @@ void round_into(const at::Tensor& target, const at::Tensor& value) {
 
 }  // namespace
 
-AdamW::AdamW(std::vector<TrainedParameter> params, const AdamWOptions& options)
-    : Optimizer(std::move(params)), options_(options) {
+AdamW::AdamW(std::vector<TrainedParameter> params, const AdamWOptions& options, std::vector<ParameterRates> rates)
+    : Optimizer(std::move(params)), options_(options), rates_(std::move(rates)) {
   const at::NoGradGuard no_grad;
+  if (rates_.empty()) rates_.resize(parameters().size(), {.weight_decay = options.weight_decay});
+  TITAN_CHECK(rates_.size() == parameters().size(), "rates of " + std::to_string(rates_.size()) + " parameters");
   for (const auto& param : parameters()) {
     // The step counter is on the parameter's device, where the kernel reads it.
     const auto on_device = at::TensorOptions().dtype(at::kFloat).device(param.tensor.device());
@@ -47,10 +51,10 @@ std::vector<StateTensor> AdamW::state(std::size_t index) {
       {"step", state.step, /*is_like_parameter=*/false}, {"exp_avg", state.exp_avg}, {"exp_avg_sq", state.exp_avg_sq}};
 }
 
-std::vector<Hyperparameter> AdamW::hyperparameters() const {
+std::vector<Hyperparameter> AdamW::hyperparameters(std::size_t index) const {
   return {{"betas", Value::tuple({options_.beta1, options_.beta2}), {"optimizer.beta1", "optimizer.beta2"}},
           {"eps", options_.eps, {"optimizer.eps"}},
-          {"weight_decay", options_.weight_decay, {"optimizer.weight_decay"}},
+          {"weight_decay", rates_.at(index).weight_decay, {"optimizer.weight_decay"}},
           {"amsgrad", false, {}, /*must_match=*/true},
           {"maximize", false, {}, /*must_match=*/true},
           {"foreach", false},
@@ -71,10 +75,11 @@ void AdamW::step(const StepOptions& given) {
   }
   count_steps(options.found_inf);
   std::vector<Update> by_aten, of_two_dtypes;
-  for (const auto& state : states_) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const State& state = states_[i];
     const auto& grad = state.param.grad();
     if (!grad.defined() || grad.numel() == 0) continue;
-    const Update update = {state.param, grad, state.exp_avg, state.exp_avg_sq, state.step};
+    const Update update = {state.param, grad, state.exp_avg, state.exp_avg_sq, state.step, rates_[i]};
     if (state.exp_avg.scalar_type() != state.param.scalar_type()) {
       of_two_dtypes.push_back(update);
     } else if (!step_in_one_pass(update, options)) {
@@ -110,13 +115,24 @@ void AdamW::count_steps(const at::Tensor& found_inf) {
 // Returns false if this program's kernel does not support the parameter or must not be used; nothing is done then.
 bool AdamW::step_in_one_pass(const Update& update, const StepOptions& options) const {
   if (options.found_inf.defined() || !update.param.is_cpu()) return false;
-  return ops::adamw(update.param, update.grad, update.exp_avg, update.exp_avg_sq, options_.lr, options_.beta1,
-                    options_.beta2, options_.eps, options_.weight_decay, update.step.item<float>(),
+  return ops::adamw(update.param, update.grad, update.exp_avg, update.exp_avg_sq, options_.lr * update.rates.lr_factor,
+                    options_.beta1, options_.beta2, options_.eps, update.rates.weight_decay, update.step.item<float>(),
                     options.grad_factor.defined() ? options.grad_factor.item<float>() : 1);
 }
 
+// ATen's kernel takes one rate for all.
 void AdamW::step_by_aten(const std::vector<Update>& updates, const StepOptions& options) const {
-  if (updates.empty()) return;
+  std::vector<std::pair<ParameterRates, std::vector<Update>>> groups;
+  for (const Update& update : updates) {
+    auto group = std::ranges::find(groups, update.rates, [](const auto& each) { return each.first; });
+    if (group == groups.end()) group = groups.insert(group, {update.rates, {}});
+    group->second.push_back(update);
+  }
+  for (const auto& [rates, members] : groups) step_group_by_aten(members, rates, options);
+}
+
+void AdamW::step_group_by_aten(const std::vector<Update>& updates, const ParameterRates& rates,
+                               const StepOptions& options) const {
   std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   for (const auto& update : updates) {
     params.push_back(update.param);
@@ -128,8 +144,9 @@ void AdamW::step_by_aten(const std::vector<Update>& updates, const StepOptions& 
   if (options.grad_factor.defined()) scale_grads(grads, options.grad_factor);
   std::optional<at::Tensor> skip;
   if (options.found_inf.defined()) skip = options.found_inf.to(params.front().device());
-  at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr, options_.beta1,
-                    options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+  at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options_.lr * rates.lr_factor,
+                    options_.beta1, options_.beta2, rates.weight_decay, options_.eps, /*amsgrad=*/false,
+                    /*maximize=*/false,
                     /*grad_scale=*/{}, skip);
 }
 
@@ -154,8 +171,12 @@ void AdamW::step_in_float32(const std::vector<Update>& updates, const StepOption
     if (copied + part.param.numel() > limit) flush();
     // The kernels read the gradient's elements in the order of the parameter's.
     const at::Tensor grad = in_float32(part.grad);
-    const Update copy = {in_float32(part.param), part.param.is_contiguous() ? grad.contiguous() : grad,
-                         in_float32(part.exp_avg), in_float32(part.exp_avg_sq), part.step};
+    const Update copy = {in_float32(part.param),
+                         part.param.is_contiguous() ? grad.contiguous() : grad,
+                         in_float32(part.exp_avg),
+                         in_float32(part.exp_avg_sq),
+                         part.step,
+                         part.rates};
     if (step_in_one_pass(copy, options)) return round_back(part, copy);
     parts.push_back(part);
     copies.push_back(copy);
@@ -172,7 +193,7 @@ void AdamW::step_in_float32(const std::vector<Update>& updates, const StepOption
       const std::int64_t length = std::min(limit, numel - begin);
       const auto slice = [&](const at::Tensor& tensor) { return tensor.view(-1).narrow(0, begin, length); };
       take({slice(update.param), grad.narrow(0, begin, length), slice(update.exp_avg), slice(update.exp_avg_sq),
-            update.step},
+            update.step, update.rates},
            limit);
     }
   }

@@ -1,12 +1,14 @@
 #include "optim/make_optimizer.h"
 
-#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "distributed/config_dtype.h"
 #include "optim/adamw.h"
+#include "optim/param_groups.h"
 
 namespace titan::optim {
 namespace {
@@ -19,15 +21,16 @@ struct Row {
 };
 
 std::unique_ptr<Optimizer> make_adamw(const config::Optimizer& options, Params params) {
-  return std::make_unique<AdamW>(
-      std::move(params),
-      AdamWOptions{
-          .lr = options.lr,
-          .beta1 = options.beta1,
-          .beta2 = options.beta2,
-          .eps = options.eps,
-          .weight_decay = options.weight_decay,
-          .state_dtype = options.state_dtype ? std::optional(dist::dtype_of(*options.state_dtype)) : std::nullopt});
+  AdamWOptions adamw{.lr = options.lr,
+                     .beta1 = options.beta1,
+                     .beta2 = options.beta2,
+                     .eps = options.eps,
+                     .weight_decay = options.weight_decay};
+  if (options.state_dtype) adamw.state_dtype = dist::dtype_of(*options.state_dtype);
+  std::vector<std::string> fqns;
+  for (const auto& param : params) fqns.push_back(param.fqn);
+  auto rates = rates_of(options, fqns);
+  return std::make_unique<AdamW>(std::move(params), adamw, std::move(rates));
 }
 
 constexpr Row kOptimizers[] = {{"AdamW", make_adamw}};

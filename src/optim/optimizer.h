@@ -65,10 +65,13 @@ class Optimizer {
   // Returns the state of parameter `index`, in the order in which torch.optim's class has it; allocates it. The tensors
   // are the optimizer's own: a checkpoint is loaded into them.
   virtual std::vector<StateTensor> state(std::size_t index) = 0;
-  // Returns the entries of each parameter group but the learning rate, in the order of torch.optim's class.
-  virtual std::vector<Hyperparameter> hyperparameters() const = 0;
+  // Returns the entries of the group of parameter `index` but the learning rate, in the order of torch.optim's class.
+  virtual std::vector<Hyperparameter> hyperparameters(std::size_t index) const = 0;
+  // The learning rate of parameters that have no factor of their own.
   virtual double lr() const = 0;
   virtual void set_lr(double lr) = 0;
+  // Returns the factor of parameter `index`, which learns at lr() times it.
+  virtual double lr_factor(std::size_t /*index*/) const { return 1; }
 
   const std::vector<TrainedParameter>& parameters() const { return params_; }
   std::vector<std::string> fqns() const;

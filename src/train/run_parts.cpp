@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "distributed/config_dtype.h"
 #include "optim/make_optimizer.h"
@@ -34,6 +35,9 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
   materialize(*run.model, run.meshes.fsdp.device(), dist::dtype_of(config.training.dtype));
   run.parameters = std::make_unique<RunParameters>(*run.model);
   run.optimizer = optim::make_optimizer(config.optimizer, run.parameters->to_train());
+  if (speaks_for_all())
+    for (const std::string& group : group_lines(config.optimizer, *run.parameters))
+      spdlog::info("optimizer: {}", group);
   run.schedule = std::make_unique<optim::LrSchedule>(build_lr_schedule(config.lr_scheduler, config.training.steps));
   if (uses_float16(config.training)) run.grad_scaler = std::make_unique<optim::GradScaler>(run.world.device());
 }

@@ -2,8 +2,13 @@
 
 #include <spdlog/spdlog.h>
 
+#include <map>
+#include <tuple>
+#include <utility>
+
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/torchtitan_keys.h"
 
 namespace titan::train {
@@ -29,16 +34,30 @@ std::string mode_text(const Value& value) {
   return value == Value(true) ? "True" : value == Value(false) ? "False" : "another value";
 }
 
-// Warns if the checkpoint has another value under `key`. Throws CheckpointError for a mode that the optimizer lacks.
-// None is PyTorch's "choose for me".
-void compare_hyperparameter(const optim::Hyperparameter& own, const std::string& key, const Value& saved) {
+// Parameters by what may have changed for them: the key, and its values in the checkpoint and in the configuration.
+using Changes = std::map<std::tuple<std::string, double, double>, std::vector<std::string>>;
+
+// Adds the numbers of an entry of `fqn` to `changes`. Throws CheckpointError for a mode that the optimizer lacks. None
+// is PyTorch's "choose for me".
+void compare_hyperparameter(const optim::Hyperparameter& own, const std::string& key, const Value& saved,
+                            Changes& changes, const std::string& fqn) {
   if (own.must_match && !saved.is_none() && saved != own.value)
     throw CheckpointError(key + ": expected " + mode_text(own.value) + ", found " + mode_text(saved) +
                           ", a mode of the optimizer that is not built; to start with the weights alone, set "
                           "checkpoint.exclude_from_loading = [\"optimizer\", \"lr_scheduler\"]");
   if (own.keys.empty()) return;
   const auto theirs = numbers_of(saved, key, own.keys.size()), ours = numbers_of(own.value, key, own.keys.size());
-  for (std::size_t i = 0; i < ours.size(); ++i) warn_if_changed(own.keys[i], theirs[i], ours[i]);
+  for (std::size_t i = 0; i < ours.size(); ++i) changes[{own.keys[i], theirs[i], ours[i]}].push_back(fqn);
+}
+
+// Warns of each change, and says for which parameters it holds unless for all.
+void warn_of(const Changes& changes, std::size_t num_parameters) {
+  for (const auto& [change, fqns] : changes) {
+    const auto& [key, saved, configured] = change;
+    const bool is_of_all = fqns.size() == num_parameters;
+    const std::string of = is_of_all ? "" : " of " + counted(std::ssize(fqns), "parameter") + " (" + fqns.front() + ")";
+    warn_if_changed(key + of, saved, configured);
+  }
 }
 
 // Returns an item that a checkpoint may lack.
@@ -63,8 +82,6 @@ std::vector<checkpoint::Item> weight_items(const RunParameters& parameters) {
 }
 
 std::vector<checkpoint::Item> optimizer_items(optim::Optimizer& optimizer, double lr, double base_lr) {
-  std::vector<std::pair<std::string, Value>> entries;
-  for (const auto& each : optimizer.hyperparameters()) entries.emplace_back(each.name, each.value);
   std::vector<checkpoint::Item> items;
   for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
     const auto& [fqn, param, sharding] = optimizer.parameters()[i];
@@ -73,7 +90,10 @@ std::vector<checkpoint::Item> optimizer_items(optim::Optimizer& optimizer, doubl
       auto spec = is_cut ? sharding->spec : dist::ShardSpec::replicated(tensor.sizes().vec());
       items.push_back(checkpoint::optimizer_tensor(fqn, name, tensor, std::move(spec), is_cut));
     }
-    checkpoint::append_param_group(items, fqn, lr, entries, base_lr);
+    std::vector<std::pair<std::string, Value>> entries;
+    for (const auto& each : optimizer.hyperparameters(i)) entries.emplace_back(each.name, each.value);
+    const double factor = optimizer.lr_factor(i);
+    checkpoint::append_param_group(items, fqn, lr * factor, entries, base_lr * factor);
   }
   return items;
 }
@@ -171,16 +191,28 @@ void TrainState::restore_grad_scaler(const Values& values) {
 
 // Warns of changed hyperparameters: the configuration decides. TorchTitan silently takes the checkpoint's.
 void TrainState::restore_hyperparameters(const Values& values) {
-  if (parts_.optimizer->parameters().empty()) return;
-  const auto& first = parts_.optimizer->parameters().front().fqn;
-  if (values.contains("lr_scheduler.base_lrs")) {
-    warn_if_changed("optimizer.lr", checkpoint::parse_lr_scheduler(values).base_lr, parts_.base_lr);
+  const optim::Optimizer& optimizer = *parts_.optimizer;
+  if (optimizer.parameters().empty()) return;
+  const auto& first = optimizer.parameters().front().fqn;
+  if (!values.contains(checkpoint::param_group_key(first, "lr"))) {
+    const auto base_lrs = values.find("lr_scheduler.base_lrs");
+    if (base_lrs != values.end() && base_lrs->second.as_sequence(base_lrs->first).size() == 1)
+      warn_if_changed("optimizer.lr", checkpoint::parse_lr_scheduler(values).base_lr, parts_.base_lr);
+    return;
   }
-  if (!values.contains(checkpoint::param_group_key(first, "lr"))) return;
-  for (const auto& each : parts_.optimizer->hyperparameters()) {
-    const std::string key = checkpoint::param_group_key(first, each.name);
-    compare_hyperparameter(each, key, value_at(values, key));
+  Changes changes;
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    const std::string& fqn = optimizer.parameters()[i].fqn;
+    const auto saved = [&](const std::string& name) -> const Value& {
+      return value_at(values, checkpoint::param_group_key(fqn, name));
+    };
+    const std::string key = checkpoint::param_group_key(fqn, "initial_lr");
+    changes[{"optimizer.lr", saved("initial_lr").as_double(key), parts_.base_lr * optimizer.lr_factor(i)}].push_back(
+        fqn);
+    for (const auto& each : optimizer.hyperparameters(i))
+      compare_hyperparameter(each, checkpoint::param_group_key(fqn, each.name), saved(each.name), changes, fqn);
   }
+  warn_of(changes, optimizer.parameters().size());
 }
 
 }  // namespace titan::train

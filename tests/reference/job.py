@@ -18,6 +18,8 @@ DEFAULTS = {
         "eps": 1e-8,
         "weight_decay": 0.1,
         "state_dtype": None,
+        "no_decay": [],
+        "lr_factors": [],
         "implementation": "fused",
     },
     "lr_scheduler": {
@@ -71,6 +73,8 @@ def parse_value(text, default):
         return None
     if text in ("true", "false"):
         return text == "true"
+    if isinstance(default, list):
+        return text.split(",")
     if isinstance(default, float):
         return float(text)
     if isinstance(default, int):

@@ -9,9 +9,11 @@ many, so the same mixed precision holds for every world size.
 import argparse
 import contextlib
 import dataclasses
+import fnmatch
 import json
 import math
 import os
+import re
 import sys
 
 import torch
@@ -162,11 +164,32 @@ def lr_factor(schedule, steps):
     return factor
 
 
+KINDS = {"norm": r"norm\.", "bias": r"\.bias$", "embedding": r"embeddings?\."}
+
+
+def parameter_groups(model, options):
+    """Returns torch.optim's groups for optimizer.no_decay and lr_factors, the one with the common rates first."""
+    factors = [entry.rpartition("=") for entry in options["lr_factors"]]
+    groups = {(1.0, True): []}
+    for name, parameter in model.named_parameters():
+        decays = not any(
+            re.search(KINDS[entry], name) if entry in KINDS else fnmatch.fnmatchcase(name, entry)
+            for entry in options["no_decay"]
+        )
+        factor = next((float(factor) for glob, _, factor in factors if fnmatch.fnmatchcase(name, glob)), 1.0)
+        groups.setdefault((factor, decays), []).append(parameter)
+    return [
+        {"params": params, "lr": options["lr"] * factor, "weight_decay": options["weight_decay"] if decays else 0.0}
+        for (factor, decays), params in groups.items()
+        if params
+    ]
+
+
 def make_optimizer(model, options):
     if options["name"] not in ("AdamW", "Adam"):
         raise SystemExit(f"reference: optimizer.name '{options['name']}' is not AdamW or Adam")
     optimizer = getattr(torch.optim, options["name"])(
-        model.parameters(),
+        parameter_groups(model, options),
         lr=options["lr"],
         betas=(options["beta1"], options["beta2"]),
         eps=options["eps"],

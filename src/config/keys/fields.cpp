@@ -135,8 +135,10 @@ class Table {
     add(KEY(optimizer.beta1), "decay of the first moment", from_below(0, 1), kSupported);
     add(KEY(optimizer.beta2), "decay of the second moment", from_below(0, 1), kSupported);
     add(KEY(optimizer.eps), "added to the root of the second moment", at_least(0), kSupported);
-    add(KEY(optimizer.weight_decay), "decoupled weight decay, of every parameter", at_least(0), kSupported);
-    add(KEY(optimizer.state_dtype), "dtype of the moments; None: that of training.dtype. bfloat16 halves their memory; each step computes in float32 and rounds them to the nearest. A change below 1/512 of a value is lost, so beta2 must be below 0.996 (docs/numerics.md; not a key of TorchTitan)", one_of({"float32", "bfloat16"}), kSupported);
+    add(KEY(optimizer.weight_decay), "decoupled weight decay, of every parameter that optimizer.no_decay does not name", at_least(0), kSupported);
+    add(KEY(optimizer.state_dtype), "dtype of the moments; None: that of training.dtype. bfloat16 halves their memory; each step computes in float32 and rounds them to the nearest. A change below 1/512 of a value is lost, so beta2 must be below 0.996 (docs/optimizer.md; not a key of TorchTitan)", one_of({"float32", "bfloat16"}), kSupported);
+    add(KEY(optimizer.no_decay), "parameters without weight decay: the kinds norm, bias and embedding, and patterns of names (layers.*.attention.wo.*), where * is any text (not a key of TorchTitan)", kNonEmpty, kSupported);
+    add(KEY(optimizer.lr_factors), "\"PATTERN=FACTOR\" each (tok_embeddings.*=0.1): parameters whose names match learn at FACTOR times the rate of every step; the first match counts (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(optimizer.implementation), "all three give the same numbers here", one_of({"fused", "foreach", "for-loop"}), kSupported);
     add(KEY(optimizer.early_step_in_backward), "step each parameter as soon as its gradient is ready", kAny, not_built("the optimizer steps once, after clipping"));
 

@@ -13,6 +13,7 @@
 #include "facts/optimizer_facts.h"
 #include "metrics/flops.h"
 #include "train/dry_run/suggest_changes.h"
+#include "train/step/run_parameters.h"
 
 namespace titan::train {
 namespace {
@@ -132,6 +133,8 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   run.dtype = config.training.dtype;
   run.recomputation = config.activation_checkpoint.mode;
   run.optimizer = config.optimizer.name;
+  const auto model = spec.build_model(std::nullopt);
+  run.groups = group_lines(config.optimizer, RunParameters(*model));
   run.checkpoint = checkpoint_size(config, spec.stats);
   run.device = device;
   run.demand = demand_of(config, spec, world_size, device);
@@ -147,6 +150,7 @@ std::string to_table(const DryRun& run) {
   out += text_line("tokens per step", with_thousands(run.tokens_per_step));
   out += text_line("FLOPs per token (forward and backward)", with_thousands(run.flops_per_token));
   out += text_line("FLOPs per step", fmt::format("{:.3g}", run.flops_per_step()));
+  for (const std::string& group : run.groups) out += "  optimizer: " + group + "\n";
   out += text_line("checkpoint on disk (model and " + run.optimizer + ")", size_text(run.checkpoint.full));
   out += text_line("checkpoint on disk (model alone)", size_text(run.checkpoint.model));
   out += text_line("kept by a forward for its backward", size_text(demand.memory.kept_by_forward));
@@ -192,6 +196,7 @@ std::string to_json(const DryRun& run) {
               {"tokens_per_step", run.tokens_per_step},
               {"flops_per_token", run.flops_per_token},
               {"flops_per_step", run.flops_per_step()},
+              {"optimizer_groups", run.groups},
               {"checkpoint_bytes", run.checkpoint.full},
               {"model_checkpoint_bytes", run.checkpoint.model},
               {"kept_by_forward_bytes", demand.memory.kept_by_forward},

@@ -56,6 +56,7 @@ struct DryRun {
   std::int64_t tokens_per_step = 0;
   // The shards' dtype, activation_checkpoint.mode, optimizer.name.
   std::string dtype, recomputation, optimizer;
+  std::vector<std::string> groups;  // of the optimizer's parameters; empty if there is only one
   CheckpointSize checkpoint;
   Device device;
   Demand demand;

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "optim/param_groups.h"
+
 namespace titan::train {
 
 RunParameters::RunParameters(nn::Module& model) {
@@ -30,6 +32,13 @@ std::int64_t RunParameters::local_numel() const {
   std::int64_t numel = 0;
   for (const auto& each : list_) numel += each.local ? each.local->tensor().numel() : 0;
   return numel;
+}
+
+std::vector<std::string> group_lines(const config::Optimizer& options, const RunParameters& parameters) {
+  std::vector<std::string> fqns;
+  for (const auto& each : parameters)
+    if (each.is_trained) fqns.push_back(each.fqn);
+  return optim::describe_groups(optim::rates_of(options, fqns), fqns);
 }
 
 }  // namespace titan::train

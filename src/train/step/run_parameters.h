@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/job_config.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 
@@ -45,5 +46,8 @@ class RunParameters {
   std::vector<RunParameter> list_;
   std::vector<std::pair<std::string, const RunParameter*>> stored_;
 };
+
+// Describes the parameter groups of a run's optimizer (optim::describe_groups), also on ranks that hold a part of it.
+std::vector<std::string> group_lines(const config::Optimizer& options, const RunParameters& parameters);
 
 }  // namespace titan::train

@@ -46,11 +46,11 @@ TEST(AdamW, HasTheEntriesOfTorchsParameterGroups) {
   const AdamW optimizer({{"weight", at::ones({3})}},
                         {.lr = 0.5, .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-9, .weight_decay = 0.2});
   std::vector<std::string> names;
-  for (const auto& each : optimizer.hyperparameters()) names.push_back(each.name);
+  for (const auto& each : optimizer.hyperparameters(0)) names.push_back(each.name);
   EXPECT_EQ(names, (std::vector<std::string>{"betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach",
                                              "capturable", "differentiable", "fused", "decoupled_weight_decay"}));
-  EXPECT_EQ(optimizer.hyperparameters()[0].value, Value::tuple({0.8, 0.9}));
-  EXPECT_EQ(optimizer.hyperparameters()[2].value, Value(0.2));
+  EXPECT_EQ(optimizer.hyperparameters(0)[0].value, Value::tuple({0.8, 0.9}));
+  EXPECT_EQ(optimizer.hyperparameters(0)[2].value, Value(0.2));
 }
 
 TEST(AdamW, HasMomentsForACheckpointBeforeTheFirstStep) {

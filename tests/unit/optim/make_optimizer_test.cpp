@@ -32,7 +32,7 @@ TEST(MakeOptimizer, UsesTheConfigurationsNumbers) {
   options.beta1 = 0.5;
   options.eps = 1e-3;
   options.weight_decay = 0.25;
-  const auto entries = make_optimizer(options, {{"weight", at::ones({1})}})->hyperparameters();
+  const auto entries = make_optimizer(options, {{"weight", at::ones({1})}})->hyperparameters(0);
   EXPECT_EQ(entries.at(0).value, Value::tuple({0.5, options.beta2}));
   EXPECT_EQ(entries.at(1).value, Value(1e-3));
   EXPECT_EQ(entries.at(2).value, Value(0.25));
