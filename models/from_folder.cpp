@@ -1,6 +1,7 @@
 #include "models/from_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string_view>
 #include <variant>
@@ -16,6 +17,22 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFrom = "model.from";
+// Keys that a folder decides. A saved configuration has them all, and must not depend on what the folder is now.
+constexpr std::array kDecided = {"model.name",
+                                 "model.args.dim",
+                                 "model.args.n_layers",
+                                 "model.args.n_heads",
+                                 "model.args.n_kv_heads",
+                                 "model.args.head_dim",
+                                 "model.args.hidden_dim",
+                                 "model.args.vocab_size",
+                                 "model.args.norm_eps",
+                                 "model.args.rope_theta",
+                                 "model.args.rope_scaling_args.scaling_factor",
+                                 "model.args.enable_weight_tying",
+                                 "model.hf_assets_path",
+                                 "checkpoint.enable",
+                                 "checkpoint.initial_load_in_hf"};
 
 bool has_file_ending(const fs::path& folder, std::string_view ending) {
   std::error_code error;
@@ -60,12 +77,10 @@ class Folder {
       : config_(config), given_(given), errors_(errors), warnings_(warnings), folder_(*config.model.from) {}
 
   std::vector<std::string> complete() {
+    if (std::ranges::all_of(kDecided, [&](const char* key) { return is_given(key); })) return set_;
     const fs::path file = folder_ / "config.json";
     std::error_code ignored;
     if (!fs::is_regular_file(file, ignored)) {
-      const config::ModelArgs& args = config_.model.args;
-      // A saved configuration has all sizes.
-      if (args.dim && args.n_layers && args.n_heads && args.hidden_dim && args.vocab_size) return set_;
       fault("model.from = \"" + folder_.string() +
             "\" is not the folder of a model in Hugging Face's format: there is no " + file.string() +
             hint_for_hub_name(folder_.string()));

@@ -20,6 +20,7 @@ constexpr std::array<std::string_view, 6> kDataKeys = {"training.dataset",     "
 std::optional<Effect> effect_of(std::string_view key) {
   if (std::ranges::any_of(kWithoutEffect, [&](std::string_view table) { return key.starts_with(table); }))
     return std::nullopt;
+  if (key == "model.from") return std::nullopt;  // what it decides is in other keys
   if (key.starts_with("model.")) return Effect::kModel;
   return std::ranges::count(kDataKeys, key) > 0 ? Effect::kData : Effect::kTraining;
 }

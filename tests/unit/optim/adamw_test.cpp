@@ -180,7 +180,7 @@ struct Rounded {
 // Sizes around those of the copies, which are a vector's multiples, and of parts of a vector at the end.
 TEST(AdamW, RoundsMomentsOfAnotherDtypeAfterEachStep) {
   const std::vector<std::int64_t> sizes = {1, 9, 1003, (1 << 18) + 13};
-  for (const auto [dtype, state] : {std::pair(at::kFloat, at::kBFloat16), std::pair(at::kBFloat16, at::kFloat)}) {
+  for (const auto& [dtype, state] : {std::pair(at::kFloat, at::kBFloat16), std::pair(at::kBFloat16, at::kFloat)}) {
     for (const bool own : {true, false}) {
       const Choice choice(own);
       at::manual_seed(5);

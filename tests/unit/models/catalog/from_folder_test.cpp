@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "config/command_line/program.h"
+#include "config/keys/changes.h"
 #include "config/keys/print.h"
 #include "config/load.h"
 #include "models/catalog.h"
@@ -77,9 +78,16 @@ TEST_F(FromFolder, GivenValuesWin) {
 
 TEST_F(FromFolder, ASavedConfigurationNeedsNoFolder) {
   const config::JobConfig config = load().config;
+  write("config.json", R"({"architectures": ["GPT2LMHeadModel"]})");
+  EXPECT_EQ(config::load_job_config_text(config::to_toml(config), "config.toml").config.model, config.model);
   fs::remove_all(folder_.path());
-  const auto again = config::load_job_config_text(config::to_toml(config), "config.toml").config;
-  EXPECT_EQ(again.model, config.model);
+  EXPECT_EQ(config::load_job_config_text(config::to_toml(config), "config.toml").config.model, config.model);
+  // A run may go on when the folder has another name.
+  config::JobConfig moved = config;
+  moved.model.from = "elsewhere";
+  EXPECT_TRUE(config::find_changes(config::flatten(config), moved).empty());
+  moved.model.args.dim = 32;
+  EXPECT_EQ(config::find_changes(config::flatten(config), moved).size(), 1u);
 }
 
 TEST_F(FromFolder, RefusesWhatContradictsIt) {
