@@ -221,8 +221,11 @@ def convert_torch_files(context):
     expect_equal(torch.load(source / "theirs.pt", weights_only=True), wanted, "PyTorch's DCP -> torch")
 
     torch.save({"model": state, "step": 3}, source / "nested.pt")
-    _, error = command(context, "convert", source / "nested.pt", source / "no", exit_code=1)
-    expect('"model" is not a tensor' in error, error)
+    command(context, "convert", source / "nested.pt", source / "nested")
+    expect_equal(read_dcp(source / "nested"), wanted, "a dict under the key model -> DCP")
+    torch.save({"weights": state, "step": 3}, source / "deeper.pt")
+    _, error = command(context, "convert", source / "deeper.pt", source / "no", exit_code=1)
+    expect('"weights" is not a tensor' in error, error)
     torch.save({"x": print}, source / "code.pt")
     _, error = command(context, "convert", source / "code.pt", source / "no", exit_code=1)
     expect("not one that checkpoints use" in error, error)

@@ -182,7 +182,7 @@ def generate_refused(context):
     refused("found several", *ours, *prompt, "--interactive")
     refused("does not exist; expected the folder of a run", "--checkpoint", context.folder / "no", *prompt)
     refused("is a file whose name ends in neither .pt, .pth nor .safetensors; expected the folder of a run", "--checkpoint", config, *prompt)
-    refused("nor *.safetensors; expected the folder of a run", "--checkpoint", context.fixtures, *prompt)
+    refused("nor *.safetensors, nor model.pt; expected the folder of a run", "--checkpoint", context.fixtures, *prompt)
     for option, value, wanted in (
         ("--temperature", "-1", "a number, at least 0"), ("--temperature", "nan", "a number, at least 0"),
         ("--top-k", "0", "an integer, at least 1"), ("--top-p", "0", "a number above 0, up to 1"),
