@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "config/keys/fields.h"
+#include "models/common/check_shape.h"
 #include "models/common/hub/rope_config.h"
 
 namespace titan::models {
@@ -23,6 +24,12 @@ void override_decoder(DecoderShape& shape, const config::ModelArgs& args) {
   override_with(shape.depth_init, args.depth_init);
   override_with(shape.tied, args.enable_weight_tying);
   if (args.attn_mask_type) shape.block_causal = *args.attn_mask_type == "block_causal";
+}
+
+void divide_width(AttentionShape& attention, const config::ModelArgs& args) {
+  if (args.head_dim) return;
+  attention.head_dim = attention.dim / attention.n_heads;
+  check_divided_width(attention);
 }
 
 void override_rope_scaling(std::optional<RopeScaling>& scaling, const config::RopeScalingArgs& args) {

@@ -44,6 +44,10 @@ const Shape& flavor_of(const config::Model& model, const std::map<std::string, S
 // Replaces the sizes that every decoder has.
 void override_decoder(DecoderShape& shape, const config::ModelArgs& args);
 
+// Makes heads dim / n_heads wide, unless model.args.head_dim says otherwise. Throws ConfigError if the width is not
+// even.
+void divide_width(AttentionShape& attention, const config::ModelArgs& args);
+
 // Replaces values of the scaling of rotary frequencies. A factor of 1 turns it off.
 void override_rope_scaling(std::optional<RopeScaling>& scaling, const config::RopeScalingArgs& args);
 

@@ -59,12 +59,8 @@ HubDecoder qwen2_decoder(const config::Model& model) {
   DecoderShape shape = flavor_of(model, qwen2_flavors());
   override_decoder(shape, model.args);
   override_with(shape.block.attention.qkv_bias, model.args.qkv_bias);
-  AttentionShape& attention = shape.block.attention;
-  if (!model.args.head_dim) {
-    attention.head_dim = attention.dim / attention.n_heads;
-    check_divided_width(attention);
-  }
-  check_attention_shape(attention);
+  divide_width(shape.block.attention, model.args);
+  check_attention_shape(shape.block.attention);
   return {shape, model.args.max_seq_len.value_or(kQwen2MaxSeqLen)};
 }
 

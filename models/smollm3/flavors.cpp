@@ -48,12 +48,8 @@ HubDecoder smollm3_decoder(const config::Model& model) {
   DecoderShape shape = flavor_of(model, smollm3_flavors());
   override_decoder(shape, model.args);
   override_with(shape.no_rope_interval, model.args.no_rope_layer_interval);
-  AttentionShape& attention = shape.block.attention;
-  if (!model.args.head_dim) {
-    attention.head_dim = attention.dim / attention.n_heads;
-    check_divided_width(attention);
-  }
-  check_attention_shape(attention);
+  divide_width(shape.block.attention, model.args);
+  check_attention_shape(shape.block.attention);
   return {shape, model.args.max_seq_len.value_or(kSmolLM3MaxSeqLen)};
 }
 
