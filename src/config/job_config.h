@@ -355,6 +355,35 @@ struct Validation {
   bool operator==(const Validation&) const = default;
 };
 
+struct Chat {
+  std::optional<std::string> chat_template;
+  std::string too_long = "error";
+  std::string loss_weight = "token";
+
+  bool operator==(const Chat&) const = default;
+};
+
+struct Lora {
+  std::int64_t rank = 0;
+  std::optional<double> alpha;
+  double dropout = 0;
+  std::vector<std::string> targets = {"layers.*"};
+  std::optional<std::string> base_dtype;
+
+  bool operator==(const Lora&) const = default;
+};
+
+struct Evaluation {
+  std::vector<std::string> tasks;
+  std::int64_t freq = 500;  // steps
+  bool at_last_step = true;
+  std::int64_t local_batch_size = 8;  // sequences
+  std::optional<std::int64_t> limit;  // items of each task
+  std::int64_t num_fewshot = 0;       // items
+
+  bool operator==(const Evaluation&) const = default;
+};
+
 struct Debug {
   std::optional<std::int64_t> seed;
   bool deterministic = false;
@@ -398,6 +427,9 @@ struct JobConfig {
   FaultTolerance fault_tolerance;
   Experimental experimental;
   Validation validation;
+  Chat chat;
+  Lora lora;
+  Evaluation evaluation;
   Debug debug;
   Cpu cpu;
   Cuda cuda;
