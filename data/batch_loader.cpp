@@ -21,6 +21,7 @@ struct HostBatch {
   std::int64_t rows = 0;
   std::vector<std::int64_t> tokens;  // [rows, seq_len]
   std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> documents{};  // empty if the loader has none
   std::shared_ptr<const RowPosition> after{};
   std::int64_t bad_records = 0;
   std::vector<SampleId> samples{};  // for the sample log
@@ -38,9 +39,12 @@ HostBatch make_host_batch(RowSource& rows, const LoaderOptions& options) {
   HostBatch batch;
   batch.tokens.resize(size);
   batch.labels.resize(size);
+  if (options.has_documents) batch.documents.resize(size);
   for (; batch.rows < options.local_batch_size; ++batch.rows) {
     const std::size_t row = static_cast<std::size_t>(batch.rows) * seq_len;
-    if (!rows.next_row(std::span(batch.tokens).subspan(row, seq_len), std::span(batch.labels).subspan(row, seq_len)))
+    const auto documents = options.has_documents ? std::span(batch.documents).subspan(row, seq_len) : std::span<std::int64_t>();
+    if (!rows.next_row(std::span(batch.tokens).subspan(row, seq_len), std::span(batch.labels).subspan(row, seq_len),
+                       documents))
       break;
     if (!options.sample_log.empty()) batch.samples.push_back(rows.sample_id());
   }
@@ -111,8 +115,12 @@ class BatchLoader final : public BatchSource {
     bad_records_ = host->bad_records;
     if (sample_log_) sample_log_->write(*host, num_batches_, options_.seq_len);
     ++num_batches_;
-    return Batch{.tokens = to_tensor(std::move(host->tokens), host->rows, options_.seq_len, options_.pin_memory),
-                 .labels = to_tensor(std::move(host->labels), host->rows, options_.seq_len, options_.pin_memory)};
+    const auto tensor = [&](std::vector<std::int64_t>& values) {
+      return to_tensor(std::move(values), host->rows, options_.seq_len, options_.pin_memory);
+    };
+    Batch batch{.tokens = tensor(host->tokens), .labels = tensor(host->labels)};
+    if (options_.has_documents) batch.documents = tensor(host->documents);
+    return batch;
   }
 
   std::vector<StateEntry> state() const override { return returned_->entries(num_batches_); }

@@ -17,6 +17,7 @@ struct LoaderOptions {
   bool pin_memory = false;  // page-locked host tensors, for asynchronous copies; needs a CUDA device
   // Capacity of the queue: enough that tokenizing one long document does not delay a step.
   std::int64_t prefetch_batches = 8;
+  bool has_documents = false;        // batches say which document a token belongs to
   bool report_bad_records = false;   // bad_records() returns a number
   std::filesystem::path sample_log;  // gets a line for each row that next() returns; empty: no log
   std::string description = {};      // see BatchSource

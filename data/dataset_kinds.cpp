@@ -24,9 +24,14 @@ std::unique_ptr<TextSource> open_whole_files(const std::filesystem::path& path, 
   return open_text_files(path);
 }
 
+std::unique_ptr<TextSource> refuse_chats(const std::filesystem::path& /*path*/, const std::string& /*text_key*/) {
+  throw DataError("dataset \"chat\" holds conversations, where text is wanted");
+}
+
 constexpr DatasetKind kDatasets[] = {
     {"text", open_whole_files, list_text_files, nullptr},
     {"jsonl", open_jsonl_files, list_jsonl_files, prepare_jsonl_files},
+    {"chat", refuse_chats, list_jsonl_files, prepare_jsonl_files},
     // TorchTitan's names for JSON lines with "text", in file order.
     {"c4_test", open_jsonl_files, list_jsonl_files, prepare_jsonl_files},
     {"c4", open_jsonl_files, list_jsonl_files, prepare_jsonl_files},
@@ -34,6 +39,7 @@ constexpr DatasetKind kDatasets[] = {
 };
 
 constexpr const char* kIndexed = "indexed";  // tokenized shards, not text
+constexpr const char* kChat = "chat";        // conversations, not text
 
 const DatasetKind& kind_of(const std::string& name) {
   const std::string lower = config::lower_case(name);
@@ -95,8 +101,9 @@ void check_dataset(const std::string& name, const std::filesystem::path& path, c
 
 std::shared_ptr<const TokenSource> open_tokens(const std::string& name, const std::filesystem::path& path,
                                                std::shared_ptr<const Tokenizer> tokenizer, std::int64_t seq_len,
-                                               const std::string& text_key) {
+                                               const std::string& text_key, const ChatDataset& chat) {
   if (config::lower_case(name) == kIndexed) return open_indexed_shards(path, seq_len, tokenizer->vocab_size());
+  if (config::lower_case(name) == kChat) return open_chats(path, std::move(tokenizer), seq_len, chat);
   return tokenize_documents(open_dataset(name, path, text_key), std::move(tokenizer), name);
 }
 

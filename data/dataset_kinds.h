@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/conversations/chat_packs.h"
 #include "data/sources/token_source.h"
 
 namespace titan::data {
@@ -33,10 +34,10 @@ void prepare_dataset(const std::string& name, const std::filesystem::path& path)
 // tokenizer of fingerprint `tokenizer` (tokenizer.h). Throws DataError.
 void check_dataset(const std::string& name, const std::filesystem::path& path, const std::string& tokenizer);
 
-// Opens a dataset of any kind as tokens. The items of kind "indexed" are windows of `seq_len` + 1 tokens. Throws
-// DataError.
+// Opens a dataset of any kind as tokens. The items of the kinds "indexed" and "chat" are windows of `seq_len` + 1 tokens.
+// `chat`: for the latter. Throws DataError, ConfigError.
 std::shared_ptr<const TokenSource> open_tokens(const std::string& name, const std::filesystem::path& path,
                                                std::shared_ptr<const Tokenizer> tokenizer, std::int64_t seq_len,
-                                               const std::string& text_key = "text");
+                                               const std::string& text_key, const ChatDataset& chat);
 
 }  // namespace titan::data

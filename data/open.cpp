@@ -1,5 +1,6 @@
 #include "data/open.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -48,17 +49,17 @@ struct OpenedDataset {
 
 OpenedDataset open_entry(const config::MixEntry& entry, const DataOptions& options,
                          std::shared_ptr<const Tokenizer> tokenizer) {
-  auto tokens = open_tokens(entry.kind, entry.path, std::move(tokenizer), options.seq_len, options.text_key);
-  const bool is_indexed = config::lower_case(entry.kind) == "indexed";
-  std::string description =
-      entry.kind + " " + entry.path + " has " + counted(tokens->num_items(), is_indexed ? "window" : "document");
-  if (is_indexed) description += " of " + with_thousands(options.seq_len + 1) + " tokens";
+  ChatDataset chat = options.chat;
+  chat.on_bad_record = options.on_bad_record;
+  auto tokens = open_tokens(entry.kind, entry.path, std::move(tokenizer), options.seq_len, options.text_key, chat);
+  std::string description = entry.kind + " " + entry.path + " has " + tokens->contents();
   return {std::move(tokens), std::move(description)};
 }
 
 struct OpenedRows {
   std::unique_ptr<RowSource> rows;
   std::string description;  // for BatchSource
+  bool has_documents;       // for LoaderOptions
 };
 
 OpenedRows open_elastic(const DataOptions& options, OnBadRecord on_bad_record,
@@ -80,7 +81,9 @@ OpenedRows open_elastic(const DataOptions& options, OnBadRecord on_bad_record,
                                     .local_batch_size = options.local_batch_size,
                                     .seed = static_cast<std::uint64_t>(options.seed),
                                     .on_bad_record = on_bad_record};
-  return {std::make_unique<ElasticOrder>(std::move(sources), std::move(weights), order), join(descriptions, ", ")};
+  const bool has_documents = std::ranges::any_of(sources, [](const auto& source) { return source->holds_packs(); });
+  return {std::make_unique<ElasticOrder>(std::move(sources), std::move(weights), order), join(descriptions, ", "),
+          has_documents};
 }
 
 OpenedRows open_torchtitan(const DataOptions& options, OnBadRecord on_bad_record,
@@ -92,7 +95,9 @@ OpenedRows open_torchtitan(const DataOptions& options, OnBadRecord on_bad_record
                                        .local_batch_size = options.local_batch_size,
                                        .infinite = options.infinite,
                                        .on_bad_record = on_bad_record};
-  return {std::make_unique<TorchTitanOrder>(std::move(opened.tokens), order), std::move(opened.description)};
+  const bool has_documents = opened.tokens->holds_packs();
+  return {std::make_unique<TorchTitanOrder>(std::move(opened.tokens), order), std::move(opened.description),
+          has_documents};
 }
 
 }  // namespace
@@ -100,11 +105,12 @@ OpenedRows open_torchtitan(const DataOptions& options, OnBadRecord on_bad_record
 std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   const DataOrder order = resolve_order(options);
   const OnBadRecord on_bad_record = parse_on_bad_record(options.on_bad_record);
-  auto [rows, description] = order == DataOrder::kElastic ? open_elastic(options, on_bad_record, tokenizer)
+  auto [rows, description, has_documents] = order == DataOrder::kElastic ? open_elastic(options, on_bad_record, tokenizer)
                                                           : open_torchtitan(options, on_bad_record, tokenizer);
   return make_batch_loader(std::move(rows), {.local_batch_size = options.local_batch_size,
                                              .seq_len = options.seq_len,
                                              .pin_memory = options.pin_memory,
+                                             .has_documents = has_documents,
                                              .report_bad_records = on_bad_record == OnBadRecord::kSkip,
                                              .sample_log = options.sample_log,
                                              .description = std::move(description)});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "contract/batch_source.h"
+#include "data/conversations/chat_packs.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace titan::data {
@@ -20,6 +21,7 @@ struct DataOptions {
   // "torchtitan", "elastic", or "auto": torchtitan for TorchTitan's own names (c4_test, c4, c4_validation), else
   // elastic.
   std::string data_order = "torchtitan";
+  ChatDataset chat = {};                  // for kind "chat"; its on_bad_record is the one below
   std::string on_bad_record = "error";    // or "skip"
   std::int64_t seed = 0;                  // seed of the elastic order
   std::int64_t accumulation_steps = 1;    // microbatches per step; the elastic order depends on it

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "config/command_line/command_line.h"
 #include "config/keys/datasets.h"
 #include "config/paths.h"
+#include "data/conversations/chat_samples.h"
 #include "data/dataset_kinds.h"
 #include "data/tokenizer/tokenizer_export.h"
 #include "train/run_folder.h"
@@ -95,6 +97,22 @@ void check_datasets(const CheckedInput& input) {
   }
 }
 
+// Reads the template of conversations, so that a mistake in it shows before the ranks meet.
+void check_chat_template(const CheckedInput& input) {
+  const auto is_chat = [](const config::NamedDataset& dataset) { return config::lower_case(dataset.kind) == "chat"; };
+  if (std::ranges::none_of(config::named_datasets(input.config), is_chat)) return;
+  const data::ChatDataset chat = chat_dataset(input.config, input.tokenizer_facts.fingerprint);
+  const std::string key = chat.chat_template ? "chat.chat_template" : "model.hf_assets_path";
+  try {
+    data::read_chat_format(chat.tokenizer, chat.chat_template);
+  } catch (const Error& error) {
+    std::string message = error.what();
+    if (!chat.chat_template) message += ". Or name a template with chat.chat_template";
+    const config::Fault fault = config::below_key(key, DataError(message));
+    throw DataError(fault.message, fault.keys);
+  }
+}
+
 // Holds the input if nothing is wrong, else at least one error.
 struct FoundFiles {
   std::optional<CheckedInput> input;
@@ -108,6 +126,7 @@ FoundFiles find_files(const CheckedConfig& checked) {
   try {
     found.input = open_tokenizer(checked);
     if (paths_are_there) check_datasets(*found.input);
+    check_chat_template(*found.input);
   } catch (const Error& error) {
     found.errors.push_back({error.what(), error.keys()});
   }
@@ -115,6 +134,15 @@ FoundFiles find_files(const CheckedConfig& checked) {
 }
 
 }  // namespace
+
+data::ChatDataset chat_dataset(const config::JobConfig& config, const std::string& tokenizer_fingerprint) {
+  data::ChatDataset out;
+  out.tokenizer = config.model.hf_assets_path;
+  out.tokenizer_fingerprint = tokenizer_fingerprint;
+  if (config.chat.chat_template) out.chat_template = *config.chat.chat_template;
+  out.too_long = config.chat.too_long;
+  return out;
+}
 
 std::vector<std::string> doubtful_data(const config::JobConfig& config) {
   std::vector<std::string> doubts;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/train/checked_config.h"
+#include "data/conversations/chat_packs.h"
 #include "data/tokenizer/tokenizer.h"
 #include "facts/prompts.h"
 #include "facts/tokenizer_facts.h"
@@ -33,6 +34,9 @@ std::vector<std::string> missing_files(const CheckedConfig& checked);
 
 // Returns doubts about the names of the data files, one sentence each (data/dataset_kinds.h). Throws DataError.
 std::vector<std::string> doubtful_data(const config::JobConfig& config);
+
+// Returns what the table [chat] and the tokenizer of that fingerprint say of conversations.
+data::ChatDataset chat_dataset(const config::JobConfig& config, const std::string& tokenizer_fingerprint);
 
 // Throws ConfigError if the run's folder holds results that the run must not overwrite.
 void check_folder(const CheckedConfig& checked, bool overwrite);

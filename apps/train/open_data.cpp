@@ -14,8 +14,9 @@
 namespace titan {
 namespace {
 
-data::DataOptions data_options(const dist::DeviceMesh& batch_mesh) {
+data::DataOptions data_options(const CheckedInput& input, const dist::DeviceMesh& batch_mesh) {
   data::DataOptions options;
+  options.chat = chat_dataset(input.config, input.tokenizer_facts.fingerprint);
   options.dp_rank = batch_mesh.local_rank("batch");
   options.dp_size = batch_mesh.size();
   options.pin_memory = !batch_mesh.device().is_cpu();
@@ -49,7 +50,7 @@ std::string files_of(const std::string& table, const config::JobConfig& config) 
 std::unique_ptr<BatchSource> open_training_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh,
                                                const dist::World& world, const dist::RunShape& shape) {
   const auto& training = input.config.training;
-  auto options = data_options(batch_mesh);
+  auto options = data_options(input, batch_mesh);
   options.dataset = training.dataset;
   options.dataset_path = config::dataset_path(training.dataset, training.dataset_path).value_or("");
   options.dataset_mix = training.dataset_mix;
@@ -86,7 +87,7 @@ std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const 
   const auto& validation = input.config.validation;
   if (!validation.enable) return nullptr;
   const bool whole_set = validation.steps == -1;
-  auto options = data_options(batch_mesh);
+  auto options = data_options(input, batch_mesh);
   options.dataset = validation.dataset;
   options.dataset_path = config::dataset_path(validation.dataset, validation.dataset_path).value_or("");
   options.text_key = validation.dataset_text_key;

@@ -24,18 +24,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kScanBytes = 1 << 20;
+constexpr std::size_t kIndexScanBytes = 1 << 20;
 
-// Header of an index on disk, in the byte order of the machine. The ends of the files and the starts of the lines
+// LineHeader of an index on disk, in the byte order of the machine. The ends of the files and the starts of the lines
 // follow.
-struct Header {
+struct LineHeader {
   std::array<char, 8> magic = {'T', 'T', 'L', 'I', 'N', 'E', 'S', '1'};
   std::uint64_t key = 0;
   std::uint64_t num_files = 0;
   std::uint64_t num_lines = 0;
 
-  bool operator==(const Header&) const = default;
-  std::uint64_t bytes() const { return sizeof(Header) + 8 * (num_files + num_lines); }
+  bool operator==(const LineHeader&) const = default;
+  std::uint64_t bytes() const { return sizeof(LineHeader) + 8 * (num_files + num_lines); }
 };
 
 bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\r'; }
@@ -79,7 +79,7 @@ Scan scan(const std::vector<IndexedFile>& files) {
   for (const IndexedFile& each : files) {
     LineScanner scanner(found.starts);
     for (std::uint64_t at = 0; at < each.file->size(); at += chunk.size()) {
-      chunk.resize(std::min<std::uint64_t>(kScanBytes, each.file->size() - at));
+      chunk.resize(std::min<std::uint64_t>(kIndexScanBytes, each.file->size() - at));
       each.file->read_at(at, chunk);
       scanner.scan(chunk, at);
     }
@@ -99,7 +99,7 @@ std::span<const char> bytes_of(std::span<const T> values) {
 }
 
 void write_index(const Scan& found, std::uint64_t key, const fs::path& path) {
-  const Header header{.key = key, .num_files = found.ends.size(), .num_lines = found.starts.size()};
+  const LineHeader header{.key = key, .num_files = found.ends.size(), .num_lines = found.starts.size()};
   const std::vector<std::uint64_t> ends(found.ends.begin(), found.ends.end());
   OutputFile out(path);
   out.write(bytes_of(std::span(&header, 1)));
@@ -113,16 +113,16 @@ std::optional<LineIndex> map_index(const fs::path& path, std::uint64_t key, std:
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return std::nullopt;
   struct stat stat {};
-  const bool has_size = ::fstat(descriptor, &stat) == 0 && stat.st_size >= static_cast<off_t>(sizeof(Header));
+  const bool has_size = ::fstat(descriptor, &stat) == 0 && stat.st_size >= static_cast<off_t>(sizeof(LineHeader));
   const auto size = static_cast<std::size_t>(stat.st_size);
   void* memory = has_size ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
   ::close(descriptor);
   if (memory == MAP_FAILED) return std::nullopt;
   const std::shared_ptr<const void> owner(memory, [size](const void* it) { ::munmap(const_cast<void*>(it), size); });
-  const auto& header = *static_cast<const Header*>(memory);
-  const Header expected{.key = key, .num_files = num_files, .num_lines = header.num_lines};
+  const auto& header = *static_cast<const LineHeader*>(memory);
+  const LineHeader expected{.key = key, .num_files = num_files, .num_lines = header.num_lines};
   if (!(header == expected) || header.num_lines > size || header.bytes() != size) return std::nullopt;
-  const auto* numbers = reinterpret_cast<const std::uint64_t*>(static_cast<const char*>(memory) + sizeof(Header));
+  const auto* numbers = reinterpret_cast<const std::uint64_t*>(static_cast<const char*>(memory) + sizeof(LineHeader));
   const std::vector<std::size_t> ends(numbers, numbers + num_files);
   const bool is_whole = std::ranges::is_sorted(ends) && (ends.empty() ? 0 : ends.back()) == header.num_lines;
   if (!is_whole) return std::nullopt;

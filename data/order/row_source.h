@@ -33,9 +33,10 @@ class RowSource {
  public:
   virtual ~RowSource() = default;
 
-  // Writes the next row: the first seq_len tokens of a window to `input`, the last seq_len to `label`. Returns false if
-  // a finite source is used up. Throws DataError.
-  virtual bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) = 0;
+  // Writes the next row, of a window of seq_len + 1 tokens, as write_row() does. Returns false if a finite source is
+  // used up. Throws DataError.
+  virtual bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label,
+                        std::span<std::int64_t> documents) = 0;
 
   // Returns the id of the last row written.
   virtual SampleId sample_id() const = 0;

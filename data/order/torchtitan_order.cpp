@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/order/saved_order.h"
+#include "data/order/write_row.h"
 
 namespace titan::data {
 namespace {
@@ -51,9 +52,8 @@ TorchTitanOrder::TorchTitanOrder(std::shared_ptr<const TokenSource> source, Opti
   window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
 }
 
-bool TorchTitanOrder::next_window(std::span<std::int64_t> input, std::span<std::int64_t> label) {
-  const auto seq_len = static_cast<std::size_t>(options_.seq_len);
-  TITAN_CHECK(input.size() == seq_len && label.size() == seq_len, "a row must have seq_len elements");
+bool TorchTitanOrder::next_row(std::span<std::int64_t> input, std::span<std::int64_t> label,
+                               std::span<std::int64_t> documents) {
   while (filled_ < window_.size()) {
     if (stream_.consumed == stream_.tokens.size()) {
       if (!refill()) return false;
@@ -73,8 +73,7 @@ bool TorchTitanOrder::next_window(std::span<std::int64_t> input, std::span<std::
   ++windows_;
   filled_ = 0;
   snapshot_ = stream_;
-  std::copy_n(window_.begin(), seq_len, input.begin());
-  std::copy_n(window_.begin() + 1, seq_len, label.begin());
+  write_row(std::span<const std::int64_t>(window_), input, label, documents);
   return true;
 }
 

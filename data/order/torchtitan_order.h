@@ -41,21 +41,18 @@ class TorchTitanOrder final : public RowSource {
   TorchTitanOrder(std::shared_ptr<const TextSource> source, std::shared_ptr<const Tokenizer> tokenizer, Options options)
       : TorchTitanOrder(tokenize_documents(std::move(source), std::move(tokenizer), options.dataset_name), options) {}
 
-  // Writes the next window: its first seq_len tokens to `input`, its last seq_len to `label`. Both have seq_len
-  // elements. Returns false if a finite source has too few tokens left for a window; these are dropped, as in
-  // TorchTitan. Throws DataError if a document cannot be read.
-  bool next_window(std::span<std::int64_t> input, std::span<std::int64_t> label);
+  // Returns false if a finite source has too few tokens left for a window; these are dropped, as in TorchTitan. Throws
+  // DataError if a document cannot be read.
+  bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label,
+                std::span<std::int64_t> documents) override;
 
-  // The position after the last window that next_window() wrote, or after a later seek() or restart().
+  // The position after the last window that next_row() wrote, or after a later seek() or restart().
   const Snapshot& snapshot() const { return snapshot_; }
 
   // Continues with `token_buffer`, then document `sample_idx` of the block. Throws DataError if they cannot belong to
   // this dataset and tokenizer.
   void seek(std::int64_t sample_idx, std::span<const std::int64_t> token_buffer);
 
-  bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label) override {
-    return next_window(input, label);
-  }
   SampleId sample_id() const override { return sample_id_; }
   std::shared_ptr<const RowPosition> position() const override;
   std::int64_t load_state(const Values& saved) override;

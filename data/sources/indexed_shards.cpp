@@ -252,6 +252,9 @@ class IndexedShards final : public TokenSource {
   std::int64_t num_items() const override { return total_tokens_ / window_; }
   std::int64_t vocab_size() const override { return vocab_size_; }
   std::string name() const override { return "dataset \"indexed\""; }
+  std::string contents() const override {
+    return counted(num_items(), "window") + " of " + with_thousands(window_) + " tokens";
+  }
 
   TokenRun tokens(std::int64_t index) const override {
     TITAN_CHECK(index >= 0 && index < num_items(), "window " + std::to_string(index));

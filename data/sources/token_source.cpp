@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace titan::data {
 namespace {
@@ -78,6 +79,8 @@ class SplitItems final : public TokenSource {
 
 }  // namespace
 
+std::string TokenSource::contents() const { return counted(num_items(), "document"); }
+
 TokenRun whole_run(std::vector<std::int32_t> tokens) {
   const std::size_t size = tokens.size();
   return {std::make_shared<const std::vector<std::int32_t>>(std::move(tokens)), 0, size};
@@ -91,7 +94,7 @@ std::shared_ptr<const TokenSource> tokenize_documents(std::shared_ptr<const Text
 std::shared_ptr<const TokenSource> with_items(std::shared_ptr<const TokenSource> source, std::int64_t wanted) {
   const std::int64_t items = source->num_items();
   TITAN_CHECK(items > 0, source->name() + " has no items");
-  if (items >= wanted) return source;
+  if (items >= wanted || source->holds_packs()) return source;
   return std::make_shared<SplitItems>(std::move(source), (wanted + items - 1) / items);
 }
 

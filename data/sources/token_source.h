@@ -40,6 +40,12 @@ class TokenSource {
 
   // Name for messages: "dataset \"jsonl\"".
   virtual std::string name() const = 0;
+
+  // Returns what the items are, for the log: "473 documents".
+  virtual std::string contents() const;
+
+  // True if each item is a row of its own, with the marks of token_marks.h: it must not be cut.
+  virtual bool holds_packs() const { return false; }
 };
 
 // Tokenizes documents, each with BOS and EOS (see Tokenizer::encode_document). `kind` is the dataset's, for messages.
@@ -47,7 +53,7 @@ std::shared_ptr<const TokenSource> tokenize_documents(std::shared_ptr<const Text
                                                       std::shared_ptr<const Tokenizer> tokenizer, std::string kind);
 
 // Returns a source with at least `wanted` items: `source` itself if it has as many, else the same tokens with every
-// item cut into equal parts (item i becomes items i * parts ...). A cut source keeps the tokens of all items in use in
+// item cut into equal parts (item i becomes items i * parts ...); packs are not cut. A cut source keeps the tokens of all items in use in
 // memory.
 std::shared_ptr<const TokenSource> with_items(std::shared_ptr<const TokenSource> source, std::int64_t wanted);
 

@@ -40,8 +40,8 @@ Decoder::Decoder(const DecoderShape& shape, std::int64_t seq_len, std::optional<
     drawn_.push_back({parameter.fqn, parameter.tensor().sizes().vec()});
 }
 
-// Returns what each block gets: x [B, T, D], the rotary factors of its tokens, and with block-causal attention their
-// documents.
+// Returns what each block gets: x [B, T, D], the rotary factors of its tokens, and their documents if the input or
+// block-causal attention separates them.
 nn::Tensors Decoder::block_inputs(const nn::Tensors& inputs) {
   const at::Tensor& tokens = inputs[0];
   const at::Device device = freqs_cis_.device();
@@ -54,9 +54,11 @@ nn::Tensors Decoder::block_inputs(const nn::Tensors& inputs) {
   nn::Tensors state = {
       tok_embeddings_ ? (*tok_embeddings_)(tokens.to(device, /*non_blocking=*/true)) : tokens,
       has_positions ? freqs_cis_.index_select(0, inputs[2].to(device, /*non_blocking=*/true)) : freqs_cis_};
+  const at::Tensor documents = inputs.size() > 3 ? inputs[3] : at::Tensor();
   // A single token has nothing but its own document.
-  if (shape_.block_causal && tokens.size(1) > 1) {
-    state.push_back(nn::document_lengths(tokens, document_end_.value()));
+  if ((shape_.block_causal || documents.defined()) && tokens.size(1) > 1) {
+    const auto end = shape_.block_causal ? std::optional(document_end_.value()) : std::nullopt;
+    state.push_back(nn::document_lengths(tokens, end, documents));
     if (!device.is_cpu() && !device.is_meta()) state.push_back(nn::document_bounds(state.back(), device));
   }
   return state;

@@ -3,11 +3,19 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace titan {
+
+inline constexpr std::int64_t kIgnoredLabel = -100;    // a label that does not count: nn::kIgnoreIndex
+inline constexpr std::int64_t kUnknownDocument = -1;  // the model finds out which document a token belongs to
 
 struct Batch {
   at::Tensor tokens;  // int64 [B, T], host
-  at::Tensor labels;  // int64 [B, T], host; labels[b][t] follows tokens[b][t]; nn::kIgnoreIndex counts as no label
+  at::Tensor labels;  // int64 [B, T], host; labels[b][t] follows tokens[b][t]; kIgnoredLabel counts as no label
+  // int64 [B, T], host: the number, within the row, of the document that a token belongs to and attends to, or
+  // kUnknownDocument. Undefined if it is unknown for all tokens.
+  at::Tensor documents = {};
 };
 
 }  // namespace titan

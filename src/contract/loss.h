@@ -6,19 +6,20 @@
 
 #include <functional>
 
+#include "contract/batch.h"
 #include "contract/model.h"
 
 namespace titan {
 
-// Returns the sum of the losses of `labels` int64 [B, T] (on the model's device), which follow `tokens` int64 [B, T]
-// (on that device or the host): float32 0-d on the device, with a graph if autograd is on. Labels of
-// nn::kIgnoreIndex do not count; the caller divides by the number of the others. Collective if the model is sharded.
-using LossFunction =
-    std::function<at::Tensor(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels)>;
+// Returns the sum of the losses of a batch's labels, which are on the model's device here; its tokens may be there or on
+// the host: float32 0-d on the device, with a graph if autograd is on. Labels of kIgnoredLabel do not count; the caller
+// divides by the number of the others. Collective if the model is sharded.
+using LossFunction = std::function<at::Tensor(LanguageModel& model, const Batch& batch)>;
 
 // The model's own loss, the sum of cross entropies. It need not hold all logits in memory at once.
-inline at::Tensor cross_entropy_of_model(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
-  return model(tokens, labels);
+inline at::Tensor cross_entropy_of_model(LanguageModel& model, const Batch& batch) {
+  if (!batch.documents.defined()) return model(batch.tokens, batch.labels);
+  return model(batch.tokens, batch.labels, /*positions=*/at::Tensor(), batch.documents);
 }
 
 }  // namespace titan

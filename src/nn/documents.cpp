@@ -28,10 +28,15 @@ at::Tensor one_after_the_other(const at::Tensor& q, const at::Tensor& k, const a
 
 }  // namespace
 
-at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end) {
+at::Tensor document_lengths(const at::Tensor& tokens, std::optional<std::int64_t> end, const at::Tensor& documents) {
   // Meta tensors have no values to find ends in: a row is one document.
   if (tokens.is_meta()) return at::full({tokens.size(0)}, tokens.size(1), at::kLong);
-  auto is_last = tokens.eq(end);  // [B, T]
+  auto is_last = end ? tokens.eq(*end) : at::zeros_like(tokens, at::kBool);  // [B, T]
+  if (documents.defined()) {
+    is_last.logical_and_(documents.lt(0));
+    const auto T = tokens.size(1);
+    is_last.narrow(1, 0, T - 1).logical_or_(documents.narrow(1, 0, T - 1).ne(documents.narrow(1, 1, T - 1)));
+  }
   is_last.select(1, -1).fill_(true);
   const auto last = is_last.flatten().nonzero().flatten().cpu();
   return at::diff(last, /*n=*/1, /*dim=*/-1, /*prepend=*/at::full({1}, -1, last.options()));

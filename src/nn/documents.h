@@ -3,11 +3,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
+
 namespace titan::nn {
 
 // Returns the lengths of the documents in tokens int64 [B, T], row by row: int64 [documents] on the host, with sum B *
-// T. A document ends with the token `end`, which belongs to it, or with its row. Waits for the device of `tokens`.
-at::Tensor document_lengths(const at::Tensor& tokens, std::int64_t end);
+// T. A document ends with its row, and where `documents` int64 [B, T] changes; where that is undefined or negative, with
+// the token `end`, which belongs to it. Waits for the device of `tokens` and `documents`, which is the same.
+at::Tensor document_lengths(const at::Tensor& tokens, std::optional<std::int64_t> end,
+                            const at::Tensor& documents = {});
 
 // Returns where the documents begin and the last one ends, int32 [documents + 1] on `device`, an accelerator, for one
 // kernel that handles all of them. The copy is queued on the device's current stream.

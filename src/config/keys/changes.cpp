@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 6> kDataKeys = {"training.dataset",     "
                                                        "training.seq_len",     "debug.seed"};
 
 std::optional<Effect> effect_of(std::string_view key) {
+  if (key.starts_with("chat.")) return Effect::kData;
   if (std::ranges::any_of(kWithoutEffect, [&](std::string_view table) { return key.starts_with(table); }))
     return std::nullopt;
   if (key == "model.from") return std::nullopt;  // what it decides is in other keys

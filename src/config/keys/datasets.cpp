@@ -27,7 +27,8 @@ void check_kind(const std::string& key, const std::string& kind, std::vector<Fau
 void check_text_key(const std::string& table, const std::string& text_key, const std::vector<std::string>& kinds,
                     std::vector<Fault>& errors) {
   const auto has_fields = [](const std::string& kind) {
-    return lower_case(kind) != "text" && lower_case(kind) != "indexed";
+    const std::string name = lower_case(kind);
+    return name != "text" && name != "indexed" && name != "chat";
   };
   if (text_key == "text" || std::ranges::any_of(kinds, has_fields)) return;
   const std::string key = table + ".dataset_text_key";
@@ -39,7 +40,7 @@ void check_text_key(const std::string& table, const std::string& text_key, const
 
 }  // namespace
 
-std::vector<std::string> dataset_kinds() { return {"text", "jsonl", "c4_test", "c4", "c4_validation", "indexed"}; }
+std::vector<std::string> dataset_kinds() { return {"text", "jsonl", "chat", "c4_test", "c4", "c4_validation", "indexed"}; }
 
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -11,7 +11,7 @@
 
 namespace titan::config {
 
-// Returns the valid values of training.dataset: text, jsonl, indexed, and TorchTitan's names
+// Returns the valid values of training.dataset: text, jsonl, chat, indexed, and TorchTitan's names
 // c4_test, c4 and c4_validation.
 std::vector<std::string> dataset_kinds();
 

@@ -150,7 +150,7 @@ class Table {
   }
 
   void add_training() {
-    add(KEY(training.dataset), "kind of data: text, jsonl, indexed, or c4_test, c4 (JSONL in TorchTitan's order)", kNonEmpty, kSupported);
+    add(KEY(training.dataset), "kind of data: text, jsonl, chat, indexed, or c4_test, c4 (JSONL in TorchTitan's order)", kNonEmpty, kSupported);
     add(KEY(training.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
     add(KEY(training.dataset_text_key), "the field of JSON lines that holds the document, also of a mixture's (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(training.dataset_mix), "several datasets, \"WEIGHT KIND PATH\" each, instead of dataset and dataset_path (not a key of TorchTitan)", kNonEmpty, kSupported);
@@ -298,6 +298,10 @@ class Table {
     add(KEY(validation.dataloader.pin_memory), "batches in page-locked memory", kAny, always_pinned());
     add(KEY(validation.dataloader.prefetch_factor), "batches loaded ahead by each process", at_least(1), one_thread());
 
+    add(KEY(chat.chat_template), "file with the chat template, or a folder that has one; None: the tokenizer's (not a key of TorchTitan)", kNonEmpty, kSupported);
+    add(KEY(chat.too_long), "what to do with a conversation of more than seq_len + 1 tokens; error: refuse to start; cut: leave out its end; drop: leave it out (not a key of TorchTitan)", one_of({"error", "cut", "drop"}), kSupported);
+    add(KEY(chat.loss_weight), "what counts as much as any other in the loss; token: each token of an answer; sample: each conversation (not a key of TorchTitan)", one_of({"token"}, {"sample"}), kSupported);
+
     add(KEY(debug.seed), "fixes initialization and the order of the data; None: drawn anew for each run, the order as with 0", at_least(0), kSupported);
     add(KEY(debug.deterministic), "two runs are equal to the last bit", kAny, kSupported);
     add(KEY(debug.deterministic_warn_only), "only warn where an operator has no deterministic form", kAny, not_built("an operator without a deterministic form is an error under debug.deterministic"));
@@ -341,6 +345,7 @@ std::span<const TableDoc> table_docs() {
       {"experimental", "Python modules of the user"},
       {"validation", "loss on a held-out set"},
       {"validation.dataloader", "as [training.dataloader]"},
+      {"chat", "datasets of kind chat, also of a mixture and of [validation] (not a table of TorchTitan)"},
       {"debug", "seeds and determinism"},
       {"cpu", "which code computes on processors (not a table of TorchTitan)"},
       {"cuda", "which code computes on GPUs (not a table of TorchTitan)"},

@@ -129,9 +129,7 @@ class MetaRun {
  public:
   MetaRun(const config::JobConfig& config, const TrainSpec& spec, int world_size)
       : config_(config), spec_(spec), watched_(spec), world_(dist::World::fake(world_size)) {
-    watched_.loss = [this](LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
-      return loss_of(model, tokens, labels);
-    };
+    watched_.loss = [this](LanguageModel& model, const Batch& batch) { return loss_of(model, batch); };
     const auto shape = dist::RunShape::of(config, world_size);
     const auto meshes = dist::Meshes::build(*world_, shape.dims);
     all_microbatches_ = shape.accumulation_steps;
@@ -219,10 +217,10 @@ class MetaRun {
   }
 
   // Computes the spec's loss, and marks the end of forward and the beginning of backward.
-  at::Tensor loss_of(LanguageModel& model, const at::Tensor& tokens, const at::Tensor& labels) {
-    expect_logits(labels.numel());
+  at::Tensor loss_of(LanguageModel& model, const Batch& batch) {
+    expect_logits(batch.labels.numel());
     const auto begin = log_.now();
-    auto loss = spec_.loss(model, tokens, labels);
+    auto loss = spec_.loss(model, batch);
     forwards_.push_back({begin, log_.now()});
     log_.enter("the backward");
     return loss;

@@ -12,6 +12,8 @@
 namespace titan::train {
 namespace {
 
+static_assert(kIgnoredLabel == nn::kIgnoreIndex);
+
 class WholeModel : public ForwardBackward {
  public:
   WholeModel(LanguageModel& model, at::Device device, LossFunction loss)
@@ -19,7 +21,8 @@ class WholeModel : public ForwardBackward {
 
   LossSum forward(const Batch& batch) override {
     const NamedRange range([] { return "forward"; });
-    return {loss_(model_, batch.tokens, batch.labels.to(device_, /*non_blocking=*/true)), count_valid_tokens(batch)};
+    const auto labels = batch.labels.to(device_, /*non_blocking=*/true);
+    return {loss_(model_, {batch.tokens, labels, batch.documents}), count_valid_tokens(batch)};
   }
 
   LossSum forward_backward(const Batch& batch, const Objective& objective) override {

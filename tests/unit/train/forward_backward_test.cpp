@@ -55,9 +55,7 @@ TEST(ForwardBackward, GradientsOfTheObjectiveAddUp) {
 
 TEST(ForwardBackward, TheLossIsTheOneGiven) {
   Product model;
-  const auto squared = [](LanguageModel& net, const at::Tensor& tokens, const at::Tensor& labels) {
-    return net(tokens, labels).square();
-  };
+  const auto squared = [](LanguageModel& net, const Batch& batch) { return net(batch.tokens, batch.labels).square(); };
   const auto step = make_forward_backward(model, at::kCPU, squared);
   EXPECT_EQ(step->forward_backward(batch_of(1, 1), [](const at::Tensor& loss) { return loss; }).loss.item<float>(), 36);
   EXPECT_EQ(model.weight.grad().item<float>(), 2 * 6 * 3);

@@ -1,0 +1,51 @@
+// Conversations as tokens, with marks on those that the model learns to write.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/chat/chat_template.h"
+#include "data/sources/json_lines.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace titan::data {
+
+// How conversations become text.
+struct ChatFormat {
+  ChatTemplate chat_template;
+  nlohmann::ordered_json special_tokens;  // variables of the template
+  std::string fingerprint;                // changes with the two above
+};
+
+// Reads the template of a tokenizer: `tokenizer` is its folder, or a file in it. `chat_template` names another: a file
+// with the template, or a folder that has one (chat_files.h). Throws DataError.
+ChatFormat read_chat_format(const std::filesystem::path& tokenizer,
+                            const std::optional<std::filesystem::path>& chat_template);
+
+// Const calls may run on several threads at once.
+class ChatSamples {
+ public:
+  // Opens JSON lines (jsonl_source.h), each with a conversation (conversation.h). Throws DataError.
+  ChatSamples(const std::filesystem::path& path, ChatFormat format, std::shared_ptr<const Tokenizer> tokenizer);
+
+  std::int64_t size() const { return lines_.size(); }
+  std::string where(std::int64_t index) const { return lines_.where(index); }  // "file:line"
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+
+  // Returns the tokens of a conversation's text, with the marks of token_marks.h: the first one begins a sample, and
+  // those that no answer of the assistant has are no labels. A token that an answer and other text share counts to the
+  // answer where that begins, and not where it ends. Throws BadRecord naming file and line.
+  std::vector<std::int32_t> tokens(std::int64_t index) const;
+
+ private:
+  JsonLines lines_;
+  ChatFormat format_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+};
+
+}  // namespace titan::data
