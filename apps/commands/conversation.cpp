@@ -5,18 +5,14 @@
 namespace titan {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
-data::ChatTemplate parse(const data::ChatTemplateText& text) { return data::ChatTemplate::parse(text.text, text.name); }
-
 }  // namespace
 
-Conversation::Conversation(const fs::path& tokenizer, const std::optional<std::string>& system)
-    : files_(data::read_chat_files(fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path())),
-      template_(parse(files_.choose(/*with_tools=*/false))) {
+Conversation::Conversation(const TrainedModel& model, const std::optional<std::string>& system)
+    : format_(data::read_chat_format(model.tokenizer_path, *model.tokenizer, model.chat_template)) {
   if (system) messages_.push_back(message("system", *system));
   first_ = messages_.size();
 }
@@ -24,8 +20,8 @@ Conversation::Conversation(const fs::path& tokenizer, const std::optional<std::s
 std::string Conversation::render(const Json& messages, bool asks) const {
   data::ChatOptions options;
   options.add_generation_prompt = asks;
-  options.variables = files_.special_tokens;
-  return template_.render(messages, options).text;
+  options.variables = format_.special_tokens;
+  return format_.chat_template.render(messages, options).text;
 }
 
 std::string Conversation::ask(const std::string& text) {
@@ -52,7 +48,7 @@ std::optional<std::int32_t> Conversation::end_of_turn(const data::Tokenizer& tok
   const auto at = text.rfind(answer);
   if (at == std::string::npos) return std::nullopt;
   std::vector<std::int32_t> ids;
-  tokenizer.encode(std::string_view(text).substr(at + answer.size()), ids);
+  tokenizer.encode_rendered(std::string_view(text).substr(at + answer.size()), ids);
   for (const std::int32_t id : ids)
     if (tokenizer.is_special(id)) return id;
   return std::nullopt;

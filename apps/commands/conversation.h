@@ -2,23 +2,21 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
-#include "data/chat/chat_files.h"
-#include "data/chat/chat_template.h"
+#include "apps/saved/trained_model.h"
+#include "data/conversations/chat_format.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace titan {
 
 class Conversation {
  public:
-  // `tokenizer`: the folder with the template, or a file in it. `system`: the first message, if there is one. Throws
-  // DataError if there is no template, or one that cannot be rendered here.
-  Conversation(const std::filesystem::path& tokenizer, const std::optional<std::string>& system);
+  // `system`: the first message, if there is one. Throws DataError if there is no template, or one that cannot be
+  // rendered here.
+  Conversation(const TrainedModel& model, const std::optional<std::string>& system);
 
   // Returns the text that a model continues with its answer to `message`, after all that was said before. It has the
   // special tokens of the template, BOS included. Throws DataError if the template refuses the conversation.
@@ -35,8 +33,7 @@ class Conversation {
  private:
   std::string render(const nlohmann::ordered_json& messages, bool asks) const;
 
-  data::ChatFiles files_;
-  data::ChatTemplate template_;
+  data::ChatFormat format_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
   std::size_t first_ = 0;  // messages that restart() keeps
 };

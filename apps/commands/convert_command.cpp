@@ -22,6 +22,7 @@
 #include "checkpoint/tools/convert.h"
 #include "checkpoint/tools/inspect.h"
 #include "config/load.h"
+#include "data/conversations/chat_format.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_export.h"
 #include "models/registry.h"
@@ -56,21 +57,22 @@ ModelShape shape_of(const config::Model& model, std::int64_t seq_len, const std:
   return shape;
 }
 
-ModelShape shape_of_job(const config::Model& model, const std::string& origin) {
-  ModelShape shape = shape_of(model, 1, origin);
-  shape.tokenizer = model.hf_assets_path;
+ModelShape shape_of_job(const config::JobConfig& job, const std::string& origin) {
+  ModelShape shape = shape_of(job.model, 1, origin);
+  shape.tokenizer = job.model.hf_assets_path;
+  shape.chat_template = job.chat.chat_template;
   return shape;
 }
 
 ModelShape shape_from_config(const std::string& file) {
   config::CommandLine command_line;
   command_line.config_file = file;
-  return shape_of_job(config::load_job_config(command_line).config.model, file);
+  return shape_of_job(config::load_job_config(command_line).config, file);
 }
 
 // Reads the configuration as the run wrote it, without overrides from this process's environment.
 ModelShape shape_of_run(const fs::path& file) {
-  return shape_of_job(config::load_job_config_text(read_file(file), file.string()).config.model, file.string());
+  return shape_of_job(config::load_job_config_text(read_file(file), file.string()).config, file.string());
 }
 
 ModelShape shape_from_hugging_face(const fs::path& file) {
@@ -139,6 +141,7 @@ HuggingFaceTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShap
       HuggingFaceTokenizer found = read_tokenizer(shape.tokenizer, shape);
       const auto expected = checkpoint::tokenizer_of_run(flags.source);
       const std::string fingerprint = data::tokenizer_fingerprint(shape.tokenizer);
+      if (shape.chat_template) found.files["chat_template.jinja"] = data::chat_template_text(*shape.chat_template);
       if (!expected || *expected == fingerprint) return found;
       reason = shape.tokenizer + " is not the tokenizer that the model was trained with: it is " + fingerprint +
                ", and was " + *expected;

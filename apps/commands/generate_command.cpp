@@ -101,7 +101,7 @@ class Writer {
         first_seed_(flags.seed.value_or(std::random_device{}())),
         to_terminal_(isatty(STDOUT_FILENO) == 1) {
     if (!flags.chat) return;
-    conversation_.emplace(model_.tokenizer_path, flags.system);
+    conversation_.emplace(model_, flags.system);
     if (const auto end = conversation_->end_of_turn(*model_.tokenizer)) model_.stop_ids.push_back(*end);
   }
 
@@ -142,7 +142,7 @@ class Writer {
   void answer(const std::string& message, const std::string& heading) {
     const std::string prompt = conversation_->ask(valid_text(message));
     std::vector<std::int32_t> ids;
-    model_.tokenizer->encode(prompt, ids);
+    model_.tokenizer->encode_rendered(prompt, ids);
     try {
       check_length(ids.size());
     } catch (const ConfigError&) {

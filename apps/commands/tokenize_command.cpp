@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "apps/commands/show_chats.h"
 #include "apps/common/print_result.h"
 #include "apps/flags/tokenize_flags.h"
 #include "base/error.h"
@@ -65,6 +66,19 @@ class Report {
 int run_tokenize(const std::vector<std::string>& args) {
   TokenizeFlags flags;
   if (const auto code = parse_flags(flags, args)) return *code;
+  const bool is_chat = config::lower_case(flags.dataset) == "chat";
+  if (flags.show > 0 && !is_chat)
+    throw ConfigError("titan-train tokenize: error: --show: expected --dataset chat, found --dataset " + flags.dataset);
+  if (flags.show == 0 && is_chat)
+    throw ConfigError(
+        "titan-train tokenize: error: --dataset chat: conversations are made into rows when a run opens them "
+        "(training.dataset = \"chat\"); --show N prints what is trained");
+  if (flags.show == 0 && flags.output.empty())
+    throw ConfigError("titan-train tokenize: error: --output is required");
+  if (flags.show > 0) {
+    log_to_stderr("titan-train tokenize");
+    return show_chats(flags);
+  }
   data::TokenizeOptions options;
   options.workers = flags.workers;
   options.append_bos = flags.append_bos;

@@ -15,10 +15,21 @@ void declare(CLI::App& app, TokenizeFlags& flags) {
       "where it was; the result is the same to the byte.");
   suggest_path(app.add_option("--tokenizer", flags.tokenizer, "folder with the tokenizer, or its file")->required());
   suggest_path(app.add_option("--input", flags.input, "file or folder with the documents")->required());
-  suggest_path(
-      app.add_option("--output", flags.output, "PREFIX of the files to write; the folder is made")->required());
-  suggest(app.add_option("--dataset", flags.dataset, "kind of input: jsonl or text")->capture_default_str(),
-          {"jsonl", "text"});
+  auto* output = app.add_option("--output", flags.output, "PREFIX of the files to write; the folder is made");
+  suggest_path(output);
+  suggest(app.add_option("--dataset", flags.dataset, "kind of input: jsonl or text; chat with --show")
+              ->capture_default_str(),
+          {"jsonl", "text", "chat"});
+  auto* show = app.add_option("--show", flags.show,
+                              "print the first N conversations (--dataset chat), with what is trained in color, "
+                              "and write nothing")
+                   ->check(at_least_one())
+                   ->excludes(output);
+  suggest_path(app.add_option("--chat-template", flags.chat_template,
+                              "with --show: file with the template, or a folder that has one (default: the "
+                              "tokenizer's)")
+                   ->needs(show));
+  app.add_flag("--json", flags.json, "with --show: a JSON object with \"ids\" and \"trained\" a line")->needs(show);
   app.add_option("--text-key", flags.text_key, "the field of JSON lines that holds the document")
       ->capture_default_str();
   app.add_option("--workers", flags.workers, "threads (default: one a core)")->check(at_least_one());

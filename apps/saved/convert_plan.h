@@ -17,6 +17,7 @@ struct ModelShape {
   bool tied_embeddings = false;  // the output projection is the embedding, and may not be stored
   std::string origin;            // for messages
   std::string tokenizer;         // path in the run's configuration; empty if there is none
+  std::optional<std::string> chat_template;  // of the configuration: chat.chat_template
 };
 
 // In all plans, `dtype` is the target dtype of floating-point tensors; "same" keeps the stored dtype. Tensors outside

@@ -57,6 +57,7 @@ struct Description {
   TrainSpec spec;
   std::int64_t context = 0;
   fs::path tokenizer;  // "" if not known
+  std::optional<std::string> chat_template = {};  // see TrainedModel
 };
 
 std::int64_t pick_context(const TrainedModelOptions& options, std::int64_t trained, std::int64_t longest) {
@@ -73,6 +74,7 @@ Description describe(const config::JobConfig& config, const TrainedModelOptions&
   out.context = pick_context(options, trained, std::max(out.spec.max_seq_len, trained));
   if (out.context != trained) out.spec = models::make_train_spec(config.model, out.context);
   out.tokenizer = config.model.hf_assets_path;
+  out.chat_template = config.chat.chat_template;
   return out;
 }
 
@@ -95,7 +97,9 @@ Description describe_hugging_face(const fs::path& folder, const TrainedModelOpti
   if (has_tokenizer(folder)) {
     out.tokenizer = folder;
   } else if (fs::is_regular_file(run)) {
-    out.tokenizer = saved_config(run).model.hf_assets_path;
+    const config::JobConfig config = saved_config(run);
+    out.tokenizer = config.model.hf_assets_path;
+    out.chat_template = config.chat.chat_template;
   }
   return out;
 }
@@ -196,6 +200,7 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   out.folder = folder.string();
   out.tokenizer = open_tokenizer(description, options);
   out.tokenizer_path = path_of_tokenizer(description, options).string();
+  out.chat_template = description.chat_template;
   out.context = description.context;
   out.device = pick_device(options);
   if (const auto eos = out.tokenizer->eos_id()) out.stop_ids.push_back(*eos);

@@ -28,7 +28,8 @@ struct TrainedModel {
   std::string folder;  // folder of the loaded checkpoint
   std::unique_ptr<LanguageModel> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
-  std::string tokenizer_path;  // its folder, or a file
+  std::string tokenizer_path;                // its folder, or a file
+  std::optional<std::string> chat_template;  // the run's, instead of that folder's: chat.chat_template
   at::Device device = at::kCPU;
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::int64_t context = 0;  // tokens of the longest sequence

@@ -10,7 +10,7 @@
 #include "config/command_line/command_line.h"
 #include "config/keys/datasets.h"
 #include "config/paths.h"
-#include "data/conversations/chat_samples.h"
+#include "data/conversations/chat_format.h"
 #include "data/dataset_kinds.h"
 #include "data/tokenizer/tokenizer_export.h"
 #include "train/run_folder.h"
@@ -31,9 +31,11 @@ std::int64_t end_of_document(const CheckedInput& input) {
 
 // Returns the tokenizer's files for an export. The run may end after weeks: if the folder is gone by then, the export
 // lacks only the tokenizer's files.
-HuggingFaceTokenizer tokenizer_for_export(const std::string& path, const data::Tokenizer& tokenizer) {
+HuggingFaceTokenizer tokenizer_for_export(const config::JobConfig& config, const data::Tokenizer& tokenizer) {
   try {
-    return data::export_tokenizer(path, tokenizer);
+    HuggingFaceTokenizer out = data::export_tokenizer(config.model.hf_assets_path, tokenizer);
+    if (const auto& chat = config.chat.chat_template) out.files["chat_template.jinja"] = data::chat_template_text(*chat);
+    return out;
   } catch (const std::exception& error) {
     spdlog::warn(
         "the export has no tokenizer, because its files cannot be read any more: {}. Copy them into the exported "
@@ -73,8 +75,8 @@ CheckedInput open_tokenizer(const CheckedConfig& checked) {
   try {
     input.tokenizer = data::make_tokenizer(path);
     input.tokenizer_facts.fingerprint = data::tokenizer_fingerprint(path);
-    input.tokenizer_facts.hugging_face = [path, tokenizer = input.tokenizer] {
-      return tokenizer_for_export(path, *tokenizer);
+    input.tokenizer_facts.hugging_face = [config = input.config, tokenizer = input.tokenizer] {
+      return tokenizer_for_export(config, *tokenizer);
     };
     data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
   } catch (const DataError& error) {
@@ -104,7 +106,7 @@ void check_chat_template(const CheckedInput& input) {
   const data::ChatDataset chat = chat_dataset(input.config, input.tokenizer_facts.fingerprint);
   const std::string key = chat.chat_template ? "chat.chat_template" : "model.hf_assets_path";
   try {
-    data::read_chat_format(chat.tokenizer, chat.chat_template);
+    data::read_chat_format(chat.tokenizer, *input.tokenizer, chat.chat_template);
   } catch (const Error& error) {
     std::string message = error.what();
     if (!chat.chat_template) message += ". Or name a template with chat.chat_template";

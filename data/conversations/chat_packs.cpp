@@ -100,7 +100,7 @@ class ChatPacks final : public TokenSource {
 
 std::shared_ptr<const TokenSource> open_chats(const fs::path& path, std::shared_ptr<const Tokenizer> tokenizer,
                                               std::int64_t seq_len, const ChatDataset& options) {
-  ChatFormat format = read_chat_format(options.tokenizer, options.chat_template);
+  ChatFormat format = read_chat_format(options.tokenizer, *tokenizer, options.chat_template);
   const LengthOptions lengths{.most_tokens = seq_len + 1,
                               .too_long = parse_too_long(options.too_long),
                               .on_bad_record = parse_on_bad_record(options.on_bad_record)};

@@ -4,28 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "data/chat/chat_template.h"
+#include "data/conversations/chat_format.h"
 #include "data/sources/json_lines.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace titan::data {
-
-// How conversations become text.
-struct ChatFormat {
-  ChatTemplate chat_template;
-  nlohmann::ordered_json special_tokens;  // variables of the template
-  std::string fingerprint;                // changes with the two above
-};
-
-// Reads the template of a tokenizer: `tokenizer` is its folder, or a file in it. `chat_template` names another: a file
-// with the template, or a folder that has one (chat_files.h). Throws DataError.
-ChatFormat read_chat_format(const std::filesystem::path& tokenizer,
-                            const std::optional<std::filesystem::path>& chat_template);
 
 // Const calls may run on several threads at once.
 class ChatSamples {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "data/text/code_points.h"
+#include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/sentencepiece_model.h"
 
 namespace titan::data {
@@ -74,9 +75,34 @@ void load(const std::filesystem::path& file, SentencePieceProcessor& processor) 
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  SentencePieceTokenizer(const std::filesystem::path& file, bool by_words) {
+  SentencePieceTokenizer(const std::filesystem::path& file, bool by_words, SpacePrefix prefix) {
     load(file, processor_);
     by_words_ = by_words && can_encode_by_words(processor_);
+    if (prefix == SpacePrefix::kFirstText) load_without_prefix();
+    for (int id = 0; id < processor_.GetPieceSize(); ++id)
+      if (processor_.IsControl(id)) marks_.add(processor_.IdToPiece(id), id);
+  }
+
+  void encode_rendered(std::string_view bytes, std::vector<std::int32_t>& ids) const override {
+    const ValidText valid(bytes);
+    const std::string_view text = valid.view();
+    for (std::size_t at = 0; at < text.size();) {
+      const auto mark = marks_.find(text, at);
+      const std::string_view between = text.substr(at, (mark ? mark->begin : text.size()) - at);
+      if (at == 0 || !without_prefix_) {
+        if (!between.empty()) encode(between, ids);
+      } else {
+        encode_without_prefix(between, ids);
+      }
+      if (!mark) return;
+      ids.push_back(mark->value);
+      at = mark->end;
+    }
+  }
+
+  std::string special_text(std::int32_t id) const override {
+    if (id < 0 || id >= vocab_size()) return decode({&id, 1});
+    return processor_.IdToPiece(id);
   }
 
   void encode(std::string_view bytes, std::vector<std::int32_t>& ids) const override {
@@ -112,6 +138,23 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool is_special(std::int32_t id) const override { return processor_.IsControl(id); }
 
  private:
+  // Loads the model once more, without the space that it puts in front of a text. The library has no such switch, but
+  // of two normalizer_spec in a message the later one's values count.
+  void load_without_prefix() {
+    constexpr std::string_view kNoDummyPrefix("\x1a\x02\x18\x00", 4);  // normalizer_spec {add_dummy_prefix: false}
+    without_prefix_ = std::make_unique<SentencePieceProcessor>();
+    const auto status =
+        without_prefix_->LoadFromSerializedProto(processor_.serialized_model_proto() + std::string(kNoDummyPrefix));
+    if (!status.ok()) throw DataError(std::string("SentencePiece could not load its model: ") + status.message());
+  }
+
+  void encode_without_prefix(std::string_view text, std::vector<std::int32_t>& ids) const {
+    std::vector<int> found;
+    const auto status = without_prefix_->Encode(text, &found);
+    if (!status.ok()) throw DataError(std::string("SentencePiece could not encode: ") + status.message());
+    ids.insert(ids.end(), found.begin(), found.end());
+  }
+
   static std::optional<std::int32_t> optional_id(int id) { return id < 0 ? std::nullopt : std::optional(id); }
 
   std::unique_ptr<WordCache> borrow_cache() const {
@@ -152,6 +195,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   SentencePieceProcessor processor_;
+  std::unique_ptr<SentencePieceProcessor> without_prefix_;  // null if each text gets the prefix
+  TextMatcher marks_;                                       // control symbols, as they are written
   bool by_words_ = false;
   mutable std::mutex mutex_;                                // guards caches_
   mutable std::vector<std::unique_ptr<WordCache>> caches_;  // not in use by a call
@@ -159,8 +204,9 @@ class SentencePieceTokenizer final : public Tokenizer {
 
 }  // namespace
 
-std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words) {
-  return std::make_shared<SentencePieceTokenizer>(file, by_words);
+std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words,
+                                                        SpacePrefix prefix) {
+  return std::make_shared<SentencePieceTokenizer>(file, by_words, prefix);
 }
 
 std::vector<std::string> read_sentencepiece_pieces(const std::filesystem::path& file) {

@@ -10,13 +10,17 @@
 
 namespace titan::data {
 
+// Which of the texts between special tokens begin with a space that is not there, if the model adds such a space.
+enum class SpacePrefix { kEachText, kFirstText };
+
 // Throws DataError when `file` is not a SentencePiece model.
 //
 // Encodes to the ids of SentencePieceProcessor::Encode. If the model allows it (see can_encode_by_words), text is
 // encoded word by word with a cache of words: about three times faster on source code, and the library's working
 // memory, many times the size of its input, is that of one word. `by_words` = false turns this off; the tests compare
 // both.
-std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words = true);
+std::shared_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::filesystem::path& file, bool by_words = true,
+                                                        SpacePrefix prefix = SpacePrefix::kEachText);
 
 // Returns the model's pieces by id. Throws DataError when `file` is not a SentencePiece model.
 std::vector<std::string> read_sentencepiece_pieces(const std::filesystem::path& file);

@@ -68,6 +68,12 @@ void check_added_tokens(const fs::path& model, const Tokenizer& tokenizer, const
   check_mark("eos_token", config.eos_token, tokenizer.eos_id());
 }
 
+// Opens the model of a Hugging Face folder.
+std::shared_ptr<Tokenizer> open_sentencepiece(const fs::path& model) {
+  const auto prefix = prefixes_each_text(model.parent_path()) ? SpacePrefix::kEachText : SpacePrefix::kFirstText;
+  return make_sentencepiece_tokenizer(model, /*by_words=*/true, prefix);
+}
+
 // Uses tokenizer.json if it is supported, else tokenizer.model. Llama 2's folders have both, and its tokenizer.json is
 // SentencePiece's BPE in another format.
 std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& model) {
@@ -78,7 +84,7 @@ std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& m
   } catch (const DataError& unsupported) {
     std::shared_ptr<Tokenizer> tokenizer;
     try {
-      tokenizer = make_sentencepiece_tokenizer(model);
+      tokenizer = open_sentencepiece(model);
     } catch (const DataError&) {
       throw unsupported;
     }
@@ -120,7 +126,7 @@ std::shared_ptr<Tokenizer> make_tokenizer(const fs::path& path) {
     return fs::exists(model, ignored) ? choose_of_two(json, model) : make_bpe_tokenizer(json);
   }
   if (fs::exists(model, ignored)) {
-    auto tokenizer = make_sentencepiece_tokenizer(model);
+    auto tokenizer = open_sentencepiece(model);
     check_added_tokens(model, *tokenizer, "");
     return tokenizer;
   }

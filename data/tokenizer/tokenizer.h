@@ -21,6 +21,10 @@ class Tokenizer {
   // as Python's bytes.decode(errors="replace") does. Adds no tokens around the text: see encode_marked().
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
 
+  // Appends the ids of text that has special tokens in it ("<s>", "<|im_end|>"), as a chat template writes them. Unlike
+  // encode(), never takes these for text.
+  virtual void encode_rendered(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
+
   // Throws DataError for an id outside [0, vocab_size()). Decodes special tokens too; to skip them, drop the ids for
   // which is_special() is true.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
@@ -35,6 +39,9 @@ class Tokenizer {
 
   // Upper bound of all ids, exclusive.
   virtual std::int64_t vocab_size() const = 0;
+
+  // Returns how a special token is written in text: "<s>". Throws DataError for an id outside [0, vocab_size()).
+  virtual std::string special_text(std::int32_t id) const { return decode({&id, 1}); }
 
   // True for an id that marks something (BOS, EOS, a chat role) and is not text.
   virtual bool is_special(std::int32_t) const { return false; }

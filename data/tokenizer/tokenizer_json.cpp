@@ -351,6 +351,25 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& file) {
   }
 }
 
+bool prefixes_each_text(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path json = folder / "tokenizer.json", config = folder / "tokenizer_config.json";
+  if (std::filesystem::exists(json, ignored)) {
+    const auto root = parse<OrderedJson>(json);
+    const OrderedJson splits = root.is_object() ? root.value("pre_tokenizer", OrderedJson()) : OrderedJson();
+    const auto is_first = [](const OrderedJson& step) {
+      return step.is_object() && step.value("type", "") == "Metaspace" && step.value("prepend_scheme", "") == "first";
+    };
+    if (is_first(splits)) return false;
+    const OrderedJson steps = splits.is_object() ? splits.value("pretokenizers", OrderedJson()) : OrderedJson();
+    return std::ranges::none_of(steps, is_first);
+  }
+  if (!std::filesystem::exists(config, ignored)) return true;
+  const auto root = parse<OrderedJson>(config);
+  const OrderedJson legacy = root.is_object() ? root.value("legacy", OrderedJson()) : OrderedJson();
+  return !(legacy.is_boolean() && !legacy.get<bool>());
+}
+
 std::vector<NumberedToken> read_added_tokens(const std::filesystem::path& folder) {
   const std::pair<const char*, AddedOfFile (*)(const OrderedJson&)> readers[] = {
       {"tokenizer.json", added_in_tokenizer_json},

@@ -54,4 +54,9 @@ struct NumberedToken {
 // tokenizer_config.json, as far as these files exist. Throws DataError if one of them cannot be read.
 std::vector<NumberedToken> read_added_tokens(const std::filesystem::path& folder);
 
+// True if, in a Hugging Face folder, every text between special tokens begins with a space that is not there, and not
+// only the first: by the normalizer and the pre-tokenizer of tokenizer.json, else by "legacy" in tokenizer_config.json.
+// True if neither says it. Throws DataError if one of them cannot be read.
+bool prefixes_each_text(const std::filesystem::path& folder);
+
 }  // namespace titan::data
