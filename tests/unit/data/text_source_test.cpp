@@ -9,6 +9,7 @@
 #include "config/keys/datasets.h"
 #include "data/dataset_kinds.h"
 #include "data/sources/jsonl_source.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/data/support.h"
 
 namespace titan::data {

@@ -73,6 +73,21 @@ TEST(BlockCausal, WithLabelsIsTheLossOfTheLogits) {
   for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(found_grads[i].equal(expected_grads[i])) << i;
 }
 
+// The same documents, given by number to a model that does not separate them by a token.
+TEST(BlockCausal, DocumentsMayBeGiven) {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> parts = {document(13, 1), document(1, 2), document(18, 3)};
+  const auto row = at::cat(parts, 1);
+  const auto numbers = at::repeat_interleave(at::tensor({0, 1, 2}, at::kLong), at::tensor({13, 1, 18}, at::kLong));
+  const auto given = numbers.unsqueeze(0);
+  const auto separated = (*make_model(true))(row);
+  EXPECT_TRUE((*make_model(false))(row, at::Tensor(), at::Tensor(), given).equal(separated));
+  // Given documents go before the token.
+  const auto one = at::zeros_like(row);
+  EXPECT_TRUE((*make_model(true))(row, at::Tensor(), at::Tensor(), one).equal((*make_model(false))(row)));
+  EXPECT_TRUE((*make_model(true))(row, at::Tensor(), at::Tensor(), at::full_like(row, -1)).equal(separated));
+}
+
 TEST(BlockCausal, RowsWithoutAnEndAreCausal) {
   const at::NoGradGuard no_grad;
   const auto tokens = at::randint(kEnd + 1, kVocabulary, {2, 16}, at::detail::createCPUGenerator(5), at::kLong);

@@ -24,6 +24,19 @@ TEST(DocumentLengths, EndWithTheTokenAndWithTheRow) {
   EXPECT_EQ(lengths(at::full({1, 2}, 9, at::kLong)), (Lengths{1, 1}));
 }
 
+TEST(DocumentLengths, EndWhereTheDocumentChanges) {
+  using Lengths = std::vector<std::int64_t>;
+  const auto found = [](std::optional<std::int64_t> end, const std::vector<std::int64_t>& documents) {
+    const auto tokens = at::tensor({1, 9, 2, 3, 9, 4}, at::kLong).view({2, 3});
+    const auto all = document_lengths(tokens, end, at::tensor(documents).view({2, 3}));
+    return Lengths(all.const_data_ptr<std::int64_t>(), all.const_data_ptr<std::int64_t>() + all.numel());
+  };
+  EXPECT_EQ(found(std::nullopt, {0, 0, 1, 0, 1, 2}), (Lengths{2, 1, 1, 1, 1}));
+  EXPECT_EQ(found(std::nullopt, {5, 5, 5, 5, 5, 5}), (Lengths{3, 3}));
+  EXPECT_EQ(found(9, {0, 0, 0, 0, 0, 1}), (Lengths{3, 2, 1}));  // the token does not end a known document
+  EXPECT_EQ(found(9, {-1, -1, -1, 0, 0, 0}), (Lengths{2, 1, 3}));
+}
+
 struct Heads {
   at::Tensor q, k, v;
 };
