@@ -42,7 +42,8 @@ HostBatch make_host_batch(RowSource& rows, const LoaderOptions& options) {
   if (options.has_documents) batch.documents.resize(size);
   for (; batch.rows < options.local_batch_size; ++batch.rows) {
     const std::size_t row = static_cast<std::size_t>(batch.rows) * seq_len;
-    const auto documents = options.has_documents ? std::span(batch.documents).subspan(row, seq_len) : std::span<std::int64_t>();
+    const auto documents =
+        options.has_documents ? std::span(batch.documents).subspan(row, seq_len) : std::span<std::int64_t>();
     if (!rows.next_row(std::span(batch.tokens).subspan(row, seq_len), std::span(batch.labels).subspan(row, seq_len),
                        documents))
       break;

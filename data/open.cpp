@@ -105,8 +105,9 @@ OpenedRows open_torchtitan(const DataOptions& options, OnBadRecord on_bad_record
 std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   const DataOrder order = resolve_order(options);
   const OnBadRecord on_bad_record = parse_on_bad_record(options.on_bad_record);
-  auto [rows, description, has_documents] = order == DataOrder::kElastic ? open_elastic(options, on_bad_record, tokenizer)
-                                                          : open_torchtitan(options, on_bad_record, tokenizer);
+  auto [rows, description, has_documents] = order == DataOrder::kElastic
+                                                ? open_elastic(options, on_bad_record, tokenizer)
+                                                : open_torchtitan(options, on_bad_record, tokenizer);
   return make_batch_loader(std::move(rows), {.local_batch_size = options.local_batch_size,
                                              .seq_len = options.seq_len,
                                              .pin_memory = options.pin_memory,

@@ -99,11 +99,11 @@ int show_chats(const TokenizeFlags& flags) {
   const auto tokenizer = std::shared_ptr<const data::Tokenizer>(data::make_tokenizer(flags.tokenizer));
   std::optional<std::filesystem::path> chat_template;
   if (!flags.chat_template.empty()) chat_template = flags.chat_template;
-  const data::ChatSamples samples(
-      flags.input, data::read_chat_format(flags.tokenizer, *tokenizer, chat_template), tokenizer);
+  const data::ChatSamples samples(flags.input, data::read_chat_format(flags.tokenizer, *tokenizer, chat_template),
+                                  tokenizer);
   const Style style = style_of_output();
   for (std::int64_t i = 0; i < std::min(flags.show, samples.size()); ++i) {
-    const auto stretches = stretches_of(samples.tokens(i));
+    const auto stretches = stretches_of(samples.read(i).tokens);
     const std::string where = samples.where(i);
     print_result(flags.json ? as_json(where, stretches)
                             : (i > 0 ? "\n" : "") + as_text(where, stretches, *tokenizer, style));

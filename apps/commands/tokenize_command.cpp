@@ -73,8 +73,7 @@ int run_tokenize(const std::vector<std::string>& args) {
     throw ConfigError(
         "titan-train tokenize: error: --dataset chat: conversations are made into rows when a run opens them "
         "(training.dataset = \"chat\"); --show N prints what is trained");
-  if (flags.show == 0 && flags.output.empty())
-    throw ConfigError("titan-train tokenize: error: --output is required");
+  if (flags.show == 0 && flags.output.empty()) throw ConfigError("titan-train tokenize: error: --output is required");
   if (flags.show > 0) {
     log_to_stderr("titan-train tokenize");
     return show_chats(flags);

@@ -56,7 +56,7 @@ fs::path find_checkpoint(const TrainedModelOptions& options) {
 struct Description {
   TrainSpec spec;
   std::int64_t context = 0;
-  fs::path tokenizer;  // "" if not known
+  fs::path tokenizer;                             // "" if not known
   std::optional<std::string> chat_template = {};  // see TrainedModel
 };
 

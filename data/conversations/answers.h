@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/chat/chat_template.h"
-#include "data/conversations/conversation.h"
+#include "data/conversations/chat_record.h"
 
 namespace titan::data {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "data/conversations/packing.h"
 #include "data/io/cache.h"
@@ -74,10 +75,9 @@ class ChatPacks final : public TokenSource {
     };
     std::string text = counted(samples_.size(), "conversation");
     if (num_items() == 0) return text + left_out();
-    return text + " in " + counted(num_items(), "row") + " of " +
-                       with_thousands(options_.most_tokens) + " tokens, " + share(room - tokens, room) +
-                       " of them padding; " + share(lengths_.labels, tokens) + " of " + counted(tokens, "token") +
-                       " are trained" + left_out();
+    return text + " in " + counted(num_items(), "row") + " of " + with_thousands(options_.most_tokens) + " tokens, " +
+           share(room - tokens, room) + " of them padding; " + share(lengths_.labels, tokens) + " of " +
+           counted(tokens, "token") + " are trained" + left_out();
   }
 
  private:
@@ -107,6 +107,12 @@ std::shared_ptr<const TokenSource> open_chats(const fs::path& path, std::shared_
   const std::uint64_t key = key_of_lengths(path, format.fingerprint, options, lengths);
   ChatSamples samples(path, std::move(format), std::move(tokenizer));
   SampleLengths measured = cached_lengths(samples, lengths, "chat", key);
+  if (measured.split_tokens > 0 && speaks_for_all())
+    spdlog::warn(
+        "{} of {}: an answer begins within a token, so that the model sees other tokens before an answer when it "
+        "generates than in training. Let the text that the chat template puts before an answer end with a line break "
+        "or a special token, not with a space",
+        counted(measured.split_tokens, "conversation"), path.string());
   auto packs = std::make_shared<ChatPacks>(std::move(samples), lengths, std::move(measured));
   if (packs->num_items() == 0)
     throw DataError("no conversation of " + path.string() + " is left to train on: " + packs->contents());

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "data/conversations/answers.h"
-#include "data/conversations/conversation.h"
+#include "data/conversations/chat_record.h"
 #include "data/sources/token_marks.h"
 
 namespace titan::data {
@@ -15,13 +15,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns how many tokens of `all`, the whole text's, are those of the text's first `bytes` bytes alone.
-std::size_t tokens_up_to(std::size_t bytes, const std::string& text, const std::vector<std::int32_t>& all,
-                         const Tokenizer& tokenizer) {
-  if (bytes == text.size()) return all.size();
+// A place in a text, in tokens of the full text.
+struct TokenPlace {
+  std::size_t before = 0;  // tokens that end before it
+  bool is_within = false;  // the next token begins before it
+};
+
+// Finds the place `bytes` by encoding the text up to there. A token goes across it if that has another token.
+TokenPlace place_of(std::size_t bytes, const std::string& text, const std::vector<std::int32_t>& all,
+                    const Tokenizer& tokenizer) {
+  if (bytes == text.size()) return {all.size(), false};
   std::vector<std::int32_t> ids;
   tokenizer.encode_rendered(std::string_view(text).substr(0, bytes), ids);
-  return static_cast<std::size_t>(std::ranges::mismatch(ids, all).in1 - ids.begin());
+  const auto same = static_cast<std::size_t>(std::ranges::mismatch(ids, all).in1 - ids.begin());
+  return {same, same < ids.size() && same < all.size()};
 }
 
 }  // namespace
@@ -32,7 +39,7 @@ ChatSamples::ChatSamples(const fs::path& path, ChatFormat format, std::shared_pt
     throw DataError("the tokenizer has ids above " + std::to_string(kMostIds) + ", which chats cannot have");
 }
 
-std::vector<std::int32_t> ChatSamples::tokens(std::int64_t index) const {
+ChatSamples::Sample ChatSamples::read(std::int64_t index) const {
   const auto record = lines_.object<nlohmann::ordered_json>(index);
   TrainedText found;
   try {
@@ -42,15 +49,17 @@ std::vector<std::int32_t> ChatSamples::tokens(std::int64_t index) const {
   }
   std::vector<std::int32_t> ids;
   tokenizer_->encode_rendered(found.text, ids);
-  std::vector<std::int32_t> marked = ids;
+  Sample out{.tokens = ids};
+  std::vector<std::int32_t>& marked = out.tokens;
   for (std::int32_t& id : marked) id |= kNoLabel;
   for (const ChatTemplate::Range& answer : found.answers) {
-    const std::size_t begin = tokens_up_to(answer.begin, found.text, ids, *tokenizer_);
-    const std::size_t end = tokens_up_to(answer.end, found.text, ids, *tokenizer_);
-    for (std::size_t i = begin; i < end; ++i) marked[i] = ids[i];
+    const TokenPlace begin = place_of(answer.begin, found.text, ids, *tokenizer_);
+    const TokenPlace end = place_of(answer.end, found.text, ids, *tokenizer_);
+    out.splits_token |= begin.is_within;
+    for (std::size_t i = begin.before; i < end.before + (end.is_within ? 1 : 0); ++i) marked[i] = ids[i];
   }
   if (!marked.empty()) marked.front() |= kBegins;
-  return marked;
+  return out;
 }
 
 }  // namespace titan::data

@@ -31,6 +31,7 @@ struct Fitted {
   std::vector<std::int32_t> tokens;
   std::int64_t labels = 0;
   Fate fate = Fate::kKept;
+  bool splits_token = false;
 };
 
 // Counts the tokens that are labels of a row: all that are marked so, but for the first of the sample.
@@ -39,7 +40,8 @@ std::int64_t count_labels(const std::vector<std::int32_t>& tokens) {
 }
 
 Fitted fit(const ChatSamples& samples, std::int64_t index, const LengthOptions& options) {
-  Fitted out{.tokens = samples.tokens(index)};
+  ChatSamples::Sample sample = samples.read(index);
+  Fitted out{.tokens = std::move(sample.tokens), .splits_token = sample.splits_token};
   const auto most = static_cast<std::size_t>(options.most_tokens);
   if (out.tokens.size() > most) {
     if (options.too_long == TooLong::kError)
@@ -70,6 +72,7 @@ class Totals {
     lengths_.cut += sample.fate == Fate::kCut ? 1 : 0;
     lengths_.dropped += sample.fate == Fate::kDropped ? 1 : 0;
     lengths_.unlabeled += sample.fate == Fate::kUnlabeled ? 1 : 0;
+    lengths_.split_tokens += sample.splits_token ? 1 : 0;
   }
 
   void add_bad(std::int64_t index, const std::string& why) {
@@ -116,7 +119,7 @@ struct LengthsHeader {
   std::array<char, 8> magic = {'T', 'T', 'C', 'H', 'A', 'T', 'S', '1'};
   std::uint64_t key = 0;
   std::int64_t samples = 0;
-  std::int64_t labels = 0, bad_records = 0, cut = 0, dropped = 0, unlabeled = 0;
+  std::int64_t labels = 0, bad_records = 0, cut = 0, dropped = 0, unlabeled = 0, split_tokens = 0;
 };
 
 template <typename T>
@@ -126,12 +129,13 @@ std::span<const char> chars_of(std::span<const T> values) {
 
 void write_lengths(const SampleLengths& lengths, std::uint64_t key, const fs::path& path) {
   const LengthsHeader header{.key = key,
-                      .samples = std::ssize(lengths.tokens),
-                      .labels = lengths.labels,
-                      .bad_records = lengths.bad_records,
-                      .cut = lengths.cut,
-                      .dropped = lengths.dropped,
-                      .unlabeled = lengths.unlabeled};
+                             .samples = std::ssize(lengths.tokens),
+                             .labels = lengths.labels,
+                             .bad_records = lengths.bad_records,
+                             .cut = lengths.cut,
+                             .dropped = lengths.dropped,
+                             .unlabeled = lengths.unlabeled,
+                             .split_tokens = lengths.split_tokens};
   OutputFile out(path);
   out.write(chars_of(std::span(&header, 1)));
   out.write(chars_of(std::span<const std::int32_t>(lengths.tokens)));
@@ -149,7 +153,8 @@ std::optional<SampleLengths> read_lengths(const fs::path& path, std::uint64_t ke
                     .bad_records = header.bad_records,
                     .cut = header.cut,
                     .dropped = header.dropped,
-                    .unlabeled = header.unlabeled};
+                    .unlabeled = header.unlabeled,
+                    .split_tokens = header.split_tokens};
   out.tokens.resize(static_cast<std::size_t>(samples));
   const auto bytes = static_cast<std::streamsize>(out.tokens.size() * sizeof(std::int32_t));
   if (!in.read(reinterpret_cast<char*>(out.tokens.data()), bytes) || in.peek() != EOF) return std::nullopt;

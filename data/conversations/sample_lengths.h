@@ -27,8 +27,9 @@ struct SampleLengths {
   std::int64_t labels = 0;           // of all samples together
   std::int64_t bad_records = 0;      // left out with OnBadRecord::kSkip
   std::int64_t cut = 0;
-  std::int64_t dropped = 0;     // left out because they are too long
-  std::int64_t unlabeled = 0;   // left out because no label is left, after the cut or in an empty answer
+  std::int64_t dropped = 0;       // left out because they are too long
+  std::int64_t unlabeled = 0;     // left out because no label is left, after the cut or in an empty answer
+  std::int64_t split_tokens = 0;  // with ChatSamples::Sample::splits_token
 };
 
 // Returns the tokens of a sample, cut to the options' length; empty if the sample is left out because of its length or

@@ -10,7 +10,7 @@
 #include "data/io/decompress.h"
 #include "data/io/files.h"
 #include "data/io/line_index.h"
-#include "data/sources/json_lines.h"
+#include "data/sources/json_line_files.h"
 
 namespace titan::data {
 

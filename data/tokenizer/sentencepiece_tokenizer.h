@@ -10,7 +10,7 @@
 
 namespace titan::data {
 
-// Which of the texts between special tokens begin with a space that is not there, if the model adds such a space.
+// Says which of the texts between special tokens get a space in front, if the model adds one.
 enum class SpacePrefix { kEachText, kFirstText };
 
 // Throws DataError when `file` is not a SentencePiece model.

@@ -7,7 +7,7 @@
 
 namespace titan {
 
-inline constexpr std::int64_t kIgnoredLabel = -100;    // a label that does not count: nn::kIgnoreIndex
+inline constexpr std::int64_t kIgnoredLabel = -100;   // a label that does not count: nn::kIgnoreIndex
 inline constexpr std::int64_t kUnknownDocument = -1;  // the model finds out which document a token belongs to
 
 struct Batch {

@@ -9,8 +9,8 @@
 namespace titan::nn {
 
 // Returns the lengths of the documents in tokens int64 [B, T], row by row: int64 [documents] on the host, with sum B *
-// T. A document ends with its row, and where `documents` int64 [B, T] changes; where that is undefined or negative, with
-// the token `end`, which belongs to it. Waits for the device of `tokens` and `documents`, which is the same.
+// T. A document ends with its row, and where `documents` int64 [B, T] changes. Where that is undefined or negative, it
+// ends with the token `end`, which belongs to it. Waits for the device of both tensors, which is the same.
 at::Tensor document_lengths(const at::Tensor& tokens, std::optional<std::int64_t> end,
                             const at::Tensor& documents = {});
 

@@ -16,6 +16,7 @@ import tempfile
 from peer_tools import ROOT, fill_by_formula, ours, peer_batches, saved_files, torchtitans, transformers_losses, write
 
 import golden
+import make_chat
 import make_families
 import make_qwen3
 import torchtitan_configs
@@ -269,6 +270,7 @@ PARTS = {
     "config_variants": make_config_variants,
     **make_qwen3.PARTS,
     **make_families.PARTS,
+    **make_chat.PARTS,
 }
 
 

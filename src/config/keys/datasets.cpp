@@ -40,7 +40,9 @@ void check_text_key(const std::string& table, const std::string& text_key, const
 
 }  // namespace
 
-std::vector<std::string> dataset_kinds() { return {"text", "jsonl", "chat", "c4_test", "c4", "c4_validation", "indexed"}; }
+std::vector<std::string> dataset_kinds() {
+  return {"text", "jsonl", "chat", "c4_test", "c4", "c4_validation", "indexed"};
+}
 
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -97,7 +97,9 @@ Batch Validator::rows_of_this_rank(const Batch& all) const {
   const auto rows = all.tokens.size(0);
   const auto begin = std::min(rows, meshes_.batch.group().rank() * options_.local_batch_size);
   const auto count = std::min(rows - begin, options_.local_batch_size);
-  const auto part = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.narrow(0, begin, count) : tensor; };
+  const auto part = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.narrow(0, begin, count) : tensor;
+  };
   if (count > 0) return {part(all.tokens), part(all.labels), part(all.documents)};
   const auto row = all.tokens.narrow(0, 0, 1);
   return {row, at::full_like(row, nn::kIgnoreIndex)};

@@ -42,7 +42,7 @@ TEST(Conversation, HasOneOfThreeForms) {
             "user:a assistant:b! ");
   EXPECT_EQ(dialog(R"({"prompt": "a", "completion": "b"})"), "user:a assistant:b! ");
   EXPECT_EQ(dialog(R"({"system": "s", "prompt": "a", "completion": "b"})"), "system:s user:a assistant:b! ");
-  // What the assistant has said in a prompt is not trained.
+  // The assistant's messages in a prompt are not trained.
   EXPECT_EQ(dialog(R"({"prompt": [{"role": "assistant", "content": "a"}],
                        "completion": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}]})"),
             "assistant:a user:b assistant:c! ");
@@ -63,20 +63,22 @@ TEST(Conversation, OthersAreRefused) {
   const std::vector<std::pair<const char*, const char*>> wrong = {
       {R"({"text": "a"})", "the keys are \"text\""},
       {R"({"prompt": "a"})", "\"prompt\" and \"completion\"; the keys are \"prompt\""},
-      {R"({"messages": "a"})", "\"messages\" is no list of messages, but string"},
-      {R"({"messages": ["a"]})", "message 1 of \"messages\" is no object, but string"},
+      {R"({"messages": "a"})", "\"messages\" is not a list of messages: found string"},
+      {R"({"messages": ["a"]})", "message 1 of \"messages\" is not an object: found string"},
       {R"({"messages": [{"content": "a"}]})", "has no \"role\" that is text; its keys are \"content\""},
       {R"({"messages": [{"role": "user"}]})", "has no \"content\" that is text; found null"},
       {R"({"messages": [{"role": "user", "content": "a"}]})", "no message is the assistant's"},
       {R"({"messages": []})", "no message is the assistant's"},
       {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})", "no message is the assistant's"},
-      {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})", "\"weight\" must be 0 or 1, found 0.5"},
-      {R"({"conversations": [{"from": "martian", "value": "a"}]})", "\"from\": \"martian\" is no speaker that is known"},
-      {R"({"prompt": 3, "completion": "b"})", "\"prompt\" is no text and no list of messages, but number"},
-      {R"({"prompt": "a", "completion": "b", "tools": 3})", "\"tools\" is no list, but number"},
+      {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})",
+       "\"weight\" must be 0 or 1, found 0.5"},
+      {R"({"conversations": [{"from": "martian", "value": "a"}]})", "\"from\": \"martian\" is not a known speaker"},
+      {R"({"prompt": 3, "completion": "b"})", "\"prompt\" is neither text nor a list of messages: found number"},
+      {R"({"prompt": "a", "completion": "b", "tools": 3})", "\"tools\" is not a list: found number"},
       {R"({"prompt": "a", "completion": "b", "tools": "{"})", "\"tools\" is text that is not JSON"},
-      {R"({"prompt": "a", "completion": "b", "system": 3})", "\"system\" is no text, but number"},
-      {R"({"prompt": "a", "completion": "b", "chat_template_kwargs": []})", "\"chat_template_kwargs\" is no object"},
+      {R"({"prompt": "a", "completion": "b", "system": 3})", "\"system\" is not text: found number"},
+      {R"({"prompt": "a", "completion": "b", "chat_template_kwargs": []})",
+       "\"chat_template_kwargs\" is not an object"},
       {R"({"system": "a", "messages": [{"role": "system", "content": "b"}, {"role": "assistant", "content": "c"}]})",
        "keep one of them"}};
   for (const auto& [record, reason] : wrong)
@@ -86,12 +88,13 @@ TEST(Conversation, OthersAreRefused) {
 // ------------------------------------------------------------------------------------------------ answers
 
 constexpr const char* kPlain =
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% "
+    "endif %}";
 
 // Returns the text with the trained parts in brackets.
 std::string bracketed(const char* chat_template, const std::string& record) {
-  const TrainedText found = find_answers(ChatTemplate::parse(chat_template, "t.jinja"), OrderedJson::object(),
-                                         conversation(record));
+  const TrainedText found =
+      find_answers(ChatTemplate::parse(chat_template, "t.jinja"), OrderedJson::object(), conversation(record));
   std::string text = found.text;
   for (auto range = found.answers.rbegin(); range != found.answers.rend(); ++range) {
     text.insert(range->end, "]");
@@ -128,8 +131,8 @@ TEST(Answers, AreFoundWhereEarlierOnesAreRenderedDifferently) {
       "{{ m.content | trim }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
   EXPECT_EQ(bracketed(kReasons, kTwoTurns), "<user>1</><assistant>[2</>]<user>3</><assistant>[<think></think>4</>]");
   // One that opens the thoughts in the prompt for an answer.
-  const std::string opens = std::string(kReasons).replace(std::string(kReasons).rfind("<assistant>"), 11,
-                                                          "<assistant><think>\n");
+  const std::string opens =
+      std::string(kReasons).replace(std::string(kReasons).rfind("<assistant>"), 11, "<assistant><think>\n");
   EXPECT_EQ(bracketed(opens.c_str(), kTwoTurns),
             "<user>1</><assistant>[2</>]<user>3</><assistant><think></think>[4</>]");
 }
@@ -196,8 +199,9 @@ TEST(Packing, PutsASampleWhereItLeavesTheLeastRoom) {
 // A folder with a template, and conversations of which the i-th asks for the letter i.
 struct ChatFolder {
   explicit ChatFolder(int count) {
-    folder.write("chat_template.jinja", "{% for m in messages %}{{ m.role[0] }}{{ m.content }}.{% endfor %}"
-                                        "{% if add_generation_prompt %}a{% endif %}");
+    folder.write("chat_template.jinja",
+                 "{% for m in messages %}{{ m.role[0] }}{{ m.content }}.{% endfor %}"
+                 "{% if add_generation_prompt %}a{% endif %}");
     std::string lines;
     for (int i = 0; i < count; ++i)
       lines += R"({"prompt": ")" + std::string(1, static_cast<char>('A' + i)) + R"(", "completion": ")" +
@@ -299,8 +303,9 @@ TEST(ChatRows, ArePartOfTheElasticOrder) {
 
 TEST(ChatRows, OfATooLongConversationFollowTheKey) {
   const ChatFolder chats(5);  // of 6 to 10 tokens
-  EXPECT_THAT(data_error([&] { open(chats.options(7)); }),
-              HasSubstr("chats.jsonl:4: the conversation has 9 tokens, and a row of seq_len + 1 has 8; set chat.too_long"));
+  EXPECT_THAT(
+      data_error([&] { open(chats.options(7)); }),
+      HasSubstr("chats.jsonl:4: the conversation has 9 tokens, and a row of seq_len + 1 has 8; set chat.too_long"));
   EXPECT_THAT(open(chats.options(7, "cut"))->description(), HasSubstr("; 2 too long and cut"));
   EXPECT_THAT(open(chats.options(7, "drop"))->description(), HasSubstr("; 2 too long and dropped"));
   EXPECT_THAT(open(chats.options(7, "cut"))->description(), HasSubstr("5 conversations in 5 rows"));

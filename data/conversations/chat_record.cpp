@@ -1,4 +1,4 @@
-#include "data/conversations/conversation.h"
+#include "data/conversations/chat_record.h"
 
 #include <map>
 #include <string>
@@ -15,24 +15,32 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Names of speakers in "from", by the role that templates know.
-const std::map<std::string, std::string, std::less<>> kRoles = {
-    {"human", "user"},          {"user", "user"},          {"gpt", "assistant"},    {"assistant", "assistant"},
-    {"chatgpt", "assistant"},   {"bot", "assistant"},      {"model", "assistant"},  {"system", "system"},
-    {"developer", "developer"}, {"tool", "tool"},          {"function", "tool"},    {"observation", "tool"},
-    {"function_response", "tool"}};
+const std::map<std::string, std::string, std::less<>> kRoles = {{"human", "user"},
+                                                                {"user", "user"},
+                                                                {"gpt", "assistant"},
+                                                                {"assistant", "assistant"},
+                                                                {"chatgpt", "assistant"},
+                                                                {"bot", "assistant"},
+                                                                {"model", "assistant"},
+                                                                {"system", "system"},
+                                                                {"developer", "developer"},
+                                                                {"tool", "tool"},
+                                                                {"function", "tool"},
+                                                                {"observation", "tool"},
+                                                                {"function_response", "tool"}};
 
 std::string role_of(const std::string& speaker) {
   const auto found = kRoles.find(speaker);
   if (found != kRoles.end()) return found->second;
   std::vector<std::string> known;
   for (const auto& [name, role] : kRoles) known.push_back(name);
-  throw DataError("\"from\": \"" + speaker + "\" is no speaker that is known (" + join(known, ", ") +
+  throw DataError("\"from\": \"" + speaker + "\" is not a known speaker (" + join(known, ", ") +
                   "); write the messages with \"role\" and \"content\"");
 }
 
 // Returns the message with "role" and "content" in place of "from" and "value".
 Json with_role(const Json& message, const std::string& name) {
-  if (!message.is_object()) throw DataError(name + " is no object, but " + message.type_name());
+  if (!message.is_object()) throw DataError(name + " is not an object: found " + message.type_name());
   Json out = message;
   if (!out.contains("role") && out.contains("from") && out["from"].is_string()) {
     out["role"] = role_of(out["from"].get<std::string>());
@@ -64,7 +72,7 @@ bool has_weight(const Json& message, const std::string& name) {
 }
 
 void add_messages(const Json& messages, const std::string& key, bool is_trained, Conversation& out) {
-  if (!messages.is_array()) throw DataError("\"" + key + "\" is no list of messages, but " + messages.type_name());
+  if (!messages.is_array()) throw DataError("\"" + key + "\" is not a list of messages: found " + messages.type_name());
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string name = "message " + std::to_string(i + 1) + " of \"" + key + "\"";
     Json message = with_role(messages[i], name);
@@ -78,7 +86,8 @@ void add_messages(const Json& messages, const std::string& key, bool is_trained,
 void add_half(const Json& record, const std::string& key, const char* role, bool is_trained, Conversation& out) {
   const Json half = record.value(key, Json());
   if (half.is_array()) return add_messages(half, key, is_trained, out);
-  if (!half.is_string()) throw DataError("\"" + key + "\" is no text and no list of messages, but " + half.type_name());
+  if (!half.is_string())
+    throw DataError("\"" + key + "\" is neither text nor a list of messages: found " + half.type_name());
   out.messages.push_back({{"role", role}, {"content", half}});
   out.is_trained.push_back(is_trained);
 }
@@ -86,7 +95,7 @@ void add_half(const Json& record, const std::string& key, const char* role, bool
 void add_system(const Json& record, Conversation& out) {
   const auto system = record.find("system");
   if (system == record.end() || system->is_null() || *system == "") return;
-  if (!system->is_string()) throw DataError(std::string("\"system\" is no text, but ") + system->type_name());
+  if (!system->is_string()) throw DataError(std::string("\"system\" is not text: found ") + system->type_name());
   const std::string first = out.messages.empty() ? "" : out.messages[0]["role"].get<std::string>();
   if (first == "system") throw DataError("\"system\" and the first message are both the system's; keep one of them");
   out.messages.insert(out.messages.begin(), Json{{"role", "system"}, {"content", *system}});
@@ -104,7 +113,7 @@ Json tools_of(const Json& record) {
     }
   }
   if (tools.is_null() || (tools.is_array() && tools.empty())) return nullptr;
-  if (!tools.is_array()) throw DataError(std::string("\"tools\" is no list, but ") + tools.type_name());
+  if (!tools.is_array()) throw DataError(std::string("\"tools\" is not a list: found ") + tools.type_name());
   return tools;
 }
 
@@ -136,7 +145,7 @@ Conversation parse_conversation(const Json& record) {
   out.tools = tools_of(record);
   if (const Json variables = record.value("chat_template_kwargs", Json()); !variables.is_null()) {
     if (!variables.is_object())
-      throw DataError(std::string("\"chat_template_kwargs\" is no object, but ") + variables.type_name());
+      throw DataError(std::string("\"chat_template_kwargs\" is not an object: found ") + variables.type_name());
     out.variables = variables;
   }
   for (const bool trained : out.is_trained)

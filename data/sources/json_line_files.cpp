@@ -1,4 +1,4 @@
-#include "data/sources/json_lines.h"
+#include "data/sources/json_line_files.h"
 
 #include <algorithm>
 #include <string_view>

@@ -7,10 +7,10 @@
 namespace titan::data {
 
 struct Conversation {
-  nlohmann::ordered_json messages = nlohmann::ordered_json::array();  // of {"role", "content", ...}
-  nlohmann::ordered_json tools = nullptr;                             // array of JSON schemas; null if there are none
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();    // of {"role", "content", ...}
+  nlohmann::ordered_json tools = nullptr;                               // array of JSON schemas; null if there are none
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  // further ones of the template
-  std::vector<bool> is_trained;                                       // by message: the model learns to write it
+  std::vector<bool> is_trained;                                         // by message: the model learns to write it
 };
 
 // Reads a record in one of three forms, the first that its keys name:
