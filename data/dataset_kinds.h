@@ -34,8 +34,8 @@ void prepare_dataset(const std::string& name, const std::filesystem::path& path)
 // tokenizer of fingerprint `tokenizer` (tokenizer.h). Throws DataError.
 void check_dataset(const std::string& name, const std::filesystem::path& path, const std::string& tokenizer);
 
-// Opens a dataset of any kind as tokens. The items of the kinds "indexed" and "chat" are windows of `seq_len` + 1 tokens.
-// `chat`: for the latter. Throws DataError, ConfigError.
+// Opens a dataset of any kind as tokens. The items of the kinds "indexed" and "chat" are windows of `seq_len` + 1
+// tokens. `chat`: for the latter. Throws DataError, ConfigError.
 std::shared_ptr<const TokenSource> open_tokens(const std::string& name, const std::filesystem::path& path,
                                                std::shared_ptr<const Tokenizer> tokenizer, std::int64_t seq_len,
                                                const std::string& text_key, const ChatDataset& chat);

@@ -39,7 +39,7 @@ struct Stretch {
   bool is_trained = false;
 };
 
-// The first token is no label: nothing before it leads to it.
+// The first token does not count as a label: nothing before it leads to it.
 std::vector<Stretch> stretches_of(const std::vector<std::int32_t>& tokens) {
   std::vector<Stretch> out;
   for (const std::int32_t token : tokens) {

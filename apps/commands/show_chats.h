@@ -5,8 +5,8 @@
 
 namespace titan {
 
-// Prints the first flags.show conversations, with what is trained in color, or in brackets if the output is not a terminal;
-// with flags.json, a JSON object a line. Returns the exit code. Throws DataError, ConfigError.
+// Prints the first flags.show conversations. What is trained has a color, or brackets if the output is not a terminal.
+// With flags.json, prints a JSON object a line. Returns the exit code. Throws DataError, ConfigError.
 int show_chats(const TokenizeFlags& flags);
 
 }  // namespace titan

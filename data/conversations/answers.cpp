@@ -47,7 +47,7 @@ class Finder {
   }
 
  private:
-  // What surrounds the content of one message, found by rendering it with two contents.
+  // Holds what surrounds the content of one message, found by rendering it with two contents.
   struct Around {
     std::string before;
     std::string behind;

@@ -16,10 +16,10 @@ struct TrainedText {
 };
 
 // Renders a conversation and finds the messages that are trained, each with the mark that the template puts behind it.
-// `special_tokens`: variables of the template, see ChatFiles. Uses the template's {% generation %} marks if it has some.
-// Otherwise an answer lies between the text up to the prompt for it and the text up to its end, where these begin the
-// full text; else it lies where renderings with other answers differ from each other. Throws DataError if the template
-// refuses the conversation, or an answer is not found.
+// `special_tokens`: variables of the template, see ChatFiles. Uses the template's {% generation %} marks if it has any.
+// Otherwise an answer lies between the prompt for it and the end of the text up to it, where these begin the full text;
+// else it lies where renderings with other answers differ from each other. Throws DataError if the template refuses
+// the conversation, or an answer is not found.
 TrainedText find_answers(const ChatTemplate& chat_template, const nlohmann::ordered_json& special_tokens,
                          const Conversation& conversation);
 

@@ -12,7 +12,7 @@
 
 namespace titan::data {
 
-// What conversations need besides a path: the table [chat].
+// Holds what conversations need besides a path: the table [chat].
 struct ChatDataset {
   std::filesystem::path tokenizer;                     // the folder with the template, or a file in it
   std::string tokenizer_fingerprint;                   // tokenizer.h

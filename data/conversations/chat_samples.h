@@ -30,8 +30,8 @@ class ChatSamples {
   };
 
   // Returns the tokens of a conversation's text, with the marks of token_marks.h: the first one begins a sample, and
-  // those that no answer of the assistant has are no labels. A token that an answer and other text share counts to the
-  // answer, as in transformers. Throws BadRecord naming file and line.
+  // those outside the assistant's answers do not count as labels. A token that an answer and other text share counts to
+  // the answer, as in transformers. Throws BadRecord naming file and line.
   Sample read(std::int64_t index) const;
 
  private:

@@ -17,8 +17,9 @@ struct Packs {
 };
 
 // Packs the samples of `lengths`; those of length 0 are left out. Takes the longest first and puts each where it leaves
-// the least room (best fit decreasing): at most 11/9 of the fewest possible packs, and a few more. Samples of one length are taken in a fixed random order, so that neighbors in the file do not
-// share a pack. Throws InternalError for a length above `capacity`.
+// the least room (best fit decreasing): at most 11/9 of the fewest possible packs, and a few more. Samples of one
+// length are taken in a fixed random order, so that neighbors in the file do not share a pack. Throws InternalError for
+// a length above `capacity`.
 Packs pack_best_fit(std::span<const std::int32_t> lengths, std::int64_t capacity);
 
 }  // namespace titan::data

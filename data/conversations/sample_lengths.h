@@ -40,8 +40,9 @@ std::vector<std::int32_t> fitted_tokens(const ChatSamples& samples, std::int64_t
 // first sample that is at fault. Logs the first of the bad records that are skipped.
 SampleLengths measure(const ChatSamples& samples, const LengthOptions& options);
 
-// Returns measure(), or its result as an earlier start with the same `key` left it in the cache folder (data/io/cache.h).
-// The processes of a machine that ask at once wait for one of them. If nothing can be cached, logs a warning.
+// Returns measure(), or its result as an earlier start with the same `key` left it in the cache folder
+// (data/io/cache.h). The processes of a machine that ask at once wait for one of them. If nothing can be cached, logs a
+// warning.
 SampleLengths cached_lengths(const ChatSamples& samples, const LengthOptions& options, const std::string& name,
                              std::uint64_t key);
 

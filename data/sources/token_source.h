@@ -53,8 +53,8 @@ std::shared_ptr<const TokenSource> tokenize_documents(std::shared_ptr<const Text
                                                       std::shared_ptr<const Tokenizer> tokenizer, std::string kind);
 
 // Returns a source with at least `wanted` items: `source` itself if it has as many, else the same tokens with every
-// item cut into equal parts (item i becomes items i * parts ...); packs are not cut. A cut source keeps the tokens of all items in use in
-// memory.
+// item cut into equal parts (item i becomes items i * parts ...); packs are not cut. A cut source keeps the tokens of
+// all items in use in memory.
 std::shared_ptr<const TokenSource> with_items(std::shared_ptr<const TokenSource> source, std::int64_t wanted);
 
 // Policy for an unusable record: training.on_bad_record.

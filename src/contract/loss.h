@@ -11,9 +11,9 @@
 
 namespace titan {
 
-// Returns the sum of the losses of a batch's labels, which are on the model's device here, as its tokens may be: float32
-// 0-d on the device, with a graph if autograd is on. Labels of kIgnoredLabel do not count; the caller
-// divides by the number of the others. Collective if the model is sharded.
+// Returns the sum of the losses of a batch's labels, which are on the model's device here, as its tokens may be:
+// float32 0-d on the device, with a graph if autograd is on. Labels of kIgnoredLabel do not count; the caller divides
+// by the number of the others. Collective if the model is sharded.
 using LossFunction = std::function<at::Tensor(LanguageModel& model, const Batch& batch)>;
 
 // The model's own loss, the sum of cross entropies. It need not hold all logits in memory at once.

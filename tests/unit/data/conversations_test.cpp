@@ -246,7 +246,7 @@ TEST(ChatRows, HaveTheLabelsOfTheAnswersAndTheirDocuments) {
   const auto source = open(chats.options(/*seq_len=*/15));
   const auto batch = *source->next();
   const at::Tensor tokens = batch.tokens[0], labels = batch.labels[0];
-  // The longest conversation comes first: 7 tokens, then 6, then 3 of padding, of which the last is no input.
+  // The longest conversation comes first: 7 tokens, then 6, then 3 of padding, of which the last one is only a label.
   EXPECT_EQ(text_of_row(tokens), "uB.abb.uA.aa.##");
   EXPECT_EQ(text_of_row(labels), "___bb.____a.___");
   EXPECT_EQ(numbers(batch.documents[0]), (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2}));

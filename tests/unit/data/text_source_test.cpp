@@ -282,7 +282,7 @@ TEST(Registry, KnowsTheKindsWhateverTheirCase) {
 // The name comes from a command line; a configuration's kinds are checked with its other keys.
 TEST(Registry, UnknownNameGetsTheList) {
   EXPECT_THAT(data_error([] { open_dataset("jsnol", "x"); }),
-              AllOf(HasSubstr("\"jsnol\""), HasSubstr("text, jsonl, c4_test, c4, c4_validation, indexed")));
+              AllOf(HasSubstr("\"jsnol\""), HasSubstr("text, jsonl, chat, c4_test, c4, c4_validation, indexed")));
 }
 
 }  // namespace
