@@ -2,6 +2,7 @@
 
 #include "models/catalog.h"
 #include "models/common/decoder_spec.h"
+#include "models/common/lora/adapters.h"
 
 namespace titan::models {
 
@@ -9,6 +10,11 @@ TrainSpec make_train_spec(const config::Model& model, std::int64_t seq_len) {
   const CatalogEntry& entry = entry_of(model);
   const HubDecoder decoder = entry.decoder(model);
   return decoder_spec_of_job(model, decoder, seq_len, entry.naming(decoder));
+}
+
+TrainSpec make_train_spec(const config::Model& model, const config::Lora& lora, std::int64_t seq_len) {
+  TrainSpec spec = make_train_spec(model, seq_len);
+  return lora.rank == 0 ? spec : with_adapters(std::move(spec), lora, model.from);
 }
 
 TrainSpec make_train_spec_of_hugging_face(const std::string& config_json, const std::string& what,

@@ -19,12 +19,14 @@
 #include "base/text.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/names/torchtitan_main.h"
+#include "checkpoint/stream/merged_source.h"
 #include "checkpoint/tools/convert.h"
 #include "checkpoint/tools/inspect.h"
 #include "config/load.h"
 #include "data/conversations/chat_format.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_export.h"
+#include "models/common/lora/adapters.h"
 #include "models/registry.h"
 
 namespace titan {
@@ -50,15 +52,17 @@ CheckpointKind target_kind(const ConvertFlags& flags, CheckpointKind source) {
   return source == CheckpointKind::kDcp ? CheckpointKind::kHuggingFace : CheckpointKind::kDcp;
 }
 
-ModelShape shape_of(const config::Model& model, std::int64_t seq_len, const std::string& origin) {
+ModelShape shape_of(const config::Model& model, const config::Lora& lora, const std::string& origin) {
   ModelShape shape;
-  shape.spec = models::make_train_spec(model, seq_len);
+  shape.spec = models::make_train_spec(model, lora, /*seq_len=*/1);
+  shape.base = models::make_train_spec(model, /*seq_len=*/1);
   shape.origin = origin;
+  shape.lora = lora;
   return shape;
 }
 
 ModelShape shape_of_job(const config::JobConfig& job, const std::string& origin) {
-  ModelShape shape = shape_of(job.model, 1, origin);
+  ModelShape shape = shape_of(job.model, job.lora, origin);
   shape.tokenizer = job.model.hf_assets_path;
   shape.chat_template = job.chat.chat_template;
   return shape;
@@ -101,7 +105,7 @@ std::optional<ModelShape> shape_that_was_asked_for(const ConvertFlags& flags) {
     config::Model model;
     model.name = flags.model_name;
     model.flavor = flags.model_flavor;
-    return shape_of(model, 1, model.name + " " + model.flavor);
+    return shape_of(model, {}, model.name + " " + model.flavor);
   }
   return std::nullopt;
 }
@@ -157,9 +161,25 @@ HuggingFaceTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShap
 checkpoint::SmallFiles small_files_of(const ConvertFlags& flags, const ModelShape& shape, c10::ScalarType dtype) {
   HuggingFaceTokenizer tokenizer =
       flags.tokenizer.empty() ? tokenizer_of_run(flags, shape) : read_tokenizer(flags.tokenizer, shape);
-  auto files = checkpoint::describe_model(shape.spec->naming.config_json, dtype, tokenizer.bos_id, tokenizer.eos_id);
+  auto files = checkpoint::describe_export(shape.spec->naming, dtype, tokenizer.bos_id, tokenizer.eos_id);
   files.merge(tokenizer.files);
   return files;
+}
+
+// Returns the source's model with its adapters merged, and its shape in `shape`.
+std::unique_ptr<checkpoint::TensorSource> merged(std::unique_ptr<checkpoint::TensorSource> source,
+                                                 const ConvertFlags& flags, ModelShape& shape) {
+  if (shape.lora.rank == 0)
+    throw ConfigError("titan-train convert: error: --merge: " + shape.origin +
+                      " has no lora.rank: it describes a "
+                      "model without adapters; leave --merge out");
+  const double scale = models::adapter_scale(shape.lora);
+  shape.spec = shape.base;
+  try {
+    return checkpoint::merge_adapters(std::move(source), scale);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(flags.source + ": " + error.what());
+  }
 }
 
 // Returns the small files for weights that are already in Hugging Face's format, copied from the source's folder.
@@ -235,13 +255,18 @@ int convert(ConvertFlags flags) {
     throw ConfigError(
         "titan-train convert: error: --names goes with --to dcp and --to torch: hf has Hugging Face's names");
   const bool to_hub = to == CheckpointKind::kHuggingFace, from_hub = from == CheckpointKind::kHuggingFace;
-  const auto source = checkpoint::open_source(flags.source, from);
+  auto source = checkpoint::open_source(flags.source, from);
   const bool from_main = !from_hub && source->use_own_names(flags.source);
   if (!from_hub) check_own_names(source->tensors(), flags.source);
   std::vector<Conversion> plan;
   checkpoint::SmallFiles small_files;
+  if (flags.merge && from_hub)
+    throw ConfigError("titan-train convert: error: --merge needs a checkpoint of a run with adapters; " + flags.source +
+                      " is a folder in Hugging Face's format");
+  ModelShape shape;
+  if (to_hub != from_hub || flags.merge) shape = find_shape(flags, from);
+  if (flags.merge) source = merged(std::move(source), flags, shape);
   if (to_hub != from_hub) {
-    const ModelShape shape = find_shape(flags, from);
     plan = plan_renamed(source->tensors(), to_hub, shape, flags.dtype);
     check_ties(*source, to_hub, shape);
     if (const std::string& misfit = shape.spec->naming.misfit; to_hub && !misfit.empty())

@@ -59,6 +59,9 @@ void declare(CLI::App& app, ConvertFlags& flags) {
           models::model_names());
   app.add_option("--tokenizer", flags.tokenizer, "tokenizer to copy beside the weights of hf (default: the run's)")
       ->type_name("PATH");
+  app.add_flag("--merge", flags.merge,
+               "add the adapters of a run with [lora] to its weights, and write the model; without it, hf gets the "
+               "adapters alone, in PEFT's format");
   app.add_flag("--allow-overflow", flags.may_overflow,
                "write infinities where the dtype cannot hold a number; without it that is an error");
   app.add_flag("--overwrite", flags.overwrite, "replace TARGET when it exists, once the new one is complete");

@@ -20,6 +20,7 @@ struct ConvertFlags {
   std::string model_name = "llama3";
   std::string model_flavor;
   std::string tokenizer;
+  bool merge = false;
   bool overwrite = false;
   bool may_overflow = false;
 };

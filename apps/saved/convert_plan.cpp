@@ -36,6 +36,7 @@ std::map<std::string, std::vector<std::int64_t>> tensors_of(const ModelShape& sh
   std::map<std::string, std::vector<std::int64_t>> tensors;
   const auto model = shape.spec->build_model(std::nullopt);
   for (const auto& parameter : model->named_parameters(/*remove_duplicate=*/to_hub)) {
+    if (to_hub && !is_exported(shape.spec->naming, parameter.fqn)) continue;
     const auto sizes = parameter.tensor().sizes().vec();
     if (!to_hub) tensors[parameter.fqn] = sizes;
     if (to_hub)
@@ -151,7 +152,7 @@ std::vector<Conversion> plan_renamed(const std::vector<TensorInfo>& tensors, boo
   }
   std::vector<Conversion> plan;
   for (const std::string& fqn : found.order) {
-    if (to_hub && naming.is_tied && fqn == naming.output) continue;  // it is the embedding
+    if (to_hub && !is_exported(naming, fqn)) continue;
     const auto names = naming.to_hub(fqn);
     const auto& sources = found.sources[fqn];
     if (to_hub) add_to_hub(tensors, sources.begin()->second, names, dtype, plan);

@@ -70,9 +70,9 @@ std::int64_t pick_context(const TrainedModelOptions& options, std::int64_t train
 Description describe(const config::JobConfig& config, const TrainedModelOptions& options) {
   const std::int64_t trained = config.training.seq_len;
   Description out;
-  out.spec = models::make_train_spec(config.model, trained);
+  out.spec = models::make_train_spec(config.model, config.lora, trained);
   out.context = pick_context(options, trained, std::max(out.spec.max_seq_len, trained));
-  if (out.context != trained) out.spec = models::make_train_spec(config.model, out.context);
+  if (out.context != trained) out.spec = models::make_train_spec(config.model, config.lora, out.context);
   out.tokenizer = config.model.hf_assets_path;
   out.chat_template = config.chat.chat_template;
   return out;
@@ -214,7 +214,7 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   out.dtype = pick_dtype(options.dtype, *source, out.device);
   const at::NoGradGuard no_grad;
   out.model = description.spec.build_model(document_end);
-  train::materialize(*out.model, out.device, out.dtype);
+  train::materialize(*out.model, out.device, out.dtype, out.dtype);
   load_weights(*out.model, description.spec, folder, kind);
   out.model->train(false);
   return out;

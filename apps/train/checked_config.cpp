@@ -32,7 +32,7 @@ void check_groups(const config::Optimizer& options, const TrainSpec& spec) {
 CheckedConfig check_model(config::LoadedConfig loaded) {
   CheckedConfig checked{std::move(loaded.config), std::move(loaded.warnings), std::move(loaded.origins), {}};
   try {
-    checked.spec = models::make_train_spec(checked.config.model, checked.config.training.seq_len);
+    checked.spec = models::make_train_spec(checked.config.model, checked.config.lora, checked.config.training.seq_len);
     models::check_mesh(checked.spec.stats, checked.config.parallelism);
     models::check_wrap(checked.spec, checked.config.parallelism);
     check_groups(checked.config.optimizer, checked.spec);

@@ -30,13 +30,18 @@ struct Size {
   double ranks_of_copy;   // ranks that share one copy of the parameters
   double ranks_of_batch;  // ranks that share the activations of a batch
   double moments;         // tensors that the optimizer keeps per parameter, in units of a stored parameter
-  double bytes;           // of a stored parameter
+  double bytes;           // of a stored parameter, on average
   bool offloads;          // parameters, gradients and moments are in the host's memory
 };
 
 Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size,
              train::EstimatedDevice device) {
   const auto dims = dist::ParallelDims::from_config(config.parallelism, static_cast<int>(world_size));
+  const auto frozen = static_cast<double>(stats.num_frozen_parameters), all = static_cast<double>(stats.num_parameters);
+  const double stored = (all - frozen) * bytes_of(config.training.dtype) +
+                        frozen * bytes_of(config.lora.base_dtype.value_or(config.training.dtype));
+  const double of_moments = (all - frozen) * optimizer_facts(config.optimizer.name).moments *
+                            bytes_of(config.optimizer.state_dtype.value_or(config.training.dtype));
   return {
       .parameters = static_cast<double>(stats.num_parameters),
       .tokens = static_cast<double>(config.training.local_batch_size) * static_cast<double>(config.training.seq_len),
@@ -45,10 +50,8 @@ Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int6
       .vocabulary = static_cast<double>(stats.vocab_size),
       .ranks_of_copy = static_cast<double>(dims.dp_shard * dims.ranks_of_batch()),
       .ranks_of_batch = static_cast<double>(dims.ranks_of_batch()),
-      .moments = optimizer_facts(config.optimizer.name).moments *
-                 bytes_of(config.optimizer.state_dtype.value_or(config.training.dtype)) /
-                 bytes_of(config.training.dtype),
-      .bytes = bytes_of(config.training.dtype),
+      .moments = of_moments / stored,
+      .bytes = stored / all,
       .offloads = config.training.enable_cpu_offload && device == train::EstimatedDevice::kGpu};
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "facts/adapter_names.h"
 #include "models/common/transformer_block.h"
 #include "nn/documents.h"
 #include "nn/ops/cross_entropy.h"
@@ -83,7 +84,8 @@ nn::Module& Decoder::output() {
 std::optional<std::int64_t> Decoder::document_end() const { return shape_.block_causal ? document_end_ : std::nullopt; }
 
 // Draws in TorchTitan's order, which is the order of the parameters. The order determines the weights. A tied output
-// projection is drawn over the embedding, and a part that another rank has only advances the random numbers.
+// projection is drawn over the embedding, and a part that another rank has only advances the random numbers. It leaves
+// adapters to nn::draw_adapters().
 void Decoder::init_weights(nn::Initializer& initializer, at::Device buffer_device) {
   freqs_cis_ = nn::precompute_freqs_cis(shape_.block.attention.head_dim, seq_len_, shape_.rope_theta,
                                         shape_.rope_scaling, buffer_device);
@@ -101,7 +103,8 @@ void Decoder::init_weights(nn::Initializer& initializer, at::Device buffer_devic
     init_one(initializer, target);
   }
   for (const auto& [fqn, parameter] : own)
-    if (!known.contains(fqn)) throw InternalError(fqn + " has no initial values: a pass added it to the model");
+    if (!known.contains(fqn) && !is_adapter_name(fqn))
+      throw InternalError(fqn + " has no initial values: a pass added it to the model");
 }
 
 void Decoder::init_one(nn::Initializer& initializer, const nn::InitTarget& target) const {

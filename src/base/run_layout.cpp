@@ -26,7 +26,7 @@ std::optional<int> step_of(std::string_view name, std::string_view suffix) {
 bool is_complete_save(const fs::path& folder) {
   std::error_code error;
   return fs::is_regular_file(folder / kMetadataFile, error) || fs::is_regular_file(folder / kHuggingFaceIndex, error) ||
-         fs::is_regular_file(folder / kModelFile, error);
+         fs::is_regular_file(folder / kAdapterConfig, error) || fs::is_regular_file(folder / kModelFile, error);
 }
 
 fs::path config_of_step(const fs::path& step_folder) {

@@ -28,10 +28,11 @@ inline constexpr const char* kStepsTable = "metrics.csv";
 inline constexpr const char* kValidationsTable = "validation.csv";
 inline constexpr const char* kLogsFolder = "logs";  // rank_N.log
 
-// Files of a step folder. A save writes .metadata, the index or the model's file, depending on its format, last, or
-// renames the folder after it: a folder that has it is complete.
+// Files of a step folder. A save writes .metadata, the index, the adapters' configuration or the model's file,
+// depending on its format, last, or renames the folder after it: a folder that has it is complete.
 inline constexpr const char* kMetadataFile = ".metadata";                         // of the DCP format
 inline constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";  // of Hugging Face's
+inline constexpr const char* kAdapterConfig = "adapter_config.json";              // of PEFT's, for adapters alone
 inline constexpr const char* kModelFile = "model.pt";                             // of a save in one file
 inline constexpr const char* kSavedConfigFile = "titan.config.toml";              // a copy of the run's configuration
 inline constexpr const char* kNotFiniteFile = "titan.not_finite.txt";             // the weights hold NaN or infinity

@@ -21,11 +21,16 @@ namespace {
 // True if `folder` is a complete last save with checkpoint.last_save_in_hf, whose index is written last.
 bool is_hugging_face(const fs::path& folder) { return fs::exists(folder / kHuggingFaceIndex); }
 
+// True if `folder` is a complete last save of adapters in PEFT's format.
+bool has_adapters_alone(const fs::path& folder) { return fs::exists(folder / layout::kAdapterConfig); }
+
 // True if `folder` is a last save with checkpoint.last_save_as = "file".
 bool is_one_file(const fs::path& folder) { return fs::exists(folder / layout::kModelFile); }
 
 // True if `folder` is a complete last save in a format of the model only.
-bool is_export(const fs::path& folder) { return is_hugging_face(folder) || is_one_file(folder); }
+bool is_export(const fs::path& folder) {
+  return is_hugging_face(folder) || has_adapters_alone(folder) || is_one_file(folder);
+}
 
 // True for a full state, which can be resumed; a model-only save lacks the trainer's own keys.
 bool is_full(const fs::path& folder) { return !is_export(folder) && read_metadata(folder).find(kStepKey) != nullptr; }
@@ -77,11 +82,15 @@ LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, co
   const bool is_finished = options.load_step < 0 && damaged.empty() && step >= run.training_steps;
   if (is_finished) return {.folder = folder(step).string(), .step = step, .model_only = true, .is_finished = true};
   const std::string hint =
-      "it holds the model only, as the last save of a run does by default. To go on training, set "
-      "checkpoint.last_save_model_only = false before the run ends; to start a new run from these weights, set "
-      "checkpoint.initial_load_path = \"" +
-      folder(step).string() + "\"" + (is_hugging_face(folder(step)) ? ", checkpoint.initial_load_in_hf = true" : "") +
-      " and another checkpoint.folder";
+      has_adapters_alone(folder(step))
+          ? "it holds the adapters alone, as checkpoint.last_save_in_hf asks. To go on "
+            "training, set checkpoint.last_save_model_only = false before the run ends"
+          : "it holds the model only, as the last save of a run does by default. To go on training, set "
+            "checkpoint.last_save_model_only = false before the run ends; to start a new run from these weights, set "
+            "checkpoint.initial_load_path = \"" +
+                folder(step).string() + "\"" +
+                (is_hugging_face(folder(step)) ? ", checkpoint.initial_load_in_hf = true" : "") +
+                " and another checkpoint.folder";
   if (options.load_step >= 0) throw CheckpointError(folder(step).string() + " cannot be resumed: " + hint);
   for (auto older = complete.rbegin() + 1; older != complete.rend(); ++older) {
     if (*older == 0 || !is_full(folder(*older))) continue;

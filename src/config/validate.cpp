@@ -10,6 +10,7 @@
 #include "config/keys/datasets.h"
 #include "config/keys/fields.h"
 #include "config/keys/fsdp_wrap.h"
+#include "config/keys/lora_keys.h"
 #include "config/keys/lr_factors.h"
 #include "config/keys/rank_list.h"
 
@@ -261,6 +262,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_sequence(config, found.errors);
   check_data(config, found.errors, found.warnings);
   for (Fault& fault : find_wrong_lr_factors(config)) found.errors.push_back(std::move(fault));
+  for (Fault& fault : find_wrong_lora(config)) found.errors.push_back(std::move(fault));
   check_prompts(config, found.errors);
   check_checkpoint_options(config, found.errors);
   check_on_nan(config, found.errors);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "facts/adapter_names.h"
+
 namespace titan {
 
 // A tensor in Hugging Face's format that holds a parameter, or one index of its dim 0.
@@ -56,10 +58,20 @@ struct ModelNaming {
   std::string misfit;
   // The model's config.json.
   std::string config_json;
+  // adapter_config.json of PEFT (of Hugging Face), if the model has adapters; else empty. An export then has the
+  // adapters alone, under the names of to_hub().
+  std::string adapter_config;
   // Returns the values in `config_json` (of the file `what`) that differ from this model and change its results. Throws
   // ConfigError for a model that cannot be built here.
   std::function<std::vector<HubDifference>(const std::string& config_json, const std::string& what)> differences;
 };
+
+// Returns true if an export has the parameter. It lacks a tied output projection, which is the embedding; with adapters
+// it has nothing else.
+inline bool is_exported(const ModelNaming& naming, const std::string& fqn) {
+  if (!naming.adapter_config.empty()) return is_adapter_name(fqn);
+  return !naming.is_tied || fqn != naming.output;
+}
 
 // The tokenizer's files beside weights in Hugging Face's format.
 struct HuggingFaceTokenizer {

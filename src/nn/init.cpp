@@ -148,4 +148,8 @@ void CounterInitializer::trunc_normal(const InitTarget& target, double mean, dou
   });
 }
 
+void CounterInitializer::uniform(const InitTarget& target, double low, double high) {
+  draw_by_counter(target, seed_, [&](at::Tensor& u) { u.mul_(high - low).add_(low); });
+}
+
 }  // namespace titan::nn

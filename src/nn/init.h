@@ -55,6 +55,7 @@ class CounterInitializer : public Initializer {
   explicit CounterInitializer(std::uint64_t seed) : seed_(seed) {}
   void normal(const InitTarget& target, double mean, double std) override;
   void trunc_normal(const InitTarget& target, double mean, double std, double a, double b) override;
+  void uniform(const InitTarget& target, double low, double high);  // in [low, high)
 
  private:
   std::uint64_t seed_;

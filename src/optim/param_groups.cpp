@@ -1,6 +1,5 @@
 #include "optim/param_groups.h"
 
-#include <fnmatch.h>
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/pattern.h"
 #include "base/text.h"
 #include "config/keys/lr_factors.h"
 
@@ -32,10 +32,6 @@ const Kind kKinds[] = {{"norm", [](const Names& parts) { return any_ends_with(pa
                        {"embedding", [](const Names& parts) {
                           return any_ends_with(parts, "embeddings") || any_ends_with(parts, "embedding");
                         }}};
-
-bool matches(const std::string& pattern, const std::string& fqn) {
-  return ::fnmatch(pattern.c_str(), fqn.c_str(), 0) == 0;
-}
 
 // Returns patterns that match: names with * for numbers, and what they begin with, followed by *.
 Names possible_patterns(const Names& fqns) {
@@ -70,7 +66,7 @@ void apply_no_decay(const Names& entries, const Names& fqns, std::vector<Paramet
     const bool is_kind = kind != std::end(kKinds);
     bool any = is_kind;  // a model may lack a kind: Llama has no biases
     for (std::size_t i = 0; i < fqns.size(); ++i) {
-      if (!(is_kind ? kind->has(split(fqns[i], '.')) : matches(entry, fqns[i]))) continue;
+      if (!(is_kind ? kind->has(split(fqns[i], '.')) : matches_pattern(entry, fqns[i]))) continue;
       rates[i].weight_decay = 0;
       any = true;
     }
@@ -86,7 +82,7 @@ void apply_lr_factors(const Names& entries, const Names& fqns, std::vector<Param
     std::optional<std::string> earlier;
     bool any = false;
     for (std::size_t i = 0; i < fqns.size(); ++i) {
-      if (!matches(pattern, fqns[i])) continue;
+      if (!matches_pattern(pattern, fqns[i])) continue;
       if (taken_by[i]) {
         earlier = taken_by[i];
         continue;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "distributed/config_dtype.h"
 #include "nn/init.h"
 #include "parallel/fsdp/fully_shard.h"
 
@@ -18,8 +19,13 @@ BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> docu
   return {std::move(model), std::move(forward_backward)};
 }
 
-void materialize(LanguageModel& model, at::Device device, at::ScalarType dtype) {
-  fsdp::to_empty(model, device, dtype);
+void materialize(LanguageModel& model, at::Device device, const config::JobConfig& config) {
+  materialize(model, device, dist::dtype_of(config.training.dtype),
+              dist::dtype_of(config.lora.base_dtype.value_or(config.training.dtype)));
+}
+
+void materialize(LanguageModel& model, at::Device device, at::ScalarType dtype, at::ScalarType frozen_dtype) {
+  fsdp::to_empty(model, device, dtype, frozen_dtype);
   const at::NoGradGuard no_grad;
   nn::BuffersOnly buffers;
   model.init_weights(buffers, device);

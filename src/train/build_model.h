@@ -22,10 +22,13 @@ struct BuiltModel {
 BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> document_end,
                          const ParallelContext& context, at::Device device);
 
-// Gives the parameters memory in `dtype`, and makes the buffers, both on `device` (parameters that are offloaded stay
-// on the host). The weights come later, from draw_weights() or a checkpoint: a start from a checkpoint saves the time
-// of drawing, a second for 100 million parameters. Throws InternalError naming a parameter that is still on meta,
-// unless `device` is.
-void materialize(LanguageModel& model, at::Device device, at::ScalarType dtype);
+// Gives the parameters memory in `dtype`, or in `frozen_dtype` if they are not trained, and makes the buffers, both on
+// `device` (parameters that are offloaded stay on the host). The weights come later, from draw_weights() or a
+// checkpoint: a start from a checkpoint saves the time of drawing, a second for 100 million parameters. Throws
+// InternalError naming a parameter that is still on meta, unless `device` is.
+void materialize(LanguageModel& model, at::Device device, at::ScalarType dtype, at::ScalarType frozen_dtype);
+
+// Same with the dtypes of a job: training.dtype and lora.base_dtype.
+void materialize(LanguageModel& model, at::Device device, const config::JobConfig& config);
 
 }  // namespace titan::train

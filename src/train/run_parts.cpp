@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "distributed/config_dtype.h"
 #include "optim/make_optimizer.h"
 #include "train/build_model.h"
 #include "train/first_step.h"
@@ -32,7 +31,7 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
   auto built = build_on_meta(spec, tokenizer.document_end, {run.meshes, config}, run.world.device());
   run.model = std::move(built.model);
   run.forward_backward = std::move(built.forward_backward);
-  materialize(*run.model, run.meshes.fsdp.device(), dist::dtype_of(config.training.dtype));
+  materialize(*run.model, run.meshes.fsdp.device(), config);
   run.parameters = std::make_unique<RunParameters>(*run.model);
   run.optimizer = optim::make_optimizer(config.optimizer, run.parameters->to_train());
   if (speaks_for_all())

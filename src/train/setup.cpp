@@ -102,10 +102,9 @@ checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec&
   run.training_steps = config.training.steps;
   run.hf_assets_path = config.model.hf_assets_path;
   run.hf_format.naming = spec.naming;
-  run.hf_format.small_files = [config_json = spec.naming.config_json,
-                               tokenizer_of_run = tokenizer.hugging_face](c10::ScalarType dtype) {
+  run.hf_format.small_files = [naming = spec.naming, tokenizer_of_run = tokenizer.hugging_face](c10::ScalarType dtype) {
     HuggingFaceTokenizer exported = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
-    auto files = checkpoint::describe_model(config_json, dtype, exported.bos_id, exported.eos_id);
+    auto files = checkpoint::describe_export(naming, dtype, exported.bos_id, exported.eos_id);
     files.merge(exported.files);
     return files;
   };

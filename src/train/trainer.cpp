@@ -19,6 +19,7 @@
 #include "metrics/jsonl_sink.h"
 #include "metrics/make_sinks.h"
 #include "metrics/process_stats.h"
+#include "nn/lora_linear.h"
 #include "train/setup.h"
 
 namespace titan::train {
@@ -32,6 +33,7 @@ constexpr const char* kStopsOnSignal =
 }  // namespace
 
 Trainer::End Trainer::train() {
+  nn::draw_adapters(*run_.model, run_.seed);  // a checkpoint that has adapters replaces them
   if (run_.config.checkpoint.create_seed_checkpoint) {
     draw_weights(*run_.model, run_.world.device(), run_.seed);
     run_.checkpointer->save_seed();

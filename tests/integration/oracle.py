@@ -99,10 +99,12 @@ def stem_name(name):
 
 
 def sizes(row):
-    """Returns the overrides of the model's sizes: with the template, all that its first weights depend on."""
+    """Returns the overrides of the model's sizes, adapters included: with the template, all that its first weights
+    depend on."""
     found = []
     for word, following in zip(row["words"], [*row["words"][1:], ""]):
-        if word.startswith("--model.args.") and "attn" not in word:
+        is_size = word.startswith("--model.args.") and "attn" not in word
+        if is_size or word.startswith(("--lora.rank", "--lora.targets")):
             found += [word] if "=" in word else [word, following]
     return found
 

@@ -51,6 +51,7 @@ DEFAULTS = {
         "context_parallel_degree": 1,
         "pipeline_parallel_degree": 1,
     },
+    "lora": {"rank": 0, "alpha": None, "dropout": 0.0, "targets": ["layers.*"], "base_dtype": None},
     "debug": {"seed": None},
 }
 # Tables that do not change what is computed. Activation checkpointing recomputes the same values.

@@ -172,6 +172,8 @@ def parameter_groups(model, options):
     factors = [entry.rpartition("=") for entry in options["lr_factors"]]
     groups = {(1.0, True): []}
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         decays = not any(
             re.search(KINDS[entry], name) if entry in KINDS else fnmatch.fnmatchcase(name, entry)
             for entry in options["no_decay"]
@@ -245,7 +247,7 @@ def all_reduce(value, op, dtype):
 
 
 def clip(model, max_norm):
-    parameters = list(model.parameters())
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters], foreach=True)
     norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
     torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm, foreach=True)
@@ -275,6 +277,8 @@ def train(model, job, device, meshes, source, rows):
     optimizer = make_optimizer(model, job["optimizer"])
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lr_factor(job["lr_scheduler"], training["steps"]))
     tokens_seen = 0
+    if job["lora"]["dropout"]:
+        torch.manual_seed(job["debug"]["seed"])
     for step in range(1, training["steps"] + 1):
         optimizer.zero_grad()
         lr = scheduler.get_last_lr()[0]

@@ -2,6 +2,7 @@
 import torch
 
 import llama
+import lora
 import qwen3
 
 MODELS = {"llama3": llama.Llama, "qwen3": qwen3.Qwen3}
@@ -20,8 +21,10 @@ def model_args(job):
 
 def build_on_meta(job, dtype):
     """Returns the job's model without memory for its weights."""
+    options, dtypes = job["lora"], {"float32": torch.float32, "bfloat16": torch.bfloat16}
     with torch.device("meta"):
-        return model_class(job)(model_args(job)).to(dtype)
+        model = model_class(job)(model_args(job)).to(dtype)
+        return lora.adapt(model, options, dtype, dtypes[options["base_dtype"]] if options["base_dtype"] else dtype)
 
 
 def allocate(model, device):
@@ -38,4 +41,5 @@ def build_initialized(job, seed, dtype=torch.float32):
     model = build_on_meta(job, dtype)
     allocate(model, "cpu")
     model.init_weights()
+    lora.init_adapters(model)
     return model

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/dcp/planner.h"
+#include "facts/adapter_names.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -106,8 +107,12 @@ class Planner {
     }
   }
 
+  // A checkpoint of the model without adapters, as their training begins with, has none of them.
+  bool has_adapters() const { return std::ranges::any_of(metadata_.order, is_adapter_name); }
+
   void add_tensor(std::size_t index, const TensorItem& item, const Metadata::Entry* entry) {
     if (entry == nullptr && !item.tied_to.empty()) return;  // the checkpoint has the parameter once
+    if (entry == nullptr && is_adapter_name(item.fqn) && !has_adapters()) return;
     if (entry == nullptr) return problem("missing key: " + item.fqn);
     const auto* stored = std::get_if<TensorEntry>(entry);
     if (stored == nullptr) return problem(item.fqn + ": expected a tensor, the checkpoint has a value");

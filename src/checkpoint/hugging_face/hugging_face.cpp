@@ -17,6 +17,7 @@
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/file.h"
+#include "facts/adapter_names.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -30,9 +31,9 @@ struct Place {
   SafetensorsEntry entry;
 };
 
-// Returns the tensors that an export has of a parameter: none of a tied output projection.
+// Returns the tensors that an export has of a parameter.
 std::vector<HubTensor> exported_names(const ModelNaming& naming, const std::string& fqn) {
-  if (naming.is_tied && fqn == naming.output) return {};
+  if (!is_exported(naming, fqn)) return {};
   return naming.to_hub(fqn);
 }
 
@@ -66,7 +67,8 @@ std::vector<SafetensorsFile> lay_out(const std::vector<Item>& items, const Huggi
       entries.push_back({hub.name, dtype, shape});
     }
   }
-  return lay_out_files(std::move(entries), file_bytes);
+  const bool are_adapters = !format.naming.adapter_config.empty();
+  return are_adapters ? lay_out_adapter_file(std::move(entries)) : lay_out_files(std::move(entries), file_bytes);
 }
 
 std::map<std::string, Place> places_of(const std::vector<SafetensorsFile>& files) {
@@ -225,7 +227,8 @@ void check_sources(const fs::path& folder, const Sources& sources, const std::ve
     for (const HubTensor& hub : stored(tensor->fqn)) {
       wanted.insert(hub.name);
       const auto found = sources.find(hub.name);
-      if (found == sources.end() && !tensor->tied_to.empty()) continue;  // the folder has the parameter once
+      if (found == sources.end() && !tensor->tied_to.empty()) continue;      // the folder has the parameter once
+      if (found == sources.end() && is_adapter_name(tensor->fqn)) continue;  // the folder is the model without them
       const auto shape = shape_in_hub(tensor->spec.global_shape, hub);
       if (found == sources.end()) {
         missing.push_back(hub.name + " (" + tensor->fqn + ")");

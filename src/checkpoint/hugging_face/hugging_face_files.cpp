@@ -2,8 +2,10 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -17,7 +19,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* kOnlyFile = "model.safetensors";
+constexpr const char *kOnlyFile = "model.safetensors", *kAdapterFile = "adapter_model.safetensors";
 
 OrderedJson parse_config(const std::string& text) {
   OrderedJson config = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -48,6 +50,12 @@ std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries
   return files;
 }
 
+std::vector<SafetensorsFile> lay_out_adapter_file(std::vector<SafetensorsEntry> entries) {
+  auto files = lay_out_files(std::move(entries), std::numeric_limits<std::uint64_t>::max());
+  for (auto& file : files) file.name = kAdapterFile;
+  return files;
+}
+
 std::string with_dtype(const std::string& config_json, c10::ScalarType dtype) {
   OrderedJson config = parse_config(config_json);
   // Every version of transformers reads "torch_dtype". New versions write "dtype" and would prefer it.
@@ -65,8 +73,14 @@ SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype,
   return {{"config.json", with_dtype(config.dump(), dtype)}, {"generation_config.json", tokens.dump(2) + "\n"}};
 }
 
+SmallFiles describe_export(const ModelNaming& naming, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
+                           std::optional<std::int64_t> eos_id) {
+  if (!naming.adapter_config.empty()) return {{layout::kAdapterConfig, naming.adapter_config}};
+  return describe_model(naming.config_json, dtype, bos_id, eos_id);
+}
+
 std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector<SafetensorsFile>& files,
-                                       const SmallFiles& small_files, Checksums checksums) {
+                                       SmallFiles small_files, Checksums checksums) {
   std::uint64_t total = 0, on_disk = 0;
   OrderedJson map = OrderedJson::object();
   for (const auto& file : files) {
@@ -75,14 +89,15 @@ std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector
     for (const auto& entry : file.entries) map[entry.name] = file.name;
   }
   const OrderedJson index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-  const std::string text = index.dump(2) + "\n";
+  std::pair<std::string, std::string> last = {kHuggingFaceIndex, index.dump(2) + "\n"};
+  if (const auto adapter = small_files.extract(layout::kAdapterConfig)) last = {adapter.key(), adapter.mapped()};
   for (const auto& [name, content] : small_files) {
     write_file_atomically(folder / name, content);
     checksums.files[name] = checksum_of(content);
   }
-  checksums.files[kHuggingFaceIndex] = checksum_of(text);
+  checksums.files[last.first] = checksum_of(last.second);
   write_checksums(folder, checksums);
-  write_file_atomically(folder / kHuggingFaceIndex, text);
+  write_file_atomically(folder / last.first, last.second);
   return on_disk;
 }
 

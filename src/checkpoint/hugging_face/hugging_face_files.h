@@ -11,6 +11,7 @@
 #include "base/run_layout.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/io/checksums.h"
+#include "facts/model_naming.h"
 
 namespace titan::checkpoint {
 
@@ -27,7 +28,11 @@ struct SafetensorsFile {
 // its own file. Throws CheckpointError for a dtype that safetensors files cannot hold.
 std::vector<SafetensorsFile> lay_out_files(std::vector<SafetensorsEntry> entries, std::uint64_t file_bytes);
 
-// Name -> content of the files beside the weights: config.json, generation_config.json, the tokenizer's files.
+// Returns the one file of adapters, adapter_model.safetensors, as PEFT calls it.
+std::vector<SafetensorsFile> lay_out_adapter_file(std::vector<SafetensorsEntry> entries);
+
+// Name -> content of the files beside the weights: config.json, generation_config.json, the tokenizer's files. With
+// layout::kAdapterConfig the weights are adapters, and there is no index.
 using SmallFiles = std::map<std::string, std::string>;
 
 // Returns config.json (`config_json` with the dtype of the weights and the tokens that begin and end a text) and
@@ -37,13 +42,17 @@ using SmallFiles = std::map<std::string, std::string>;
 SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
                           std::optional<std::int64_t> eos_id);
 
+// Returns the files of an export of a model with this naming: describe_model(), or with adapters only theirs.
+SmallFiles describe_export(const ModelNaming& naming, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
+                           std::optional<std::int64_t> eos_id);
+
 // Returns `config_json` for weights of the same model with another dtype. Throws like describe_model().
 std::string with_dtype(const std::string& config_json, c10::ScalarType dtype);
 
 // Writes `small_files`, the checksums (those given, of `files`, and those of the files written here), and last the
-// index. Returns the bytes of `files`.
+// index, or adapter_config.json if the files hold adapters. Returns the bytes of `files`.
 std::uint64_t write_hugging_face_index(const std::filesystem::path& folder, const std::vector<SafetensorsFile>& files,
-                                       const SmallFiles& small_files, Checksums checksums);
+                                       SmallFiles small_files, Checksums checksums);
 
 // The part of config.json that a conversion needs.
 struct HuggingFaceConfig {

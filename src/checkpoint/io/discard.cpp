@@ -42,7 +42,8 @@ bool discard(const fs::path& folder) {
 bool discard_in_place(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) return discard(folder);
-  for (const char* name : {layout::kMetadataFile, layout::kHuggingFaceIndex, layout::kModelFile}) {
+  for (const char* name :
+       {layout::kMetadataFile, layout::kHuggingFaceIndex, layout::kAdapterConfig, layout::kModelFile}) {
     if (::unlink((folder / name).c_str()) == 0 || errno == ENOENT) continue;
     warn_once("cannot remove " + (folder / name).string() + ": " + std::strerror(errno) + ". The checkpoint stays");
     return false;

@@ -151,7 +151,8 @@ class SafetensorsSink : public CheckedSink {
       : CheckedSink(std::move(tensors)), folder_(folder), small_files_(std::move(small_files)) {
     std::vector<SafetensorsEntry> entries;
     for (const TensorInfo& tensor : tensors_) entries.push_back({tensor.name, tensor.dtype, tensor.shape});
-    files_ = lay_out_files(std::move(entries), file_bytes);
+    const bool are_adapters = small_files_.contains(layout::kAdapterConfig);
+    files_ = are_adapters ? lay_out_adapter_file(std::move(entries)) : lay_out_files(std::move(entries), file_bytes);
   }
 
  protected:

@@ -1,6 +1,5 @@
 #include "checkpoint/tools/inspect_print.h"
 
-#include <fnmatch.h>
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/pattern.h"
 #include "base/text.h"
 #include "base/text_table.h"
 #include "base/utf8.h"
@@ -199,7 +199,7 @@ std::vector<KeyInfo> matching_keys(const std::vector<KeyInfo>& keys, const std::
   if (glob.find_first_of("*?[") == std::string::npos) glob = "*" + glob + "*";
   std::vector<KeyInfo> matching;
   for (const KeyInfo& key : keys)
-    if (::fnmatch(glob.c_str(), key.name.c_str(), 0) == 0) matching.push_back(key);
+    if (matches_pattern(glob, key.name)) matching.push_back(key);
   return matching;
 }
 

@@ -15,6 +15,7 @@
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/whole/block_message.h"
 #include "checkpoint/whole/weights_file.h"
+#include "facts/adapter_names.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -90,7 +91,9 @@ class Matcher {
   void add(const TensorItem& item, std::vector<Part>& parts) {
     const auto source = find(item);
     if (!source) {
-      if (item.tied_to.empty()) missing_.push_back(item.fqn);
+      // A file of the model without adapters, as their training begins with, has none of them.
+      const bool may_lack = !item.tied_to.empty() || (is_adapter_name(item.fqn) && !has_adapters());
+      if (!may_lack) missing_.push_back(item.fqn);
       return;
     }
     const TensorInfo& info = source_.tensors()[*source];
@@ -100,6 +103,10 @@ class Matcher {
       return;
     }
     parts.push_back({item.fqn, *source, info, rows_at_once(*source)});
+  }
+
+  bool has_adapters() const {
+    return std::ranges::any_of(stored_, [](const auto& each) { return is_adapter_name(each.first); });
   }
 
   std::int64_t rows_at_once(std::size_t index) const {

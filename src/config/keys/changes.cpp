@@ -22,7 +22,8 @@ std::optional<Effect> effect_of(std::string_view key) {
   if (std::ranges::any_of(kWithoutEffect, [&](std::string_view table) { return key.starts_with(table); }))
     return std::nullopt;
   if (key == "model.from") return std::nullopt;  // what it decides is in other keys
-  if (key.starts_with("model.")) return Effect::kModel;
+  if (key.starts_with("model.") || key == "lora.rank" || key == "lora.alpha" || key == "lora.targets")
+    return Effect::kModel;
   return std::ranges::count(kDataKeys, key) > 0 ? Effect::kData : Effect::kTraining;
 }
 

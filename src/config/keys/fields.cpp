@@ -301,6 +301,11 @@ class Table {
     add(KEY(chat.chat_template), "file with the chat template, or a folder that has one; None: the tokenizer's (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(chat.too_long), "what to do with a conversation of more than seq_len + 1 tokens; error: refuse to start; cut: leave out its end; drop: leave it out (not a key of TorchTitan)", one_of({"error", "cut", "drop"}), kSupported);
     add(KEY(chat.loss_weight), "what counts as much as any other in the loss; token: each token of an answer; sample: each conversation (not a key of TorchTitan)", one_of({"token"}, {"sample"}), kSupported);
+    add(KEY(lora.rank), "rank of the adapters that are trained instead of the model (LoRA); 0: no adapters, the model is trained (not a table of TorchTitan)", at_least(0), kSupported);
+    add(KEY(lora.alpha), "the adapters' product is multiplied by alpha / rank; None: the rank, which is PEFT's scale where both have their default, 8", above(0), kSupported);
+    add(KEY(lora.dropout), "part of an adapter's input that training sets to zero", from_below(0, 1), kSupported);
+    add(KEY(lora.targets), "the linear layers that have an adapter: patterns of their names, * for any text, or last parts of names, here or in Hugging Face's format (wq, q_proj). The output projection has none", kNonEmpty, kSupported);
+    add(KEY(lora.base_dtype), "dtype in which the frozen weights are kept; None: that of training.dtype", one_of({"float32", "bfloat16"}), kSupported);
 
     add(KEY(debug.seed), "fixes initialization and the order of the data; None: drawn anew for each run, the order as with 0", at_least(0), kSupported);
     add(KEY(debug.deterministic), "two runs are equal to the last bit", kAny, kSupported);
@@ -346,6 +351,7 @@ std::span<const TableDoc> table_docs() {
       {"validation", "loss on a held-out set"},
       {"validation.dataloader", "as [training.dataloader]"},
       {"chat", "datasets of kind chat, also of a mixture and of [validation] (not a table of TorchTitan)"},
+      {"lora", "adapters of low rank, trained in place of the model (not a table of TorchTitan)"},
       {"debug", "seeds and determinism"},
       {"cpu", "which code computes on processors (not a table of TorchTitan)"},
       {"cuda", "which code computes on GPUs (not a table of TorchTitan)"},

@@ -113,12 +113,15 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
 // Sums the gradients of parts, each of some rows.
 class PartGradients {
  public:
-  PartGradients(const at::Tensor& x, const at::Tensor& weight) : x_(at::empty_like(x)), weight_(weight) {}
+  // `of_weight`: false for a frozen weight, which needs none.
+  PartGradients(const at::Tensor& x, const at::Tensor& weight, bool of_weight)
+      : x_(at::empty_like(x)), weight_(weight), of_weight_(of_weight) {}
 
   // Adds the rows from `begin` on, from their x and the gradient of their logits.
   void add(std::int64_t begin, const at::Tensor& x, const at::Tensor& logits_grad) {
     auto rows = x_.narrow(0, begin, x.size(0));
     at::mm_out(rows, logits_grad, weight_);
+    if (!of_weight_) return;
     if (!weight_grad_.defined()) {
       weight_grad_ = at::mm(logits_grad.t(), x).to(at::kFloat);
     } else if (x.scalar_type() == at::kFloat) {
@@ -128,11 +131,12 @@ class PartGradients {
     }
   }
 
-  // Returns the gradients of x [rows, D] and, in float32, of the weight.
+  // Returns the gradients of x [rows, D] and, in float32, of the weight, undefined if it is frozen.
   std::tuple<at::Tensor, at::Tensor> take() { return {std::move(x_), std::move(weight_grad_)}; }
 
  private:
   at::Tensor x_, weight_, weight_grad_;
+  bool of_weight_;
 };
 
 // `wants_grad` is a parameter because autograd is off inside a Function's forward, so that it cannot be asked there.
@@ -141,7 +145,7 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
                           std::int64_t rows, bool wants_grad, const RowLosses* losses) {
     const auto all_x = x.flatten(0, -2), all_labels = labels.flatten();
     std::optional<PartGradients> grads;
-    if (wants_grad) grads.emplace(all_x, weight);
+    if (wants_grad) grads.emplace(all_x, weight, weight.requires_grad());
     auto loss = at::zeros({}, x.options().dtype(at::kDouble));
     for (std::int64_t begin = 0; begin < all_x.size(0); begin += rows) {
       const auto count = std::min(rows, all_x.size(0) - begin);
@@ -165,7 +169,8 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
     check_once_differentiable("the cross entropy of a linear layer");
     const auto saved = context->get_saved_variables();
     const auto dtype = static_cast<at::ScalarType>(context->saved_data["dtype"].toInt());
-    return {scaled(saved[0], grad_outputs[0]), scaled(saved[1], grad_outputs[0]).to(dtype), {}, {}, {}, {}};
+    const auto of_weight = saved[1].defined() ? scaled(saved[1], grad_outputs[0]).to(dtype) : at::Tensor();
+    return {scaled(saved[0], grad_outputs[0]), of_weight, {}, {}, {}, {}};
   }
 
  private:

@@ -130,15 +130,18 @@ void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOption
 
 bool is_fully_sharded(const nn::Module& module) { return FsdpState::of(module) != nullptr; }
 
-void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype) {
+void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype, std::optional<at::ScalarType> frozen_dtype) {
+  const auto dtype_of = [&](const at::Tensor& tensor) {
+    return tensor.requires_grad() ? dtype : frozen_dtype.value_or(dtype);
+  };
   for (auto* state : FsdpState::all_below(module)) {
     if (!state->group()) continue;
-    for (auto* param : state->group()->params()) param->materialize(dtype);
+    for (auto* param : state->group()->params()) param->materialize(dtype_of(param->sharded_param()));
   }
   for (auto& named : module.named_parameters()) {
     const auto tensor = named.tensor();
     if (!tensor.is_meta() || named.parameter->owner == kOwner) continue;
-    const auto empty = at::zeros(tensor.sizes(), tensor.options().device(device).dtype(dtype))
+    const auto empty = at::zeros(tensor.sizes(), tensor.options().device(device).dtype(dtype_of(tensor)))
                            .set_requires_grad(tensor.requires_grad());
     named.parameter->set(empty, named.parameter->sharding);
   }

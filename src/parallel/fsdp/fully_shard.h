@@ -9,6 +9,7 @@
 // Call modules, not their forward(): the hooks gather and free the parameters.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,10 @@ void fully_shard(const std::vector<nn::Module*>& modules, const FullyShardOption
 // True if fully_shard was applied to `module` itself: its forward and backward gather and free a group of parameters.
 bool is_fully_sharded(const nn::Module& module);
 
-// Gives every parameter on the meta device zeroed memory, stored as `dtype`: shards on the device of their policy,
-// others on `device`. Not collective.
-void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype = at::kFloat);
+// Gives every parameter on the meta device zeroed memory, stored as `dtype`, or as `frozen_dtype` if it is set and the
+// parameter requires no gradient: shards on the device of their policy, others on `device`. Not collective.
+void to_empty(nn::Module& module, at::Device device, at::ScalarType dtype = at::kFloat,
+              std::optional<at::ScalarType> frozen_dtype = std::nullopt);
 
 // The methods of PyTorch's FSDPModule, for every group at and below `module` if `recurse`, otherwise for its own.
 // Only unshard() is collective.

@@ -80,11 +80,22 @@ void ParamGroup::lazy_init(CommContext& context, std::string name, bool is_root)
     throw InternalError(where() + "still on the meta device at the first forward: " + on_meta +
                         ". Call fsdp::to_empty and initialize them first");
   }
-  for (auto* param : view_) {
-    const auto& first = *view_.front();
-    if (param->stored_dtype() == first.stored_dtype()) continue;
+  check_dtypes();
+}
+
+// Frozen parameters may be stored in another dtype than trained ones, as in FSDP2: they are gathered in one dtype, and
+// have no gradients that would be reduced with those of the others.
+void ParamGroup::check_dtypes() const {
+  const FsdpParam* first_trained = nullptr;
+  for (const auto* param : view_) {
+    const bool is_trained = param->sharded_param().requires_grad();
+    if (is_trained && !first_trained) first_trained = param;
+    const auto& first = is_trained ? *first_trained : *view_.front();
+    const bool differs_in_gather = param->param_dtype() != view_.front()->param_dtype();
+    if (!differs_in_gather && (!is_trained || param->stored_dtype() == first.stored_dtype())) continue;
+    const auto& other = differs_in_gather ? *view_.front() : first;
     throw InternalError(where() + param->fqn() + " is stored as " + c10::toString(param->stored_dtype()) + " and " +
-                        first.fqn() + " as " + c10::toString(first.stored_dtype()) +
+                        other.fqn() + " as " + c10::toString(other.stored_dtype()) +
                         ": parameters of one group are gathered in one buffer; give both one dtype, or separate "
                         "fully_shard calls");
   }

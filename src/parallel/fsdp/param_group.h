@@ -65,6 +65,7 @@ class ParamGroup {
   void set_backward_prefetch(std::vector<ParamGroup*> groups) { backward_prefetch_ = std::move(groups); }
 
  private:
+  void check_dtypes() const;
   enum class Phase { kIdle, kForward, kPreBackward, kPostBackward };
 
   dist::ProcessGroup& gather_group() const { return sharded_post_forward_ ? *post_forward_group_ : *shard_group_; }

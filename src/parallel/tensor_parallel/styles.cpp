@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "facts/adapter_names.h"
 #include "nn/layers.h"
 #include "nn/ops/cross_entropy.h"
 #include "parallel/autograd_collectives.h"
@@ -24,6 +25,19 @@ Layer& layer_of(const nn::NamedModule& module, const char* style) {
 void split(const nn::NamedModule& module, const dist::DeviceMesh& mesh, dist::Placement placement) {
   for (auto& parameter : module.module->own_parameters())
     nn::distribute({module.fqn + "." + parameter.name, module.module, &parameter}, mesh, {placement});
+}
+
+// Splits the weight of a linear layer along `dim`, with the bias, and an adapter: A has the layer's input features, B
+// its output features. Each is whole on every rank if these are, and backward then leaves a term of its gradient there,
+// because the product between them is computed from a part of the features, or for a part of them.
+void split_linear(const nn::NamedModule& module, const dist::DeviceMesh& mesh, std::int64_t dim) {
+  const char* const whole = dim == 0 ? kLoraA : kLoraB;
+  for (auto& parameter : module.module->own_parameters()) {
+    const bool is_whole = parameter.name == whole;
+    const auto placement = is_whole ? dist::Placement(dist::Replicate{}) : dist::Placement(dist::Shard{dim});
+    nn::distribute({module.fqn + "." + parameter.name, module.module, &parameter}, mesh, {placement});
+    if (is_whole) parameter.gradient_terms = &mesh.group();
+  }
 }
 
 void check_has_sequence(const at::Tensor& states) {
@@ -63,7 +77,7 @@ const dist::ShardSpec& spec_of_weight(nn::Module& module) {
 
 void ColwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
   auto& linear = layer_of<nn::Linear>(module, "ColwiseParallel");
-  split(module, mesh, dist::Shard{0});
+  split_linear(module, mesh, /*dim=*/0);
   const std::int64_t features = spec_of_weight(linear).global_shape[0];
   auto& group = mesh.group();
   TITAN_CHECK(input_ != Layout::kFeatures, module.fqn + ": a ColwiseParallel layer needs all features of its input");
@@ -102,7 +116,7 @@ void RowwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMes
   TITAN_CHECK(!linear.bias.defined(), module.fqn +
                                           ": RowwiseParallel does not split a layer with a bias, which every "
                                           "rank would add to its part of the sum");
-  split(module, mesh, dist::Shard{1});
+  split_linear(module, mesh, /*dim=*/1);
   if (!overlaps_) return sum_output(linear, mesh.group());
   linear.add_forward_wrapper([&linear, &group = mesh.group()](const nn::Module::Forward&, const nn::Tensors& inputs) {
     return linear_reduce_scatter(inputs[0], linear.weight, group);

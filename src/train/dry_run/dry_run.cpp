@@ -57,7 +57,8 @@ struct Kind {
 
 std::vector<Kind> kinds(const DryRun& run) {
   const MemoryEstimate& memory = run.demand.memory;
-  return {{"parameters", "parameters (" + run.dtype + " shards)", memory.parameters},
+  const std::string frozen = run.frozen_dtype.empty() ? "" : ", frozen ones " + run.frozen_dtype;
+  return {{"parameters", "parameters (" + run.dtype + frozen + " shards)", memory.parameters},
           {"optimizer", run.optimizer + " moments", memory.optimizer},
           {"gradients", "gradients", memory.gradients},
           {"gathered", "gathered parameters", memory.gathered},
@@ -96,12 +97,16 @@ std::string verdict(const DryRun& run) {
 }  // namespace
 
 CheckpointSize checkpoint_size(const config::JobConfig& config, const ModelStats& stats) {
-  const std::int64_t moments = optimizer_facts(config.optimizer.name).moments * stats.num_parameters;
+  const std::int64_t trained = stats.num_parameters - stats.num_frozen_parameters;
+  const std::int64_t moments = optimizer_facts(config.optimizer.name).moments * trained;
   const std::int64_t model = stats.num_parameters + stats.num_tied_parameters;
-  const bool has_ties_once = config.checkpoint.last_save_in_hf || config.checkpoint.last_save_as == "file";
-  const std::int64_t exported = has_ties_once ? stats.num_parameters : model;
+  const bool in_hf = config.checkpoint.last_save_in_hf;
+  const bool has_ties_once = in_hf || config.checkpoint.last_save_as == "file";
+  const bool has_adapters_alone = in_hf && config.lora.rank > 0;
+  const std::int64_t exported = has_adapters_alone ? trained : has_ties_once ? stats.num_parameters : model;
   const std::string& dtype = config.training.dtype;
-  return {model * size_of(dtype) + moments * size_of(config.optimizer.state_dtype.value_or(dtype)),
+  return {trained * size_of(dtype) + (model - trained) * size_of(config.lora.base_dtype.value_or(dtype)) +
+              moments * size_of(config.optimizer.state_dtype.value_or(dtype)),
           exported * size_of(config.checkpoint.export_dtype)};
 }
 
@@ -127,10 +132,12 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   run.world_size = world_size;
   run.dims = shape.dims;
   run.parameters = spec.stats.num_parameters;
+  run.trained = spec.stats.num_parameters - spec.stats.num_frozen_parameters;
   run.flops_per_token = metrics::flops_per_token(spec.stats, config.training.seq_len);
   run.sequences_per_step = shape.sequences_per_step;
   run.tokens_per_step = run.sequences_per_step * config.training.seq_len;
   run.dtype = config.training.dtype;
+  if (config.lora.base_dtype) run.frozen_dtype = *config.lora.base_dtype;
   run.recomputation = config.activation_checkpoint.mode;
   run.optimizer = config.optimizer.name;
   const auto model = spec.build_model(std::nullopt);
@@ -146,6 +153,10 @@ std::string to_table(const DryRun& run) {
   const Demand& demand = run.demand;
   std::string out = fmt::format("{}: {} = {}\n", run.model, counted(run.world_size, "rank"), words(run.dims));
   out += text_line("parameters", with_thousands(run.parameters));
+  if (run.trained != run.parameters) {
+    out += text_line("of them trained", with_thousands(run.trained));
+    out += text_line("of them frozen, without gradients and moments", with_thousands(run.parameters - run.trained));
+  }
   out += text_line("sequences per step", with_thousands(run.sequences_per_step));
   out += text_line("tokens per step", with_thousands(run.tokens_per_step));
   out += text_line("FLOPs per token (forward and backward)", with_thousands(run.flops_per_token));
@@ -192,6 +203,7 @@ std::string to_json(const DryRun& run) {
   nlohmann::ordered_json out = {{"model", run.model}, {"world_size", run.world_size}};
   for (const Axis& axis : axes(run.dims)) out[axis.key] = axis.degree;
   out.update({{"parameters", run.parameters},
+              {"trained_parameters", run.trained},
               {"sequences_per_step", run.sequences_per_step},
               {"tokens_per_step", run.tokens_per_step},
               {"flops_per_token", run.flops_per_token},

@@ -51,11 +51,13 @@ struct DryRun {
   int world_size = 1;
   dist::ParallelDims dims;
   std::int64_t parameters = 0;
+  std::int64_t trained = 0;          // of them; the others are frozen
   std::int64_t flops_per_token = 0;  // forward and backward
   std::int64_t sequences_per_step = 0;
   std::int64_t tokens_per_step = 0;
   // The shards' dtype, activation_checkpoint.mode, optimizer.name.
   std::string dtype, recomputation, optimizer;
+  std::string frozen_dtype;         // of frozen parameters; empty if it is `dtype`
   std::vector<std::string> groups;  // of the optimizer's parameters; empty if there is only one
   CheckpointSize checkpoint;
   Device device;

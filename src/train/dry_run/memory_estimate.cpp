@@ -142,7 +142,7 @@ class MetaRun {
     forward_backward_ = std::move(forward_backward);
     log_.start();  // everything made so far stays on the meta device in a real run, too
     log_.enter("the start");
-    materialize(*model_, at::kMeta, dist::dtype_of(config.training.dtype));
+    materialize(*model_, at::kMeta, config);
     for (const auto& parameter : model_->named_parameters()) add(parameters_, log_.find(parameter.tensor()));
     announce_modules(*model_, log_);
     optimizer_ = optim::make_optimizer(config.optimizer, RunParameters(*model_).to_train());
