@@ -1,8 +1,11 @@
 """Tests adapters of low rank ([lora]) against the same model in PyTorch, over resumes and meshes."""
+import json
+
+from cases_convert import command
 from cases_optimizer import ATEN, STEPS, check_as_torch, run_to
 from checkpoint_tools import FP32, SAVE, STILL, check_same_tensors, is_count, read_state, tensors_of, train
 from fixtures import write_job
-from harness import case, check_close, expect, read_rows, run
+from harness import case, check_close, expect, read_rows
 from oracle import answer, ask
 
 LORA = ["--lora.rank", "4", "--lora.alpha", "12", "--lora.targets", "wq,wv,wo,layers.*.feed_forward.w2,layers.1.feed_forward.w1"]
@@ -110,3 +113,26 @@ def lora_tensor_parallel(context, mesh):
 def lora_recompute(context, mode):
     """Recomputed blocks have the same numbers, also the first one, whose input has no gradient."""
     check_as_reference(context, "recomputed", 2, 2, ["--activation_checkpoint.mode", *RECOMPUTE[mode]])
+
+
+@case(60, processors=1)
+def lora_planned(context):
+    """--dry-run counts moments and gradients of adapters alone, frozen weights by their dtype, and no product for the
+    gradient of a frozen weight."""
+    job = ["--config", write_job(context, "run", steps=3), *FP32, "--dry-run", "--json"]
+    whole, plan, half = (json.loads(command(context, *job, *words)[0]) for words in ([], LORA, ROUNDED))
+    frozen, trained = whole["parameters"], plan["trained_parameters"]
+    # w1 and w2 are [192, 64] and [64, 192], wq and wo [64, 64], wv [32, 64].
+    expect(trained == 4 * (2 * (2 * (64 + 64) + (64 + 32) + (64 + 192)) + (64 + 192)), f"{trained} are trained")
+    expect(plan["parameters"] == frozen + trained and whole["trained_parameters"] == frozen, f"{plan['parameters']}")
+    for name, kinds, of_frozen in (("float32", plan["peak_by_kind_bytes"], 4), ("bfloat16", half["peak_by_kind_bytes"], 2)):
+        # A count of steps for each of the 18 parameters is 4 bytes.
+        expect(kinds["optimizer"] == 8 * trained + 4 * 18, f"{name}: moments take {kinds['optimizer']} bytes")
+        expect(kinds["parameters"] == of_frozen * frozen + 4 * trained, f"{name}: parameters take {kinds['parameters']} bytes")
+        expect(kinds["gradients"] + kinds["reductions"] <= 8 * trained, f"{name}: gradients take {kinds['gradients']} bytes")
+    products = frozen - 2048 * 64  # without the embedding
+    expect(plan["flops_per_token"] == whole["flops_per_token"] - 2 * products + 6 * trained, f"{plan['flops_per_token']} FLOPs")
+    expect(plan["checkpoint_bytes"] == 4 * frozen + 12 * trained, f"{plan['checkpoint_bytes']} bytes on disk")
+    expect(half["checkpoint_bytes"] == 2 * frozen + 12 * trained, f"{half['checkpoint_bytes']} bytes on disk")
+    table, _ = command(context, *job[:-1], *ROUNDED)
+    expect(f"{trained:,}" in table and "of them trained" in table and "frozen ones bfloat16" in table, table)
