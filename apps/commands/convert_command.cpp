@@ -245,6 +245,7 @@ void check_target(const ConvertFlags& flags, CheckpointKind to) {
 
 int convert(ConvertFlags flags) {
   const std::string named = std::exchange(flags.source, newest_checkpoint(flags.source).string());
+  refuse_adapters_alone(flags.source, "titan-train convert");
   const CheckpointKind from = checkpoint::detect_kind(flags.source);
   const CheckpointKind to = target_kind(flags, from);
   check_target(flags, to);

@@ -24,6 +24,14 @@ std::optional<ModelSource> find_model_source(const fs::path& checkpoint, checkpo
   return if_there(Kind::kRun, layout::config_of_step(checkpoint));
 }
 
+void refuse_adapters_alone(const fs::path& checkpoint, const std::string& command) {
+  if (!fs::is_regular_file(checkpoint / layout::kAdapterConfig)) return;
+  throw ConfigError(command + ": error: " + checkpoint.string() +
+                    " holds adapters alone, in PEFT's format, and not the model that they belong to: name a checkpoint "
+                    "of the run with its full state (checkpoint.last_save_model_only = false, or an earlier step), or "
+                    "load both with PEFT");
+}
+
 fs::path config_beside(const fs::path& weights) {
   return (fs::is_directory(weights) ? weights : weights.parent_path()) / "config.json";
 }

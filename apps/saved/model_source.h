@@ -26,6 +26,10 @@ struct ModelSource {
 std::optional<ModelSource> find_model_source(const std::filesystem::path& checkpoint, checkpoint::CheckpointKind kind,
                                              bool is_named);
 
+// Throws ConfigError if a checkpoint holds adapters alone, in PEFT's format, which need the model beside them.
+// `command`: "titan-train convert".
+void refuse_adapters_alone(const std::filesystem::path& checkpoint, const std::string& command);
+
 // Returns the path of config.json for Hugging Face weights, a folder or one file. It need not exist.
 std::filesystem::path config_beside(const std::filesystem::path& weights);
 

@@ -194,6 +194,7 @@ std::int64_t end_of_document(const data::Tokenizer& tokenizer, const std::string
 
 TrainedModel load_trained_model(const TrainedModelOptions& options) {
   const fs::path folder = find_checkpoint(options);
+  refuse_adapters_alone(folder, options.command);
   const CheckpointKind kind = checkpoint::detect_kind(folder);
   const Description description = describe(folder, kind, options);
   TrainedModel out;

@@ -127,10 +127,11 @@ void add_guests(RunParts& run) {
 }
 
 void announce(const RunParts& run, const TrainSpec& spec) {
-  spdlog::info("{}: {} parameters, {} on this rank, {}, {} of {} tokens per step", spec.name,
-               with_thousands(spec.stats.num_parameters), with_thousands(run.parameters->local_numel()),
-               counted(run.world.size(), "rank"), counted(run.shape.sequences_per_step, "sequence"),
-               run.config.training.seq_len);
+  const std::int64_t all = spec.stats.num_parameters, frozen = spec.stats.num_frozen_parameters;
+  const std::string trained = frozen == 0 ? "" : ", of which " + with_thousands(all - frozen) + " are trained";
+  spdlog::info("{}: {} parameters{}, {} on this rank, {}, {} of {} tokens per step", spec.name, with_thousands(all),
+               trained, with_thousands(run.parameters->local_numel()), counted(run.world.size(), "rank"),
+               counted(run.shape.sequences_per_step, "sequence"), run.config.training.seq_len);
 }
 
 }  // namespace

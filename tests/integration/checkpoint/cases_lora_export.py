@@ -130,7 +130,12 @@ def lora_export_from(context):
     text, _ = command(context, "generate", "--checkpoint", step, "--prompt", "import", "--max-tokens", 3, "--temperature", 0)
     expect(len(text) > len("import"), text)
     target = context.folder / "none"
+    command(context, "convert", step, context.folder / "adapter", "--to", "hf")
+    generate = ["generate", "--checkpoint", context.folder / "adapter", "--prompt", "import"]
+    _, error = command(context, *generate, exit_code=2)
+    expect("holds adapters alone" in error, error)
     for source, words, code, message in (
+        (context.folder / "adapter", ["--to", "dcp"], 2, "holds adapters alone"),
         (base, ["--merge", "--to", "dcp"], 2, "is a folder in Hugging Face's format"),
         (context.folder / "dcp", ["--merge", "--to", "hf", "--model-flavor", "debugmodel"], 2, "has no lora.rank"),
     ):

@@ -23,6 +23,13 @@ for ranks in (1, 2):
     ask(ranks, "lora on bfloat16", [*FP32, *ROUNDED], STEPS, weights=True, state=True)
 
 
+# Products in bfloat16 of frozen weights that are kept so, two replicas of two shards, and four microbatches per step.
+HALF = [*ROUNDED, "--training.mixed_precision_param", "bfloat16"]
+ask(2, "lora in bfloat16", HALF, STEPS, weights=True, state=True)
+ask(4, "lora on replicas", [*FP32, *LORA, "--parallelism.data_parallel_replicate_degree", "2"], STEPS, weights=True)
+ask(2, "lora, four microbatches", [*FP32, *LORA, "--training.global_batch_size", "16"], STEPS, weights=True)
+
+
 def is_adapter(key):
     return key.endswith((".lora_A", ".lora_B"))
 
@@ -76,6 +83,20 @@ def lora_on_bfloat16(context, ranks):
     expect(not wrong, f"stored in another dtype: {wrong}")
 
 
+@case(240)
+def lora_in_bfloat16(context):
+    """Mixed precision over frozen weights in bfloat16 has PyTorch's numbers, to the bit."""
+    row = "lora in bfloat16"
+    reference = answer(context, 2, row)
+    load = ["--checkpoint.initial_load_path", reference.seed]
+    train(context, 2, ["--config", write_job(context, "run", steps=STEPS), *SAVE, *HALF, *ATEN, *load], "run")
+    found = [[each[key] for key in KEYS] for each in read_rows(context.dump("run") / "metrics.jsonl")]
+    theirs = [[each[key] for key in KEYS] for each in reference.rows]
+    expect(found == theirs, f"{found}, PyTorch's {theirs}")
+    state, weights = read_state(context.dump("run") / f"checkpoint/step-{STEPS}"), reference.weights
+    check_same_tensors({key: state[key] for key in weights}, weights, row)
+
+
 @case(120)
 def lora_on_other_ranks(context):
     """A run with adapters that goes on at another number of ranks has read every bit."""
@@ -92,10 +113,9 @@ MESHES = {"tp": (2, 1, []), "tp_fsdp": (4, 2, []), "tp_logits": (2, 1, ["--paral
 RECOMPUTE = {"full": ["full"], "by_op": ["selective", "--activation_checkpoint.selective_ac_option", "op"]}
 
 
-def check_as_reference(context, name, ranks, of_ranks, words):
-    reference = answer(context, of_ranks, "lora")
+def check_as_reference(context, name, ranks, reference, words=()):
     load = ["--checkpoint.enable", "--checkpoint.initial_load_path", reference.seed]
-    job = ["--config", write_job(context, name, steps=STEPS), *FP32, *LORA, *load, *SAVE[1:], *words]
+    job = ["--config", write_job(context, name, steps=STEPS), *reference.words, *load, *SAVE[1:], *words]
     train(context, ranks, job, name)
     check_close(read_rows(context.dump(name) / "metrics.jsonl"), reference.rows, KEYS, TOLERANCE, name)
     state = read_state(context.dump(name) / f"checkpoint/step-{STEPS}")
@@ -106,13 +126,22 @@ def check_as_reference(context, name, ranks, of_ranks, words):
 def lora_tensor_parallel(context, mesh):
     """Adapters split by tensor parallelism have the numbers of PyTorch's without it."""
     ranks, of_ranks, words = MESHES[mesh]
-    check_as_reference(context, "split", ranks, of_ranks, ["--parallelism.tensor_parallel_degree", 2, *words])
+    words = ["--parallelism.tensor_parallel_degree", 2, *words]
+    check_as_reference(context, "split", ranks, answer(context, of_ranks, "lora"), words)
 
 
 @case(120, mode=list(RECOMPUTE))
 def lora_recompute(context, mode):
     """Recomputed blocks have the same numbers, also the first one, whose input has no gradient."""
-    check_as_reference(context, "recomputed", 2, 2, ["--activation_checkpoint.mode", *RECOMPUTE[mode]])
+    words = ["--activation_checkpoint.mode", *RECOMPUTE[mode]]
+    check_as_reference(context, "recomputed", 2, answer(context, 2, "lora"), words)
+
+
+@case(240)
+def lora_accumulates(context):
+    """Adapters on replicas, and with several microbatches per step, have PyTorch's numbers."""
+    check_as_reference(context, "replicas", 4, answer(context, 4, "lora on replicas"))
+    check_as_reference(context, "microbatches", 2, answer(context, 2, "lora, four microbatches"))
 
 
 @case(60, processors=1)

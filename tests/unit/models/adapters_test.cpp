@@ -17,6 +17,7 @@
 namespace titan::models {
 namespace {
 
+using test::message_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -111,7 +112,7 @@ TEST(Adapters, AreDescribedForPeft) {
   EXPECT_EQ(config_of().at("lora_alpha"), 6);
   EXPECT_EQ(config_of().at("lora_dropout"), 0.25);
   EXPECT_TRUE(config_of().at("base_model_name_or_path").is_null());
-  EXPECT_THAT(config_of().at("target_modules"), ElementsAre("model.layers.0.mlp.down_proj", "q_proj"));
+  EXPECT_THAT(config_of().at("target_modules"), ElementsAre("q_proj", "model.layers.0.mlp.down_proj"));
   lora.alpha = std::nullopt;
   EXPECT_EQ(config_of().at("lora_alpha"), 4);
   EXPECT_EQ(adapter_scale(lora), 1);
