@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "facts/adapter_names.h"
 #include "nn/layers.h"
+#include "nn/lora_linear.h"
 #include "nn/ops/cross_entropy.h"
 #include "parallel/autograd_collectives.h"
 #include "parallel/tensor_parallel/overlapped_linear.h"
@@ -69,6 +70,11 @@ nn::Linear& child_of(const nn::NamedModule& module, const std::string& name) {
   throw InternalError(module.fqn + " has no child " + name + " to overlap the gather of its input with");
 }
 
+// A style that computes a layer's product itself would leave out its adapter.
+void check_has_no_adapter(const nn::Linear& linear, const std::string& style) {
+  TITAN_CHECK(!dynamic_cast<const nn::LoraLinear*>(&linear), style + " takes no layer with an adapter (LoRA)");
+}
+
 const dist::ShardSpec& spec_of_weight(nn::Module& module) {
   return module.own_parameters().front().sharding.value().spec;
 }
@@ -118,6 +124,7 @@ void RowwiseParallel::apply(const nn::NamedModule& module, const dist::DeviceMes
                                           "rank would add to its part of the sum");
   split_linear(module, mesh, /*dim=*/1);
   if (!overlaps_) return sum_output(linear, mesh.group());
+  check_has_no_adapter(linear, "RowwiseParallel that overlaps");
   linear.add_forward_wrapper([&linear, &group = mesh.group()](const nn::Module::Forward&, const nn::Tensors& inputs) {
     return linear_reduce_scatter(inputs[0], linear.weight, group);
   });
@@ -134,6 +141,7 @@ void PrepareModuleInput::apply(const nn::NamedModule& module, const dist::Device
   const auto whole = std::make_shared<at::Tensor>();
   for (const auto& name : overlapped_with_) {
     auto& linear = child_of(module, name);
+    check_has_no_adapter(linear, "PrepareModuleInput that overlaps");
     const bool is_first = name == overlapped_with_.front(), is_last = name == overlapped_with_.back();
     linear.add_forward_wrapper(
         [=, &linear, &group = mesh.group()](const nn::Module::Forward& forward, const nn::Tensors& inputs) {
@@ -147,6 +155,7 @@ void PrepareModuleInput::apply(const nn::NamedModule& module, const dist::Device
 
 void VocabParallelLoss::apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const {
   auto& linear = layer_of<nn::Linear>(module, "VocabParallelLoss");
+  check_has_no_adapter(linear, "VocabParallelLoss");
   TITAN_CHECK(!linear.bias.defined(), module.fqn + ": VocabParallelLoss does not split a layer with a bias");
   split(module, mesh, dist::Shard{0});
   auto& group = mesh.group();

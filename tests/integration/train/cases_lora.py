@@ -50,6 +50,14 @@ def check_only_adapters_trained(state, start, what):
     expect(trained == adapters, f"{what}: there are moments of {sorted(trained)}")
 
 
+def check_resume(context, ranks, seed, words, found):
+    """Checks that a run that stops half way and resumes ends in the state `found`."""
+    job = ["--checkpoint.initial_load_path", seed, *words, *ATEN, "--lr_scheduler.total_steps", STEPS]
+    run_to(context, "halves", ranks, STEPS // 2, job)
+    again = run_to(context, "halves", ranks, STEPS, job)
+    check_same_tensors(again, found, f"resumed at {ranks} ranks")
+
+
 @case(240, ranks=[1, 2])
 def lora(context, ranks):
     """Twenty steps with adapters are those of the same model in PyTorch, to the bit; nothing else changes or has
@@ -58,17 +66,14 @@ def lora(context, ranks):
     check_same_tensors(found, theirs, f"state at {ranks} ranks", but=lambda key: key not in theirs)
     seed = answer(context, ranks, "lora").seed
     check_only_adapters_trained(found, read_state(seed), f"{ranks} ranks")
-    load = ["--checkpoint.initial_load_path", seed, *LORA, *ATEN]
-    job = ["--lr_scheduler.total_steps", STEPS]
-    run_to(context, "halves", ranks, STEPS // 2, [*load, *job])
-    again = run_to(context, "halves", ranks, STEPS, [*load, *job])
-    check_same_tensors(again, found, f"resumed at {ranks} ranks")
+    check_resume(context, ranks, seed, LORA, found)
 
 
 @case(240, ranks=[1, 2])
 def lora_with_dropout(context, ranks):
-    """Dropout before the adapters draws what torch.nn.Dropout draws from the same seed."""
-    check_as_torch(context, ranks, "lora with dropout", DROPOUT)
+    """Dropout before the adapters draws what torch.nn.Dropout draws from the same seed, also over a resume."""
+    found, _ = check_as_torch(context, ranks, "lora with dropout", DROPOUT)
+    check_resume(context, ranks, answer(context, ranks, "lora with dropout").seed, DROPOUT, found)
 
 
 @case(240, ranks=[1, 2])

@@ -8,10 +8,13 @@
 #include <set>
 
 #include "base/error.h"
+#include "distributed/mesh.h"
+#include "distributed/world.h"
 #include "facts/adapter_names.h"
 #include "models/registry.h"
 #include "nn/lora_linear.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "parallel/tensor_parallel/styles.h"
 #include "tests/support/message_of.h"
 
 namespace titan::models {
@@ -166,6 +169,20 @@ TEST(LoraLinear, AddsTheScaledProduct) {
   at::manual_seed(3);
   const auto half = at::dropout(x, 0.5, /*train=*/true);
   EXPECT_TRUE(at::allclose(product, 1.5 * half.mm(layer.lora_A.t()).mm(layer.lora_B.t()), /*rtol=*/0, /*atol=*/1e-5));
+}
+
+TEST(LoraLinear, IsRefusedWhereItsAdapterWouldBeLeftOut) {
+  const auto world = dist::World::fake(2);
+  const auto mesh = dist::DeviceMesh::init(*world, {2}, {"tp"});
+  const auto refused = [&](const tp::ParallelStyle& style) {
+    nn::LoraLinear layer(4, 4, /*has_bias=*/false, {.rank = 2});
+    return message_of<InternalError>([&] { style.apply({"wo", &layer}, mesh); });
+  };
+  EXPECT_THAT(refused(tp::VocabParallelLoss(false)), HasSubstr("takes no layer with an adapter"));
+  EXPECT_THAT(refused(tp::RowwiseParallel(tp::Layout::kSequence, /*overlaps=*/true)),
+              HasSubstr("takes no layer with an adapter"));
+  EXPECT_EQ(refused(tp::RowwiseParallel(tp::Layout::kSequence)), "no error");
+  EXPECT_EQ(refused(tp::ColwiseParallel()), "no error");
 }
 
 }  // namespace
