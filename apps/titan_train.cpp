@@ -15,6 +15,7 @@
 #include "apps/commands/sweep_command.h"
 #include "apps/common/print_result.h"
 #include "apps/engine.h"
+#include "apps/flags/generate_flags.h"
 #include "apps/installed_torch.h"
 #include "apps/launch/launch_local.h"
 #include "apps/launch/world_size.h"
@@ -84,12 +85,22 @@ int run_doctor_command(const Arguments& args) {
   return start_ranks(args, *command_line.nproc);
 }
 
+// Runs generate, over ranks with --nproc.
+int run_generate_command(const Arguments& args) {
+  GenerateFlags flags;
+  if (const auto code = parse_flags(flags, Arguments(args.begin() + 1, args.end()))) return *code;
+  if (!flags.nproc) return run_engine(args);
+  if (!flags.oversubscribe) check_room_for(*flags.nproc);
+  return start_ranks(args, *flags.nproc);
+}
+
 int run_command(const Arguments& args) {
   config::check_second_word(args);
   check_environment_of_command();
   const Arguments rest(args.begin() + 1, args.end());
   if (args[0] == "init") return run_init_command(rest);
   if (args[0] == "doctor") return run_doctor_command(args);
+  if (args[0] == "generate") return run_generate_command(args);
   if (args[0] == "report") return run_report_command(rest);
   if (args[0] == "plot") return run_plot_command(rest);
   if (args[0] == "compare") return run_compare_command(rest);

@@ -34,6 +34,13 @@ std::string Conversation::ask(const std::string& text) {
   }
 }
 
+std::string Conversation::continued(const std::string& messages) const {
+  Json all = Json::array();
+  for (std::size_t i = 0; i < first_; ++i) all.push_back(messages_[i]);
+  for (const Json& each : Json::parse(messages)) all.push_back(each);
+  return render(all, /*asks=*/true);
+}
+
 void Conversation::answered(const std::string& answer) { messages_.push_back(message("assistant", answer)); }
 
 void Conversation::withdraw() { messages_.erase(messages_.size() - 1); }

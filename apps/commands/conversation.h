@@ -21,6 +21,10 @@ class Conversation {
   // Returns the text that a model continues with its answer to `message`, after all that was said before. It has the
   // special tokens of the template, BOS included. Throws DataError if the template refuses the conversation.
   std::string ask(const std::string& message);
+  // Returns the text that a model continues with its answer to the conversation `messages`, after the system's message
+  // if there is one. `messages` is a JSON array of objects with "role" and "content". Changes nothing. Throws DataError
+  // if the template refuses it.
+  std::string continued(const std::string& messages) const;
   // Ends the turn that ask() began: adds the answer, or forgets the message.
   void answered(const std::string& answer);
   void withdraw();

@@ -16,13 +16,15 @@ constexpr const char* kGenerateHelp =
   one step                outputs/debug/checkpoint/step-1000, ours, TorchTitan's or any DCP folder
   Hugging Face weights    a folder with *.safetensors and config.json
   a file of torch.save    model.pt, a dict of name -> tensor
-One process, one device. Model, tokenizer and length come from the checkpoint's own configuration.)";
+Model, tokenizer and length come from the checkpoint's own configuration. With --nproc, or under torchrun, mpirun or
+srun, the model is split over the ranks, so that none needs memory for all of it.)";
 
 constexpr const char* kGenerateFooter =
     R"(Examples:
   titan-train generate --checkpoint outputs/debug --prompt "def forward(" --max-tokens 64
   titan-train generate --checkpoint llama-hf --interactive --temperature 0.7 --top-p 0.9 --seed 1
-  titan-train generate --checkpoint outputs/debug --prompts prompts.txt --temperature 0 --json > samples.jsonl
+  titan-train generate --checkpoint outputs/debug --prompts prompts.txt --temperature 0 --batch 8 --out samples.jsonl
+  titan-train generate --checkpoint outputs/large --prompt "import " --nproc 4 --tensor-parallel 2
   titan-train generate --checkpoint models/Qwen2.5-0.5B-Instruct --chat --interactive --max-tokens 1024
 Exit codes: 0 done, 1 weights that are damaged or of another model, 2 wrong command line or input, 130 Ctrl-C.)";
 
@@ -53,8 +55,13 @@ void declare(CLI::App& app, GenerateFlags& flags) {
   app.add_option("--checkpoint", flags.checkpoint, "whose weights to use, see above")->required()->type_name("PATH");
   app.add_option("--prompt", flags.prompt, "what the text begins with; - reads it from standard input")
       ->type_name("TEXT");
-  app.add_option("--prompts", flags.prompts, "a file with one prompt per line; empty lines are skipped")
+  app.add_option(
+         "--prompts", flags.prompts,
+         "a file with one prompt per line; empty lines are skipped. A .jsonl file has objects with \"prompt\" or, "
+         "with --chat, \"messages\"")
       ->type_name("FILE");
+  add_number("--batch", "prompts that the model continues together (default: 1)", "N",
+             [&](const auto& text) { flags.batch = at_least<std::int64_t>("--batch", text, 1); });
   app.add_flag("--interactive", flags.interactive, "read prompts from the terminal, one per line, until Ctrl-D");
   app.add_flag(
       "--chat", flags.chat,
@@ -96,6 +103,14 @@ void declare(CLI::App& app, GenerateFlags& flags) {
       ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
   app.add_flag("--json", flags.json,
                "one JSON object for each sample: prompt, text, the ids of both, and why it ended");
+  app.add_option("--out", flags.out, "the file for the objects of --json, in place of standard output")
+      ->type_name("FILE");
+  add_number("--nproc", "ranks to start on this machine, over which the model is split", "N",
+             [&](const auto& text) { flags.nproc = at_least<std::int64_t>("--nproc", text, 1); });
+  app.add_flag("--oversubscribe", flags.oversubscribe, "with --nproc: however many the machine is good for");
+  add_number("--tensor-parallel",
+             "ranks that share each product (default: 1: each rank gathers the parameters, one block at a time)", "N",
+             [&](const auto& text) { flags.tensor_parallel = at_least<std::int64_t>("--tensor-parallel", text, 1); });
   app.add_flag("--quiet", flags.quiet, "no word about speed and seed on standard error");
 }
 

@@ -16,7 +16,8 @@ struct GenerateFlags {
   std::string dtype = "auto";
   std::optional<std::int64_t> context;
   std::optional<std::string> prompt;
-  std::string prompts;
+  std::string prompts, out;
+  std::int64_t batch = 1;  // rows that the model continues together
   bool interactive = false;
   bool chat = false;
   std::optional<std::string> system;
@@ -29,6 +30,9 @@ struct GenerateFlags {
   std::optional<std::uint64_t> seed;
   bool json = false;
   bool quiet = false;
+  std::optional<std::int64_t> nproc;
+  bool oversubscribe = false;
+  std::int64_t tensor_parallel = 1;
 };
 
 // Declares help, arguments and flags on `app`. Parsing writes to `flags`, which must outlive `app`.

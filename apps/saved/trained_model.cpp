@@ -17,6 +17,7 @@
 #include "config/load.h"
 #include "distributed/config_dtype.h"
 #include "distributed/device.h"
+#include "models/common/check_shape.h"
 #include "models/registry.h"
 #include "train/build_model.h"
 #include "train/setup.h"
@@ -150,17 +151,6 @@ std::shared_ptr<const data::Tokenizer> open_tokenizer(const Description& descrip
   }
 }
 
-at::Device pick_device(const TrainedModelOptions& options) {
-  if (options.device == "cpu") return at::kCPU;
-  const std::string missing = dist::load_accelerator_module();
-  if (missing.empty()) {
-    dist::accelerator()->set_device(0);
-    return {dist::accelerator()->type, 0};
-  }
-  if (options.device == "cuda") throw ConfigError(options.command + ": error: --device cuda, but " + missing);
-  return at::kCPU;
-}
-
 c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSource& source, at::Device device) {
   if (wanted != "auto") return dist::dtype_of(wanted);
   const auto is_bfloat16 = [](const auto& tensor) { return tensor.dtype == c10::ScalarType::BFloat16; };
@@ -170,10 +160,10 @@ c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSo
   return was_saved_so || !device.is_cpu() ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
 }
 
-void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind) {
+void load_weights(LanguageModel& model, const TrainSpec& spec, const fs::path& folder, CheckpointKind kind,
+                  dist::ProcessGroup& group) {
   const auto items = train::weight_items(train::RunParameters(model));
-  dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
-  checkpoint::GroupRanks ranks(alone);
+  checkpoint::GroupRanks ranks(group);
   if (kind == CheckpointKind::kHuggingFace) {
     checkpoint::load_hugging_face(folder, items, {spec.naming, {}}, ranks, /*all_weights=*/true);
   } else if (kind == CheckpointKind::kTorch) {
@@ -190,9 +180,44 @@ std::int64_t end_of_document(const data::Tokenizer& tokenizer, const std::string
                     "\"block_causal\"), and the tokenizer has none: name another with --tokenizer FOLDER");
 }
 
-}  // namespace
+// The ranks over which a model is split.
+struct Split {
+  std::shared_ptr<dist::Meshes> meshes;  // null: the model is whole
+  config::JobConfig job;                 // the keys that say how it is split
+};
 
-TrainedModel load_trained_model(const TrainedModelOptions& options) {
+// Returns the mesh and the keys for a model in `dtype`. Collective. Throws ConfigError naming --tensor-parallel.
+Split split_over(dist::World& world, const TrainedModelOptions& options, const ModelStats& stats,
+                 c10::ScalarType dtype) {
+  const std::int64_t degree = options.tensor_parallel;
+  const std::string begin = options.command + ": error: --tensor-parallel " + std::to_string(degree);
+  if (world.size() % degree != 0)
+    throw ConfigError(begin + ": expected a number that divides the " + std::to_string(world.size()) +
+                      " ranks; start as many with --nproc, or a multiple");
+  if (world.size() == 1) return {};
+  Split out;
+  out.job.parallelism.tensor_parallel_degree = degree;
+  out.job.training.mixed_precision_param = dtype == c10::ScalarType::BFloat16 ? "bfloat16" : "float32";
+  try {
+    models::check_mesh(stats, out.job.parallelism);
+  } catch (const ConfigError& error) {
+    throw ConfigError(begin + ": " + error.what());
+  }
+  const auto dims = dist::ParallelDims::from_config(out.job.parallelism, world.size());
+  out.meshes = std::make_shared<dist::Meshes>(dist::Meshes::build(world, dims));
+  return out;
+}
+
+// Applies the passes of the spec that a forward needs. A model whose parameters are split by tensor parallelism alone
+// is not sharded besides.
+void apply_passes(LanguageModel& model, const TrainSpec& spec, const Split& split) {
+  for (const ModelPass& pass : spec.passes)
+    if (pass.name != "recompute" && (pass.name != "shard" || split.meshes->fsdp.size() > 1))
+      pass.apply(model, {*split.meshes, split.job, /*any_length=*/true});
+}
+
+TrainedModel load(const TrainedModelOptions& options, at::Device device, dist::ProcessGroup& group,
+                  dist::World* world) {
   const fs::path folder = find_checkpoint(options);
   refuse_adapters_alone(folder, options.command);
   const CheckpointKind kind = checkpoint::detect_kind(folder);
@@ -203,7 +228,7 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   out.tokenizer_path = path_of_tokenizer(description, options).string();
   out.chat_template = description.chat_template;
   out.context = description.context;
-  out.device = pick_device(options);
+  out.device = device;
   if (const auto eos = out.tokenizer->eos_id()) out.stop_ids.push_back(*eos);
   if (kind == CheckpointKind::kHuggingFace) {
     const auto further = checkpoint::read_stop_tokens(folder);
@@ -214,11 +239,38 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   const auto source = checkpoint::open_source(folder, kind);
   out.dtype = pick_dtype(options.dtype, *source, out.device);
   const at::NoGradGuard no_grad;
+  const Split split = world ? split_over(*world, options, description.spec.stats, out.dtype) : Split();
   out.model = description.spec.build_model(document_end);
+  out.meshes = split.meshes;
+  if (split.meshes) apply_passes(*out.model, description.spec, split);
   train::materialize(*out.model, out.device, out.dtype, out.dtype);
-  load_weights(*out.model, description.spec, folder, kind);
+  load_weights(*out.model, description.spec, folder, kind, group);
+  out.num_parameters = description.spec.stats.num_parameters;
+  out.num_parameters_here = train::RunParameters(*out.model).local_numel();
   out.model->train(false);
   return out;
+}
+
+}  // namespace
+
+c10::DeviceType device_type_of(const TrainedModelOptions& options) {
+  if (options.device == "cpu") return c10::DeviceType::CPU;
+  const std::string missing = dist::load_accelerator_module();
+  if (missing.empty()) return dist::accelerator()->type;
+  if (options.device == "cuda") throw ConfigError(options.command + ": error: --device cuda, but " + missing);
+  return c10::DeviceType::CPU;
+}
+
+TrainedModel load_trained_model(const TrainedModelOptions& options) {
+  const auto type = device_type_of(options);
+  const at::Device device = type == c10::DeviceType::CPU ? at::Device(at::kCPU) : at::Device(type, 0);
+  if (!device.is_cpu()) dist::accelerator()->set_device(0);
+  dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
+  return load(options, device, alone, nullptr);
+}
+
+TrainedModel load_trained_model(const TrainedModelOptions& options, dist::World& world) {
+  return load(options, world.device(), world.group(), &world);
 }
 
 }  // namespace titan

@@ -17,8 +17,10 @@ Decoder& decoder(LanguageModel& model) { return dynamic_cast<Decoder&>(model); }
 
 void split_layers(LanguageModel& model, const ParallelContext& context) {
   if (context.meshes.tp.size() == 1) return;
-  tp::parallelize_module(model, context.meshes.tp,
-                         tensor_parallel_plan(decoder(model).shape(), context.job.parallelism));
+  const DecoderShape& shape = decoder(model).shape();
+  tp::parallelize_module(
+      model, context.meshes.tp,
+      context.any_length ? whole_sequence_plan(shape) : tensor_parallel_plan(shape, context.job.parallelism));
 }
 
 void recompute_blocks(LanguageModel& model, const ParallelContext& context) {
@@ -102,6 +104,32 @@ tp::Plan tensor_parallel_plan(const DecoderShape& shape, const config::Paralleli
   if (shape.block.attention.qk_norm_eps)
     for (const char* norm : {"layers.*.attention.q_norm", "layers.*.attention.k_norm"})
       plan.emplace_back(norm, sequence_parallel);
+  return plan;
+}
+
+tp::Plan whole_sequence_plan(const DecoderShape& shape) {
+  const auto colwise = std::make_shared<tp::ColwiseParallel>();
+  const auto rowwise = std::make_shared<tp::RowwiseParallel>();
+  const auto replicated = std::make_shared<tp::SequenceParallel>();  // works on each token separately, on all of them
+  // clang-format off
+  tp::Plan plan = {
+      {"tok_embeddings",              rowwise},
+      {"layers.*.attention_norm",     replicated},
+      {"layers.*.attention.wq",       colwise},
+      {"layers.*.attention.wk",       colwise},
+      {"layers.*.attention.wv",       colwise},
+      {"layers.*.attention.wo",       rowwise},
+      {"layers.*.ffn_norm",           replicated},
+      {"layers.*.feed_forward.w1",    colwise},
+      {"layers.*.feed_forward.w3",    colwise},
+      {"layers.*.feed_forward.w2",    rowwise},
+      {"norm",                        replicated},
+      {"output",                      std::make_shared<tp::ColwiseParallel>(tp::Layout::kWhole, tp::Layout::kWhole)},
+  };
+  // clang-format on
+  if (shape.block.attention.qk_norm_eps)
+    for (const char* norm : {"layers.*.attention.q_norm", "layers.*.attention.k_norm"})
+      plan.emplace_back(norm, replicated);
   return plan;
 }
 

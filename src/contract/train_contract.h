@@ -22,6 +22,8 @@ namespace titan {
 struct ParallelContext {
   const dist::Meshes& meshes;
   const config::JobConfig& job;
+  // The model will be called with any number of tokens, as generation does, so no rank holds a part of the sequence.
+  bool any_length = false;
 };
 
 // One of the changes that make a model a parallel one. A spec lists its passes in the order in which they are applied:

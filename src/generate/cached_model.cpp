@@ -2,21 +2,40 @@
 
 #include <ATen/ATen.h>
 
+#include "base/error.h"
+
 namespace titan::generate {
+namespace {
+
+at::Tensor to_tensor(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
+
+}  // namespace
 
 at::Tensor CachedCore::forward(const nn::Tensors& inputs) {
-  cache_.store(layer_, inputs[1], inputs[2]);
-  return cache_.size() > 0 ? cache_.attend(layer_, inputs[0]) : nn::AttentionCore::forward(inputs);
+  const auto &q = inputs[0], &k = inputs[1], &v = inputs[2];
+  if (rows_.front()->size() == 0) {
+    rows_.front()->store(layer_, k, v);
+    return nn::AttentionCore::forward(inputs);
+  }
+  std::vector<at::Tensor> attended;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const auto of_row = [&](const at::Tensor& x) { return x.narrow(2, static_cast<std::int64_t>(i), 1); };
+    rows_[i]->store(layer_, of_row(k), of_row(v));
+    attended.push_back(rows_[i]->attend(layer_, of_row(q)));
+  }
+  return attended.size() == 1 ? attended.front() : at::cat(attended, 2);
 }
 
-CachedModel::CachedModel(LanguageModel& model, std::int64_t capacity) : model_(model), cache_(capacity) {
+CachedModel::CachedModel(LanguageModel& model) : model_(model) {
   // This comes first: it throws for a model that has no logits.
-  model.output().add_pre_hook([](nn::Module&, nn::Tensors& inputs) { inputs[0] = inputs[0].slice(1, -1); });
+  model.output().add_pre_hook([this](nn::Module&, nn::Tensors& inputs) {
+    if (begins_) inputs[0] = inputs[0].slice(1, -1);
+  });
   for (const auto& [fqn, module] : model.named_modules())
     for (const auto& [name, child] : module->children())
       if (std::dynamic_pointer_cast<nn::AttentionCore>(child)) replaced_.push_back({module, name, child});
   for (std::size_t i = 0; i < replaced_.size(); ++i)
-    replaced_[i].parent->replace_child(replaced_[i].name, std::make_shared<CachedCore>(cache_, i));
+    replaced_[i].parent->replace_child(replaced_[i].name, std::make_shared<CachedCore>(rows_, i));
 }
 
 CachedModel::~CachedModel() {
@@ -24,17 +43,35 @@ CachedModel::~CachedModel() {
   model_.output().pop_pre_hook();
 }
 
-at::Tensor CachedModel::logits(const std::vector<std::int64_t>& tokens) {
-  const auto count = static_cast<std::int64_t>(tokens.size()), seen = cache_.size();
-  const auto row = at::tensor(tokens, at::kLong).unsqueeze(0);
-  const at::Tensor logits = model_(nn::Tensors{row, at::Tensor(), at::arange(seen, seen + count)});
+at::Tensor CachedModel::begin(KvCache& row, const std::vector<std::int64_t>& tokens) {
+  TITAN_CHECK(row.size() == 0 && !tokens.empty(), "a row begins once, with at least one token");
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  rows_ = {&row};
+  begins_ = true;
+  const at::Tensor logits = model_(nn::Tensors{to_tensor(tokens).unsqueeze(0), at::Tensor(), at::arange(count)});
   // A token that ends a document is not seen by those after it.
-  std::int64_t first_visible = cache_.first_visible();
+  std::int64_t first_visible = 0;
   if (const auto end = model_.document_end())
     for (std::int64_t i = 0; i < count; ++i)
-      if (tokens[static_cast<std::size_t>(i)] == *end) first_visible = seen + i + 1;
-  cache_.finish_call(count, first_visible);
-  return logits[0][-1];
+      if (tokens[static_cast<std::size_t>(i)] == *end) first_visible = i + 1;
+  row.finish_call(count, first_visible);
+  return logits[0];
+}
+
+at::Tensor CachedModel::next(const std::vector<KvCache*>& rows, const std::vector<std::int64_t>& tokens) {
+  TITAN_CHECK(!rows.empty() && rows.size() == tokens.size(), "each row continues by one token");
+  std::vector<std::int64_t> positions;
+  for (const KvCache* row : rows) {
+    TITAN_CHECK(row->size() > 0, "a row that has not begun cannot continue");
+    positions.push_back(row->size());
+  }
+  rows_ = rows;
+  begins_ = false;
+  const at::Tensor logits = model_(nn::Tensors{to_tensor(tokens).unsqueeze(0), at::Tensor(), to_tensor(positions)});
+  const auto end = model_.document_end();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    rows[i]->finish_call(1, end && tokens[i] == *end ? rows[i]->size() + 1 : rows[i]->first_visible());
+  return logits[0];
 }
 
 }  // namespace titan::generate

@@ -112,3 +112,21 @@ def generate_stops_at_texts(context):
     expect(cut["text"] == text[: text.find(stop)], f"{cut['text']!r} of {text!r} without {stop!r}")
     expect(cut["end"] == "stop_string", f"ended by {cut['end']}")
     expect(cut["ids"] == whole["ids"][: len(cut["ids"])], "other tokens")
+
+
+@case(60)
+def generate_chat_of_objects(context):
+    """A .jsonl file has a user's message, or a conversation to answer, in each object."""
+    folder = chat_folder(context)
+    spoken = [user("the mill"), {"role": "assistant", "content": "the rain"}, user("the water")]
+    path = context.folder / "prompts.jsonl"
+    path.write_text(json.dumps({"messages": spoken}) + "\n" + json.dumps({"prompt": "the mill"}) + "\n")
+    words = ["--checkpoint", folder, "--chat", "--prompts", path]
+    rows = rows_of(context, *words, "--batch", 2)
+    expect([row["prompt"] for row in rows] == [rendered(spoken), rendered([user("the mill")])], f"{rows}")
+    system = {"role": "system", "content": "the rain"}
+    rows = rows_of(context, *words, "--system", system["content"])
+    expect(rows[0]["prompt"] == rendered([system, *spoken]), f"{rows}")
+    path.write_text(json.dumps({"messages": [{"role": "user"}]}) + "\n")
+    _, error = command(context, "generate", *words, exit_code=2)
+    expect('a list of objects with "role" and "content"' in error, error)

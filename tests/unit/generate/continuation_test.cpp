@@ -166,6 +166,45 @@ TEST(Continuation, LeavesTheModelWithoutACache) {
   EXPECT_TRUE((*model)(tokens).equal(before));
 }
 
+// Rows of other lengths in the same call change no row: its logits are those of the plain model.
+TEST(Continuation, RowsAreContinuedTogether) {
+  for (const bool block_causal : {false, true}) {
+    SCOPED_TRACE(block_causal);
+    const auto model = make_model({.block_causal = block_causal});
+    const std::vector<Ids> prompts = {kPrompt, {5}, {5, 17, kEnd, 8, 30}, {9, 9, 9, 2, 2, 2, 1, 1, 30, 31}, {22, 4}};
+    for (const std::size_t at_once : {1, 2, 3, 9}) {
+      SCOPED_TRACE(at_once);
+      std::vector<Watched> found(prompts.size());
+      std::vector<std::size_t> begun;
+      RowCalls calls;
+      calls.pick = [&](const at::Tensor& logits, std::span<const std::size_t> rows) {
+        EXPECT_LE(rows.size(), at_once);
+        EXPECT_EQ(logits.size(0), std::ssize(rows));
+        std::vector<std::int64_t> ids;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          Watched& row = found[rows[i]];
+          if (row.logits.empty()) begun.push_back(rows[i]);
+          row.logits.push_back(logits[static_cast<std::int64_t>(i)].clone());
+          // Every fourth token ends a document; the others are the row's own choice.
+          ids.push_back(row.logits.size() % 4 == 0 ? kEnd : row.logits.back().argmax().item<std::int64_t>());
+        }
+        return ids;
+      };
+      // Row i ends after 3 + i tokens.
+      calls.on_token = [&](std::size_t row, std::int32_t) { return found[row].logits.size() < 3 + row; };
+      calls.on_end = [&](std::size_t row, Continuation continuation) { found[row].continuation = continuation; };
+      continue_rows(*model, prompts, at_once, {.max_tokens = 30, .context = kContext}, calls);
+      EXPECT_EQ(begun, (std::vector<std::size_t>{0, 1, 2, 3, 4}));
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        SCOPED_TRACE(i);
+        ASSERT_EQ(found[i].continuation.ids.size(), 3 + i);
+        EXPECT_EQ(found[i].continuation.end, End::kCaller);
+        expect_as_plain(*model, prompts[i], found[i]);
+      }
+    }
+  }
+}
+
 TEST(Continuation, NeedsAPromptAndRoom) {
   const auto model = make_model({});
   EXPECT_THROW(run(*model, {}, {.max_tokens = 5, .context = kContext}), InternalError);
