@@ -7,9 +7,11 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "config/keys/datasets.h"
+#include "config/keys/evaluation_tasks.h"
 #include "data/dataset_kinds.h"
 #include "data/io/file_facts.h"
 #include "data/open.h"
+#include "data/tasks/open_task.h"
 
 namespace titan {
 namespace {
@@ -96,6 +98,23 @@ std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const 
   options.infinite = !whole_set;
   if (whole_set) options.dp_rank = 0, options.dp_size = 1;
   return open_data("validation", input, options);
+}
+
+std::vector<EvaluationTask> open_evaluation_tasks(const CheckedInput& input) {
+  const std::string key = "evaluation.tasks";
+  const auto& options = input.config.evaluation;
+  try {
+    std::vector<EvaluationTask> tasks;
+    for (const config::TaskEntry& entry : config::parse_task_entries(options.tasks)) {
+      tasks.push_back(data::open_task(entry, *input.tokenizer, input.config.training.seq_len, options.limit));
+      if (tasks.back().num_cut > 0)
+        spdlog::warn("{}: {} of {} texts of {} are longer than training.seq_len = {} and lose their beginning", key,
+                     tasks.back().num_cut, tasks.back().texts.size(), entry.name, input.config.training.seq_len);
+    }
+    return tasks;
+  } catch (const DataError& error) {
+    throw DataError(config::with_location(config::below_key(key, error), input.origins));
+  }
 }
 
 }  // namespace titan

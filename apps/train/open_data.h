@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "apps/train/checked_input.h"
 #include "contract/batch_source.h"
+#include "contract/evaluation_task.h"
 #include "contract/data_facts.h"
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"
@@ -25,5 +27,9 @@ DataFacts facts_of_data(const CheckedInput& input, const dist::World& world);
 // Returns the batches for Validator: this rank's if validation.steps is above 0, those of all ranks together if it is
 // -1. null if validation is not enabled.
 std::unique_ptr<BatchSource> open_held_out_set(const CheckedInput& input, const dist::DeviceMesh& batch_mesh);
+
+// Reads and encodes the tasks of evaluation.tasks, all of them on every rank; rank 0 warns of texts that are too long.
+// Not collective.
+std::vector<EvaluationTask> open_evaluation_tasks(const CheckedInput& input);
 
 }  // namespace titan

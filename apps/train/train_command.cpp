@@ -124,6 +124,7 @@ int train_together(const CheckedInput& input, dist::World& world) {
                                .data = std::move(training_set),
                                .held_out = open_held_out_set(input, meshes.batch),
                                .prompts = input.prompts,
+                               .tasks = open_evaluation_tasks(input),
                                .data_facts = facts_of_data(input, world)});
   const auto end = train_to_the_end(std::make_unique<train::Trainer>(std::move(run)));
   log_host_memory();

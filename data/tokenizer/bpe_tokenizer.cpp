@@ -53,6 +53,8 @@ class BpeTokenizer final : public Tokenizer {
     idle_.push_back(std::move(work));
   }
 
+  Marks usual_marks() const override { return {.bos = false, .eos = false}; }
+
   void encode_marked(std::string_view text, Marks marks, std::vector<std::int32_t>& ids) const override {
     if (marks.bos && bos_id_ && !is_put_around(*bos_id_)) ids.push_back(*bos_id_);
     ids.insert(ids.end(), spec_.prefix_ids.begin(), spec_.prefix_ids.end());

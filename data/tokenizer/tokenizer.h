@@ -51,6 +51,10 @@ class Tokenizer {
     bool eos = true;
   };
 
+  // Returns the marks with which transformers encodes a text unless it is told otherwise, besides those of the
+  // tokenizer's own template, which encode_marked() always adds: here BOS, as its tokenizers of SentencePiece models do.
+  virtual Marks usual_marks() const { return {.bos = true, .eos = false}; }
+
   // Appends the ids of `text` with the wanted marks around it. Does not add a mark that the tokenizer does not have,
   // nor twice one that the tokenizer's own template adds. Other tokens of the template are always added.
   virtual void encode_marked(std::string_view text, Marks marks, std::vector<std::int32_t>& ids) const;

@@ -3,6 +3,7 @@
 //   config.toml       the run's configuration
 //   metrics.jsonl     a row per logged step
 //   validation.jsonl  a row per validation
+//   evaluation.jsonl  a row per pass over the tasks of evaluation.tasks
 //   events.jsonl      a row per start, save, stop, ...
 //   checksums.jsonl   a row per step with checksums of parameters and gradients, with debug.checksum_freq
 //   metrics.csv, validation.csv  the same as tables, with metrics.enable_csv
@@ -22,6 +23,7 @@ inline constexpr const char* kLockFile = ".run.lock";
 inline constexpr const char* kConfigFile = "config.toml";
 inline constexpr const char* kStepsFile = "metrics.jsonl";
 inline constexpr const char* kValidationsFile = "validation.jsonl";
+inline constexpr const char* kEvaluationsFile = "evaluation.jsonl";
 inline constexpr const char* kEventsFile = "events.jsonl";
 inline constexpr const char* kChecksumsFile = "checksums.jsonl";
 inline constexpr const char* kStepsTable = "metrics.csv";

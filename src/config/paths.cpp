@@ -10,6 +10,7 @@
 #include "base/run_layout.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
+#include "config/keys/evaluation_tasks.h"
 
 namespace titan::config {
 namespace {
@@ -70,6 +71,11 @@ void check_datasets(const JobConfig& config, Faults& errors) {
   }
 }
 
+void check_tasks(const JobConfig& config, Faults& errors) {
+  for (const TaskEntry& task : parse_task_entries(config.evaluation.tasks))
+    if (!is_there(task.path) && matches_of(task.path).empty()) errors.push_back(missing("evaluation.tasks", task.path));
+}
+
 // The run creates the folder when it starts; until then the nearest existing parent tells whether that will work.
 void check_dump_folder(const std::string& folder, Faults& errors) {
   const auto fail = [&](const std::string& why) {
@@ -127,6 +133,7 @@ std::vector<Fault> find_wrong_paths(const JobConfig& config) {
   Faults errors;
   check_dump_folder(config.job.dump_folder, errors);
   check_datasets(config, errors);
+  check_tasks(config, errors);
   check_checkpoint(config, errors);
   return errors;
 }

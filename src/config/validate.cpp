@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "config/command_line/program.h"
 #include "config/keys/datasets.h"
+#include "config/keys/evaluation_tasks.h"
 #include "config/keys/fields.h"
 #include "config/keys/fsdp_wrap.h"
 #include "config/keys/lora_keys.h"
@@ -213,6 +214,14 @@ void check_validation(const JobConfig& config, Faults& errors, Warnings& warning
                       {"validation.seq_len", "training.seq_len"}});
 }
 
+void check_evaluation(const JobConfig& config, Faults& errors, Warnings& warnings) {
+  const Evaluation& e = config.evaluation;
+  for (Fault& fault : find_wrong_tasks(config)) errors.push_back(std::move(fault));
+  if (!e.tasks.empty() && e.freq > config.training.steps && !e.at_last_step)
+    warnings.push_back("evaluation.freq (" + text(e.freq) + ") exceeds training.steps (" + text(config.training.steps) +
+                       "): no step is evaluated; set it to at most " + text(config.training.steps));
+}
+
 void check_profiling(const JobConfig& config, std::optional<std::int64_t> world_size, Faults& errors) {
   const Profiling& p = config.profiling;
   if (p.enable_profiling && p.profiler_warmup + p.profiler_active > p.profile_freq)
@@ -272,6 +281,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   warn_of_checkpoint_options(config, found.warnings);
   if (program().check_model) program().check_model(config, found.errors);
   check_validation(config, found.errors, found.warnings);
+  check_evaluation(config, found.errors, found.warnings);
   check_profiling(config, world_size, found.errors);
   if (!world_size) return found;
   try {

@@ -87,6 +87,20 @@ void format_console_line(const ValidationMetrics& m, bool colors, std::string& l
   line.append(c.reset);
 }
 
+void format_console_line(std::int64_t step, const TaskScores& task, bool colors, std::string& line) {
+  const Palette& c = colors ? kColored : kPlain;
+  line.clear();
+  append(line, "{}evaluate step: {:2}  {}{}:{}", c.yellow, step, c.green, task.task, c.magenta);
+  for (std::size_t i = 0; i < task.scores.size(); ++i) {
+    const TaskScore& score = task.scores[i];
+    append(line, "{} {} {:.4f}", i == 0 ? "" : ",", score.score, unsigned_nan(score.value));
+    if (score.error) append(line, " +- {:.4f}", *score.error);
+  }
+  append(line, "{} (", c.reset);
+  add_with_thousands(line, static_cast<double>(task.num_items), 0);
+  append(line, " {})", task.num_items == 1 ? "item" : "items");
+}
+
 ConsoleSink::ConsoleSink(bool colors) : colors_(colors && stdout_is_terminal() && std::getenv("NO_COLOR") == nullptr) {
   line_.reserve(kMaxRowBytes);
 }
@@ -99,6 +113,13 @@ void ConsoleSink::log(const StepMetrics& metrics) {
 void ConsoleSink::log_validation(const ValidationMetrics& metrics) {
   format_console_line(metrics, colors_, line_);
   spdlog::info(line_);
+}
+
+void ConsoleSink::log_evaluation(const EvaluationMetrics& metrics) {
+  for (const TaskScores& task : metrics.tasks) {
+    format_console_line(metrics.step, task, colors_, line_);
+    spdlog::info(line_);
+  }
 }
 
 }  // namespace titan::metrics

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "metrics/rows/evaluation_metrics.h"
 #include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
@@ -15,12 +16,17 @@ void format_console_line(const StepMetrics& metrics, bool colors, std::string& l
 // Puts into `line` "validate step:  5  loss:  7.1234  memory:  1.02GiB(1.08%)  tps: 27,483"
 void format_console_line(const ValidationMetrics& metrics, bool colors, std::string& line);
 
+// Puts into `line` "evaluate step: 10  arc_easy: acc 0.2500 +- 0.0045, acc_norm 0.3125 +- 0.0049 (2,376 items)".
+void format_console_line(std::int64_t step, const TaskScores& task, bool colors, std::string& line);
+
 class ConsoleSink : public MetricsSink {
  public:
   // `colors`: the configured setting; ignored (no colors) if standard output is not a terminal or NO_COLOR is set.
   explicit ConsoleSink(bool colors);
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;
+  // Logs a line per task.
+  void log_evaluation(const EvaluationMetrics& metrics) override;
 
  private:
   bool colors_;

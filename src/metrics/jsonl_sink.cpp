@@ -14,13 +14,14 @@
 #include "base/run_layout.h"
 #include "metrics/history/append.h"
 #include "metrics/history/json_lines.h"
+#include "metrics/rows/evaluation_metrics.h"
 
 namespace titan::metrics {
 namespace {
 
-using layout::kStepsFile, layout::kValidationsFile;
+using layout::kEvaluationsFile, layout::kStepsFile, layout::kValidationsFile;
 
-// Writes the metrics of for_each_metric() as an object; their names need no escapes. Written by hand, because a JSON
+// Writes the metrics of for_each_metric() as an object; their names need no escapes (those of tasks are checked). Written by hand, because a JSON
 // tree would be built and discarded for every row.
 class ObjectWriter {
  public:
@@ -89,7 +90,8 @@ std::optional<TimeSpent> time_spent_of(const nlohmann::json& row) {
 }  // namespace
 
 JsonlSink::JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps)
-    : HistorySink(folder / kStepsFile, json_lines(), folder / kValidationsFile, json_lines(), finished_steps) {}
+    : HistorySink(folder / kStepsFile, json_lines(), folder / kValidationsFile, json_lines(), finished_steps),
+      evaluations_(folder / kEvaluationsFile, finished_steps, json_lines()) {}
 
 void JsonlSink::log(const StepMetrics& metrics) {
   write_row(metrics, row_);
@@ -99,6 +101,29 @@ void JsonlSink::log(const StepMetrics& metrics) {
 void JsonlSink::log_validation(const ValidationMetrics& metrics) {
   write_row(metrics, row_);
   validations_.append(row_);
+}
+
+void JsonlSink::log_evaluation(const EvaluationMetrics& metrics) {
+  write_row(metrics, row_);
+  evaluations_.append(row_);
+}
+
+void JsonlSink::on_step(std::int64_t step) {
+  HistorySink::on_step(step);
+  evaluations_.begin();
+}
+
+void JsonlSink::roll_back(std::int64_t finished_steps) {
+  HistorySink::roll_back(finished_steps);
+  evaluations_.roll_back(finished_steps);
+}
+
+std::int64_t last_evaluated_step(const std::filesystem::path& folder, std::int64_t finished_steps) {
+  std::int64_t last = 0;
+  for_each_row(folder / kEvaluationsFile, [&](std::int64_t step, const nlohmann::json&) {
+    if (step <= finished_steps) last = std::max(last, step);
+  });
+  return last;
 }
 
 std::map<std::int64_t, double> read_validation_losses(const std::filesystem::path& folder,
@@ -148,7 +173,7 @@ TimeSpent read_earlier_time(const std::filesystem::path& folder, std::int64_t fi
 
 std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder) {
   std::optional<std::int64_t> last;
-  for (const char* name : {kStepsFile, kValidationsFile})
+  for (const char* name : {kStepsFile, kValidationsFile, kEvaluationsFile})
     for_each_row(folder / name,
                  [&](std::int64_t step, const nlohmann::json&) { last = std::max(last, std::optional(step)); });
   return last;

@@ -1,4 +1,4 @@
-// metrics.jsonl and validation.jsonl: one JSON object per line. Numbers read back exactly. NaN and infinities, which
+// metrics.jsonl, validation.jsonl and evaluation.jsonl: one JSON object per line. Numbers read back exactly. NaN and infinities, which
 // JSON does not have, are the strings "NaN", "Infinity" and "-Infinity"; null would hide which it was. "mfu" is null if
 // the device's peak is not known.
 #pragma once
@@ -15,12 +15,21 @@ namespace titan::metrics {
 
 class JsonlSink : public HistorySink {
  public:
-  // Writes `folder`/metrics.jsonl, and `folder`/validation.jsonl with one object per validation pass, from the end of
-  // the first step on.
+  // Writes `folder`/metrics.jsonl, `folder`/validation.jsonl with one object per validation pass, and
+  // `folder`/evaluation.jsonl with one per pass over evaluation.tasks, from the end of the first step on.
   JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps);
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;
+  void log_evaluation(const EvaluationMetrics& metrics) override;
+  void on_step(std::int64_t step) override;
+  void roll_back(std::int64_t finished_steps) override;
+
+ private:
+  StepHistory evaluations_;
 };
+
+// Returns the last step up to `finished_steps` that has a row in `folder`/evaluation.jsonl; 0 if there is none.
+std::int64_t last_evaluated_step(const std::filesystem::path& folder, std::int64_t finished_steps);
 
 // Returns step -> loss of the validation passes up to `finished_steps` in `folder`/validation.jsonl. If a step has
 // several rows, the last counts. NaN if a loss was not finite.

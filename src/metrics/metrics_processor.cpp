@@ -83,6 +83,11 @@ void MetricsProcessor::log_validation(ValidationMetrics m) {
   for (const auto& sink : sinks_) sink->log_validation(m);
 }
 
+void MetricsProcessor::log_evaluation(EvaluationMetrics m) {
+  m.unix_time = unix_now();
+  for (const auto& sink : sinks_) sink->log_evaluation(m);
+}
+
 void MetricsProcessor::roll_back(std::int64_t finished_steps) {
   if (num_steps_ > 0) {
     const double productive = time_spent_in(options_.phases(), options_.process_age())[TimeCause::kProductive];

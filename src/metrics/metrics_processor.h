@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/process/phase.h"
 #include "metrics/process_stats.h"
+#include "metrics/rows/evaluation_metrics.h"
 #include "metrics/rows/step_metrics.h"
 
 namespace titan::metrics {
@@ -51,6 +52,8 @@ class MetricsProcessor {
   void log(StepMetrics metrics);
   // Does the same after a validation pass, but the training interval continues.
   void log_validation(ValidationMetrics metrics);
+  // Does the same after a pass over the tasks of evaluation.tasks.
+  void log_evaluation(EvaluationMetrics metrics);
   // Continues the run after `finished_steps`; whoever restores the state sets tokens_seen. The steps past it count as
   // redone in time_spent(), each with the mean of this process's steps.
   void roll_back(std::int64_t finished_steps);

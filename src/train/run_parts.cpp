@@ -109,7 +109,7 @@ void add_watches(RunParts& run, MetricsLog& log) {
 
 // Adds the guests. Their order matters: rows are logged before messages about them, a run that diverged saves
 // nothing, and a run that was asked to stop is not validated first.
-void add_guests(RunParts& run) {
+void add_guests(RunParts& run, const TrainSpec& spec, std::vector<EvaluationTask> tasks) {
   const config::JobConfig& config = run.config;
   add(run, std::make_unique<FirstStep>(config, run.world, *run.model, *run.metrics));
   add(run, std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
@@ -122,6 +122,16 @@ void add_guests(RunParts& run) {
                                          run.state->step));
   add(run, std::make_unique<Checkpointing>(*run.checkpointer, *run.events, config.training.steps));
   add(run, std::make_unique<Validation>(run.validator.get(), run.samples.get()));
+  if (!tasks.empty())
+    run.evaluation = &add(run, std::make_unique<TaskEvaluation>(
+                                   TaskEvaluation::Parts{.options = config.evaluation,
+                                                         .tasks = std::move(tasks),
+                                                         .vocab_size = spec.stats.vocab_size,
+                                                         .last_step = config.training.steps,
+                                                         .model = *run.model,
+                                                         .world = run.world.group(),
+                                                         .meshes = run.meshes,
+                                                         .metrics = *run.metrics}));
   if (config.profiling.enable_memory_snapshot) add(run, std::make_unique<MemorySnapshots>(config, run.world));
   if (config.profiling.enable_profiling) add(run, std::make_unique<Profiling>(config, run.world, *run.model));
 }
@@ -162,7 +172,7 @@ RunParts build_run(RunInputs inputs) {
                                                           .world = run.world.group(),
                                                           .base_lr = config.optimizer.lr,
                                                           .max_norm = config.training.max_norm});
-  add_guests(run);
+  add_guests(run, inputs.spec, std::move(inputs.tasks));
   announce(run, inputs.spec);
   return run;
 }

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpointer.h"
 #include "config/job_config.h"
 #include "contract/batch_source.h"
+#include "contract/evaluation_task.h"
 #include "contract/train_contract.h"
 #include "distributed/parallel_dims.h"
 #include "facts/prompts.h"
@@ -18,6 +19,7 @@
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "train/guests/prompt_samples.h"
+#include "train/guests/scores/task_evaluation.h"
 #include "train/guests/validator.h"
 #include "train/rollback.h"
 #include "train/run_record.h"
@@ -39,6 +41,7 @@ struct RunInputs {
   std::unique_ptr<BatchSource> data;      // this data-parallel rank's batches
   std::unique_ptr<BatchSource> held_out;  // for Validator; null without [validation]
   Prompts prompts;                        // from validation.prompts
+  std::vector<EvaluationTask> tasks = {};  // from evaluation.tasks
   DataFacts data_facts = {};              // about the training data and the held-out data
 };
 
@@ -72,6 +75,7 @@ struct RunParts {
   std::unique_ptr<Rollback> rollback;
   std::unique_ptr<TrainStep> step;
   StepGuests guests;
+  TaskEvaluation* evaluation = nullptr;  // one of the guests; null without evaluation.tasks
 };
 
 // Builds everything except the weights, which come from a checkpoint or from draw_weights(), and the sinks of the

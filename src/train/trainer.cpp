@@ -59,8 +59,8 @@ Trainer::End Trainer::train() {
 // train.
 bool Trainer::start() {
   const auto loaded = load();
-  const bool owes_pass = owes_validation(loaded);
-  if (!owes_pass && has_nothing_to_do(loaded.is_finished ? *loaded.step : finished_steps())) return false;
+  const bool owes_pass = owes_validation(loaded), owes_scores = owes_evaluation(loaded);
+  if (!owes_pass && !owes_scores && has_nothing_to_do(loaded.is_finished ? *loaded.step : finished_steps())) return false;
   if (!loaded.has_weights) draw_weights(*run_.model, run_.world.device(), run_.seed);
   attach_sinks();
   announce_start();
@@ -69,6 +69,10 @@ bool Trainer::start() {
   if (owes_pass) {
     const PhaseScope phase(Phase::kValidation);
     run_.validator->run_if_due(finished_steps());
+  }
+  if (owes_scores) {
+    const PhaseScope phase(Phase::kValidation);
+    run_.evaluation->run_if_due(finished_steps());
   }
   return true;
 }
@@ -84,6 +88,13 @@ bool Trainer::owes_validation(const checkpoint::Loaded& loaded) const {
   if (!run_.validator || loaded.is_finished) return false;
   run_.validator->restore(metrics::read_validation_losses(run_.config.job.dump_folder, finished_steps()));
   return run_.validator->owes(finished_steps());
+}
+
+// The same for the scores on evaluation.tasks.
+bool Trainer::owes_evaluation(const checkpoint::Loaded& loaded) const {
+  if (!run_.evaluation || loaded.is_finished) return false;
+  const auto last_known = metrics::last_evaluated_step(run_.config.job.dump_folder, finished_steps());
+  return run_.evaluation->owes(finished_steps(), last_known);
 }
 
 bool Trainer::has_nothing_to_do(std::int64_t finished_steps) const {
@@ -112,7 +123,7 @@ void Trainer::announce_start() const {
                                       : "no checkpoints";
   if (const auto data = run_.data->description(); !data.empty()) spdlog::info("data: {}", data);
   if (finished_steps() >= config.training.steps) {
-    spdlog::info("the run ended before the validation of its last step, {}, which is all that is left to do",
+    spdlog::info("the run ended before the validation or evaluation of its last step, {}, which is all that is left to do",
                  finished_steps());
     return;
   }

@@ -25,6 +25,7 @@ class Trainer {
   bool start();
   checkpoint::Loaded load();
   bool owes_validation(const checkpoint::Loaded& loaded) const;
+  bool owes_evaluation(const checkpoint::Loaded& loaded) const;
   bool has_nothing_to_do(std::int64_t finished_steps) const;
   void attach_sinks();
   void announce_start() const;

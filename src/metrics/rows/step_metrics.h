@@ -74,6 +74,8 @@ struct ValidationMetrics {
   double unix_time = 0.0;
 };
 
+struct EvaluationMetrics;  // evaluation_metrics.h
+
 // Name and meaning of a metric.
 struct Metric {
   std::string_view name;  // its key in metrics.jsonl or validation.jsonl, unique there
@@ -257,6 +259,7 @@ class MetricsSink {
   virtual ~MetricsSink() = default;
   virtual void log(const StepMetrics& metrics) = 0;
   virtual void log_validation(const ValidationMetrics&) {}
+  virtual void log_evaluation(const EvaluationMetrics&) {}
   // Receives the norms of the gradients before clipping, one per layer, of a logged step.
   virtual void log_gradient_norms(std::int64_t /*step*/, std::span<const double> /*norms*/) {}
   // Called after every step, logged or not, before log().

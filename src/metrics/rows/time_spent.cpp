@@ -20,7 +20,7 @@ constexpr TimeUse kUses[] = {
     {TimeCause::kData, "lost_data_seconds", "data", "waiting for batches, and for the other ranks to have theirs"},
     {TimeCause::kCheckpoint, "lost_checkpoint_seconds", "checkpoint",
      "saving, or waiting for a save that runs in the background"},
-    {TimeCause::kValidation, "lost_validation_seconds", "validation", "validation passes and prompt samples"},
+    {TimeCause::kValidation, "lost_validation_seconds", "validation", "validation passes, scores of tasks and prompt samples"},
     {TimeCause::kLog, "lost_log_seconds", "log", "reducing numbers over ranks, and writing them down"},
     {TimeCause::kOther, "lost_other_seconds", "other", "anything else between steps"},
     {TimeCause::kRedone, "lost_redone_seconds", "redone",

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/clock.h"
+#include "metrics/rows/evaluation_metrics.h"
 
 namespace titan::metrics::tensorboard {
 namespace {
@@ -62,6 +63,8 @@ void TensorBoardSink::write_scalars(const Metrics& metrics) {
 void TensorBoardSink::log(const StepMetrics& metrics) { write_scalars(metrics); }
 
 void TensorBoardSink::log_validation(const ValidationMetrics& metrics) { write_scalars(metrics); }
+
+void TensorBoardSink::log_evaluation(const EvaluationMetrics& metrics) { write_scalars(metrics); }
 
 void TensorBoardSink::log_gradient_norms(std::int64_t step, std::span<const double> norms) {
   begin();

@@ -32,6 +32,7 @@ class TensorBoardSink : public MetricsSink {
   // Writes one event with all known scalars that have a tag. NaN stays NaN.
   void log(const StepMetrics& metrics) override;
   void log_validation(const ValidationMetrics& metrics) override;
+  void log_evaluation(const EvaluationMetrics& metrics) override;
   // Writes a histogram of the finite norms under "grad_norm_by_layer", or nothing if there are none.
   void log_gradient_norms(std::int64_t step, std::span<const double> norms) override;
   void roll_back(std::int64_t finished_steps) override;

@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/process/signal.h"
 #include "nn/ops/cross_entropy.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/guests/evaluation.h"
+#include "train/guests/stop_vote.h"
 
 namespace titan::train {
 namespace {
@@ -70,7 +70,7 @@ std::optional<Validator::Totals> Validator::pass() {
     const LossSum sum = forward_backward_.forward(*batch);
     totals.tokens += sum.labels;
     loss += sum.loss;
-    stop = asked_to_stop();
+    stop = some_rank_must_stop(world_);
   }
   fsdp::reshard(model_, /*recurse=*/true);
   if (stop) return std::nullopt;
@@ -103,14 +103,6 @@ Batch Validator::rows_of_this_rank(const Batch& all) const {
   if (count > 0) return {part(all.tokens), part(all.labels), part(all.documents)};
   const auto row = all.tokens.narrow(0, 0, 1);
   return {row, at::full_like(row, nn::kIgnoreIndex)};
-}
-
-// True if some rank was asked to stop, maybe one of those that share a batch. All ranks learn it at the same batch.
-// Collective.
-bool Validator::asked_to_stop() const {
-  auto count = at::full({1}, std::int64_t{stop_requested().has_value()}, at::TensorOptions().dtype(at::kLong));
-  world_.all_reduce(count, dist::ReduceOp::kSum).wait();
-  return count.item<std::int64_t>() > 0;
 }
 
 void Validator::report(std::int64_t step, const Totals& totals, double seconds) {

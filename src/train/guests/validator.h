@@ -61,7 +61,6 @@ class Validator {
   [[noreturn]] void throw_too_short() const;
   std::optional<Batch> next_batch(std::int64_t index);
   Batch rows_of_this_rank(const Batch& all) const;
-  bool asked_to_stop() const;
   void report(std::int64_t step, const Totals& totals, double seconds);
 
   const config::Validation& options_;
