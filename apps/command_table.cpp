@@ -3,15 +3,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "apps/flags/compare_flags.h"
 #include "apps/flags/convert_flags.h"
 #include "apps/flags/doctor_flags.h"
+#include "apps/flags/eval_flags.h"
 #include "apps/flags/generate_flags.h"
 #include "apps/flags/init_flags.h"
 #include "apps/flags/inspect_flags.h"
 #include "apps/flags/option_values.h"
-#include "apps/flags/plot_flags.h"
-#include "apps/flags/report_flags.h"
+#include "apps/flags/runs/compare_flags.h"
+#include "apps/flags/runs/plot_flags.h"
+#include "apps/flags/runs/report_flags.h"
 #include "apps/flags/sweep_flags.h"
 #include "apps/flags/tokenize_flags.h"
 #include "apps/flags/tokenizer_flags.h"
@@ -81,6 +82,7 @@ std::vector<config::Command> commands() {
       {"convert", "turn checkpoints into Hugging Face's format and back", {}, flags_of<ConvertFlags>},
       {"doctor", "say whether this machine, or all ranks of a job, are ready to train", {}, flags_of<DoctorFlags>},
       {"generate", "print what a trained model writes after a prompt", {}, flags_of<GenerateFlags>},
+      {"eval", "score a trained model on tasks: multiple choice, perplexity", {}, flags_of<EvalFlags>},
   };
 }
 

@@ -10,6 +10,7 @@
 
 #include "apps/command_table.h"
 #include "apps/commands/convert_command.h"
+#include "apps/commands/eval_command.h"
 #include "apps/commands/generate_command.h"
 #include "apps/commands/inspect_command.h"
 #include "apps/commands/tokenize_command.h"
@@ -40,6 +41,7 @@ const std::map<std::string_view, int (*)(const Arguments&)> kSubcommands = {{"to
                                                                             {"inspect", run_inspect},
                                                                             {"convert", run_convert},
                                                                             {"doctor", run_doctor},
+                                                                            {"eval", run_eval},
                                                                             {"generate", run_generate}};
 
 // Runs the mode that the flags ask for: print the configuration, predict a run (--dry-run), or train.

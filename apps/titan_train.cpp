@@ -15,6 +15,7 @@
 #include "apps/commands/sweep_command.h"
 #include "apps/common/print_result.h"
 #include "apps/engine.h"
+#include "apps/flags/eval_flags.h"
 #include "apps/flags/generate_flags.h"
 #include "apps/installed_torch.h"
 #include "apps/launch/launch_local.h"
@@ -85,9 +86,10 @@ int run_doctor_command(const Arguments& args) {
   return start_ranks(args, *command_line.nproc);
 }
 
-// Runs generate, over ranks with --nproc.
-int run_generate_command(const Arguments& args) {
-  GenerateFlags flags;
+// Runs a command that may have ranks of its own (--nproc).
+template <typename Flags>
+int run_over_ranks(const Arguments& args) {
+  Flags flags;
   if (const auto code = parse_flags(flags, Arguments(args.begin() + 1, args.end()))) return *code;
   if (!flags.nproc) return run_engine(args);
   if (!flags.oversubscribe) check_room_for(*flags.nproc);
@@ -100,7 +102,8 @@ int run_command(const Arguments& args) {
   const Arguments rest(args.begin() + 1, args.end());
   if (args[0] == "init") return run_init_command(rest);
   if (args[0] == "doctor") return run_doctor_command(args);
-  if (args[0] == "generate") return run_generate_command(args);
+  if (args[0] == "eval") return run_over_ranks<EvalFlags>(args);
+  if (args[0] == "generate") return run_over_ranks<GenerateFlags>(args);
   if (args[0] == "report") return run_report_command(rest);
   if (args[0] == "plot") return run_plot_command(rest);
   if (args[0] == "compare") return run_compare_command(rest);

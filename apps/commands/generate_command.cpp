@@ -34,8 +34,14 @@ constexpr const char* kGenerate = "titan-train generate";
 }
 
 TrainedModelOptions model_options(const GenerateFlags& flags) {
-  return {kGenerate,    flags.checkpoint, flags.config,  flags.tokenizer,
-          flags.device, flags.dtype,      flags.context, flags.tensor_parallel};
+  return {.command = kGenerate,
+          .checkpoint = flags.checkpoint,
+          .config = flags.config,
+          .tokenizer = flags.tokenizer,
+          .device = flags.device,
+          .dtype = flags.dtype,
+          .context = flags.context,
+          .tensor_parallel = flags.tensor_parallel};
 }
 
 void check_arguments(const GenerateFlags& flags) {

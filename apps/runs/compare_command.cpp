@@ -1,7 +1,7 @@
 #include "apps/runs/compare_command.h"
 
 #include "apps/common/print_result.h"
-#include "apps/flags/compare_flags.h"
+#include "apps/flags/runs/compare_flags.h"
 #include "base/error.h"
 #include "lab/runs/compare/print_comparison.h"
 

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "apps/common/print_result.h"
-#include "apps/flags/plot_flags.h"
+#include "apps/flags/runs/plot_flags.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "apps/common/print_result.h"
-#include "apps/flags/report_flags.h"
+#include "apps/flags/runs/report_flags.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"

@@ -33,7 +33,8 @@ using checkpoint::CheckpointKind;
 // Returns the folder that holds the weights. Throws ConfigError.
 fs::path find_checkpoint(const TrainedModelOptions& options) {
   const fs::path given = options.checkpoint;
-  const std::string begin = options.command + ": error: --checkpoint ";
+  const std::string begin =
+      options.command + ": error: " + options.checkpoint_flag + (options.checkpoint_flag.empty() ? "" : " ");
   const std::string expected =
       "; expected the folder of a run (job.dump_folder), its folder of checkpoints, one step folder, or a folder with "
       "*.safetensors and config.json, or a .pt or .pth file of torch.save";
@@ -228,6 +229,7 @@ TrainedModel load(const TrainedModelOptions& options, at::Device device, dist::P
   out.tokenizer_path = path_of_tokenizer(description, options).string();
   out.chat_template = description.chat_template;
   out.context = description.context;
+  out.vocab_size = description.spec.stats.vocab_size;
   out.device = device;
   if (const auto eos = out.tokenizer->eos_id()) out.stop_ids.push_back(*eos);
   if (kind == CheckpointKind::kHuggingFace) {
@@ -265,7 +267,11 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   const auto type = device_type_of(options);
   const at::Device device = type == c10::DeviceType::CPU ? at::Device(at::kCPU) : at::Device(type, 0);
   if (!device.is_cpu()) dist::accelerator()->set_device(0);
-  dist::ProcessGroup alone("generate", {0}, 0, nullptr, nullptr);
+  return load_whole_model(options, device);
+}
+
+TrainedModel load_whole_model(const TrainedModelOptions& options, at::Device device) {
+  dist::ProcessGroup alone("model", {0}, 0, nullptr, nullptr);
   return load(options, device, alone, nullptr);
 }
 

@@ -17,14 +17,16 @@
 namespace titan {
 
 struct TrainedModelOptions {
-  std::string command;                  // "titan-train generate", before errors
-  std::string checkpoint;               // --checkpoint: a run, its checkpoints, a step, or Hugging Face weights
-  std::string config;                   // --config: for a checkpoint without a configuration; "" if not given
-  std::string tokenizer;                // --tokenizer: instead of the configuration's; "" for that one
-  std::string device = "auto";          // --device: auto, cpu or cuda
-  std::string dtype = "auto";           // --dtype: auto, float32 or bfloat16
-  std::optional<std::int64_t> context;  // --context: instead of the sequence length of training
-  std::int64_t tensor_parallel = 1;     // --tensor-parallel: ranks that share each product, of those that hold a copy
+  std::string command;                           // "titan-train generate", before errors
+  std::string checkpoint;                        // a run, its checkpoints, a step, or Hugging Face weights
+  std::string checkpoint_flag = "--checkpoint";  // which names it; "" if it is an argument without a flag
+  std::string config;                            // --config: for a checkpoint without a configuration; "" if not given
+  std::string tokenizer;                         // --tokenizer: instead of the configuration's; "" for that one
+  std::string device = "auto";                   // --device: auto, cpu or cuda
+  std::string dtype = "auto";                    // --dtype: auto, float32 or bfloat16
+  std::optional<std::int64_t> context;           // --context: instead of the sequence length of training
+  // --tensor-parallel: ranks that share each product, of those that hold a copy together
+  std::int64_t tensor_parallel = 1;
 };
 
 struct TrainedModel {
@@ -38,14 +40,20 @@ struct TrainedModel {
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::int64_t context = 0;                                  // tokens of the longest sequence
   std::int64_t num_parameters = 0, num_parameters_here = 0;  // of the model, and of this rank's part
+  std::int64_t vocab_size = 0;                               // logits of one token
   // Tokens that end a text: the tokenizer's EOS, and those that a Hugging Face folder names.
   std::vector<std::int64_t> stop_ids;
 };
+
+// Returns the device that the options name, and makes it the current one of this thread. Throws ConfigError.
+at::Device pick_device(const TrainedModelOptions& options);
 
 // Reads the weights straight into the model, so that memory holds one copy. With --dtype auto they are bfloat16 if
 // they were saved as bfloat16 or the device is a GPU, else float32. Throws ConfigError and DataError, naming the flag,
 // for mistakes that the user can fix, and CheckpointError for weights that are damaged or of another model.
 TrainedModel load_trained_model(const TrainedModelOptions& options);
+// Same on `device`, which must be the current one of its type: for each of several ranks that work by themselves.
+TrainedModel load_whole_model(const TrainedModelOptions& options, at::Device device);
 
 // Returns the device type of the option --device. Throws ConfigError if it asks for a GPU that is not there.
 c10::DeviceType device_type_of(const TrainedModelOptions& options);

@@ -6,8 +6,8 @@
 
 #include "apps/train/checked_input.h"
 #include "contract/batch_source.h"
-#include "contract/evaluation_task.h"
 #include "contract/data_facts.h"
+#include "contract/evaluation_task.h"
 #include "distributed/parallel_dims.h"
 #include "distributed/world.h"
 

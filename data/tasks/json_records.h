@@ -42,8 +42,8 @@ class JsonRecord {
   nlohmann::json object_;
 };
 
-// Calls `use` for the first `limit` records of the files at `path`, in order: a file, or a folder with *.jsonl or *.json
-// files, which may be compressed. Skips blank lines. Throws DataError, also if there is no record.
+// Calls `use` for the first `limit` records of the files at `path`, in order. `path` is a file, or a folder with
+// *.jsonl or *.json files, which may be compressed. Skips blank lines. Throws DataError, also if there is no record.
 void for_each_record(const std::filesystem::path& path, const std::function<void(const JsonRecord&)>& use,
                      std::int64_t limit = std::numeric_limits<std::int64_t>::max());
 

@@ -20,7 +20,7 @@
 namespace titan::data {
 namespace {
 
-// What is kept of a question to judge it. Its texts follow those of the question before it.
+// A question, as far as it is needed to judge the answer. Its texts follow those of the question before it.
 struct Judged {
   std::int64_t gold = 0;
   std::vector<double> characters;  // of each choice, without the blank before it

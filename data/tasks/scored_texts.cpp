@@ -57,8 +57,8 @@ ScoredText TextScoring::after_context(const std::string& place, std::string cont
   const auto num_scored = static_cast<std::int64_t>(whole.size()) - static_cast<std::int64_t>(before.size());
   if (num_scored < 1) throw DataError(place + ": the answer \"" + answer + "\" has no token");
   if (num_scored > max_length_)
-    throw DataError(place + ": an answer has " + std::to_string(num_scored) +
-                    " tokens, and the model takes at most " + std::to_string(max_length_) + " at once");
+    throw DataError(place + ": an answer has " + std::to_string(num_scored) + " tokens, and the model takes at most " +
+                    std::to_string(max_length_) + " at once");
   const auto most = static_cast<std::size_t>(max_length_ + 1);
   is_cut = whole.size() > most;
   if (is_cut) whole.erase(whole.begin(), whole.end() - static_cast<std::ptrdiff_t>(most));

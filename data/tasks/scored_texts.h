@@ -24,10 +24,10 @@ class TextScoring {
   // `max_length`, or the context has no token.
   ScoredText after_context(const std::string& place, std::string context, std::string answer, bool& is_cut) const;
 
-  // Returns windows of a text that together score each of its tokens once, the first after BOS, or EOS if there is none.
-  // Each window has max_length tokens before its last, as far as there are so many; the last one may therefore overlap
-  // with the one before it, and scores only what is left. Throws DataError, beginning with `place`, if the tokenizer has
-  // neither mark.
+  // Returns windows of a text that together score each of its tokens once, the first one after BOS, or EOS if there is
+  // none. Each window has max_length tokens before its last, as far as there are so many. The last window may therefore
+  // overlap with the one before it, and scores only what is left. Throws DataError, beginning with `place`, if the
+  // tokenizer has neither mark.
   std::vector<ScoredText> windows(const std::string& place, const std::string& text) const;
 
  private:

@@ -51,8 +51,8 @@ class Tokenizer {
     bool eos = true;
   };
 
-  // Returns the marks with which transformers encodes a text unless it is told otherwise, besides those of the
-  // tokenizer's own template, which encode_marked() always adds: here BOS, as its tokenizers of SentencePiece models do.
+  // Returns the marks with which transformers encodes a text unless told otherwise, besides those of the tokenizer's
+  // own template, which encode_marked() always adds. BOS, as its tokenizers of SentencePiece models do.
   virtual Marks usual_marks() const { return {.bos = true, .eos = false}; }
 
   // Appends the ids of `text` with the wanted marks around it. Does not add a mark that the tokenizer does not have,

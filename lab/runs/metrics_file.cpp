@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::string_view kValidation = "validation.";
+constexpr std::string_view kValidation = "validation.", kEvaluation = "evaluation.";
 
 // JSON has no NaN or infinity, so a run writes them as strings.
 std::optional<double> parsed_number(const Json& value) {
@@ -104,16 +104,19 @@ std::vector<std::int64_t> MetricsFile::steps() const {
 void RunMetrics::refresh() {
   metrics_.refresh();
   validation_.refresh();
+  evaluation_.refresh();
 }
 
 Curve RunMetrics::curve(const std::string& field) const {
   if (field.starts_with(kValidation)) return validation_.curve(field.substr(kValidation.size()));
+  if (field.starts_with(kEvaluation)) return evaluation_.curve(field.substr(kEvaluation.size()));
   return metrics_.curve(field);
 }
 
 std::vector<std::string> RunMetrics::fields() const {
   auto out = metrics_.columns();
   for (const auto& name : validation_.columns()) out.push_back(std::string(kValidation) + name);
+  for (const auto& name : evaluation_.columns()) out.push_back(std::string(kEvaluation) + name);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Reads metrics.jsonl and validation.jsonl as curves by step.
+// Reads metrics.jsonl, validation.jsonl and evaluation.jsonl as curves by step.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Curve {
 // Returns at most `max_points` points of the curve, evenly spread, including the first and the last.
 Curve thinned(const Curve& curve, std::size_t max_points);
 
-// Follows the metrics.jsonl or validation.jsonl of a run that may still be writing. A run that
+// Follows the metrics.jsonl, validation.jsonl or evaluation.jsonl of a run that may still be writing. A run that
 // restarts from a checkpoint rewrites the file without the rows past the checkpoint.
 class MetricsFile {
  public:
@@ -51,21 +51,24 @@ class MetricsFile {
   std::map<std::int64_t, std::vector<std::pair<std::uint32_t, double>>> rows_;  // the last row of each step
 };
 
-// Both metrics files of a run's folder.
+// The metrics files of a run's folder.
 class RunMetrics {
  public:
   explicit RunMetrics(const std::filesystem::path& folder)
-      : metrics_(folder / layout::kStepsFile), validation_(folder / layout::kValidationsFile) {}
+      : metrics_(folder / layout::kStepsFile),
+        validation_(folder / layout::kValidationsFile),
+        evaluation_(folder / layout::kEvaluationsFile) {}
 
   void refresh();
-  // Reads "loss" from metrics.jsonl, "validation.loss" from validation.jsonl.
+  // Reads "loss" from metrics.jsonl, "validation.loss" from validation.jsonl, "evaluation.arc/acc" from
+  // evaluation.jsonl.
   Curve curve(const std::string& field) const;
   std::vector<std::string> fields() const;
   std::int64_t last_step() const { return metrics_.last_step(); }
   const MetricsFile& steps() const { return metrics_; }
 
  private:
-  MetricsFile metrics_, validation_;
+  MetricsFile metrics_, validation_, evaluation_;
 };
 
 }  // namespace titan::runs

@@ -205,7 +205,7 @@ void Driver::settle(Running& running, const Exit& exit) {
   const bool stopped_by_us = running.asked && !running.timed_out;
   if (exit.code == kExitDone && !running.was_trained && !objective_of(trial, running.metrics) &&
       is_trained(plan_.trials[trial].config, folder_of(trial), target_steps(trial))) {
-    // A signal interrupted the validation of its last step; another start catches up.
+    // A signal interrupted the validation or evaluation of its last step; another start catches up.
     schedule_.interrupt(trial);
   } else if (exit.code == kExitDone) {
     finish(trial, running.metrics);
@@ -233,10 +233,10 @@ void Driver::settle(Running& running, const Exit& exit) {
   }
 }
 
-// Returns nullopt if there is no row, or if the newest validation is older than the trial's target step.
+// Returns nullopt if there is no row, or if the newest validation or evaluation is older than the trial's target step.
 std::optional<double> Driver::objective_of(std::size_t trial, const TrialMetrics& metrics) const {
   const Curve curve = metrics.curve(record_.objective.field);
-  if (is_of_validation(record_.objective) && (curve.empty() || curve.steps.back() != target_steps(trial)))
+  if (is_of_pass(record_.objective) && (curve.empty() || curve.steps.back() != target_steps(trial)))
     return std::nullopt;
   return reduce(curve, record_.objective);
 }
@@ -246,7 +246,7 @@ void Driver::finish(std::size_t trial, const TrialMetrics& metrics) {
   if (!objective) {
     fail(trial,
          "ended well, but its metrics have no " + record_.objective.field +
-             (is_of_validation(record_.objective) ? " of its last step, " + std::to_string(target_steps(trial)) : ""),
+             (is_of_pass(record_.objective) ? " of its last step, " + std::to_string(target_steps(trial)) : ""),
          false);
     return;
   }

@@ -21,8 +21,8 @@ namespace {
 
 using layout::kEvaluationsFile, layout::kStepsFile, layout::kValidationsFile;
 
-// Writes the metrics of for_each_metric() as an object; their names need no escapes (those of tasks are checked). Written by hand, because a JSON
-// tree would be built and discarded for every row.
+// Writes the metrics of for_each_metric() as an object. Their names need no escapes, as those of tasks are checked.
+// Written by hand, because a JSON tree would be built and discarded for every row.
 class ObjectWriter {
  public:
   explicit ObjectWriter(std::string& row) : row_(row) { row_.clear(); }

@@ -1,6 +1,6 @@
-// metrics.jsonl, validation.jsonl and evaluation.jsonl: one JSON object per line. Numbers read back exactly. NaN and infinities, which
-// JSON does not have, are the strings "NaN", "Infinity" and "-Infinity"; null would hide which it was. "mfu" is null if
-// the device's peak is not known.
+// metrics.jsonl, validation.jsonl and evaluation.jsonl: one JSON object per line. Numbers read back exactly. NaN and
+// infinities, which JSON does not have, are the strings "NaN", "Infinity" and "-Infinity"; null would hide which it
+// was. "mfu" is null if the device's peak is not known.
 #pragma once
 
 #include <cstdint>

@@ -123,15 +123,15 @@ void add_guests(RunParts& run, const TrainSpec& spec, std::vector<EvaluationTask
   add(run, std::make_unique<Checkpointing>(*run.checkpointer, *run.events, config.training.steps));
   add(run, std::make_unique<Validation>(run.validator.get(), run.samples.get()));
   if (!tasks.empty())
-    run.evaluation = &add(run, std::make_unique<TaskEvaluation>(
-                                   TaskEvaluation::Parts{.options = config.evaluation,
-                                                         .tasks = std::move(tasks),
-                                                         .vocab_size = spec.stats.vocab_size,
-                                                         .last_step = config.training.steps,
-                                                         .model = *run.model,
-                                                         .world = run.world.group(),
-                                                         .meshes = run.meshes,
-                                                         .metrics = *run.metrics}));
+    run.evaluation =
+        &add(run, std::make_unique<TaskEvaluation>(TaskEvaluation::Parts{.options = config.evaluation,
+                                                                         .tasks = std::move(tasks),
+                                                                         .vocab_size = spec.stats.vocab_size,
+                                                                         .last_step = config.training.steps,
+                                                                         .model = *run.model,
+                                                                         .world = run.world.group(),
+                                                                         .meshes = run.meshes,
+                                                                         .metrics = *run.metrics}));
   if (config.profiling.enable_memory_snapshot) add(run, std::make_unique<MemorySnapshots>(config, run.world));
   if (config.profiling.enable_profiling) add(run, std::make_unique<Profiling>(config, run.world, *run.model));
 }

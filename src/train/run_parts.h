@@ -37,12 +37,12 @@ struct RunInputs {
   dist::World& world;
   const dist::Meshes& meshes;
   const TrainSpec& spec;
-  const TokenizerFacts& tokenizer;        // the run's tokenizer
-  std::unique_ptr<BatchSource> data;      // this data-parallel rank's batches
-  std::unique_ptr<BatchSource> held_out;  // for Validator; null without [validation]
-  Prompts prompts;                        // from validation.prompts
+  const TokenizerFacts& tokenizer;         // the run's tokenizer
+  std::unique_ptr<BatchSource> data;       // this data-parallel rank's batches
+  std::unique_ptr<BatchSource> held_out;   // for Validator; null without [validation]
+  Prompts prompts;                         // from validation.prompts
   std::vector<EvaluationTask> tasks = {};  // from evaluation.tasks
-  DataFacts data_facts = {};              // about the training data and the held-out data
+  DataFacts data_facts = {};               // about the training data and the held-out data
 };
 
 // The parts of a run, in the order in which build_run() makes them. They refer to each other, and are destroyed in

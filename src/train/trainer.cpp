@@ -60,7 +60,8 @@ Trainer::End Trainer::train() {
 bool Trainer::start() {
   const auto loaded = load();
   const bool owes_pass = owes_validation(loaded), owes_scores = owes_evaluation(loaded);
-  if (!owes_pass && !owes_scores && has_nothing_to_do(loaded.is_finished ? *loaded.step : finished_steps())) return false;
+  if (!owes_pass && !owes_scores && has_nothing_to_do(loaded.is_finished ? *loaded.step : finished_steps()))
+    return false;
   if (!loaded.has_weights) draw_weights(*run_.model, run_.world.device(), run_.seed);
   attach_sinks();
   announce_start();
@@ -123,8 +124,9 @@ void Trainer::announce_start() const {
                                       : "no checkpoints";
   if (const auto data = run_.data->description(); !data.empty()) spdlog::info("data: {}", data);
   if (finished_steps() >= config.training.steps) {
-    spdlog::info("the run ended before the validation or evaluation of its last step, {}, which is all that is left to do",
-                 finished_steps());
+    spdlog::info(
+        "the run ended before the validation or evaluation of its last step, {}, which is all that is left to do",
+        finished_steps());
     return;
   }
   spdlog::info("training steps {} to {} of {} tokens each; results go to {}, {}", finished_steps() + 1,

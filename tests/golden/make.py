@@ -3,7 +3,7 @@
     TITAN_PEER_PYTHON tests/golden/make.py [--program build/release/titan-train] [--output FOLDER] [PART ...]
 
 TITAN_PEER_PYTHON is a Python with torchtitan 0.2.2 and transformers; README.md says how to make one. Without a PART all
-are made; without --output they replace the committed ones. The questions are those of tests/integration/golden*.py.
+but "evaluation" are made, which needs lm-eval; without --output they replace the committed ones. The questions are those of tests/integration/golden*.py.
 """
 import argparse
 import json
@@ -17,6 +17,7 @@ from peer_tools import ROOT, fill_by_formula, ours, peer_batches, saved_files, t
 
 import golden
 import make_chat
+import make_evaluation
 import make_families
 import make_qwen3
 import torchtitan_configs
@@ -271,6 +272,7 @@ PARTS = {
     **make_qwen3.PARTS,
     **make_families.PARTS,
     **make_chat.PARTS,
+    **make_evaluation.PARTS,
 }
 
 
@@ -285,7 +287,7 @@ def main():
         os.environ |= {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "HF_HOME": f"{folder}/hf"}
         context = Context(program=options.program.resolve(), folder=pathlib.Path(folder), fixtures=None)
         try:
-            for part in options.parts or PARTS:
+            for part in options.parts or (part for part in PARTS if part not in make_evaluation.PARTS):
                 PARTS[part](context, options.output)
         finally:
             end_all_jobs()

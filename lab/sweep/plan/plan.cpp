@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/keys/evaluation_tasks.h"
 #include "config/load.h"
 #include "config/validate.h"
 
@@ -197,6 +198,7 @@ void adapt(config::JobConfig& config, const SweepSpec& spec, const std::string& 
   config.job.config_file.reset();
   config.job.dump_folder = (spec.folder / name).string();
   config.validation.at_last_step |= is_of_validation(spec.objective);
+  config.evaluation.at_last_step |= is_of_evaluation(spec.objective);
   if (!spec.asha) return;
   config.training.steps = spec.asha->max_steps.value_or(config.training.steps);
   if (!config.lr_scheduler.total_steps) config.lr_scheduler.total_steps = config.training.steps;
@@ -237,6 +239,28 @@ void check_rungs_are_logged(const config::JobConfig& config, const SweepSpec& sp
                     ", or rungs that are multiples of it (sweep.asha.min_steps, sweep.asha.max_steps)");
 }
 
+// Checks that the objective "evaluation.NAME/SCORE" is one of a task of the job.
+void check_task(const config::JobConfig& config, const SweepSpec& spec) {
+  const std::string& field = spec.objective.field;
+  const std::size_t begin = std::string_view("evaluation.").size(), slash = field.rfind('/');
+  const std::string name = field.substr(begin, slash - begin), score = field.substr(slash + 1);
+  const auto fail = [&](const std::string& why) {
+    throw ConfigError("error: sweep.objective = \"" + field + "\" " + why);
+  };
+  if (config.evaluation.tasks.empty()) fail("needs evaluation.tasks, and the job has none");
+  std::vector<std::string> names;
+  for (const config::TaskEntry& task : config::parse_task_entries(config.evaluation.tasks)) {
+    names.push_back(task.name);
+    if (task.name != name) continue;
+    const bool is_text = task.kind == "text" || task.kind == "jsonl", is_share = score.starts_with("acc");
+    if (is_text == is_share)
+      fail("is not a score of kind " + task.kind + ", which has " +
+           (is_text ? "word_perplexity, byte_perplexity and bits_per_byte" : "acc and acc_norm"));
+    return;
+  }
+  fail("names a task that evaluation.tasks does not have; it has " + join(names, ", "));
+}
+
 void check(const config::JobConfig& config, const SweepSpec& spec) {
   if (spec.asha && !config.checkpoint.enable)
     throw ConfigError("error: [sweep.asha] stops trials and resumes them, which needs checkpoint.enable = true");
@@ -246,11 +270,22 @@ void check(const config::JobConfig& config, const SweepSpec& spec) {
   if (is_of_validation(spec.objective) && !config.validation.enable)
     throw ConfigError("error: sweep.objective = \"" + spec.objective.field + "\" needs validation.enable = true");
   config::validate(config, spec.nproc);
-  if (spec.asha && !is_of_validation(spec.objective)) check_rungs_are_logged(config, spec);
+  if (is_of_evaluation(spec.objective)) check_task(config, spec);
+  if (spec.asha && !is_of_pass(spec.objective)) check_rungs_are_logged(config, spec);
+}
+
+// Returns the settings that the scores on tasks depend on beside the model, by key.
+std::map<std::string, std::string> tasks_of(const config::JobConfig& config) {
+  const config::Evaluation& e = config.evaluation;
+  return {{"evaluation.tasks", join(e.tasks, ", ")},
+          {"evaluation.limit", e.limit ? std::to_string(*e.limit) : "None"},
+          {"training.seq_len", std::to_string(config.training.seq_len)},
+          {"model.hf_assets_path", config.model.hf_assets_path}};
 }
 
 // Returns the settings that a held-out loss depends on beside the model, by key.
-std::map<std::string, std::string> held_out_set(const config::JobConfig& config, std::int64_t nproc) {
+std::map<std::string, std::string> held_out_set(const config::JobConfig& config, const SweepSpec& spec) {
+  if (is_of_evaluation(spec.objective)) return tasks_of(config);
   const config::Validation& v = config.validation;
   std::map<std::string, std::string> out = {{"validation.dataset", v.dataset},
                                             {"validation.dataset_path", v.dataset_path.value_or("None")},
@@ -260,14 +295,15 @@ std::map<std::string, std::string> held_out_set(const config::JobConfig& config,
   if (v.steps == -1) return out;
   // With a fixed number of batches, their rows and the number of ranks decide which tokens are used.
   out["validation.local_batch_size"] = std::to_string(v.local_batch_size);
-  out["the ranks that share the data"] = std::to_string(config::num_data_parallel_ranks(config.parallelism, nproc));
+  out["the ranks that share the data"] =
+      std::to_string(config::num_data_parallel_ranks(config.parallelism, spec.nproc));
   return out;
 }
 
 void check_same_held_out_set(const Plan& plan, const SweepSpec& spec) {
-  const auto first = held_out_set(plan.trials.front().config, spec.nproc);
+  const auto first = held_out_set(plan.trials.front().config, spec);
   for (const PlannedTrial& trial : plan.trials)
-    for (const auto& [name, value] : held_out_set(trial.config, spec.nproc)) {
+    for (const auto& [name, value] : held_out_set(trial.config, spec)) {
       const auto found = first.find(name);
       // The name is missing if the other trial uses the full set; then validation.steps differs and is reported.
       if (found == first.end() || found->second == value) continue;
@@ -355,8 +391,8 @@ Plan make_plan(const SweepSpec& spec) {
     plan.trials.push_back(std::move(trial));
   }
   faults.throw_if_any(plan.trials.size());
-  if (is_of_validation(spec.objective)) {
-    plan.held_out = held_out_set(plan.trials.front().config, spec.nproc);
+  if (is_of_pass(spec.objective)) {
+    plan.held_out = held_out_set(plan.trials.front().config, spec);
     check_same_held_out_set(plan, spec);
   }
   if (spec.asha) plan.rungs = rung_steps(*spec.asha, plan.trials.front().config.training.steps);

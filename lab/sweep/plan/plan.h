@@ -27,8 +27,8 @@ struct Plan {
   std::vector<PlannedTrial> trials;
   std::vector<std::int64_t> rungs;    // [sweep.asha]: steps of each rung, ascending; otherwise empty
   std::vector<std::string> warnings;  // about configurations, each once
-  // Settings that decide which held-out tokens all trials are validated on, by key; empty if the
-  // objective is not a column of validation.jsonl.
+  // Settings that decide which held-out tokens all trials are validated or scored on, by key; empty if the
+  // objective is a column of metrics.jsonl.
   std::map<std::string, std::string> held_out = {};
 };
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -21,8 +22,29 @@ const StringList kObjectives = {
     "loss",         "max_loss",     "grad_norm",   "tokens_per_second", "tflops",          "mfu",
     "step_seconds", "data_seconds", "tokens_seen", "memory_peak_bytes", "validation.loss", "validation.perplexity"};
 
+// Scores of evaluation.jsonl that can be compared, after the name of their task.
+const StringList kShares = {"acc", "acc_norm"}, kPerplexities = {"word_perplexity", "byte_perplexity", "bits_per_byte"};
+
+// Returns "acc" of "evaluation.arc_easy/acc"; nullopt for a field of another form.
+std::optional<std::string> score_of(const std::string& field) {
+  const auto slash = field.rfind('/');
+  const std::string begin = "evaluation.";
+  if (!field.starts_with(begin) || slash == std::string::npos || slash <= begin.size()) return std::nullopt;
+  std::string score = field.substr(slash + 1);
+  if (std::ranges::count(kShares, score) + std::ranges::count(kPerplexities, score) == 0) return std::nullopt;
+  return score;
+}
+
+bool is_objective(const std::string& field) { return std::ranges::count(kObjectives, field) > 0 || score_of(field); }
+
+std::string known_objectives() {
+  return join(kObjectives, ", ") + ", and evaluation.TASK/SCORE with a score of " + join(kShares, ", ") + ", " +
+         join(kPerplexities, ", ");
+}
+
 // True if more is better.
 bool grows(const std::string& field) {
+  if (const auto score = score_of(field)) return std::ranges::count(kShares, *score) > 0;
   return field == "tokens_per_second" || field == "tflops" || field == "mfu" || field == "tokens_seen";
 }
 
@@ -65,6 +87,16 @@ class Reader {
     }
     const auto near = node.string() ? nearest_name(*node.string(), choices) : std::nullopt;
     faults_.add(node.at, "sweep." + key + ": expected one of " + join(choices, ", ") + "; found " +
+                             describe_found(node) + (near ? "; did you mean \"" + *near + "\"?" : ""));
+  }
+
+  void read_objective(const std::string& key, const Node& node) {
+    if (node.string() && is_objective(*node.string())) {
+      spec_.objective.field = *node.string();
+      return;
+    }
+    const auto near = node.string() ? nearest_name(*node.string(), kObjectives) : std::nullopt;
+    faults_.add(node.at, "sweep." + key + ": expected one of " + known_objectives() + "; found " +
                              describe_found(node) + (near ? "; did you mean \"" + *near + "\"?" : ""));
   }
 
@@ -134,7 +166,7 @@ class Reader {
                  {{"name", text(spec_.name)},
                   {"base", text(base_)},
                   {"folder", text(folder_)},
-                  {"objective", choice(spec_.objective.field, kObjectives)},
+                  {"objective", [this](const std::string& key, const Node& node) { read_objective(key, node); }},
                   {"reduction", choice(spec_.objective.reduction, {"last", "min", "max", "mean"})},
                   {"window", integer(spec_.objective.window, 1)},
                   {"direction", choice(direction_, {"min", "max"})},
@@ -230,10 +262,10 @@ class Reader {
 SweepSpec read_spec_text(std::string_view text, const std::string& name) { return Reader({text, name}, false).run(); }
 
 Objective objective_named(const std::string& field) {
-  if (std::ranges::count(kObjectives, field) == 0) {
+  if (!is_objective(field)) {
     const auto near = nearest_name(field, kObjectives);
     throw ConfigError("error: --objective " + field + ": no such column" +
-                      (near ? "; did you mean " + *near + "?" : ".") + " Known are " + join(kObjectives, ", "));
+                      (near ? "; did you mean " + *near + "?" : ".") + " Known are " + known_objectives());
   }
   return {.field = field, .maximize = grows(field)};
 }

@@ -37,7 +37,8 @@ struct Draw {
 
 // Reduces a run's metrics to one number.
 struct Objective {
-  std::string field = "loss";      // a column of metrics.jsonl, or validation.loss, validation.perplexity
+  std::string field =
+      "loss";  // a column of metrics.jsonl, validation.loss, validation.perplexity, or evaluation.TASK/SCORE
   std::string reduction = "last";  // last, min, max, or mean (of the last `window` rows)
   std::int64_t window = 10;
   bool maximize = false;
@@ -51,6 +52,14 @@ Objective objective_named(const std::string& field);
 
 // True if the objective is a column of validation.jsonl.
 inline bool is_of_validation(const Objective& objective) { return objective.field.starts_with("validation."); }
+
+// True if the objective is a column of evaluation.jsonl.
+inline bool is_of_evaluation(const Objective& objective) { return objective.field.starts_with("evaluation."); }
+
+// True if the objective has a value after passes without training only. A trial makes one after its last step.
+inline bool is_of_pass(const Objective& objective) {
+  return is_of_validation(objective) || is_of_evaluation(objective);
+}
 
 // Successive halving. Trials train to the first rung; the best 1/reduction_factor of those that
 // reach it continue to the next rung, which is reduction_factor times as far.

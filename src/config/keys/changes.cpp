@@ -11,8 +11,8 @@
 namespace titan::config {
 namespace {
 
-constexpr std::array<std::string_view, 7> kWithoutEffect = {
-    "job.", "profiling.", "metrics.", "checkpoint.", "comm.", "validation.", "evaluation."};
+constexpr std::array<std::string_view, 7> kWithoutEffect = {"job.",  "profiling.",  "metrics.",   "checkpoint.",
+                                                            "comm.", "validation.", "evaluation."};
 constexpr std::array<std::string_view, 6> kDataKeys = {"training.dataset",     "training.dataset_path",
                                                        "training.dataset_mix", "training.dataset_text_key",
                                                        "training.seq_len",     "debug.seed"};

@@ -17,7 +17,8 @@ constexpr std::int64_t kBytesOfLogit = 12;
 
 std::int64_t length_of(const ScoredText& text) { return static_cast<std::int64_t>(text.tokens.size()) - 1; }
 
-// While alive, makes the model compute logits only of the tokens at `positions` of its rows, laid end to end: [1, N, V].
+// While alive, makes the model compute the logits of N tokens only, [1, N, V]: those at `positions` of its rows, laid
+// end to end.
 class SomePositions {
  public:
   SomePositions(LanguageModel& model, at::Tensor positions) : output_(model.output()) {
@@ -45,9 +46,8 @@ LogLikelihoods::LogLikelihoods(std::span<const ScoredText> texts, ScoringOptions
 
 std::vector<LogLikelihoods::Input> LogLikelihoods::unique_inputs() const {
   std::vector<Input> inputs;
-  std::map<std::span<const std::int32_t>, std::size_t, decltype([](auto a, auto b) {
-             return std::ranges::lexicographical_compare(a, b);
-           })>
+  std::map<std::span<const std::int32_t>, std::size_t,
+           decltype([](auto a, auto b) { return std::ranges::lexicographical_compare(a, b); })>
       known;
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     const ScoredText& text = texts_[i];
@@ -156,9 +156,8 @@ void LogLikelihoods::run(const Call& call, LanguageModel& model, at::Device devi
         places.push_back((end - i) * log_probs.size(1) + text.tokens[text.tokens.size() - static_cast<std::size_t>(i)]);
     }
   }
-  const auto picked = log_probs.flatten()
-                          .index_select(0, at::tensor(places, at::kLong).to(device))
-                          .to(at::kCPU, at::kDouble);
+  const auto picked =
+      log_probs.flatten().index_select(0, at::tensor(places, at::kLong).to(device)).to(at::kCPU, at::kDouble);
   const double* next = picked.const_data_ptr<double>();
   for (const Input& input : call.inputs)
     for (const std::size_t index : input.texts)

@@ -17,19 +17,19 @@
 namespace titan::train {
 
 struct ScoringOptions {
-  std::int64_t batch_size = 8;        // texts of one call of the model, at most
-  std::int64_t vocab_size = 0;        // logits of one token
-  std::int64_t length_multiple = 1;   // sequences must be a multiple of this: the ranks that share them
+  std::int64_t batch_size = 8;       // texts of one call of the model, at most
+  std::int64_t vocab_size = 0;       // logits of one token
+  std::int64_t length_multiple = 1;  // sequences must be a multiple of this: the ranks that share them
   std::int64_t logits_bytes = std::int64_t{256} << 20;  // memory for the logits of one call of several texts
 };
 
 class LogLikelihoods {
  public:
-  // Plans the calls of the model. The plan does not depend on the number of ranks, so that a text is always computed
-  // together with the same others, and its log-likelihood does not depend on that number either, as far as the threads
-  // of a rank are as many. Texts of one call are about as long as each other and padded on the right, where no scored
-  // token looks. Texts that differ only in their last token, such as the answers A to D, are computed once. `texts` must
-  // outlive this.
+  // Plans the calls of the model. The plan does not depend on the number of ranks: a text is always computed together
+  // with the same others, so that its log-likelihood does not depend on that number either, if each rank has as many
+  // threads. Texts of one call are about as long as each other and padded on the right, where no scored token looks.
+  // Texts that differ only in their last token, such as the answers A to D, are computed once. `texts` must outlive
+  // this.
   LogLikelihoods(std::span<const ScoredText> texts, ScoringOptions options);
 
   std::size_t num_calls() const { return calls_.size(); }

@@ -1,4 +1,4 @@
-#include "apps/flags/compare_flags.h"
+#include "apps/flags/runs/compare_flags.h"
 
 #include <CLI/CLI.hpp>
 

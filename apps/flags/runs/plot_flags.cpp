@@ -1,4 +1,4 @@
-#include "apps/flags/plot_flags.h"
+#include "apps/flags/runs/plot_flags.h"
 
 #include <CLI/CLI.hpp>
 
@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kPlotHelp =
     R"(Draws curves of runs in the terminal. RUN is a dump folder (job.dump_folder), or a folder of such, as a sweep
 makes. The chart is as large as the terminal, and 80x24 where there is none. A metric is a column of metrics.jsonl, or
-validation.NAME for one of validation.jsonl.)";
+validation.NAME for one of validation.jsonl, evaluation.TASK/SCORE for one of evaluation.jsonl.)";
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-#include "apps/flags/report_flags.h"
+#include "apps/flags/runs/report_flags.h"
 
 #include <CLI/CLI.hpp>
 

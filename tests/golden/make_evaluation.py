@@ -1,0 +1,89 @@
+"""Asks lm-evaluation-harness for scores, as a part of make.py. The questions are tests/integration/golden_evaluation.py's.
+
+It needs a Python with lm-eval 0.4.13 besides transformers, and runs only if it is named.
+"""
+import os
+import pathlib
+
+# This import lets the ones after it find tests/integration.
+from peer_tools import write
+
+import golden_evaluation as questions
+from harness import expect
+
+# Choices must differ by more than the two programs may: a score must not depend on rounding.
+LEAST_MARGIN = 1e-2
+PLAIN = {"dataset_path": "json", "dataset_name": None, "training_split": None, "validation_split": None, "test_split": "test"}
+ACC = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")]
+PERPLEXITY = [{"metric": name} for name in ("word_perplexity", "byte_perplexity", "bits_per_byte")]
+
+
+def tasks(folder):
+    """Returns their tasks on our records: (kind of ours, task). MMLU's are by subject."""
+    import lm_eval.tasks
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    def local(path, theirs=None, **more):
+        config = load_yaml(pathlib.Path(lm_eval.tasks.__file__).parent / theirs) if theirs else {}
+        config.pop("tag", None)
+        return config | PLAIN | {"dataset_kwargs": {"data_files": {"test": str(path)}}, **more}
+
+    yield "hellaswag", local(folder / "hellaswag.jsonl", "hellaswag/hellaswag.yaml")
+    yield "arc", local(folder / "arc.jsonl", "arc/arc_easy.yaml")
+    for subject in ("anatomy", "abstract_algebra"):
+        records = [record for record in questions.MMLU if record["subject"] == subject]
+        questions.RECORDS[subject] = records
+        yield "mmlu", local(folder / f"{subject}.jsonl", f"mmlu/default/mmlu_{subject}.yaml", fewshot_split="test", metric_list=ACC)
+    shared = {"output_type": "multiple_choice", "doc_to_text": "{{query}}", "doc_to_choice": "choices", "doc_to_target": "{{gold}}"}
+    yield "choice", local(folder / "choice.jsonl", task="choice", metric_list=ACC, **shared)
+    rolling = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": "{{text}}"}
+    yield "jsonl", local(folder / "jsonl.jsonl", task="jsonl", metric_list=PERPLEXITY, **rolling)
+
+
+def check_margins(task, samples):
+    for sample in samples:
+        sums = [response[0] for response in sample["filtered_resps"]]
+        lengths = [len(arguments[1]) - 1 for arguments in sample["arguments"]]  # without the blank before each choice
+        for values in (sums, [total / length for total, length in zip(sums, lengths)]):
+            best, second = sorted(values)[-1], sorted(values)[-2]
+            expect(best - second > LEAST_MARGIN, f"{task}: {sample['doc']} has two best choices: {values}")
+
+
+def make_evaluation(context, output):
+    """Writes down log-likelihoods, in the order of our texts, and scores."""
+    os.environ |= {"HF_DATASETS_OFFLINE": "1", "HF_DATASETS_CACHE": str(context.folder / "datasets")}
+    import torch
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    torch.set_num_threads(1)
+    folder = context.folder / "evaluation"
+    questions.write_model(folder / "model")
+    wanted = list(tasks(folder / "records"))
+    questions.write_records(folder / "records")
+    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32, attn_implementation="eager").eval()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / "model")
+    peer = HFLM(pretrained=model, tokenizer=tokenizer, max_length=questions.CONTEXT, batch_size=3)
+    answers = {}
+    for kind, task in wanted:
+        found = simple_evaluate(model=peer, tasks=[task], num_fewshot=0, log_samples=True, bootstrap_iters=9)
+        name, scores = next(iter(found["results"].items()))
+        samples = sorted(found["samples"][name], key=lambda sample: sample["doc_id"])
+        answer = answers.setdefault(kind, {"log_likelihoods": [], "scores": {}})
+        responses = [sample["filtered_resps"] for sample in samples]
+        if kind == "jsonl":
+            answer["log_likelihoods"] += [response[0] for response in responses]
+            answer["scores"] = {key.removesuffix(",none"): value for key, value in scores.items() if key.endswith(",none") and "_stderr" not in key}
+            continue
+        check_margins(name, samples)
+        answer["log_likelihoods"] += [each[0] for response in responses for each in response]
+        for score in ("acc", "acc_norm"):  # one mean over all records of the kind
+            right = answer["scores"].get(score, 0) * len(questions.RECORDS[kind]) + scores[f"{score},none"] * len(samples)
+            answer["scores"][score] = right / len(questions.RECORDS[kind])
+            if kind != "mmlu":
+                answer["scores"][f"{score}_stderr"] = scores[f"{score}_stderr,none"]
+    write(output / "evaluation.json", answers)
+
+
+PARTS = {"evaluation": make_evaluation}
