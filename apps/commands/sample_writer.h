@@ -74,7 +74,7 @@ class SampleWriter {
   std::int64_t num_tokens_ = 0;
   double seconds_ = 0;
   std::string last_text_;
-  // Of the current run:
+  // The members below are about the current run.
   std::vector<Sample> samples_;
   std::vector<std::vector<std::int32_t>> ids_;  // of the samples' prompts
   std::map<std::size_t, Growing> growing_;

@@ -82,6 +82,7 @@ decltype(ops::rotate_halves) ops::rotate_halves("rotate_halves(Tensor x, Tensor 
 decltype(ops::swiglu) ops::swiglu("swiglu(Tensor gate, Tensor up) -> Tensor");
 decltype(ops::swiglu_backward) ops::swiglu_backward(
     "swiglu_backward(Tensor out_grad, Tensor gate, Tensor up) -> (Tensor, Tensor)");
+decltype(ops::linear_of_few_rows) ops::linear_of_few_rows("linear_of_few_rows(Tensor x, Tensor weight) -> Tensor");
 decltype(ops::cross_entropy) ops::cross_entropy(
     "cross_entropy(Tensor logits, Tensor labels, int ignored) -> (Tensor, Tensor)");
 decltype(ops::softmax_stats) ops::softmax_stats("softmax_stats(Tensor logits, Tensor labels) -> Tensor");

@@ -53,8 +53,8 @@ class Operator<Result(Args...)> {
 
 }  // namespace titan::kernels
 
-// Shapes, dtypes and rounding are those of the kernels in cpu/rows/: fused_kernels.h, cross_entropy_kernel.h and
-// adamw_kernel.h.
+// Shapes, dtypes and rounding are those of the kernels in cpu/rows/: fused_kernels.h, cross_entropy_kernel.h,
+// linear_kernel.h and adamw_kernel.h.
 namespace titan::ops {
 
 using kernels::Operator;
@@ -81,6 +81,9 @@ extern const Operator<at::Tensor(const at::Tensor& gate, const at::Tensor& up)> 
 // Returns the gradients of gate and up.
 extern const Operator<Tensors2(const at::Tensor& out_grad, const at::Tensor& gate, const at::Tensor& up)>
     swiglu_backward;
+
+// Returns x W^T [..., outputs] for x [..., depth] of few rows and weight [outputs, depth]. Has no gradient.
+extern const Operator<at::Tensor(const at::Tensor& x, const at::Tensor& weight)> linear_of_few_rows;
 
 // Returns {the summed loss, stats for the gradient} of contiguous logits [..., V] and labels [...].
 extern const Operator<Tensors2(const at::Tensor& logits, const at::Tensor& labels, std::int64_t ignored)> cross_entropy;

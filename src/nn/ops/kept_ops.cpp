@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "kernels/operators.h"
 #include "nn/ops/meta_run.h"
 #include "nn/ops/op_trace.h"
 
@@ -197,7 +198,11 @@ at::Tensor repeat_heads(const at::Tensor& x, std::int64_t heads) {
 }  // namespace
 
 at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight) {
-  const auto compute = [&] { return at::linear(x, weight); };
+  const auto compute = [&] {
+    if (!at::GradMode::is_enabled())
+      if (at::Tensor out = ops::linear_of_few_rows(x, weight); out.defined()) return out;
+    return at::linear(x, weight);
+  };
   auto* trace = OpTrace::current();
   if (!trace) return compute();
   return run_traced(

@@ -145,7 +145,7 @@ def generate_prompts_of_objects(context):
 
 @case(60)
 def generate_over_ranks_refused(context):
-    """What ranks or batches cannot do ends with 2 and says what to do instead."""
+    """A command line that ranks or batches cannot follow ends with 2 and says what to do instead."""
     _, dump = trained(context)
 
     def refused(wanted, *words):

@@ -9,6 +9,7 @@
 #include "kernels/cpu/rows/adamw_kernel.h"
 #include "kernels/cpu/rows/cross_entropy_kernel.h"
 #include "kernels/cpu/rows/fused_kernels.h"
+#include "kernels/cpu/rows/linear_kernel.h"
 
 namespace titan::kernels {
 namespace {
@@ -44,6 +45,10 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
 
 Tensors2 swiglu_gradients(const at::Tensor& out_grad, const at::Tensor& gate, const at::Tensor& up) {
   return swiglu_backward(best_fused_kernels(), out_grad, gate, up);
+}
+
+at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight) {
+  return takes_few_rows(x, weight) ? linear_of_few_rows(best_linear(), x, weight) : at::Tensor();
 }
 
 Tensors2 cross_entropy(const at::Tensor& logits, const at::Tensor& labels, std::int64_t ignored) {
@@ -89,6 +94,7 @@ void register_row_operators(torch::Library& library) {
   library.impl("rotate_halves", halves_rotated);
   library.impl("swiglu", swiglu);
   library.impl("swiglu_backward", swiglu_gradients);
+  library.impl("linear_of_few_rows", few_rows);
   library.impl("cross_entropy", cross_entropy);
   library.impl("softmax_stats", stats_of_part);
   library.impl("cross_entropy_backward", cross_entropy_gradient);
