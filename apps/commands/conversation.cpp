@@ -7,12 +7,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+data::ChatFormat read_format(const TrainedModel& model) {
+  try {
+    return data::read_chat_format(model.tokenizer_path, *model.tokenizer, model.chat_template);
+  } catch (const DataError& error) {
+    if (!model.chat_template) throw;
+    throw DataError(std::string("chat.chat_template of the run: ") + error.what());
+  }
+}
+
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
 }  // namespace
 
 Conversation::Conversation(const TrainedModel& model, const std::optional<std::string>& system)
-    : format_(data::read_chat_format(model.tokenizer_path, *model.tokenizer, model.chat_template)) {
+    : format_(read_format(model)) {
   if (system) messages_.push_back(message("system", *system));
   first_ = messages_.size();
 }

@@ -145,7 +145,7 @@ HuggingFaceTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShap
       HuggingFaceTokenizer found = read_tokenizer(shape.tokenizer, shape);
       const auto expected = checkpoint::tokenizer_of_run(flags.source);
       const std::string fingerprint = data::tokenizer_fingerprint(shape.tokenizer);
-      if (shape.chat_template) found.files["chat_template.jinja"] = data::chat_template_text(*shape.chat_template);
+      data::add_chat_template(shape.chat_template, found.files);
       if (!expected || *expected == fingerprint) return found;
       reason = shape.tokenizer + " is not the tokenizer that the model was trained with: it is " + fingerprint +
                ", and was " + *expected;

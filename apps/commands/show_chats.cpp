@@ -1,5 +1,6 @@
 #include "apps/commands/show_chats.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "apps/common/print_result.h"
 #include "base/env.h"
+#include "base/process/signal.h"
 #include "base/text.h"
 #include "data/conversations/chat_samples.h"
 #include "data/sources/token_marks.h"
@@ -103,8 +105,16 @@ int show_chats(const TokenizeFlags& flags) {
                                   tokenizer);
   const Style style = style_of_output();
   for (std::int64_t i = 0; i < std::min(flags.show, samples.size()); ++i) {
-    const auto stretches = stretches_of(samples.read(i).tokens);
+    if (const auto signal = stop_requested()) return 128 + *signal;
     const std::string where = samples.where(i);
+    std::vector<Stretch> stretches;
+    try {
+      stretches = stretches_of(samples.read(i).tokens);
+    } catch (const data::BadRecord& error) {
+      if (flags.on_bad_record == "error") throw;
+      spdlog::warn("skipped a record: {}", error.what());
+      continue;
+    }
     print_result(flags.json ? as_json(where, stretches)
                             : (i > 0 ? "\n" : "") + as_text(where, stretches, *tokenizer, style));
   }

@@ -34,8 +34,7 @@ std::int64_t end_of_document(const CheckedInput& input) {
 HuggingFaceTokenizer tokenizer_for_export(const config::JobConfig& config, const data::Tokenizer& tokenizer) {
   try {
     HuggingFaceTokenizer out = data::export_tokenizer(config.model.hf_assets_path, tokenizer);
-    if (const auto& chat = config.chat.chat_template)
-      out.files["chat_template.jinja"] = data::chat_template_text(*chat);
+    data::add_chat_template(config.chat.chat_template, out.files);
     return out;
   } catch (const std::exception& error) {
     spdlog::warn(

@@ -1,7 +1,10 @@
 #include "data/conversations/chat_format.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
+#include "base/error.h"
 #include "base/fs.h"
 #include "data/chat/chat_files.h"
 
@@ -36,6 +39,14 @@ ChatFormat read_chat_format(const fs::path& path, const Tokenizer& tokenizer,
           .fingerprint = files.special_tokens.dump() + text.text};
 }
 
-std::string chat_template_text(const fs::path& path) { return read_template(path).text; }
+void add_chat_template(const std::optional<std::string>& chat_template, std::map<std::string, std::string>& files) {
+  if (!chat_template) return;
+  try {
+    files["chat_template.jinja"] = read_template(*chat_template).text;
+  } catch (const DataError& error) {
+    spdlog::warn("the export has no chat template of the run: {} (chat.chat_template). Copy it there as {}",
+                 error.what(), "chat_template.jinja");
+  }
+}
 
 }  // namespace titan::data

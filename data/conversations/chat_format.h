@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -24,7 +25,8 @@ struct ChatFormat {
 ChatFormat read_chat_format(const std::filesystem::path& path, const Tokenizer& tokenizer,
                             const std::optional<std::filesystem::path>& chat_template);
 
-// Returns the text of the template at `path`: a file, or a folder that has one. Throws DataError.
-std::string chat_template_text(const std::filesystem::path& path);
+// Adds the template that chat.chat_template names, if it names one, to the files of a model's export. If it cannot be
+// read any more, warns, and the export has none of the run's.
+void add_chat_template(const std::optional<std::string>& chat_template, std::map<std::string, std::string>& files);
 
 }  // namespace titan::data

@@ -51,8 +51,7 @@ class ChatPacks final : public TokenSource {
     for (const std::int64_t sample : packs_[index]) {
       const auto tokens = fitted_tokens(samples_, sample, options_);
       if (std::ssize(tokens) != lengths_.tokens[static_cast<std::size_t>(sample)])
-        throw DataError(samples_.where(sample) + ": the conversation has changed since its tokens were counted; " +
-                        "start again");
+        throw DataError(samples_.where(sample) + ": the conversation, its template or the tokenizer has changed since its tokens were counted; start again");
       pack.insert(pack.end(), tokens.begin(), tokens.end());
     }
     const std::int32_t padding = samples_.tokenizer().eos_id().value_or(0) | kNoLabel;
@@ -113,6 +112,11 @@ std::shared_ptr<const TokenSource> open_chats(const fs::path& path, std::shared_
         "generates than in training. Let the text that the chat template puts before an answer end with a line break "
         "or a special token, not with a space",
         counted(measured.split_tokens, "conversation"), path.string());
+  if (measured.open_ends > 0 && speaks_for_all())
+    spdlog::warn(
+        "{} of {}: an answer has no special token at its end, so that the model does not learn where to stop. Let the "
+        "chat template write the EOS token, or another one, behind an answer",
+        counted(measured.open_ends, "conversation"), path.string());
   auto packs = std::make_shared<ChatPacks>(std::move(samples), lengths, std::move(measured));
   if (packs->num_items() == 0)
     throw DataError("no conversation of " + path.string() + " is left to train on: " + packs->contents());

@@ -58,7 +58,7 @@ Json with_role(const Json& message, const std::string& name) {
     }());
   const Json content = out.value("content", Json());
   const bool has_calls = out.contains("tool_calls") && !out["tool_calls"].is_null();
-  if (!content.is_string() && !content.is_array() && !(content.is_null() && has_calls))
+  if (!content.is_string() && !content.is_structured() && !(content.is_null() && has_calls))
     throw DataError(name + " has no \"content\" that is text; found " + content.type_name());
   return out;
 }

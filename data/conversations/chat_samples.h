@@ -27,6 +27,7 @@ class ChatSamples {
     std::vector<std::int32_t> tokens;
     // An answer begins within a token: before an answer that it generates, a model sees other tokens than in training.
     bool splits_token = false;
+    bool ends_open = false;  // an answer has no special token: a model does not learn to end it
   };
 
   // Returns the tokens of a conversation's text, with the marks of token_marks.h: the first one begins a sample, and

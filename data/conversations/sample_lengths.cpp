@@ -17,6 +17,7 @@
 #include "base/process/processors.h"
 #include "base/text.h"
 #include "data/io/cache.h"
+#include "data/io/hash.h"
 #include "data/sources/token_marks.h"
 
 namespace titan::data {
@@ -31,7 +32,7 @@ struct Fitted {
   std::vector<std::int32_t> tokens;
   std::int64_t labels = 0;
   Fate fate = Fate::kKept;
-  bool splits_token = false;
+  bool splits_token = false, ends_open = false;
 };
 
 // Counts the tokens that are labels of a row: all that are marked so, but for the first of the sample.
@@ -41,7 +42,7 @@ std::int64_t count_labels(const std::vector<std::int32_t>& tokens) {
 
 Fitted fit(const ChatSamples& samples, std::int64_t index, const LengthOptions& options) {
   ChatSamples::Sample sample = samples.read(index);
-  Fitted out{.tokens = std::move(sample.tokens), .splits_token = sample.splits_token};
+  Fitted out{.tokens = std::move(sample.tokens), .splits_token = sample.splits_token, .ends_open = sample.ends_open};
   const auto most = static_cast<std::size_t>(options.most_tokens);
   if (out.tokens.size() > most) {
     if (options.too_long == TooLong::kError)
@@ -73,6 +74,7 @@ class Totals {
     lengths_.dropped += sample.fate == Fate::kDropped ? 1 : 0;
     lengths_.unlabeled += sample.fate == Fate::kUnlabeled ? 1 : 0;
     lengths_.split_tokens += sample.splits_token ? 1 : 0;
+    lengths_.open_ends += sample.ends_open ? 1 : 0;
   }
 
   void add_bad(std::int64_t index, const std::string& why) {
@@ -118,8 +120,9 @@ void measure_one(const ChatSamples& samples, std::int64_t index, const LengthOpt
 struct LengthsHeader {
   std::array<char, 8> magic = {'T', 'T', 'C', 'H', 'A', 'T', 'S', '1'};
   std::uint64_t key = 0;
+  std::uint64_t checksum = 0;  // of the lengths
   std::int64_t samples = 0;
-  std::int64_t labels = 0, bad_records = 0, cut = 0, dropped = 0, unlabeled = 0, split_tokens = 0;
+  std::int64_t labels = 0, bad_records = 0, cut = 0, dropped = 0, unlabeled = 0, split_tokens = 0, open_ends = 0;
 };
 
 template <typename T>
@@ -127,15 +130,23 @@ std::span<const char> chars_of(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
+std::uint64_t checksum_of(const std::vector<std::int32_t>& lengths) {
+  std::uint64_t sum = 0;
+  for (const std::int32_t length : lengths) sum = mix_bits(sum ^ static_cast<std::uint64_t>(length));
+  return sum;
+}
+
 void write_lengths(const SampleLengths& lengths, std::uint64_t key, const fs::path& path) {
   const LengthsHeader header{.key = key,
+                      .checksum = checksum_of(lengths.tokens),
                              .samples = std::ssize(lengths.tokens),
                              .labels = lengths.labels,
                              .bad_records = lengths.bad_records,
                              .cut = lengths.cut,
                              .dropped = lengths.dropped,
                              .unlabeled = lengths.unlabeled,
-                             .split_tokens = lengths.split_tokens};
+                             .split_tokens = lengths.split_tokens,
+                      .open_ends = lengths.open_ends};
   OutputFile out(path);
   out.write(chars_of(std::span(&header, 1)));
   out.write(chars_of(std::span<const std::int32_t>(lengths.tokens)));
@@ -154,10 +165,12 @@ std::optional<SampleLengths> read_lengths(const fs::path& path, std::uint64_t ke
                     .cut = header.cut,
                     .dropped = header.dropped,
                     .unlabeled = header.unlabeled,
-                    .split_tokens = header.split_tokens};
+                    .split_tokens = header.split_tokens,
+                    .open_ends = header.open_ends};
   out.tokens.resize(static_cast<std::size_t>(samples));
   const auto bytes = static_cast<std::streamsize>(out.tokens.size() * sizeof(std::int32_t));
   if (!in.read(reinterpret_cast<char*>(out.tokens.data()), bytes) || in.peek() != EOF) return std::nullopt;
+  if (checksum_of(out.tokens) != header.checksum) return std::nullopt;
   return out;
 }
 
@@ -214,10 +227,11 @@ SampleLengths cached_lengths(const ChatSamples& samples, const LengthOptions& op
     });
     if (found) return *std::move(found);
     if (auto lengths = read_lengths(path, key, samples.size())) return *std::move(lengths);
-    throw DataError(path.string() + " is not whole; remove it, and it is made again");
+    fs::remove(path);  // it is damaged; the next start makes it again
+    throw DataError(path.string() + " was damaged and has been removed");
   } catch (const std::exception& error) {
     if (at_fault) std::rethrow_exception(at_fault);
-    spdlog::warn("the lengths of the conversations are measured again at each start: {}", error.what());
+    spdlog::warn("the lengths of the conversations are measured at this start, too: {}", error.what());
     return found ? *std::move(found) : measure(samples, options);
   }
 }

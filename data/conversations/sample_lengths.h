@@ -30,6 +30,7 @@ struct SampleLengths {
   std::int64_t dropped = 0;       // left out because they are too long
   std::int64_t unlabeled = 0;     // left out because no label is left, after the cut or in an empty answer
   std::int64_t split_tokens = 0;  // with ChatSamples::Sample::splits_token
+  std::int64_t open_ends = 0;     // with ChatSamples::Sample::ends_open
 };
 
 // Returns the tokens of a sample, cut to the options' length; empty if the sample is left out because of its length or

@@ -134,7 +134,45 @@ TEST(Answers, AreFoundWhereEarlierOnesAreRenderedDifferently) {
   const std::string opens =
       std::string(kReasons).replace(std::string(kReasons).rfind("<assistant>"), 11, "<assistant><think>\n");
   EXPECT_EQ(bracketed(opens.c_str(), kTwoTurns),
-            "<user>1</><assistant>[2</>]<user>3</><assistant><think></think>[4</>]");
+            "<user>1</><assistant>[2</>]<user>3</><assistant><think>[</think>4</>]");
+}
+
+// A turn ends with one mark, and the full text with another or one more.
+TEST(Answers, EndWithTheMarkOfATurn) {
+  constexpr const char* kOneMore =
+      "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+      "{% if add_generation_prompt %}<|assistant|>{% else %}<|eos|>{% endif %}";
+  EXPECT_EQ(bracketed(kOneMore, kTwoTurns),
+            "<|user|>1<|end|><|assistant|>[2<|end|>]<|user|>3<|end|><|assistant|>[4<|end|><|eos|>]");
+  constexpr const char* kAnother =
+      "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+      "{% if loop.last and m.role == 'assistant' %}<|return|>{% else %}<|end|>{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+  EXPECT_EQ(bracketed(kAnother, kTwoTurns),
+            "<|user|>1<|end|><|assistant|>[2<|end|>]<|user|>3<|end|><|assistant|>[4<|return|>]");
+}
+
+// A prompt that says that there are no thoughts is not the begin of a text that has some.
+TEST(Answers, HaveTheirThoughtsAndCalls) {
+  constexpr const char* kThinks =
+      "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
+      "{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}:"
+      "{{ c.function.arguments.a }}</call>{% endfor %}</>{% endfor %}"
+      "{% if add_generation_prompt %}<assistant><think></think>{% endif %}";
+  EXPECT_EQ(bracketed(kThinks, R"({"messages": [{"role": "user", "content": "1"},
+                {"role": "assistant", "content": "2", "reasoning_content": "r"}]})"),
+            "<user>1</><assistant><think>[r</think>2</>]");
+  EXPECT_EQ(bracketed(kThinks, R"({"messages": [{"role": "user", "content": "1"},
+                {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"a": 5}}}]},
+                {"role": "tool", "content": "3"}, {"role": "assistant", "content": "4"}]})"),
+            "<user>1</><assistant>[<call>f:5</call></>]<tool>3</><assistant>[4</>]");
+}
+
+TEST(Answers, HaveOneDate) {
+  EXPECT_EQ(bracketed("{{ strftime_now('%d %b %Y') }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+                      "{% if add_generation_prompt %}<assistant>{% endif %}",
+                      R"({"prompt": "1", "completion": "2"})"),
+            "26 Jul 2024<user>1<assistant>[2]");
 }
 
 // The system's text stands in the last message of the user.
