@@ -34,6 +34,10 @@ class ParallelStyle {
   virtual void apply(const nn::NamedModule& module, const dist::DeviceMesh& mesh) const = 0;
 };
 
+// The styles of linear layers split an adapter (nn/lora_linear.h) with its layer: colwise, A is replicated and B
+// Shard(0); rowwise, A is Shard(1) and B replicated. Backward leaves a term of the gradient of the replicated one on
+// each rank. Styles that compute a layer's product themselves (overlapped, VocabParallelLoss) throw InternalError.
+//
 // A linear layer whose output features are split: weight Shard(0). Its input is kWhole, kGathered or kSequence. kWhole
 // as output gathers the features.
 class ColwiseParallel : public ParallelStyle {
