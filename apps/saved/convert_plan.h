@@ -14,11 +14,11 @@ namespace titan {
 // The model of a checkpoint, from a configuration or from Hugging Face's config.json.
 struct ModelShape {
   std::optional<TrainSpec> spec;
-  bool tied_embeddings = false;        // the output projection is the embedding, and may not be stored
-  std::string origin;                  // for messages
-  std::string tokenizer;               // path in the run's configuration; empty if there is none
-  config::Lora lora;                   // of the run's configuration; without a rank if there are no adapters
-  std::optional<TrainSpec> base = {};  // the model without adapters
+  bool tied_embeddings = false;                   // the output projection is the embedding, and may not be stored
+  std::string origin;                             // for messages
+  std::string tokenizer;                          // path in the run's configuration; empty if there is none
+  config::Lora lora;                              // of the run's configuration; without a rank if there are no adapters
+  std::optional<TrainSpec> base = {};             // the model without adapters
   std::optional<std::string> chat_template = {};  // of the configuration: chat.chat_template
 };
 

@@ -51,7 +51,9 @@ class ChatPacks final : public TokenSource {
     for (const std::int64_t sample : packs_[index]) {
       const auto tokens = fitted_tokens(samples_, sample, options_);
       if (std::ssize(tokens) != lengths_.tokens[static_cast<std::size_t>(sample)])
-        throw DataError(samples_.where(sample) + ": the conversation, its template or the tokenizer has changed since its tokens were counted; start again");
+        throw DataError(
+            samples_.where(sample) +
+            ": the conversation, its template or the tokenizer has changed since its tokens were counted; start again");
       pack.insert(pack.end(), tokens.begin(), tokens.end());
     }
     const std::int32_t padding = samples_.tokenizer().eos_id().value_or(0) | kNoLabel;

@@ -58,8 +58,9 @@ ChatSamples::Sample ChatSamples::read(std::int64_t index) const {
     const std::size_t behind = end.before + (end.is_within ? 1 : 0);
     const auto is_special = [&](std::int32_t id) { return tokenizer_->is_special(id); };
     out.splits_token |= begin.is_within;
-    out.ends_open |= begin.before < behind && std::none_of(ids.begin() + static_cast<std::ptrdiff_t>(begin.before),
-                                                           ids.begin() + static_cast<std::ptrdiff_t>(behind), is_special);
+    out.ends_open |=
+        begin.before < behind && std::none_of(ids.begin() + static_cast<std::ptrdiff_t>(begin.before),
+                                              ids.begin() + static_cast<std::ptrdiff_t>(behind), is_special);
     for (std::size_t i = begin.before; i < behind; ++i) marked[i] = ids[i];
   }
   if (!marked.empty()) marked.front() |= kBegins;

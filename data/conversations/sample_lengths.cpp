@@ -138,7 +138,7 @@ std::uint64_t checksum_of(const std::vector<std::int32_t>& lengths) {
 
 void write_lengths(const SampleLengths& lengths, std::uint64_t key, const fs::path& path) {
   const LengthsHeader header{.key = key,
-                      .checksum = checksum_of(lengths.tokens),
+                             .checksum = checksum_of(lengths.tokens),
                              .samples = std::ssize(lengths.tokens),
                              .labels = lengths.labels,
                              .bad_records = lengths.bad_records,
@@ -146,7 +146,7 @@ void write_lengths(const SampleLengths& lengths, std::uint64_t key, const fs::pa
                              .dropped = lengths.dropped,
                              .unlabeled = lengths.unlabeled,
                              .split_tokens = lengths.split_tokens,
-                      .open_ends = lengths.open_ends};
+                             .open_ends = lengths.open_ends};
   OutputFile out(path);
   out.write(chars_of(std::span(&header, 1)));
   out.write(chars_of(std::span<const std::int32_t>(lengths.tokens)));

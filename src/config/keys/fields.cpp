@@ -311,7 +311,7 @@ class Table {
     add(KEY(evaluation.at_last_step), "score after the last step too, whatever freq is (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(evaluation.local_batch_size), "texts that one rank scores at once, at most (not a key of TorchTitan)", at_least(1), kSupported);
     add(KEY(evaluation.limit), "take only the first items of each task; None: all (not a key of TorchTitan)", at_least(1), kSupported);
-    add(KEY(evaluation.num_fewshot), "solved items before each item of multiple choice (not a key of TorchTitan)", at_least(0), not_built("items are scored without examples, as lm-evaluation-harness does with --num_fewshot 0"));
+    add(KEY(evaluation.num_fewshot), "solved items before each item of multiple choice (not a key of TorchTitan)", at_least(0), not_built("items are scored without examples, as lm-evaluation-harness does unless it is asked for examples"));
 
     add(KEY(debug.seed), "fixes initialization and the order of the data; None: drawn anew for each run, the order as with 0", at_least(0), kSupported);
     add(KEY(debug.deterministic), "two runs are equal to the last bit", kAny, kSupported);
@@ -358,7 +358,7 @@ std::span<const TableDoc> table_docs() {
       {"validation.dataloader", "as [training.dataloader]"},
       {"chat", "datasets of kind chat, also of a mixture and of [validation] (not a table of TorchTitan)"},
       {"lora", "adapters of low rank, trained in place of the model (not a table of TorchTitan)"},
-      {"evaluation", "scores on tasks: multiple choice, and perplexity of texts (not a table of TorchTitan)"},
+      {"evaluation", "scores on tasks, such as multiple choice (not a table of TorchTitan)"},
       {"debug", "seeds and determinism"},
       {"cpu", "which code computes on processors (not a table of TorchTitan)"},
       {"cuda", "which code computes on GPUs (not a table of TorchTitan)"},

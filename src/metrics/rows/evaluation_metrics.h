@@ -54,7 +54,7 @@ void for_each_metric(const EvaluationMetrics& m, Use&& use) {
   use(Metric{.name = "step", .meaning = "the step after which the model was scored"}, m.step);
   for (const TaskScores& task : m.tasks) {
     for (const TaskScore& score : task.scores) {
-      use(Metric{.name = score.name, .tag = score.tag, .meaning = "a score of a task"}, score.value);
+      use(Metric{.name = score.name, .tag = score.tag, .meaning = "a score of a task (evaluation.md)"}, score.value);
       use(Metric{.name = score.error_name, .meaning = "its standard error"}, score.error);
     }
     use(Metric{.name = task.items_name, .meaning = "questions or documents that were scored"}, task.num_items);

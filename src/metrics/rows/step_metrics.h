@@ -79,7 +79,7 @@ struct EvaluationMetrics;  // evaluation_metrics.h
 // Name and meaning of a metric.
 struct Metric {
   std::string_view name;  // its key in metrics.jsonl or validation.jsonl, unique there
-  // Name in TensorBoard: TorchTitan's, or one that begins with titan/. Empty if it is not shown there.
+  // Name in TensorBoard: TorchTitan's, or one that begins with titan/ or evaluation/. Empty if it is not shown there.
   std::string_view tag = {};
   std::string_view unit = {};         // unit of the value; empty for counts and plain numbers
   double tag_scale = 1.0;             // factor from the value to the unit that the tag names

@@ -7,7 +7,8 @@ import golden_evaluation as questions
 import golden_families as families
 from cases_convert import command
 from checkpoint_tools import FP32, SAVE, STILL, train
-from harness import case, check_identical, expect, read_rows, rows_by_step
+from cases_metrics import events_of
+from harness import case, check_identical, expect, peer_python, read_rows, rows_by_step
 
 # Both sides compute in fp32 and differ in the order of sums: some 2^-24 of logits of about 10, which the layers amplify
 # to less than 1e-5 of each token's log-probability. A text that is one token longer or shorter, or has another blank,
@@ -196,3 +197,39 @@ def evaluation_refusals(context):
         expect(message in err, err)
     _, err = command(context, "eval", context.folder / "nowhere", "--task", "arc x", exit_code=2)
     expect(f"titan-train eval: error: {context.folder}/nowhere does not exist" in err, err)
+
+
+@case(60)
+def evaluation_in_tensorboard(context):
+    """TensorBoard has each score of each pass under a tag of its own, and no standard errors."""
+    python = peer_python("tensorboard")
+    words = [*job(context, model(context), "run", steps=2), *STILL, "--metrics.enable_tensorboard"]
+    train(context, 2, words, "run")
+    scalars = events_of(python, context.dump("run") / "tb")["scalars"]
+    rows = rows_by_step(context.dump("run") / "evaluation.jsonl")
+    names = {key for key in rows[1] if "/" in key and not key.endswith(("_stderr", "/items"))}
+    expect({tag for tag in scalars if tag.startswith("evaluation/")} == {f"evaluation/{name}" for name in names}, f"tags {sorted(scalars)}")
+    for name in names:
+        for step, value in scalars[f"evaluation/{name}"]:
+            expect(math.isclose(value, rows[step][name], rel_tol=1e-6), f"{name} of step {step} is {value}")  # a float32
+        expect([step for step, _ in scalars[f"evaluation/{name}"]] == [1, 2], f"steps of {name}")
+
+
+@case(120)
+def sweep_by_a_score(context):
+    """Trials are ranked by a score on a task, of which more is better, after their last step."""
+    base = job(context, model(context), "base", steps=2, freq=5)[1]
+    words = ["sweep", "--grid", "optimizer.lr=1e-30,1", "--objective", "evaluation.mmlu/acc", "--config", base]
+    command(context, *words, "--folder", context.folder / "sweep", env={"OMP_NUM_THREADS": "1"})
+    found = json.loads((context.folder / "sweep/sweep.json").read_text())
+    for trial in found["trials"]:
+        (row,) = read_rows(context.folder / "sweep" / trial["name"] / "evaluation.jsonl")
+        expect(row["step"] == 2 and trial["objective"] == row["mmlu/acc"], f"{trial}, its row is {row}")
+    still = found["trials"][0]["objective"]
+    expect(still == golden.answers("evaluation")["mmlu"]["scores"]["acc"], f"the trial that learns nothing has {still}")
+    runs = [context.folder / "sweep" / trial["name"] for trial in found["trials"]]
+    command(context, "report", *runs, "--output", context.folder / "page.html")
+    page = (context.folder / "page.html").read_text(encoding="utf-8")
+    expect("evaluation.mmlu/acc_norm" in page, "the page has no curve of a score")
+    out, _ = command(context, "plot", runs[0], "--metric", "evaluation.mmlu/acc")
+    expect("evaluation.mmlu/acc" in out, out)

@@ -13,6 +13,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "metrics/rows/evaluation_metrics.h"
 #include "tests/support/temporary_folder.h"
 
 namespace titan::metrics {
@@ -300,6 +301,32 @@ TEST_F(Jsonl, EarlierTimeIsReadFromTheRows) {
   std::filesystem::remove(folder_ / "events.jsonl");
   std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":10,\"unix_time\":1000}\n";  // from an older version
   EXPECT_EQ(read_earlier_time(folder_, 10, 1050).total(), 50.0);
+}
+
+TEST_F(Jsonl, ScoresOfTasksGoToAFileOfTheirOwn) {
+  EvaluationMetrics m{.step = 3};
+  m.tasks.emplace_back("easy", 7);
+  m.tasks[0].scores.emplace_back("easy", "acc", 0.25, 0.125);
+  m.tasks[0].scores.emplace_back("easy", "bits_per_byte", std::nan(""), std::nullopt);
+  {
+    JsonlSink sink(folder_, 0);
+    sink.on_step(1);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "evaluation.jsonl"));
+    for (m.step = 3; m.step <= 9; m.step += 3) sink.log_evaluation(m);
+    sink.roll_back(6);
+  }
+  JsonlSink(folder_, 5).on_step(6);
+  const auto found = rows("evaluation.jsonl");
+  ASSERT_EQ(found.size(), 1u);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : found[0].items()) keys.push_back(key);
+  EXPECT_THAT(keys, ElementsAre("step", "easy/acc", "easy/acc_stderr", "easy/bits_per_byte", "easy/items", "seconds",
+                                "unix_time"));
+  EXPECT_EQ(found[0]["easy/acc_stderr"], 0.125);
+  EXPECT_EQ(found[0]["easy/bits_per_byte"], "NaN");
+  EXPECT_EQ(found[0]["easy/items"], 7);
+  EXPECT_EQ(last_evaluated_step(folder_, 9), 3);
+  EXPECT_EQ(last_evaluated_step(folder_, 2), 0);
 }
 
 TEST_F(Jsonl, UnwritablePathIsNamed) {

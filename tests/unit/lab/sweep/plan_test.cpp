@@ -187,6 +187,23 @@ TEST_F(PlanTest, ValidatesAtRungs) {
   EXPECT_EQ(made.held_out.at("validation.dataset_path"), "a");
 }
 
+TEST_F(PlanTest, IsJudgedByAScoreOfATask) {
+  const std::string job =
+      "[training]\nsteps = 9\n[evaluation]\nat_last_step = false\ntasks = [\"arc a\", \"x=text b\"]\n";
+  const auto made = [&](const std::string& field, const std::string& keys = "\"optimizer.lr\" = [1, 2]\n") {
+    return plan("objective = \"evaluation." + field + "\"\n[sweep.grid]\n" + keys, job);
+  };
+  EXPECT_TRUE(made("arc/acc").trials[0].config.evaluation.at_last_step);
+  EXPECT_EQ(made("x/bits_per_byte").held_out.at("evaluation.tasks"), "arc a, x=text b");
+  EXPECT_TRUE(objective_named("evaluation.arc/acc_norm").maximize);
+  EXPECT_FALSE(objective_named("evaluation.x/word_perplexity").maximize);
+  EXPECT_THAT(error_of([&] { made("x/acc"); }), HasSubstr("is not a score of kind text, which has word_perplexity"));
+  EXPECT_THAT(error_of([&] { made("mmlu/acc"); }), HasSubstr("does not have; it has arc, x"));
+  EXPECT_THAT(error_of([&] { objective_named("evaluation.arc/accuracy"); }), HasSubstr("evaluation.TASK/SCORE"));
+  EXPECT_THAT(error_of([&] { made("arc/acc", "\"evaluation.limit\" = [3, 4]\n"); }),
+              HasSubstr("trials cannot be compared by evaluation.arc/acc: evaluation.limit is 4 in trial-001"));
+}
+
 TEST_F(PlanTest, RefusesTrialsThatLookAtDifferentTokens) {
   const std::string objective = "objective = \"validation.loss\"\nnproc = 2\n[sweep.grid]\n";
   const auto fault = [&](const std::string& keys, const std::string& steps) {
