@@ -36,7 +36,8 @@ class SummingNet : public LanguageModel {
   std::shared_ptr<nn::Linear> output_;
 };
 
-// Texts of 2 to 9 tokens, of which 1 to all are scored. Every fourth differs from the one before in its last token only.
+// Returns texts of 2 to 9 tokens, of which 1 to all are scored. Every fourth differs from the one before in its last
+// token only.
 std::vector<ScoredText> some_texts(std::size_t count) {
   std::vector<ScoredText> texts;
   std::uint32_t state = 5;

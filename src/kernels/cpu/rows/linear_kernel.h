@@ -15,8 +15,8 @@ const LinearKernels& best_linear();
 // contiguous, on CPU, in the same dtype, float32 or bfloat16, and not empty.
 bool takes_few_rows(const at::Tensor& x, const at::Tensor& weight);
 
-// Returns x W^T [..., outputs]. Sums are in float32, rounded once. Runs on ATen's threads; an element's bits depend only
-// on its row of x and of the weight. Not recorded by autograd.
+// Returns x W^T [..., outputs]. Sums are in float32, rounded once. Runs on ATen's threads; an element's bits depend
+// only on its row of x and of the weight. Not recorded by autograd.
 at::Tensor linear_of_few_rows(const LinearKernels& kernels, const at::Tensor& x, const at::Tensor& weight);
 
 }  // namespace titan::kernels
