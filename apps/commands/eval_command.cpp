@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/process/speaks.h"
 #include "base/text.h"
-#include "config/keys/evaluation_tasks.h"
+#include "config/keys/values/evaluation_tasks.h"
 #include "data/tasks/open_task.h"
 #include "data/tokenizer/token_json.h"
 #include "distributed/world.h"

@@ -9,8 +9,8 @@
 #include <iostream>
 #include <memory>
 
-#include "apps/commands/prompt_file.h"
-#include "apps/commands/sample_writer.h"
+#include "apps/commands/generation/prompt_file.h"
+#include "apps/commands/generation/sample_writer.h"
 #include "apps/common/piped_input.h"
 #include "apps/flags/generate_flags.h"
 #include "apps/saved/trained_model.h"

@@ -15,6 +15,7 @@
 #include "base/process/signal.h"
 #include "base/text.h"
 #include "data/conversations/chat_samples.h"
+#include "data/sources/text_source.h"
 #include "data/sources/token_marks.h"
 #include "data/tokenizer/token_json.h"
 #include "data/tokenizer/tokenizer.h"

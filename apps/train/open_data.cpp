@@ -7,7 +7,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "config/keys/datasets.h"
-#include "config/keys/evaluation_tasks.h"
+#include "config/keys/values/evaluation_tasks.h"
 #include "data/dataset_kinds.h"
 #include "data/io/file_facts.h"
 #include "data/open.h"

@@ -58,8 +58,8 @@ void change(Json& message, const char* text) {
   }
 }
 
-// Renders every text with one date: the samples of a run must not change with the day. Llama 3's templates have it where
-// they know none.
+// Renders every text with one date: the samples of a run must not change with the day. Llama 3's templates have it
+// where they know none.
 std::time_t date_of_samples() {
   constexpr std::time_t kJuly26Of2024 = 1721995200;  // 12:00 UTC
   return kJuly26Of2024;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/keys/evaluation_tasks.h"
+#include "config/keys/values/evaluation_tasks.h"
 #include "contract/evaluation_task.h"
 #include "data/tokenizer/tokenizer.h"
 

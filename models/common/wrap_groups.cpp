@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "config/keys/fsdp_wrap.h"
+#include "config/keys/values/fsdp_wrap.h"
 
 namespace titan::models {
 

@@ -10,7 +10,7 @@
 #include "base/run_layout.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
-#include "config/keys/evaluation_tasks.h"
+#include "config/keys/values/evaluation_tasks.h"
 
 namespace titan::config {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/pattern.h"
 #include "base/text.h"
-#include "config/keys/lr_factors.h"
+#include "config/keys/values/lr_factors.h"
 
 namespace titan::optim {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/keys/evaluation_tasks.h"
+#include "config/keys/values/evaluation_tasks.h"
 #include "config/load.h"
 #include "config/validate.h"
 

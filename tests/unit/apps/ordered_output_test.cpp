@@ -1,4 +1,4 @@
-#include "apps/commands/ordered_output.h"
+#include "apps/commands/generation/ordered_output.h"
 
 #include <gtest/gtest.h>
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands/conversation.h"
-#include "apps/commands/ordered_output.h"
-#include "apps/commands/prompt_file.h"
-#include "apps/commands/result_file.h"
+#include "apps/commands/generation/conversation.h"
+#include "apps/commands/generation/ordered_output.h"
+#include "apps/commands/generation/prompt_file.h"
+#include "apps/commands/generation/result_file.h"
 #include "apps/flags/generate_flags.h"
 #include "apps/saved/trained_model.h"
 #include "distributed/world.h"

@@ -1,4 +1,4 @@
-#include "config/keys/lr_factors.h"
+#include "config/keys/values/lr_factors.h"
 
 #include <charconv>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "apps/commands/conversation.h"
+#include "apps/commands/generation/conversation.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "config/keys/lora_keys.h"
+#include "config/keys/values/lora_keys.h"
 
 #include "config/keys/fields.h"
 

@@ -1,4 +1,4 @@
-#include "config/keys/evaluation_tasks.h"
+#include "config/keys/values/evaluation_tasks.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "apps/commands/prompt_file.h"
+#include "apps/commands/generation/prompt_file.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "config/keys/fsdp_wrap.h"
+#include "config/keys/values/fsdp_wrap.h"
 
 #include <charconv>
 #include <string_view>

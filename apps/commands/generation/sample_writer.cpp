@@ -1,4 +1,4 @@
-#include "apps/commands/sample_writer.h"
+#include "apps/commands/generation/sample_writer.h"
 
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
