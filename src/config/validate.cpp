@@ -8,12 +8,12 @@
 #include "base/text.h"
 #include "config/command_line/program.h"
 #include "config/keys/datasets.h"
-#include "config/keys/values/evaluation_tasks.h"
 #include "config/keys/fields.h"
+#include "config/keys/rank_list.h"
+#include "config/keys/values/evaluation_tasks.h"
 #include "config/keys/values/fsdp_wrap.h"
 #include "config/keys/values/lora_keys.h"
 #include "config/keys/values/lr_factors.h"
-#include "config/keys/rank_list.h"
 
 namespace titan::config {
 namespace {

@@ -356,7 +356,7 @@ std::span<const TableDoc> table_docs() {
       {"experimental", "Python modules of the user"},
       {"validation", "loss on a held-out set"},
       {"validation.dataloader", "as [training.dataloader]"},
-      {"chat", "datasets of kind chat, also of a mixture and of [validation] (not a table of TorchTitan)"},
+      {"chat", "conversations to train and validate on (not a table of TorchTitan)"},
       {"lora", "adapters of low rank, trained in place of the model (not a table of TorchTitan)"},
       {"evaluation", "scores on tasks, such as multiple choice (not a table of TorchTitan)"},
       {"debug", "seeds and determinism"},

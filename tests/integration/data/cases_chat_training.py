@@ -91,11 +91,15 @@ ANSWERS = {
 LEARN = ["--optimizer.lr", "1e-2", "--lr_scheduler.warmup_steps", "5", "--optimizer.weight_decay", "0"]
 
 
+def write_talks(path, answers):
+    talks = [[{"role": "user", "content": ask}, {"role": "assistant", "content": answer}] for ask, answer in answers.items()]
+    return write_chats(path, talks)
+
+
 def write_toy(context, steps):
     """Returns the words of a run that learns a few answers by heart."""
     (context.folder / "template.jinja").write_text(TEMPLATE)
-    talks = [[{"role": "user", "content": ask}, {"role": "assistant", "content": answer}] for ask, answer in ANSWERS.items()]
-    data = write_chats(context.folder / "toy.jsonl", talks)
+    data = write_talks(context.folder / "toy.jsonl", ANSWERS)
     job = write_job(context, "run", steps=steps)
     words = ["--config", job, "--training.dataset", "chat", "--training.dataset_path", data, *LEARN]
     words += ["--chat.chat_template", context.folder / "template.jinja", "--metrics.log_freq", "20"]
@@ -124,6 +128,26 @@ def chat_is_learned(context, ranks):
     expect((export / "chat_template.jinja").read_text() == TEMPLATE, "the export has another template")
     found = answers_of(context, export)
     expect(found == list(ANSWERS.values()), f"answers {found}")
+
+
+@case(120, ranks=[1, 2])
+def chat_is_learned_by_adapters(context, ranks):
+    """Adapters teach a model that gives other answers; the merged export gives the new ones, the old model its own."""
+    words = [*write_toy(context, 120), "--training.local_batch_size", str(4 // ranks)]
+    words += ["--checkpoint.last_save_in_hf", "--checkpoint.export_dtype", "float32"]
+    others = dict(zip(ANSWERS, list(ANSWERS.values())[1:] + list(ANSWERS.values())[:1]))
+    data = write_talks(context.folder / "others.jsonl", others)
+    run(context, ranks, [*words, "--training.dataset_path", data, "--job.dump_folder", context.dump("base")], name="base")
+    base = context.dump("base") / "checkpoint/step-120"
+    lora = ["--checkpoint.initial_load_path", base, "--checkpoint.initial_load_in_hf", "--lora.rank", "16", "--lora.alpha", "32", "--checkpoint.no-last_save_in_hf"]
+    run(context, ranks, [*words, *lora])
+    rows = read_rows(context.dump("run") / "metrics.jsonl")
+    expect(rows[-1]["loss"] < 0.05, f"the loss fell to {rows[-1]['loss']} only")
+    merged = context.folder / "merged"
+    command(context, "convert", context.dump("run") / "checkpoint/step-120", merged, "--to", "hf", "--merge")
+    for checkpoint, expected in ((context.dump("run"), ANSWERS), (merged, ANSWERS), (base, others)):
+        found = answers_of(context, checkpoint)
+        expect(found == list(expected.values()), f"answers of {checkpoint}: {found}")
 
 
 @case(60)
