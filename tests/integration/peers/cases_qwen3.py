@@ -261,6 +261,7 @@ def qwen3_reference_logits(context, tie):
     answers = golden.answers("qwen3_transformers")[tie]
     args = qwen3.MODELS[tie].sizes
     job = {"model": {"name": qwen3.MODEL, "flavor": "debugmodel", "args": args}, "training": {"seq_len": len(answers["tokens"])}}
+    job["lora"] = {"rank": 0, "base_dtype": None}
     model = models.build_initialized(job, seed=0)
     weights = dict(model.named_parameters())
     shapes = {name: shape for file in answers["files"].values() for name, shape in file["tensors"].items()}

@@ -42,10 +42,12 @@ def torchtitan_schema(context):
         default = entry["default"]
         same = equal(values.get(key), default) if default is not None else key not in values
         expect(same, f"{key} is {values.get(key)!r} here by default, {default!r} there")
-    docs = (ROOT / "docs/config.md").read_text()
+    tables = {part.partition("]")[0]: part for part in (ROOT / "docs/config.md").read_text().split("\n### [")[1:]}
     for key in set(mine) - set(theirs):
-        row = next(line for line in docs.splitlines() if line.startswith(f"| `{key.rpartition('.')[2]}` |"))
-        marked = "not a key of TorchTitan" in row or key.startswith("model.args.")
+        table, _, name = key.rpartition(".")
+        row = next(line for line in tables[table].splitlines() if line.startswith(f"| `{name}` |"))
+        marked = "not a key of TorchTitan" in row or "not a table of TorchTitan" in tables[table].partition("|")[0]
+        marked = marked or key.startswith("model.args.")
         expect(marked, f"{key} is not TorchTitan's, and docs/config.md does not say so")
 
 
