@@ -17,6 +17,9 @@ from harness import REFERENCE, ROOT, VENV, Job, expect, read_rows
 # Exit codes of forked.py for crashes of native code; SIGKILL is not among them, because others send it.
 CRASHES = {128 + number: number.name for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)}
 FILES = {"weights": ".pt", "state": ".state", "trace": ".trace"}  # beside the metrics, for rows that ask for them
+# Variables that PyTorch's libraries read, as the case found them: importing parts of torch sets some in this process.
+LIBRARIES = ("ATEN_", "DNNL_", "KMP_", "MKL_", "ONEDNN_", "OMP_", "TORCH")
+VARIABLES = {name: value for name, value in os.environ.items() if name.startswith(LIBRARIES)}
 ROWS = {}  # ranks -> name -> what was asked
 
 # Other kernels of PyTorch for the same formulas. How far they move two correct runs is bf16's yardstick.
@@ -126,10 +129,8 @@ def key(context, ranks):
     sources = [pathlib.Path(__file__), ROOT / "requirements.txt", *sorted(REFERENCE.glob("*.py"))]
     data = [*sorted(context.fixtures.glob("*.jsonl")), context.fixtures / "tokenizer/tokenizer.model"]
     processor = {line for line in open("/proc/cpuinfo") if line.startswith(("model name", "flags"))}
-    libraries = ("ATEN_", "DNNL_", "KMP_", "MKL_", "ONEDNN_", "OMP_", "TORCH")
-    variables = {name: value for name, value in os.environ.items() if name.startswith(libraries)}
     files = [path.read_bytes() for path in [*sources, *data]]
-    return digest(ROWS[ranks], sorted(processor), sorted(variables.items()), *files)[:16]
+    return digest(ROWS[ranks], sorted(processor), sorted(VARIABLES.items()), *files)[:16]
 
 
 def compute(context, ranks, folder):
