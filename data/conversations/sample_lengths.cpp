@@ -122,7 +122,7 @@ struct LengthsHeader {
   std::uint64_t key = 0;
   std::uint64_t checksum = 0;  // of the lengths
   std::int64_t samples = 0;
-  std::int64_t labels = 0, bad_records = 0, cut = 0, dropped = 0, unlabeled = 0, split_tokens = 0, open_ends = 0;
+  SampleCounts counts = {};
 };
 
 template <typename T>
@@ -137,16 +137,8 @@ std::uint64_t checksum_of(const std::vector<std::int32_t>& lengths) {
 }
 
 void write_lengths(const SampleLengths& lengths, std::uint64_t key, const fs::path& path) {
-  const LengthsHeader header{.key = key,
-                             .checksum = checksum_of(lengths.tokens),
-                             .samples = std::ssize(lengths.tokens),
-                             .labels = lengths.labels,
-                             .bad_records = lengths.bad_records,
-                             .cut = lengths.cut,
-                             .dropped = lengths.dropped,
-                             .unlabeled = lengths.unlabeled,
-                             .split_tokens = lengths.split_tokens,
-                             .open_ends = lengths.open_ends};
+  const LengthsHeader header{
+      .key = key, .checksum = checksum_of(lengths.tokens), .samples = std::ssize(lengths.tokens), .counts = lengths};
   OutputFile out(path);
   out.write(chars_of(std::span(&header, 1)));
   out.write(chars_of(std::span<const std::int32_t>(lengths.tokens)));
@@ -160,13 +152,7 @@ std::optional<SampleLengths> read_lengths(const fs::path& path, std::uint64_t ke
   const LengthsHeader expected;
   if (!in.read(reinterpret_cast<char*>(&header), sizeof(header))) return std::nullopt;
   if (header.magic != expected.magic || header.key != key || header.samples != samples) return std::nullopt;
-  SampleLengths out{.labels = header.labels,
-                    .bad_records = header.bad_records,
-                    .cut = header.cut,
-                    .dropped = header.dropped,
-                    .unlabeled = header.unlabeled,
-                    .split_tokens = header.split_tokens,
-                    .open_ends = header.open_ends};
+  SampleLengths out{header.counts};
   out.tokens.resize(static_cast<std::size_t>(samples));
   const auto bytes = static_cast<std::streamsize>(out.tokens.size() * sizeof(std::int32_t));
   if (!in.read(reinterpret_cast<char*>(out.tokens.data()), bytes) || in.peek() != EOF) return std::nullopt;

@@ -22,15 +22,18 @@ struct LengthOptions {
   OnBadRecord on_bad_record = OnBadRecord::kError;
 };
 
-struct SampleLengths {
-  std::vector<std::int32_t> tokens;  // by sample, at most most_tokens; 0 if it is left out
-  std::int64_t labels = 0;           // of all samples together
-  std::int64_t bad_records = 0;      // left out with OnBadRecord::kSkip
-  std::int64_t cut = 0;
+struct SampleCounts {
+  std::int64_t labels = 0;        // of all samples together
+  std::int64_t bad_records = 0;   // left out with OnBadRecord::kSkip
+  std::int64_t cut = 0;           // samples that were too long
   std::int64_t dropped = 0;       // left out because they are too long
   std::int64_t unlabeled = 0;     // left out because no label is left, after the cut or in an empty answer
   std::int64_t split_tokens = 0;  // with ChatSamples::Sample::splits_token
   std::int64_t open_ends = 0;     // with ChatSamples::Sample::ends_open
+};
+
+struct SampleLengths : SampleCounts {
+  std::vector<std::int32_t> tokens = {};  // by sample, at most most_tokens; 0 if it is left out
 };
 
 // Returns the tokens of a sample, cut to the options' length; empty if the sample is left out because of its length or
