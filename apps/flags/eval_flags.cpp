@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "apps/flags/option_values.h"
 #include "base/error.h"
 
 namespace titan {
@@ -60,13 +61,7 @@ void declare(CLI::App& app, EvalFlags& flags) {
   app.add_option("--tokenizer", flags.tokenizer, "folder of the tokenizer, in place of the configuration's")
       ->type_name("FOLDER");
   add_number("--context", "tokens that the model takes at once (default: what it was trained with)", 2, flags.context);
-  app.add_option("--device", flags.device, "auto: a GPU when there is one")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--dtype", flags.dtype,
-                 "of the weights; auto: bfloat16 when they were saved as such or are on a GPU, else float32")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
+  add_device_and_dtype(app, flags.device, flags.dtype);
   app.add_option("--log-likelihoods", flags.log_likelihoods,
                  "also write one JSON object for each scored text to this file, in the order of the tasks")
       ->type_name("FILE");

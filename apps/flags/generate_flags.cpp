@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "apps/flags/option_values.h"
 #include "base/error.h"
 
 namespace titan {
@@ -94,13 +95,7 @@ void declare(CLI::App& app, GenerateFlags& flags) {
       ->type_name("FOLDER");
   add_number("--context", "tokens of prompt and text together (default: what the model was trained with)", "N",
              [&](const auto& text) { flags.context = at_least<std::int64_t>("--context", text, 2); });
-  app.add_option("--device", flags.device, "auto: a GPU when there is one")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--dtype", flags.dtype,
-                 "of the weights; auto: bfloat16 when they were saved as such or are on a GPU, else float32")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
+  add_device_and_dtype(app, flags.device, flags.dtype);
   app.add_flag("--json", flags.json,
                "one JSON object for each sample: prompt, text, the ids of both, and why it ended");
   app.add_option("--out", flags.out, "the file for the objects of --json, in place of standard output")

@@ -38,4 +38,15 @@ inline void suggest(CLI::Option* option, const std::vector<std::string>& values)
 // Makes completion offer files for the option.
 inline void suggest_path(CLI::Option* option) { add_note(option, "path", kSuggestedPath); }
 
+// Declares --device and --dtype of commands that load a trained model (TrainedModelOptions).
+inline void add_device_and_dtype(CLI::App& app, std::string& device, std::string& dtype) {
+  app.add_option("--device", device, "auto: a GPU when there is one")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--dtype", dtype,
+                 "of the weights; auto: bfloat16 when they were saved as such or are on a GPU, else float32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
+}
+
 }  // namespace titan

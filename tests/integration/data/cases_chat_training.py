@@ -43,8 +43,8 @@ def chat_tokens(context):
     expect(out == first.removesuffix(" ") + "⟦ the train<|end_of_text|>⟧\n", f"{out!r}")
 
 
-# Where the conversations are alone or packed, sums have other orders and other lengths of attention; see
-# cases_transformers.py for the bound.
+# Sums have another order where conversations are packed than where each is alone. cases_transformers.py derives the
+# bound.
 TOLERANCE = 1e-5
 MESHES = {
     "1": (1, []),
