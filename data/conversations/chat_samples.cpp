@@ -1,6 +1,7 @@
 #include "data/conversations/chat_samples.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -21,15 +22,42 @@ struct TokenPlace {
   bool is_within = false;  // the next token begins before it
 };
 
-// Finds the place `bytes` by encoding the text up to there. A token goes across it if that has another token.
-TokenPlace place_of(std::size_t bytes, const std::string& text, const std::vector<std::int32_t>& all,
-                    const Tokenizer& tokenizer) {
-  if (bytes == text.size()) return {all.size(), false};
-  std::vector<std::int32_t> ids;
-  tokenizer.encode_rendered(std::string_view(text).substr(0, bytes), ids);
-  const auto same = static_cast<std::size_t>(std::ranges::mismatch(ids, all).in1 - ids.begin());
-  return {same, same < ids.size() && same < all.size()};
-}
+// Finds places in a text whose tokens are known, each by encoding the text up to there: a token goes across a place if
+// the text that ends there has another one. What a special token ends is not encoded again, since text behind it has
+// the same tokens whatever is in front.
+class TokenPlaces {
+ public:
+  TokenPlaces(const std::string& text, const std::vector<std::int32_t>& all, const Tokenizer& tokenizer)
+      : text_(text), all_(all), tokenizer_(tokenizer) {}
+
+  // Returns the place of a byte. Calls are cheap in the order of the text.
+  TokenPlace of(std::size_t bytes) {
+    if (bytes == text_.size()) return {all_.size(), false};
+    if (bytes < bytes_) bytes_ = tokens_ = 0;
+    std::vector<std::int32_t> ids;
+    tokenizer_.encode_rendered(text_.substr(bytes_, bytes - bytes_), ids);
+    const auto rest = all_.subspan(tokens_);
+    const auto same = static_cast<std::size_t>(std::ranges::mismatch(ids, rest).in1 - ids.begin());
+    const TokenPlace place{tokens_ + same, same < ids.size() && same < rest.size()};
+    if (same == ids.size()) begin_at_special_token(bytes, place.before);
+    return place;
+  }
+
+ private:
+  // Lets later calls encode from the token that ends at a place on, if that token is special.
+  void begin_at_special_token(std::size_t bytes, std::size_t tokens) {
+    if (tokens == 0 || !tokenizer_.is_special(all_[tokens - 1])) return;
+    const std::string special = tokenizer_.special_text(all_[tokens - 1]);
+    if (!text_.substr(0, bytes).ends_with(special)) return;
+    bytes_ = bytes - special.size();
+    tokens_ = tokens - 1;
+  }
+
+  std::string_view text_;
+  std::span<const std::int32_t> all_;
+  const Tokenizer& tokenizer_;
+  std::size_t bytes_ = 0, tokens_ = 0;  // where calls begin to encode
+};
 
 }  // namespace
 
@@ -52,9 +80,9 @@ ChatSamples::Sample ChatSamples::read(std::int64_t index) const {
   Sample out{.tokens = ids};
   std::vector<std::int32_t>& marked = out.tokens;
   for (std::int32_t& id : marked) id |= kNoLabel;
+  TokenPlaces places(found.text, ids, *tokenizer_);
   for (const ChatTemplate::Range& answer : found.answers) {
-    const TokenPlace begin = place_of(answer.begin, found.text, ids, *tokenizer_);
-    const TokenPlace end = place_of(answer.end, found.text, ids, *tokenizer_);
+    const TokenPlace begin = places.of(answer.begin), end = places.of(answer.end);
     const std::size_t behind = end.before + (end.is_within ? 1 : 0);
     const auto is_special = [&](std::int32_t id) { return tokenizer_->is_special(id); };
     out.splits_token |= begin.is_within;
