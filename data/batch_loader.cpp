@@ -21,7 +21,8 @@ struct HostBatch {
   std::int64_t rows = 0;
   std::vector<std::int64_t> tokens;  // [rows, seq_len]
   std::vector<std::int64_t> labels;
-  std::vector<std::int64_t> documents{};  // empty if the loader has none
+  std::vector<std::int64_t> documents{};         // empty if the loader has none
+  std::vector<std::int64_t> labels_of_sample{};  // empty if the loader has none
   std::shared_ptr<const RowPosition> after{};
   std::int64_t bad_records = 0;
   std::vector<SampleId> samples{};  // for the sample log
@@ -40,12 +41,13 @@ HostBatch make_host_batch(RowSource& rows, const LoaderOptions& options) {
   batch.tokens.resize(size);
   batch.labels.resize(size);
   if (options.has_documents) batch.documents.resize(size);
+  if (options.weighs_samples) batch.labels_of_sample.resize(size);
   for (; batch.rows < options.local_batch_size; ++batch.rows) {
     const std::size_t row = static_cast<std::size_t>(batch.rows) * seq_len;
-    const auto documents =
-        options.has_documents ? std::span(batch.documents).subspan(row, seq_len) : std::span<std::int64_t>();
-    if (!rows.next_row(std::span(batch.tokens).subspan(row, seq_len), std::span(batch.labels).subspan(row, seq_len),
-                       documents))
+    const auto part = [&](std::vector<std::int64_t>& values) {
+      return values.empty() ? std::span<std::int64_t>() : std::span(values).subspan(row, seq_len);
+    };
+    if (!rows.next_row({part(batch.tokens), part(batch.labels), part(batch.documents), part(batch.labels_of_sample)}))
       break;
     if (!options.sample_log.empty()) batch.samples.push_back(rows.sample_id());
   }
@@ -121,6 +123,7 @@ class BatchLoader final : public BatchSource {
     };
     Batch batch{.tokens = tensor(host->tokens), .labels = tensor(host->labels)};
     if (options_.has_documents) batch.documents = tensor(host->documents);
+    if (options_.weighs_samples) batch.labels_of_sample = tensor(host->labels_of_sample);
     return batch;
   }
 

@@ -18,6 +18,7 @@ struct LoaderOptions {
   // Capacity of the queue: enough that tokenizing one long document does not delay a step.
   std::int64_t prefetch_batches = 8;
   bool has_documents = false;        // batches say which document a token belongs to
+  bool weighs_samples = false;       // conversations count alike: batches have labels_of_sample
   bool report_bad_records = false;   // bad_records() returns a number
   std::filesystem::path sample_log;  // gets a line for each row that next() returns; empty: no log
   std::string description = {};      // see BatchSource

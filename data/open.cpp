@@ -100,6 +100,22 @@ OpenedRows open_torchtitan(const DataOptions& options, OnBadRecord on_bad_record
           has_documents};
 }
 
+// True if the conversations of this data count alike in the loss. Throws ConfigError for a mixture with other data, of
+// which nothing says what counts as much as a conversation.
+bool weighs_samples(const DataOptions& options) {
+  if (options.chat.loss_weight != "sample") return false;
+  const auto entries = mix_of(options);
+  const auto is_chat = [](const config::MixEntry& entry) { return config::lower_case(entry.kind) == "chat"; };
+  if (std::ranges::none_of(entries, is_chat)) return false;
+  for (const config::MixEntry& entry : entries) {
+    if (is_chat(entry)) continue;
+    throw ConfigError("chat.loss_weight = \"sample\" makes conversations count alike, and " + entry.kind + " " +
+                          entry.path + " has none; leave the key out, or mix datasets of kind chat alone",
+                      {"chat.loss_weight", "training.dataset_mix"});
+  }
+  return true;
+}
+
 }  // namespace
 
 std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
@@ -112,6 +128,7 @@ std::unique_ptr<BatchSource> make_batch_source(const DataOptions& options, std::
                                              .seq_len = options.seq_len,
                                              .pin_memory = options.pin_memory,
                                              .has_documents = has_documents,
+                                             .weighs_samples = weighs_samples(options),
                                              .report_bad_records = on_bad_record == OnBadRecord::kSkip,
                                              .sample_log = options.sample_log,
                                              .description = std::move(description)});

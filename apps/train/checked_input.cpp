@@ -143,6 +143,7 @@ data::ChatDataset chat_dataset(const config::JobConfig& config, const std::strin
   out.tokenizer_fingerprint = tokenizer_fingerprint;
   if (config.chat.chat_template) out.chat_template = *config.chat.chat_template;
   out.too_long = config.chat.too_long;
+  out.loss_weight = config.chat.loss_weight;
   return out;
 }
 

@@ -18,6 +18,7 @@ struct ChatDataset {
   std::string tokenizer_fingerprint;                   // tokenizer.h
   std::optional<std::filesystem::path> chat_template;  // instead of that folder's: chat.chat_template
   std::string too_long = "error";                      // chat.too_long
+  std::string loss_weight = "token";                   // chat.loss_weight
   std::string on_bad_record = "error";
 };
 

@@ -54,15 +54,14 @@ ElasticOrder::ElasticOrder(std::vector<std::shared_ptr<const TokenSource>> sourc
   window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
 }
 
-bool ElasticOrder::next_row(std::span<std::int64_t> input, std::span<std::int64_t> label,
-                            std::span<std::int64_t> documents) {
+bool ElasticOrder::next_row(const RowSpans& row) {
   Lane& lane = lanes_[next_lane_];
   const std::int64_t lane_number = options_.first_lane + static_cast<std::int64_t>(next_lane_);
   sample_id_.sample = lane.windows * options_.num_lanes + lane_number;
   const std::size_t source = mixture_.source_of(sample_id_.sample);
   sample_id_.source = static_cast<std::int64_t>(source);
   fill_window(lane_number, source);
-  write_row(std::span<const std::int32_t>(window_), input, label, documents);
+  write_row(std::span<const std::int32_t>(window_), row);
   ++lane.windows;
   next_lane_ = (next_lane_ + 1) % lanes_.size();
   return true;

@@ -37,8 +37,7 @@ class ElasticOrder final : public RowSource {
   // that is not positive.
   ElasticOrder(std::vector<std::shared_ptr<const TokenSource>> sources, std::vector<double> weights, Options options);
 
-  bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label,
-                std::span<std::int64_t> documents) override;
+  bool next_row(const RowSpans& row) override;
   SampleId sample_id() const override { return sample_id_; }
   std::shared_ptr<const RowPosition> position() const override;
   std::int64_t load_state(const Values& saved) override;

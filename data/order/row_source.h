@@ -28,6 +28,13 @@ class RowPosition {
   virtual std::vector<StateEntry> entries(std::int64_t num_batches) const = 0;
 };
 
+// Where a row is written: seq_len elements each. The last two are empty if they are not wanted.
+struct RowSpans {
+  std::span<std::int64_t> input, label;
+  std::span<std::int64_t> documents;         // Batch::documents
+  std::span<std::int64_t> labels_of_sample;  // Batch::labels_of_sample
+};
+
 // Source of the rows of one rank. Not thread-safe.
 class RowSource {
  public:
@@ -35,8 +42,7 @@ class RowSource {
 
   // Writes the next row, of a window of seq_len + 1 tokens, as write_row() does. Returns false if a finite source is
   // used up. Throws DataError.
-  virtual bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label,
-                        std::span<std::int64_t> documents) = 0;
+  virtual bool next_row(const RowSpans& row) = 0;
 
   // Returns the id of the last row written.
   virtual SampleId sample_id() const = 0;

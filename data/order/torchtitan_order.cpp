@@ -52,8 +52,7 @@ TorchTitanOrder::TorchTitanOrder(std::shared_ptr<const TokenSource> source, Opti
   window_.resize(static_cast<std::size_t>(options_.seq_len) + 1);
 }
 
-bool TorchTitanOrder::next_row(std::span<std::int64_t> input, std::span<std::int64_t> label,
-                               std::span<std::int64_t> documents) {
+bool TorchTitanOrder::next_row(const RowSpans& row) {
   while (filled_ < window_.size()) {
     if (stream_.consumed == stream_.tokens.size()) {
       if (!refill()) return false;
@@ -73,7 +72,7 @@ bool TorchTitanOrder::next_row(std::span<std::int64_t> input, std::span<std::int
   ++windows_;
   filled_ = 0;
   snapshot_ = stream_;
-  write_row(std::span<const std::int64_t>(window_), input, label, documents);
+  write_row(std::span<const std::int64_t>(window_), row);
   return true;
 }
 

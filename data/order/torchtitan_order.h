@@ -43,8 +43,7 @@ class TorchTitanOrder final : public RowSource {
 
   // Returns false if a finite source has too few tokens left for a window; these are dropped, as in TorchTitan. Throws
   // DataError if a document cannot be read.
-  bool next_row(std::span<std::int64_t> input, std::span<std::int64_t> label,
-                std::span<std::int64_t> documents) override;
+  bool next_row(const RowSpans& row) override;
 
   // The position after the last window that next_row() wrote, or after a later seek() or restart().
   const Snapshot& snapshot() const { return snapshot_; }

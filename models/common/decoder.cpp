@@ -24,7 +24,8 @@ constexpr const char *kEmbedding = "tok_embeddings.weight", *kOutput = "output.w
 
 at::Tensor Output::forward(const nn::Tensors& inputs) {
   if (inputs.size() == 1) return nn::Linear::forward(inputs);
-  return nn::linear_cross_entropy_sum(inputs[0], weight, inputs[1]);
+  const auto row_weights = inputs.size() > 2 ? nn::row_weights_of(inputs[2], weight.device()) : at::Tensor();
+  return nn::linear_cross_entropy_sum(inputs[0], weight, inputs[1], row_weights);
 }
 
 Decoder::Decoder(const DecoderShape& shape, std::int64_t seq_len, std::optional<std::int64_t> document_end)
@@ -73,6 +74,7 @@ at::Tensor Decoder::forward(const nn::Tensors& inputs) {
   if (!output_) return state[0];
   nn::Tensors output_inputs = {state[0]};
   if (inputs.size() > 1 && inputs[1].defined()) output_inputs.push_back(inputs[1]);
+  if (inputs.size() > 4 && inputs[4].defined()) output_inputs.push_back(inputs[4]);
   return (*output_)(std::move(output_inputs));
 }
 

@@ -19,7 +19,8 @@ namespace titan::models {
 class Output : public nn::Linear {
  public:
   using nn::Linear::Linear;
-  at::Tensor forward(const nn::Tensors& inputs) override;  // [B, T, D] -> [B, T, V]; with labels [B, T], 0-d
+  // [B, T, D] -> [B, T, V]; with labels [B, T], 0-d; a third input is Batch::labels_of_sample.
+  at::Tensor forward(const nn::Tensors& inputs) override;
 };
 
 class Decoder : public LanguageModel {

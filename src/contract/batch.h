@@ -16,6 +16,9 @@ struct Batch {
   // int64 [B, T], host: the number, within the row, of the document that a token belongs to and attends to, or
   // kUnknownDocument. Undefined if it is unknown for all tokens.
   at::Tensor documents = {};
+  // int64 [B, T], host: the number of labels that count in a label's conversation, each of which counts one part of so
+  // many, so that conversations count alike. Undefined if each label counts once.
+  at::Tensor labels_of_sample = {};
 };
 
 }  // namespace titan

@@ -12,14 +12,15 @@
 namespace titan {
 
 // Returns the sum of the losses of a batch's labels, which are on the model's device here, as its tokens may be:
-// float32 0-d on the device, with a graph if autograd is on. Labels of kIgnoredLabel do not count; the caller divides
-// by the number of the others. Collective if the model is sharded.
+// float32 0-d on the device, with a graph if autograd is on. Labels of kIgnoredLabel do not count; the others count
+// once each, or as Batch::labels_of_sample says. The caller divides by their number. Collective if the model is
+// sharded.
 using LossFunction = std::function<at::Tensor(LanguageModel& model, const Batch& batch)>;
 
 // The model's own loss, the sum of cross entropies. It need not hold all logits in memory at once.
 inline at::Tensor cross_entropy_of_model(LanguageModel& model, const Batch& batch) {
-  if (!batch.documents.defined()) return model(batch.tokens, batch.labels);
-  return model(batch.tokens, batch.labels, /*positions=*/at::Tensor(), batch.documents);
+  if (!batch.documents.defined() && !batch.labels_of_sample.defined()) return model(batch.tokens, batch.labels);
+  return model(batch.tokens, batch.labels, /*positions=*/at::Tensor(), batch.documents, batch.labels_of_sample);
 }
 
 }  // namespace titan

@@ -38,6 +38,20 @@ void check_text_key(const std::string& table, const std::string& text_key, const
                     {key}});
 }
 
+// A key that decides how conversations are trained would be silently ignored where there are none.
+void check_chat_keys(const JobConfig& config, const std::vector<std::string>& kinds, std::vector<Fault>& errors) {
+  if (std::ranges::any_of(kinds, [](const std::string& kind) { return lower_case(kind) == "chat"; })) return;
+  const Chat defaults;
+  const auto check = [&](const std::string& key, const std::string& value, const std::string& unset) {
+    if (value != unset)
+      errors.push_back({key + " = \"" + value + "\" is about conversations, and no dataset is of kind chat (" +
+                            join(kinds, ", ") + "); leave it out, or set training.dataset = \"chat\"",
+                        {key}});
+  };
+  check("chat.too_long", config.chat.too_long, defaults.too_long);
+  check("chat.loss_weight", config.chat.loss_weight, defaults.loss_weight);
+}
+
 }  // namespace
 
 std::vector<std::string> dataset_kinds() {
@@ -100,6 +114,9 @@ std::vector<Fault> find_wrong_datasets(const JobConfig& config) {
     }
   }
   check_text_key("training", config.training.dataset_text_key, kinds, errors);
+  std::vector<std::string> all_kinds = kinds;
+  if (config.validation.enable) all_kinds.push_back(config.validation.dataset);
+  check_chat_keys(config, all_kinds, errors);
   if (!config.validation.enable) return errors;
   check_kind("validation.dataset", config.validation.dataset, errors);
   check_text_key("validation", config.validation.dataset_text_key, {config.validation.dataset}, errors);

@@ -300,7 +300,7 @@ class Table {
 
     add(KEY(chat.chat_template), "file with the chat template, or a folder that has one; None: the tokenizer's (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(chat.too_long), "what to do with a conversation of more than seq_len + 1 tokens; error: refuse to start; cut: leave out its end; drop: leave it out (not a key of TorchTitan)", one_of({"error", "cut", "drop"}), kSupported);
-    add(KEY(chat.loss_weight), "what counts as much as any other in the loss; token: each token of an answer; sample: each conversation (not a key of TorchTitan)", one_of({"token"}, {"sample"}), kSupported);
+    add(KEY(chat.loss_weight), "what counts as much as any other in the loss; token: each token of an answer; sample: each conversation (not a key of TorchTitan)", one_of({"token", "sample"}), kSupported);
     add(KEY(lora.rank), "rank of the adapters that are trained instead of the model (LoRA); 0: no adapters, the model is trained (not a table of TorchTitan)", at_least(0), kSupported);
     add(KEY(lora.alpha), "the adapters' product is multiplied by alpha / rank; None: the rank, which is PEFT's scale where both have their default, 8", above(0), kSupported);
     add(KEY(lora.dropout), "part of an adapter's input that training sets to zero", from_below(0, 1), kSupported);

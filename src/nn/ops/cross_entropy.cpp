@@ -20,6 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
+using OptionalVariable = std::optional<Variable>;  // a Function takes no undefined tensor
 
 constexpr std::int64_t kFewestRows = 256;  // matmuls of fewer are slow
 // Memory for the logits of a part. Each part reads and writes the weight's gradient once more, so parts should be few.
@@ -32,12 +33,21 @@ std::int64_t bytes_of_row(const LossShape& shape) {
   return shape.vocab * (static_cast<std::int64_t>(at::elementSize(shape.dtype)) + (shape.on_gpu ? kCopiesBytes : 0));
 }
 
-// Losses of rows with the full vocabulary, by this program's kernels.
+// Returns the loss of each row from the largest of its logits and the sum of e^(logit - largest): `stats` [rows, 2].
+at::Tensor each_of(const at::Tensor& stats, const at::Tensor& logits, const at::Tensor& labels) {
+  const auto flat = labels.flatten();
+  const auto of_label = logits.flatten(0, -2).gather(1, flat.clamp_min(0).unsqueeze(1)).squeeze(1).to(at::kDouble);
+  const auto largest = stats.select(1, 0).to(at::kDouble), sum = stats.select(1, 1).to(at::kDouble);
+  return (sum.log() + (largest - of_label)).masked_fill_(flat.eq(kIgnoreIndex), 0);
+}
+
+// Losses of rows with the full vocabulary, by this program's kernels. Without a kernel nothing is defined.
 class WholeRows : public RowLosses {
  public:
-  Result forward(const at::Tensor& logits, const at::Tensor& labels) const override {
+  Result forward(const at::Tensor& logits, const at::Tensor& labels, bool wants_each) const override {
     auto [loss, stats] = ops::cross_entropy(logits, labels, kIgnoreIndex);
-    return {std::move(loss), std::move(stats)};
+    auto each = wants_each && loss.defined() ? each_of(stats, logits, labels) : at::Tensor();
+    return {std::move(loss), std::move(stats), std::move(each)};
   }
   void backward(const at::Tensor& loss_grad, const at::Tensor& logits, const at::Tensor& labels,
                 const at::Tensor& stats, const at::Tensor& grad) const override {
@@ -52,10 +62,14 @@ const WholeRows kWholeRows;
 // log-probabilities.
 class AtenRows : public RowLosses {
  public:
-  Result forward(const at::Tensor& logits, const at::Tensor& labels) const override {
+  Result forward(const at::Tensor& logits, const at::Tensor& labels, bool wants_each) const override {
     auto log_probs = at::_log_softmax(logits.to(at::kFloat), -1, /*half_to_float=*/false);
-    auto loss = std::get<0>(at::nll_loss_forward(log_probs, labels, /*weight=*/{}, at::Reduction::Sum, kIgnoreIndex));
-    return {std::move(loss), std::move(log_probs)};
+    const auto reduced = [&](std::int64_t reduction) {
+      return std::get<0>(at::nll_loss_forward(log_probs, labels, /*weight=*/{}, reduction, kIgnoreIndex));
+    };
+    auto loss = reduced(at::Reduction::Sum);
+    auto each = wants_each ? reduced(at::Reduction::None).to(at::kDouble) : at::Tensor();
+    return {std::move(loss), std::move(log_probs), std::move(each)};
   }
   void backward(const at::Tensor& loss_grad, const at::Tensor& /*logits*/, const at::Tensor& labels,
                 const at::Tensor& stats, const at::Tensor& grad) const override {
@@ -78,16 +92,24 @@ const RowLosses& kept(AutogradContext* context) {
   return *reinterpret_cast<const RowLosses*>(context->saved_data["losses"].toInt());
 }
 
-RowLosses::Result without_graph(const RowLosses& losses, const at::Tensor& logits, const at::Tensor& labels) {
+// Computes the losses without a graph, each counted as often as its weight says.
+RowLosses::Result losses_of(const RowLosses& losses, const at::Tensor& logits, const at::Tensor& labels,
+                            const at::Tensor& row_weights) {
   const at::NoGradGuard no_grad;
-  return losses.forward(logits, labels);
+  RowLosses::Result out = losses.forward(logits, labels, /*wants_each=*/row_weights.defined());
+  if (out.each.defined()) out.loss = (out.each * row_weights.flatten()).sum().to(at::kFloat);
+  return out;
+}
+
+void weigh_gradient(const at::Tensor& grad, const at::Tensor& row_weights) {
+  if (row_weights.defined()) grad.mul_(row_weights.view(grad.sizes().slice(0, grad.dim() - 1)).unsqueeze(-1));
 }
 
 // Adds a node for losses that are computed already: only then is it known that there is a kernel.
 struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
   static Variable forward(AutogradContext* context, const Variable& logits, const Variable& labels,
-                          const RowLosses* losses, const RowLosses::Result& out) {
-    context->save_for_backward({logits, labels, out.stats});
+                          const OptionalVariable& row_weights, const RowLosses* losses, const RowLosses::Result& out) {
+    context->save_for_backward({logits, labels, out.stats, row_weights.value_or(Variable())});
     keep(context, *losses);
     return out.loss;
   }
@@ -98,7 +120,8 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
     const at::Tensor& logits = saved[0];
     const at::Tensor grad = is_last_holder(logits) ? logits.detach() : at::empty_like(logits);
     kept(context).backward(grad_outputs[0], logits, saved[1], saved[2], grad);
-    return {grad, {}, {}, {}};
+    weigh_gradient(grad, saved[3]);
+    return {grad, {}, {}, {}, {}};
   }
 
  private:
@@ -142,19 +165,23 @@ class PartGradients {
 // `wants_grad` is a parameter because autograd is off inside a Function's forward, so that it cannot be asked there.
 struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> {
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight, const Variable& labels,
-                          std::int64_t rows, bool wants_grad, const RowLosses* losses) {
+                          const OptionalVariable& row_weights, std::int64_t rows, bool wants_grad,
+                          const RowLosses* losses) {
     const auto all_x = x.flatten(0, -2), all_labels = labels.flatten();
+    const auto all_weights = row_weights ? row_weights->flatten() : at::Tensor();
     std::optional<PartGradients> grads;
     if (wants_grad) grads.emplace(all_x, weight, weight.requires_grad());
     auto loss = at::zeros({}, x.options().dtype(at::kDouble));
     for (std::int64_t begin = 0; begin < all_x.size(0); begin += rows) {
       const auto count = std::min(rows, all_x.size(0) - begin);
       const auto part_x = all_x.narrow(0, begin, count), part_labels = all_labels.narrow(0, begin, count);
+      const auto part_weights = all_weights.defined() ? all_weights.narrow(0, begin, count) : at::Tensor();
       const auto logits = at::linear(part_x, weight);
-      const auto part = losses->forward(logits, part_labels);
+      const auto part = losses_of(*losses, logits, part_labels, part_weights);
       loss += part.loss;
       if (!grads) continue;
       losses->backward(at::ones_like(part.loss), logits, part_labels, part.stats, /*grad=*/logits);
+      weigh_gradient(logits, part_weights);
       grads->add(begin, part_x, logits);
     }
     if (grads) {
@@ -170,7 +197,7 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
     const auto saved = context->get_saved_variables();
     const auto dtype = static_cast<at::ScalarType>(context->saved_data["dtype"].toInt());
     const auto of_weight = saved[1].defined() ? scaled(saved[1], grad_outputs[0]).to(dtype) : at::Tensor();
-    return {scaled(saved[0], grad_outputs[0]), of_weight, {}, {}, {}, {}};
+    return {scaled(saved[0], grad_outputs[0]), of_weight, {}, {}, {}, {}, {}};
   }
 
  private:
@@ -188,37 +215,44 @@ bool takes_in_parts(const at::Tensor& x, const at::Tensor& weight) {
          weight.scalar_type() == x.scalar_type() && x.dim() > 1 && x.numel() > 0;
 }
 
+OptionalVariable optional(const at::Tensor& tensor) {
+  return tensor.defined() ? OptionalVariable(tensor) : std::nullopt;
+}
+
 LossShape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
   return {labels.numel(), x.size(-1), weight.size(0), x.scalar_type(), is_on_gpu(x)};
 }
 
 }  // namespace
 
-at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels) {
-  if (is_on_gpu(logits)) return composed::cross_entropy_sum(logits, labels);
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& row_weights) {
+  if (is_on_gpu(logits)) return composed::cross_entropy_sum(logits, labels, row_weights);
   const auto own_logits = logits.contiguous(), own_labels = labels.contiguous();
-  const auto losses = without_graph(kWholeRows, own_logits, own_labels);
-  if (!losses.loss.defined()) return composed::cross_entropy_sum(logits, labels);
-  return CrossEntropySum::apply(own_logits, own_labels, &kWholeRows, losses);
-}
-
-at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
-  if (!takes_in_parts(x, weight)) return cross_entropy_sum(at::linear(x, weight), labels);
-  if (!is_on_gpu(x)) return linear_cross_entropy_sum(x, weight, labels, kWholeRows);
-  if (rows_of_logits(shape_of(x, weight, labels)) == labels.numel())
-    return composed::cross_entropy_sum(at::linear(x, weight), labels);
-  return linear_cross_entropy_sum(x, weight, labels, kAtenRows);
+  const auto losses = losses_of(kWholeRows, own_logits, own_labels, row_weights);
+  if (!losses.loss.defined()) return composed::cross_entropy_sum(logits, labels, row_weights);
+  return CrossEntropySum::apply(own_logits, own_labels, optional(row_weights), &kWholeRows, losses);
 }
 
 at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
-                                    const RowLosses& losses) {
+                                    const at::Tensor& row_weights) {
+  if (!takes_in_parts(x, weight)) return cross_entropy_sum(at::linear(x, weight), labels, row_weights);
+  if (!is_on_gpu(x)) return linear_cross_entropy_sum(x, weight, labels, kWholeRows, row_weights);
+  if (rows_of_logits(shape_of(x, weight, labels)) == labels.numel())
+    return composed::cross_entropy_sum(at::linear(x, weight), labels, row_weights);
+  return linear_cross_entropy_sum(x, weight, labels, kAtenRows, row_weights);
+}
+
+at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                                    const RowLosses& losses, const at::Tensor& row_weights) {
   const auto shape = shape_of(x, weight, labels);
   const auto rows = takes_in_parts(x, weight) ? rows_of_logits(shape) : shape.rows;
   if (rows == shape.rows) {
     const auto logits = at::linear(x, weight).contiguous(), own_labels = labels.contiguous();
-    return CrossEntropySum::apply(logits, own_labels, &losses, without_graph(losses, logits, own_labels));
+    return CrossEntropySum::apply(logits, own_labels, optional(row_weights), &losses,
+                                  losses_of(losses, logits, own_labels, row_weights));
   }
-  return detail::linear_cross_entropy_sum_in_parts(x.contiguous(), weight, labels.contiguous(), rows, losses);
+  return detail::linear_cross_entropy_sum_in_parts(x.contiguous(), weight, labels.contiguous(), rows, losses,
+                                                   row_weights);
 }
 
 at::Tensor detail::linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight,
@@ -228,9 +262,14 @@ at::Tensor detail::linear_cross_entropy_sum_in_parts(const at::Tensor& x, const 
 
 at::Tensor detail::linear_cross_entropy_sum_in_parts(const at::Tensor& x, const at::Tensor& weight,
                                                      const at::Tensor& labels, std::int64_t rows,
-                                                     const RowLosses& losses) {
+                                                     const RowLosses& losses, const at::Tensor& row_weights) {
   const bool wants_grad = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
-  return LinearCrossEntropySum::apply(x, weight, labels, rows, wants_grad, &losses);
+  return LinearCrossEntropySum::apply(x, weight, labels, optional(row_weights), rows, wants_grad, &losses);
+}
+
+at::Tensor row_weights_of(const at::Tensor& labels_of_sample, at::Device device) {
+  if (!labels_of_sample.defined()) return {};
+  return labels_of_sample.to(device, at::kFloat, /*non_blocking=*/true).reciprocal();
 }
 
 const RowLosses& detail::aten_rows() { return kAtenRows; }
@@ -246,9 +285,14 @@ std::int64_t rows_of_logits(const LossShape& shape) {
   return (shape.rows - rows) * row_bytes > sums ? rows : shape.rows;
 }
 
-at::Tensor composed::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels) {
-  return at::cross_entropy_loss(logits.flatten(0, -2).to(at::kFloat), labels.flatten(), /*weight=*/{},
-                                at::Reduction::Sum, kIgnoreIndex);
+at::Tensor composed::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels,
+                                       const at::Tensor& row_weights) {
+  const auto reduced = [&](std::int64_t reduction) {
+    return at::cross_entropy_loss(logits.flatten(0, -2).to(at::kFloat), labels.flatten(), /*weight=*/{}, reduction,
+                                  kIgnoreIndex);
+  };
+  if (!row_weights.defined()) return reduced(at::Reduction::Sum);
+  return (reduced(at::Reduction::None) * row_weights.flatten()).sum();
 }
 
 }  // namespace titan::nn

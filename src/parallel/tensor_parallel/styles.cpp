@@ -163,9 +163,11 @@ void VocabParallelLoss::apply(const nn::NamedModule& module, const dist::DeviceM
   gather_first_input(linear, group);
   const auto losses = gathers_logits_ ? nullptr : std::make_shared<VocabParallelLosses>(first, vocab, group);
   linear.add_forward_wrapper([=, &linear, &group](const nn::Module::Forward& forward, const nn::Tensors& inputs) {
-    if (inputs.size() == 2 && losses) return nn::linear_cross_entropy_sum(inputs[0], linear.weight, inputs[1], *losses);
+    const auto row_weights = inputs.size() > 2 ? nn::row_weights_of(inputs[2], linear.weight.device()) : at::Tensor();
+    if (inputs.size() > 1 && losses)
+      return nn::linear_cross_entropy_sum(inputs[0], linear.weight, inputs[1], *losses, row_weights);
     const auto logits = parallel::all_gather_replicated(forward({inputs[0]}), inputs[0].dim() - 1, vocab, group);
-    return inputs.size() == 2 ? nn::cross_entropy_sum(logits, inputs[1]) : logits;
+    return inputs.size() > 1 ? nn::cross_entropy_sum(logits, inputs[1], row_weights) : logits;
   });
 }
 

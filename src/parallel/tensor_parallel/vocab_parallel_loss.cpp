@@ -32,7 +32,8 @@ at::Tensor VocabParallelLosses::own_labels(const at::Tensor& labels, std::int64_
   return local.masked_fill(is_elsewhere, own_vocab).masked_fill_(labels == nn::kIgnoreIndex, nn::kIgnoreIndex);
 }
 
-nn::RowLosses::Result VocabParallelLosses::forward(const at::Tensor& logits, const at::Tensor& labels) const {
+nn::RowLosses::Result VocabParallelLosses::forward(const at::Tensor& logits, const at::Tensor& labels,
+                                                   bool wants_each) const {
   if (labels.is_cpu()) kernels::check_labels(labels, vocab_, nn::kIgnoreIndex);
   const auto own_vocab = logits.size(-1);
   const auto own = own_labels(labels, own_vocab);
@@ -54,8 +55,8 @@ nn::RowLosses::Result VocabParallelLosses::forward(const at::Tensor& logits, con
   group_.all_reduce(sums, dist::ReduceOp::kSum).wait();
 
   auto losses = sums[0].to(at::kDouble).log_() + (largest.to(at::kDouble) - sums[1]);
-  const auto loss = losses.masked_fill_(at::bitwise_not(counts), 0).sum().to(at::kFloat);
-  return {loss, at::stack({largest, sums[0]}, 1)};
+  losses.masked_fill_(at::bitwise_not(counts), 0);
+  return {losses.sum().to(at::kFloat), at::stack({largest, sums[0]}, 1), wants_each ? losses : at::Tensor()};
 }
 
 void VocabParallelLosses::backward(const at::Tensor& loss_grad, const at::Tensor& logits, const at::Tensor& labels,

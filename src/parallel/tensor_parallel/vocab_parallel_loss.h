@@ -23,7 +23,7 @@ class VocabParallelLosses : public nn::RowLosses {
       : first_(first), vocab_(vocab), group_(group) {}
 
   // Throws c10::IndexError for a label outside the vocabulary if the labels are on the host.
-  Result forward(const at::Tensor& logits, const at::Tensor& labels) const override;
+  Result forward(const at::Tensor& logits, const at::Tensor& labels, bool wants_each) const override;
   void backward(const at::Tensor& loss_grad, const at::Tensor& logits, const at::Tensor& labels,
                 const at::Tensor& stats, const at::Tensor& grad) const override;
 

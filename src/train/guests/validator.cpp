@@ -100,7 +100,7 @@ Batch Validator::rows_of_this_rank(const Batch& all) const {
   const auto part = [&](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.narrow(0, begin, count) : tensor;
   };
-  if (count > 0) return {part(all.tokens), part(all.labels), part(all.documents)};
+  if (count > 0) return {part(all.tokens), part(all.labels), part(all.documents), part(all.labels_of_sample)};
   const auto row = all.tokens.narrow(0, 0, 1);
   return {row, at::full_like(row, nn::kIgnoreIndex)};
 }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <utility>
 
 #include "base/process/step_work.h"
@@ -22,7 +23,7 @@ class WholeModel : public ForwardBackward {
   LossSum forward(const Batch& batch) override {
     const NamedRange range([] { return "forward"; });
     const auto labels = batch.labels.to(device_, /*non_blocking=*/true);
-    return {loss_(model_, {batch.tokens, labels, batch.documents}), count_valid_tokens(batch)};
+    return {loss_(model_, {batch.tokens, labels, batch.documents, batch.labels_of_sample}), count_valid_tokens(batch)};
   }
 
   LossSum forward_backward(const Batch& batch, const Objective& objective) override {
@@ -42,7 +43,11 @@ class WholeModel : public ForwardBackward {
 }  // namespace
 
 std::int64_t count_valid_tokens(const Batch& batch) {
-  return batch.labels.is_meta() ? 0 : batch.labels.ne(nn::kIgnoreIndex).sum().item<std::int64_t>();
+  if (batch.labels.is_meta()) return 0;
+  const auto counts = batch.labels.ne(nn::kIgnoreIndex);
+  if (!batch.labels_of_sample.defined()) return counts.sum().item<std::int64_t>();
+  // A row has all labels of its conversations, so that their parts add up to whole numbers.
+  return std::llround(batch.labels_of_sample.masked_select(counts).to(at::kDouble).reciprocal().sum().item<double>());
 }
 
 std::unique_ptr<ForwardBackward> make_forward_backward(LanguageModel& model, at::Device device, LossFunction loss) {

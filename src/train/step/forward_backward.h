@@ -35,7 +35,8 @@ class ForwardBackward {
   virtual LossSum forward_backward(const Batch& batch, const Objective& objective) = 0;
 };
 
-// Returns the number of labels of a batch that count; 0 on the meta device.
+// Returns the number of labels of a batch that count, or with Batch::labels_of_sample that of its conversations: what
+// its sum of losses is divided by. 0 on the meta device.
 std::int64_t count_valid_tokens(const Batch& batch);
 
 // Returns the implementation that runs the full model on this rank, sharded or not. `model` must outlive it.

@@ -54,14 +54,15 @@ MESHES = {
 }
 
 
-@case(60, mesh=list(MESHES))
-def chat_loss(context, mesh):
-    """The first loss of packed conversations is transformers' mean over the answers' tokens, each conversation alone."""
+@case(60, mesh=list(MESHES), weight=["token", "sample"])
+def chat_loss(context, mesh, weight):
+    """The first loss of packed conversations is transformers' mean, each conversation alone, over the answers' tokens or
+    over the conversations."""
     folder, data = chat_folder(context)
     ranks, more = MESHES[mesh]
     job = families.write_job(context, folder, "run", 1)
     words = ["--config", job, *golden.FP32, *golden.STILL, "--training.dataset", "chat", "--training.dataset_path", data]
-    words += ["--training.seq_len", str(chat.SEQ_LEN), "--training.local_batch_size", str(chat.ROWS), *more]
+    words += ["--chat.loss_weight", weight, "--training.seq_len", str(chat.SEQ_LEN), "--training.local_batch_size", str(chat.ROWS), *more]
     words += ["--validation.enable", "--validation.dataset", "chat", "--validation.dataset_path", data, "--validation.steps", "-1"]
     words += ["--validation.seq_len", str(chat.SEQ_LEN), "--validation.local_batch_size", "3"]
     job = train(context, ranks, words, "run")
@@ -70,8 +71,8 @@ def chat_loss(context, mesh):
     for file in ("metrics.jsonl", "validation.jsonl"):
         (row,) = read_rows(context.dump("run") / file)
         loss = row["loss"]
-        distance = relative_distance(loss, expected["loss"])
-        expect(distance <= TOLERANCE, f"{file}: loss {loss}, transformers' {expected['loss']}: {distance:.1e}")
+        distance = relative_distance(loss, expected["loss"][weight])
+        expect(distance <= TOLERANCE, f"{file}: loss {loss}, transformers' {expected['loss'][weight]}: {distance:.1e}")
 
 
 # ------------------------------------------------------------------------------------------------ learning
@@ -188,7 +189,11 @@ def chat_refusals(context):
     (context.folder / "wrong.jinja").write_text("{% for m in messages %}")
     refused(r"chat.chat_template: .*wrong.jinja:1", "--chat.chat_template", context.folder / "wrong.jinja")
     refused(r"has no chat template; add .*Or name a template with chat.chat_template", "--chat.chat_template", "None")
-    refused(r"chat.loss_weight", "--chat.loss_weight", "sample")
+    text = context.fixtures / "corpus"
+    mixed = ["--training.dataset_mix", f"1 chat {toy},1 text {text}"]
+    refused(r"chat.loss_weight = \"sample\" makes conversations count alike, and text", "--chat.loss_weight", "sample", *mixed)
+    on_text = ["--training.dataset", "text", "--training.dataset_path", text, "--chat.loss_weight", "sample"]
+    refused(r"chat.loss_weight = \"sample\" is about conversations, and no dataset is of kind chat \(text\)", *on_text)
     refused(r"chat.too_long: expected a string, one of error, cut, drop", "--chat.too_long", "never")
     toy.write_text(good)
     for reason, *more in [

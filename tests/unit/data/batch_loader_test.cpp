@@ -71,7 +71,7 @@ TEST(BatchLoader, RowsFillBatchesInOrder) {
     ASSERT_EQ(batch->labels.sizes(), (std::vector<std::int64_t>{3, kSeqLen}));
     ASSERT_EQ(batch->tokens.scalar_type(), at::kLong);
     for (std::int64_t row = 0; row < 3; ++row) {
-      ASSERT_TRUE(order.next_row(input, label, {}));
+      ASSERT_TRUE(order.next_row({input, label, {}, {}}));
       const auto* tokens = batch->tokens.const_data_ptr<std::int64_t>() + row * kSeqLen;
       const auto* labels = batch->labels.const_data_ptr<std::int64_t>() + row * kSeqLen;
       ASSERT_EQ(input, std::vector<std::int64_t>(tokens, tokens + kSeqLen));

@@ -219,7 +219,9 @@ TEST(Packing, HoldsEachSampleOnceAndWastesLittle) {
     // No fewer packs than all tokens fill; best fit decreasing needs 11/9 of the fewest and 4 more at most.
     const double fewest = std::ceil(static_cast<double>(all) / capacity);
     EXPECT_GE(static_cast<double>(packs.size()), fewest);
-    if (capacity > 7) EXPECT_LE(static_cast<double>(packs.size()), 1.1 * fewest + 1) << "half of the room is even";
+    if (capacity > 7) {
+      EXPECT_LE(static_cast<double>(packs.size()), 1.1 * fewest + 1) << "half of the room is even";
+    }
   }
   EXPECT_EQ(pack_best_fit({}, 8).size(), 0);
 }
@@ -248,12 +250,13 @@ struct ChatFolder {
   }
 
   DataOptions options(std::int64_t seq_len, const std::string& too_long = "error") const {
-    return {.dataset = "chat",
-            .dataset_path = data,
-            .data_order = "auto",
-            .chat = {.tokenizer = folder.path(), .too_long = too_long},
-            .local_batch_size = 2,
-            .seq_len = seq_len};
+    return {
+        .dataset = "chat",
+        .dataset_path = data,
+        .data_order = "auto",
+        .chat = {.tokenizer = folder.path(), .tokenizer_fingerprint = "", .chat_template = {}, .too_long = too_long},
+        .local_batch_size = 2,
+        .seq_len = seq_len};
   }
 
   TempFolder folder;
@@ -290,6 +293,17 @@ TEST(ChatRows, HaveTheLabelsOfTheAnswersAndTheirDocuments) {
   EXPECT_EQ(numbers(batch.documents[0]), (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2}));
   EXPECT_THAT(source->description(), HasSubstr("has 2 conversations in 1 row of 16 tokens, 18.8 % of them padding; "
                                                "38.5 % of 13 tokens are trained"));
+}
+
+// "uB.abb." has three labels, "uA.aa." two; padding and what has none is divided by one.
+TEST(ChatRows, SayHowManyLabelsAConversationHas) {
+  const ChatFolder chats(2);
+  DataOptions options = chats.options(15);
+  EXPECT_FALSE(open(options)->next()->labels_of_sample.defined());
+  options.chat.loss_weight = "sample";
+  const auto batch = *open(options)->next();
+  EXPECT_EQ(numbers(batch.labels_of_sample[0]),
+            (std::vector<std::int64_t>{3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 1, 1}));
 }
 
 // With more lanes than packs, a step has packs of several passes; none is cut.

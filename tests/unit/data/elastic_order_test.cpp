@@ -46,7 +46,7 @@ using Row = std::vector<std::int64_t>;
 Row next_row(ElasticOrder& lanes) {
   Row row(kRowLen + 1);
   std::vector<std::int64_t> labels(kRowLen);
-  EXPECT_TRUE(lanes.next_row(std::span(row).first(kRowLen), labels, {}));
+  EXPECT_TRUE(lanes.next_row({std::span(row).first(kRowLen), labels, {}, {}}));
   EXPECT_TRUE(std::equal(row.begin() + 1, row.end() - 1, labels.begin()));
   row.back() = labels.back();
   return row;

@@ -77,13 +77,13 @@ TEST(IndexedShards, EveryIntegerTypeIsRead) {
     folder.write("x.bin", bin);
     return all_tokens(*open_indexed_shards(folder.path() / "x", 1, 1000));
   };
-  using Ids = std::vector<std::int32_t>;
-  EXPECT_EQ(make(1, "\x01\xff", 1), (Ids{1, 255}));
-  EXPECT_EQ(make(2, "\x01\x7f", 1), (Ids{1, 127}));
-  EXPECT_EQ(make(3, std::string("\x01\x00\x2c\x01", 4), 2), (Ids{1, 300}));
-  EXPECT_EQ(make(8, std::string("\x01\x00\x2c\x01", 4), 2), (Ids{1, 300}));
-  EXPECT_EQ(make(4, std::string("\x01\0\0\0\x2c\x01\0\0", 8), 4), (Ids{1, 300}));
-  EXPECT_EQ(make(5, std::string("\x01\0\0\0\0\0\0\0\x2c\x01\0\0\0\0\0\0", 16), 8), (Ids{1, 300}));
+  using TokenIds = std::vector<std::int32_t>;
+  EXPECT_EQ(make(1, "\x01\xff", 1), (TokenIds{1, 255}));
+  EXPECT_EQ(make(2, "\x01\x7f", 1), (TokenIds{1, 127}));
+  EXPECT_EQ(make(3, std::string("\x01\x00\x2c\x01", 4), 2), (TokenIds{1, 300}));
+  EXPECT_EQ(make(8, std::string("\x01\x00\x2c\x01", 4), 2), (TokenIds{1, 300}));
+  EXPECT_EQ(make(4, std::string("\x01\0\0\0\x2c\x01\0\0", 8), 4), (TokenIds{1, 300}));
+  EXPECT_EQ(make(5, std::string("\x01\0\0\0\0\0\0\0\x2c\x01\0\0\0\0\0\0", 16), 8), (TokenIds{1, 300}));
   for (const char code : {0, 6, 7, 9}) {
     EXPECT_THAT(data_error([&] { make(code, "ab", 1); }), HasSubstr("x.idx: its tokens are of type"));
   }

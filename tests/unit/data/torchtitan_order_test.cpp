@@ -28,7 +28,7 @@ std::vector<Sample> rows(TorchTitanOrder& order, std::int64_t seq_len, int limit
   for (int i = 0; i < limit; ++i) {
     const auto size = static_cast<std::size_t>(seq_len);
     Sample row{std::vector<std::int64_t>(size), std::vector<std::int64_t>(size)};
-    if (!order.next_row(row.first, row.second, {})) break;
+    if (!order.next_row({row.first, row.second, {}, {}})) break;
     result.push_back(std::move(row));
   }
   return result;

@@ -204,6 +204,45 @@ TEST(LinearCrossEntropySum, InPartsByAtensOperatorsIsThatOfTheWhole) {
     }
 }
 
+// Weights are powers of two, which add no rounding: the loss and its gradients are those of the rows one by one.
+TEST(LinearCrossEntropySum, CountsEachRowAsOftenAsItsWeightSays) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const LinearProblem problem(dtype);
+    const auto weights = at::pow(2.0, at::arange(42, at::kFloat).remainder(5) - 2).view({2, 21});
+    at::Tensor expected;
+    for (std::int64_t i = 0; i < 42; ++i) {
+      auto labels = at::full({42}, kIgnoreIndex, at::kLong);
+      labels[i] = problem.labels.flatten()[i];
+      const auto one = composed::cross_entropy_sum(at::linear(problem.x, problem.weight), labels.view({2, 21}));
+      const auto weighted = one * weights.flatten()[i].item<double>();
+      expected = i == 0 ? weighted : expected + weighted;
+    }
+    const auto of = [&](const RowLosses& losses, std::int64_t rows) {
+      return detail::linear_cross_entropy_sum_in_parts(problem.x, problem.weight, problem.labels, rows, losses,
+                                                       weights);
+    };
+    const auto logits = at::linear(problem.x, problem.weight);
+    const std::vector<at::Tensor> found = {linear_cross_entropy_sum(problem.x, problem.weight, problem.labels, weights),
+                                           of(detail::aten_rows(), 5), of(detail::aten_rows(), 42),
+                                           cross_entropy_sum(logits, problem.labels, weights),
+                                           composed::cross_entropy_sum(logits, problem.labels, weights)};
+    const auto expected_grads = problem.gradients(expected);
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      EXPECT_NEAR(found[k].item<double>(), expected.item<double>(), 2e-6 * expected.item<double>()) << k;
+      const auto grads = problem.gradients(found[k]);
+      for (std::size_t i = 0; i < 2; ++i) {
+        const double bound = (dtype == at::kFloat ? 1e-5 : 1.0 / 64) * expected_grads[i].abs().max().item<double>();
+        EXPECT_LE((grads[i] - expected_grads[i]).abs().max().item<double>(), bound) << k << " gradient " << i;
+      }
+    }
+  }
+}
+
+TEST(RowWeights, ArePartsOfAConversation) {
+  EXPECT_FALSE(row_weights_of({}, at::kCPU).defined());
+  EXPECT_TRUE(row_weights_of(at::tensor({1, 4}, at::kLong), at::kCPU).equal(at::tensor({1.0F, 0.25F})));
+}
+
 TEST(LinearCrossEntropySum, WithoutAGraphIsTheLossAlone) {
   const LinearProblem problem(at::kFloat);
   const auto expected = problem.in_parts(5);

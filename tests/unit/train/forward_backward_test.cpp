@@ -61,6 +61,13 @@ TEST(ForwardBackward, TheLossIsTheOneGiven) {
   EXPECT_EQ(model.weight.grad().item<float>(), 2 * 6 * 3);
 }
 
+TEST(ForwardBackward, ConversationsMayCountAlike) {
+  Batch batch{.tokens = at::zeros({1, 6}, at::kLong),
+              .labels = at::tensor({-100, 1, 2, 3, -100, 4}, at::kLong).view({1, 6}),
+              .labels_of_sample = at::tensor({3, 3, 3, 3, 1, 1}, at::kLong).view({1, 6})};
+  EXPECT_EQ(count_valid_tokens(batch), 2);
+}
+
 TEST(ForwardBackward, ValidTokensAreTheLabelsThatCount) {
   auto some = batch_of(1, 2);
   EXPECT_EQ(count_valid_tokens(some), 3);
