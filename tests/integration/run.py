@@ -12,6 +12,7 @@ import fnmatch
 import importlib
 import math
 import pathlib
+import resource
 import shutil
 import sys
 import tempfile
@@ -79,6 +80,11 @@ class time_limit:
             raise harness.Failure(f"took longer than {self.timeout_s:.0f} s: {error}") from error
 
 
+def processor_seconds():
+    """Returns the processor time of this process and of those that it has waited for, with theirs."""
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
 def select(patterns):
     chosen = [name for name in harness.CASES if not patterns or any(fnmatch.fnmatch(name, p) for p in patterns)]
     for pattern in patterns:
@@ -107,18 +113,18 @@ def main():
     for name in select(options.cases):
         if options.quick and not harness.CASES[name].quick:
             continue
-        started = time.monotonic()
+        started, used = time.monotonic(), processor_seconds()
         failure, lacking = run_case(name, options.program.resolve(), options.work.resolve())
-        seconds = time.monotonic() - started
+        spent = f"({time.monotonic() - started:.1f} s, {processor_seconds() - used:.1f} s of processor time)"
         if failure is not None:
             failed += 1
-            print(f"FAILED {name} ({seconds:.1f} s)\n  " + failure.replace("\n", "\n  "), flush=True)
+            print(f"FAILED {name} {spent}\n  " + failure.replace("\n", "\n  "), flush=True)
         elif lacking is not None:
             skipped += 1
             print(f"skipped {name}: needs {lacking}", flush=True)
         else:
             passed += 1
-            print(f"ok     {name} ({seconds:.1f} s)", flush=True)
+            print(f"ok     {name} {spent}", flush=True)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else SKIPPED if skipped and not passed else 0
 
