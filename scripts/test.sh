@@ -19,6 +19,8 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 source scripts/marked.sh
 PATH=$PWD/.venv/tools:$PATH # what setup.sh --no-system took from pip
+# Threads that wait for others sleep: spinning is for a process that has the machine to itself, and here many share it.
+export OMP_WAIT_POLICY=passive
 exec </dev/null
 
 tests=$(realpath -m "${TITAN_TEST_DIR:-build/release}")
