@@ -56,6 +56,8 @@ void check_arguments(const GenerateFlags& flags) {
     refuse("--out: a conversation is on the terminal; leave one of them out");
   if (flags.interactive && flags.batch > 1)
     refuse("--batch: the next prompt comes after a text; use --prompts with it, or leave it out");
+  if (flags.logprobs && !flags.json && flags.out.empty())
+    refuse("--logprobs: they are members of JSON objects; add --json or --out FILE");
   if (std::ranges::count(flags.stop, "") > 0) refuse("--stop: expected a text, found an empty one");
   if (flags.temperature > 0) return;
   std::vector<std::string> idle;

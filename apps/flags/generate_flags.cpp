@@ -98,6 +98,8 @@ void declare(CLI::App& app, GenerateFlags& flags) {
   add_device_and_dtype(app, flags.device, flags.dtype);
   app.add_flag("--json", flags.json,
                "one JSON object for each sample: prompt, text, the ids of both, and why it ended");
+  add_number("--logprobs", "with --json: the log-probability of each token, and the K likeliest with theirs", "K",
+             [&](const auto& text) { flags.logprobs = at_least<std::int64_t>("--logprobs", text, 1); });
   app.add_option("--out", flags.out, "the file for the objects of --json, in place of standard output")
       ->type_name("FILE");
   add_number("--nproc", "ranks to start on this machine, over which the model is split", "N",

@@ -29,6 +29,7 @@ struct GenerateFlags {
   std::optional<double> top_p;
   std::optional<std::uint64_t> seed;
   bool json = false;
+  std::optional<std::int64_t> logprobs;  // how many of the likeliest tokens
   bool quiet = false;
   std::optional<std::int64_t> nproc;
   bool oversubscribe = false;

@@ -35,9 +35,23 @@ def read(folder):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
 
+def log_probabilities(folder):
+    """Returns the tokens of each prompt, and transformers' log-probabilities of every token behind it."""
+    import torch
+    from transformers import AutoTokenizer
+
+    model, tokenizer, answers = read(folder), AutoTokenizer.from_pretrained(folder), []
+    for prompt in families.PROMPTS:
+        ids = tokenizer(prompt)["input_ids"]
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0, -1]
+        answers.append({"ids": ids, "log_probs": [round(x, 7) for x in logits.double().log_softmax(0).tolist()]})
+    return answers
+
+
 def make_families(context, output):
-    """Writes down what save_pretrained writes of weights by formula, and transformers' losses of that and of our
-    export."""
+    """Writes down what save_pretrained writes of weights by formula, transformers' logits of that, and its losses of
+    that and of our export."""
     answers = {}
     for name, family in families.FAMILIES.items():
         part = Context(program=context.program, folder=context.folder / name, fixtures=None)
@@ -46,6 +60,7 @@ def make_families(context, output):
         answer = saved_files(folder, build(family, folder))
         expect(len(answer["files"]) > 1, f"{name}: one file only")
         answer["losses"] = transformers_losses(read(folder))
+        answer["prompts"] = log_probabilities(folder)
         export = families.export(part, folder, "float32")
         ours = transformers_losses(read(export))
         expect(max(abs(a - b) for a, b in zip(ours, answer["losses"])) < 1e-6, f"{name}: the export has other losses")

@@ -64,6 +64,10 @@ FAMILIES = {
     ),
 }  # fmt: skip
 
+# After which the logits of the next token are compared: the last one is longer than the original length of any scaled
+# rotary embedding here.
+PROMPTS = ["the mill", "a cart came over the bridge with nine sacks of rye. ", "the water turns the wheel, and the river is low. " * 4]
+
 JOB = """\
 [job]
 dump_folder = "{dump}"

@@ -80,6 +80,9 @@ SampleWriter::SampleWriter(const GenerateFlags& flags, TrainedModel model, dist:
       prints_json_(flags.json || !flags.out.empty()),
       result_(speaks_ ? flags.out : "", std::string(kCommand) + ": error: --out "),
       first_seed_(flags.seed.value_or(std::random_device{}())) {
+  if (flags.logprobs.value_or(0) > model_.vocab_size)
+    throw ConfigError(std::string(kCommand) + ": error: --logprobs: the model has " +
+                      with_thousands(model_.vocab_size) + " tokens, found " + std::to_string(*flags.logprobs));
   if (!flags.chat) return;
   conversation_.emplace(model_, flags.system);
   if (const auto end = conversation_->end_of_turn(*model_.tokenizer)) model_.stop_ids.push_back(*end);
@@ -183,7 +186,8 @@ SampleWriter::Growing& SampleWriter::growing(std::size_t row) {
   const auto decode = [&](std::span<const std::int32_t> ids) { return model_.tokenizer->decode_text(ids); };
   const generate::Sampling sampling = {flags_.temperature, flags_.top_k, flags_.top_p};
   Growing made = {generate::Sampler(sampling, first_seed_ + num_samples_ + row),
-                  generate::TextStream(decode, ids_[row]), generate::StopStrings(flags_.stop), ""};
+                  generate::TextStream(decode, ids_[row]), generate::StopStrings(flags_.stop), "", std::nullopt};
+  if (flags_.logprobs) made.log_probabilities.emplace(*flags_.logprobs);
   if (speaks_ && !prints_json_) output_->add(row, samples_[row].heading);
   return growing_.emplace(row, std::move(made)).first->second;
 }
@@ -191,9 +195,12 @@ SampleWriter::Growing& SampleWriter::growing(std::size_t row) {
 // Returns rank 0's choice on all ranks, since processors that round differently must not diverge.
 std::vector<std::int64_t> SampleWriter::pick(const at::Tensor& logits, std::span<const std::size_t> rows) {
   std::vector<std::int64_t> ids(rows.size());
-  if (speaks_)
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      ids[i] = growing(rows[i]).sampler.pick(logits[static_cast<std::int64_t>(i)]);
+  for (std::size_t i = 0; speaks_ && i < rows.size(); ++i) {
+    Growing& sample = growing(rows[i]);
+    const at::Tensor of_row = logits[static_cast<std::int64_t>(i)];
+    ids[i] = sample.sampler.pick(of_row);
+    if (sample.log_probabilities) sample.log_probabilities->add(of_row, ids[i]);
+  }
   if (world_.size() > 1)
     world_.group().broadcast(at::from_blob(ids.data(), {static_cast<std::int64_t>(ids.size())}, at::kLong), 0).wait();
   return ids;
@@ -211,6 +218,7 @@ void SampleWriter::finish(std::size_t row, const generate::Continuation& continu
   Growing& sample = growing(row);
   const std::string rest = sample.stop.add(sample.stream.finish()) + sample.stop.finish();
   last_text_ = sample.text + rest;
+  const std::string scores = sample.log_probabilities ? "," + sample.log_probabilities->json_members() : "";
   growing_.erase(row);
   if (!speaks_) return;
   num_tokens_ += static_cast<std::int64_t>(continuation.ids.size());
@@ -218,7 +226,7 @@ void SampleWriter::finish(std::size_t row, const generate::Continuation& continu
                                        ",\"text\":" + data::string_to_json(last_text_) +
                                        ",\"prompt_ids\":" + data::ids_to_json(ids_[row]) +
                                        ",\"ids\":" + data::ids_to_json(continuation.ids) + ",\"end\":\"" +
-                                       end_name(continuation.end) + "\"}\n"
+                                       end_name(continuation.end) + "\"" + scores + "}\n"
                                  : rest + "\n");
   output_->end(row);
   if (continuation.end == generate::End::kContext)

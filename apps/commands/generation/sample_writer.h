@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/commands/generation/conversation.h"
+#include "apps/commands/generation/log_probabilities.h"
 #include "apps/commands/generation/ordered_output.h"
 #include "apps/commands/generation/prompt_file.h"
 #include "apps/commands/generation/result_file.h"
@@ -50,6 +51,7 @@ class SampleWriter {
     generate::TextStream stream;
     generate::StopStrings stop;
     std::string text;
+    std::optional<LogProbabilities> log_probabilities;  // with --logprobs
   };
 
   Growing& growing(std::size_t row);

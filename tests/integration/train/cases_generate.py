@@ -191,6 +191,8 @@ def generate_refused(context):
         ("--context", "1", "an integer, at least 2"),
     ):  # fmt: skip
         refused(f'{option}: expected {wanted}; found "{value}"', *ours, *prompt, f"{option}={value}")
+    refused("--logprobs: they are members of JSON objects; add --json", *ours, *prompt, "--logprobs", 3)
+    refused("--logprobs: the model has 2,048 tokens, found 3000", *ours, *prompt, "--json", "--logprobs", 3000)
     refused("leave out --top-k, --seed", *ours, *prompt, *GREEDY, "--top-k", 3, "--seed", 1)
     refused("float32", *ours, *prompt, "--dtype", "int8")
     refused("--context 1000000: expected at most 131072", *ours, *prompt, "--context", 1000000)
