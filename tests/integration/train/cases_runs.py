@@ -94,6 +94,8 @@ def report_in_a_browser(context):
     train(context, "two", [*SAVE, "--optimizer.lr", 1e-3], steps=24)
     text = command(context, ["report", one])
     expect(text.endswith(f"{one}/report.html\n"), text)
+    scores = [{"step": 8, "arc/acc": 0.5, "arc/acc_stderr": 0.1, "arc/items": 4}, {"step": 16, "arc/acc": 0.375, "arc/items": 4}]
+    (one / "evaluation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scores))
     page = context.folder / "both.html"
     command(context, ["report", context.folder, "--output", page])
     dom, errors = browse(context, browser, page.as_uri(), "--dump-dom")
@@ -109,6 +111,9 @@ def report_in_a_browser(context):
     for chart in ("grad_norm", "lr", "tokens_per_second", "memory_peak_bytes"):
         expect(len(curves(dom, chart)[1]) == 2, f"{chart} has other curves")
     expect("optimizer.lr" in dom and "0.003" in dom, "the difference is not shown")
+    table = re.search(r'<table id="scores".*?</table>', dom, re.DOTALL).group()
+    cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", table, re.DOTALL)]
+    expect(cells == ["score", "one, last", "one, best (step)", "two, last", "two, best (step)", "arc/acc", "0.375", "0.5  (8)", "", ""], cells)
     zoomed, errors = browse(context, browser, page.as_uri() + "#from=10&to=12&smooth=0.9&hide=1", "--dump-dom")
     svg, paths = curves(zoomed, "grad_norm")
     expect(not errors and len(paths) == 1 and paths[0].count("L") <= 5 and 'class="raw"' in svg, (errors, svg))

@@ -60,6 +60,25 @@ TEST(Report, HasTheCurvesEventsAndNumbersOfARun) {
   EXPECT_EQ(data["config"]["rows"][0]["key"], "training.steps");
 }
 
+TEST(Report, HasTheLastAndTheBestOfEachScore) {
+  const TemporaryFolder folder;
+  folder.write("run/metrics.jsonl", "{\"step\":1,\"loss\":8.5}\n");
+  const auto row = [](int step, const std::string& acc, double perplexity) {
+    return "{\"step\":" + std::to_string(step) + ",\"arc/easy/acc\":" + acc +
+           ",\"arc/easy/acc_stderr\":0.1,\"arc/easy/items\":4,\"wiki/word_perplexity\":" + std::to_string(perplexity) +
+           ",\"seconds\":2}\n";
+  };
+  folder.write("run/evaluation.jsonl", row(10, "0.25", 30) + row(20, "0.5", 20) + row(30, "\"NaN\"", 10) +
+                                           row(40, "0.5", 25) + row(50, "0.375", 15));
+  folder.write("none/metrics.jsonl", "{\"step\":1,\"loss\":8.5}\n");
+  const std::vector<std::string> words = {folder.path() / "run", folder.path() / "none"};
+  const auto data = data_of(report_page(find_runs(words), "now"));
+  EXPECT_EQ(data["runs"][0]["summary"]["scores"],
+            (nlohmann::json{{{"name", "arc/easy/acc"}, {"last", 0.375}, {"best", 0.5}, {"best_step", 20}},
+                            {{"name", "wiki/word_perplexity"}, {"last", 15}, {"best", 10}, {"best_step", 30}}}));
+  EXPECT_FALSE(data["runs"][1]["summary"].contains("scores"));
+}
+
 TEST(Report, OfARunWithoutItsConfigurationSaysSo) {
   const TemporaryFolder folder;
   folder.write("a<!-- b/metrics.jsonl", "{\"step\":1,\"loss\":8.5}\n");
