@@ -13,7 +13,8 @@ RECOMPUTED = {
     "recomputed by layer": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "2"],
     "recomputed by op": ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option", "op"],
 }
-# These compute what the plain run computes, to the bit; so does ", recomputed ..." what its prefix computes.
+# These compute what the plain run computes, to the bit; so do ", recomputed ..." and ", offloaded" what
+# their prefix computes.
 EQUAL = {
     "ZeRO-2": ["--parallelism.fsdp_reshard_after_forward", "never"],
     "grouped by size": ["--parallelism.fsdp_wrap", "size:4000"],
@@ -23,12 +24,16 @@ EQUAL = {
     "saved from page-locked memory": [*SAVES, "--checkpoint.async_mode", "async_with_pinned_mem"],
     **RECOMPUTED,
 }
+ADAPTERS = ["--lora.rank", 4, "--lora.dropout", 0.1, "--lora.base_dtype", "bfloat16"]
 DOCUMENTS = ["--model.flavor", "debugmodel_flex_attn"]
 OTHERS = {
     "float32": ["--training.mixed_precision_param", "float32"],
     "float16": ["--training.mixed_precision_param", "float16"],
     "own kernels": ["--cuda.kernels", "own"],
     "own kernels, recomputed by op": ["--cuda.kernels", "own", *RECOMPUTED["recomputed by op"]],
+    "adapters": ADAPTERS,
+    "adapters, offloaded": [*ADAPTERS, *EQUAL["offloaded"]],
+    "adapters, recomputed by op": [*ADAPTERS, *RECOMPUTED["recomputed by op"]],
     "documents apart": DOCUMENTS,
     "documents apart, recomputed by op": [*DOCUMENTS, *RECOMPUTED["recomputed by op"]],
 }
@@ -36,6 +41,7 @@ CHECKSUMS = {"checksums of an offloaded state": [*EQUAL["offloaded"], "--debug.c
 TENSOR_PARALLEL = {
     "tensor parallel": ["--parallelism.tensor_parallel_degree", 2],
     "tensor parallel, overlapped": ["--parallelism.tensor_parallel_degree", 2, "--parallelism.enable_async_tensor_parallel"],
+    "tensor parallel, adapters": ["--parallelism.tensor_parallel_degree", 2, *ADAPTERS],
     "tensor parallel, recomputed by op": ["--parallelism.tensor_parallel_degree", 2, *RECOMPUTED["recomputed by op"]],
 }
 OF_FOUR = {
@@ -80,7 +86,7 @@ def stood_still(found, name):
         if at["thread"] != "background"
         and (at["step"] == QUIET or (1 < at["step"] and at["during"] in ("data", "step", "optimizer")))
         and name not in CHECKSUMS
-        and not (name == "offloaded" and at["what"] == "an event")  # the gradients that come to the host
+        and not (name.endswith("offloaded") and at["what"] == "an event")  # the gradients that come to the host
     ]
 
 
@@ -127,7 +133,7 @@ def simulated_device_finds_nothing(context, ranks, which):
         losses[name] = [row["loss"] for row in rows if "loss" in row]
         if name == "documents apart":
             check_documents(found)
-        like = "plain" if name in EQUAL else name.partition(", recomputed")[0]
+        like = "plain" if name in EQUAL else name.partition(", recomputed")[0].removesuffix(", offloaded")
         expect(losses[name] == losses[like], f"{name}: losses {losses[name]}, without it {losses[like]}")
         for rank, of_rank in enumerate(found):
             waits = {at["what"] for at in of_rank["synchronizations"]}
