@@ -48,7 +48,7 @@ TrainedModelOptions model_options(const EvalFlags& flags) {
 
 std::vector<config::TaskEntry> parse_tasks(const EvalFlags& flags) {
   try {
-    return config::parse_task_entries(flags.tasks, "--task");
+    return config::parse_task_entries(flags.tasks, flags.num_fewshot, {"--task", "--num-fewshot"});
   } catch (const ConfigError& error) {
     throw ConfigError(std::string(kEval) + ": error: " + error.what());
   }
@@ -90,6 +90,7 @@ class Scorer {
     const auto sums = plan.compute(*model_.model, model_.device, group_, [] { return false; });
     add_log_likelihoods(task, *sums);
     scores_.push_back(train::scores_of(task, *sums));
+    num_fewshot_.push_back(entry.num_fewshot);
     num_texts_ += task.texts.size();
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
@@ -119,8 +120,10 @@ class Scorer {
 
   std::string to_json() const {
     std::string out = "{\"model\":" + data::string_to_json(model_.folder) + ",\"tasks\":{";
-    for (const metrics::TaskScores& task : scores_) {
-      metrics::append(out, "{}\"{}\":{{\"items\":{}", &task == &scores_.front() ? "" : ",", task.task, task.num_items);
+    for (std::size_t i = 0; i < scores_.size(); ++i) {
+      const metrics::TaskScores& task = scores_[i];
+      metrics::append(out, "{}\"{}\":{{\"items\":{},\"num_fewshot\":{}", i == 0 ? "" : ",", task.task, task.num_items,
+                      num_fewshot_[i]);
       for (const metrics::TaskScore& score : task.scores) {
         metrics::append(out, ",\"{}\":", score.score);
         append_number(out, score.value);
@@ -136,11 +139,11 @@ class Scorer {
   std::string to_text() const {
     std::size_t width = 4;
     for (const metrics::TaskScores& task : scores_) width = std::max(width, task.task.size());
-    std::string out =
-        fmt::format("{:<{}}  {:>9}  {:<15}  {:>10}  {:>7}\n", "task", width, "items", "score", "value", "stderr");
-    for (const metrics::TaskScores& task : scores_)
-      for (const metrics::TaskScore& score : task.scores)
-        metrics::append(out, "{:<{}}  {:>9}  {:<15}  {:>10}  {:>7}\n", task.task, width, with_thousands(task.num_items),
+    constexpr const char* kRow = "{:<{}}  {:>9}  {:>7}  {:<15}  {:>10}  {:>7}\n";
+    std::string out = fmt::format(kRow, "task", width, "items", "fewshot", "score", "value", "stderr");
+    for (std::size_t i = 0; i < scores_.size(); ++i)
+      for (const metrics::TaskScore& score : scores_[i].scores)
+        metrics::append(out, kRow, scores_[i].task, width, with_thousands(scores_[i].num_items), num_fewshot_[i],
                         score.score, readable(score.value), score.error ? fmt::format("{:.4f}", *score.error) : "");
     return out;
   }
@@ -150,6 +153,7 @@ class Scorer {
   dist::ProcessGroup& group_;
   bool speaks_;
   std::vector<metrics::TaskScores> scores_;
+  std::vector<std::int64_t> num_fewshot_;  // of each task
   std::string log_likelihoods_;
   std::size_t num_texts_ = 0;
   double seconds_ = 0;

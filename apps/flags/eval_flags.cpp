@@ -16,17 +16,20 @@ constexpr const char* kEvalHelp =
   Hugging Face weights    a folder with *.safetensors and config.json
   a file of torch.save    model.pt, a dict of name -> tensor
 Each rank holds the whole model, and the ranks share the texts. Scores, prompts and tokens are those of
-lm-evaluation-harness without examples (docs/evaluation.md). A task is "KIND PATH" or "NAME=KIND PATH", where PATH is
+lm-evaluation-harness (docs/evaluation.md). A task is "KIND PATH" or "NAME=KIND PATH", where PATH is
 a file or folder of JSON lines, and KIND
   hellaswag, arc, mmlu    records as in these data sets on Hugging Face's hub
   choice                  {"query": TEXT, "choices": [TEXT, ...], "gold": INDEX}
   text                    files of text: one document each
-  jsonl, jsonl:FIELD      JSON lines with the document in "text", or in FIELD)";
+  jsonl, jsonl:FIELD      JSON lines with the document in "text", or in FIELD
+After the path of multiple choice, " fewshot=PATH" names a file of solved questions, of which --num-fewshot come before
+each question; " fewshot=N:PATH" says how many.)";
 
 constexpr const char* kEvalFooter =
     R"(Examples:
   titan-train eval outputs/debug --task "hellaswag hellaswag_val.jsonl" --limit 200
   titan-train eval llama-hf --task "arc_easy=arc ARC-Easy.jsonl" --task "arc_challenge=arc ARC-Challenge.jsonl" --json
+  titan-train eval llama-hf --task "mmlu mmlu_test.jsonl fewshot=5:mmlu_dev.jsonl"
   titan-train eval outputs/debug --task "text held_out.txt" --nproc 2
 Exit codes: 0 done, 1 weights that are damaged or of another model, 2 wrong command line or input, 130 Ctrl-C.)";
 
@@ -56,6 +59,8 @@ void declare(CLI::App& app, EvalFlags& flags) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_number("--limit", "take only the first N items of each task", 1, flags.limit);
+  add_number("--num-fewshot", "solved questions before each question, from each task's fewshot=PATH (default: 0)", 0,
+             flags.num_fewshot);
   add_number("--batch-size", "texts that are scored at once, at most (default: 8)", 1, flags.batch_size);
   app.add_option("--config", flags.config, "job.toml of a checkpoint that holds none")->type_name("FILE");
   app.add_option("--tokenizer", flags.tokenizer, "folder of the tokenizer, in place of the configuration's")

@@ -14,6 +14,7 @@ struct EvalFlags {
   std::string path, config, tokenizer;
   std::vector<std::string> tasks;
   std::optional<std::int64_t> limit;
+  std::int64_t num_fewshot = 0;
   std::int64_t batch_size = 8;
   std::string device = "auto";
   std::string dtype = "auto";

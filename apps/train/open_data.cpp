@@ -105,7 +105,7 @@ std::vector<EvaluationTask> open_evaluation_tasks(const CheckedInput& input) {
   const auto& options = input.config.evaluation;
   try {
     std::vector<EvaluationTask> tasks;
-    for (const config::TaskEntry& entry : config::parse_task_entries(options.tasks)) {
+    for (const config::TaskEntry& entry : config::parse_task_entries(options.tasks, options.num_fewshot)) {
       tasks.push_back(data::open_task(entry, *input.tokenizer, input.config.training.seq_len, options.limit));
       if (tasks.back().num_cut > 0)
         spdlog::warn("{}: {} of {} texts of {} are longer than training.seq_len = {} and lose their beginning", key,

@@ -51,7 +51,7 @@ ChoiceItem checked(const JsonRecord& record, ChoiceItem item, const std::string&
 
 ChoiceItem read_hellaswag(const JsonRecord& record) {
   const std::string context = record.text("ctx_a") + " " + jinja::capitalize(record.text("ctx_b"));
-  ChoiceItem item{record.place(), clean(record.text("activity_label") + ": " + context), {}, 0};
+  ChoiceItem item{.place = record.place(), .context = clean(record.text("activity_label") + ": " + context)};
   for (const std::string& ending : record.texts("endings")) item.choices.push_back(clean(ending));
   item.gold = record.integer_or_digits("label");
   return checked(record, std::move(item), "label");
@@ -59,7 +59,9 @@ ChoiceItem read_hellaswag(const JsonRecord& record) {
 
 ChoiceItem read_arc(const JsonRecord& record) {
   const JsonRecord choices = record.object("choices");
-  ChoiceItem item{record.place(), "Question: " + record.text("question") + "\nAnswer:", choices.texts("text"), 0};
+  ChoiceItem item{.place = record.place(),
+                  .context = "Question: " + record.text("question") + "\nAnswer:",
+                  .choices = choices.texts("text")};
   const auto labels = choices.texts("label");
   if (labels.size() != item.choices.size())
     record.fail("\"choices\": expected as many labels as texts, found " + std::to_string(labels.size()) + " and " +
@@ -75,17 +77,22 @@ ChoiceItem read_arc(const JsonRecord& record) {
 ChoiceItem read_mmlu(const JsonRecord& record) {
   const auto answers = record.texts("choices");
   if (answers.size() != 4) record.fail("\"choices\": expected four, found " + std::to_string(answers.size()));
-  ChoiceItem item{record.place(), {}, {"A", "B", "C", "D"}, record.integer("answer")};
-  item.context = "The following are multiple choice questions (with answers) about " +
-                 replace_all(record.text("subject"), "_", " ") + ".\n\n";
-  item.context += jinja::strip(record.text("question"));
+  ChoiceItem item{.place = record.place(), .choices = {"A", "B", "C", "D"}, .gold = record.integer("answer")};
+  item.group = record.text("subject");
+  item.description =
+      "The following are multiple choice questions (with answers) about " + replace_all(item.group, "_", " ") + ".\n\n";
+  item.context = jinja::strip(record.text("question"));
   for (std::size_t i = 0; i < answers.size(); ++i) item.context += "\n" + item.choices[i] + ". " + answers[i];
   item.context += "\nAnswer:";
   return checked(record, std::move(item), "answer");
 }
 
 ChoiceItem read_choice(const JsonRecord& record) {
-  return checked(record, {record.place(), record.text("query"), record.texts("choices"), record.integer("gold")},
+  return checked(record,
+                 {.place = record.place(),
+                  .context = record.text("query"),
+                  .choices = record.texts("choices"),
+                  .gold = record.integer("gold")},
                  "gold");
 }
 

@@ -11,9 +11,11 @@ namespace titan::data {
 
 // A question. A model's answer is the choice that is likeliest after the context.
 struct ChoiceItem {
-  std::string place;    // "file:line"
-  std::string context;  // text before the answer
-  std::vector<std::string> choices;
+  std::string place;             // "file:line"
+  std::string group = {};        // only examples of the same group come before it; "" if there are no groups
+  std::string description = {};  // text before the examples; "" if there is none
+  std::string context = {};      // text between the examples and the answer
+  std::vector<std::string> choices = {};
   std::int64_t gold = 0;  // index of the right one
 };
 
@@ -28,5 +30,17 @@ ChoiceItem read_arc(const JsonRecord& record);
 ChoiceItem read_mmlu(const JsonRecord& record);
 // This program's own: query, choices, gold.
 ChoiceItem read_choice(const JsonRecord& record);
+
+// Says which solved questions of a file come before a question.
+enum class ChooseExamples {
+  kFirst,      // the first ones of its group
+  kDraw,       // drawn at random; without the question itself if the file is that of the questions
+  kDrawOthers  // the same, but never the question itself
+};
+
+struct ChoiceFormat {
+  ReadChoices read;
+  ChooseExamples choose;
+};
 
 }  // namespace titan::data

@@ -28,6 +28,9 @@ class JsonRecord {
   // Returns the object of a field as a record of its own.
   JsonRecord object(const std::string& field) const;
 
+  // Returns the object as JSON that is the same for equal objects.
+  std::string to_json() const { return object_.dump(); }
+
   // Throws DataError: "file:line: `problem`".
   [[noreturn]] void fail(const std::string& problem) const;
 

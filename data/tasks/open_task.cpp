@@ -16,6 +16,7 @@
 #include "data/tasks/choice_formats.h"
 #include "data/tasks/json_records.h"
 #include "data/tasks/scored_texts.h"
+#include "data/tasks/solved_examples.h"
 
 namespace titan::data {
 namespace {
@@ -55,18 +56,20 @@ std::vector<Score> judge(const std::vector<Judged>& items, std::span<const doubl
   return {share("acc", right, count), share("acc_norm", right_norm, count)};
 }
 
-EvaluationTask open_choices(const config::TaskEntry& entry, ReadChoices read, const TextScoring& scoring,
+EvaluationTask open_choices(const config::TaskEntry& entry, const ChoiceFormat& format, const TextScoring& scoring,
                             std::int64_t limit) {
   EvaluationTask task{.name = entry.name};
   std::vector<Judged> items;
+  SolvedExamples examples(entry, format);
   for_each_record(
       entry.path,
       [&](const JsonRecord& record) {
-        const ChoiceItem item = read(record);
+        const ChoiceItem item = format.read(record);
+        const std::string context = item.description + examples.before(item, record) + item.context;
         Judged judged{.gold = item.gold};
         for (const std::string& choice : item.choices) {
           bool is_cut = false;
-          task.texts.push_back(scoring.after_context(item.place, item.context, " " + choice, is_cut));
+          task.texts.push_back(scoring.after_context(item.place, context, " " + choice, is_cut));
           task.num_cut += is_cut ? 1 : 0;
           judged.characters.push_back(static_cast<double>(jinja::count_characters(choice)));
         }
@@ -103,8 +106,12 @@ EvaluationTask open_texts(const config::TaskEntry& entry, const TextScoring& sco
 
 EvaluationTask open_task(const config::TaskEntry& entry, const Tokenizer& tokenizer, std::int64_t max_length,
                          std::optional<std::int64_t> limit) {
-  static const std::map<std::string, ReadChoices> kFormats = {
-      {"hellaswag", read_hellaswag}, {"arc", read_arc}, {"mmlu", read_mmlu}, {"choice", read_choice}};
+  // ChooseExamples are as in lm-evaluation-harness, whose HellaSwag leaves out a question that could not be there.
+  static const std::map<std::string, ChoiceFormat> kFormats = {
+      {"hellaswag", {read_hellaswag, ChooseExamples::kDrawOthers}},
+      {"arc", {read_arc, ChooseExamples::kDraw}},
+      {"mmlu", {read_mmlu, ChooseExamples::kFirst}},
+      {"choice", {read_choice, ChooseExamples::kDraw}}};
   const TextScoring scoring(tokenizer, max_length);
   const std::int64_t most = limit.value_or(std::numeric_limits<std::int64_t>::max());
   const auto format = kFormats.find(entry.kind);

@@ -72,8 +72,10 @@ void check_datasets(const JobConfig& config, Faults& errors) {
 }
 
 void check_tasks(const JobConfig& config, Faults& errors) {
-  for (const TaskEntry& task : parse_task_entries(config.evaluation.tasks))
-    if (!is_there(task.path) && matches_of(task.path).empty()) errors.push_back(missing("evaluation.tasks", task.path));
+  for (const TaskEntry& task : parse_task_entries(config.evaluation.tasks, config.evaluation.num_fewshot))
+    for (const std::string& path : {task.path, task.examples})
+      if (!path.empty() && !is_there(path) && matches_of(path).empty())
+        errors.push_back(missing("evaluation.tasks", path));
 }
 
 // The run creates the folder when it starts; until then the nearest existing parent tells whether that will work.

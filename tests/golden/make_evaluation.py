@@ -40,6 +40,40 @@ def tasks(folder):
     yield "jsonl", local(folder / "jsonl.jsonl", task="jsonl", metric_list=PERPLEXITY, **rolling)
 
 
+def few_shot_tasks(folder):
+    """Returns their tasks with examples: (name of ours, number of examples, task). Splits are those of the data sets."""
+    import lm_eval.tasks
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    def local(files, theirs=None, **more):
+        config = load_yaml(pathlib.Path(lm_eval.tasks.__file__).parent / theirs) if theirs else {}
+        config.pop("tag", None)
+        files = {split: str(path) for split, path in files.items()}
+        return config | {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}, **more}
+
+    def written(name, records):
+        questions.write_records(folder / name, {"records": records})
+        return folder / name / "records.jsonl"
+
+    kinds = ("hellaswag", "arc", "mmlu", "choice")
+    asked = {kind: written(f"{kind}_questions", questions.RECORDS[kind]) for kind in kinds}
+    solved = {kind: written(f"{kind}_examples", questions.EXAMPLES[kind]) for kind in questions.EXAMPLES}
+    count = {name: number for name, (_, _, number) in questions.FEW_SHOT.items()}
+    files = {"train": solved["hellaswag"], "validation": asked["hellaswag"]}
+    yield "hellaswag", count["hellaswag"], local(files, "hellaswag/hellaswag.yaml")
+    for name in ("arc", "arc_many"):
+        yield name, count[name], local({"train": solved["arc"], "test": asked["arc"]}, "arc/arc_easy.yaml")
+    for subject in ("anatomy", "abstract_algebra"):
+        test = written(subject, [record for record in questions.MMLU if record["subject"] == subject])
+        dev = written(f"{subject}_dev", [record for record in questions.MMLU_EXAMPLES if record["subject"] == subject])
+        theirs = f"mmlu/default/mmlu_{subject}.yaml"
+        yield "mmlu", count["mmlu"], local({"dev": dev, "test": test}, theirs, metric_list=ACC)
+        yield "mmlu_itself", count["mmlu_itself"], local({"test": test}, theirs, metric_list=ACC, fewshot_split="test")
+    shared = {"output_type": "multiple_choice", "doc_to_text": "{{query}}", "doc_to_choice": "choices", "doc_to_target": "{{gold}}"}
+    splits = {"test_split": "test", "fewshot_split": "test"}
+    yield "choice", count["choice"], local({"test": asked["choice"]}, task="choice", metric_list=ACC, **splits, **shared)
+
+
 def check_margins(task, samples):
     for sample in samples:
         sums = [response[0] for response in sample["filtered_resps"]]
@@ -84,6 +118,25 @@ def make_evaluation(context, output):
             if kind != "mmlu":
                 answer["scores"][f"{score}_stderr"] = scores[f"{score}_stderr,none"]
     write(output / "evaluation.json", answers)
+    peer = HFLM(pretrained=model, tokenizer=tokenizer, max_length=questions.FEW_SHOT_CONTEXT, batch_size=3)
+    write(output / "few_shot.json", few_shot_answers(peer, folder / "few_shot"))
+
+
+def few_shot_answers(peer, folder):
+    """Returns log-likelihoods and the number of right answers by the name of our task."""
+    from lm_eval import simple_evaluate
+
+    answers = {}
+    for name, count, task in few_shot_tasks(folder):
+        found = simple_evaluate(model=peer, tasks=[task], num_fewshot=count, log_samples=True, bootstrap_iters=9)
+        (theirs, scores), = found["results"].items()
+        samples = sorted(found["samples"][theirs], key=lambda sample: sample["doc_id"])
+        check_margins(theirs, samples)
+        answer = answers.setdefault(name, {"log_likelihoods": [], "acc": 0, "acc_norm": 0})
+        answer["log_likelihoods"] += [each[0] for sample in samples for each in sample["filtered_resps"]]
+        for score in ("acc", "acc_norm"):
+            answer[score] += round(scores[f"{score},none"] * len(samples))
+    return answers
 
 
 PARTS = {"evaluation": make_evaluation}

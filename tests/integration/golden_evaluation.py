@@ -38,10 +38,10 @@ def write_tokenizer(folder):
     (folder / "tokenizer_config.json").write_text(json.dumps(config | {"tokenizer_class": "PreTrainedTokenizerFast"}))
 
 
-def write_model(folder):
+def write_model(folder, context=CONTEXT):
     """Writes the model and its tokenizer in transformers' format; weights are by golden.weight()."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(LLAMA))
+    (folder / "config.json").write_text(json.dumps(LLAMA | {"max_position_embeddings": context}))
     write_tokenizer(folder)
     dim, hidden, vocabulary, head = LLAMA["hidden_size"], LLAMA["intermediate_size"], LLAMA["vocab_size"], 8
     shapes = {"model.embed_tokens.weight": [vocabulary, dim], "model.norm.weight": [dim], "lm_head.weight": [vocabulary, dim]}
@@ -99,12 +99,49 @@ TEXTS = [
 ]
 RECORDS = {"hellaswag": HELLASWAG, "arc": ARC, "mmlu": MMLU, "choice": CHOICE, "jsonl": TEXTS}
 
+# Solved questions. A question is among them twice: it is left out where lm-evaluation-harness leaves it out. There are
+# more than 21 of ARC, from where on Python draws in another way.
+_THINGS = ("mill", "cart", "hen", "rope", "oven", "river", "smith")
+HELLASWAG_EXAMPLES = [HELLASWAG[0]] + [
+    {"activity_label": f"Seeing a {thing}", "ctx_a": f"Someone [header] looks at a {thing}.", "ctx_b": "THEY see",
+     "endings": [f"that the {thing} is old.", "[title] nothing.", f"a {other}  and a {thing}.", "it."], "label": str(index)}
+    for index, (thing, other) in enumerate(zip(_THINGS[:3], _THINGS[3:]))
+] + [HELLASWAG[0]]  # fmt: skip
+ARC_EXAMPLES = [
+    {"id": f"{number}", "question": f"What is {number} and {number}? ", "answerKey": "ABC"[number % 3],
+     "choices": {"text": [f"{2 * number}", _THINGS[number % 7], "it  is " + "very " * (number % 4) + "much"], "label": ["A", "B", "C"]}}
+    for number in range(30)
+]  # fmt: skip
+MMLU_EXAMPLES = [
+    {"subject": subject, "question": f" Which {thing} is first? ", "choices": [f"the {thing}", "none", f"{number}", " all"], "answer": number % 4}
+    for number, (thing, subject) in enumerate((thing, subject) for thing in _THINGS[:3] for subject in ("anatomy", "abstract_algebra"))
+]  # fmt: skip
+EXAMPLES = {"hellaswag": HELLASWAG_EXAMPLES, "arc": ARC_EXAMPLES, "mmlu": MMLU_EXAMPLES}
+FEW_SHOT_CONTEXT = 768  # tokens: enough for most
+# Name -> kind, file with examples and how many of them. A file of questions may hold the examples too.
+FEW_SHOT = {
+    "hellaswag": ("hellaswag", "examples", 3), "arc": ("arc", "examples", 4), "mmlu": ("mmlu", "examples", 2),
+    "arc_many": ("arc", "examples", 7), "choice": ("choice", "questions", 2), "mmlu_itself": ("mmlu", "questions", 1),
+}  # fmt: skip
 
-def write_records(folder):
+
+def write_few_shot(folder):
+    """Writes files of questions and of examples. Returns the words of evaluation.tasks by name."""
+    write_records(folder)
+    write_records(folder / "examples", EXAMPLES)
+    tasks = {}
+    for name, (kind, file, count) in FEW_SHOT.items():
+        path = folder / f"{kind}.jsonl"
+        examples = folder / "examples" / path.name if file == "examples" else path
+        tasks[name] = f"{name}={kind} {path} fewshot={count}:{examples}"
+    return tasks
+
+
+def write_records(folder, of_kinds=RECORDS):
     """Writes a file for each kind. Returns the words of evaluation.tasks by kind."""
     folder.mkdir(parents=True, exist_ok=True)
     tasks = {}
-    for kind, records in RECORDS.items():
+    for kind, records in of_kinds.items():
         path = folder / f"{kind}.jsonl"
         path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
         tasks[kind] = f"{kind} {path}"

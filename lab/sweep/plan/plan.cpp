@@ -249,7 +249,8 @@ void check_task(const config::JobConfig& config, const SweepSpec& spec) {
   };
   if (config.evaluation.tasks.empty()) fail("needs evaluation.tasks, and the job has none");
   std::vector<std::string> names;
-  for (const config::TaskEntry& task : config::parse_task_entries(config.evaluation.tasks)) {
+  const config::Evaluation& e = config.evaluation;
+  for (const config::TaskEntry& task : config::parse_task_entries(e.tasks, e.num_fewshot)) {
     names.push_back(task.name);
     if (task.name != name) continue;
     const bool is_text = task.kind == "text" || task.kind == "jsonl", is_share = score.starts_with("acc");
@@ -279,6 +280,7 @@ std::map<std::string, std::string> tasks_of(const config::JobConfig& config) {
   const config::Evaluation& e = config.evaluation;
   return {{"evaluation.tasks", join(e.tasks, ", ")},
           {"evaluation.limit", e.limit ? std::to_string(*e.limit) : "None"},
+          {"evaluation.num_fewshot", std::to_string(e.num_fewshot)},
           {"training.seq_len", std::to_string(config.training.seq_len)},
           {"model.hf_assets_path", config.model.hf_assets_path}};
 }

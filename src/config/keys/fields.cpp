@@ -306,12 +306,12 @@ class Table {
     add(KEY(lora.dropout), "part of an adapter's input that training sets to zero", from_below(0, 1), kSupported);
     add(KEY(lora.targets), "the linear layers that have an adapter: patterns of their names, * for any text, or last parts of names, here or in Hugging Face's format (wq, q_proj). The output projection has none", kNonEmpty, kSupported);
     add(KEY(lora.base_dtype), "dtype in which the frozen weights are kept; None: that of training.dtype", one_of({"float32", "bfloat16"}), kSupported);
-    add(KEY(evaluation.tasks), "what the model is scored on, each \"KIND PATH\" or \"NAME=KIND PATH\"; kinds: hellaswag, arc, mmlu, choice (multiple choice), text, jsonl or jsonl:FIELD (perplexity); docs/evaluation.md (not a key of TorchTitan)", kAny, kSupported);
+    add(KEY(evaluation.tasks), "what the model is scored on, each \"KIND PATH\" or \"NAME=KIND PATH\", with \" fewshot=PATH\" for solved questions; kinds: hellaswag, arc, mmlu, choice (multiple choice), text, jsonl or jsonl:FIELD (perplexity); docs/evaluation.md (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(evaluation.freq), "steps between two passes over all tasks (not a key of TorchTitan)", at_least(1), kSupported);
     add(KEY(evaluation.at_last_step), "score after the last step too, whatever freq is (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(evaluation.local_batch_size), "texts that one rank scores at once, at most (not a key of TorchTitan)", at_least(1), kSupported);
     add(KEY(evaluation.limit), "take only the first items of each task; None: all (not a key of TorchTitan)", at_least(1), kSupported);
-    add(KEY(evaluation.num_fewshot), "solved items before each item of multiple choice (not a key of TorchTitan)", at_least(0), not_built("items are scored without examples, as lm-evaluation-harness does unless it is asked for examples"));
+    add(KEY(evaluation.num_fewshot), "solved questions before each question of multiple choice, from a task's fewshot=PATH; a task with fewshot=N:PATH has its own number (not a key of TorchTitan)", at_least(0), kSupported);
 
     add(KEY(debug.seed), "fixes initialization and the order of the data; None: drawn anew for each run, the order as with 0", at_least(0), kSupported);
     add(KEY(debug.deterministic), "two runs are equal to the last bit", kAny, kSupported);

@@ -85,6 +85,34 @@ def eval_as_lm_eval(context, ranks):
                 expect(abs(text["log_likelihood"] - theirs) <= PER_TOKEN * text["scored"], f"{kind}: {text}, lm-eval's {theirs}")
 
 
+@case(60, quick=True)
+def eval_few_shot_as_lm_eval(context):
+    """With solved questions before each question, every log-likelihood is that of lm-evaluation-harness: it gets the
+    same examples in the same order, and leaves out the question itself where that does."""
+    folder = context.folder / "model"
+    questions.write_model(folder, questions.FEW_SHOT_CONTEXT)
+    tasks_of = questions.write_few_shot(context.folder / "records")
+    path = context.folder / "texts.jsonl"
+    found = evaluate(context, folder, *with_flag("--task", tasks_of.values()), "--log-likelihoods", path)
+    texts = read_rows(path)
+    for name, answer in golden.answers("few_shot").items():
+        mine = [text for text in texts if text["task"] == name]
+        expect(len(mine) == len(answer["log_likelihoods"]), f"{name}: {len(mine)} texts")
+        for text, theirs in zip(mine, answer["log_likelihoods"]):
+            expect(abs(text["log_likelihood"] - theirs) <= PER_TOKEN * text["scored"], f"{name}: {text}, lm-eval's {theirs}")
+        for score in ("acc", "acc_norm"):
+            right = found[name][score] * found[name]["items"]
+            expect(round(right) == answer[score] and math.isclose(right, answer[score]), f"{name}: {score} is {found[name][score]}")
+        expect(found[name]["num_fewshot"] == questions.FEW_SHOT[name][2], f"{name}: {found[name]}")
+    # One number for all tasks, and only the first items: the same texts as without a limit.
+    name, words = "hellaswag", tasks_of["hellaswag"].replace("fewshot=3:", "fewshot=")
+    evaluate(context, folder, "--task", words, "--num-fewshot", 3, "--limit", 2, "--log-likelihoods", path)
+    first = [text["log_likelihood"] for text in read_rows(path)]
+    all_of_them = [text["log_likelihood"] for text in texts if text["task"] == name]
+    expect(len(first) == 8, f"{len(first)} texts of two items")
+    expect(all(abs(a - b) <= 2 * PER_TOKEN * 99 for a, b in zip(first, all_of_them)), f"{first}, without a limit {all_of_them}")
+
+
 @case(60)
 def eval_is_the_same_at_any_ranks(context):
     """Ranks change nothing, to the last bit: the texts of a call are the same."""
@@ -121,7 +149,23 @@ def evaluation_in_the_loop(context, mesh):
         found = evaluate(context, path, *with_flag("--task", tasks(context)), "--context", questions.CONTEXT)
         for kind, scores in scores_in(rows[-1]).items():
             check_scores(found[kind], scores, f"{path.name}: {kind}")
-            expect(list(found[kind]) == ["items", *[name for name in scores if name != "items"]], f"{found[kind]}")
+            expect(list(found[kind]) == ["items", "num_fewshot", *[name for name in scores if name != "items"]], f"{found[kind]}")
+
+
+@case(60)
+def evaluation_with_examples(context):
+    """A run puts evaluation.num_fewshot solved questions before each question, and scores as `eval` does."""
+    folder = model(context)
+    words = [*job(context, folder, "run", steps=1), *STILL, *SAVE]
+    tasks_of = questions.write_few_shot(context.folder / "records")
+    task = tasks_of["mmlu"].replace("fewshot=2:", "fewshot=")
+    train(context, 2, [*words, "--evaluation.tasks", task, "--evaluation.num_fewshot", 2], "run")
+    (row,) = read_rows(context.dump("run") / "evaluation.jsonl")
+    found = evaluate(context, context.dump("run"), "--task", tasks_of["mmlu"])["mmlu"]
+    without = evaluate(context, context.dump("run"), "--task", tasks_of["mmlu"].partition(" fewshot=")[0])["mmlu"]
+    expect((found["num_fewshot"], without["num_fewshot"]) == (2, 0), f"{found}, {without}")
+    expect(found["acc"] != without["acc"], f"the examples change nothing: {found}, {without}")
+    check_scores(scores_in(row)["mmlu"], {name: found[name] for name in ("items", "acc", "acc_norm")}, "a run")
 
 
 @case(90, ranks=[1, 2])
@@ -190,6 +234,9 @@ def evaluation_refusals(context):
         (["--task", "arc"], 'found "arc": it has no path'),
         (["--task", "arc x", "--task", "arc y"], '--task: two tasks are named "arc"'),
         (["--task", f"arc {context.folder}/none"], f"{context.folder}/none"),
+        (["--task", "arc x", "--num-fewshot", "5"], '"arc x" has no file of solved questions, of which --num-fewshot puts 5'),
+        (["--task", "arc x fewshot=y"], "write fewshot=N:PATH, or set --num-fewshot"),
+        (["--task", f"choice {context.folder}/records/choice.jsonl fewshot=9:{context.folder}/records/choice.jsonl"], "expected at least 10 different"),
         (["--task", "arc x", "--limit", "0"], "--limit: expected an integer, at least 1"),
         ([], "--task is required"),
     ):
