@@ -156,14 +156,15 @@ def evaluation_in_the_loop(context, mesh):
 def evaluation_with_examples(context):
     """A run puts evaluation.num_fewshot solved questions before each question, and scores as `eval` does."""
     folder = model(context)
-    words = [*job(context, folder, "run", steps=1), *STILL, *SAVE]
+    words = [*job(context, folder, "run", steps=1), *STILL, *SAVE, "--evaluation.limit", 4]
     tasks_of = questions.write_few_shot(context.folder / "records")
     task = tasks_of["mmlu"].replace("fewshot=2:", "fewshot=")
     train(context, 2, [*words, "--evaluation.tasks", task, "--evaluation.num_fewshot", 2], "run")
     (row,) = read_rows(context.dump("run") / "evaluation.jsonl")
-    found = evaluate(context, context.dump("run"), "--task", tasks_of["mmlu"])["mmlu"]
-    without = evaluate(context, context.dump("run"), "--task", tasks_of["mmlu"].partition(" fewshot=")[0])["mmlu"]
+    found = evaluate(context, context.dump("run"), "--task", tasks_of["mmlu"], "--limit", 4)["mmlu"]
+    without = evaluate(context, context.dump("run"), "--task", tasks_of["mmlu"].partition(" fewshot=")[0], "--limit", 4)["mmlu"]
     expect((found["num_fewshot"], without["num_fewshot"]) == (2, 0), f"{found}, {without}")
+    expect((scores_in(row)["mmlu"]["items"], found["items"]) == (4, 4), f"{row}, {found}")
     expect(found["acc"] != without["acc"], f"the examples change nothing: {found}, {without}")
     check_scores(scores_in(row)["mmlu"], {name: found[name] for name in ("items", "acc", "acc_norm")}, "a run")
 
@@ -172,7 +173,9 @@ def evaluation_with_examples(context):
 def evaluation_changes_nothing(context, ranks):
     """Losses and checksums of weights and gradients are the same to the last bit with tasks and without."""
     folder = model(context)
-    words = [*job(context, folder, "with", steps=4), "--debug.checksum_freq", 1]
+    # Dropout draws random numbers, but not while the model is scored.
+    dropout = ["--lora.rank", 4, "--lora.dropout", 0.5]
+    words = [*job(context, folder, "with", steps=4), *dropout, "--debug.checksum_freq", 1]
     train(context, ranks, words, "with")
     train(context, ranks, [*words, "--job.dump_folder", context.dump("without"), "--evaluation.tasks", ""], "without")
     expect(not (context.dump("without") / "evaluation.jsonl").exists(), "scores without tasks")

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@
 namespace titan::data {
 namespace {
 
+using config::TaskEntry;
 using ::testing::ElementsAre;
 
 // One token per byte, but a blank belongs to the letter after it (the letter's id + 256). BOS is 1.
@@ -105,15 +107,37 @@ TEST(OpenTask, ScoresAreTheSharesOfRightAnswers) {
   const auto task = open_task({"name", "choice", "", path.string()}, kLetters, 10, std::nullopt);
   ASSERT_EQ(task.texts.size(), 5u);
   EXPECT_THAT(task.texts[1].tokens, ElementsAre(1, 'q', kB));
-  // -4 of four letters is better than -2 of one; of two equal choices, the first counts.
-  const auto scores = task.scores(std::vector<double>{-4, -2, -5, -3, -3});
+  // -4 of four letters is better than -2 of one, and -3 of one better than -7 of two, which are four bytes and tokens. Of
+  // two equal choices, the first counts.
+  const auto scores = task.scores(std::vector<double>{-4, -2, -7, -3, -3});
   ASSERT_EQ(scores.size(), 2u);
   EXPECT_EQ(scores[0].name, "acc");
   EXPECT_EQ(scores[0].value, 0.5);
   EXPECT_EQ(scores[0].error, 0.5);
   EXPECT_EQ(scores[1].name, "acc_norm");
-  EXPECT_EQ(scores[1].value, 0.5);  // -2.5 of each of two characters, which are four bytes, is better than -3
+  EXPECT_EQ(scores[1].value, 1);
   EXPECT_EQ(open_task({"name", "choice", "", path.string()}, kLetters, 10, 1).num_items, 1);
+}
+
+TEST(OpenTask, PerplexityIsOfWordsAndBytesOfTheFirstTexts) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "t.jsonl";
+  std::ofstream(path) << R"({"text":"a b"})"
+                      << "\n"
+                      << R"({"text":"c"})"
+                      << "\n";
+  const TaskEntry entry{"name", "jsonl", "text", path.string()};
+  const auto task = open_task(entry, kLetters, 10, std::nullopt);
+  ASSERT_EQ(task.texts.size(), 2u);
+  const auto scores = task.scores(std::vector<double>{-4, -2});
+  ASSERT_EQ(scores.size(), 3u);
+  EXPECT_DOUBLE_EQ(scores[0].value, std::exp(6.0 / 3));
+  EXPECT_DOUBLE_EQ(scores[1].value, std::exp(6.0 / 4));
+  EXPECT_DOUBLE_EQ(scores[2].value, 6.0 / 4 / std::log(2.0));
+  const auto first = open_task(entry, kLetters, 10, 1);
+  EXPECT_EQ(first.num_items, 1);
+  ASSERT_EQ(first.texts.size(), 1u);
+  EXPECT_DOUBLE_EQ(first.scores(std::vector<double>{-4})[0].value, std::exp(4.0 / 2));
 }
 
 }  // namespace
