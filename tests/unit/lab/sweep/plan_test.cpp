@@ -202,6 +202,12 @@ TEST_F(PlanTest, IsJudgedByAScoreOfATask) {
   EXPECT_THAT(error_of([&] { objective_named("evaluation.arc/accuracy"); }), HasSubstr("evaluation.TASK/SCORE"));
   EXPECT_THAT(error_of([&] { made("arc/acc", "\"evaluation.limit\" = [3, 4]\n"); }),
               HasSubstr("trials cannot be compared by evaluation.arc/acc: evaluation.limit is 4 in trial-001"));
+  const std::string examples = "[evaluation]\ntasks = [\"arc a fewshot=b\"]\nnum_fewshot = 3\n";
+  EXPECT_THAT(error_of([&] {
+                plan("objective = \"evaluation.arc/acc\"\n[sweep.grid]\n\"evaluation.num_fewshot\" = [3, 4]\n",
+                     examples);
+              }),
+              HasSubstr("evaluation.num_fewshot is 4 in trial-001"));
 }
 
 TEST_F(PlanTest, RefusesTrialsThatLookAtDifferentTokens) {
