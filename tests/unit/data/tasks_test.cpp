@@ -107,8 +107,8 @@ TEST(OpenTask, ScoresAreTheSharesOfRightAnswers) {
   const auto task = open_task({"name", "choice", "", path.string()}, kLetters, 10, std::nullopt);
   ASSERT_EQ(task.texts.size(), 5u);
   EXPECT_THAT(task.texts[1].tokens, ElementsAre(1, 'q', kB));
-  // -4 of four letters is better than -2 of one, and -3 of one better than -7 of two, which are four bytes and tokens. Of
-  // two equal choices, the first counts.
+  // -4 of four letters is better than -2 of one, and -3 of one better than -7 of two, which are four bytes and tokens.
+  // Of two equal choices, the first counts.
   const auto scores = task.scores(std::vector<double>{-4, -2, -7, -3, -3});
   ASSERT_EQ(scores.size(), 2u);
   EXPECT_EQ(scores[0].name, "acc");
