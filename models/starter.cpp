@@ -173,7 +173,8 @@ class Starter {
   std::string data() const {
     const std::string path = options_.dataset_path.value_or(options_.assets + "/corpus/train");
     return "\n[training]\n"
-           "# text: a folder of files; jsonl: {\"text\": ...} lines; indexed: what titan-train tokenize writes.\n"
+           "# text: a folder of files; jsonl: {\"text\": ...} lines; chat: conversations (docs/fine-tuning.md);\n"
+           "# indexed: what titan-train tokenize writes.\n"
            "dataset = " +
            quoted_text(options_.dataset.value_or(guessed_dataset(path))) + "\ndataset_path = " + quoted_text(path) +
            "\n" + line("seq_len = " + count(start_.seq_len), "tokens of one sequence") +

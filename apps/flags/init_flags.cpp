@@ -36,8 +36,8 @@ void declare(CLI::App& app, InitFlags& flags) {
                  "GPUs of 80 GB, for 405B of 141 GB; 0: CPU (default: as many as the model needs)")
       ->check(CLI::NonNegativeNumber);
   suggest_path(app.add_option("--dataset", flags.dataset_path, "file or folder with the data"));
-  app.add_option("--kind", flags.dataset, "text, jsonl or indexed (default: by the name of the data)")
-      ->check(CLI::IsMember({"text", "jsonl", "indexed"}));
+  app.add_option("--kind", flags.dataset, "text, jsonl, chat or indexed (default: by the name of the data)")
+      ->check(CLI::IsMember({"text", "jsonl", "chat", "indexed"}));
   suggest_path(app.add_option("--tokenizer", flags.tokenizer, "folder with tokenizer.model or tokenizer.json"));
   CLI::Option* examples = app.add_option(
       "--examples", flags.examples,
