@@ -74,8 +74,8 @@ std::shared_ptr<Tokenizer> open_sentencepiece(const fs::path& model) {
   return make_sentencepiece_tokenizer(model, /*by_words=*/true, prefix);
 }
 
-// Uses tokenizer.json if it is supported, else tokenizer.model. Llama 2's folders have both, and its tokenizer.json is
-// SentencePiece's BPE in another format.
+// Uses tokenizer.json if it is supported, else tokenizer.model. Folders of Llama 2, and our exports with a SentencePiece
+// model, have both, and the former is the latter in another format: that needs no warning.
 std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& model) {
   try {
     auto tokenizer = make_bpe_tokenizer(json);
@@ -90,7 +90,11 @@ std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& m
     }
     check_added_tokens(model, *tokenizer,
                        std::string(" The other file is not used because of ") + unsupported.what() + ".");
-    if (speaks_for_all()) spdlog::warn("tokenizer: {}, because of {}", model.string(), unsupported.what());
+    if (is_sentencepiece_json(json)) {
+      spdlog::info("tokenizer: {}; {} beside it is SentencePiece in another format", model.string(), kHuggingFaceName);
+    } else if (speaks_for_all()) {
+      spdlog::warn("tokenizer: {}, because of {}", model.string(), unsupported.what());
+    }
     return tokenizer;
   }
 }

@@ -340,6 +340,16 @@ TokenizerSpec read_tokenizer_json(const std::filesystem::path& file) {
   }
 }
 
+bool is_sentencepiece_json(const std::filesystem::path& file) {
+  try {
+    const auto root = parse<Json>(file);
+    const Json* model = root.is_object() ? find(root, "model") : nullptr;
+    return model && model->is_object() && model->value("byte_fallback", Json()) == true;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return {};

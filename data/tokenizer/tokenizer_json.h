@@ -33,6 +33,10 @@ struct TokenizerSpec {
 // not do exactly as the `tokenizers` package: the message has the key, its value and the reason. Ignores nothing.
 TokenizerSpec read_tokenizer_json(const std::filesystem::path& file);
 
+// True if the file says that it is a SentencePiece model in another format (model.byte_fallback). False for a file that
+// cannot be read.
+bool is_sentencepiece_json(const std::filesystem::path& file);
+
 // Values that TorchTitan takes from tokenizer_config.json.
 struct TokenizerConfig {
   std::optional<std::string> bos_token;

@@ -380,11 +380,14 @@ TEST(MakeTokenizer, PrefersTokenizerJson) {
   std::filesystem::copy_file(TITAN_TEST_ASSETS "/tokenizer/tokenizer.model", folder.path() / "tokenizer.model");
   folder.write("tokenizer.json", small_tokenizer().dump());
   EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 259);
+  EXPECT_FALSE(is_sentencepiece_json(folder.path() / "tokenizer.json"));
+  EXPECT_FALSE(is_sentencepiece_json(folder.path() / "tokenizer.model"));
   // Llama 2's folder has byte_fallback, which only SentencePiece supports.
   Json root = small_tokenizer();
   root["model"]["byte_fallback"] = true;
   root["added_tokens"].clear();
   folder.write("tokenizer.json", root.dump());
+  EXPECT_TRUE(is_sentencepiece_json(folder.path() / "tokenizer.json"));
   EXPECT_EQ(make_tokenizer(folder.path())->vocab_size(), 2048);
   folder.write("tokenizer.model", "IQ== 0\n");
   EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }), HasSubstr("byte_fallback"));
