@@ -1,4 +1,6 @@
 """Tests that what the documentation points at exists."""
+import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -100,7 +102,7 @@ def paste(context, blocks, names, overrides=(), timeout_s=120):
     Returns the folder, and what each block of commands has said.
     """
     folder = context.folder / "clone"
-    folder.mkdir()
+    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         (folder / name).symlink_to(ROOT / name)
     env = {**os.environ, "PATH": f"{context.program.parent}:{os.environ['PATH']}", "CI": "true"}
@@ -140,14 +142,34 @@ def measured_example():
 # A model that is small enough for a few seconds, and a few steps with all that they show.
 SMALL = {"TITAN_MODEL__ARGS__DIM": "48", "TITAN_MODEL__ARGS__N_LAYERS": "2", "TITAN_TRAINING__STEPS": "4"}
 FEW = {"TITAN_TRAINING__STEPS": "4", "TITAN_VALIDATION__FREQ": "2", "TITAN_EVALUATION__FREQ": "2"}
+SHORT = {"TITAN_TRAINING__STEPS": "1", "TITAN_TRAINING__SEQ_LEN": "128", "TITAN_TRAINING__GLOBAL_BATCH_SIZE": "16"}
+ARC = {"question": "Which?", "choices": {"text": ["one", "two"], "label": ["A", "B"]}, "answerKey": "A"}
+
+
+def six_commands(page):
+    """Returns the commands of a page that begin with the download of a model, without it and for two ranks."""
+    _, *commands = re.search(r"^ *hf download .*\n( *titan-train .*\n)+", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)[0].splitlines()
+    expect(len(commands) == 5, f"{page}: after the download there are {commands}")
+    return "\n".join(commands).replace("--nproc 8", "--nproc 2") + "\n"
 
 
 @case(120)
 def fine_tuning_example(context):
     """Every command of the measured example, pasted in order, works, and prints the lines that the page shows; each run in a few
-    steps."""
+    steps. So do the six commands of README.md and the page, for the model that the example has made."""
     overrides = [(f"fine_tuning/{name}.toml", FEW if name != "base" else SMALL) for name in ("base", "whole", "lora")]
-    paste(context, measured_example(), ("assets", "examples"), overrides)
+    folder, _ = paste(context, measured_example(), ("assets", "examples"), overrides)
+    made = folder / "outputs/fine_tuning"
+    for page, name, data in (("README.md", "readme", "."), ("docs/fine-tuning.md", "page", "data")):
+        other = dataclasses.replace(context, folder=context.folder / name)
+        clone = other.folder / "clone"
+        (clone / "models").mkdir(parents=True)
+        (clone / data).mkdir(exist_ok=True)
+        (clone / "models/Qwen2.5").symlink_to(made / "whole-hf")
+        (clone / data / "chats.jsonl").symlink_to(made / "chats/validation.jsonl")
+        (clone / data / "arc.jsonl").write_text(json.dumps(ARC) + "\n")
+        paste(other, [("sh", six_commands(page))], (), [("", SHORT)])
+        expect((clone / "tuned/model.safetensors").exists(), f"{page}: the last command has not made tuned/")
 
 
 @case(1800, tier="long")
