@@ -74,8 +74,8 @@ std::shared_ptr<Tokenizer> open_sentencepiece(const fs::path& model) {
   return make_sentencepiece_tokenizer(model, /*by_words=*/true, prefix);
 }
 
-// Uses tokenizer.json if it is supported, else tokenizer.model. Folders of Llama 2, and our exports with a SentencePiece
-// model, have both, and the former is the latter in another format: that needs no warning.
+// Uses tokenizer.json if it is supported, else tokenizer.model. Folders of Llama 2, and our exports with a
+// SentencePiece model, have both, and the former is the latter in another format. This is normal, and gets no warning.
 std::shared_ptr<Tokenizer> choose_of_two(const fs::path& json, const fs::path& model) {
   try {
     auto tokenizer = make_bpe_tokenizer(json);

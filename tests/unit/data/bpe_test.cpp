@@ -13,6 +13,7 @@
 #include "data/tokenizer/bpe_model.h"
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/byte_level.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "data/tokenizer/word_cache.h"
 #include "tests/unit/data/support.h"
 
