@@ -39,8 +39,8 @@ void copy_writable(const std::filesystem::path& source, const std::filesystem::p
   }
 }
 
-// Copies the configurations with their corpus and tokenizer, the files for clusters, and the example of a program to a
-// folder of the user's own: paths in them start at the current folder, and an installation should not be written to.
+// Copies the configurations with their corpus and tokenizer, the files for clusters, and the examples to a folder of
+// the user's own: paths in them start at the current folder, and an installation should not be written to.
 void copy_examples(const std::filesystem::path& target) {
   const auto fail = [](const std::string& reason) { throw ConfigError("error: --examples: " + reason); };
   const auto installed = installed_folder();

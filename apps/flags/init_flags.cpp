@@ -42,7 +42,7 @@ void declare(CLI::App& app, InitFlags& flags) {
   CLI::Option* examples = app.add_option(
       "--examples", flags.examples,
       "instead, copy what was installed with the program to this folder: configs/, assets/ with a small corpus and its "
-      "tokenizer, deploy/ for clusters, and examples/ of programs that use the engine");
+      "tokenizer, deploy/ for clusters, and examples/: a small model to fine-tune, a program that uses the engine");
   for (const char* other : {"--model", "--from", "--gpus", "--dataset", "--kind", "--tokenizer"})
     examples->excludes(app.get_option(other));
   suggest_path(examples);

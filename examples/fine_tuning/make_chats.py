@@ -91,9 +91,13 @@ def write(path, rows):
 
 
 def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: titan-train --print-docs | python3 make_chats.py FOLDER")
     folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
     facts = [(key[0], *fact) for key in read_keys(sys.stdin) for fact in facts_of(*key)]
+    if not facts:
+        sys.exit("make_chats.py: standard input has no table of keys; expected what titan-train --print-docs prints")
+    folder.mkdir(parents=True, exist_ok=True)
     answers = {}  # kind -> all different answers of it, in the order of the keys
     for *_, answer, kind in facts:
         if answer not in answers.setdefault(kind, []):

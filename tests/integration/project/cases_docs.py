@@ -165,7 +165,7 @@ def fine_tuning_example(context):
         clone = other.folder / "clone"
         (clone / "models").mkdir(parents=True)
         (clone / data).mkdir(exist_ok=True)
-        (clone / "models/Qwen2.5").symlink_to(made / "whole-hf")
+        (clone / "models/Qwen2.5-0.5B").symlink_to(made / "whole-hf")
         (clone / data / "chats.jsonl").symlink_to(made / "chats/validation.jsonl")
         (clone / data / "arc.jsonl").write_text(json.dumps(ARC) + "\n")
         paste(other, [("sh", six_commands(page))], (), [("", SHORT)])
@@ -174,15 +174,16 @@ def fine_tuning_example(context):
 
 @case(1800, tier="long")
 def fine_tuning_example_whole(context):
-    """The measured example as it stands: before training the score is near that of a guess, after it most answers are right."""
+    """The measured example as it stands: before training the score is that of a guess, after it most answers are right."""
     folder, said = paste(context, measured_example(), ("assets", "examples"), timeout_s=900)
-    before = float(re.search(r"^keys +\d+ +acc +([\d.]+)", "".join(said), re.MULTILINE)[1])
+    before, merged = (float(acc) for acc in re.findall(r"^keys +\d+ +acc +([\d.]+)", "".join(said), re.MULTILINE))
     # A guess has 0.25, with a standard error of 0.03 over the 224 questions: 0.4 is five of them away.
     expect(before < 0.4, f"acc {before} before training")
-    for name in ("whole", "lora"):
-        after = read_rows(folder / f"outputs/fine_tuning/{name}/evaluation.jsonl")[-1]["keys/acc"]
-        # The page has FIXME. Another processor rounds in another way, which moved it by less than FIXME.
-        expect(after > 0.7, f"{name}: acc {after} after training")
+    rows = {name: read_rows(folder / f"outputs/fine_tuning/{name}/evaluation.jsonl")[-1] for name in ("whole", "lora")}
+    # The page has 0.99. Other processors round in another way, which gives another path to a loss near zero; 0.8 is what a
+    # run has that learned three of four answers, and guesses the others.
+    for name, after in [*((name, row["keys/acc"]) for name, row in rows.items()), ("lora-hf", merged)]:
+        expect(after > 0.8, f"{name}: acc {after} after training")
 
 
 @case(30, quick=True, processors=1)
