@@ -17,13 +17,17 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/hugging_face/generation_config.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/names/torchtitan_main.h"
 #include "checkpoint/stream/merged_source.h"
 #include "checkpoint/tools/convert.h"
 #include "checkpoint/tools/inspect.h"
+#include "config/keys/datasets.h"
 #include "config/load.h"
+#include "config/paths.h"
 #include "data/conversations/chat_format.h"
+#include "data/conversations/stop_tokens.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_export.h"
 #include "models/common/lora/adapters.h"
@@ -61,10 +65,12 @@ ModelShape shape_of(const config::Model& model, const config::Lora& lora, const 
   return shape;
 }
 
-ModelShape shape_of_job(const config::JobConfig& job, const std::string& origin) {
-  ModelShape shape = shape_of(job.model, job.lora, origin);
-  shape.tokenizer = job.model.hf_assets_path;
-  shape.chat_template = job.chat.chat_template;
+ModelShape shape_of_job(const config::JobConfig& job, const std::string& file) {
+  ModelShape shape = shape_of(job.model, job.lora, file);
+  shape.texts = {.tokenizer = job.model.hf_assets_path,
+                 .chat_template = chat_template_of_run(file, job),
+                 .has_chats = config::uses_chat_template(job),
+                 .generation = config::initial_hugging_face_folder(job)};
   return shape;
 }
 
@@ -86,16 +92,26 @@ ModelShape shape_from_hugging_face(const fs::path& file) {
   shape.spec = models::make_train_spec_of_hugging_face(json, file.string());
   shape.tied_embeddings = config.tied_embeddings;
   shape.origin = file.string();
+  const fs::path folder = file.parent_path();
+  shape.texts.generation = folder;
+  if (data::has_tokenizer(folder)) shape.texts.tokenizer = folder.string();
   return shape;
 }
 
-// Returns the files that describe a Hugging Face model (config.json, tokenizer) for a DCP folder converted from it,
-// which has no configuration of a run.
+// Adds the folder's generation_config.json, if it has one.
+void add_generation_config(const fs::path& folder, checkpoint::SmallFiles& files) {
+  const fs::path file = folder / checkpoint::kGenerationConfig;
+  if (fs::is_regular_file(file)) files[checkpoint::kGenerationConfig] = read_file(file);
+}
+
+// Returns the files that describe a Hugging Face model (config.json, generation_config.json, tokenizer) for a DCP
+// folder converted from it, which has no configuration of a run.
 checkpoint::SmallFiles description_beside(const ConvertFlags& flags) {
   const fs::path config = config_beside(flags.source);
   if (!fs::is_regular_file(config)) return {};
   auto files = data::tokenizer_files(config.parent_path());
   files["config.json"] = read_file(config);
+  add_generation_config(config.parent_path(), files);
   return files;
 }
 
@@ -122,7 +138,12 @@ ModelShape find_shape(const ConvertFlags& flags, CheckpointKind from) {
   const auto asked_for = shape_that_was_asked_for(flags);
   const auto source = find_model_source(flags.source, from, asked_for.has_value());
   if (!source) throw ConfigError(unknown_shape(flags, from));
-  if (source->kind == ModelSource::Kind::kNamed) return *asked_for;
+  if (source->kind == ModelSource::Kind::kNamed) {
+    ModelShape named = *asked_for;
+    if (fs::is_regular_file(fs::path(flags.source) / checkpoint::kGenerationConfig))
+      named.texts.generation = flags.source;
+    return named;
+  }
   if (source->kind == ModelSource::Kind::kHuggingFace) return shape_from_hugging_face(source->file);
   ModelShape shape = shape_of_run(source->file);
   if (asked_for)
@@ -131,24 +152,31 @@ ModelShape find_shape(const ConvertFlags& flags, CheckpointKind from) {
   return shape;
 }
 
-HuggingFaceTokenizer read_tokenizer(const std::string& path, const ModelShape& shape) {
+// A tokenizer and its files for an export.
+struct FoundTokenizer {
+  std::shared_ptr<const data::Tokenizer> tokenizer;  // null if there is none
+  std::string path;
+  HuggingFaceTokenizer exported = {};
+};
+
+FoundTokenizer read_tokenizer(const std::string& path, const std::optional<TrainSpec>& spec) {
   const auto tokenizer = data::make_tokenizer(path);
-  if (shape.spec) data::check_vocab_size(*tokenizer, shape.spec->stats.vocab_size);
-  return data::export_tokenizer(path, *tokenizer);
+  if (spec) data::check_vocab_size(*tokenizer, spec->stats.vocab_size);
+  return {tokenizer, path, data::export_tokenizer(path, *tokenizer)};
 }
 
 // Returns the run's tokenizer. If its folder moved or holds another tokenizer, warns and returns none.
-HuggingFaceTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShape& shape) {
+FoundTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShape& shape) {
+  const std::string& path = shape.texts.tokenizer;
   std::string reason = "nothing says which tokenizer the model was trained with";
   try {
-    if (!shape.tokenizer.empty()) {
-      HuggingFaceTokenizer found = read_tokenizer(shape.tokenizer, shape);
+    if (!path.empty()) {
+      FoundTokenizer found = read_tokenizer(path, shape.spec);
       const auto expected = checkpoint::tokenizer_of_run(flags.source);
-      const std::string fingerprint = data::tokenizer_fingerprint(shape.tokenizer);
-      data::add_chat_template(shape.chat_template, found.files);
+      const std::string fingerprint = data::tokenizer_fingerprint(path);
       if (!expected || *expected == fingerprint) return found;
-      reason = shape.tokenizer + " is not the tokenizer that the model was trained with: it is " + fingerprint +
-               ", and was " + *expected;
+      reason = path + " is not the tokenizer that the model was trained with: it is " + fingerprint + ", and was " +
+               *expected;
     }
   } catch (const std::exception& error) {
     reason = std::string(error.what()) + " (model.hf_assets_path in " + shape.origin + ")";
@@ -157,13 +185,43 @@ HuggingFaceTokenizer tokenizer_of_run(const ConvertFlags& flags, const ModelShap
   return {};
 }
 
+// Adds the run's chat template to the files of an export. Returns the token that ends an answer; nullopt if there is
+// none or its tokenizer is not there.
+std::optional<std::int32_t> add_chats(const SavedTexts& texts, FoundTokenizer& found) {
+  if (!texts.has_chats) return std::nullopt;
+  try {
+    if (texts.chat_template)
+      data::add_chat_template(data::read_chat_template(*texts.chat_template), found.path, found.exported.files);
+    if (!found.tokenizer) return std::nullopt;
+    return data::end_of_turn(data::read_chat_format(found.path, *found.tokenizer, texts.chat_template),
+                             *found.tokenizer);
+  } catch (const DataError& error) {
+    spdlog::warn(
+        "the export has no chat template of the run, and no token that ends an answer: {}. Copy the template there as "
+        "chat_template.jinja",
+        error.what());
+    return std::nullopt;
+  }
+}
+
+// Adds which tokens end a text, and the other values of generation_config.json.
+void add_generation(const fs::path& folder, const std::optional<std::int32_t>& turn_end, FoundTokenizer& found) {
+  const auto defaults = checkpoint::kept_defaults(folder);
+  found.exported.generation_defaults = defaults.json;
+  found.exported.stop_ids = defaults.stop_ids;
+  if (!found.tokenizer) return;
+  const auto others = data::stops_that_stay(defaults.stop_ids, folder, *found.tokenizer, found.path);
+  found.exported.stop_ids = data::stop_tokens(*found.tokenizer, turn_end, others);
+}
+
 // Returns the small files beside the weights of a model that a configuration describes.
 checkpoint::SmallFiles small_files_of(const ConvertFlags& flags, const ModelShape& shape, c10::ScalarType dtype) {
-  HuggingFaceTokenizer tokenizer =
-      flags.tokenizer.empty() ? tokenizer_of_run(flags, shape) : read_tokenizer(flags.tokenizer, shape);
-  auto files = checkpoint::describe_export(shape.spec->naming, dtype, tokenizer.bos_id, tokenizer.eos_id);
-  files.merge(tokenizer.files);
-  return files;
+  FoundTokenizer found =
+      flags.tokenizer.empty() ? tokenizer_of_run(flags, shape) : read_tokenizer(flags.tokenizer, shape.spec);
+  const auto turn_end = add_chats(shape.texts, found);
+  const ModelNaming& naming = shape.spec->naming;
+  if (naming.adapter_config.empty()) add_generation(shape.texts.generation, turn_end, found);
+  return checkpoint::describe_export(naming, dtype, found.exported);
 }
 
 // Returns the source's model with its adapters merged, and its shape in `shape`.
@@ -184,18 +242,15 @@ std::unique_ptr<checkpoint::TensorSource> merged(std::unique_ptr<checkpoint::Ten
 
 // Returns the small files for weights that are already in Hugging Face's format, copied from the source's folder.
 checkpoint::SmallFiles small_files_beside(const ConvertFlags& flags, c10::ScalarType dtype) {
-  constexpr const char* kGeneration = "generation_config.json";
   const fs::path config = config_beside(flags.source);
   if (!flags.tokenizer.empty()) {
-    auto tokenizer = read_tokenizer(flags.tokenizer, {});
-    auto files = checkpoint::describe_model(read_file(config), dtype, tokenizer.bos_id, tokenizer.eos_id);
-    files.merge(tokenizer.files);
-    return files;
+    FoundTokenizer found = read_tokenizer(flags.tokenizer, {});
+    add_generation(config.parent_path(), std::nullopt, found);
+    return checkpoint::describe_model(read_file(config), dtype, found.exported);
   }
   auto files = data::tokenizer_files(config.parent_path());
   files["config.json"] = checkpoint::with_dtype(read_file(config), dtype);
-  const fs::path generation = config.parent_path() / kGeneration;
-  if (fs::is_regular_file(generation)) files[kGeneration] = read_file(generation);
+  add_generation_config(config.parent_path(), files);
   return files;
 }
 

@@ -1,6 +1,7 @@
 // Plans the conversion of a checkpoint's tensors to another format: names, dtypes, and the order of rows.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,15 +12,22 @@
 
 namespace titan {
 
+// Where to read how a model was used, for an export. "" or nullopt: nothing says it.
+struct SavedTexts {
+  std::string tokenizer;                          // of the run, or of the folder that came from Hugging Face's format
+  std::optional<std::string> chat_template = {};  // of the run, instead of its tokenizer's: chat_template_of_run()
+  bool has_chats = false;                         // the run put conversations into words
+  std::filesystem::path generation = {};          // the folder with the generation_config.json that stays
+};
+
 // The model of a checkpoint, from a configuration or from Hugging Face's config.json.
 struct ModelShape {
   std::optional<TrainSpec> spec;
-  bool tied_embeddings = false;                   // the output projection is the embedding, and may not be stored
-  std::string origin;                             // for messages
-  std::string tokenizer;                          // path in the run's configuration; empty if there is none
-  config::Lora lora;                              // of the run's configuration; without a rank if there are no adapters
-  std::optional<TrainSpec> base = {};             // the model without adapters
-  std::optional<std::string> chat_template = {};  // of the configuration: chat.chat_template
+  bool tied_embeddings = false;        // the output projection is the embedding, and may not be stored
+  std::string origin;                  // for messages
+  config::Lora lora;                   // of the run's configuration; without a rank if there are no adapters
+  std::optional<TrainSpec> base = {};  // the model without adapters
+  SavedTexts texts = {};
 };
 
 // In all plans, `dtype` is the target dtype of floating-point tensors; "same" keeps the stored dtype. Tensors outside

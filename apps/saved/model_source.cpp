@@ -24,6 +24,11 @@ std::optional<ModelSource> find_model_source(const fs::path& checkpoint, checkpo
   return if_there(Kind::kRun, layout::config_of_step(checkpoint));
 }
 
+std::optional<std::string> chat_template_of_run(const fs::path& file, const config::JobConfig& config) {
+  const fs::path kept = file.parent_path() / layout::kChatTemplateFile;
+  return fs::is_regular_file(kept) ? kept.string() : config.chat.chat_template;
+}
+
 void refuse_adapters_alone(const fs::path& checkpoint, const std::string& command) {
   if (!fs::is_regular_file(checkpoint / layout::kAdapterConfig)) return;
   throw ConfigError(command + ": error: " + checkpoint.string() +

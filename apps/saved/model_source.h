@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/tools/convert.h"
+#include "config/job_config.h"
 #include "contract/train_contract.h"
 
 namespace titan {
@@ -25,6 +26,10 @@ struct ModelSource {
 // there is none. `is_named`: the command line names a model.
 std::optional<ModelSource> find_model_source(const std::filesystem::path& checkpoint, checkpoint::CheckpointKind kind,
                                              bool is_named);
+
+// Returns the path of the chat template of the run whose saved configuration, read from `file`, is `config`: its copy
+// beside that file, else chat.chat_template; nullopt if it has neither, and its template is its tokenizer's.
+std::optional<std::string> chat_template_of_run(const std::filesystem::path& file, const config::JobConfig& config);
 
 // Throws ConfigError if a checkpoint holds adapters alone, in PEFT's format, which need the model beside them.
 // `command`: "titan-train convert".

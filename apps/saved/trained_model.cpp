@@ -10,11 +10,16 @@
 #include "base/fs.h"
 #include "base/run_layout.h"
 #include "checkpoint/dcp/checkpoint_io.h"
+#include "checkpoint/hugging_face/generation_config.h"
 #include "checkpoint/hugging_face/hugging_face.h"
 #include "checkpoint/tools/convert.h"
 #include "checkpoint/whole/load_weights.h"
 #include "checkpoint/whole/weights_file.h"
+#include "config/keys/datasets.h"
 #include "config/load.h"
+#include "config/paths.h"
+#include "data/conversations/stop_tokens.h"
+#include "data/tokenizer/tokenizer_export.h"
 #include "distributed/config_dtype.h"
 #include "distributed/device.h"
 #include "models/common/check_shape.h"
@@ -60,6 +65,8 @@ struct Description {
   std::int64_t context = 0;
   fs::path tokenizer;                             // "" if not known
   std::optional<std::string> chat_template = {};  // see TrainedModel
+  bool has_chats = false;                         // a run that put conversations into words
+  fs::path initial = {};                          // the Hugging Face folder that it started from; "" for none
 };
 
 std::int64_t pick_context(const TrainedModelOptions& options, std::int64_t trained, std::int64_t longest) {
@@ -69,23 +76,26 @@ std::int64_t pick_context(const TrainedModelOptions& options, std::int64_t train
                     std::to_string(longest) + ", the longest sequence of this model");
 }
 
-Description describe(const config::JobConfig& config, const TrainedModelOptions& options) {
+// Adds what the configuration of a run, in `file`, says of its texts.
+void add_run(const config::JobConfig& config, const fs::path& file, Description& out) {
+  out.tokenizer = config.model.hf_assets_path;
+  out.chat_template = chat_template_of_run(file, config);
+  out.has_chats = config::uses_chat_template(config);
+  out.initial = config::initial_hugging_face_folder(config);
+}
+
+Description describe(const config::JobConfig& config, const fs::path& file, const TrainedModelOptions& options) {
   const std::int64_t trained = config.training.seq_len;
   Description out;
   out.spec = models::make_train_spec(config.model, config.lora, trained);
   out.context = pick_context(options, trained, std::max(out.spec.max_seq_len, trained));
   if (out.context != trained) out.spec = models::make_train_spec(config.model, config.lora, out.context);
-  out.tokenizer = config.model.hf_assets_path;
-  out.chat_template = config.chat.chat_template;
+  add_run(config, file, out);
   return out;
 }
 
 config::JobConfig saved_config(const fs::path& file) {
   return config::load_job_config_text(read_file(file), file.string()).config;
-}
-
-bool has_tokenizer(const fs::path& folder) {
-  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
 }
 
 Description describe_hugging_face(const fs::path& folder, const TrainedModelOptions& options) {
@@ -96,12 +106,10 @@ Description describe_hugging_face(const fs::path& folder, const TrainedModelOpti
   out.context = pick_context(options, longest, longest);
   out.spec = models::make_train_spec_of_hugging_face(json, file.string(), out.context);
   const fs::path run = layout::config_of_step(folder);
-  if (has_tokenizer(folder)) {
+  if (data::has_tokenizer(folder)) {
     out.tokenizer = folder;
   } else if (fs::is_regular_file(run)) {
-    const config::JobConfig config = saved_config(run);
-    out.tokenizer = config.model.hf_assets_path;
-    out.chat_template = config.chat.chat_template;
+    add_run(saved_config(run), run, out);
   }
   return out;
 }
@@ -110,7 +118,7 @@ std::optional<Description> description_that_was_asked_for(const TrainedModelOpti
   if (options.config.empty()) return std::nullopt;
   config::CommandLine command_line;
   command_line.config_file = options.config;
-  return describe(config::load_job_config(command_line).config, options);
+  return describe(config::load_job_config(command_line).config, options.config, options);
 }
 
 Description describe(const fs::path& folder, CheckpointKind kind, const TrainedModelOptions& options) {
@@ -123,10 +131,11 @@ Description describe(const fs::path& folder, CheckpointKind kind, const TrainedM
                       " in it): name a configuration with --config FILE");
   if (source->kind == ModelSource::Kind::kNamed) return std::move(*asked_for);
   if (source->kind == ModelSource::Kind::kHuggingFace) return describe_hugging_face(folder, options);
-  Description saved = describe(saved_config(source->file), options);
+  Description saved = describe(saved_config(source->file), source->file, options);
   if (!asked_for) return saved;
   check_same_model(asked_for->spec, {options.command, "--config " + options.config, "--config"}, saved.spec,
                    source->file);
+  if (!asked_for->chat_template) asked_for->chat_template = saved.chat_template;
   return std::move(*asked_for);
 }
 
@@ -150,6 +159,29 @@ std::shared_ptr<const data::Tokenizer> open_tokenizer(const Description& descrip
     throw DataError(options.command + ": error: " + (was_named ? "--tokenizer: " : "model.hf_assets_path: ") +
                     error.what() + (was_named ? "" : " Or name another with --tokenizer FOLDER."));
   }
+}
+
+// Returns the tokens that end a text. A folder's own come first: an export of a run names what its run does.
+std::vector<std::int64_t> pick_stops(const fs::path& folder, const Description& description,
+                                     const TrainedModel& model) {
+  const data::Tokenizer& tokenizer = *model.tokenizer;
+  if (const auto named = checkpoint::read_stop_tokens(folder); !named.empty()) {
+    auto ids = data::stop_tokens(tokenizer, std::nullopt, {});
+    ids.insert(ids.end(), named.begin(), named.end());
+    return ids;
+  }
+  std::optional<std::int32_t> turn_end;
+  try {
+    if (description.has_chats)
+      turn_end =
+          data::end_of_turn(data::read_chat_format(model.tokenizer_path, tokenizer, model.chat_template), tokenizer);
+  } catch (const DataError&) {  // without its template, a run of before these were kept continues text all the same
+  }
+  const fs::path& initial = description.initial;
+  if (initial.empty()) return data::stop_tokens(tokenizer, turn_end, {});
+  const auto others = checkpoint::read_defaults(initial).stop_ids;
+  return data::stop_tokens(tokenizer, turn_end,
+                           data::stops_that_stay(others, initial, tokenizer, model.tokenizer_path));
 }
 
 c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSource& source, at::Device device) {
@@ -231,11 +263,7 @@ TrainedModel load(const TrainedModelOptions& options, at::Device device, dist::P
   out.context = description.context;
   out.vocab_size = description.spec.stats.vocab_size;
   out.device = device;
-  if (const auto eos = out.tokenizer->eos_id()) out.stop_ids.push_back(*eos);
-  if (kind == CheckpointKind::kHuggingFace) {
-    const auto further = checkpoint::read_stop_tokens(folder);
-    out.stop_ids.insert(out.stop_ids.end(), further.begin(), further.end());
-  }
+  out.stop_ids = pick_stops(folder, description, out);
   std::optional<std::int64_t> document_end;
   if (description.spec.separates_documents) document_end = end_of_document(*out.tokenizer, options.command);
   const auto source = checkpoint::open_source(folder, kind);

@@ -35,13 +35,14 @@ struct TrainedModel {
   std::unique_ptr<LanguageModel> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
   std::string tokenizer_path;                // its folder, or a file
-  std::optional<std::string> chat_template;  // the run's, instead of that folder's: chat.chat_template
+  std::optional<std::string> chat_template;  // the file with the run's, instead of that folder's
   at::Device device = at::kCPU;
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::int64_t context = 0;                                  // tokens of the longest sequence
   std::int64_t num_parameters = 0, num_parameters_here = 0;  // of the model, and of this rank's part
   std::int64_t vocab_size = 0;                               // logits of one token
-  // Tokens that end a text: the tokenizer's EOS, and those that a Hugging Face folder names.
+  // Tokens that end a text: the tokenizer's EOS, those that a Hugging Face folder names, and those that an export of a
+  // run names.
   std::vector<std::int64_t> stop_ids;
 };
 

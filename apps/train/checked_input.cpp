@@ -2,21 +2,26 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/run_layout.h"
+#include "checkpoint/hugging_face/generation_config.h"
 #include "config/command_line/command_line.h"
 #include "config/keys/datasets.h"
 #include "config/paths.h"
 #include "data/conversations/chat_format.h"
+#include "data/conversations/stop_tokens.h"
 #include "data/dataset_kinds.h"
 #include "data/tokenizer/tokenizer_export.h"
 #include "train/run_folder.h"
 
 namespace titan {
 namespace {
+
+namespace fs = std::filesystem;
 
 // The functions here throw errors that name keys, but not yet their locations (config::with_location()).
 
@@ -30,23 +35,36 @@ std::int64_t end_of_document(const CheckedInput& input) {
 }
 
 // Returns the tokenizer's files for an export. The run may end after weeks: if the folder is gone by then, the export
-// lacks only the tokenizer's files.
-HuggingFaceTokenizer tokenizer_for_export(const config::JobConfig& config, const data::Tokenizer& tokenizer) {
+// lacks only these files.
+HuggingFaceTokenizer files_for_export(const config::JobConfig& config, const data::Tokenizer& tokenizer) {
   try {
-    HuggingFaceTokenizer out = data::export_tokenizer(config.model.hf_assets_path, tokenizer);
-    data::add_chat_template(config.chat.chat_template, out.files);
-    return out;
+    return data::export_tokenizer(config.model.hf_assets_path, tokenizer);
   } catch (const std::exception& error) {
     spdlog::warn(
         "the export has no tokenizer, because its files cannot be read any more: {}. Copy them into the exported "
         "folder, or export a checkpoint with titan-train convert --tokenizer PATH",
         error.what());
-    return {.files = {}, .bos_id = tokenizer.bos_id(), .eos_id = tokenizer.eos_id()};
+    return {.bos_id = tokenizer.bos_id(), .eos_id = tokenizer.eos_id()};
   }
 }
 
+// Returns what an export says of the tokenizer. `turn_end`: the token that ends an answer, if there is one.
+HuggingFaceTokenizer tokenizer_for_export(const config::JobConfig& config, const data::Tokenizer& tokenizer,
+                                          const std::string& chat_template,
+                                          const std::optional<std::int32_t>& turn_end) {
+  HuggingFaceTokenizer out = files_for_export(config, tokenizer);
+  if (!chat_template.empty()) data::add_chat_template(chat_template, config.model.hf_assets_path, out.files);
+  if (config.lora.rank > 0) return out;  // an export of adapters does not say how to generate
+  const fs::path initial = config::initial_hugging_face_folder(config);
+  const auto defaults = checkpoint::kept_defaults(initial);
+  const auto others = data::stops_that_stay(defaults.stop_ids, initial, tokenizer, config.model.hf_assets_path);
+  out.stop_ids = data::stop_tokens(tokenizer, turn_end, others);
+  out.generation_defaults = defaults.json;
+  return out;
+}
+
 // Encodes validation.prompts. Each must leave room for at least one more token.
-Prompts encode_prompts(const CheckedInput& input) {
+Prompts encode_prompts(const CheckedInput& input, const std::optional<std::int32_t>& turn_end) {
   const auto fail = [](const std::string& prompt, const std::string& fault, std::vector<std::string> keys) {
     throw ConfigError("validation.prompts: \"" + prompt + "\" " + fault, std::move(keys));
   };
@@ -64,7 +82,7 @@ Prompts encode_prompts(const CheckedInput& input) {
            {"validation.prompts", "training.seq_len"});
     prompts.prompts.push_back(std::move(prompt));
   }
-  if (const auto eos = tokenizer->eos_id()) prompts.stop_ids = {*eos};
+  prompts.stop_ids = data::stop_tokens(*tokenizer, turn_end, {});
   prompts.decode = [tokenizer](std::span<const std::int32_t> ids) { return tokenizer->decode_text(ids); };
   return prompts;
 }
@@ -75,16 +93,12 @@ CheckedInput open_tokenizer(const CheckedConfig& checked) {
   try {
     input.tokenizer = data::make_tokenizer(path);
     input.tokenizer_facts.fingerprint = data::tokenizer_fingerprint(path);
-    input.tokenizer_facts.hugging_face = [config = input.config, tokenizer = input.tokenizer] {
-      return tokenizer_for_export(config, *tokenizer);
-    };
     data::check_vocab_size(*input.tokenizer, input.spec.stats.vocab_size);
   } catch (const DataError& error) {
     const config::Fault fault = config::below_key("model.hf_assets_path", error);
     throw DataError(fault.message, fault.keys);
   }
   if (input.spec.separates_documents) input.tokenizer_facts.document_end = end_of_document(input);
-  input.prompts = encode_prompts(input);
   return input;
 }
 
@@ -99,20 +113,40 @@ void check_datasets(const CheckedInput& input) {
   }
 }
 
-// Reads the template of conversations, so that a mistake in it shows before the ranks meet.
-void check_chat_template(const CheckedInput& input) {
-  const auto is_chat = [](const config::NamedDataset& dataset) { return config::lower_case(dataset.kind) == "chat"; };
-  if (std::ranges::none_of(config::named_datasets(input.config), is_chat)) return;
+// Returns how conversations become text; nullopt for a run without them.
+std::optional<data::ChatFormat> read_chat_format(const CheckedInput& input) {
+  if (!config::uses_chat_template(input.config)) return std::nullopt;
   const data::ChatDataset chat = chat_dataset(input.config, input.tokenizer_facts.fingerprint);
   const std::string key = chat.chat_template ? "chat.chat_template" : "model.hf_assets_path";
   try {
-    data::read_chat_format(chat.tokenizer, *input.tokenizer, chat.chat_template);
+    return data::read_chat_format(chat.tokenizer, *input.tokenizer, chat.chat_template);
   } catch (const Error& error) {
     std::string message = error.what();
-    if (!chat.chat_template) message += ". Or name a template with chat.chat_template";
+    const fs::path kept = fs::path(input.config.job.dump_folder) / layout::kChatTemplateFile;
+    std::error_code ignored;
+    if (fs::exists(kept, ignored)) {
+      message += ". The run keeps a copy of its template: set chat.chat_template to " + kept.string();
+    } else if (!chat.chat_template) {
+      message += ". Or name a template with chat.chat_template";
+    }
     const config::Fault fault = config::below_key(key, DataError(message));
     throw DataError(fault.message, fault.keys);
   }
+}
+
+// Adds what depends on the chat template, if the run has one.
+void complete(CheckedInput& input) {
+  TokenizerFacts& facts = input.tokenizer_facts;
+  std::optional<std::int32_t> turn_end;
+  if (const auto format = read_chat_format(input)) {
+    facts.chat_template = format->text;
+    facts.chat_special_tokens = format->special_tokens.dump();
+    turn_end = data::end_of_turn(*format, *input.tokenizer);
+  }
+  facts.hugging_face = [config = input.config, tokenizer = input.tokenizer, text = facts.chat_template, turn_end] {
+    return tokenizer_for_export(config, *tokenizer, text, turn_end);
+  };
+  input.prompts = encode_prompts(input, turn_end);
 }
 
 // Holds the input if nothing is wrong, else at least one error.
@@ -128,7 +162,7 @@ FoundFiles find_files(const CheckedConfig& checked) {
   try {
     found.input = open_tokenizer(checked);
     if (paths_are_there) check_datasets(*found.input);
-    check_chat_template(*found.input);
+    complete(*found.input);
   } catch (const Error& error) {
     found.errors.push_back({error.what(), error.keys()});
   }
@@ -157,7 +191,9 @@ std::vector<std::string> doubtful_data(const config::JobConfig& config) {
 
 CheckedInput load_tokenizer(const CheckedConfig& checked) {
   try {
-    return open_tokenizer(checked);
+    CheckedInput input = open_tokenizer(checked);
+    complete(input);
+    return input;
   } catch (const Error& error) {
     throw ConfigError(config::with_location(error, checked.origins));
   }

@@ -110,7 +110,7 @@ void log_host_memory() {
 // Trains after the ranks have met. Returns the exit code.
 int train_together(const CheckedInput& input, dist::World& world) {
   const auto& config = input.config;
-  check_same_config(config, world);
+  check_same_config(config, input.tokenizer_facts.chat_template, world);
   train::share_processors(world);
   const auto lock = world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
   const auto shape = dist::RunShape::of(config, world.size());

@@ -1,7 +1,5 @@
 #include "data/conversations/chat_format.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "base/error.h"
@@ -35,18 +33,21 @@ ChatFormat read_chat_format(const fs::path& path, const Tokenizer& tokenizer,
   add_if_missing("eos_token", tokenizer.eos_id(), tokenizer, files.special_tokens);
   const ChatTemplateText text = chat_template ? read_template(*chat_template) : files.choose(/*with_tools=*/false);
   return {.chat_template = ChatTemplate::parse(text.text, text.name),
+          .text = text.text,
           .special_tokens = files.special_tokens,
           .fingerprint = files.special_tokens.dump() + text.text};
 }
 
-void add_chat_template(const std::optional<std::string>& chat_template, std::map<std::string, std::string>& files) {
-  if (!chat_template) return;
+std::string read_chat_template(const fs::path& path) { return read_template(path).text; }
+
+void add_chat_template(const std::string& text, const fs::path& tokenizer, std::map<std::string, std::string>& files) {
+  std::error_code error;
   try {
-    files["chat_template.jinja"] = read_template(*chat_template).text;
-  } catch (const DataError& error) {
-    spdlog::warn("the export has no chat template of the run: {} (chat.chat_template). Copy it there as {}",
-                 error.what(), "chat_template.jinja");
+    if (fs::is_directory(tokenizer, error) && read_chat_files(tokenizer).choose(/*with_tools=*/false).text == text)
+      return;
+  } catch (const DataError&) {  // it has none
   }
+  files["chat_template.jinja"] = text;
 }
 
 }  // namespace titan::data

@@ -14,8 +14,9 @@ namespace titan::data {
 
 struct ChatFormat {
   ChatTemplate chat_template;
+  std::string text;                       // of the template
   nlohmann::ordered_json special_tokens;  // variables of the template
-  std::string fingerprint;                // changes with the two above
+  std::string fingerprint;                // changes with those above
 };
 
 // Reads the template of `tokenizer`, which was opened at `path`: a folder, or a file in it (chat_files.h).
@@ -25,8 +26,12 @@ struct ChatFormat {
 ChatFormat read_chat_format(const std::filesystem::path& path, const Tokenizer& tokenizer,
                             const std::optional<std::filesystem::path>& chat_template);
 
-// Adds the template that chat.chat_template names, if it names one, to the files of a model's export. If it cannot be
-// read any more, warns, and the export has none of the run's.
-void add_chat_template(const std::optional<std::string>& chat_template, std::map<std::string, std::string>& files);
+// Returns the text of the template in `path`, a file or a folder that has one. Throws DataError, std::system_error.
+std::string read_chat_template(const std::filesystem::path& path);
+
+// Adds a run's template to the files of its tokenizer, which come from `tokenizer`, as chat_template.jinja, unless that
+// folder has the same template in any of its files.
+void add_chat_template(const std::string& text, const std::filesystem::path& tokenizer,
+                       std::map<std::string, std::string>& files);
 
 }  // namespace titan::data

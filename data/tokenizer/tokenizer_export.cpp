@@ -46,6 +46,8 @@ void complete(Files& files, const fs::path& path) {
 
 }  // namespace
 
+bool has_tokenizer(const fs::path& folder) { return fs::exists(folder / kJson) || fs::exists(folder / kModel); }
+
 std::map<std::string, std::string> tokenizer_files(const fs::path& path) {
   Files files;
   const bool is_file = !fs::is_directory(path);

@@ -10,6 +10,9 @@
 
 namespace titan::data {
 
+// Returns true if the folder has a file from which make_tokenizer() makes a tokenizer.
+bool has_tokenizer(const std::filesystem::path& folder);
+
 // Returns name -> content of a tokenizer's files in `path`, a folder or one of them. Throws std::system_error.
 std::map<std::string, std::string> tokenizer_files(const std::filesystem::path& path);
 

@@ -1,6 +1,7 @@
 // Names of the files that a run writes under job.dump_folder, for all code that writes or looks for them:
 //   .run.lock         held while a run writes there
 //   config.toml       the run's configuration
+//   titan.chat_template.jinja  the text of its chat template, if it has one
 //   metrics.jsonl     a row per logged step
 //   validation.jsonl  a row per validation
 //   evaluation.jsonl  a row per pass over the tasks of evaluation.tasks
@@ -37,6 +38,7 @@ inline constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";
 inline constexpr const char* kAdapterConfig = "adapter_config.json";              // of PEFT's, for adapters alone
 inline constexpr const char* kModelFile = "model.pt";                             // of a save in one file
 inline constexpr const char* kSavedConfigFile = "titan.config.toml";              // a copy of the run's configuration
+inline constexpr const char* kChatTemplateFile = "titan.chat_template.jinja";     // of the run's conversations
 inline constexpr const char* kNotFiniteFile = "titan.not_finite.txt";             // the weights hold NaN or infinity
 
 // Returns "step-N".

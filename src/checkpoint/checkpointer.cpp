@@ -166,8 +166,7 @@ std::uint64_t Checkpointer::export_model(const fs::path& folder, const std::vect
 }
 
 SaveOptions Checkpointer::save_options() const {
-  SaveOptions options{.files_per_rank = static_cast<int>(options_.files_per_rank)};
-  if (!run_.run_config.empty()) options.texts[layout::kSavedConfigFile] = run_.run_config;
+  SaveOptions options{.files_per_rank = static_cast<int>(options_.files_per_rank), .texts = run_.texts};
   if (!weights_finite_) options.texts[layout::kNotFiniteFile] = "The weights hold NaN or infinity.\n";
   return options;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <string>
 
 #include "base/clock.h"
@@ -17,7 +18,7 @@ struct RunFacts {
   std::int64_t training_steps = std::numeric_limits<std::int64_t>::max();  // the run is finished after these
   std::string hf_assets_path;  // for checkpoint.initial_load_in_hf without an initial_load_path
   HuggingFaceFormat hf_format;
-  std::string run_config;  // content of layout::kSavedConfigFile in every DCP folder; empty if there is none
+  std::map<std::string, std::string> texts;  // further files of every DCP folder, name -> content
   // Clock that measures checkpoint.interval_minutes.
   Clock now = std::chrono::steady_clock::now;
 };

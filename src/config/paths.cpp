@@ -131,6 +131,14 @@ fs::path checkpoint_folder(const JobConfig& config) {
   return fs::path(config.job.dump_folder) / config.checkpoint.folder;
 }
 
+fs::path initial_hugging_face_folder(const JobConfig& config) {
+  const Checkpoint& c = config.checkpoint;
+  if (!c.enable || !c.initial_load_in_hf) return {};
+  fs::path weights = c.initial_load_path.value_or("");
+  if (weights.empty()) weights = config.model.hf_assets_path;
+  return weights.extension() == ".safetensors" ? weights.parent_path() : weights;
+}
+
 std::vector<Fault> find_wrong_paths(const JobConfig& config) {
   Faults errors;
   check_dump_folder(config.job.dump_folder, errors);

@@ -14,6 +14,9 @@ namespace titan::config {
 // Returns the folder of the run's checkpoints: checkpoint.folder under job.dump_folder, or itself if it is absolute.
 std::filesystem::path checkpoint_folder(const JobConfig& config);
 
+// Returns the folder with the weights in Hugging Face's format that training starts from; "" if it starts from others.
+std::filesystem::path initial_hugging_face_folder(const JobConfig& config);
+
 // Finds paths that are missing or in the way. Creates nothing and opens no file.
 std::vector<Fault> find_wrong_paths(const JobConfig& config);
 

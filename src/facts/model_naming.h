@@ -73,11 +73,13 @@ inline bool is_exported(const ModelNaming& naming, const std::string& fqn) {
   return !naming.is_tied || fqn != naming.output;
 }
 
-// The tokenizer's files beside weights in Hugging Face's format.
+// The tokenizer's files beside weights in Hugging Face's format, and what generation_config.json says of its tokens.
 struct HuggingFaceTokenizer {
-  std::map<std::string, std::string> files;  // name -> content
-  std::optional<std::int64_t> bos_id;        // nullopt if there is none or it is not known
-  std::optional<std::int64_t> eos_id;
+  std::map<std::string, std::string> files = {};  // name -> content
+  std::optional<std::int64_t> bos_id = {};        // nullopt if there is none or it is not known
+  std::optional<std::int64_t> eos_id = {};        // likewise
+  std::vector<std::int64_t> stop_ids = {};        // tokens that end a text: EOS if it is known, and others
+  std::string generation_defaults = {};           // a generation_config.json whose other values stay; "" for none
 };
 
 }  // namespace titan

@@ -46,9 +46,13 @@ void count_layers(nn::Module& model) {
 
 }  // namespace
 
-FirstStep::FirstStep(const config::JobConfig& config, dist::World& world, nn::Module& model,
-                     metrics::MetricsProcessor& metrics)
-    : config_(config), world_(world), metrics_(metrics), slow_(config.training.steps, advice_for(config, world)) {
+FirstStep::FirstStep(const config::JobConfig& config, const std::string& chat_template, dist::World& world,
+                     nn::Module& model, metrics::MetricsProcessor& metrics)
+    : config_(config),
+      chat_template_(chat_template),
+      world_(world),
+      metrics_(metrics),
+      slow_(config.training.steps, advice_for(config, world)) {
   count_layers(model);
 }
 
@@ -73,7 +77,7 @@ Verdict FirstStep::after_step(const StepView& /*step*/) {
   if (std::exchange(is_done_, true)) return Verdict::go_on();
   ticker_.reset();
   step_work().set_layers(0);
-  if (world_.rank() == 0) write_run_config(config_);
+  if (world_.rank() == 0) write_run_config(config_, chat_template_);
   world_.group().barrier();
   world_.set_timeout(std::chrono::seconds(config_.comm.train_timeout_seconds));
   return Verdict::go_on();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/clock.h"
 #include "base/process/ticker.h"
@@ -14,13 +15,14 @@
 
 namespace titan::train {
 
-// Shows the progress of the first step while it runs, and logs it if the step is slow. Then writes config.toml and
-// sets the time limit of collectives for training: a first step includes one-time initialization, later ones do not,
-// so a shorter limit shows a hang sooner.
+// Shows the progress of the first step while it runs, and logs it if the step is slow. Then writes the files with which
+// the run can be repeated (run_folder.h), and sets the time limit of collectives for training: a first step includes
+// one-time initialization, later ones do not, so a shorter limit shows a hang sooner.
 class FirstStep : public StepGuest {
  public:
-  // Adds hooks to the layers of `model`. All must outlive this.
-  FirstStep(const config::JobConfig& config, dist::World& world, nn::Module& model, metrics::MetricsProcessor& metrics);
+  // Adds hooks to the layers of `model`. `chat_template`: see TokenizerFacts. All must outlive this.
+  FirstStep(const config::JobConfig& config, const std::string& chat_template, dist::World& world, nn::Module& model,
+            metrics::MetricsProcessor& metrics);
 
   void before_step() override;
   Verdict after_step(const StepView& step) override;
@@ -29,6 +31,7 @@ class FirstStep : public StepGuest {
   void tick();
 
   const config::JobConfig& config_;
+  const std::string& chat_template_;
   dist::World& world_;
   metrics::MetricsProcessor& metrics_;
   SlowFirstStep slow_;  // used by the ticker's thread only

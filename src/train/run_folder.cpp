@@ -110,8 +110,14 @@ void check_run_folder(const config::JobConfig& config, bool overwrite) {
                     std::move(keys));
 }
 
-void write_run_config(const config::JobConfig& config) {
-  write_file_atomically(fs::path(config.job.dump_folder) / layout::kConfigFile, config::to_toml(config));
+void write_run_config(const config::JobConfig& config, const std::string& chat_template) {
+  const fs::path folder = config.job.dump_folder;
+  write_file_atomically(folder / layout::kConfigFile, config::to_toml(config));
+  if (chat_template.empty()) {
+    fs::remove(folder / layout::kChatTemplateFile);
+  } else {
+    write_file_atomically(folder / layout::kChatTemplateFile, chat_template);
+  }
 }
 
 }  // namespace titan::train

@@ -24,8 +24,9 @@ std::int64_t last_step_with_row(const config::JobConfig& config);
 // there are checkpoints and `overwrite` asks to begin anew.
 void check_run_folder(const config::JobConfig& config, bool overwrite);
 
-// Writes config.toml, with which the run can be repeated. Call it once the first step is done: a start that fails
-// earlier must keep the file of the run before it. Throws std::system_error.
-void write_run_config(const config::JobConfig& config);
+// Writes config.toml, with which the run can be repeated, and beside it the text of its chat template (none if it is
+// ""). Call it once the first step is done: a start that fails earlier must keep the files of the run before it. Throws
+// std::system_error.
+void write_run_config(const config::JobConfig& config, const std::string& chat_template);
 
 }  // namespace titan::train

@@ -44,7 +44,7 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
 void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer, DataFacts data) {
   const config::JobConfig& config = run.config;
   dist::World& world = run.world;
-  run.record = std::make_unique<RunRecord>(config, tokenizer.fingerprint, std::move(data));
+  run.record = std::make_unique<RunRecord>(config, tokenizer, std::move(data));
   run.state = std::make_unique<TrainState>(TrainState::Parts{.parameters = run.parameters.get(),
                                                              .optimizer = run.optimizer.get(),
                                                              .schedule = run.schedule.get(),
@@ -109,9 +109,10 @@ void add_watches(RunParts& run, MetricsLog& log) {
 
 // Adds the guests. Their order matters: rows are logged before messages about them, a run that diverged saves
 // nothing, and a run that was asked to stop is not validated first.
-void add_guests(RunParts& run, const TrainSpec& spec, std::vector<EvaluationTask> tasks) {
+void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer,
+                std::vector<EvaluationTask> tasks) {
   const config::JobConfig& config = run.config;
-  add(run, std::make_unique<FirstStep>(config, run.world, *run.model, *run.metrics));
+  add(run, std::make_unique<FirstStep>(config, tokenizer.chat_template, run.world, *run.model, *run.metrics));
   add(run, std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
   auto& log = add(
       run, std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
@@ -172,7 +173,7 @@ RunParts build_run(RunInputs inputs) {
                                                           .world = run.world.group(),
                                                           .base_lr = config.optimizer.lr,
                                                           .max_norm = config.training.max_norm});
-  add_guests(run, inputs.spec, std::move(inputs.tasks));
+  add_guests(run, inputs.spec, inputs.tokenizer, std::move(inputs.tasks));
   announce(run, inputs.spec);
   return run;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "config/keys/changes.h"
@@ -13,6 +14,9 @@ namespace titan::train {
 namespace {
 
 constexpr const char* kTokenizerKey = "model.hf_assets_path";
+constexpr const char* kTemplateKey = "chat.chat_template";
+constexpr const char* kTemplateEntry = "chat_template";  // of the record
+constexpr const char* kSpecialTokensEntry = "chat_special_tokens";
 constexpr const char* kHeldOutKey = "validation.dataset_path";
 
 config::FlatConfig flat_config(const Value& saved) {
@@ -40,6 +44,31 @@ void judge_tokenizer(std::vector<config::Change>& changes, const Value& saved, c
     if (is_same) change->effect = config::Effect::kTraining;
   } else if (!is_same) {
     changes.push_back({kTokenizerKey, "another tokenizer", "\"" + path + "\"", config::Effect::kModel});
+  }
+}
+
+// Judges the chat template by its text and its special tokens: the same text in another file is fine. Checkpoints of
+// before these were recorded, and of runs without a template, say nothing.
+void judge_template(std::vector<config::Change>& changes, const Value& saved, const TokenizerFacts& now,
+                    const config::JobConfig& config) {
+  const auto differs = [&](const char* entry, const std::string& value) {
+    const Value* found = saved.as_dict(checkpoint::kRunKey).find(entry);
+    return found && found->as_string("titan.run." + std::string(entry)) != value;
+  };
+  if (now.chat_template.empty() || !saved.as_dict(checkpoint::kRunKey).find(kTemplateEntry)) return;
+  const bool is_other_text = differs(kTemplateEntry, now.chat_template);
+  const bool is_other = is_other_text || differs(kSpecialTokensEntry, now.chat_special_tokens);
+  const auto change = std::ranges::find(changes, kTemplateKey, &config::Change::key);
+  if (change != changes.end()) {
+    if (!is_other) change->effect = config::Effect::kTraining;
+  } else if (is_other) {
+    const std::string place = config.chat.chat_template
+                                  ? "\"" + *config.chat.chat_template + "\""
+                                  : "that of the tokenizer in \"" + config.model.hf_assets_path + "\"";
+    const std::string before =
+        is_other_text ? "another template, which the checkpoint keeps as " + std::string(layout::kChatTemplateFile)
+                      : "one with other special tokens";
+    changes.push_back({kTemplateKey, before, place, config::Effect::kData});
   }
 }
 
@@ -93,7 +122,12 @@ void judge_data(std::vector<config::Change>& changes, const Value& saved, const 
 Value RunRecord::value() const {
   std::vector<std::pair<Value, Value>> keys;
   for (const auto& [key, value] : config::flatten(config_)) keys.emplace_back(key, value);
-  std::vector<std::pair<Value, Value>> items = {{"config", Value::dict(std::move(keys))}, {"tokenizer", tokenizer_}};
+  std::vector<std::pair<Value, Value>> items = {{"config", Value::dict(std::move(keys))},
+                                                {"tokenizer", tokenizer_.fingerprint}};
+  if (!tokenizer_.chat_template.empty()) {
+    items.emplace_back(kTemplateEntry, tokenizer_.chat_template);
+    items.emplace_back(kSpecialTokensEntry, tokenizer_.chat_special_tokens);
+  }
   if (!data_.files.empty()) items.emplace_back("files", data_.files);
   if (!data_.held_out_files.empty()) {
     items.emplace_back("held_out_files", data_.held_out_files);
@@ -104,7 +138,8 @@ Value RunRecord::value() const {
 
 void RunRecord::check(const Value& saved) const {
   auto changes = config::find_changes(flat_config(saved), config_);
-  judge_tokenizer(changes, saved, tokenizer_, config_.model.hf_assets_path);
+  judge_tokenizer(changes, saved, tokenizer_.fingerprint, config_.model.hf_assets_path);
+  judge_template(changes, saved, tokenizer_, config_);
   judge_data(changes, saved, data_, config_);
   const bool loads_data = std::ranges::count(config_.checkpoint.exclude_from_loading, "dataloader") == 0;
   std::vector<std::string> listed, refused, refused_keys;

@@ -103,12 +103,10 @@ checkpoint::RunFacts run_facts(const config::JobConfig& config, const TrainSpec&
   run.hf_assets_path = config.model.hf_assets_path;
   run.hf_format.naming = spec.naming;
   run.hf_format.small_files = [naming = spec.naming, tokenizer_of_run = tokenizer.hugging_face](c10::ScalarType dtype) {
-    HuggingFaceTokenizer exported = tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer();
-    auto files = checkpoint::describe_export(naming, dtype, exported.bos_id, exported.eos_id);
-    files.merge(exported.files);
-    return files;
+    return checkpoint::describe_export(naming, dtype, tokenizer_of_run ? tokenizer_of_run() : HuggingFaceTokenizer());
   };
-  run.run_config = config::to_toml(config);
+  run.texts[layout::kSavedConfigFile] = config::to_toml(config);
+  if (!tokenizer.chat_template.empty()) run.texts[layout::kChatTemplateFile] = tokenizer.chat_template;
   return run;
 }
 

@@ -1,7 +1,5 @@
 #include "apps/commands/generation/conversation.h"
 
-#include <vector>
-
 namespace titan {
 namespace {
 
@@ -12,7 +10,7 @@ data::ChatFormat read_format(const TrainedModel& model) {
     return data::read_chat_format(model.tokenizer_path, *model.tokenizer, model.chat_template);
   } catch (const DataError& error) {
     if (!model.chat_template) throw;
-    throw DataError(std::string("chat.chat_template of the run: ") + error.what());
+    throw DataError(std::string("the chat template of the run: ") + error.what());
   }
 }
 
@@ -56,18 +54,6 @@ void Conversation::withdraw() { messages_.erase(messages_.size() - 1); }
 
 void Conversation::restart() {
   messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first_), messages_.end());
-}
-
-std::optional<std::int32_t> Conversation::end_of_turn(const data::Tokenizer& tokenizer) const {
-  const std::string answer = "an answer that no template contains";
-  const std::string text = render({message("user", "a"), message("assistant", answer)}, /*asks=*/false);
-  const auto at = text.rfind(answer);
-  if (at == std::string::npos) return std::nullopt;
-  std::vector<std::int32_t> ids;
-  tokenizer.encode_rendered(std::string_view(text).substr(at + answer.size()), ids);
-  for (const std::int32_t id : ids)
-    if (tokenizer.is_special(id)) return id;
-  return std::nullopt;
 }
 
 }  // namespace titan

@@ -1,14 +1,12 @@
 // A conversation with a model, in the words of the chat template beside its tokenizer.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "apps/saved/trained_model.h"
 #include "data/conversations/chat_format.h"
-#include "data/tokenizer/tokenizer.h"
 
 namespace titan {
 
@@ -31,8 +29,7 @@ class Conversation {
   // Forgets everything but the system's message.
   void restart();
 
-  // Returns the special token that the template writes behind an answer; nullopt if it writes none.
-  std::optional<std::int32_t> end_of_turn(const data::Tokenizer& tokenizer) const;
+  const data::ChatFormat& format() const { return format_; }
 
  private:
   std::string render(const nlohmann::ordered_json& messages, bool asks) const;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/conversations/stop_tokens.h"
 #include "data/text/code_points.h"
 #include "data/tokenizer/token_json.h"
 
@@ -85,7 +86,7 @@ SampleWriter::SampleWriter(const GenerateFlags& flags, TrainedModel model, dist:
                       with_thousands(model_.vocab_size) + " tokens, found " + std::to_string(*flags.logprobs));
   if (!flags.chat) return;
   conversation_.emplace(model_, flags.system);
-  if (const auto end = conversation_->end_of_turn(*model_.tokenizer)) model_.stop_ids.push_back(*end);
+  if (const auto end = data::end_of_turn(conversation_->format(), *model_.tokenizer)) model_.stop_ids.push_back(*end);
 }
 
 SampleWriter::Sample SampleWriter::sample_of(const std::string& prompt, std::vector<std::int32_t> ids,

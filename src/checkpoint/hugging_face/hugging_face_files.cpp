@@ -12,6 +12,7 @@
 #include "base/json_error.h"
 #include "base/text.h"
 #include "checkpoint/format/dtype.h"
+#include "checkpoint/hugging_face/generation_config.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -64,19 +65,22 @@ std::string with_dtype(const std::string& config_json, c10::ScalarType dtype) {
   return config.dump(2) + "\n";
 }
 
-SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
-                          std::optional<std::int64_t> eos_id) {
+SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype,
+                          const HuggingFaceTokenizer& tokenizer) {
   const auto or_null = [](const std::optional<std::int64_t>& id) { return id ? OrderedJson(*id) : OrderedJson(); };
-  const OrderedJson tokens = {{"bos_token_id", or_null(bos_id)}, {"eos_token_id", or_null(eos_id)}};
   OrderedJson config = parse_config(config_json);
-  config.update(tokens);
-  return {{"config.json", with_dtype(config.dump(), dtype)}, {"generation_config.json", tokens.dump(2) + "\n"}};
+  config.update({{"bos_token_id", or_null(tokenizer.bos_id)}, {"eos_token_id", or_null(tokenizer.eos_id)}});
+  SmallFiles files = tokenizer.files;
+  files["config.json"] = with_dtype(config.dump(), dtype);
+  files[kGenerationConfig] = make_generation_config(tokenizer);
+  return files;
 }
 
-SmallFiles describe_export(const ModelNaming& naming, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
-                           std::optional<std::int64_t> eos_id) {
-  if (!naming.adapter_config.empty()) return {{layout::kAdapterConfig, naming.adapter_config}};
-  return describe_model(naming.config_json, dtype, bos_id, eos_id);
+SmallFiles describe_export(const ModelNaming& naming, c10::ScalarType dtype, const HuggingFaceTokenizer& tokenizer) {
+  if (naming.adapter_config.empty()) return describe_model(naming.config_json, dtype, tokenizer);
+  SmallFiles files = tokenizer.files;
+  files[layout::kAdapterConfig] = naming.adapter_config;
+  return files;
 }
 
 std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector<SafetensorsFile>& files,
@@ -115,23 +119,6 @@ HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::
   } catch (const std::exception& error) {
     throw CheckpointError(what + " cannot be used: " + json_error_text(error.what()));
   }
-}
-
-std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const fs::path file = folder / name;
-    if (!fs::is_regular_file(file)) continue;
-    try {
-      const OrderedJson json = OrderedJson::parse(read_file(file));
-      const auto found = json.find("eos_token_id");
-      if (found == json.end() || found->is_null()) continue;
-      if (found->is_array()) return found->get<std::vector<std::int64_t>>();
-      return {found->get<std::int64_t>()};
-    } catch (const std::exception& error) {
-      throw CheckpointError(file.string() + " cannot be used: " + error.what());
-    }
-  }
-  return {};
 }
 
 WeightFiles::WeightFiles(const fs::path& path) {

@@ -35,16 +35,15 @@ std::vector<SafetensorsFile> lay_out_adapter_file(std::vector<SafetensorsEntry> 
 // layout::kAdapterConfig the weights are adapters, and there is no index.
 using SmallFiles = std::map<std::string, std::string>;
 
-// Returns config.json (`config_json` with the dtype of the weights and the tokens that begin and end a text) and
-// generation_config.json with these tokens. nullopt if there is no such token; the files then have an explicit null,
-// because readers use other models' tokens if the key is missing. Throws CheckpointError if `config_json` is not a JSON
-// object.
-SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
-                          std::optional<std::int64_t> eos_id);
+// Returns config.json (`config_json` with the dtype of the weights, BOS and EOS), generation_config.json
+// (generation_config.h) and the tokenizer's files. For a token that the tokenizer does not have, config.json has an
+// explicit null, because readers use other models' tokens if the key is missing. Throws CheckpointError if
+// `config_json` is not a JSON object.
+SmallFiles describe_model(const std::string& config_json, c10::ScalarType dtype, const HuggingFaceTokenizer& tokenizer);
 
-// Returns the files of an export of a model with this naming: describe_model(), or with adapters only theirs.
-SmallFiles describe_export(const ModelNaming& naming, c10::ScalarType dtype, std::optional<std::int64_t> bos_id,
-                           std::optional<std::int64_t> eos_id);
+// Returns the files of an export of a model with this naming: describe_model(), or with adapters their configuration
+// and the tokenizer's files.
+SmallFiles describe_export(const ModelNaming& naming, c10::ScalarType dtype, const HuggingFaceTokenizer& tokenizer);
 
 // Returns `config_json` for weights of the same model with another dtype. Throws like describe_model().
 std::string with_dtype(const std::string& config_json, c10::ScalarType dtype);
@@ -63,11 +62,6 @@ struct HuggingFaceConfig {
 };
 // `what` names the file in errors. Throws CheckpointError if the text is not JSON or lacks the architecture or heads.
 HuggingFaceConfig parse_hugging_face_config(const std::string& json, const std::string& what);
-
-// Returns the tokens that end a text, like transformers' generate(): eos_token_id of the folder's
-// generation_config.json, else of its config.json; empty if neither has it. Throws CheckpointError for a file that
-// cannot be read.
-std::vector<std::int64_t> read_stop_tokens(const std::filesystem::path& folder);
 
 // Picks the files with the weights of `path`, a folder or one file, as transformers does: the files that the index
 // names; without an index model.safetensors; without that all *.safetensors.

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 6> kDataKeys = {"training.dataset",     "
                                                        "training.seq_len",     "debug.seed"};
 
 std::optional<Effect> effect_of(std::string_view key) {
-  if (key.starts_with("chat.")) return Effect::kData;
+  if (key.starts_with("chat.") && key != "chat.loss_weight") return Effect::kData;
   if (std::ranges::any_of(kWithoutEffect, [&](std::string_view table) { return key.starts_with(table); }))
     return std::nullopt;
   if (key == "model.from") return std::nullopt;  // what it decides is in other keys
@@ -29,7 +29,9 @@ std::optional<Effect> effect_of(std::string_view key) {
 
 // Different paths like "assets/corpus" and "/home/me/assets/corpus" may name the same place.
 bool is_same_place(std::string_view key, const std::string& a, const std::string& b) {
-  if (!key.ends_with("_path") || a.size() < 2 || b.size() < 2 || a.front() != '"' || b.front() != '"') return false;
+  if ((!key.ends_with("_path") && key != "chat.chat_template") || a.size() < 2 || b.size() < 2 || a.front() != '"' ||
+      b.front() != '"')
+    return false;
   const auto resolve = [](const std::string& quoted) {
     std::error_code error;
     const auto path =

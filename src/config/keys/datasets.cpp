@@ -98,6 +98,11 @@ std::vector<NamedDataset> named_datasets(const JobConfig& config) {
   return out;
 }
 
+bool uses_chat_template(const JobConfig& config) {
+  const auto is_chat = [](const NamedDataset& dataset) { return lower_case(dataset.kind) == "chat"; };
+  return config.chat.chat_template || std::ranges::any_of(named_datasets(config), is_chat);
+}
+
 std::vector<Fault> find_wrong_datasets(const JobConfig& config) {
   std::vector<Fault> errors;
   std::vector<std::string> kinds;

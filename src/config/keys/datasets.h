@@ -40,6 +40,9 @@ struct NamedDataset {
 // Returns the datasets that a run reads, except those without a path.
 std::vector<NamedDataset> named_datasets(const JobConfig& config);
 
+// Returns true if a run has conversations to put into words: a dataset of kind chat, or a chat.chat_template.
+bool uses_chat_template(const JobConfig& config);
+
 // Finds errors in the kinds and in the entries of the mixture.
 std::vector<Fault> find_wrong_datasets(const JobConfig& config);
 

@@ -33,6 +33,15 @@ TEST(SameConfig, MachinesMayHaveTheirFilesElsewhere) {
   EXPECT_THAT(shared_values(here), Not(Contains(StartsWith("job."))));
 }
 
+TEST(SameConfig, MachinesHaveTheSameChatTemplate) {
+  config::JobConfig here, there;
+  here.chat.chat_template = "/a.jinja";
+  there.chat.chat_template = "/b.jinja";
+  EXPECT_EQ(find_disagreement(shared_values(here, "one"), shared_values(there, "one"), 1), std::nullopt);
+  const auto found = find_disagreement(shared_values(here, "one"), shared_values(there, "two"), 1);
+  EXPECT_THAT(found.value_or(""), testing::HasSubstr("a chat template of 3 bytes with checksum 7a6c86f1 (rank 0: a "));
+}
+
 TEST(SameConfig, OtherKeysAreAnotherProgram) {
   EXPECT_EQ(find_disagreement({"a = 1"}, {"a = 1", "b = 2"}, 1), "error: rank 1 runs another titan-train than rank 0");
 }

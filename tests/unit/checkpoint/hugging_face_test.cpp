@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/format/safetensors.h"
+#include "checkpoint/hugging_face/generation_config.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
@@ -18,7 +21,9 @@ namespace titan::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 HuggingFaceFormat format() {
   return {{.to_hub =
@@ -211,6 +216,47 @@ TEST_F(SafetensorsFile, NoCrashOnDamagedHeaders) {
     refused += test::message_of<CheckpointError>([&] { read_safetensors_header(path_); }) != "no error";
   }
   EXPECT_GT(refused, 1000);
+}
+
+nlohmann::json made(const HuggingFaceTokenizer& tokenizer) {
+  return nlohmann::json::parse(make_generation_config(tokenizer));
+}
+
+TEST(GenerationConfig, HasOneStopTokenOrAList) {
+  EXPECT_EQ(made({}), nlohmann::json::parse(R"({"bos_token_id": null, "eos_token_id": null})"));
+  EXPECT_EQ(made({.bos_id = 1, .stop_ids = {2}}), nlohmann::json::parse(R"({"bos_token_id": 1, "eos_token_id": 2})"));
+  EXPECT_EQ(made({.stop_ids = {2, 7}}), nlohmann::json::parse(R"({"bos_token_id": null, "eos_token_id": [2, 7]})"));
+}
+
+TEST(GenerationConfig, KeepsWhatTheTokenizerDoesNotSay) {
+  const std::string defaults =
+      R"({"_from_model_config": true, "bos_token_id": 5, "eos_token_id": [6, 7], "temperature": 0.6})";
+  EXPECT_EQ(made({.generation_defaults = defaults}),
+            nlohmann::json::parse(R"({"bos_token_id": 5, "eos_token_id": [6, 7], "temperature": 0.6})"));
+  EXPECT_EQ(made({.bos_id = 1, .stop_ids = {2, 6, 7}, .generation_defaults = defaults}),
+            nlohmann::json::parse(R"({"bos_token_id": 1, "eos_token_id": [2, 6, 7], "temperature": 0.6})"));
+  EXPECT_THAT(test::message_of<CheckpointError>([] { made({.generation_defaults = "[]"}); }),
+              HasSubstr("not a JSON object"));
+}
+
+TEST(GenerationConfig, OfAFolderIsKept) {
+  const test::TemporaryFolder temporary;
+  const auto write = [&](const char* name, const char* text) { std::ofstream(temporary.path() / name) << text; };
+  const auto stops = [&] { return kept_defaults(temporary.path()).stop_ids; };
+  EXPECT_THAT(stops(), IsEmpty());
+  // transformers' classes have a default that save_pretrained writes into config.json; an export does not keep it.
+  write("config.json", R"({"eos_token_id": [3, 4]})");
+  EXPECT_THAT(read_stop_tokens(temporary.path()), ElementsAre(3, 4));
+  EXPECT_THAT(stops(), IsEmpty());
+  EXPECT_EQ(kept_defaults(temporary.path()).json, "");
+  write("generation_config.json", R"({"eos_token_id": 9, "top_p": 0.5})");
+  EXPECT_THAT(stops(), ElementsAre(9));
+  EXPECT_EQ(nlohmann::json::parse(kept_defaults(temporary.path()).json)["top_p"], 0.5);
+  // A file that cannot be used, and a folder that is gone, do not keep weights from being exported.
+  write("generation_config.json", "{");
+  EXPECT_THAT(stops(), IsEmpty());
+  EXPECT_EQ(kept_defaults(temporary.path() / "gone").json, "");
+  EXPECT_EQ(kept_defaults("").json, "");
 }
 
 }  // namespace

@@ -54,10 +54,21 @@ TEST(Changes, OfAKeyThatWasNotThereAreFromItsDefault) {
   EXPECT_EQ(changes(saved, now).size(), 1U);
 }
 
+TEST(Changes, OfConversationsAreOfTheData) {
+  JobConfig now;
+  now.chat.too_long = "cut";
+  now.chat.loss_weight = "sample";  // the rows stay the same
+  EXPECT_THAT(changes(flatten(JobConfig{}), now),
+              ::testing::ElementsAre("data chat.too_long: \"error\" -> \"cut\"",
+                                     "training chat.loss_weight: \"token\" -> \"sample\""));
+}
+
 TEST(Changes, TwoNamesOfOnePlaceAreEqual) {
   JobConfig saved, now;
   saved.training.dataset_path = "corpus/../corpus/a";
   now.training.dataset_path = (std::filesystem::current_path() / "corpus/a").string();
+  saved.chat.chat_template = "a.jinja";
+  now.chat.chat_template = (std::filesystem::current_path() / "a.jinja").string();
   EXPECT_THAT(changes(flatten(saved), now), IsEmpty());
   now.training.dataset_path = "corpus/b";
   EXPECT_EQ(changes(flatten(saved), now).size(), 1U);

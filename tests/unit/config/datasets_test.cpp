@@ -43,5 +43,21 @@ TEST(Datasets, KindsOfAllThatARunReads) {
   EXPECT_EQ(named[1].path, "b");
 }
 
+TEST(Datasets, OfConversationsNeedATemplate) {
+  JobConfig config;
+  config.training.dataset = "text";
+  config.training.dataset_path = "a";
+  EXPECT_FALSE(uses_chat_template(config));
+  config.validation = {.enable = true, .dataset = "Chat", .dataset_path = "b"};
+  EXPECT_TRUE(uses_chat_template(config));
+  config.validation.enable = false;
+  EXPECT_FALSE(uses_chat_template(config));
+  config.training.dataset_mix = {"1 text a", "1 chat b"};
+  EXPECT_TRUE(uses_chat_template(config));
+  config.training.dataset_mix.clear();
+  config.chat.chat_template = "c.jinja";
+  EXPECT_TRUE(uses_chat_template(config));
+}
+
 }  // namespace
 }  // namespace titan::config

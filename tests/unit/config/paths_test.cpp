@@ -112,6 +112,20 @@ TEST_F(Paths, Checkpoints) {
               ElementsAre(HasSubstr("checkpoint.initial_load_path = \"/none\"")));
 }
 
+TEST_F(Paths, WeightsOfHuggingFaceThatTrainingStartsFrom) {
+  good_.model.hf_assets_path = "assets";
+  EXPECT_EQ(initial_hugging_face_folder(good_), "");
+  good_.checkpoint.enable = true;
+  good_.checkpoint.initial_load_path = "a/b";
+  EXPECT_EQ(initial_hugging_face_folder(good_), "");
+  good_.checkpoint.initial_load_in_hf = true;
+  EXPECT_EQ(initial_hugging_face_folder(good_), "a/b");
+  good_.checkpoint.initial_load_path = "a/b/model.safetensors";
+  EXPECT_EQ(initial_hugging_face_folder(good_), "a/b");
+  good_.checkpoint.initial_load_path = std::nullopt;
+  EXPECT_EQ(initial_hugging_face_folder(good_), "assets");
+}
+
 TEST_F(Paths, FaultsCarryTheirKeys) {
   good_.job.dump_folder = "~/run";
   good_.training.dataset_path = "none";

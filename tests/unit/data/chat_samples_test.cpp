@@ -54,7 +54,7 @@ struct Chat {
   explicit Chat(const ChatJson& messages, const char* end_of_turn) {
     const std::string text = std::string("{% for m in messages %}{{ m.role[0] }}:{{ m.content }}") + end_of_turn +
                              "{% endfor %}{% if add_generation_prompt %}a:{% endif %}";
-    format = {ChatTemplate::parse(text, "t.jinja"), ChatJson::object(), ""};
+    format.chat_template = ChatTemplate::parse(text, "t.jinja");
     data = folder.write("chats.jsonl", ChatJson{{"messages", messages}}.dump() + "\n");
     found =
         find_answers(format.chat_template, format.special_tokens, parse_conversation(ChatJson{{"messages", messages}}));
@@ -81,7 +81,7 @@ struct Chat {
   }
 
   TempFolder folder;
-  ChatFormat format{ChatTemplate::parse("", "t.jinja"), {}, ""};
+  ChatFormat format{ChatTemplate::parse("", "t.jinja"), "", ChatJson::object(), ""};
   std::filesystem::path data;
   TrainedText found;
 };

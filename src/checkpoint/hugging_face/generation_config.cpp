@@ -1,0 +1,84 @@
+#include "checkpoint/hugging_face/generation_config.h"
+
+#include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json_error.h"
+
+namespace titan::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json read_object(const fs::path& file) {
+  try {
+    Json json = Json::parse(read_file(file));
+    if (!json.is_object()) throw CheckpointError("it is not a JSON object");
+    return json;
+  } catch (const std::exception& error) {
+    throw CheckpointError(file.string() + " cannot be used: " + json_error_text(error.what()));
+  }
+}
+
+std::vector<std::int64_t> stop_ids_of(const Json& json, const fs::path& file) {
+  const Json found = json.value("eos_token_id", Json());
+  if (found.is_null()) return {};
+  try {
+    if (found.is_array()) return found.get<std::vector<std::int64_t>>();
+    return {found.get<std::int64_t>()};
+  } catch (const nlohmann::json::exception& error) {
+    throw CheckpointError(file.string() + " cannot be used: eos_token_id: " + json_error_text(error.what()));
+  }
+}
+
+Json one_or_list(const std::vector<std::int64_t>& ids) { return ids.size() == 1 ? Json(ids.front()) : Json(ids); }
+
+}  // namespace
+
+std::string make_generation_config(const HuggingFaceTokenizer& tokenizer) {
+  Json out = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}};
+  if (!tokenizer.generation_defaults.empty()) {
+    const Json defaults = Json::parse(tokenizer.generation_defaults, nullptr, /*allow_exceptions=*/false);
+    if (!defaults.is_object()) throw CheckpointError("generation_config.json is not a JSON object");
+    out.update(defaults);
+  }
+  if (tokenizer.bos_id) out["bos_token_id"] = *tokenizer.bos_id;
+  if (!tokenizer.stop_ids.empty()) out["eos_token_id"] = one_or_list(tokenizer.stop_ids);
+  // With this mark, older versions of transformers prefer the one EOS of config.json.
+  out.erase("_from_model_config");
+  return out.dump(2) + "\n";
+}
+
+std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
+  for (const char* name : {kGenerationConfig, "config.json"}) {
+    const fs::path file = folder / name;
+    if (!fs::is_regular_file(file)) continue;
+    if (auto ids = stop_ids_of(read_object(file), file); !ids.empty()) return ids;
+  }
+  return {};
+}
+
+GenerationDefaults read_defaults(const fs::path& folder) {
+  const fs::path file = folder / kGenerationConfig;
+  if (!fs::is_regular_file(file)) return {};
+  const Json json = read_object(file);
+  return {.json = json.dump(), .stop_ids = stop_ids_of(json, file)};
+}
+
+GenerationDefaults kept_defaults(const fs::path& folder) {
+  if (folder.empty()) return {};
+  std::string reason = "training started from there, and it is gone";
+  try {
+    if (fs::is_directory(folder)) return read_defaults(folder);
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  spdlog::warn("the export's generation_config.json has nothing of {}: {}", folder.string(), reason);
+  return {};
+}
+
+}  // namespace titan::checkpoint

@@ -1,0 +1,39 @@
+// generation_config.json: with which tokens a text of a model ends, and how transformers' generate() chooses tokens.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "facts/model_naming.h"
+
+namespace titan::checkpoint {
+
+inline constexpr const char* kGenerationConfig = "generation_config.json";
+
+// Returns generation_config.json of an export: the tokenizer's `generation_defaults`, with BOS and the tokens that end
+// a text (one number, or a list of several) in place of theirs where the tokenizer has them. A key that neither has is
+// an explicit null, because readers use other models' tokens if it is missing. Throws CheckpointError if the defaults
+// are not a JSON object.
+std::string make_generation_config(const HuggingFaceTokenizer& tokenizer);
+
+// Returns the tokens that end a text, like transformers' generate(): eos_token_id of the folder's
+// generation_config.json, else of its config.json; empty if neither has it. Throws CheckpointError for a file that
+// cannot be read.
+std::vector<std::int64_t> read_stop_tokens(const std::filesystem::path& folder);
+
+// Holds what generation_config.json says.
+struct GenerationDefaults {
+  std::string json = {};                    // all of it; "" if there is no such file
+  std::vector<std::int64_t> stop_ids = {};  // its eos_token_id
+};
+
+// Returns what the folder's generation_config.json says. Throws CheckpointError for a file that cannot be read.
+GenerationDefaults read_defaults(const std::filesystem::path& folder);
+
+// Returns what an export keeps of the folder from which its training started; nothing of "". If the folder is gone, or
+// its file cannot be read, warns that the export lacks it.
+GenerationDefaults kept_defaults(const std::filesystem::path& folder);
+
+}  // namespace titan::checkpoint
