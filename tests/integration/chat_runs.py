@@ -22,6 +22,11 @@ LEARN = ["--optimizer.lr", "1e-2", "--lr_scheduler.warmup_steps", "5", "--optimi
 EXPORT = ["--checkpoint.last_save_in_hf", "--checkpoint.export_dtype", "float32"]
 
 
+def prompt_for(question):
+    """Returns what the template makes of a question."""
+    return f"{START}user\n{question}{END}\n{START}assistant\n"
+
+
 def write_tokenizer(folder, chat_template=TEMPLATE):
     """Writes a tokenizer with a token for each byte and four special ones; without a template if that is None."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers

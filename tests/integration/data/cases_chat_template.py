@@ -90,7 +90,7 @@ def chat_template_is_kept(context):
     for place in (copy, step / KEPT):
         expect(place.read_text() == chats.TEMPLATE, f"{place} has another text")
     file.unlink()
-    expected = "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n"
+    expected = chats.prompt_for("Who?")
     for place in (dump, step):
         found = prompt_of(context, place)
         expect(found == expected, f"prompt {found!r} of {place}")

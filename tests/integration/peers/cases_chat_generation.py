@@ -7,10 +7,10 @@ from cases_convert import command
 from harness import ROOT, TIME_SCALE, case, expect, peer_python, read_rows, run
 
 
-def our_answers(context, checkpoint):
-    prompts = context.folder / "questions.txt"
-    prompts.write_text("\n".join(chats.ANSWERS) + "\n")
-    words = ["--checkpoint", checkpoint, "--chat", "--prompts", prompts, "--temperature", "0", "--max-tokens", "60"]
+def our_answers(context, checkpoint, *more, render=lambda question: question):
+    prompts = context.folder / "questions.jsonl"
+    prompts.write_text("".join(json.dumps({"prompt": render(question)}) + "\n" for question in chats.ANSWERS))
+    words = ["--checkpoint", checkpoint, *more, "--prompts", prompts, "--temperature", "0", "--max-tokens", "60"]
     out, _ = command(context, "generate", *words, "--json", "--quiet", "--device", "cpu", "--dtype", "float32")
     return [{key: row[key] for key in ("prompt_ids", "ids", "text")} for row in map(json.loads, out.splitlines())]
 
@@ -47,5 +47,8 @@ def chat_ends_in_transformers(context, tuned):
     expect([row["text"] for row in theirs] == list(chats.ANSWERS.values()), f"transformers' answers: {theirs}")
     expect(all(row["ids"][-1] == chats.END_ID for row in theirs), f"transformers goes on behind the answers: {theirs}")
     for checkpoint in (source, export):
-        found = our_answers(context, checkpoint)
+        found = our_answers(context, checkpoint, "--chat")
         expect(found == theirs, f"answers of {checkpoint}: {found}, transformers': {theirs}")
+        # A text ends there, too, if the prompt is rendered by hand.
+        found = our_answers(context, checkpoint, render=chats.prompt_for)
+        expect(found == theirs, f"texts of {checkpoint}: {found}, transformers': {theirs}")
