@@ -147,10 +147,10 @@ ARC = {"question": "Which?", "choices": {"text": ["one", "two"], "label": ["A", 
 
 
 def six_commands(page):
-    """Returns the commands of a page that begin with the download of a model, without it and for two ranks."""
-    _, *commands = re.search(r"^ *hf download .*\n( *titan-train .*\n)+", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)[0].splitlines()
-    expect(len(commands) == 5, f"{page}: after the download there are {commands}")
-    return "\n".join(commands).replace("--nproc 8", "--nproc 2") + "\n"
+    """Returns the folder that a page downloads a model to, and the five commands that follow, for two ranks."""
+    lines = re.search(r"^ *hf download .*\n( *titan-train .*\n)+", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)[0].splitlines()
+    expect(len(lines) == 6, f"{page} has {lines}")
+    return re.search(r"--local-dir (\S+)", lines[0])[1], "\n".join(lines[1:]).replace("--nproc 8", "--nproc 2") + "\n"
 
 
 @case(120)
@@ -161,14 +161,15 @@ def fine_tuning_example(context):
     folder, _ = paste(context, measured_example(), ("assets", "examples"), overrides)
     made = folder / "outputs/fine_tuning"
     for page, name, data in (("README.md", "readme", "."), ("docs/fine-tuning.md", "page", "data")):
+        model, commands = six_commands(page)
         other = dataclasses.replace(context, folder=context.folder / name)
         clone = other.folder / "clone"
-        (clone / "models").mkdir(parents=True)
-        (clone / data).mkdir(exist_ok=True)
-        (clone / "models/Qwen2.5-0.5B").symlink_to(made / "whole-hf")
+        for folder in (clone / data, (clone / model).parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        (clone / model).symlink_to(made / "whole-hf")
         (clone / data / "chats.jsonl").symlink_to(made / "chats/validation.jsonl")
         (clone / data / "arc.jsonl").write_text(json.dumps(ARC) + "\n")
-        paste(other, [("sh", six_commands(page))], (), [("", SHORT)])
+        paste(other, [("sh", commands)], (), [("", SHORT)])
         expect((clone / "tuned/model.safetensors").exists(), f"{page}: the last command has not made tuned/")
 
 
