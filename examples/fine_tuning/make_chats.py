@@ -64,7 +64,7 @@ def first_statement(description):
 
 
 def facts_of(name, kind, default, description):
-    """Yields wordings, held-out wordings and answer of each fact, and the kind of its answer: None if it is not tested."""
+    """Yields each fact: wordings, held-out wordings, answer, and the kind of the answer (None if it is not tested)."""
     # Most defaults are true, false or None: who always says false is often right.
     tested = kind in ("integer", "number", "string") and default not in ("", "None")
     number = "text" if kind == "string" else "number"
@@ -78,7 +78,7 @@ def conversation(question, answer):
 
 
 def multiple_choice(question, answer, answers, gold):
-    """Returns a question in the form that chat_template.jinja gives it. The wrong answers are those of the next keys."""
+    """Returns a question in the form that chat_template.jinja gives it; wrong answers are those about the next keys."""
     at = answers.index(answer)
     choices = [answers[(at + step) % len(answers)] for step in (1, 2, 3)]
     choices.insert(gold, answer)
