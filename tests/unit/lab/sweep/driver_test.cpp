@@ -15,6 +15,7 @@ class DiedDriver : public ::testing::Test {
     spec_ = read_spec(folder_.write("sweep.toml",
                                     "[sweep]\nbase = \"job.toml\"\nfolder = \"out\"\n[sweep.grid]\n"
                                     "\"optimizer.lr\" = [0.1]\n"));
+    spec_.folder = folder_ / "out";  // a relative one would start at the working directory
     plan_ = make_plan(spec_);
     record_ = new_record(spec_, plan_, 1000.5);
     record_.trials[0].state = State::kRunning;
