@@ -13,7 +13,7 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("src/", "lab/", "models/", "data/", "apps/", "tests/", "scripts/", "deploy/", "benchmarks/")
+FOLDERS = ("src/", "lab/", "models/", "data/", "apps/", "tests/", "scripts/", "deploy/", "benchmarks/", "examples/")
 CXX = {".h", ".cpp", ".cu"}
 HASH = {".sh", ".cmake", ".txt"}  # "#" comments; of .txt only CMakeLists.txt
 # Made from the rows of a table, quotes the phrases that it warns of, or holds data.
