@@ -58,7 +58,8 @@ std::vector<Score> judge(const std::vector<Judged>& items, std::span<const doubl
 
 EvaluationTask open_choices(const config::TaskEntry& entry, const ChoiceFormat& format, const TextScoring& scoring,
                             std::int64_t limit) {
-  EvaluationTask task{.name = entry.name};
+  EvaluationTask task;
+  task.name = entry.name;
   std::vector<Judged> items;
   SolvedExamples examples(entry, format);
   for_each_record(
@@ -66,7 +67,7 @@ EvaluationTask open_choices(const config::TaskEntry& entry, const ChoiceFormat& 
       [&](const JsonRecord& record) {
         const ChoiceItem item = format.read(record);
         const std::string context = item.description + examples.before(item, record) + item.context;
-        Judged judged{.gold = item.gold};
+        Judged judged{.gold = item.gold, .characters = {}};
         for (const std::string& choice : item.choices) {
           bool is_cut = false;
           task.texts.push_back(scoring.after_context(item.place, context, " " + choice, is_cut));
@@ -83,7 +84,8 @@ EvaluationTask open_choices(const config::TaskEntry& entry, const ChoiceFormat& 
 
 EvaluationTask open_texts(const config::TaskEntry& entry, const TextScoring& scoring, std::int64_t limit) {
   const auto source = entry.kind == "text" ? open_text_files(entry.path) : open_jsonl_files(entry.path, entry.field);
-  EvaluationTask task{.name = entry.name};
+  EvaluationTask task;
+  task.name = entry.name;
   double words = 0, bytes = 0;
   for (task.num_items = 0; task.num_items < std::min(source->num_documents(), limit); ++task.num_items) {
     const std::string text = source->document(task.num_items);

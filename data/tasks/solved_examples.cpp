@@ -4,11 +4,24 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/sources/jsonl_source.h"
 
 namespace titan::data {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::uint32_t kSeed = 1234;  // lm-evaluation-harness's fewshot_random_seed
+
+// True if a file with examples is one with questions, too.
+bool share_a_file(const fs::path& questions, const fs::path& examples) {
+  const auto others = list_jsonl_files(examples);
+  const auto is_there = [&](const fs::path& file) {
+    std::error_code unknown;
+    return std::ranges::any_of(others, [&](const fs::path& other) { return fs::equivalent(file, other, unknown); });
+  };
+  return std::ranges::any_of(list_jsonl_files(questions), is_there);
+}
 
 }  // namespace
 
@@ -18,9 +31,7 @@ SolvedExamples::SolvedExamples(const config::TaskEntry& entry, const ChoiceForma
       path_(entry.examples),
       random_(kSeed) {
   if (count_ == 0) return;
-  std::error_code unknown;  // a path that is not there is an error below
-  leaves_out_question_ =
-      choose_ == ChooseExamples::kDrawOthers || std::filesystem::equivalent(entry.path, path_, unknown);
+  leaves_out_question_ = choose_ == ChooseExamples::kDrawOthers || share_a_file(entry.path, path_);
   for_each_record(path_, [&](const JsonRecord& record) {
     const ChoiceItem item = format.read(record);
     groups_[item.group].push_back({item.context + " " + item.choices[static_cast<std::size_t>(item.gold)],

@@ -34,9 +34,12 @@ bool is_folder(const fs::path& path) {
 }
 
 // Adds "looked from /home/me" if the path is relative.
+std::string looked_from(const std::string& path) {
+  return fs::path(path).is_absolute() ? "" : ", looked from " + fs::current_path().string();
+}
+
 Fault missing(const std::string& key, const std::string& path) {
-  const std::string from = fs::path(path).is_absolute() ? "" : ", looked from " + fs::current_path().string();
-  return {key + " = \"" + path + "\": there is no such file or folder" + from, {key}};
+  return {key + " = \"" + path + "\": there is no such file or folder" + looked_from(path), {key}};
 }
 
 // True if any file name begins with `prefix`: an "indexed" dataset is named by the common prefix of its files.
@@ -72,10 +75,15 @@ void check_datasets(const JobConfig& config, Faults& errors) {
 }
 
 void check_tasks(const JobConfig& config, Faults& errors) {
-  for (const TaskEntry& task : parse_task_entries(config.evaluation.tasks, config.evaluation.num_fewshot))
-    for (const std::string& path : {task.path, task.examples})
-      if (!path.empty() && !is_there(path) && matches_of(path).empty())
-        errors.push_back(missing("evaluation.tasks", path));
+  const auto& texts = config.evaluation.tasks;
+  const auto tasks = parse_task_entries(texts, config.evaluation.num_fewshot);
+  for (std::size_t i = 0; i < tasks.size(); ++i)
+    for (const std::string& path : {tasks[i].path, tasks[i].examples}) {
+      if (path.empty() || is_there(path) || !matches_of(path).empty()) continue;
+      errors.push_back(
+          {"evaluation.tasks: \"" + texts[i] + "\": there is no file or folder " + path + looked_from(path),
+           {"evaluation.tasks"}});
+    }
 }
 
 // The run creates the folder when it starts; until then the nearest existing parent tells whether that will work.

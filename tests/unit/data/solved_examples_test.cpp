@@ -94,6 +94,12 @@ TEST_F(SolvedExamplesTest, TheQuestionIsLeftOut) {
               ElementsAre("fed", "ade", "bec", "fec", "faa", "bfd", "bef", "dbf", "cfe"));
   EXPECT_THAT(before(kDrawOthers, "abaag", path, file("copy", "abcaadef")),
               ElementsAre("fed", "ade", "bec", "fec", "faa"));
+  // The same file, found in a folder.
+  std::filesystem::create_directory(folder_.path() / "folder");
+  std::filesystem::copy(path, folder_.path() / "folder/all.jsonl");
+  const std::string folder = (folder_.path() / "folder").string();
+  for (const auto& [questions, examples] : {std::pair(folder, folder + "/all.jsonl"), {folder + "/all.jsonl", folder}})
+    EXPECT_THAT(before(kDraw, "abaag", questions, examples), ElementsAre("fed", "ade", "bec", "fec", "faa"));
 }
 
 // The same without eval_doc.
@@ -118,8 +124,9 @@ TEST_F(SolvedExamplesTest, OnlyThoseOfTheSubject) {
   };
   out << record("x", "one") << "\n" << record("y_z", "two") << "\n" << record("x", "three") << "\n";
   out.close();
-  SolvedExamples solved({.name = "t", .kind = "mmlu", .field = "", .path = "none", .examples = path, .num_fewshot = 1},
-                        {read_mmlu, ChooseExamples::kFirst});
+  SolvedExamples solved(
+      {.name = "t", .kind = "mmlu", .field = "", .path = file("questions", "a"), .examples = path, .num_fewshot = 1},
+      {read_mmlu, ChooseExamples::kFirst});
   const JsonRecord question("q:1", record("y_z", "four"));
   EXPECT_EQ(solved.before(read_mmlu(question), question), "two\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: D\n\n");
   EXPECT_EQ(read_mmlu(question).description,

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kExample = "\"hellaswag /data/hellaswag_val.jsonl\" or \"arc_easy=arc /data/arc_easy.jsonl\"";
 constexpr std::string_view kFewshot = " fewshot=";
+constexpr std::int64_t kMostExamples = 1000000;
 
 // Names are parts of a JSON key and of a tag in TensorBoard.
 bool is_name(const std::string& text) {
@@ -79,10 +80,13 @@ class EntryParser {
     entry.examples = entry.path.substr(at + kFewshot.size());
     entry.path.resize(at);
     const auto digits = entry.examples.find_first_not_of("0123456789");
+    if (!entry.examples.empty() && digits == std::string::npos)
+      fail("there is no file behind fewshot=" + entry.examples + "; write fewshot=" + entry.examples + ":PATH");
     if (digits != std::string::npos && digits > 0 && entry.examples[digits] == ':') {
       const char* begin = entry.examples.data();
       const auto error = std::from_chars(begin, begin + digits, entry.num_fewshot).ec;
-      if (error != std::errc() || entry.num_fewshot < 1) fail("expected at least 1 before the \":\" of fewshot=N:PATH");
+      if (error != std::errc() || entry.num_fewshot < 1 || entry.num_fewshot > kMostExamples)
+        fail("expected a number from 1 to " + std::to_string(kMostExamples) + " before the \":\" of fewshot=N:PATH");
       entry.examples.erase(0, digits + 1);
     }
     if (entry.path.empty()) fail("it has no path before fewshot=");
@@ -125,7 +129,7 @@ std::vector<TaskEntry> parse_task_entries(const std::vector<std::string>& texts,
                         {keys.tasks});
     entries.push_back(std::move(entry));
   }
-  if (num_fewshot > 0 && !entries.empty() && std::ranges::count(entries, num_fewshot, &TaskEntry::num_fewshot) == 0)
+  if (num_fewshot > 0 && std::ranges::count(entries, num_fewshot, &TaskEntry::num_fewshot) == 0)
     throw ConfigError(keys.num_fewshot + " = " + std::to_string(num_fewshot) + " has no effect: " + keys.tasks +
                           " has no multiple choice that leaves the number open; " + "leave it out",
                       {keys.num_fewshot});
