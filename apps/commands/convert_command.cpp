@@ -206,11 +206,14 @@ std::optional<std::int32_t> add_chats(const SavedTexts& texts, FoundTokenizer& f
 
 // Adds which tokens end a text, and the other values of generation_config.json.
 void add_generation(const fs::path& folder, const std::optional<std::int32_t>& turn_end, FoundTokenizer& found) {
-  const auto defaults = checkpoint::kept_defaults(folder);
+  const auto defaults = checkpoint::kept_defaults(folder, "the export's generation_config.json has nothing");
   found.exported.generation_defaults = defaults.json;
   found.exported.stop_ids = defaults.stop_ids;
   if (!found.tokenizer) return;
-  const auto others = data::stops_that_stay(defaults.stop_ids, folder, *found.tokenizer, found.path);
+  if (data::has_other_tokenizer(folder, found.path))
+    found.exported.generation_defaults = checkpoint::without_token_ids(defaults.json);
+  const auto others =
+      data::stops_that_stay({defaults.stop_ids, !defaults.json.empty()}, folder, *found.tokenizer, found.path);
   found.exported.stop_ids = data::stop_tokens(*found.tokenizer, turn_end, others);
 }
 

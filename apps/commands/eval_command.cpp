@@ -43,7 +43,8 @@ TrainedModelOptions model_options(const EvalFlags& flags) {
           .tokenizer = flags.tokenizer,
           .device = flags.device,
           .dtype = flags.dtype,
-          .context = flags.context};
+          .context = flags.context,
+          .continues_texts = false};
 }
 
 std::vector<config::TaskEntry> parse_tasks(const EvalFlags& flags) {

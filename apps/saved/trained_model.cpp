@@ -179,9 +179,9 @@ std::vector<std::int64_t> pick_stops(const fs::path& folder, const Description& 
   }
   const fs::path& initial = description.initial;
   if (initial.empty()) return data::stop_tokens(tokenizer, turn_end, {});
-  const auto others = checkpoint::read_defaults(initial).stop_ids;
-  return data::stop_tokens(tokenizer, turn_end,
-                           data::stops_that_stay(others, initial, tokenizer, model.tokenizer_path));
+  const auto others = checkpoint::kept_defaults(initial, "texts do not end with the stop tokens");
+  const data::FolderStops stops = {others.stop_ids, !others.json.empty()};
+  return data::stop_tokens(tokenizer, turn_end, data::stops_that_stay(stops, initial, tokenizer, model.tokenizer_path));
 }
 
 c10::ScalarType pick_dtype(const std::string& wanted, const checkpoint::TensorSource& source, at::Device device) {
@@ -263,7 +263,7 @@ TrainedModel load(const TrainedModelOptions& options, at::Device device, dist::P
   out.context = description.context;
   out.vocab_size = description.spec.stats.vocab_size;
   out.device = device;
-  out.stop_ids = pick_stops(folder, description, out);
+  if (options.continues_texts) out.stop_ids = pick_stops(folder, description, out);
   std::optional<std::int64_t> document_end;
   if (description.spec.separates_documents) document_end = end_of_document(*out.tokenizer, options.command);
   const auto source = checkpoint::open_source(folder, kind);

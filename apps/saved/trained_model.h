@@ -25,6 +25,7 @@ struct TrainedModelOptions {
   std::string device = "auto";                   // --device: auto, cpu or cuda
   std::string dtype = "auto";                    // --dtype: auto, float32 or bfloat16
   std::optional<std::int64_t> context;           // --context: instead of the sequence length of training
+  bool continues_texts = true;                   // false: there will be no stop tokens
   // --tensor-parallel: ranks that share each product, of those that hold a copy together
   std::int64_t tensor_parallel = 1;
 };

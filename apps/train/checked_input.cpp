@@ -56,10 +56,12 @@ HuggingFaceTokenizer tokenizer_for_export(const config::JobConfig& config, const
   if (!chat_template.empty()) data::add_chat_template(chat_template, config.model.hf_assets_path, out.files);
   if (config.lora.rank > 0) return out;  // an export of adapters does not say how to generate
   const fs::path initial = config::initial_hugging_face_folder(config);
-  const auto defaults = checkpoint::kept_defaults(initial);
-  const auto others = data::stops_that_stay(defaults.stop_ids, initial, tokenizer, config.model.hf_assets_path);
+  const fs::path path = config.model.hf_assets_path;
+  const auto defaults = checkpoint::kept_defaults(initial, "the export's generation_config.json has nothing");
+  const auto others = data::stops_that_stay({defaults.stop_ids, !defaults.json.empty()}, initial, tokenizer, path);
   out.stop_ids = data::stop_tokens(tokenizer, turn_end, others);
-  out.generation_defaults = defaults.json;
+  out.generation_defaults =
+      data::has_other_tokenizer(initial, path) ? checkpoint::without_token_ids(defaults.json) : defaults.json;
   return out;
 }
 

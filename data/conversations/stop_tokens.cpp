@@ -27,9 +27,13 @@ std::string text_behind_answer(const ChatFormat& format) {
   return at == std::string::npos ? "" : text.substr(at + kAnswer.size());
 }
 
-// True if the folder has a tokenizer, and not the one in `path`.
-bool has_other_tokenizer(const fs::path& folder, const fs::path& path) {
-  return has_tokenizer(folder) && tokenizer_fingerprint(folder) != tokenizer_fingerprint(path);
+// Returns the special token of `tokenizer` that is written as the special token `id` of `theirs`; nullopt if there is
+// none, or `id` is a token of text.
+std::optional<std::int64_t> token_written_alike(std::int64_t id, const Tokenizer& theirs, const Tokenizer& tokenizer) {
+  if (id < 0 || id >= theirs.vocab_size() || !theirs.is_special(static_cast<std::int32_t>(id))) return std::nullopt;
+  std::vector<std::int32_t> ids;
+  tokenizer.encode_rendered(theirs.special_text(static_cast<std::int32_t>(id)), ids);
+  return ids.size() == 1 && tokenizer.is_special(ids[0]) ? std::optional<std::int64_t>(ids[0]) : std::nullopt;
 }
 
 }  // namespace
@@ -57,18 +61,34 @@ std::vector<std::int64_t> stop_tokens(const Tokenizer& tokenizer, const std::opt
   return ids;
 }
 
-std::vector<std::int64_t> stops_that_stay(const std::vector<std::int64_t>& ids, const fs::path& folder,
-                                          const Tokenizer& tokenizer, const fs::path& path) {
-  if (ids.empty() || !has_other_tokenizer(folder, path)) return ids;
+bool has_other_tokenizer(const fs::path& folder, const fs::path& path) {
+  try {
+    return has_tokenizer(folder) && tokenizer_fingerprint(folder) != tokenizer_fingerprint(path);
+  } catch (const std::exception&) {  // one of them cannot be read any more
+    return true;
+  }
+}
+
+std::vector<std::int64_t> stops_that_stay(const FolderStops& stops, const fs::path& folder, const Tokenizer& tokenizer,
+                                          const fs::path& path) {
+  if (stops.ids.empty()) return {};
+  std::shared_ptr<const Tokenizer> theirs;
+  std::string reason = "the tokenizer " + path.string() + " has no special token that is written like it";
+  const bool is_other = has_other_tokenizer(folder, path);
+  if (!is_other && stops.are_chosen) return stops.ids;
+  try {
+    if (is_other) theirs = make_tokenizer(folder);
+  } catch (const DataError& error) {
+    reason = error.what();
+  }
   std::vector<std::int64_t> out;
-  for (const std::int64_t id : ids) {
-    const bool is_known = id >= 0 && id < tokenizer.vocab_size();
-    if (tokenizer.eos_id() == id || (is_known && tokenizer.is_special(static_cast<std::int32_t>(id)))) {
-      out.push_back(id);
-    } else if (speaks_for_all()) {
-      spdlog::warn(
-          "token {} ends a text of the model in {}, but it is not a special token of the tokenizer {}: it ends none",
-          id, folder.string(), path.string());
+  for (const std::int64_t id : stops.ids) {
+    const Tokenizer* from = is_other ? theirs.get() : &tokenizer;
+    const auto ours = from ? token_written_alike(id, *from, tokenizer) : std::nullopt;
+    if (ours) {
+      out.push_back(*ours);
+    } else if (stops.are_chosen && speaks_for_all()) {
+      spdlog::warn("token {} ends a text of the model in {}, and none here: {}", id, folder.string(), reason);
     }
   }
   return out;

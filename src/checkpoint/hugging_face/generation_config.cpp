@@ -2,7 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -64,12 +67,28 @@ std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
 
 GenerationDefaults read_defaults(const fs::path& folder) {
   const fs::path file = folder / kGenerationConfig;
-  if (!fs::is_regular_file(file)) return {};
+  if (!fs::is_regular_file(file)) return {.stop_ids = read_stop_tokens(folder)};
   const Json json = read_object(file);
   return {.json = json.dump(), .stop_ids = stop_ids_of(json, file)};
 }
 
-GenerationDefaults kept_defaults(const fs::path& folder) {
+std::string without_token_ids(const std::string& json) {
+  if (json.empty()) return json;
+  Json out = Json::parse(json);
+  const auto names_tokens = [](const std::string& key) {
+    constexpr std::array<std::string_view, 6> kLists = {"suppress_tokens", "begin_suppress_tokens",
+                                                        "bad_words_ids",   "force_words_ids",
+                                                        "sequence_bias",   "forced_decoder_ids"};
+    return key.ends_with("_token_id") || std::ranges::count(kLists, key) > 0;
+  };
+  std::vector<std::string> keys;
+  for (const auto& item : out.items())
+    if (names_tokens(item.key())) keys.push_back(item.key());
+  for (const std::string& key : keys) out.erase(key);
+  return out.dump();
+}
+
+GenerationDefaults kept_defaults(const fs::path& folder, const std::string& what) {
   if (folder.empty()) return {};
   std::string reason = "training started from there, and it is gone";
   try {
@@ -77,7 +96,7 @@ GenerationDefaults kept_defaults(const fs::path& folder) {
   } catch (const std::exception& error) {
     reason = error.what();
   }
-  spdlog::warn("the export's generation_config.json has nothing of {}: {}", folder.string(), reason);
+  spdlog::warn("{} of {}: {}", what, folder.string(), reason);
   return {};
 }
 

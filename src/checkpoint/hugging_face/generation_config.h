@@ -29,11 +29,15 @@ struct GenerationDefaults {
   std::vector<std::int64_t> stop_ids = {};  // its eos_token_id
 };
 
-// Returns what the folder's generation_config.json says. Throws CheckpointError for a file that cannot be read.
+// Returns what the folder's generation_config.json says; without one, like transformers, the tokens of its config.json.
+// Throws CheckpointError for a file that cannot be read.
 GenerationDefaults read_defaults(const std::filesystem::path& folder);
 
-// Returns what an export keeps of the folder from which its training started; nothing of "". If the folder is gone, or
-// its file cannot be read, warns that the export lacks it.
-GenerationDefaults kept_defaults(const std::filesystem::path& folder);
+// Returns the defaults, a JSON object or "", without those that are ids of tokens: for another tokenizer.
+std::string without_token_ids(const std::string& json);
+
+// Returns what stays of the folder from which a training started; nothing of "". If the folder is gone, or its file
+// cannot be read, warns with `what`, which is lost: "the export's generation_config.json has nothing".
+GenerationDefaults kept_defaults(const std::filesystem::path& folder, const std::string& what);
 
 }  // namespace titan::checkpoint

@@ -239,24 +239,31 @@ TEST(GenerationConfig, KeepsWhatTheTokenizerDoesNotSay) {
               HasSubstr("not a JSON object"));
 }
 
+TEST(GenerationConfig, OfAnotherTokenizerHasNoIds) {
+  EXPECT_EQ(without_token_ids(""), "");
+  EXPECT_EQ(
+      nlohmann::json::parse(without_token_ids(
+          R"({"pad_token_id": 1, "eos_token_id": [2], "bad_words_ids": [[3]], "top_p": 0.5, "max_new_tokens": 9})")),
+      nlohmann::json::parse(R"({"top_p": 0.5, "max_new_tokens": 9})"));
+}
+
 TEST(GenerationConfig, OfAFolderIsKept) {
   const test::TemporaryFolder temporary;
   const auto write = [&](const char* name, const char* text) { std::ofstream(temporary.path() / name) << text; };
-  const auto stops = [&] { return kept_defaults(temporary.path()).stop_ids; };
+  const auto stops = [&] { return kept_defaults(temporary.path(), "nothing").stop_ids; };
   EXPECT_THAT(stops(), IsEmpty());
-  // transformers' classes have a default that save_pretrained writes into config.json; an export does not keep it.
   write("config.json", R"({"eos_token_id": [3, 4]})");
   EXPECT_THAT(read_stop_tokens(temporary.path()), ElementsAre(3, 4));
-  EXPECT_THAT(stops(), IsEmpty());
-  EXPECT_EQ(kept_defaults(temporary.path()).json, "");
+  EXPECT_THAT(stops(), ElementsAre(3, 4));
+  EXPECT_EQ(kept_defaults(temporary.path(), "nothing").json, "");
   write("generation_config.json", R"({"eos_token_id": 9, "top_p": 0.5})");
   EXPECT_THAT(stops(), ElementsAre(9));
-  EXPECT_EQ(nlohmann::json::parse(kept_defaults(temporary.path()).json)["top_p"], 0.5);
+  EXPECT_EQ(nlohmann::json::parse(kept_defaults(temporary.path(), "nothing").json)["top_p"], 0.5);
   // A file that cannot be used, and a folder that is gone, do not keep weights from being exported.
   write("generation_config.json", "{");
   EXPECT_THAT(stops(), IsEmpty());
-  EXPECT_EQ(kept_defaults(temporary.path() / "gone").json, "");
-  EXPECT_EQ(kept_defaults("").json, "");
+  EXPECT_EQ(kept_defaults(temporary.path() / "gone", "nothing").json, "");
+  EXPECT_EQ(kept_defaults("", "nothing").json, "");
 }
 
 }  // namespace

@@ -47,16 +47,35 @@ TEST(StopTokens, AreListedOnce) {
   EXPECT_THAT(stop_tokens(ByteTokenizer(true, /*with_eos=*/false), std::nullopt, {}), IsEmpty());
 }
 
-TEST(StopTokens, OfAnotherTokenizerMustBeSpecial) {
+// A folder with a byte-level tokenizer.json of the letters "a" to "c", and the special tokens "A" with the id 3, "B"
+// with 4, ... as many as `specials` has.
+void write_tokenizer(const TempFolder& folder, const std::string& specials) {
+  std::string added;
+  for (std::size_t i = 0; i < specials.size(); ++i)
+    added += (i > 0 ? "," : "") + (R"({"id": )" + std::to_string(3 + i)) + R"(, "content": ")" + specials[i] +
+             R"(", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false})";
+  folder.write("tokenizer.json",
+               R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}, "added_tokens": [)" +
+                   added +
+                   R"(], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+                      "decoder": {"type": "ByteLevel"}})");
+}
+
+TEST(StopTokens, OfAnotherTokenizerAreThoseWrittenAlike) {
   const TempFolder ours, theirs;
-  const LetterTokenizer tokenizer;
-  ours.write("tokenizer.json", "{}");
-  const auto stay = [&] { return stops_that_stay({'Z', 'q', 'E', 500, -1}, theirs.path(), tokenizer, ours.path()); };
-  EXPECT_THAT(stay(), ElementsAre('Z', 'q', 'E', 500, -1));  // theirs has none
+  write_tokenizer(ours, "ZYE");
+  const auto tokenizer = make_tokenizer(ours.path());
+  const auto stay = [&](bool are_chosen) {
+    return stops_that_stay({{3, 0, 5, 500, -1}, are_chosen}, theirs.path(), *tokenizer, ours.path());
+  };
+  EXPECT_THAT(stay(true), ElementsAre(3, 0, 5, 500, -1));  // theirs has none
+  EXPECT_THAT(stay(false), ElementsAre(3, 5));             // the special ones
+  write_tokenizer(theirs, "ZYE");
+  EXPECT_THAT(stay(true), ElementsAre(3, 0, 5, 500, -1));  // the same
+  write_tokenizer(theirs, "EXZ");
+  EXPECT_THAT(stay(true), ElementsAre(5, 3));  // theirs 3 is "E", 0 is text, 5 is "Z"
   theirs.write("tokenizer.json", "{}");
-  EXPECT_THAT(stay(), ElementsAre('Z', 'q', 'E', 500, -1));  // the same
-  theirs.write("tokenizer.json", "{ }");
-  EXPECT_THAT(stay(), ElementsAre('Z', 'E'));
+  EXPECT_THAT(stay(true), IsEmpty());  // nobody knows what they mean
 }
 
 TEST(ChatTemplateOfAnExport, IsAddedUnlessTheTokenizerHasIt) {
