@@ -1,9 +1,13 @@
 #include "data/open.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "config/keys/datasets.h"
 #include "data/batch_loader.h"
@@ -62,6 +66,19 @@ struct OpenedRows {
   bool has_documents;       // for LoaderOptions
 };
 
+// Warns of conversations that one step of `rows` reads more than once: the batch suits larger data.
+void warn_of_small_packs(const std::vector<std::shared_ptr<const TokenSource>>& sources,
+                         const std::vector<double>& weights, const std::vector<std::string>& descriptions,
+                         std::int64_t rows) {
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const double times = static_cast<double>(rows) * weights[i] / all / static_cast<double>(sources[i]->num_items());
+    if (!sources[i]->holds_packs() || times < 2 || !speaks_for_all()) continue;
+    spdlog::warn("each step reads all of these rows {:.0f} times: {}. Lower training.global_batch_size, or add data",
+                 times, descriptions[i]);
+  }
+}
+
 OpenedRows open_elastic(const DataOptions& options, OnBadRecord on_bad_record,
                         const std::shared_ptr<const Tokenizer>& tokenizer) {
   std::vector<std::shared_ptr<const TokenSource>> sources;
@@ -81,6 +98,7 @@ OpenedRows open_elastic(const DataOptions& options, OnBadRecord on_bad_record,
                                     .local_batch_size = options.local_batch_size,
                                     .seed = static_cast<std::uint64_t>(options.seed),
                                     .on_bad_record = on_bad_record};
+  warn_of_small_packs(sources, weights, descriptions, order.num_lanes);
   const bool has_documents = std::ranges::any_of(sources, [](const auto& source) { return source->holds_packs(); });
   return {std::make_unique<ElasticOrder>(std::move(sources), std::move(weights), order), join(descriptions, ", "),
           has_documents};

@@ -32,10 +32,17 @@ ChatFormat read_chat_format(const fs::path& path, const Tokenizer& tokenizer,
   add_if_missing("bos_token", tokenizer.bos_id(), tokenizer, files.special_tokens);
   add_if_missing("eos_token", tokenizer.eos_id(), tokenizer, files.special_tokens);
   const ChatTemplateText text = chat_template ? read_template(*chat_template) : files.choose(/*with_tools=*/false);
-  return {.chat_template = ChatTemplate::parse(text.text, text.name),
-          .text = text.text,
-          .special_tokens = files.special_tokens,
-          .fingerprint = files.special_tokens.dump() + text.text};
+  const ChatTemplateText of_tools = chat_template ? text : files.choose(/*with_tools=*/true);
+  ChatFormat format{.chat_template = ChatTemplate::parse(text.text, text.name),
+                    .tool_template = std::nullopt,
+                    .text = text.text,
+                    .special_tokens = files.special_tokens,
+                    .fingerprint = files.special_tokens.dump() + text.text};
+  if (of_tools.text != text.text) {
+    format.tool_template = ChatTemplate::parse(of_tools.text, of_tools.name);
+    format.fingerprint += of_tools.text;
+  }
+  return format;
 }
 
 std::string read_chat_template(const fs::path& path) { return read_template(path).text; }

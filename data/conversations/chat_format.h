@@ -14,9 +14,10 @@ namespace titan::data {
 
 struct ChatFormat {
   ChatTemplate chat_template;
-  std::string text;                       // of the template
-  nlohmann::ordered_json special_tokens;  // variables of the template
-  std::string fingerprint;                // changes with those above
+  std::optional<ChatTemplate> tool_template;  // of conversations with tools, if there is another one
+  std::string text;                           // of the template
+  nlohmann::ordered_json special_tokens;      // variables of the template
+  std::string fingerprint;                    // changes with those above
 };
 
 // Reads the template of `tokenizer`, which was opened at `path`: a folder, or a file in it (chat_files.h).

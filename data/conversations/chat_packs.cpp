@@ -121,7 +121,9 @@ std::shared_ptr<const TokenSource> open_chats(const fs::path& path, std::shared_
         counted(measured.open_ends, "conversation"), path.string());
   auto packs = std::make_shared<ChatPacks>(std::move(samples), lengths, std::move(measured));
   if (packs->num_items() == 0)
-    throw DataError("no conversation of " + path.string() + " is left to train on: " + packs->contents());
+    throw DataError("no conversation of " + path.string() + " is left to train on: " + packs->contents() +
+                    ". Look at one with titan-train tokenize --dataset chat --show 1: the chat template may write no "
+                    "answers");
   return packs;
 }
 

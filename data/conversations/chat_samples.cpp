@@ -71,7 +71,10 @@ ChatSamples::Sample ChatSamples::read(std::int64_t index) const {
   const auto record = lines_.object<nlohmann::ordered_json>(index);
   TrainedText found;
   try {
-    found = find_answers(format_.chat_template, format_.special_tokens, parse_conversation(record));
+    const Conversation conversation = parse_conversation(record);
+    const bool takes_tools = format_.tool_template && !conversation.tools.is_null();
+    found = find_answers(takes_tools ? *format_.tool_template : format_.chat_template, format_.special_tokens,
+                         conversation);
   } catch (const DataError& error) {
     throw BadRecord(lines_.where(index) + ": " + error.what());
   }

@@ -81,7 +81,7 @@ struct Chat {
   }
 
   TempFolder folder;
-  ChatFormat format{ChatTemplate::parse("", "t.jinja"), "", ChatJson::object(), ""};
+  ChatFormat format{ChatTemplate::parse("", "t.jinja"), std::nullopt, "", ChatJson::object(), ""};
   std::filesystem::path data;
   TrainedText found;
 };
@@ -105,6 +105,20 @@ TEST(ChatSamples, HaveTheLabelsOfEveryPrefix) {
       for (const std::int32_t id : sample.tokens) labels.push_back(is_label(id));
       EXPECT_EQ(labels, chat.labels(*tokenizer)) << seed << " " << end;
     }
+}
+
+TEST(ChatSamples, WithToolsHaveTheTemplateForThem) {
+  Chat chat(random_messages(1, 1), "<e>");
+  const auto tokenizer = std::make_shared<PairTokenizer>();
+  const auto tokens = [&](const std::string& more) {
+    const auto path = chat.folder.write("one.jsonl", R"({"prompt": "q", "completion": "a")" + more + "}\n");
+    return ChatSamples(path, chat.format, tokenizer).read(0).tokens.size();
+  };
+  const std::string tools = R"(, "tools": [{"type": "function"}])";
+  EXPECT_EQ(tokens(tools), tokens(""));
+  chat.format.tool_template = ChatTemplate::parse(
+      "{{ tools | length }}tools{% for m in messages %}{{ m.content }}<e>{% endfor %}", "tools.jinja");
+  EXPECT_NE(tokens(tools), tokens(""));
 }
 
 // A text is encoded once as a whole, and each answer and what is in front of it at most twice, once for its begin.
