@@ -61,6 +61,8 @@ void judge_template(std::vector<config::Change>& changes, const Value& saved, co
   const auto change = std::ranges::find(changes, kTemplateKey, &config::Change::key);
   if (change != changes.end()) {
     if (!is_other) change->effect = config::Effect::kTraining;
+    if (is_other_text)
+      change->saved += ", of which the checkpoint keeps the text as " + std::string(layout::kChatTemplateFile);
   } else if (is_other) {
     const std::string place = config.chat.chat_template
                                   ? "\"" + *config.chat.chat_template + "\""

@@ -10,7 +10,8 @@ data::ChatFormat read_format(const TrainedModel& model) {
     return data::read_chat_format(model.tokenizer_path, *model.tokenizer, model.chat_template);
   } catch (const DataError& error) {
     if (!model.chat_template) throw;
-    throw DataError(std::string("the chat template of the run: ") + error.what());
+    throw DataError(std::string("titan-train generate: error: the chat template of the run: ") + error.what() +
+                    "; put it there again, or name another configuration with --config FILE");
   }
 }
 

@@ -153,7 +153,11 @@ void SampleWriter::run(std::vector<Sample> samples) {
   for (Sample& sample : samples_) ids_.push_back(std::move(sample.ids));
   if (world_.size() > 1) world_.group().broadcast_bytes(to_message(ids_), 0);
   output_.emplace([&](const std::string& text) { result_.write(to_terminal_ ? for_terminal(text) : text); });
+  num_cut_ = 0;
   run_shared();
+  if (num_cut_ > 0)
+    spdlog::warn("{} where the model's context does, after {} tokens of prompt and text; see --context",
+                 num_cut_ == 1 ? "the text ends" : with_thousands(num_cut_) + " texts end", model_.context);
   num_samples_ += samples_.size();
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -230,9 +234,7 @@ void SampleWriter::finish(std::size_t row, const generate::Continuation& continu
                                        end_name(continuation.end) + "\"" + scores + "}\n"
                                  : rest + "\n");
   output_->end(row);
-  if (continuation.end == generate::End::kContext)
-    spdlog::warn("the text ends where the model's context does, after {} tokens of prompt and text; see --context",
-                 model_.context);
+  if (continuation.end == generate::End::kContext) ++num_cut_;
 }
 
 void SampleWriter::report() const {

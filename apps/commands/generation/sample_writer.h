@@ -80,6 +80,7 @@ class SampleWriter {
   std::vector<Sample> samples_;
   std::vector<std::vector<std::int32_t>> ids_;  // of the samples' prompts
   std::map<std::size_t, Growing> growing_;
+  std::int64_t num_cut_ = 0;  // texts that ended with the model's context
   std::optional<OrderedOutput> output_;
 };
 

@@ -106,7 +106,7 @@ std::string hint_for_word(const std::string& word, bool is_first) {
     const auto near = nearest_name(word, command_names());
     return near ? "; did you mean titan-train " + *near + "?" : "; the commands are " + join(command_names(), ", ");
   }
-  return "; a value follows its flag: --section.key VALUE";
+  return "; a value follows its flag: --section.key VALUE, and commas separate the values of a list: A,B";
 }
 
 class Parser {

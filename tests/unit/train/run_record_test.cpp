@@ -45,7 +45,9 @@ TEST(RunRecord, KnowsATemplateByItsText) {
   EXPECT_THAT(refusal(saved, {"two"}), AllOf(HasSubstr("chat.chat_template was another template, which the checkpoint "
                                                        "keeps as titan.chat_template.jinja, is \"a.jinja\""),
                                              HasSubstr("set checkpoint.allow_changed = [\"chat.chat_template\"]")));
-  EXPECT_THAT(refusal(saved, {"two", "b.jinja"}), HasSubstr("chat.chat_template was \"a.jinja\", is \"b.jinja\""));
+  EXPECT_THAT(refusal(saved, {"two", "b.jinja"}),
+              HasSubstr("chat.chat_template was \"a.jinja\", of which the checkpoint keeps the text as "
+                        "titan.chat_template.jinja, is \"b.jinja\""));
   EXPECT_THAT(refusal(record({"one", ""}), {"two", ""}), HasSubstr("is that of the tokenizer in \"tokenizer\""));
 }
 
