@@ -12,7 +12,7 @@
 
 namespace titan {
 
-// Where to read how a model was used, for an export. "" or nullopt: nothing says it.
+// Says where to read how a model was used, for an export. A value is "" or nullopt if nothing says it.
 struct SavedTexts {
   std::string tokenizer;                          // of the run, or of the folder that came from Hugging Face's format
   std::optional<std::string> chat_template = {};  // of the run, instead of its tokenizer's: chat_template_of_run()

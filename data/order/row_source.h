@@ -28,7 +28,7 @@ class RowPosition {
   virtual std::vector<StateEntry> entries(std::int64_t num_batches) const = 0;
 };
 
-// Where a row is written: seq_len elements each. The last two are empty if they are not wanted.
+// Holds the memory that a row is written to: seq_len elements each. The last two are empty if they are not wanted.
 struct RowSpans {
   std::span<std::int64_t> input, label;
   std::span<std::int64_t> documents;         // Batch::documents
