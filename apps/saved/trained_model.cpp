@@ -165,11 +165,8 @@ std::shared_ptr<const data::Tokenizer> open_tokenizer(const Description& descrip
 std::vector<std::int64_t> pick_stops(const fs::path& folder, const Description& description,
                                      const TrainedModel& model) {
   const data::Tokenizer& tokenizer = *model.tokenizer;
-  if (const auto named = checkpoint::read_stop_tokens(folder); !named.empty()) {
-    auto ids = data::stop_tokens(tokenizer, std::nullopt, {});
-    ids.insert(ids.end(), named.begin(), named.end());
-    return ids;
-  }
+  if (const auto named = checkpoint::read_stop_tokens(folder); !named.empty())
+    return data::stop_tokens(tokenizer, std::nullopt, named);
   std::optional<std::int32_t> turn_end;
   try {
     if (description.has_chats)
@@ -178,7 +175,6 @@ std::vector<std::int64_t> pick_stops(const fs::path& folder, const Description& 
   } catch (const DataError&) {  // without its template, a run of before these were kept continues text all the same
   }
   const fs::path& initial = description.initial;
-  if (initial.empty()) return data::stop_tokens(tokenizer, turn_end, {});
   const auto others = checkpoint::kept_defaults(initial, "texts do not end with the stop tokens");
   const data::FolderStops stops = {others.stop_ids, !others.json.empty()};
   return data::stop_tokens(tokenizer, turn_end, data::stops_that_stay(stops, initial, tokenizer, model.tokenizer_path));

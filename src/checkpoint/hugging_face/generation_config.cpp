@@ -38,6 +38,15 @@ std::vector<std::int64_t> stop_ids_of(const Json& json, const fs::path& file) {
   }
 }
 
+// Returns what the folder says of how its model generates. Without a generation_config.json, transformers
+// takes the tokens of config.json.
+GenerationDefaults read_defaults(const fs::path& folder) {
+  const fs::path file = folder / kGenerationConfig;
+  if (!fs::is_regular_file(file)) return {.stop_ids = read_stop_tokens(folder)};
+  const Json json = read_object(file);
+  return {.json = json.dump(), .stop_ids = stop_ids_of(json, file)};
+}
+
 Json one_or_list(const std::vector<std::int64_t>& ids) { return ids.size() == 1 ? Json(ids.front()) : Json(ids); }
 
 }  // namespace
@@ -63,13 +72,6 @@ std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
     if (auto ids = stop_ids_of(read_object(file), file); !ids.empty()) return ids;
   }
   return {};
-}
-
-GenerationDefaults read_defaults(const fs::path& folder) {
-  const fs::path file = folder / kGenerationConfig;
-  if (!fs::is_regular_file(file)) return {.stop_ids = read_stop_tokens(folder)};
-  const Json json = read_object(file);
-  return {.json = json.dump(), .stop_ids = stop_ids_of(json, file)};
 }
 
 std::string without_token_ids(const std::string& json) {

@@ -23,15 +23,11 @@ std::string make_generation_config(const HuggingFaceTokenizer& tokenizer);
 // cannot be read.
 std::vector<std::int64_t> read_stop_tokens(const std::filesystem::path& folder);
 
-// Holds what generation_config.json says.
+// Holds what a folder says of how its model generates.
 struct GenerationDefaults {
-  std::string json = {};                    // all of it; "" if there is no such file
-  std::vector<std::int64_t> stop_ids = {};  // its eos_token_id
+  std::string json = {};                    // its generation_config.json; "" if it has none
+  std::vector<std::int64_t> stop_ids = {};  // its eos_token_id; without such a file, that of config.json
 };
-
-// Returns what the folder's generation_config.json says; without one, like transformers, the tokens of its config.json.
-// Throws CheckpointError for a file that cannot be read.
-GenerationDefaults read_defaults(const std::filesystem::path& folder);
 
 // Returns the defaults, a JSON object or "", without those that are ids of tokens: for another tokenizer.
 std::string without_token_ids(const std::string& json);
