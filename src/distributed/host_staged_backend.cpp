@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,40 @@ at::Tensor host_like(const at::Tensor& tensor) { return at::empty(tensor.sizes()
 
 // Copies to the host. Blocks, also for earlier work on the current stream.
 at::Tensor to_host(const at::Tensor& tensor) { return host_like(tensor).copy_(tensor); }
+
+// A message on its way into a tensor of the device. wait() copies it there.
+class StagedReceive final : public c10d::Work {
+ public:
+  StagedReceive(c10::intrusive_ptr<c10d::Work> work, at::Tensor host, at::Tensor output)
+      : work_(std::move(work)), host_(std::move(host)), output_(std::move(output)) {
+    if (!output_.is_cpu()) is_free_.emplace(output_.device().type()).record(current_stream());
+  }
+
+  bool isCompleted() override { return !work_; }
+  bool isSuccess() const override { return !work_; }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (!work_) return true;
+    const at::NoGradGuard no_grad;
+    work_->wait(timeout);
+    if (is_free_) is_free_->block(current_stream());
+    output_.copy_(host_);
+    work_.reset();
+    host_.reset();
+    output_.reset();
+    return true;
+  }
+
+ private:
+  c10::Stream current_stream() const {
+    return c10::impl::VirtualGuardImpl(output_.device().type()).getStream(output_.device());
+  }
+
+  c10::intrusive_ptr<c10d::Work> work_;  // null when it is over
+  at::Tensor host_, output_;
+  // The output is free for writing: what used it before the start may be on another stream than the waiting one.
+  std::optional<c10::Event> is_free_;
+};
 
 class HostStagedBackend final : public c10d::Backend {
  public:
@@ -51,6 +88,18 @@ class HostStagedBackend final : public c10d::Backend {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> on_host = {to_host(tensors.at(0))};
     return into(tensors[0], on_host[0], host_->broadcast(on_host, options));
+  }
+
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int tag) override {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> on_host = {to_host(tensors.at(0))};
+    return host_->send(on_host, to, tag);
+  }
+
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int tag) override {
+    std::vector<at::Tensor> on_host = {host_like(tensors.at(0))};
+    auto work = host_->recv(on_host, from, tag);
+    return c10::make_intrusive<StagedReceive>(std::move(work), on_host[0], tensors[0]);
   }
 
  private:

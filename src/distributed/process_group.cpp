@@ -1,6 +1,7 @@
 #include "distributed/process_group.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -73,6 +74,10 @@ void Work::wait() {
   }
   recorder.set_state(ticket_, CollectiveState::kFinished);
   work_.reset();
+}
+
+void wait_for_all(std::vector<Work>& works) {
+  for (auto& work : works) work.wait();
 }
 
 std::vector<at::Tensor> Work::wait_for_parts() {
@@ -220,6 +225,70 @@ void ProcessGroup::barrier() {
   TITAN_CHECK(cpu_, "group " + name_ + " is fake (it belongs to a dry run)");
   const at::Tensor nothing = at::empty({0});
   start("barrier", nothing, 0, 0, [&] { return cpu_->barrier(c10d::BarrierOptions()); }).wait();
+}
+
+Work ProcessGroup::send(at::Tensor tensor, int to) { return exchange({{std::move(tensor), to}}, {}).front(); }
+
+Work ProcessGroup::receive(at::Tensor tensor, int from) { return exchange({}, {{std::move(tensor), from}}).front(); }
+
+void ProcessGroup::check(const Transfer& transfer, const char* kind, at::Device device) const {
+  const auto what = std::string(kind) + " over '" + name_ + "': ";
+  TITAN_CHECK(transfer.peer >= 0 && transfer.peer < size(), what + "the group has " + std::to_string(size()) +
+                                                                " ranks, and none is " + std::to_string(transfer.peer));
+  TITAN_CHECK(transfer.peer != rank_, what + "rank " + std::to_string(rank_) + " of the group is this rank itself");
+  TITAN_CHECK(transfer.tensor.is_contiguous(), what + "the tensor is not contiguous");
+  TITAN_CHECK(transfer.tensor.device() == device, what + "the tensors of one exchange are on several devices");
+}
+
+CollectiveTicket ProcessGroup::record(const Transfer& transfer, bool is_send) const {
+  const auto numel = transfer.tensor.numel();
+  const auto dtype = transfer.tensor.scalar_type();
+  const auto kind = (is_send ? "send_to_" : "receive_from_") + std::to_string(ranks_[transfer.peer]);
+  trace_collective(ranks_[rank_], kind.c_str(), name_, is_send ? numel : 0, is_send ? 0 : numel, dtype);
+  auto& recorder = flight_recorder();
+  return is_send ? recorder.start_send(record_, transfer.peer, numel, dtype)
+                 : recorder.start_receive(record_, transfer.peer, numel, dtype);
+}
+
+std::vector<Work> ProcessGroup::exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) {
+  std::vector<std::pair<const Transfer*, bool>> all;  // true: a send
+  for (const auto& transfer : sends) all.emplace_back(&transfer, true);
+  for (const auto& transfer : receives) all.emplace_back(&transfer, false);
+  if (all.empty()) return {};
+  const auto& first = all.front().first->tensor;
+  for (const auto& [transfer, is_send] : all) check(*transfer, is_send ? "send" : "receive", first.device());
+  if (is_fake() && first.is_meta()) {
+    for (const auto& [transfer, is_send] : all)
+      plan_collective(is_send ? "send" : "receive", name_, static_cast<std::int64_t>(transfer->tensor.nbytes()));
+    return std::vector<Work>(all.size());
+  }
+  auto& transport = backend(first);
+  std::vector<CollectiveTicket> tickets;
+  for (const auto& [transfer, is_send] : all) tickets.push_back(record(*transfer, is_send));
+  const NamedRange range(
+      [&] { return flight_recorder().describe(tickets.front()) + (all.size() > 1 ? " and others" : ""); });
+  std::vector<c10::intrusive_ptr<c10d::Work>> started;
+  try {
+    const at::NoGradGuard no_grad;
+    const bool is_batch = transport.supportsCoalescing();
+    if (is_batch) transport.startCoalescing();
+    for (const auto& [transfer, is_send] : all) {
+      // A backend sends bytes, so it need not know the dtype.
+      std::vector<at::Tensor> bytes = {transfer->tensor.view(-1).view(at::kByte)};
+      started.push_back(is_send ? transport.send(bytes, transfer->peer, 0) : transport.recv(bytes, transfer->peer, 0));
+    }
+    if (is_batch) started.assign(all.size(), transport.endCoalescing());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw_peer_error(tickets[std::min(started.size(), tickets.size() - 1)], error);
+  }
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    flight_recorder().set_state(tickets[i], CollectiveState::kStarted);
+    works.emplace_back(std::move(started[i]), tickets[i]);
+  }
+  return works;
 }
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) {

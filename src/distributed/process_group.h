@@ -20,8 +20,8 @@ class CollectivesInMemory;
 
 enum class ReduceOp { kSum, kMax, kMin, kAvg };  // kAvg: only in reduce_scatter_parts()
 
-// A started collective. wait() blocks the host on CPU; on CUDA it makes the current stream wait. Waiting twice is fine.
-// Throws PeerError when a peer vanished or the group's timeout passed.
+// A started collective, send or receive. wait() blocks the host on CPU; on CUDA it makes the current stream wait.
+// Waiting twice is fine. Throws PeerError when a peer vanished or the group's timeout passed.
 class Work {
  public:
   Work() = default;  // already complete
@@ -37,14 +37,24 @@ class Work {
   CollectiveTicket ticket_;
 };
 
+// Waits for all of these, in their order. Call it where the order does not matter.
+void wait_for_all(std::vector<Work>& works);
+
+// One message of ProcessGroup::exchange().
+struct Transfer {
+  at::Tensor tensor;
+  int peer;  // rank in the group that the tensor goes to or comes from
+};
+
 // The output of an all-gather that the ranks of a host share.
 struct GatheredInPlace {
   at::Tensor output;  // valid after wait(), read-only; its memory lives as long as all tensors that share it
   Work work;
 };
 
-// Every method below is collective: all ranks of the group must call it, in the same order, with the same sizes.
-// Tensors are contiguous; they must stay alive until wait(). A group of one rank copies, and communicates nothing.
+// Every method below is collective unless it says otherwise: all ranks of the group must call it, in the same order,
+// with the same sizes. Tensors are contiguous; they must stay alive until wait(). A group of one rank copies, and
+// communicates nothing.
 class ProcessGroup {
  public:
   // `ranks`: the global ranks of the members in group order, `rank`: this process's index among them. Backends are
@@ -84,6 +94,23 @@ class ProcessGroup {
   [[nodiscard]] Work broadcast(at::Tensor tensor, int root);
   void barrier();
 
+  // Messages from one rank of the group to another; only these two call. The n-th message that a rank sends to a peer
+  // arrives in the peer's n-th receive from it: there are no tags. Both ends have the same number of bytes, of any
+  // dtype and shape. Before wait(), which every Work needs, a tensor that is sent must not be written, and one that is
+  // received not be used. Up to 1024 messages to a peer may be in flight; starting one does not wait for the peer. But
+  // wait() of a send may last until the peer has started to receive, so start what the peer needs before. Throws
+  // InternalError for this rank itself and for a rank that does not exist.
+  //
+  // NCCL runs the operations of a group one after the other on the device, in the order in which this rank started
+  // them, and each lasts there until its peer comes to it: ranks that send to each other, or around a ring, must start
+  // this in one exchange(), or their devices wait forever. NCCL's first message between two ranks connects them, for
+  // which their hosts wait for each other.
+  [[nodiscard]] Work send(at::Tensor tensor, int to);
+  [[nodiscard]] Work receive(at::Tensor tensor, int from);
+  // Starts all of these messages as one operation, so that none of them waits for another. Returns a Work for each, in
+  // order, the sends first. The tensors are on one device.
+  [[nodiscard]] std::vector<Work> exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives);
+
   // Exchanges of byte strings of any length, for plans and metadata, not for tensors.
   std::vector<std::string> all_gather_bytes(const std::string& bytes);
   std::string broadcast_bytes(const std::string& bytes, int root);
@@ -95,9 +122,9 @@ class ProcessGroup {
   // otherwise (shmem_enabled), and with two ranks, computing with these costs as much as copying the other half. The
   // same on all ranks.
   bool gathers_in_place(std::int64_t numel, const at::TensorOptions& options) const;
-  // Returns a flat tensor [numel]. If ranks share memory, all_gather, all_gather_parts and reduce_scatter_parts send
-  // it without a copy, and it must not be written once it was their input. Otherwise an ordinary tensor. Not
-  // collective.
+  // Returns a flat tensor [numel]. If ranks share memory, all_gather, all_gather_parts, reduce_scatter_parts, send and
+  // exchange send it without a copy, and it must not be written once it was their input, not even to receive into it.
+  // Otherwise an ordinary tensor. Not collective.
   at::Tensor exchange_buffer(std::int64_t numel, const at::TensorOptions& options) const;
 
   // Sets the timeout of the collectives that follow.
@@ -111,6 +138,8 @@ class ProcessGroup {
   template <typename Start>
   Work start(const char* what, const at::Tensor& tensor, std::int64_t input_numel, std::int64_t output_numel,
              Start&& start);
+  void check(const Transfer& transfer, const char* kind, at::Device device) const;
+  CollectiveTicket record(const Transfer& transfer, bool is_send) const;
   c10d::Backend& backend(const at::Tensor& tensor) const;
   CollectivesInMemory* memory_backend(at::Device device) const;  // null if ranks share no memory
   bool is_fake() const { return size() > 1 && !cpu_ && !accelerator_; }

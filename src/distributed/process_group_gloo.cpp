@@ -2,8 +2,43 @@
 
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+#include <vector>
 
 namespace titan::dist {
+namespace {
+
+// A message, whose wait() ends at a time limit.
+class LimitedWork final : public c10d::Work {
+ public:
+  LimitedWork(c10::intrusive_ptr<c10d::Work> work, std::chrono::milliseconds timeout)
+      : work_(std::move(work)), timeout_(timeout) {}
+
+  bool isCompleted() override { return work_->isCompleted(); }
+  bool isSuccess() const override { return work_->isSuccess(); }
+  bool wait(std::chrono::milliseconds timeout) override {
+    return work_->wait(timeout == kNoTimeout ? timeout_ : timeout);
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::chrono::milliseconds timeout_;
+};
+
+// Applies setTimeout() to messages too: Gloo's own waits for them keep the limit with which it connected.
+class GlooBackend final : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int tag) override {
+    return c10::make_intrusive<LimitedWork>(ProcessGroupGloo::send(tensors, to, tag), getBackendOptions()->timeout);
+  }
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int tag) override {
+    return c10::make_intrusive<LimitedWork>(ProcessGroupGloo::recv(tensors, from, tag), getBackendOptions()->timeout);
+  }
+};
+
+}  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                     std::chrono::milliseconds timeout, bool local_only) {
@@ -15,7 +50,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   } else {
     options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
   }
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+  return c10::make_intrusive<GlooBackend>(store, rank, size, options);
 }
 
 }  // namespace titan::dist

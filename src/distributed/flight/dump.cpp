@@ -2,9 +2,11 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
+#include <numeric>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -41,20 +43,33 @@ void write_dump(const std::filesystem::path& file, const std::string& text) {
   if (!stream || ignored) fmt::print(stderr, "{}: cannot write {}\n", program_name(), file.string());
 }
 
+// Returns a word, "send_to_rank_3" for a send.
+std::string kind_of(const CollectiveRecord& record) {
+  std::string kind = record.kind;
+  if (record.peer >= 0) kind += words_before_peer(record.kind) + std::to_string(record.peer);
+  std::ranges::replace(kind, ' ', '_');
+  return kind;
+}
+
 std::string collectives_text() {
   const auto now = std::chrono::steady_clock::now();
   const auto groups = flight_recorder().groups();
   std::string text = "\n# Groups\n";
   for (const auto& group : groups) {
-    text += fmt::format("{}: {} collectives started; ranks {}{}\n", group.name, group.started,
+    const auto sent = std::accumulate(group.sent.begin(), group.sent.end(), std::uint64_t{0});
+    const auto received = std::accumulate(group.received.begin(), group.received.end(), std::uint64_t{0});
+    text += fmt::format("{}: {} collectives started{}; ranks {}{}\n", group.name, group.started,
+                        sent + received > 0 ? fmt::format(", {} sends, {} receives", sent, received) : "",
                         fmt::join(group.ranks, " "), group.runs_beside ? "; on a thread of its own" : "");
   }
   text +=
-      "\n# Collectives, the last one at the end: group, number in it, kind, elements in and out, dtype, what for, step "
-      "(phase), state, seconds since its start and since it is in this state\n";
+      "\n# Collectives, the last one at the end: group, number in it (of a send or receive: among those from the one "
+      "rank to the other), kind, elements in and out, dtype, what for, step (phase), state, seconds since its start "
+      "and "
+      "since it is in this state\n";
   for (const auto& record : flight_recorder().history()) {
     text += fmt::format("{} {} {} {} {} {} [{}] step {} ({}) {} {:.3f} {:.3f}\n",
-                        groups.at(static_cast<std::size_t>(record.group)).name, record.number, record.kind,
+                        groups.at(static_cast<std::size_t>(record.group)).name, record.number, kind_of(record),
                         record.input_numel, record.output_numel, c10::getDtypeNames(record.dtype).first,
                         record.label.data(), record.step, name_of(record.phase), name_of(record.state),
                         seconds_between(record.started, now), seconds_between(record.changed, now));

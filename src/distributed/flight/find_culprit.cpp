@@ -22,7 +22,7 @@ struct Group {
   std::map<int, const GroupFact*> members;  // by rank; only ranks that answered
 };
 
-// A rank blocked in a collective.
+// A rank blocked in a collective, a send or a receive.
 struct Wait {
   int rank;
   const Group* group;
@@ -54,11 +54,14 @@ const CollectiveFact* find_number(const GroupFact& group, std::uint64_t number) 
 }
 
 std::vector<Wait> waits_of(const std::vector<Group>& groups) {
+  constexpr auto holds = [](CollectiveState state) { return holds_thread(state); };
   std::vector<Wait> waits;
   for (const auto& group : groups) {
     for (const auto& [rank, fact] : group.members) {
-      const auto held = std::ranges::find_if(fact->recent, [](const auto& c) { return holds_thread(c.state); });
+      const auto held = std::ranges::find_if(fact->recent, holds, &CollectiveFact::state);
       if (held != fact->recent.end()) waits.push_back({rank, &group, &*held});
+      const auto transfer = std::ranges::find_if(fact->transfers, holds, &CollectiveFact::state);
+      if (transfer != fact->transfers.end()) waits.push_back({rank, &group, &*transfer});
     }
   }
   return waits;
@@ -85,10 +88,16 @@ std::string with_verb(const std::set<int>& ranks, const char* one, const char* s
 
 std::string in_seconds(double seconds) { return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0); }
 
-// Returns "all_gather of 4 -> 8 elements of float32 for layers.2".
+std::string size_of(const CollectiveFact& transfer) {
+  return std::to_string(std::max(transfer.input_numel, transfer.output_numel)) + " elements of " + transfer.dtype;
+}
+
+// Returns "all_gather of 4 -> 8 elements of float32 for layers.2" or "a receive of 8 elements of float32 from rank 2".
 std::string describe(const CollectiveFact& fact) {
   std::string text = fact.kind;
-  if (fact.input_numel != 0 || fact.output_numel != 0) {
+  if (fact.is_transfer()) {
+    text = "a " + text + " of " + size_of(fact) + words_before_peer(fact.kind) + std::to_string(fact.peer);
+  } else if (fact.input_numel != 0 || fact.output_numel != 0) {
     text += " of " + std::to_string(fact.input_numel);
     if (fact.output_numel != fact.input_numel) text += " -> " + std::to_string(fact.output_numel);
     text += " elements of " + fact.dtype;
@@ -98,6 +107,10 @@ std::string describe(const CollectiveFact& fact) {
 
 std::string place_of(const Group& group, std::uint64_t number) {
   return "no. " + std::to_string(number) + " of '" + group.name + "'";
+}
+
+std::string place_of(const Wait& wait) {
+  return (wait.what->is_transfer() ? "message " : "") + place_of(*wait.group, wait.what->number);
 }
 
 std::string at_step(const RankState& state) {
@@ -167,6 +180,22 @@ std::optional<Finding> find_disagreement(const Group& group) {
   return std::nullopt;
 }
 
+// Finds a message for which sender and receiver have different sizes or dtypes.
+std::optional<Finding> find_odd_message(const Group& group) {
+  for (const auto& [rank, fact] : group.members) {
+    for (const auto& receive : fact->transfers) {
+      const auto sender = group.members.find(receive.peer);
+      if (receive.kind != "receive" || sender == group.members.end()) continue;
+      const auto* send = sender->second->find_transfer("send", rank, receive.number);
+      if (!send || size_of(*send) == size_of(receive)) continue;
+      const auto peer = "rank " + std::to_string(receive.peer);
+      return Finding{rank, "receives " + size_of(receive) + " as message " + place_of(group, receive.number) +
+                               " from " + peer + ", where " + peer + " sends " + size_of(*send)};
+    }
+  }
+  return std::nullopt;
+}
+
 // ---------------------------------------------------------------------------------------------------- 2 and 3: absence
 
 class Blame {
@@ -183,9 +212,16 @@ class Blame {
   }
 
  private:
-  // Returns the ranks that have not started the collective of `wait`.
+  // Returns the ranks that have not started the collective of `wait`, or the other end of its transfer.
   static std::vector<int> absent_from(const Wait& wait) {
     std::vector<int> absent;
+    if (const auto& what = *wait.what; what.is_transfer()) {
+      const auto peer = wait.group->members.find(what.peer);
+      const bool is_there =
+          peer != wait.group->members.end() && peer->second->count(other_end(what.kind), wait.rank) >= what.number;
+      if (!is_there) absent.push_back(what.peer);
+      return absent;
+    }
     for (const int rank : wait.group->ranks) {
       const auto member = wait.group->members.find(rank);
       if (member == wait.group->members.end() || member->second->started < wait.what->number) absent.push_back(rank);
@@ -219,7 +255,9 @@ class Blame {
       const auto absent = absent_from(wait);
       if (std::ranges::find(absent, rank) == absent.end()) continue;
       if (!first) first = &wait;
-      if (wait.group == first->group && wait.what->number == first->what->number) ranks.insert(wait.rank);
+      const bool is_same = wait.group == first->group && wait.what->number == first->what->number &&
+                           !wait.what->is_transfer() && !first->what->is_transfer();
+      if (&wait == first || is_same) ranks.insert(wait.rank);
     }
     return {first, ranks};
   }
@@ -227,7 +265,7 @@ class Blame {
   Finding of_guilty() const {
     const int rank = *std::ranges::max_element(guilty_, {}, [&](int r) { return busy_seconds(r); });
     const auto [wait, ranks] = wait_for(rank);
-    const std::string where = describe(*wait->what) + ", " + place_of(*wait->group, wait->what->number);
+    const std::string where = describe(*wait->what) + ", " + place_of(*wait);
     const auto waiting = ", while " + with_verb(ranks, "waits", "wait") + " for it in " + where;
     std::string reason;
     if (const auto& state = state_of(rank); !state) {
@@ -251,10 +289,12 @@ class Blame {
     const int rank = *victims_.begin();
     const auto [wait, ranks] = wait_for(rank);
     const auto own = std::ranges::find(waits_, rank, &Wait::rank);
-    return {rank, "waits in " + describe(*own->what) + ", " + place_of(*own->group, own->what->number) + ", while " +
+    const bool is_message = own->what->is_transfer() || wait->what->is_transfer();
+    return {rank, "waits in " + describe(*own->what) + ", " + place_of(*own) + ", while " +
                       with_verb(ranks, "waits", "wait") + " for it in " + describe(*wait->what) + ", " +
-                      place_of(*wait->group, wait->what->number) +
-                      ": the ranks start the collectives of these groups in different orders"};
+                      place_of(*wait) +
+                      (is_message ? ": each waits before it has started what the other one needs"
+                                  : ": the ranks start the collectives of these groups in different orders")};
   }
 
   const States& states_;
@@ -264,23 +304,31 @@ class Blame {
 
 // -------------------------------------------------------------------------------------------------- 4 and 5: all there
 
+// Returns a rank's record of what `wait` waits for; null if it is long past it.
+const CollectiveFact* record_of(const Wait& wait, int rank, const GroupFact& fact) {
+  const auto& what = *wait.what;
+  if (!what.is_transfer()) return find_number(fact, what.number);
+  return rank == wait.rank ? &what : fact.find_transfer(other_end(what.kind), wait.rank, what.number);
+}
+
 std::optional<Finding> find_latecomer(const Wait& wait) {
   std::optional<std::pair<double, int>> first, last;  // age, rank
   for (const auto& [rank, fact] : wait.group->members) {
-    const auto* collective = find_number(*fact, wait.what->number);
+    if (wait.what->is_transfer() && rank != wait.rank && rank != wait.what->peer) continue;
+    const auto* collective = record_of(wait, rank, *fact);
     if (!collective) return std::nullopt;  // this rank is long past it
     const std::pair came(collective->age, rank);
     if (!first || came > *first) first = came;
     if (!last || came < *last) last = came;
   }
   if (last->first > first->first / 2) return std::nullopt;
-  return Finding{last->second, "came to " + describe(*wait.what) + ", " + place_of(*wait.group, wait.what->number) +
-                                   ", " + in_seconds(first->first - last->first) + " after rank " +
+  return Finding{last->second, "came to " + describe(*wait.what) + ", " + place_of(wait) + ", " +
+                                   in_seconds(first->first - last->first) + " after rank " +
                                    std::to_string(first->second)};
 }
 
 Finding all_there(const Wait& wait) {
-  return {-1, "all its ranks have started " + describe(*wait.what) + ", " + place_of(*wait.group, wait.what->number) +
+  return {-1, "all its ranks have started " + describe(*wait.what) + ", " + place_of(wait) +
                   ", and it does not end: look at the network between them, or at their devices"};
 }
 
@@ -305,6 +353,38 @@ std::optional<Finding> find_behind(const States& states, const std::vector<Group
                                   last->second->name + "' started, where others have " + std::to_string(most)};
 }
 
+// Finds the rank that has not started the other end of a message, and to which no rank owes one.
+std::optional<Finding> find_owing(const States& states, const std::vector<Group>& groups) {
+  struct Debt {
+    const Group* group;
+    std::string kind;
+    int to;
+    std::uint64_t has, needs;
+  };
+  std::map<int, Debt> debts;
+  std::set<int> owed;
+  for (const auto& group : groups) {
+    for (const auto& [rank, fact] : group.members) {
+      for (const auto& [peer, other] : group.members) {
+        for (const std::string kind : {"send", "receive"}) {
+          const auto has = fact->count(kind, peer), needs = other->count(other_end(kind), rank);
+          if (group.runs_beside || has >= needs) continue;
+          debts.try_emplace(rank, Debt{&group, kind, peer, has, needs});
+          owed.insert(peer);
+        }
+      }
+    }
+  }
+  const auto root = std::ranges::find_if(debts, [&](const auto& debt) { return !owed.contains(debt.first); });
+  if (root == debts.end()) return std::nullopt;
+  const auto& [rank, debt] = *root;
+  const RankState& state = *states[static_cast<std::size_t>(rank)];
+  return Finding{rank, "has been in " + state.phase + " for " + in_seconds(state.seconds) + " " + at_step(state) +
+                           ", with " + counted(static_cast<std::int64_t>(debt.has), debt.kind) +
+                           words_before_peer(debt.kind) + std::to_string(debt.to) + " over '" + debt.group->name +
+                           "' started, where that rank has started the other ends of " + std::to_string(debt.needs)};
+}
+
 std::string describe_rank(const RankState& state) {
   const States only = {state};
   const auto groups = groups_of(only);
@@ -312,8 +392,7 @@ std::string describe_rank(const RankState& state) {
   std::string text = at_step(state) + ", in " + (waits.empty() ? state.phase : waits.front().what->phase);
   if (waits.empty()) text += " for " + in_seconds(state.seconds) + ", in no collective";
   for (const auto& wait : waits)
-    text += "; waits in " + describe(*wait.what) + ", " + place_of(*wait.group, wait.what->number) + ", since " +
-            in_seconds(wait.what->age);
+    text += "; waits in " + describe(*wait.what) + ", " + place_of(wait) + ", since " + in_seconds(wait.what->age);
   return text;
 }
 
@@ -324,7 +403,12 @@ std::optional<Finding> find_culprit(const States& states) {
   const auto waits = waits_of(groups);
   for (const auto& group : groups)
     if (auto found = find_disagreement(group)) return found;
-  if (waits.empty()) return find_behind(states, groups);
+  for (const auto& group : groups)
+    if (auto found = find_odd_message(group)) return found;
+  if (waits.empty()) {
+    if (auto found = find_behind(states, groups)) return found;
+    return find_owing(states, groups);
+  }
   if (auto found = Blame(states, waits).find()) return found;
   for (const auto& wait : waits)
     if (auto found = find_latecomer(wait)) return found;

@@ -18,7 +18,23 @@ void copy_label(std::string_view label, std::array<char, CollectiveRecord::kLabe
   out[label.size()] = '\0';
 }
 
+bool is_of(const CollectiveRecord& record, const CollectiveTicket& ticket) {
+  return record.group == ticket.group && record.number == ticket.number && record.peer == ticket.peer &&
+         record.kind == ticket.kind;
+}
+
+// Returns the last of `started` records, of which the n-th, from 1, is at n % N; oldest first.
+template <std::size_t N>
+std::vector<CollectiveRecord> in_order(const std::array<CollectiveRecord, N>& records, std::uint64_t started) {
+  std::vector<CollectiveRecord> last;
+  const std::uint64_t kept = std::min<std::uint64_t>(started, N);
+  for (std::uint64_t n = started - kept + 1; n <= started; ++n) last.push_back(records[n % N]);
+  return last;
+}
+
 }  // namespace
+
+std::string words_before_peer(std::string_view kind) { return kind == "send" ? " to rank " : " from rank "; }
 
 std::string_view name_of(CollectiveState state) { return kStateNames[static_cast<std::size_t>(state)]; }
 
@@ -37,7 +53,13 @@ void FlightRecorder::resize(std::size_t entries) {
 
 int FlightRecorder::add_group(std::string name, std::vector<int> ranks) {
   const std::lock_guard lock(mutex_);
-  groups_.push_back({.name = std::move(name), .ranks = std::move(ranks), .recent = {}});
+  const std::vector<std::uint64_t> none(ranks.size());
+  groups_.push_back({.name = std::move(name),
+                     .ranks = std::move(ranks),
+                     .recent = {},
+                     .transfers = {},
+                     .sent = none,
+                     .received = none});
   return static_cast<int>(groups_.size()) - 1;
 }
 
@@ -48,14 +70,44 @@ void FlightRecorder::set_runs_beside(int group) {
 
 CollectiveTicket FlightRecorder::start(int group, const char* kind, std::int64_t input_numel, std::int64_t output_numel,
                                        at::ScalarType dtype) {
-  const TimePoint now = now_();
   const std::lock_guard lock(mutex_);
   Group& own = groups_.at(static_cast<std::size_t>(group));
-  const CollectiveTicket ticket{group, ++own.started, started_++, kind};
-  CollectiveRecord& record = own.recent[ticket.number % kRecent];
+  const auto number = ++own.started;
+  const CollectiveTicket ticket{group, number, started_++, kind, -1, number % kRecent};
+  keep(ticket, input_numel, output_numel, dtype);
+  return ticket;
+}
+
+CollectiveTicket FlightRecorder::start_send(int group, int member, std::int64_t numel, at::ScalarType dtype) {
+  const std::lock_guard lock(mutex_);
+  auto& sent = groups_.at(static_cast<std::size_t>(group)).sent.at(static_cast<std::size_t>(member));
+  return start_transfer(group, "send", member, ++sent, {numel, 0}, dtype);
+}
+
+CollectiveTicket FlightRecorder::start_receive(int group, int member, std::int64_t numel, at::ScalarType dtype) {
+  const std::lock_guard lock(mutex_);
+  auto& received = groups_.at(static_cast<std::size_t>(group)).received.at(static_cast<std::size_t>(member));
+  return start_transfer(group, "receive", member, ++received, {0, numel}, dtype);
+}
+
+CollectiveTicket FlightRecorder::start_transfer(int group, const char* kind, int member, std::uint64_t number,
+                                                std::pair<std::int64_t, std::int64_t> numels, at::ScalarType dtype) {
+  Group& own = groups_[static_cast<std::size_t>(group)];
+  const int peer = own.ranks[static_cast<std::size_t>(member)];
+  const CollectiveTicket ticket{group, number, started_++, kind, peer, ++own.transferred % kRecentTransfers};
+  keep(ticket, numels.first, numels.second, dtype);
+  return ticket;
+}
+
+void FlightRecorder::keep(const CollectiveTicket& ticket, std::int64_t input_numel, std::int64_t output_numel,
+                          at::ScalarType dtype) {
+  const TimePoint now = now_();
+  Group& own = groups_[static_cast<std::size_t>(ticket.group)];
+  CollectiveRecord& record = ticket.peer < 0 ? own.recent[ticket.slot] : own.transfers[ticket.slot];
   record = {.number = ticket.number,
-            .group = group,
-            .kind = kind,
+            .group = ticket.group,
+            .kind = ticket.kind,
+            .peer = ticket.peer,
             .input_numel = input_numel,
             .output_numel = output_numel,
             .dtype = dtype,
@@ -68,17 +120,18 @@ CollectiveTicket FlightRecorder::start(int group, const char* kind, std::int64_t
   copy_label(current_label(), record.label);
   ring_[ticket.place % ring_.size()] = record;
   if (!own.runs_beside) last_progress_ = now;
-  return ticket;
 }
 
-FlightRecorder::Group& FlightRecorder::group_of(const CollectiveTicket& ticket) {
-  return groups_[static_cast<std::size_t>(ticket.group)];
+const CollectiveRecord& FlightRecorder::slot_of(const CollectiveTicket& ticket) const {
+  const Group& group = groups_[static_cast<std::size_t>(ticket.group)];
+  return ticket.peer < 0 ? group.recent[ticket.slot] : group.transfers[ticket.slot];
 }
 
 void FlightRecorder::change(const CollectiveTicket& ticket, CollectiveState state, TimePoint when) {
-  const auto is_it = [&](const CollectiveRecord& r) { return r.group == ticket.group && r.number == ticket.number; };
-  for (auto* record : {&group_of(ticket).recent[ticket.number % kRecent], &ring_[ticket.place % ring_.size()]}) {
-    if (!is_it(*record)) continue;
+  Group& group = groups_[static_cast<std::size_t>(ticket.group)];
+  auto& in_group = ticket.peer < 0 ? group.recent[ticket.slot] : group.transfers[ticket.slot];
+  for (auto* record : {&in_group, &ring_[ticket.place % ring_.size()]}) {
+    if (!is_of(*record, ticket)) continue;
     record->state = state;
     record->changed = when;
   }
@@ -88,10 +141,9 @@ void FlightRecorder::set_state(const CollectiveTicket& ticket, CollectiveState s
   if (ticket.group < 0) return;
   const TimePoint now = now_();
   const std::lock_guard lock(mutex_);
-  const Group& group = group_of(ticket);
-  const CollectiveRecord& before = group.recent[ticket.number % kRecent];
-  if (!group.runs_beside && before.number == ticket.number && holds_thread(before.state))
-    spent_ += now - before.changed;
+  const Group& group = groups_[static_cast<std::size_t>(ticket.group)];
+  const CollectiveRecord& before = slot_of(ticket);
+  if (!group.runs_beside && is_of(before, ticket) && holds_thread(before.state)) spent_ += now - before.changed;
   change(ticket, state, now);
   if (state == CollectiveState::kFinished && !group.runs_beside) last_progress_ = now;
 }
@@ -117,9 +169,11 @@ std::string FlightRecorder::describe(const CollectiveTicket& ticket) const {
   if (ticket.group < 0) return ticket.kind;
   const std::lock_guard lock(mutex_);
   const Group& group = groups_[static_cast<std::size_t>(ticket.group)];
-  std::string text = std::string(ticket.kind) + " over '" + group.name + "'";
-  const auto& record = group.recent[ticket.number % kRecent];
-  if (record.number == ticket.number && record.label[0] != '\0') text += " (" + std::string(record.label.data()) + ")";
+  std::string text = ticket.kind;
+  if (ticket.peer >= 0) text += words_before_peer(ticket.kind) + std::to_string(ticket.peer);
+  text += " over '" + group.name + "'";
+  const auto& record = slot_of(ticket);
+  if (is_of(record, ticket) && record.label[0] != '\0') text += " (" + std::string(record.label.data()) + ")";
   return text;
 }
 
@@ -135,11 +189,9 @@ std::vector<GroupHistory> FlightRecorder::groups() const {
   const std::lock_guard lock(mutex_);
   std::vector<GroupHistory> histories;
   for (const Group& group : groups_) {
-    GroupHistory history{group.name, group.ranks, group.runs_beside, group.started, {}};
-    const std::uint64_t kept = std::min<std::uint64_t>(group.started, kRecent);
-    for (std::uint64_t n = group.started - kept + 1; n <= group.started; ++n)
-      history.recent.push_back(group.recent[n % kRecent]);
-    histories.push_back(std::move(history));
+    histories.push_back({group.name, group.ranks, group.runs_beside, group.started,
+                         in_order(group.recent, group.started), in_order(group.transfers, group.transferred),
+                         group.sent, group.received});
   }
   return histories;
 }
@@ -162,10 +214,10 @@ double FlightRecorder::seconds_since_progress() const {
 
 bool FlightRecorder::holds_training_thread() const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(groups_, [](const Group& group) {
-    return !group.runs_beside && std::ranges::any_of(group.recent, [](const CollectiveRecord& record) {
-      return record.number > 0 && holds_thread(record.state);
-    });
+  const auto holds = [](const CollectiveRecord& record) { return record.number > 0 && holds_thread(record.state); };
+  return std::ranges::any_of(groups_, [&](const Group& group) {
+    return !group.runs_beside &&
+           (std::ranges::any_of(group.recent, holds) || std::ranges::any_of(group.transfers, holds));
   });
 }
 

@@ -1,5 +1,6 @@
 // Records the collectives that this process has started and their progress, to diagnose one that hangs (the idea of
-// PyTorch's flight recorder, here for every backend). Allocates nothing per collective.
+// PyTorch's flight recorder, here for every backend). Allocates nothing per collective. Sends and receives are recorded
+// apart: the ranks of a group start the same collectives, but not the same sends.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -32,12 +34,17 @@ enum class CollectiveState : std::uint8_t {
 std::string_view name_of(CollectiveState state);
 // True if a thread is blocked in it, or was when it failed.
 bool holds_thread(CollectiveState state);
+// Returns " to rank " for the kind "send", " from rank " for "receive".
+std::string words_before_peer(std::string_view kind);
 
 struct CollectiveRecord {
   static constexpr std::size_t kLabelSize = 48;
-  std::uint64_t number = 0;  // in its group, from 1
+  // From 1. Of a collective: in its group. Of a send or receive: among those from the one rank to the other in the
+  // group, so that it is the same at both ends.
+  std::uint64_t number = 0;
   int group = -1;
   const char* kind = "";
+  int peer = -1;  // global rank at the other end of a "send" or "receive"; -1: a collective
   std::int64_t input_numel = 0, output_numel = 0;  // this rank's
   at::ScalarType dtype = at::kFloat;
   std::array<char, kLabelSize> label{};  // its purpose; a long label keeps its end
@@ -53,8 +60,10 @@ struct GroupHistory {
   std::vector<int> ranks;  // global
   // True if its collectives may run beside other groups', on a separate thread.
   bool runs_beside = false;
-  std::uint64_t started = 0;             // number of collectives started
-  std::vector<CollectiveRecord> recent;  // the last collectives, oldest first
+  std::uint64_t started = 0;                  // number of collectives started
+  std::vector<CollectiveRecord> recent;       // the last collectives, oldest first
+  std::vector<CollectiveRecord> transfers;    // the last sends and receives, oldest first
+  std::vector<std::uint64_t> sent, received;  // number started, to and from each of `ranks`
 };
 
 // The training thread's step and phase.
@@ -66,8 +75,8 @@ struct PhaseAt {
 
 class FlightRecorder {
  public:
-  // The fewest collectives kept at any setting, and the number kept per group.
-  static constexpr std::size_t kFewest = 64, kRecent = 16;
+  // The fewest operations kept at any setting, and the numbers of collectives and of transfers kept per group.
+  static constexpr std::size_t kFewest = 64, kRecent = 16, kRecentTransfers = 64;
 
   // `phases` must outlive this.
   explicit FlightRecorder(const PhaseLog& phases, Clock now = std::chrono::steady_clock::now);
@@ -80,15 +89,19 @@ class FlightRecorder {
   void set_runs_beside(int group);
   CollectiveTicket start(int group, const char* kind, std::int64_t input_numel, std::int64_t output_numel,
                          at::ScalarType dtype);
+  // The same for a transfer to or from a member of the group; `member` is its index in the group's ranks.
+  CollectiveTicket start_send(int group, int member, std::int64_t numel, at::ScalarType dtype);
+  CollectiveTicket start_receive(int group, int member, std::int64_t numel, at::ScalarType dtype);
   // Does nothing if the record of the collective was already overwritten.
   void set_state(const CollectiveTicket& ticket, CollectiveState state);
   // Marks a collective as failed on the calling thread, and keeps its stack: the thread unwinds before other ranks
   // ask.
   void fail(const CollectiveTicket& ticket);
 
-  // Returns "all_gather over 'fsdp'", with " (layers.3)" if it is still kept and has a label.
+  // Returns "all_gather over 'fsdp'" or "receive from rank 2 over 'pp'", with " (layers.3)" if it is still kept and has
+  // a label.
   std::string describe(const CollectiveTicket& ticket) const;
-  // Returns the last collectives of all groups, oldest first; their `group` is an index of groups().
+  // Returns the last operations of all groups, oldest first; their `group` is an index of groups().
   std::vector<CollectiveRecord> history() const;
   std::vector<GroupHistory> groups() const;
   // Returns the stack of the first collective that failed; empty if none did.
@@ -110,10 +123,18 @@ class FlightRecorder {
     std::vector<int> ranks;
     bool runs_beside = false;
     std::uint64_t started = 0;
-    std::array<CollectiveRecord, kRecent> recent;  // number n at n % kRecent
+    std::array<CollectiveRecord, kRecent> recent;              // number n at n % kRecent
+    std::uint64_t transferred = 0;                             // number of transfers started
+    std::array<CollectiveRecord, kRecentTransfers> transfers;  // the n-th, from 1, at n % kRecentTransfers
+    std::vector<std::uint64_t> sent, received;
   };
 
-  Group& group_of(const CollectiveTicket& ticket);
+  CollectiveTicket start_transfer(int group, const char* kind, int member, std::uint64_t number,
+                                  std::pair<std::int64_t, std::int64_t> numels, at::ScalarType dtype);
+  // Writes the record of a started operation to its group's slot and to the ring.
+  void keep(const CollectiveTicket& ticket, std::int64_t input_numel, std::int64_t output_numel, at::ScalarType dtype);
+  // Returns the record in the ticket's slot: of this operation, or of a later one.
+  const CollectiveRecord& slot_of(const CollectiveTicket& ticket) const;
   void change(const CollectiveTicket& ticket, CollectiveState state, TimePoint when);
 
   const PhaseLog& phases_;

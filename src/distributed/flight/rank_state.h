@@ -3,15 +3,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "distributed/flight/flight_recorder.h"
 
 namespace titan::dist {
 
-// A collective of one rank, as reported to other ranks.
+// A collective, send or receive of one rank, as reported to other ranks.
 struct CollectiveFact {
-  std::uint64_t number = 0;  // in its group, from 1
+  std::uint64_t number = 0;  // as in its CollectiveRecord
   std::string kind;
   std::int64_t input_numel = 0, output_numel = 0;
   std::string dtype;
@@ -19,17 +20,29 @@ struct CollectiveFact {
   CollectiveState state = CollectiveState::kFinished;
   double age = 0;     // seconds since it was started
   std::string phase;  // at its start; a rank that gave up waiting has left it
+  int peer = -1;      // global rank at the other end of a send or receive; -1: a collective
 
+  bool is_transfer() const { return peer >= 0; }
   // True if `other` is the same collective on another rank.
   bool matches(const CollectiveFact& other) const;
 };
+
+// Returns the kind at the other end of a "send" or a "receive".
+const char* other_end(std::string_view kind);
 
 struct GroupFact {
   std::string name;
   std::vector<int> ranks;
   bool runs_beside = false;
-  std::uint64_t started = 0;           // number of collectives started
-  std::vector<CollectiveFact> recent;  // the last collectives, oldest first
+  std::uint64_t started = 0;                            // number of collectives started
+  std::vector<CollectiveFact> recent;                   // the last collectives, oldest first
+  std::vector<CollectiveFact> transfers = {};           // the last sends and receives, oldest first
+  std::vector<std::uint64_t> sent = {}, received = {};  // number started, to and from each of `ranks`
+
+  // Returns how many sends to `peer` (the kind "send"), or receives from it, the rank has started.
+  std::uint64_t count(std::string_view kind, int peer) const;
+  // Returns one of `transfers`; null if it is not among them.
+  const CollectiveFact* find_transfer(std::string_view kind, int peer, std::uint64_t number) const;
 };
 
 struct RankState {

@@ -114,6 +114,8 @@ struct SharedChannel::Peer {
   RankProcess process;
 
   const Header& header() const { return *reinterpret_cast<const Header*>(segment->data()); }
+  // The mailboxes follow the header, one for each rank.
+  const Mailbox* mailboxes() const { return reinterpret_cast<const Mailbox*>(segment->data() + sizeof(Header)); }
 };
 
 // Blocks are in the second half of a segment, which other ranks may write.
@@ -137,6 +139,17 @@ SharedChannel::SharedChannel(int rank, int global_rank, std::size_t capacity)
 SharedChannel::~SharedChannel() = default;
 
 SharedChannel::Header& SharedChannel::own_header() const { return *reinterpret_cast<Header*>(segment_->data()); }
+
+const Mailbox& SharedChannel::mailbox(int owner, int other) const { return peer(owner).mailboxes()[other]; }
+
+Mailbox& SharedChannel::own_mailbox(int other) const {
+  return reinterpret_cast<Mailbox*>(segment_->data() + sizeof(Header))[other];
+}
+
+const SharedChannel::Peer& SharedChannel::peer(int rank) const { return peers_.at(static_cast<std::size_t>(rank)); }
+int SharedChannel::global_rank_of(int rank) const { return peer(rank).global_rank; }
+std::byte* SharedChannel::data_of(int rank) const { return peer(rank).segment->data(); }
+void SharedChannel::ring_own_bell() const { ring(own_header().bell); }
 
 SegmentAddress SharedChannel::address() const {
   return {global_rank_, getpid(), segment_->descriptor(), segment_->capacity(), own_header().mark};
@@ -166,6 +179,10 @@ void SharedChannel::connect(const std::vector<SegmentAddress>& addresses,
     }
     peers_.push_back(std::move(peer));
   }
+  const std::size_t begin = sizeof(Header) + peers_.size() * sizeof(Mailbox);
+  TITAN_CHECK(begin < start_of_blocks(segment_->capacity()), "a segment too small for its ranks");
+  pool_ = BlockPool(begin, start_of_blocks(segment_->capacity()));
+  mail_.connect(peers_.size());
   const auto capacity = static_cast<std::size_t>(addresses.front().capacity);
   blocks_.emplace(start_of_blocks(capacity), capacity, kMaxBlocks);
 }
@@ -193,6 +210,10 @@ at::Tensor SharedChannel::buffer(std::int64_t numel, at::ScalarType dtype) {
     self->pool_.release(offset);
   };
   return at::from_blob(segment_->data() + offset, {numel}, give_back, dtype);
+}
+
+void SharedChannel::give_back(std::size_t offset) {
+  if (offset != kNoBlock) pool_.release(offset);
 }
 
 // Returns the offset of `input` in the segment, with one more user. Copies it there unless it is there and
@@ -224,7 +245,7 @@ std::shared_ptr<SharedOperation> SharedChannel::announce(const SharedSignature& 
   auto& header = own_header();
   header.operations[number % kMaxInFlight] = {signature, offset};
   header.published.store(next_, std::memory_order_release);
-  ring(header.bell);
+  ring_own_bell();
   return std::make_shared<SharedOperation>(shared_from_this(), number, signature);
 }
 
@@ -246,9 +267,10 @@ std::uint64_t SharedChannel::done_by_all() const {
 void SharedChannel::reclaim() {
   const auto first_needed = done_by_all();
   while (!in_flight_.empty() && in_flight_.front().number < first_needed) {
-    if (in_flight_.front().offset != kNoBlock) pool_.release(in_flight_.front().offset);
+    give_back(in_flight_.front().offset);
     in_flight_.pop_front();
   }
+  mail_.reclaim();
 }
 
 std::vector<at::Tensor> SharedOperation::inputs(std::chrono::milliseconds timeout) {
@@ -274,14 +296,25 @@ std::size_t SharedOperation::offset(int rank, std::chrono::milliseconds timeout)
 
 void SharedChannel::await(const Peer& peer, const SharedSignature& signature, std::chrono::milliseconds timeout,
                           const std::function<bool()>& is_there) const {
+  await(
+      peer, [&] { return "part in " + to_string(signature); }, timeout, is_there);
+}
+
+void SharedChannel::await(int rank, const std::function<std::string()>& what, std::chrono::milliseconds timeout,
+                          const std::function<bool()>& is_there) const {
+  await(peer(rank), what, timeout, is_there);
+}
+
+void SharedChannel::await(const Peer& peer, const std::function<std::string()>& what, std::chrono::milliseconds timeout,
+                          const std::function<bool()>& is_there) const {
   const auto& header = peer.header();
   const auto start = steady_clock::now();
   while (!is_there() && steady_clock::now() - start < kSpin) {
     for (int i = 0; i < kPausesBetweenLooks && !is_there(); ++i) pause_core();
   }
-  const auto what = [&] {
-    return "rank " + std::to_string(peer.global_rank) + ", whose part in " + to_string(signature) + " rank " +
-           std::to_string(global_rank_) + " waited for, ";
+  const auto subject = [&] {
+    return "rank " + std::to_string(peer.global_rank) + ", whose " + what() + " rank " + std::to_string(global_rank_) +
+           " waited for, ";
   };
   while (true) {
     const auto bell = header.bell.load(std::memory_order_acquire);
@@ -289,9 +322,9 @@ void SharedChannel::await(const Peer& peer, const SharedSignature& signature, st
     if (!sleep_on(header.bell, bell, std::min<std::chrono::nanoseconds>(kSleep, timeout))) continue;
     const Life life = life_of(peer.process);
     if (is_there()) return;  // checked after life_of(): the peer may have published before it ended
-    if (life == Life::kEnded) throw PeerError(what() + "has ended");
+    if (life == Life::kEnded) throw PeerError(subject() + "has ended");
     if (steady_clock::now() - start > timeout) {
-      throw PeerError(what() + (life == Life::kStopped ? "was stopped by a signal and did" : "did") +
+      throw PeerError(subject() + (life == Life::kStopped ? "was stopped by a signal and did" : "did") +
                       " not send it in " + std::to_string(timeout.count()) + " ms");
     }
   }
@@ -349,7 +382,7 @@ void SharedChannel::free_block(const BlockAllocator::Block& block) {
   blocks_->free(block.number);
   auto& header = own_header();
   header.blocks[block.number].freed.store(block.generation, std::memory_order_release);
-  ring(header.bell);
+  ring_own_bell();
 }
 
 SharedGather::~SharedGather() { channel_->free_block(block_); }

@@ -4,6 +4,8 @@
 // the inputs of an operation waits until all ranks have published theirs, reads them in place, and reports when it is
 // done with them. Memory is reused when all ranks are done with it, so it is bounded by the operations in flight.
 //
+// Two ranks may also exchange messages, in which the others have no part (shared_mail.h).
+//
 // An all-gather may also have one output that all ranks share, in the memory of the group's first rank: each rank
 // writes its part of it, without further copies.
 #pragma once
@@ -23,6 +25,7 @@
 #include <vector>
 
 #include "distributed/shared_memory/block_allocator.h"
+#include "distributed/shared_memory/shared_mail.h"
 #include "distributed/shared_memory/shared_segment.h"
 
 namespace titan::dist {
@@ -115,6 +118,9 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   // there is not enough memory.
   std::shared_ptr<SharedOperation> publish(const SharedSignature& signature, const at::Tensor& input);
 
+  // Messages between this rank and others.
+  SharedMail& mail() { return mail_; }
+
   // True if gather() has memory for these. The same on all ranks that have started and freed the same gathers.
   bool can_allocate(at::ScalarType dtype, std::int64_t numel) const;
   // Starts an all-gather whose output [numel] all ranks share; it counts as an operation. All ranks must start these,
@@ -127,6 +133,7 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
  private:
   friend class SharedOperation;
   friend class SharedGather;
+  friend class SharedMail;
   struct Header;
   struct Peer;
   struct InFlight {
@@ -136,8 +143,20 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   static constexpr std::size_t kNoBlock = 0;  // the header's place
 
   Header& own_header() const;
+  // Returns what the rank `owner` shares with the rank `other` alone.
+  const Mailbox& mailbox(int owner, int other) const;
+  Mailbox& own_mailbox(int other) const;
+  const Peer& peer(int rank) const;
+  int global_rank_of(int rank) const;
+  std::byte* data_of(int rank) const;  // that rank's segment
+  void ring_own_bell() const;
   void done(std::uint64_t number);
-  // Waits until `is_there`, which `peer` makes true. Throws like SharedOperation::inputs().
+  // Waits until `is_there`, which `peer` makes true. Throws like SharedOperation::inputs(); `what` names for its
+  // message what `peer` owes: "message of 8 bytes".
+  void await(const Peer& peer, const std::function<std::string()>& what, std::chrono::milliseconds timeout,
+             const std::function<bool()>& is_there) const;
+  void await(int rank, const std::function<std::string()>& what, std::chrono::milliseconds timeout,
+             const std::function<bool()>& is_there) const;
   void await(const Peer& peer, const SharedSignature& signature, std::chrono::milliseconds timeout,
              const std::function<bool()>& is_there) const;
   void check_same(const Peer& peer, std::uint64_t number, const SharedSignature& signature) const;
@@ -146,6 +165,8 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   void check_may_start(const SharedSignature& signature);
   std::size_t take(std::size_t bytes);
   std::size_t place(const at::Tensor& input, bool may_share);
+  // Releases what place() returned.
+  void give_back(std::size_t offset);
   // Publishes the start of the next operation, and the `offset` of its data in a segment.
   std::shared_ptr<SharedOperation> announce(const SharedSignature& signature, std::size_t offset);
   [[noreturn]] void throw_no_memory(std::size_t bytes) const;
@@ -162,6 +183,7 @@ class SharedChannel : public std::enable_shared_from_this<SharedChannel> {
   std::set<std::uint64_t> done_early_;  // numbers after the first that is not done
   std::uint64_t next_ = 0;
   std::optional<BlockAllocator> blocks_;
+  SharedMail mail_{*this};
 };
 
 // An all-gather whose output all ranks share. This rank holds its block until the object and all tensors of output()

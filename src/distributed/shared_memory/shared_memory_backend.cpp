@@ -117,6 +117,27 @@ class GatherWork final : public c10d::Work {
   Write write_;  // empty when this rank has written
 };
 
+// A receive, or a send, which is over when it has started: then `wait` is empty.
+class MailWork final : public c10d::Work {
+ public:
+  MailWork(SharedMail::Wait wait, std::chrono::milliseconds timeout) : wait_(std::move(wait)), timeout_(timeout) {}
+
+  bool isCompleted() override { return !wait_; }
+  bool isSuccess() const override { return !wait_; }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (!wait_) return true;
+    const at::NoGradGuard no_grad;
+    wait_(timeout == kNoTimeout ? timeout_ : timeout);
+    wait_ = nullptr;
+    return true;
+  }
+
+ private:
+  SharedMail::Wait wait_;  // empty when it is over
+  std::chrono::milliseconds timeout_;
+};
+
 class SharedMemoryBackend final : public c10d::Backend, public CollectivesInMemory {
  public:
   SharedMemoryBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedChannel> channel,
@@ -218,6 +239,16 @@ class SharedMemoryBackend final : public c10d::Backend, public CollectivesInMemo
 
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
     return start(SharedKind::kBarrier, at::empty({0}), nullptr);
+  }
+
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) override {
+    const at::NoGradGuard no_grad;
+    channel_->mail().send(tensors.at(0), to);
+    return c10::make_intrusive<MailWork>(nullptr, timeout_);
+  }
+
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int /*tag*/) override {
+    return c10::make_intrusive<MailWork>(channel_->mail().receive(tensors.at(0), from), timeout_);
   }
 
  private:

@@ -171,6 +171,34 @@ TEST(Hang, AfterACollectiveThatARankLeftOutIsThatRanks) {
                 "ranks 0, 2 have all_reduce of 8 elements of float32 for layers.4; it has 1 collective left out\n");
 }
 
+// Stages of a pipeline: rank 2 waits for rank 1, which waits for rank 0. The ranks' messages before that differ, which is
+// no disagreement.
+TEST(Hang, OfAStageIsSaidWithTheMessageThatOthersWaitFor) {
+  const auto ends = ends_after(3, [](dist::World& world) {
+    auto& group = world.group();
+    const auto receive = [&](int from) { group.receive(at::empty({8}), from).wait(); };
+    const auto send = [&](int to) { group.send(at::empty({8}), to).wait(); };
+    if (world.rank() > 0) receive(world.rank() - 1);
+    if (world.rank() < 2) send(world.rank() + 1);
+    reduce(world, 4);
+    if (world.rank() == 0) {
+      const PhaseScope phase(Phase::kData);
+      hang(world);
+    }
+    const Operation operation({}, "layers.3");
+    if (world.rank() == 1) return stand_in(world, [&] { receive(0); });
+    wait_for_others(world);
+    world.set_timeout(kSoon);
+    receive(1);
+  });
+  if (test::is_rank()) return;
+  expect_reason(ends,
+                "rank 0: has been in data for [0-9.]+ s at step 7, while rank 1 waits for it in a receive of 8 "
+                "elements of float32 from rank 0 for layers.3, message no. 2 of 'world'\n");
+  EXPECT_THAT(said_by_all(ends), ContainsRegex("rank 2: at step 7, in start; waits in a receive of 8 elements of "
+                                               "float32 from rank 1 for layers.3, message no. 2 of 'world', since"));
+}
+
 TEST(Hang, DisagreementIsSaidWithWhatTheRanksHave) {
   const auto ends = ends_where(3, 2, [](dist::World& world) {
     const Operation operation({}, "layers.4");

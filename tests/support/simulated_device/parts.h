@@ -26,7 +26,7 @@ Bytes bytes_of(const at::Tensor& tensor);
 
 // Makes a communicator with NCCL's semantics: its own stream, which waits for the current one; Work::wait() makes the
 // current stream wait and releases inputs and outputs, which are held until then. The bytes are sent over Gloo,
-// immediately.
+// immediately; those of messages on a thread, one operation after the other, and a received one is written in wait().
 c10::intrusive_ptr<c10d::Backend> make_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                                std::chrono::milliseconds timeout);
 

@@ -224,6 +224,97 @@ TEST(FindCulprit, NamesNobodyWhereAllAreThere) {
   EXPECT_THAT(found->reason, HasSubstr("all its ranks have started all_reduce"));
 }
 
+// A group of ranks 0 to 3 with these messages; the last one has the state `last`.
+GroupFact messages(const std::vector<std::pair<std::string, int>>& all, CollectiveState last) {
+  GroupFact fact{"pp", kAll, false, 0, {}};
+  fact.sent.resize(4);
+  fact.received.resize(4);
+  for (const auto& [kind, peer] : all) {
+    auto& count = (kind == "send" ? fact.sent : fact.received)[static_cast<std::size_t>(peer)];
+    fact.transfers.push_back({++count, kind, 8, 0, "float32", "", kFinished, 100, "step", peer});
+  }
+  if (!all.empty()) fact.transfers.back().state = last;
+  return fact;
+}
+
+// Rank 3 waits for rank 2, and that one for rank 1, which reads its data. Rank 0 sends ahead.
+States with_a_stage_that_hangs() {
+  return {rank(0, "step", 50, {messages({{"send", 1}, {"send", 1}, {"send", 1}}, kStarted)}),
+          rank(1, "data", 70, {messages({{"receive", 0}, {"send", 2}}, kFinished)}),
+          rank(2, "step", 60, {messages({{"receive", 1}, {"send", 3}, {"receive", 1}}, kWaiting)}),
+          rank(3, "step", 80, {messages({{"receive", 2}, {"receive", 2}}, kFailed)})};
+}
+
+TEST(FindCulprit, NamesTheStageForWhoseMessageOthersWait) {
+  const auto found = find_culprit(with_a_stage_that_hangs());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 1);
+  EXPECT_EQ(
+      found->reason,
+      "has been in data for 70 s at step 12, while rank 2 waits for it in a receive of 8 elements of float32 from "
+      "rank 1, message no. 2 of 'pp'");
+}
+
+TEST(FindCulprit, NamesTheStageThatDoesNotReceive) {
+  const auto found = find_culprit({rank(0, "step", 50, {messages({{"send", 1}}, kWaiting)}),
+                                   rank(1, "data", 70, {messages({}, kFinished)}), std::nullopt, std::nullopt});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 1);
+  EXPECT_THAT(found->reason,
+              HasSubstr("while rank 0 waits for it in a send of 8 elements of float32 to rank 1, message "
+                        "no. 1 of 'pp'"));
+}
+
+TEST(FindCulprit, SeesMessagesThatWaitForEachOther) {
+  const auto found = find_culprit({rank(0, "step", 50, {messages({{"send", 1}}, kWaiting)}),
+                                   rank(1, "step", 70, {messages({{"send", 0}}, kFailed)})});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 0);
+  EXPECT_EQ(found->reason,
+            "waits in a send of 8 elements of float32 to rank 1, message no. 1 of 'pp', while rank 1 waits for it in a "
+            "send of 8 elements of float32 to rank 0, message no. 1 of 'pp': each waits before it has started what the "
+            "other one needs");
+}
+
+TEST(FindCulprit, SeesAMessageOfAnotherSize) {
+  auto states = with_a_stage_that_hangs();
+  states[2]->groups[0].transfers[0].input_numel = 4;
+  const auto found = find_culprit(states);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 2);
+  EXPECT_EQ(found->reason,
+            "receives 4 elements of float32 as message no. 1 of 'pp' from rank 1, where rank 1 sends 8 elements of "
+            "float32");
+}
+
+TEST(FindCulprit, NamesTheSenderOrReceiverThatCameLate) {
+  for (const int late : {0, 1}) {
+    States states = {rank(0, "step", 1, {messages({{"send", 1}}, late == 0 ? kStarted : kFailed)}),
+                     rank(1, "step", 1, {messages({{"receive", 0}}, late == 0 ? kFailed : kStarted)})};
+    states[static_cast<std::size_t>(late)]->groups[0].transfers[0].age = 2;
+    const auto found = find_culprit(states);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->rank, late);
+    EXPECT_THAT(found->reason, HasSubstr("message no. 1 of 'pp', 98 s after rank"));
+    states[static_cast<std::size_t>(late)]->groups[0].transfers[0].age = 100;
+    EXPECT_EQ(find_culprit(states)->rank, -1);
+  }
+}
+
+// Only devices wait: the host of rank 1 has not sent what rank 2 receives, and has nothing to wait for itself.
+TEST(FindCulprit, NamesTheHostThatOwesAMessage) {
+  auto states = with_a_stage_that_hangs();
+  states[0] = rank(0, "step", 50, {messages({{"send", 1}}, kFinished)});
+  for (auto& state : states) state->groups[0].transfers.back().state = kFinished;
+  const auto found = find_culprit(states);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 1);
+  EXPECT_EQ(
+      found->reason,
+      "has been in data for 70 s at step 12, with 1 send to rank 2 over 'pp' started, where that rank has started "
+      "the other ends of 2");
+}
+
 TEST(Summary, HasALineForEachKindOfRank) {
   auto states = without_rank_2("data");
   states[3].reset();
@@ -244,10 +335,14 @@ TEST(RankState, IsTheSameAfterItsText) {
   RankState state = rank(3, "data", 1.5, {group("world", kAll, 2, kWaiting)});
   state.groups[0].recent[0].label = "layers.0";
   state.groups[0].runs_beside = true;
+  state.groups.push_back(messages({{"send", 1}, {"receive", 2}}, kWaiting));
   const RankState again = rank_state_from_json(to_json(state));
   EXPECT_EQ(to_json(again), to_json(state));
   EXPECT_TRUE(again.groups.at(0).recent.at(1).matches(state.groups[0].recent[1]));
   EXPECT_EQ(again.groups[0].recent[1].state, kWaiting);
+  EXPECT_EQ(again.groups.at(1).transfers.at(1).peer, 2);
+  EXPECT_EQ(again.groups[1].count("send", 1), 1u);
+  EXPECT_EQ(again.groups[1].count("receive", 1), 0u);
 }
 
 }  // namespace

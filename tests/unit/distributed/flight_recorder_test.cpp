@@ -108,6 +108,48 @@ TEST(FlightRecorder, KnowsWhatACollectiveIsFor) {
   EXPECT_EQ(recorder.describe({.kind = "barrier"}), "barrier");
 }
 
+TEST(FlightRecorder, KeepsMessagesApartWithTheirPeer) {
+  PhaseLog phases;
+  FlightRecorder recorder(phases);
+  const int group = recorder.add_group("pp", {4, 6, 8});
+  const auto sum = start(recorder, group);
+  CollectiveTicket sent;
+  {
+    const Operation operation({}, "layers.3");
+    sent = recorder.start_send(group, 1, 4, at::kHalf);
+  }
+  recorder.start_send(group, 2, 5, at::kHalf);
+  recorder.start_send(group, 1, 6, at::kHalf);
+  const auto received = recorder.start_receive(group, 1, 7, at::kHalf);
+  start(recorder, group);
+  EXPECT_EQ(recorder.describe(sent), "send to rank 6 over 'pp' (layers.3)");
+  EXPECT_EQ(recorder.describe(received), "receive from rank 6 over 'pp'");
+  recorder.set_state(sum, CollectiveState::kFinished);
+  recorder.set_state(received, CollectiveState::kFailed);
+  EXPECT_TRUE(recorder.holds_training_thread());
+  const auto history = recorder.groups().at(0);
+  EXPECT_EQ(history.started, 2u);
+  ASSERT_EQ(history.recent.size(), 2u);
+  EXPECT_EQ(history.recent[0].state, CollectiveState::kFinished);
+  EXPECT_EQ(history.recent[1].number, 2u);
+  ASSERT_EQ(history.transfers.size(), 4u);
+  EXPECT_EQ(history.transfers[0].number, 1u);
+  EXPECT_EQ(history.transfers[1].peer, 8);
+  EXPECT_EQ(history.transfers[1].number, 1u);
+  EXPECT_EQ(history.transfers[2].number, 2u);
+  EXPECT_EQ(history.transfers[2].input_numel, 6);
+  EXPECT_EQ(history.transfers[3].output_numel, 7);
+  EXPECT_EQ(history.transfers[3].state, CollectiveState::kFailed);
+  EXPECT_EQ(history.sent, (std::vector<std::uint64_t>{0, 2, 1}));
+  EXPECT_EQ(history.received, (std::vector<std::uint64_t>{0, 1, 0}));
+  EXPECT_EQ(recorder.history().size(), 6u);
+  EXPECT_EQ(recorder.history()[4].state, CollectiveState::kFailed);
+  // The state of a record that others have replaced changes none of them.
+  for (std::size_t i = 0; i < FlightRecorder::kRecentTransfers; ++i) recorder.start_send(group, 2, 1, at::kHalf);
+  recorder.set_state(sent, CollectiveState::kWaiting);
+  for (const auto& one : recorder.groups().at(0).transfers) EXPECT_EQ(one.state, CollectiveState::kStarting);
+}
+
 TEST(FlightRecorder, KnowsWhetherTheTrainingThreadStandsInOne) {
   PhaseLog phases;
   test::HandClock clock;
