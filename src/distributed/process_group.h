@@ -99,7 +99,9 @@ class ProcessGroup {
   // dtype and shape. Before wait(), which every Work needs, a tensor that is sent must not be written, and one that is
   // received not be used. Up to 1024 messages to a peer may be in flight; starting one does not wait for the peer. But
   // wait() of a send may last until the peer has started to receive, so start what the peer needs before. Throws
-  // InternalError for this rank itself and for a rank that does not exist.
+  // InternalError for this rank itself and for a rank that does not exist. Of messages with different sizes at both
+  // ends, ranks that share memory throw DistError; over sockets, Gloo ends the process if the message is the longer
+  // one, and does not notice the other case.
   //
   // NCCL runs the operations of a group one after the other on the device, in the order in which this rank started
   // them, and each lasts there until its peer comes to it: ranks that send to each other, or around a ring, must start

@@ -1,7 +1,7 @@
 // Messages from one rank of a host to another, in the memory of the sender.
 //
-// The sender copies a tensor into its segment, or leaves it where it is if it is there, and is done. The receiver copies
-// it out when it waits, and reports that. Between two ranks, the n-th message sent is the n-th received.
+// The sender copies a tensor into its segment, or leaves it where it is if it is there, and is done. The receiver
+// copies it out when it waits, and reports that. Between two ranks, the n-th message sent is the n-th received.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +18,8 @@ namespace titan::dist {
 
 class SharedChannel;
 
-// What a rank shares with one other rank, in its segment: the messages to it, and which of its messages were read. Only
-// the owner of the segment writes it; all zero at first.
+// Holds what a rank shares with one other rank, in its segment: the messages to it, and which of its messages were
+// read. Only the owner of the segment writes it; all zero at first.
 struct Mailbox {
   static constexpr std::uint64_t kMost = 1024;  // messages in flight
   struct Letter {
@@ -35,8 +35,8 @@ struct Mailbox {
 // The messages of one rank. Thread-safe.
 class SharedMail {
  public:
-  // Call it at most once. Throws PeerError if the other rank has ended or `timeout` passed, DistError if its message has
-  // another size.
+  // Call it at most once. Throws PeerError if the other rank has ended or `timeout` passed, DistError if its message
+  // has another size.
   using Wait = std::function<void(std::chrono::milliseconds timeout)>;
 
   // `channel` owns this.

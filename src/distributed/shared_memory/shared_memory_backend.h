@@ -46,9 +46,10 @@ class CollectivesInMemory {
 // throws PeerError if a peer has ended or the timeout passed, DistError if ranks started different operations.
 // allocateTensor() returns memory that need not be copied: do not write it again after passing it to an all-gather or
 // to reduce_scatter_parts(). allgather() without outputs copies nothing: the work's result() is each rank's input in
-// place, read-only, and kept for the tensors' life. send() and recv() match in the order of their starts and
-// ignore tags; a send is over when it has started, and does not copy what is from allocateTensor(). The backend is also a CollectivesInMemory; shared outputs are in
-// the memory of the group's first rank, each page where it was written first.
+// place, read-only, and kept for the tensors' life. send() and recv() match in the order of their starts and ignore
+// tags; a send is over when it has started, and does not copy what is from allocateTensor(). The backend is also a
+// CollectivesInMemory; shared outputs are in the memory of the group's first rank, each page where it was written
+// first.
 c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo, c10d::Store& store,
                                                              int global_rank, std::chrono::milliseconds timeout,
                                                              std::size_t capacity = SharedSegment::kDefaultCapacity);

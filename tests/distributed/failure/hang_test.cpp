@@ -171,8 +171,8 @@ TEST(Hang, AfterACollectiveThatARankLeftOutIsThatRanks) {
                 "ranks 0, 2 have all_reduce of 8 elements of float32 for layers.4; it has 1 collective left out\n");
 }
 
-// Stages of a pipeline: rank 2 waits for rank 1, which waits for rank 0. The ranks' messages before that differ, which is
-// no disagreement.
+// Stages of a pipeline: rank 2 waits for rank 1, which waits for rank 0. Before that, each rank had other messages than
+// the others, and nobody takes that for a disagreement.
 TEST(Hang, OfAStageIsSaidWithTheMessageThatOthersWaitFor) {
   const auto ends = ends_after(3, [](dist::World& world) {
     auto& group = world.group();
