@@ -130,19 +130,22 @@ TEST(SimulatedMessages, OutOfOneExchangeHangWhereNcclWould) {
 TEST(StagedMessages, AreInOrder) {
   if (test::is_rank()) setenv("TITAN_DEVICE_COMM", "gloo", /*overwrite=*/1);
   on_devices(2, [](dist::World& world) {
-    auto& group = world.group();
-    const int peer = 1 - world.rank();
-    const c10::impl::VirtualGuardImpl guard(sim::device().type());
-    const auto side = guard.getStreamFromGlobalPool(sim::device(), false);
-    auto sent = filled(world.rank() + 1), received = filled(0);
-    received.add_(5);  // on the stream of the start
-    auto works = group.exchange({{sent, peer}}, {{received, peer}});
-    sent.fill_(9);
-    {
-      const c10::StreamGuard on_side(side);
-      dist::wait_for_all(works);
-      received.add_(10);
-      EXPECT_TRUE(received.to(at::kCPU).equal(at::full({kNumel}, peer + 11.0)));
+    auto tensor = filled(world.rank());
+    tensor.add_(5);
+    if (world.rank() == 0) {
+      auto work = world.group().send(tensor, 1);
+      tensor.fill_(9);  // the message has left it
+      work.wait();
+    } else {
+      const c10::impl::VirtualGuardImpl guard(sim::device().type());
+      const c10::StreamGuard on_side(guard.getStreamFromGlobalPool(sim::device(), false));
+      auto work = [&] {
+        const c10::StreamGuard on_first(c10::Stream(c10::Stream::DEFAULT, sim::device()));
+        return world.group().receive(tensor, 0);
+      }();
+      work.wait();
+      tensor.add_(10);
+      EXPECT_TRUE(tensor.to(at::kCPU).equal(at::full({kNumel}, 15.0)));
     }
     EXPECT_THAT(sim::findings().races, IsEmpty());
   });
