@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/cpu/attention/attention_operators.h"
 #include "kernels/cpu/rows/row_operators.h"
 
 namespace titan::kernels {
@@ -17,10 +18,16 @@ struct Registry {
   std::map<c10::DeviceType, torch::Library> in_use;
 };
 
+// Registers the operators of the CPU, for it or for the meta device, which stands for it.
+void register_host_operators(torch::Library& library) {
+  register_attention_operators(library);
+  register_row_operators(library);
+}
+
 // Returns the registry of this process, which is never destroyed: tensors may outlive any scope.
 Registry& registry() {
   static auto* const made = new Registry{
-      {{c10::DeviceType::CPU, register_row_operators}, {c10::DeviceType::Meta, register_row_operators}}, {}};
+      {{c10::DeviceType::CPU, register_host_operators}, {c10::DeviceType::Meta, register_host_operators}}, {}};
   return *made;
 }
 
@@ -83,6 +90,11 @@ decltype(ops::swiglu) ops::swiglu("swiglu(Tensor gate, Tensor up) -> Tensor");
 decltype(ops::swiglu_backward) ops::swiglu_backward(
     "swiglu_backward(Tensor out_grad, Tensor gate, Tensor up) -> (Tensor, Tensor)");
 decltype(ops::linear_of_few_rows) ops::linear_of_few_rows("linear_of_few_rows(Tensor x, Tensor weight) -> Tensor");
+decltype(ops::attend_part) ops::attend_part(
+    "attend_part(Tensor q, Tensor k, Tensor v, int offset) -> (Tensor, Tensor)");
+decltype(ops::attend_part_backward) ops::attend_part_backward(
+    "attend_part_backward(Tensor out_grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor sums, int offset) -> "
+    "(Tensor, Tensor, Tensor)");
 decltype(ops::cross_entropy) ops::cross_entropy(
     "cross_entropy(Tensor logits, Tensor labels, int ignored) -> (Tensor, Tensor)");
 decltype(ops::softmax_stats) ops::softmax_stats("softmax_stats(Tensor logits, Tensor labels) -> Tensor");

@@ -1,7 +1,7 @@
 // This program's operators in torch's dispatcher (library "titan"). They are below autograd: nn/ops and parallel have
 // their gradients. Each type of device registers kernels for the operators that it has: the CPU and the meta device in
-// cpu/rows/row_operators.cpp, an accelerator in device/device_operators.cpp. A new operator is a row here and in
-// operators.cpp, and a function for each device that has it.
+// cpu/attention/attention_operators.cpp and cpu/rows/row_operators.cpp, an accelerator in device/device_operators.cpp.
+// A new operator is a row here and in operators.cpp, and a function for each device that has it.
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -53,8 +53,8 @@ class Operator<Result(Args...)> {
 
 }  // namespace titan::kernels
 
-// Shapes, dtypes and rounding are those of the kernels in cpu/rows/: fused_kernels.h, cross_entropy_kernel.h,
-// linear_kernel.h and adamw_kernel.h.
+// Shapes, dtypes and rounding are those of the kernels in cpu/rows/ (fused_kernels.h, cross_entropy_kernel.h,
+// linear_kernel.h and adamw_kernel.h) and cpu/attention/attention_kernel.h.
 namespace titan::ops {
 
 using kernels::Operator;
@@ -84,6 +84,15 @@ extern const Operator<Tensors2(const at::Tensor& out_grad, const at::Tensor& gat
 
 // Returns x W^T [..., outputs] for x [..., depth] of few rows and weight [outputs, depth]. Has no gradient.
 extern const Operator<at::Tensor(const at::Tensor& x, const at::Tensor& weight)> linear_of_few_rows;
+
+// Returns {out, sums} of attention scaled by 1 / sqrt(E), in which query i sees the first min(S, i + 1 + offset) keys:
+// q [B, H, N, E], k and v [B, K, S, E] -> [B, H, N, E] and float32 [B, H, N].
+extern const Operator<Tensors2(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t offset)>
+    attend_part;
+// Returns the gradients of q, k and v. `out` and `sums` may be of more keys than these.
+extern const Operator<Tensors3(const at::Tensor& out_grad, const at::Tensor& q, const at::Tensor& k,
+                               const at::Tensor& v, const at::Tensor& out, const at::Tensor& sums, std::int64_t offset)>
+    attend_part_backward;
 
 // Returns {the summed loss, stats for the gradient} of contiguous logits [..., V] and labels [...].
 extern const Operator<Tensors2(const at::Tensor& logits, const at::Tensor& labels, std::int64_t ignored)> cross_entropy;

@@ -5,61 +5,25 @@
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <iostream>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/cpu/attention/attention_kernel.h"
+#include "tests/unit/kernels/attention_formula.h"
 #include "tests/unit/kernels/of_this_machine.h"
 
 namespace titan::kernels {
 namespace {
 
-struct Inputs {
-  at::Tensor q, k, v, out_grad;
-};
-
-struct Results {
-  at::Tensor out, sums, q_grad, k_grad, v_grad;
-};
-
-// Inputs as a model makes them: [B, T, H, E] in memory.
-Inputs make_inputs(at::ScalarType dtype, std::int64_t length, std::int64_t heads, std::int64_t kv_heads,
-                   std::int64_t dim) {
-  const auto make = [&](std::int64_t num_heads) {
-    return at::randn({2, length, num_heads, dim}, at::kFloat).to(dtype).transpose(1, 2);
-  };
-  at::manual_seed(length * 1000 + dim);
-  return {make(heads) * 2, make(kv_heads), make(kv_heads), make(heads)};
-}
-
-// The formula, on float64 copies. Gradients are by hand, so that none of ATen's attention kernels is involved.
-Results formula(const Inputs& inputs, double scale) {
-  const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
-  const std::int64_t group = inputs.q.size(1) / inputs.k.size(1), length = inputs.q.size(2);
-  const at::Tensor q = wide(inputs.q), k = wide(inputs.k).repeat_interleave(group, 1),
-                   v = wide(inputs.v).repeat_interleave(group, 1), out_grad = wide(inputs.out_grad);
-  const at::Tensor mask = at::ones({length, length}, at::kBool).triu(1);
-  const at::Tensor scores =
-      (q.matmul(k.transpose(-2, -1)) * scale).masked_fill(mask, -std::numeric_limits<double>::infinity());
-  const at::Tensor weights = scores.softmax(-1);
-  const at::Tensor weight_grad = out_grad.matmul(v.transpose(-2, -1));
-  const at::Tensor score_grad = weights * (weight_grad - (weights * weight_grad).sum(-1, true));
-  const auto summed = [&](const at::Tensor& grad) {
-    return grad.view({grad.size(0), inputs.k.size(1), group, length, grad.size(3)}).sum(2);
-  };
-  return {weights.matmul(v), scores.logsumexp(-1), score_grad.matmul(k) * scale,
-          summed(score_grad.transpose(-2, -1).matmul(q) * scale), summed(weights.transpose(-2, -1).matmul(out_grad))};
-}
-
-Results run(const AttentionKernels& kernels, const Inputs& inputs, double scale) {
-  const auto [out, sums] = attention_forward(kernels, inputs.q, inputs.k, inputs.v, scale);
-  const auto [q, k, v] = attention_backward(kernels, inputs.out_grad, inputs.q, inputs.k, inputs.v, out, sums, scale);
-  return {out, sums, q, k, v};
-}
+using attention_formula::bfloat16_tolerance;
+using attention_formula::formula;
+using attention_formula::Inputs;
+using attention_formula::kernels_of_this_machine;
+using attention_formula::make_inputs;
+using attention_formula::Results;
+using attention_formula::run;
 
 // Returns the largest difference, relative to the largest element or to 1.
 double distance(const at::Tensor& found, const at::Tensor& expected) {
@@ -75,23 +39,6 @@ void expect_near(const Results& found, const Results& expected, double tolerance
   EXPECT_LT(distance(found.v_grad, expected.v_grad), tolerance) << what;
 }
 
-std::vector<const AttentionKernels*> kernels_of_this_machine() {
-#if defined(__x86_64__)
-  auto kernels = TITAN_KERNELS_OF_THIS_MACHINE(kAttention);
-  for (const auto& [has, more] :
-       {std::pair(has_bfloat16_products(), &avx512bf16::kAttention), {has_bfloat16_tiles(), &amx::kAttention}}) {
-    if (has) {
-      kernels.push_back(more);
-    } else {
-      std::cout << "not run, this processor has no such instructions: " << more->name << "\n";
-    }
-  }
-  return kernels;
-#else
-  return {&plain::kAttention};
-#endif
-}
-
 struct Case {
   std::int64_t length, heads, kv_heads, dim;
 };
@@ -103,28 +50,20 @@ const Case kCases[] = {{1, 1, 1, 16},   {7, 2, 2, 16},   {32, 2, 1, 32},  {33, 4
 TEST(Attention, EqualsTheFormulaInFloat32) {
   for (const auto* kernels : kernels_of_this_machine())
     for (const Case& each : kCases) {
-      const Inputs inputs = make_inputs(at::kFloat, each.length, each.heads, each.kv_heads, each.dim);
+      const Inputs inputs = make_inputs(at::kFloat, each.length, each.length, each.heads, each.kv_heads, each.dim);
       const double scale = 1 / std::sqrt(static_cast<double>(each.dim));
       ASSERT_TRUE(takes(*kernels, inputs.q, inputs.k, inputs.v));
-      expect_near(run(*kernels, inputs, scale), formula(inputs, scale), 3e-6,
+      expect_near(run(*kernels, inputs, scale), formula(inputs, scale).values, 3e-6,
                   std::string(kernels->name) + " length " + std::to_string(each.length));
     }
 }
 
-// bfloat16: inputs are exact and sums are in float32; each result is rounded to 8 bits, 2^-9 of its size. The
-// backward takes the rounded output: the row's dot product with it is off by 2^-9, and so are score gradients.
-// Kernels with bfloat16 products also round weights and score gradients, by up to 2^-8 each: a sum of them is off by
-// at most that fraction of its terms' sizes.
-double bfloat16_tolerance(const AttentionKernels& kernels) {
-  const std::string name = kernels.name;
-  return 3 * std::pow(2.0, -9) + (name == "avx512bf16" || name == "amx" ? std::pow(2.0, -8) : 0);
-}
 TEST(Attention, EqualsTheFormulaInBFloat16) {
   for (const auto* kernels : kernels_of_this_machine())
     for (const Case& each : kCases) {
-      const Inputs inputs = make_inputs(at::kBFloat16, each.length, each.heads, each.kv_heads, each.dim);
+      const Inputs inputs = make_inputs(at::kBFloat16, each.length, each.length, each.heads, each.kv_heads, each.dim);
       const double scale = 1 / std::sqrt(static_cast<double>(each.dim));
-      expect_near(run(*kernels, inputs, scale), formula(inputs, scale), bfloat16_tolerance(*kernels),
+      expect_near(run(*kernels, inputs, scale), formula(inputs, scale).values, bfloat16_tolerance(*kernels),
                   std::string(kernels->name) + " length " + std::to_string(each.length));
     }
 }
@@ -133,9 +72,9 @@ TEST(Attention, EqualsTheFormulaInBFloat16) {
 TEST(Attention, EqualsTheFormulaInFloat16) {
   for (const auto* kernels : kernels_of_this_machine())
     for (const Case& each : kCases) {
-      const Inputs inputs = make_inputs(at::kHalf, each.length, each.heads, each.kv_heads, each.dim);
+      const Inputs inputs = make_inputs(at::kHalf, each.length, each.length, each.heads, each.kv_heads, each.dim);
       const double scale = 1 / std::sqrt(static_cast<double>(each.dim));
-      expect_near(run(*kernels, inputs, scale), formula(inputs, scale), 3 * std::pow(2.0, -12),
+      expect_near(run(*kernels, inputs, scale), formula(inputs, scale).values, 3 * std::pow(2.0, -12),
                   std::string(kernels->name) + " length " + std::to_string(each.length));
     }
 }
@@ -144,10 +83,10 @@ TEST(Attention, EqualsTheFormulaInFloat16) {
 // most 3e-3 (three times sqrt(16 / 3) * 2^-11), and weights by that fraction of themselves.
 TEST(Attention, TakesLargeScores) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    Inputs inputs = make_inputs(dtype, 40, 1, 1, 16);
+    Inputs inputs = make_inputs(dtype, 40, 40, 1, 1, 16);
     inputs.q = inputs.q * 1000;
     for (const auto* kernels : kernels_of_this_machine())
-      expect_near(run(*kernels, inputs, 0.25), formula(inputs, 0.25),
+      expect_near(run(*kernels, inputs, 0.25), formula(inputs, 0.25).values,
                   4e-3 + (dtype == at::kFloat ? 0 : bfloat16_tolerance(*kernels)), kernels->name);
   }
 }
@@ -155,7 +94,7 @@ TEST(Attention, TakesLargeScores) {
 TEST(Attention, WhatIsNoNumberSpreadsToTheRowsThatSeeIt) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto* kernels : kernels_of_this_machine()) {
-      const Inputs inputs = make_inputs(dtype, 40, 1, 1, 16);
+      const Inputs inputs = make_inputs(dtype, 40, 40, 1, 1, 16);
       inputs.k.select(2, 20).fill_(std::numeric_limits<float>::quiet_NaN());
       const at::Tensor bad = std::get<0>(attention_forward(*kernels, inputs.q, inputs.k, inputs.v, 0.25)).isnan();
       EXPECT_FALSE(bad.slice(2, 0, 20).any().item<bool>()) << kernels->name;
@@ -164,7 +103,7 @@ TEST(Attention, WhatIsNoNumberSpreadsToTheRowsThatSeeIt) {
 }
 
 TEST(Attention, IsTheSameOnAnyNumberOfThreads) {
-  const Inputs inputs = make_inputs(at::kBFloat16, 100, 6, 3, 32);
+  const Inputs inputs = make_inputs(at::kBFloat16, 100, 100, 6, 3, 32);
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
   const Results one = run(best_attention(), inputs, 0.2);
@@ -198,7 +137,7 @@ TEST(Attention, OfCachedKeysEqualsTheFormula) {
 
 // After install_attention(), ATen's operator uses our kernel for causal attention and its own for the rest.
 TEST(Attention, StandsInForATensKernel) {
-  const Inputs inputs = make_inputs(at::kFloat, 50, 4, 4, 16);
+  const Inputs inputs = make_inputs(at::kFloat, 50, 50, 4, 4, 16);
   const auto causal = [&] { return at::scaled_dot_product_attention(inputs.q, inputs.k, inputs.v, {}, 0.0, true); };
   const auto full = [&] { return at::scaled_dot_product_attention(inputs.q, inputs.k, inputs.v); };
   const at::Tensor aten_causal = causal(), aten_full = full();
@@ -213,7 +152,7 @@ TEST(Attention, StandsInForATensKernel) {
   // Through autograd as well.
   const at::Tensor q = inputs.q.detach().clone().set_requires_grad(true);
   at::scaled_dot_product_attention(q, inputs.k, inputs.v, {}, 0.0, true).backward(inputs.out_grad);
-  EXPECT_LT(distance(q.grad(), formula(inputs, 0.25).q_grad), 3e-6);
+  EXPECT_LT(distance(q.grad(), formula(inputs, 0.25).values.q_grad), 3e-6);
 }
 
 }  // namespace

@@ -5,11 +5,14 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_native.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/matmul/matmul_kernel.h"
 #include "kernels/cpu/parallel.h"
@@ -93,21 +96,24 @@ void run_backward(const AttentionKernels& kernels, Kernel kernel, const Problem&
 bool are_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t head_dim_unit) {
   const auto type = q.scalar_type();
   const auto fits = [&](const at::Tensor& tensor) {
-    return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == type && tensor.stride(-1) == 1 &&
-           tensor.size(0) == q.size(0) && tensor.size(3) == q.size(3);
+    return tensor.device() == q.device() && tensor.dim() == 4 && tensor.scalar_type() == type &&
+           tensor.stride(-1) == 1 && tensor.size(0) == q.size(0) && tensor.size(3) == q.size(3);
   };
-  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(q) && fits(k) && fits(v) &&
-         q.numel() > 0 && q.size(3) % head_dim_unit == 0;
+  return (q.is_cpu() || q.is_meta()) && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(q) &&
+         fits(k) && fits(v) && q.numel() > 0 && q.size(3) % head_dim_unit == 0;
 }
 
-HeadsShape shape_of(const at::Tensor& q, double scale) { return {q.size(2), q.size(3), static_cast<float>(scale)}; }
+HeadsShape shape_of(const at::Tensor& q, const at::Tensor& k, double scale, std::int64_t offset) {
+  TITAN_CHECK(offset >= 0, "attention's first query would see no key: offset " + std::to_string(offset));
+  return {q.size(2), k.size(2), std::min(offset, k.size(2)), q.size(3), static_cast<float>(scale)};
+}
 
 // True if there is no mask and no dropout.
 bool is_plain(double dropout, const OptionalTensor& mask) { return dropout == 0 && (!mask || !mask->defined()); }
 
 bool is_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout, bool causal,
              const OptionalTensor& mask) {
-  return causal && is_plain(dropout, mask) && takes(best_attention(), q, k, v);
+  return causal && is_plain(dropout, mask) && takes(best_attention(), q, k, v) && q.size(2) == k.size(2);
 }
 
 bool is_cached(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout, bool causal,
@@ -169,8 +175,8 @@ const AttentionKernels& best_attention() {
 }
 
 bool takes(const AttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  return are_heads(q, k, v, kernels.head_dim_unit) && k.size(2) == q.size(2) && v.size(2) == q.size(2) &&
-         k.size(1) == v.size(1) && k.size(1) > 0 && q.size(1) % k.size(1) == 0;
+  return are_heads(q, k, v, kernels.head_dim_unit) && k.numel() > 0 && k.size(2) == v.size(2) &&
+         k.size(1) == v.size(1) && q.size(1) % k.size(1) == 0;
 }
 
 bool takes(const CachedAttentionKernels& kernels, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -201,13 +207,15 @@ std::tuple<at::Tensor, at::Tensor> cached_attention(const CachedAttentionKernels
 }
 
 std::tuple<at::Tensor, at::Tensor> attention_forward(const AttentionKernels& kernels, const at::Tensor& q,
-                                                     const at::Tensor& k, const at::Tensor& v, double scale) {
+                                                     const at::Tensor& k, const at::Tensor& v, double scale,
+                                                     std::int64_t offset) {
   const Problem problem{q,
                         k,
                         v,
                         empty_heads(q),
                         at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat)),
-                        shape_of(q, scale)};
+                        shape_of(q, k, scale, offset)};
+  if (q.is_meta()) return {problem.out, problem.sums};
   if (q.scalar_type() == at::kFloat) {
     run_forward<float>(kernels, kernels.forward_float, problem);
   } else if (q.scalar_type() == at::kHalf) {
@@ -222,9 +230,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const Attentio
                                                                   const at::Tensor& out_grad, const at::Tensor& q,
                                                                   const at::Tensor& k, const at::Tensor& v,
                                                                   const at::Tensor& out, const at::Tensor& sums,
-                                                                  double scale) {
-  const Problem problem{q, k, v, with_neighbours(out), sums, shape_of(q, scale)};
+                                                                  double scale, std::int64_t offset) {
+  const Problem problem{q, k, v, with_neighbours(out), sums, shape_of(q, k, scale, offset)};
   const Gradients grads{with_neighbours(out_grad), empty_heads(q), empty_heads(k), empty_heads(v)};
+  if (q.is_meta()) return {grads.q, grads.k, grads.v};
   if (q.scalar_type() == at::kFloat) {
     run_backward<float>(kernels, kernels.backward_float, problem, grads);
   } else if (q.scalar_type() == at::kHalf) {

@@ -109,7 +109,7 @@ T* take(float*& memory, Index floats) {
 
 // The parts of a workspace.
 struct Workspace {
-  BFloat16Bits* rows;                     // [padded length, dim]
+  BFloat16Bits* rows;                     // [padded keys, dim]
   Word *k_dims, *v_dims;                  // as pair_dims() makes them
   Word *k_rows, *v_rows;                  // as pair_rows() does
   float *k_grad, *v_grad;                 // sums as scatter() adds to them
@@ -121,10 +121,10 @@ struct Workspace {
 
   Workspace(float* memory, const HeadsShape& shape) {
     memory += -(reinterpret_cast<std::uintptr_t>(memory) / sizeof(float)) % kWidth;  // to the start of a cache line
-    const Index matrix = padded(shape.length) * shape.head_dim, stride = row_stride(shape.length);
+    const Index matrix = padded(shape.keys) * shape.head_dim, stride = row_stride(shape.keys);
     rows = take<BFloat16Bits>(memory, matrix / 2);
     for (Word** const part : {&k_dims, &v_dims, &k_rows, &v_rows}) *part = take<Word>(memory, matrix / 2);
-    const Index sums = sums_numel(shape.length, shape.head_dim);
+    const Index sums = sums_numel(shape.keys, shape.head_dim);
     for (float** const part : {&k_grad, &v_grad}) *part = take<float>(memory, sums);
     for (float** const part : {&scores, &weight_grads}) *part = take<float>(memory, kTile * stride);
     weights = take<BFloat16Bits>(memory, kBlock * stride / 2);
@@ -135,9 +135,9 @@ struct Workspace {
 };
 
 Index workspace_floats(const HeadsShape& shape) {
-  const Index matrix = padded(shape.length) * shape.head_dim;
-  const Index own = kWidth + 5 * matrix / 2 + 2 * sums_numel(shape.length, shape.head_dim) +
-                    (2 * kTile + kBlock * 3 / 2) * row_stride(shape.length) + 2 * kBlock * shape.head_dim;
+  const Index matrix = padded(shape.keys) * shape.head_dim;
+  const Index own = kWidth + 5 * matrix / 2 + 2 * sums_numel(shape.keys, shape.head_dim) +
+                    (2 * kTile + kBlock * 3 / 2) * row_stride(shape.keys) + 2 * kBlock * shape.head_dim;
   const Index in_float32 = avx512::kAttention.workspace(shape);
   return own > in_float32 ? own : in_float32;
 }
@@ -147,27 +147,31 @@ Rows<T> from_row(Rows<T> rows, Index row) {
   return {rows.data + row * rows.stride, rows.stride};
 }
 
+// Returns how many columns of scores a group of rows has, the one that begins with query `begin`.
+Index group_columns(const HeadsShape& shape, Index begin) { return padded(seen_keys(shape, begin + kGroup - 1)); }
+
 const Word* words_of(const BFloat16Bits* halves) { return reinterpret_cast<const Word*>(halves); }
 
 void forward(const HeadsShape& shape, const HeadTensors<BFloat16Bits>* heads, Index num_heads, float* memory) {
   [[maybe_unused]] const ProductsScope scope;
   const Workspace work(memory, shape);
-  const Index length = shape.length, dim = shape.head_dim, stride = row_stride(length);
+  const Index dim = shape.head_dim, stride = row_stride(shape.keys);
   const __m512 factor = _mm512_set1_ps(shape.scale * kLog2E);
-  copy_rows(heads[0].k, length, padded(length), dim, work.rows);
-  pair_dims(work.rows, padded(length), dim, work.k_dims);
-  copy_rows(heads[0].v, length, padded(length), dim, work.rows);
-  pair_rows(work.rows, padded(length), dim, work.v_rows);
+  copy_rows(heads[0].k, shape.keys, padded(shape.keys), dim, work.rows);
+  pair_dims(work.rows, padded(shape.keys), dim, work.k_dims);
+  copy_rows(heads[0].v, shape.keys, padded(shape.keys), dim, work.rows);
+  pair_rows(work.rows, padded(shape.keys), dim, work.v_rows);
   for (Index head = 0; head < num_heads; ++head) {
     const HeadTensors<BFloat16Bits>& tensors = heads[head];
-    for (Index begin = 0; begin < length; begin += kGroup) {
-      const Index rows = length - begin < kGroup ? length - begin : kGroup, columns = begin + kGroup;
+    for (Index begin = 0; begin < shape.queries; begin += kGroup) {
+      const Index rows = shape.queries - begin < kGroup ? shape.queries - begin : kGroup;
+      const Index columns = group_columns(shape, begin);
       copy_rows(from_row(tensors.q, begin), rows, kGroup, dim, work.q);
       float factors[kGroup] = {};
       for (Index r = 0; r < kGroup; ++r) {
         if (r % kTile == 0) multiply(words_of(work.q + r * dim), dim / 2, work.k_dims, columns, work.scores, stride);
         const float* const scores = work.scores + r % kTile * stride;
-        const Index count = r < rows ? begin + r + 1 : 0;
+        const Index count = r < rows ? seen_keys(shape, begin + r) : 0;
         const float shift = largest(scores, count, factor);
         const float sum = powers(scores, count, columns, factor, shift, work.weights + r * stride);
         if (r >= rows) continue;
@@ -214,15 +218,15 @@ void differentiate_pair(const Workspace& work, Index stride, Index pair, Index c
 // values.
 void backward_block(const HeadsShape& shape, const HeadTensors<BFloat16Bits>& tensors,
                     const HeadGradients<BFloat16Bits>& grads, Index begin, const Workspace& work) {
-  const Index dim = shape.head_dim, stride = row_stride(shape.length);
-  const Index rows = shape.length - begin < kBlock ? shape.length - begin : kBlock, padded_rows = padded(rows);
+  const Index dim = shape.head_dim, stride = row_stride(shape.keys);
+  const Index rows = shape.queries - begin < kBlock ? shape.queries - begin : kBlock, padded_rows = padded(rows);
   const __m512 factor = _mm512_set1_ps(shape.scale * kLog2E);
   copy_rows(from_row(tensors.q, begin), rows, padded_rows, dim, work.q);
   copy_rows(from_row(grads.out, begin), rows, padded_rows, dim, work.out_grad);
   pack_block(work.q, padded_rows, dim, work.q_block);
   pack_block(work.out_grad, padded_rows, dim, work.out_grad_block);
   for (Index r = 0; r < padded_rows; r += 2) {
-    const Index columns = begin + round_up(r + 1, kGroup);
+    const Index columns = group_columns(shape, begin + r / kGroup * kGroup);
     if (r % kTile == 0) {
       multiply(words_of(work.q + r * dim), dim / 2, work.k_dims, columns, work.scores, stride);
       multiply(words_of(work.out_grad + r * dim), dim / 2, work.v_dims, columns, work.weight_grads, stride);
@@ -230,7 +234,7 @@ void backward_block(const HeadsShape& shape, const HeadTensors<BFloat16Bits>& te
     RowState states[2] = {};
     for (Index i = r; i < r + 2 && i < rows; ++i) {
       const Rows<BFloat16Bits> out = from_row(tensors.out, begin + i);
-      states[i - r] = {begin + i + 1, tensors.sums.data[(begin + i) * tensors.sums.stride] * kLog2E,
+      states[i - r] = {seen_keys(shape, begin + i), tensors.sums.data[(begin + i) * tensors.sums.stride] * kLog2E,
                        dot(out.data, work.out_grad + i * dim, dim)};
     }
     differentiate_pair(work, stride, r / 2, columns, factor, states);
@@ -238,30 +242,32 @@ void backward_block(const HeadsShape& shape, const HeadTensors<BFloat16Bits>& te
   float scales[kGroup];
   for (float& scale : scales) scale = shape.scale;
   for (Index r = 0; r < rows; r += kGroup)
-    combine({work.weights + r * stride, stride}, work.k_rows, dim, begin + r + kGroup, scales, rows - r,
+    combine({work.weights + r * stride, stride}, work.k_rows, dim, group_columns(shape, begin + r), scales, rows - r,
             from_row(grads.q, begin + r));
-  const Index pairs = padded_rows / 2, count = begin + padded_rows;
-  scatter(work.score_grad_pairs, stride, work.q_block, pairs, dim, begin, count, work.k_grad);
-  scatter(work.weight_pairs, stride, work.out_grad_block, pairs, dim, begin, count, work.v_grad);
+  const Index pairs = padded_rows / 2, diagonal = begin + shape.offset;
+  const Index count = group_columns(shape, begin + padded_rows - kGroup);
+  scatter(work.score_grad_pairs, stride, work.q_block, pairs, dim, diagonal, count, work.k_grad);
+  scatter(work.weight_pairs, stride, work.out_grad_block, pairs, dim, diagonal, count, work.v_grad);
 }
 
 void backward(const HeadsShape& shape, const HeadTensors<BFloat16Bits>* heads, const HeadGradients<BFloat16Bits>* grads,
               Index num_heads, Rows<BFloat16Bits> k_grad, Rows<BFloat16Bits> v_grad, float* memory) {
   [[maybe_unused]] const ProductsScope scope;
   const Workspace work(memory, shape);
-  const Index length = shape.length, dim = shape.head_dim;
-  copy_rows(heads[0].k, length, padded(length), dim, work.rows);
-  pair_dims(work.rows, padded(length), dim, work.k_dims);
-  pair_rows(work.rows, padded(length), dim, work.k_rows);
-  copy_rows(heads[0].v, length, padded(length), dim, work.rows);
-  pair_dims(work.rows, padded(length), dim, work.v_dims);
-  const auto bytes = static_cast<std::size_t>(sums_numel(length, dim)) * sizeof(float);
+  const Index dim = shape.head_dim;
+  copy_rows(heads[0].k, shape.keys, padded(shape.keys), dim, work.rows);
+  pair_dims(work.rows, padded(shape.keys), dim, work.k_dims);
+  pair_rows(work.rows, padded(shape.keys), dim, work.k_rows);
+  copy_rows(heads[0].v, shape.keys, padded(shape.keys), dim, work.rows);
+  pair_dims(work.rows, padded(shape.keys), dim, work.v_dims);
+  const auto bytes = static_cast<std::size_t>(sums_numel(shape.keys, dim)) * sizeof(float);
   std::memset(work.k_grad, 0, bytes);
   std::memset(work.v_grad, 0, bytes);
   for (Index head = 0; head < num_heads; ++head)
-    for (Index begin = 0; begin < length; begin += kBlock) backward_block(shape, heads[head], grads[head], begin, work);
-  take_sums(work.k_grad, length, dim, shape.scale, k_grad);
-  take_sums(work.v_grad, length, dim, 1.0F, v_grad);
+    for (Index begin = 0; begin < shape.queries; begin += kBlock)
+      backward_block(shape, heads[head], grads[head], begin, work);
+  take_sums(work.k_grad, shape.keys, dim, shape.scale, k_grad);
+  take_sums(work.v_grad, shape.keys, dim, 1.0F, v_grad);
 }
 
 void forward_float(const HeadsShape& shape, const HeadTensors<float>* heads, Index num_heads, float* workspace) {

@@ -8,6 +8,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/attention/heads.h"
+#include "kernels/cpu/attention/seen_keys.h"
 #include "kernels/cpu/simd/transpose.h"
 #include "kernels/cpu/simd/vector.h"
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/cpu/attention/seen_keys.h"
 #include "kernels/cpu/simd/vector.h"
 
 namespace titan::kernels::TITAN_ISA {
@@ -132,20 +133,20 @@ float* take(float*& memory, Index floats) {
 // The parts of a workspace.
 struct Workspace {
   float *k, *v, *k_transposed, *v_transposed, *k_grad,
-      *v_grad;                  // [padded length, dim], transposed [dim, padded length]
-  float *scores, *score_grads;  // [kRows, padded length]
+      *v_grad;                  // [padded keys, dim], transposed [dim, padded keys]
+  float *scores, *score_grads;  // [kRows, padded keys]
   float *q, *out, *out_grad;    // [kRows, dim]
 
   Workspace(float* memory, const HeadsShape& shape) {
-    const Index matrix = padded(shape.length) * shape.head_dim;
+    const Index matrix = padded(shape.keys) * shape.head_dim;
     k = take(memory, matrix);
     v = take(memory, matrix);
     k_transposed = take(memory, matrix);
     v_transposed = take(memory, matrix);
     k_grad = take(memory, matrix);
     v_grad = take(memory, matrix);
-    scores = take(memory, kRows * padded(shape.length));
-    score_grads = take(memory, kRows * padded(shape.length));
+    scores = take(memory, kRows * padded(shape.keys));
+    score_grads = take(memory, kRows * padded(shape.keys));
     q = take(memory, kRows * shape.head_dim);
     out = take(memory, kRows * shape.head_dim);
     out_grad = take(memory, kRows * shape.head_dim);
@@ -153,7 +154,7 @@ struct Workspace {
 };
 
 Index workspace_floats(const HeadsShape& shape) {
-  return 6 * padded(shape.length) * shape.head_dim + 2 * kRows * padded(shape.length) + 3 * kRows * shape.head_dim;
+  return 6 * padded(shape.keys) * shape.head_dim + 2 * kRows * padded(shape.keys) + 3 * kRows * shape.head_dim;
 }
 
 template <typename T>
@@ -170,9 +171,9 @@ void unpack_tile(Rows<const T> from, Index begin, Index rows, Index dim, float s
 
 template <typename T>
 void unpack_keys_and_values(const HeadsShape& shape, const HeadTensors<T>& tensors, const Workspace& work) {
-  unpack(tensors.k, shape.length, shape.head_dim, 1.0F, work.k);
-  transpose(work.k, shape.length, shape.head_dim, work.k_transposed);
-  unpack(tensors.v, shape.length, shape.head_dim, 1.0F, work.v);
+  unpack(tensors.k, shape.keys, shape.head_dim, 1.0F, work.k);
+  transpose(work.k, shape.keys, shape.head_dim, work.k_transposed);
+  unpack(tensors.v, shape.keys, shape.head_dim, 1.0F, work.v);
 }
 
 struct Tile {
@@ -184,27 +185,29 @@ struct Tile {
 // Unpacks the queries from row `begin` on, and multiplies them with the keys that they see.
 template <typename T>
 Tile score_tile(const HeadsShape& shape, const HeadTensors<T>& tensors, Index begin, const Workspace& work) {
-  const Index rows = shape.length - begin < kRows ? shape.length - begin : kRows;
-  const Tile tile{rows, begin + rows, padded(begin + rows)};
+  const Index rows = shape.queries - begin < kRows ? shape.queries - begin : kRows;
+  const Index keys = seen_keys(shape, begin + rows - 1);
+  const Tile tile{rows, keys, padded(keys)};
   unpack_tile(tensors.q, begin, rows, shape.head_dim, shape.scale, work.q);
-  multiply(work.q, shape.head_dim, work.k_transposed, padded(shape.length), tile.columns, work.scores);
+  multiply(work.q, shape.head_dim, work.k_transposed, padded(shape.keys), tile.columns, work.scores);
   return tile;
 }
 
 template <typename T>
 void forward(const HeadsShape& shape, const HeadTensors<T>* heads, Index num_heads, float* memory) {
   const Workspace work(memory, shape);
-  const Index length = shape.length, dim = shape.head_dim, stride = padded(length);
+  const Index dim = shape.head_dim, stride = padded(shape.keys);
   unpack_keys_and_values(shape, heads[0], work);
   for (Index head = 0; head < num_heads; ++head) {
     const HeadTensors<T>& tensors = heads[head];
-    for (Index begin = 0; begin < length; begin += kRows) {
+    for (Index begin = 0; begin < shape.queries; begin += kRows) {
       const auto [rows, keys, columns] = score_tile(shape, tensors, begin, work);
       float sums[kRows] = {};
       for (Index r = 0; r < rows; ++r) {
         float* const scores = work.scores + r * stride;
-        const float shift = largest(scores, begin + r + 1);
-        sums[r] = exponentials(scores, begin + r + 1, columns, shift);
+        const Index seen = seen_keys(shape, begin + r);
+        const float shift = largest(scores, seen);
+        sums[r] = exponentials(scores, seen, columns, shift);
         tensors.sums.data[(begin + r) * tensors.sums.stride] = shift + std::log(sums[r]);
       }
       combine(work.scores, stride, work.v, dim, keys, work.out);
@@ -243,13 +246,13 @@ template <typename T>
 void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGradients<T>* grads, Index num_heads,
               Rows<T> k_grad, Rows<T> v_grad, float* memory) {
   const Workspace work(memory, shape);
-  const Index length = shape.length, dim = shape.head_dim, stride = padded(length);
+  const Index dim = shape.head_dim, stride = padded(shape.keys);
   unpack_keys_and_values(shape, heads[0], work);
-  transpose(work.v, length, dim, work.v_transposed);
-  for (Index i = 0; i < length * dim; ++i) work.k_grad[i] = work.v_grad[i] = 0;
+  transpose(work.v, shape.keys, dim, work.v_transposed);
+  for (Index i = 0; i < shape.keys * dim; ++i) work.k_grad[i] = work.v_grad[i] = 0;
   for (Index head = 0; head < num_heads; ++head) {
     const HeadTensors<T>& tensors = heads[head];
-    for (Index begin = 0; begin < length; begin += kRows) {
+    for (Index begin = 0; begin < shape.queries; begin += kRows) {
       const auto [rows, keys, columns] = score_tile(shape, tensors, begin, work);
       unpack_tile(grads[head].out, begin, rows, dim, 1.0F, work.out_grad);
       multiply(work.out_grad, dim, work.v_transposed, stride, columns, work.score_grads);
@@ -264,7 +267,8 @@ void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGr
         Vector dots = {};
         for (Index e = 0; e < dim; e += kWidth) dots += load(out + e) * load(work.out_grad + r * dim + e);
         const float dot = sum_of(dots);
-        exponentials(scores, begin + r + 1, columns, tensors.sums.data[(begin + r) * tensors.sums.stride]);
+        exponentials(scores, seen_keys(shape, begin + r), columns,
+                     tensors.sums.data[(begin + r) * tensors.sums.stride]);
         for (Index j = 0; j < columns; ++j) score_grads[j] = scores[j] * (score_grads[j] - dot);
       }
       combine(work.score_grads, stride, work.k, dim, keys, work.out);
@@ -274,8 +278,8 @@ void backward(const HeadsShape& shape, const HeadTensors<T>* heads, const HeadGr
       scatter(work.scores, stride, work.out_grad, dim, keys, work.v_grad);
     }
   }
-  pack(work.k_grad, length, dim, k_grad);
-  pack(work.v_grad, length, dim, v_grad);
+  pack(work.k_grad, shape.keys, dim, k_grad);
+  pack(work.v_grad, shape.keys, dim, v_grad);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-// Causal attention of the query heads that share one key and one value head, on one thread, computed in float32.
+// Attention of the query heads that share one key and one value head, on one thread, computed in float32. A query sees
+// all keys up to one: causal attention, of a whole row or of a part of its queries and keys.
+//
 // heads.cpp is compiled once per instruction set, into a namespace of its own; best_attention() picks one at run time.
 // No torch here: code compiled for newer processors must not share inline functions with the rest of the program.
 //
@@ -20,14 +22,17 @@ struct Rows {
   std::int64_t stride;  // elements from one row to the next
 };
 
+// Query i sees the first min(keys, i + 1 + offset) keys. Causal attention has as many queries as keys and offset 0.
 struct HeadsShape {
-  std::int64_t length;    // number of queries and of keys
+  std::int64_t queries, keys;
+  std::int64_t offset;    // from 0 to `keys`: how many keys the first query sees besides its own
   std::int64_t head_dim;  // a multiple of AttentionKernels::head_dim_unit
   float scale;            // multiplies the dot products of queries and keys
 };
 
-// Tensors of one query head: [length, head_dim] each, except sums [length], the logarithm of the sum of exponentials of
-// a row's scaled scores.
+// Tensors of one query head: q and out [queries, head_dim], k and v [keys, head_dim], and sums [queries], the logarithm
+// of the sum of exponentials of a row's scaled scores. The backward takes out and sums of more keys than these, if the
+// keys are a part of those that a query sees.
 template <typename T>
 struct HeadTensors {
   Rows<const T> q, k, v;

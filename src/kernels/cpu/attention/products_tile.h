@@ -111,10 +111,10 @@ void pack_block(const BFloat16Bits* from, Index rows, Index dim, Word* to) {
 // Returns the number of sums, [dim, row_stride].
 Index sums_numel(Index length, Index dim) { return dim * row_stride(length); }
 
-void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin, Index count,
+void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index diagonal, Index count,
              float* sums) {
   for (Index j = 0; j < count; j += kWidth) {
-    const Index unseen = j > begin ? (j - begin) / 2 : 0;  // pairs of rows
+    const Index unseen = j > diagonal ? (j - diagonal) / kGroup * kGroup / 2 : 0;  // pairs of rows, in full groups
     for (Index e = 0; e < dim; e += kSums * kWidth) {
       const Index tiles = std::min<Index>(kSums, (dim - e) / kWidth);
       float* const to = sums + e * stride + j;

@@ -78,13 +78,13 @@ void pack_block(const BFloat16Bits* from, Index rows, Index dim, Word* to) { pai
 Index sums_numel(Index length, Index dim) { return padded(length) * dim; }
 
 template <Index kVectors, Index kKeys>
-void scatter_columns(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin,
+void scatter_columns(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index diagonal,
                      Index count, float* sums) {
   for (Index j = 0; j < count; j += kKeys) {
     __m512 parts[kKeys][kVectors];
     for (Index i = 0; i < kKeys; ++i)
       for (Index c = 0; c < kVectors; ++c) parts[i][c] = _mm512_loadu_ps(sums + (j + i) * dim + c * kWidth);
-    for (Index p = j > begin ? (j - begin) / 2 : 0; p < pairs; ++p) {
+    for (Index p = j > diagonal ? (j - diagonal) / 2 : 0; p < pairs; ++p) {
       __m512i row[kVectors];
       for (Index c = 0; c < kVectors; ++c) row[c] = load_words(rows + p * dim + c * kWidth);
       for (Index i = 0; i < kKeys; ++i) {
@@ -96,17 +96,17 @@ void scatter_columns(const Word* weights, Index stride, const Word* rows, Index 
       for (Index c = 0; c < kVectors; ++c) _mm512_storeu_ps(sums + (j + i) * dim + c * kWidth, parts[i][c]);
   }
 }
-// Adds to key j's sum the sum over a block's pairs of rows of weights[pair][j] * rows[pair], for j < count. The block
-// starts at row `begin`. A row's weights are 0 for keys that it does not see, and not read if its full group does not
-// see them.
-void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index begin, Index count,
+// Adds to key j's sum the sum over a block's pairs of rows of weights[pair][j] * rows[pair], for j < count. Row i of
+// the block sees no key after key `diagonal` + i. Its weights are 0 for keys that it does not see, and not read if its
+// full group does not see them.
+void scatter(const Word* weights, Index stride, const Word* rows, Index pairs, Index dim, Index diagonal, Index count,
              float* sums) {
   Index e = 0;
   for (; e + 4 * kWidth <= dim; e += 4 * kWidth)
-    scatter_columns<4, 4>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
+    scatter_columns<4, 4>(weights, stride, rows + e, pairs, dim, diagonal, count, sums + e);
   for (; e + 2 * kWidth <= dim; e += 2 * kWidth)
-    scatter_columns<2, 8>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
-  if (e < dim) scatter_columns<1, 16>(weights, stride, rows + e, pairs, dim, begin, count, sums + e);
+    scatter_columns<2, 8>(weights, stride, rows + e, pairs, dim, diagonal, count, sums + e);
+  if (e < dim) scatter_columns<1, 16>(weights, stride, rows + e, pairs, dim, diagonal, count, sums + e);
 }
 
 // to [length, dim] = the sums times `scale`, rounded.
