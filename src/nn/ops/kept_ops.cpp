@@ -2,13 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
-#include <ATen/SDPBackend.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cmath>
-
 #include "kernels/operators.h"
-#include "nn/ops/meta_run.h"
+#include "nn/ops/fused_attention.h"
 #include "nn/ops/op_trace.h"
 
 namespace titan::nn {
@@ -46,46 +43,10 @@ struct KeptLinear : torch::autograd::Function<KeptLinear> {
   }
 };
 
-// Returns the kernel that scaled_dot_product_attention chooses. attend() calls it in the same way. Kept: output, log of
-// the softmax's sums, and on CUDA seed and offset of the (unused) dropout.
-at::SDPBackend backend_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  if (q.is_meta()) return at::SDPBackend::flash_attention;
-  return static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                                                           /*is_causal=*/true, /*scale=*/{}, q.size(1) != k.size(1)));
-}
-
-// True if the CPU's kernel runs: on CPU, and on the meta device (nn/ops/meta_kernels.h).
-bool runs_on_host(const at::Tensor& q) { return q.is_cpu() || q.is_meta(); }
-
-bool is_keepable(at::SDPBackend backend, const at::Tensor& q) {
-  switch (backend) {
-    case at::SDPBackend::flash_attention:
-      return runs_on_host(q) || q.size(-1) % 8 == 0;  // ATen pads other head dims around the kernel
-    case at::SDPBackend::efficient_attention:
-    case at::SDPBackend::cudnn_attention:
-      return true;
-    default:
-      return false;
-  }
-}
-
-double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(-1))); }
-
-variable_list attend(at::SDPBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  if (backend == at::SDPBackend::efficient_attention) {
-    auto [out, sums, seed, offset] = at::_scaled_dot_product_efficient_attention(q, k, v, {}, true, 0.0, true);
-    return {out, sums, seed, offset};
-  }
-  if (backend == at::SDPBackend::cudnn_attention) {
-    const auto result = at::_scaled_dot_product_cudnn_attention(q, k, v, {}, true, 0.0, true, false);
-    return {std::get<0>(result), std::get<1>(result), std::get<6>(result), std::get<7>(result)};
-  }
-  if (runs_on_host(q)) {
-    auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true);
-    return {out, sums, at::Tensor(), at::Tensor()};
-  }
-  const auto result = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true, false, scale_of(q));
-  return {std::get<0>(result), std::get<1>(result), std::get<6>(result), std::get<7>(result)};
+// Returns the tensors to keep: output, log of the softmax's sums, and on CUDA seed and offset of the (unused) dropout.
+variable_list attend_causally(at::SDPBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  auto [out, sums, seed, offset] = attend(backend, q, k, v, /*is_causal=*/true, attention_scale(q));
+  return {out, sums, seed, offset};
 }
 
 struct KeptAttention : torch::autograd::Function<KeptAttention> {
@@ -98,30 +59,12 @@ struct KeptAttention : torch::autograd::Function<KeptAttention> {
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     const auto saved = context->get_saved_variables();
-    const auto &grad = grad_outputs[0], &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &sums = saved[4],
-               &seed = saved[5], &offset = saved[6];
-    const at::Tensor none;
-    std::tuple<at::Tensor, at::Tensor, at::Tensor> grads;
-    switch (static_cast<at::SDPBackend>(context->saved_data["backend"].toInt())) {
-      case at::SDPBackend::efficient_attention: {
-        const std::array<bool, 4> wanted = {context->needs_input_grad(0), context->needs_input_grad(1),
-                                            context->needs_input_grad(2), false};
-        const auto all = at::_scaled_dot_product_efficient_attention_backward(grad, q, k, v, none, out, sums, seed,
-                                                                              offset, 0.0, wanted, true);
-        grads = {std::get<0>(all), std::get<1>(all), std::get<2>(all)};
-        break;
-      }
-      case at::SDPBackend::cudnn_attention:
-        grads = at::_scaled_dot_product_cudnn_attention_backward(grad, q, k, v, out, sums, seed, offset, none, none,
-                                                                 none, q.size(2), k.size(2), 0.0, true);
-        break;
-      default:
-        grads = runs_on_host(q)
-                    ? at::_scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, out, sums, 0.0, true)
-                    : at::_scaled_dot_product_flash_attention_backward(grad, q, k, v, out, sums, none, none, q.size(2),
-                                                                       k.size(2), 0.0, true, seed, offset, scale_of(q));
-    }
-    return {std::get<0>(grads), std::get<1>(grads), std::get<2>(grads), at::Tensor()};
+    const auto& q = saved[0];
+    auto [of_q, of_k, of_v] = attend_backward(
+        static_cast<at::SDPBackend>(context->saved_data["backend"].toInt()), grad_outputs[0], q, /*k=*/saved[1],
+        /*v=*/saved[2], {saved[3], saved[4], saved[5], saved[6]}, /*is_causal=*/true, attention_scale(q),
+        {context->needs_input_grad(0), context->needs_input_grad(1), context->needs_input_grad(2)});
+    return {of_q, of_k, of_v, at::Tensor()};
   }
 };
 
@@ -129,7 +72,7 @@ struct KeptAttention : torch::autograd::Function<KeptAttention> {
 variable_list attend_within(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Documents& documents) {
   const auto& [bounds, longest] = documents;
   const auto result = at::_flash_attention_forward(q, k, v, bounds, bounds, longest, longest, /*dropout_p=*/0.0,
-                                                   /*is_causal=*/true, /*return_debug_mask=*/false, scale_of(q));
+                                                   /*is_causal=*/true, /*return_debug_mask=*/false, attention_scale(q));
   return {std::get<0>(result), std::get<1>(result), std::get<2>(result), std::get<3>(result)};
 }
 
@@ -148,7 +91,7 @@ struct KeptDocumentAttention : torch::autograd::Function<KeptDocumentAttention> 
     auto [of_q, of_k, of_v] =
         at::_flash_attention_backward(grad_outputs[0], q, k, v, /*out=*/saved[4], /*logsumexp=*/saved[5], bounds,
                                       bounds, longest, longest, /*dropout_p=*/0.0, /*is_causal=*/true,
-                                      /*rng_state=*/saved[6], /*unused=*/saved[7], scale_of(q));
+                                      /*rng_state=*/saved[6], /*unused=*/saved[7], attention_scale(q));
     return {of_q, of_k, of_v, at::Tensor(), at::Tensor()};
   }
 };
@@ -177,26 +120,6 @@ at::Tensor run_traced(OpTrace& trace, const Op& op, bool keepable, Compute compu
 
 }  // namespace
 
-namespace {
-
-// True on a GPU if no fused kernel takes grouped queries: in float32, which flash and cuDNN do not take, or if the user
-// allows only ATen's efficient one. That one needs as many key heads as query heads. Without it only the formula is
-// left, which keeps scores of T x T elements for backward.
-bool needs_a_key_for_each_query(const at::Tensor& q, const at::Tensor& k) {
-  const bool is_on_gpu = q.is_meta() ? meta_run::stands_for_gpu() : !q.is_cpu();
-  const auto& context = at::globalContext();
-  if (!is_on_gpu || q.size(1) == k.size(1) || !context.userEnabledMemEfficientSDP()) return false;
-  return q.scalar_type() == at::kFloat || (!context.userEnabledFlashSDP() && !context.userEnabledCuDNNSDP());
-}
-
-// [B, K, T, E] -> [B, heads, T, E]: head h is head h / (heads / K) of `x`.
-at::Tensor repeat_heads(const at::Tensor& x, std::int64_t heads) {
-  const auto B = x.size(0), K = x.size(1), T = x.size(2), E = x.size(3);
-  return x.unsqueeze(2).expand({B, K, heads / K, T, E}).reshape({B, heads, T, E});
-}
-
-}  // namespace
-
 at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight) {
   const auto compute = [&] {
     if (!at::GradMode::is_enabled())
@@ -221,11 +144,11 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& keys, const a
   };
   auto* trace = OpTrace::current();
   if (!trace) return compute();
-  const auto backend = backend_of(q, k, v);
+  const auto backend = attention_backend(q, k, v, /*is_causal=*/true);
   return run_traced(
-      *trace, {OpKind::kAttention}, is_keepable(backend, q), compute,
+      *trace, {OpKind::kAttention}, is_fused(backend, q), compute,
       [&] {
-        return KeptTensors{attend(backend, q, k, v), static_cast<std::int64_t>(backend)};
+        return KeptTensors{attend_causally(backend, q, k, v), static_cast<std::int64_t>(backend)};
       },
       [&](const KeptTensors& kept) { return KeptAttention::apply(q, k, v, kept); });
 }
@@ -240,7 +163,7 @@ bool attends_within_documents(const at::Tensor& q, const at::Tensor& k, const at
   // If flash attention or cuDNN takes one row of all tokens, flash attention takes documents: cuDNN needs what flash
   // needs.
   const auto as_batch = [](const at::Tensor& heads) { return heads.transpose(0, 1).unsqueeze(0); };
-  const auto backend = backend_of(as_batch(q), as_batch(k), as_batch(v));
+  const auto backend = attention_backend(as_batch(q), as_batch(k), as_batch(v), /*is_causal=*/true);
   return backend == at::SDPBackend::flash_attention || backend == at::SDPBackend::cudnn_attention;
 }
 

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cmath>
+#include <string_view>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "nn/documents.h"
 #include "nn/ops/kept_ops.h"
 #include "nn/ops/op_trace.h"
+#include "nn/ops/part_attention.h"
 #include "nn/random/counter_rng.h"
 
 namespace titan {
@@ -154,19 +156,19 @@ TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
   kernels::use_fused_kernels(at::kCUDA, false);
 }
 
-// Output and gradients of causal attention in float64, by the formula, and for each the sum of its terms' absolute
-// values, to which rounding errors are relative. q [B, H, T, E], k and v [B, K, T, E].
+// Output and gradients of attention in float64, by the formula, and for each the sum of its terms' absolute values, to
+// which rounding errors are relative. q [B, H, N, E], k and v [B, K, S, E]; query i sees the keys up to i + offset.
 struct Attended {
   std::array<at::Tensor, 4> results;  // out and the gradients of q, k, v
   std::array<at::Tensor, 4> terms;
 };
 
 Attended attend_by_formula(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
-                           const at::Tensor& grad) {
-  const auto group = q.size(1) / keys.size(1), T = q.size(2);
+                           const at::Tensor& grad, std::int64_t offset = 0) {
+  const auto group = q.size(1) / keys.size(1);
   const auto k = keys.repeat_interleave(group, 1), v = values.repeat_interleave(group, 1);
   const auto scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  const auto mask = at::ones({T, T}, at::kBool).tril().logical_not();
+  const auto mask = at::ones({q.size(2), k.size(2)}, at::kBool).triu(1 + offset);
   const auto p = (q.matmul(k.transpose(2, 3)) * scale).masked_fill(mask, -INFINITY).softmax(-1);
   const auto out = p.matmul(v);
   const auto p_grad = grad.matmul(v.transpose(2, 3)), p_terms = grad.abs().matmul(v.abs().transpose(2, 3));
@@ -236,6 +238,40 @@ TEST_F(CudaDevice, AttentionIsTheFormulas) {
         const auto error = (wide(results[i].cpu()) - expected.results[i]).abs() / expected.terms[i].clamp_min(1e-3);
         EXPECT_LE(error.max().item<double>(), bound)
             << kernel.name << " in " << kernel.dtype << (is_kept ? ", kept" : "") << ", result " << i;
+      }
+    }
+  }
+}
+
+// As above, with a merge of two parts: two more roundings of terms in 16 bits. The kernels' sums have shapes of their
+// own, which their backwards take again. Without a fused kernel there is nothing to merge.
+TEST_F(CudaDevice, AttentionOfAPartIsTheFormulas) {
+  at::manual_seed(6);
+  for (const auto& kernel : kKernels) {
+    if (std::string_view(kernel.name) == "math") continue;
+    for (const auto& [queries, keys, offset] :
+         {std::array<std::int64_t, 3>{300, 300, 0}, {300, 410, 409}, {200, 333, 133}, {300, 200, 70}}) {
+      const auto draw = [&, length = queries](std::int64_t heads) {
+        return at::randn({2, heads, length, 64}).to(kernel.dtype);
+      };
+      const auto draw_keys = [&, length = keys] { return at::randn({2, 2, length, 64}).to(kernel.dtype); };
+      const auto q = draw(8), k = draw_keys(), v = draw_keys(), grad = draw(8);
+      const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble); };
+      const auto expected = attend_by_formula(wide(q), wide(k), wide(v), wide(grad), offset);
+      const double unit = kernel.dtype == at::kBFloat16 ? 0x1p-8 : kernel.dtype == at::kHalf ? 0x1p-11 : 0x1p-23;
+      const double bound = (kernel.dtype == at::kFloat ? 16 : 6) * unit;
+      const auto there = [&](const at::Tensor& x) { return x.to(device_); };
+      allow(kernel.cudnn, kernel.flash, kernel.efficient, kernel.math);
+      const auto [out, sums] = nn::attend_part(there(q), there(k), there(v), offset);
+      const auto [of_q, of_k, of_v] =
+          nn::attend_part_backward(there(grad), there(q), there(k), there(v), out, sums, offset);
+      allow(true, true, true, true);
+      EXPECT_EQ(sums.sizes(), q.sizes().slice(0, 3));
+      const std::array results = {out, of_q, of_k, of_v};
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        const auto error = (wide(results[i].cpu()) - expected.results[i]).abs() / expected.terms[i].clamp_min(1e-3);
+        EXPECT_LE(error.max().item<double>(), bound)
+            << kernel.name << " in " << kernel.dtype << ", offset " << offset << ", result " << i;
       }
     }
   }

@@ -106,7 +106,8 @@ inline double bfloat16_tolerance(const AttentionKernels& kernels) {
 // Expects each result to be off by at most `tolerance` of its terms' sizes, or by half a step of float16's smallest
 // numbers, 2^-24. The logarithms of sums have the absolute errors of scores, which are sums of up to 128 products in
 // float32: some sqrt(128) * 6e-8 = 7e-7 of the terms' sizes.
-inline void expect_within(const Results& found, const Formula& expected, double tolerance, const std::string& what) {
+inline void expect_within(const Results& found, const Formula& expected, double tolerance, const std::string& what,
+                          double sums_tolerance = 1e-6) {
   const auto expect = [&](const char* name, const at::Tensor& one, const at::Tensor& value, const at::Tensor& size,
                           double part) {
     ASSERT_EQ(one.sizes(), value.sizes()) << what << ": " << name;
@@ -115,7 +116,7 @@ inline void expect_within(const Results& found, const Formula& expected, double 
   };
   const auto& [values, sizes] = expected;
   expect("out", found.out, values.out, sizes.out, tolerance);
-  expect("sums", found.sums, values.sums, sizes.sums, 1e-6);
+  expect("sums", found.sums, values.sums, sizes.sums, sums_tolerance);
   expect("gradient of q", found.q_grad, values.q_grad, sizes.q_grad, tolerance);
   expect("gradient of k", found.k_grad, values.k_grad, sizes.k_grad, tolerance);
   expect("gradient of v", found.v_grad, values.v_grad, sizes.v_grad, tolerance);

@@ -45,8 +45,8 @@ std::string text_of(const AttentionKernels& kernels, const Case& each) {
 
 double scale_of(const Case& each) { return 1 / std::sqrt(static_cast<double>(each.dim)); }
 
-// What kernels round, as fractions of the terms' sizes. float32: sums of n = 257 products, by some sqrt(n) * 6e-8 =
-// 1e-6, in a chain of three. The 16-bit types round once more each what attention_test.cpp says.
+// Returns what kernels round, as a fraction of the terms' sizes. float32: sums of n = 257 products, by some sqrt(n) *
+// 6e-8 = 1e-6, in a chain of three. The 16-bit types round what attention_test.cpp says.
 double tolerance(const AttentionKernels& kernels, at::ScalarType dtype) {
   if (dtype == at::kFloat) return 3e-6;
   return dtype == at::kHalf ? 3 * std::pow(2.0, -12) : bfloat16_tolerance(kernels);

@@ -1,4 +1,4 @@
-// Which keys a query sees. For files that are compiled once per instruction set.
+// Says which keys a query sees. For files that are compiled once per instruction set.
 #pragma once
 
 #include "kernels/cpu/attention/heads.h"
