@@ -30,8 +30,8 @@ at::Tensor repeat_heads(const at::Tensor& x, std::int64_t heads);
 
 double attention_scale(const at::Tensor& q);  // 1 / sqrt(E)
 
-// What a forward kernel returns for its backward. The sums' logarithms have the kernel's own shape. Seed and offset are
-// those of the unused dropout, undefined for the CPU's kernel.
+// Holds what a forward kernel returns for its backward. The sums' logarithms have the kernel's own shape. Seed and
+// offset are those of the unused dropout, undefined for the CPU's kernel.
 struct FusedAttention {
   at::Tensor out, sums, seed, offset;
 };

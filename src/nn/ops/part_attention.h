@@ -11,8 +11,8 @@
 
 namespace titan::nn {
 
-// What queries get from the keys that they see: out [B, H, N, E], and the logarithms of the sums of exponentials of the
-// scaled scores, float32 [B, H, N].
+// Holds what queries get from the keys that they see: out [B, H, N, E], and the logarithms of the sums of exponentials
+// of the scaled scores, float32 [B, H, N].
 struct AttentionPart {
   at::Tensor out, sums;
 };
@@ -24,8 +24,9 @@ struct PartGradients {
 // Attention scaled by 1 / sqrt(E) in which query i sees the first min(S, i + 1 + offset) keys. Offset 0 with as many
 // queries as keys is causal attention, S - 1 or more shows every key to every query, and S - N has all keys of earlier
 // parts first and the causal square at the end. q [B, H, N, E], k and v [B, K, S, E] with H a multiple of K, of one
-// dtype; no size is 0. `out` has q's dtype. Throws InternalError if offset is negative: the first query would see no
-// key. On a GPU, ConfigError if no fused kernel of ATen takes the tensors; the formula's memory would grow with N x S.
+// dtype, float32, bfloat16 or float16; no size is 0. `out` has q's dtype. Throws InternalError if offset is negative:
+// the first query would see no key. On a GPU, ConfigError if no fused kernel of ATen takes the tensors; the formula's
+// memory would grow with N x S.
 AttentionPart attend_part(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t offset);
 
 // The gradients of attend_part(), like q, k and v. If the queries see the keys of several parts, `out` (of q's dtype)

@@ -70,10 +70,10 @@ struct Shape {
 };
 // One key, causal squares, rectangles, both together, keys that no query sees, queries that see all keys below others
 // that do not; head dims that this program's kernels take (16, 48) and do not take (8, 20).
-constexpr Shape kShapes[] = {{1, 1, 0, 1, 1, 16},     {7, 1, 0, 2, 1, 8},     {33, 33, 0, 4, 2, 16},
-                             {20, 50, 49, 2, 2, 20},  {20, 50, 30, 4, 1, 8},  {20, 50, 10, 2, 1, 16},
-                             {50, 20, 0, 2, 2, 8},    {50, 20, 5, 4, 2, 48},  {40, 70, 2, 3, 3, 20},
-                             {64, 128, 64, 4, 2, 16}, {64, 128, 500, 2, 1, 8}};
+constexpr Shape kShapes[] = {{1, 1, 0, 1, 1, 16},    {7, 1, 0, 2, 1, 8},      {33, 33, 0, 4, 2, 16},
+                             {20, 50, 49, 2, 2, 20}, {20, 50, 48, 2, 2, 16},  {20, 50, 30, 4, 1, 8},
+                             {20, 50, 10, 2, 1, 16}, {50, 20, 0, 2, 2, 8},    {50, 20, 5, 4, 2, 48},
+                             {40, 70, 2, 3, 3, 20},  {64, 128, 64, 4, 2, 16}, {64, 128, 500, 2, 1, 8}};
 
 std::string text_of(const Shape& shape, at::ScalarType dtype, bool is_own) {
   return std::to_string(shape.queries) + " queries, " + std::to_string(shape.keys) + " keys, offset " +
