@@ -16,8 +16,8 @@ bool runs_on_host(const at::Tensor& q);
 // Returns the kernel that scaled_dot_product_attention chooses. On the meta device it is the CPU's fused one.
 at::SDPBackend attention_backend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool is_causal);
 
-// True if the kernel is a fused one, which attend() calls. On an accelerator the others take no head dim like q's here:
-// flash attention needs a multiple of 8.
+// True if the kernel is a fused one that attend() can call for heads as wide as q's: on an accelerator, flash attention
+// needs a multiple of 8.
 bool is_fused(at::SDPBackend backend, const at::Tensor& q);
 
 // True on a GPU if no fused kernel takes grouped queries: in float32, which flash and cuDNN do not take, or if the user

@@ -29,9 +29,9 @@ struct PartGradients {
 // memory would grow with N x S.
 AttentionPart attend_part(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t offset);
 
-// The gradients of attend_part(), like q, k and v. If the queries see the keys of several parts, `out` (of q's dtype)
-// and `sums` are those of all parts merged. A part then gives the whole gradients of its own keys and values, and a
-// summand of the gradient of q.
+// Returns the gradients of attend_part(), like q, k and v, in their dtypes. If the queries see the keys of several
+// parts, `out` (of q's dtype) and `sums` are those of all parts merged. A part then gives the whole gradients of its
+// own keys and values, and a summand of the gradient of q. Throws as attend_part() does.
 PartGradients attend_part_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& out, const at::Tensor& sums,
                                    std::int64_t offset);
