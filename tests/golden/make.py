@@ -19,6 +19,7 @@ import golden
 import make_chat
 import make_evaluation
 import make_families
+import make_pipeline
 import make_qwen3
 import torchtitan_configs
 from harness import Context, end_all_jobs, expect
@@ -272,6 +273,7 @@ PARTS = {
     **make_qwen3.PARTS,
     **make_families.PARTS,
     **make_chat.PARTS,
+    **make_pipeline.PARTS,
     **make_evaluation.PARTS,
 }
 

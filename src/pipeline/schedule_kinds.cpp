@@ -1,0 +1,116 @@
+#include "pipeline/schedule_kinds.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "pipeline/pipeline_keys.h"
+#include "pipeline/rank_orders.h"
+
+namespace titan::pipeline {
+namespace {
+
+constexpr std::array kKinds = {
+    ScheduleKind{"1F1B", true, StageStyle::kLoop, false, one_forward_one_backward_order},
+    ScheduleKind{"GPipe", true, StageStyle::kLoop, false, gpipe_order},
+    ScheduleKind{"Interleaved1F1B", false, StageStyle::kLoop, false, interleaved_order},
+    ScheduleKind{"LoopedBFS", false, StageStyle::kLoop, false, looped_bfs_order},
+    ScheduleKind{"InterleavedZeroBubble", false, StageStyle::kLoop, true, interleaved_zero_bubble_order},
+    ScheduleKind{"ZBVZeroBubble", false, StageStyle::kV, true, zbv_order},
+    ScheduleKind{"DualPipeV", false, StageStyle::kV, true, dual_pipe_v_order},
+    ScheduleKind{"PipelineScheduleSingle", true, StageStyle::kLoop, false, nullptr},
+    ScheduleKind{"PipelineScheduleMulti", false, StageStyle::kLoop, false, nullptr},
+};
+
+std::string microbatches(int count) { return std::to_string(count) + (count == 1 ? " microbatch" : " microbatches"); }
+
+// Returns what the number of microbatches must be, and the nearest larger number that is; nullopt if it is right.
+struct Need {
+  std::string text;
+  int nearest;
+};
+
+std::optional<Need> unmet_need(const ScheduleKind& kind, const PipelineSize& size) {
+  const int count = size.num_microbatches, ranks = size.num_ranks, stages = size.num_stages();
+  const std::string stages_text = " (" + counted(stages, "stage") + ")";
+  if (kind.order_of_rank == one_forward_one_backward_order || kind.order_of_rank == dual_pipe_v_order) {
+    if (count >= stages) return std::nullopt;
+    return Need{"at least as many microbatches as stages" + stages_text, stages};
+  }
+  if (kind.order_of_rank == interleaved_order || kind.order_of_rank == interleaved_zero_bubble_order) {
+    const int rounds = std::max(1, count / ranks);
+    if (count % rounds == 0) return std::nullopt;
+    return Need{"rounds of equally many microbatches, at least one for each rank (" + counted(ranks, "rank") + ")",
+                (count + ranks - 1) / ranks * ranks};
+  }
+  return std::nullopt;
+}
+
+// Returns the number of stages per rank that the kind must have; empty if it has it.
+std::string unmet_stages(const ScheduleKind& kind, const PipelineSize& size) {
+  if (kind.is_single_stage) return size.stages_per_rank == 1 ? "" : "exactly 1 stage per rank";
+  if (kind.style == StageStyle::kV) return size.stages_per_rank == 2 ? "" : "exactly 2 stages per rank";
+  return size.stages_per_rank >= 2 ? "" : "at least 2 stages per rank";
+}
+
+}  // namespace
+
+std::span<const ScheduleKind> schedule_kinds() { return kKinds; }
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const ScheduleKind& kind : kKinds)
+    if (kind.order_of_rank) names.emplace_back(kind.name);
+  return names;
+}
+
+const ScheduleKind& find_schedule_kind(std::string_view name) {
+  const std::string wanted = upper_case(name);
+  for (const ScheduleKind& kind : kKinds)
+    if (upper_case(kind.name) == wanted) return kind;
+  const auto names = schedule_names();
+  const auto nearest = nearest_name(name, names);
+  throw ConfigError("there is no pipeline schedule \"" + std::string(name) + "\"" +
+                        (nearest ? "; did you mean " + *nearest + "?" : ".") + " There are " + join(names, ", "),
+                    {kScheduleKey});
+}
+
+std::int64_t num_microbatches(std::int64_t local_batch_size, std::int64_t microbatch_size) {
+  if (local_batch_size % microbatch_size == 0) return local_batch_size / microbatch_size;
+  throw ConfigError(std::string(kBatchKey) + " (" + std::to_string(local_batch_size) + ") must be a multiple of " +
+                        kMicrobatchKey + " (" + std::to_string(microbatch_size) + "); change either",
+                    {kBatchKey, kMicrobatchKey});
+}
+
+void check_size(const ScheduleKind& kind, const PipelineSize& size) {
+  const std::string stages = unmet_stages(kind, size);
+  if (!stages.empty())
+    throw ConfigError(std::string(kind.name) + " needs " + stages + ", and each has " +
+                          std::to_string(size.stages_per_rank) + "; change " + kLayersKey + ", or take another " +
+                          kScheduleKey,
+                      {kLayersKey, kScheduleKey});
+  const auto need = unmet_need(kind, size);
+  if (!need) return;
+  throw ConfigError(std::string(kind.name) + " needs " + need->text + ", and there " +
+                        (size.num_microbatches == 1 ? "is " : "are ") + microbatches(size.num_microbatches) +
+                        "; for example, make " + kBatchKey + " " + std::to_string(need->nearest) + " times " +
+                        kMicrobatchKey,
+                    {kBatchKey, kMicrobatchKey, kScheduleKey});
+}
+
+PipelineSchedule make_schedule(const ScheduleKind& kind, const PipelineSize& size) {
+  check_size(kind, size);
+  if (!kind.order_of_rank)
+    throw ConfigError(std::string(kind.name) + " has no order of its own; set " + kCsvKey +
+                          " to a file with one, or take one of " + join(schedule_names(), ", "),
+                      {kScheduleKey, kCsvKey});
+  PipelineSchedule schedule{.num_microbatches = size.num_microbatches,
+                            .rank_of_stage = place_stages(size.num_ranks, size.num_stages(), kind.style),
+                            .orders = {}};
+  for (int rank = 0; rank < size.num_ranks; ++rank) schedule.orders.push_back(kind.order_of_rank(size, rank));
+  return schedule;
+}
+
+}  // namespace titan::pipeline
