@@ -13,6 +13,7 @@
 #include "apps/flags/runs/compare_flags.h"
 #include "apps/flags/runs/plot_flags.h"
 #include "apps/flags/runs/report_flags.h"
+#include "apps/flags/schedule_flags.h"
 #include "apps/flags/sweep_flags.h"
 #include "apps/flags/tokenize_flags.h"
 #include "apps/flags/tokenizer_flags.h"
@@ -83,6 +84,7 @@ std::vector<config::Command> commands() {
       {"doctor", "say whether this machine, or all ranks of a job, are ready to train", {}, flags_of<DoctorFlags>},
       {"generate", "print what a trained model writes after a prompt", {}, flags_of<GenerateFlags>},
       {"eval", "score a trained model on tasks: multiple choice, perplexity", {}, flags_of<EvalFlags>},
+      {"schedule", "draw a schedule of pipeline parallelism: order, waits, memory", {}, flags_of<ScheduleFlags>},
   };
 }
 

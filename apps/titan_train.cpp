@@ -23,6 +23,7 @@
 #include "apps/runs/compare_command.h"
 #include "apps/runs/plot_command.h"
 #include "apps/runs/report_command.h"
+#include "apps/schedule/schedule_command.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/process/exit_code.h"
@@ -107,6 +108,7 @@ int run_command(const Arguments& args) {
   if (args[0] == "report") return run_report_command(rest);
   if (args[0] == "plot") return run_plot_command(rest);
   if (args[0] == "compare") return run_compare_command(rest);
+  if (args[0] == "schedule") return run_schedule_command(rest);
   if (args[0] != "sweep") return run_engine(args);
   install_signal_handlers();
   return run_sweep_command(rest);

@@ -11,8 +11,8 @@ namespace titan::pipeline {
 // GPipe (Huang et al. 2019, arXiv 1811.06965): all forwards, then all backwards. One stage per rank.
 std::vector<Step> gpipe_order(const PipelineSize& size, int rank);
 
-// 1F1B (PipeDream-flush; Narayanan et al. 2021, arXiv 2104.04473): as many forwards as there are stages from this one to
-// the last, then a backward and a forward in turn. One stage per rank.
+// 1F1B (PipeDream-flush; Narayanan et al. 2021, arXiv 2104.04473): as many forwards as there are stages from this one
+// to the last, then a backward and a forward in turn. One stage per rank.
 std::vector<Step> one_forward_one_backward_order(const PipelineSize& size, int rank);
 
 // Interleaved 1F1B (the same paper): microbatches go in rounds through the rank's stages.

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "pipeline/pipeline_keys.h"
 
 namespace titan::pipeline {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 constexpr std::string_view kPairEnd = ")OVERLAP_F_B";
 // Numbers of stages and microbatches below this have room in memory, whatever a file says.
 constexpr int kLargestNumber = 99'999;
+
+[[noreturn]] void refuse(const std::string& message) { throw DataError(message, {kCsvKey}); }
 
 // Takes the digits at the beginning of `text` away, and returns their number; nullopt if there are none or too many.
 std::optional<int> take_number(std::string_view& text) {
@@ -71,24 +74,24 @@ class CsvReader {
           file_name_ + ": line " + std::to_string(rank + 1) + ", cell " + std::to_string(cell) + ": ";
       const auto step = read_step(text);
       if (!step && names_communication(text))
-        throw DataError(place + std::string(text) +
-                        " is not computation; leave messages, UNSHARD, RESHARD and "
-                        "REDUCE_GRAD out, the program adds them");
+        refuse(place + std::string(text) +
+               " is not computation; leave messages, UNSHARD, RESHARD and "
+               "REDUCE_GRAD out, the program adds them");
       if (!step)
-        throw DataError(place + "expected a stage, one of F B I W, and a microbatch, as in 2F0; found \"" +
-                        std::string(text) + "\"");
+        refuse(place + "expected a stage, one of F B I W, and a microbatch, as in 2F0; found \"" + std::string(text) +
+               "\"");
       for (const Action& action : step->actions()) add_action(action, rank, place);
       out_.orders.back().push_back(*step);
     }
   }
 
   PipelineSchedule take() {
-    if (ranks_.empty()) throw DataError(file_name_ + ": there is no action in it");
+    if (ranks_.empty()) refuse(file_name_ + ": there is no action in it");
     for (const auto& [stage, rank] : ranks_) {
       const int before = static_cast<int>(out_.rank_of_stage.size());
       if (stage != before)
-        throw DataError(file_name_ + ": stage " + std::to_string(stage) + " occurs, and stage " +
-                        std::to_string(before) + " does not");
+        refuse(file_name_ + ": stage " + std::to_string(stage) + " occurs, and stage " + std::to_string(before) +
+               " does not");
       out_.rank_of_stage.push_back(rank);
     }
     return std::move(out_);
@@ -98,8 +101,8 @@ class CsvReader {
   void add_action(const Action& action, int rank, const std::string& place) {
     const int owner = ranks_.try_emplace(action.stage, rank).first->second;
     if (owner != rank)
-      throw DataError(place + to_text(action) + ": stage " + std::to_string(action.stage) + " is already on line " +
-                      std::to_string(owner + 1) + "; a stage belongs to one rank");
+      refuse(place + to_text(action) + ": stage " + std::to_string(action.stage) + " is already on line " +
+             std::to_string(owner + 1) + "; a stage belongs to one rank");
     out_.num_microbatches = std::max(out_.num_microbatches, action.microbatch + 1);
   }
 
@@ -132,18 +135,17 @@ void check_same_pipeline(const PipelineSchedule& schedule, const PipelineSchedul
                          const std::string& file_name) {
   const auto compare = [&file_name](const char* what, int found, int wanted) {
     if (found != wanted)
-      throw DataError(file_name + ": expected " + std::to_string(wanted) + " " + what + ", found " +
-                      std::to_string(found));
+      refuse(file_name + ": expected " + std::to_string(wanted) + " " + what + ", found " + std::to_string(found));
   };
   compare("ranks (lines)", schedule.num_ranks(), expected.num_ranks());
   compare("stages", schedule.num_stages(), expected.num_stages());
   compare("microbatches", schedule.num_microbatches, expected.num_microbatches);
   for (int stage = 0; stage < expected.num_stages(); ++stage)
     if (schedule.rank_of_stage[stage] != expected.rank_of_stage[stage])
-      throw DataError(file_name + ": stage " + std::to_string(stage) + " is on rank " +
-                      std::to_string(schedule.rank_of_stage[stage]) + " (line " +
-                      std::to_string(schedule.rank_of_stage[stage] + 1) + "), and belongs to rank " +
-                      std::to_string(expected.rank_of_stage[stage]));
+      refuse(file_name + ": stage " + std::to_string(stage) + " is on rank " +
+             std::to_string(schedule.rank_of_stage[stage]) + " (line " +
+             std::to_string(schedule.rank_of_stage[stage] + 1) + "), and belongs to rank " +
+             std::to_string(expected.rank_of_stage[stage]));
 }
 
 }  // namespace titan::pipeline

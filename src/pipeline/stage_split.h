@@ -25,13 +25,13 @@ std::int64_t num_stages(const StageRequest& request);
 // The modules of a stage, as names of a model's children: "tok_embeddings", "layers.0" and so on, "norm", "output".
 using StageModules = std::vector<std::string>;
 
-// Divides the layers evenly over stages, the first stages having one more if they do not divide. Throws ConfigError if a
+// Divides the layers evenly over stages; the first ones have one more if they do not divide. Throws ConfigError if a
 // stage would have less than nothing.
 std::vector<StageModules> split_into_stages(const StageRequest& request, std::int64_t num_stages);
 
-// Checks a list of the user's own (parallelism.module_fqns_per_model_part): its number of stages suits the ranks and the
-// schedule, and it has every module once, in the model's order. Throws ConfigError if not. TorchTitan drops a module
-// that is in no list, and trains another model.
+// Checks a list of the user's own (parallelism.module_fqns_per_model_part): its number of stages suits the ranks and
+// the schedule, and it has every module once, in the model's order. Throws ConfigError if not. TorchTitan drops a
+// module that is in no list, and trains another model.
 void check_stages(const std::vector<StageModules>& stages, const StageRequest& request);
 
 }  // namespace titan::pipeline

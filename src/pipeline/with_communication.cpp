@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "pipeline/check_schedule.h"
+#include "pipeline/pipeline_keys.h"
 
 namespace titan::pipeline {
 namespace {
@@ -145,7 +146,7 @@ class Messages {
 }  // namespace
 
 PipelineSchedule with_communication(const PipelineSchedule& schedule) {
-  if (const auto fault = find_wrong_computation(schedule)) throw DataError(*fault);
+  if (const auto fault = find_wrong_computation(schedule)) throw DataError(*fault, {kCsvKey});
   PipelineSchedule prepared = schedule;
   for (Steps& order : prepared.orders) order = with_reductions(with_gathers(order), schedule.num_microbatches);
   return Messages(prepared).add();

@@ -14,7 +14,7 @@ namespace titan::pipeline {
 // receives of all ranks have one order in which each receive follows its send, so that they end even if a send waits
 // for its receive.
 //
-// Throws DataError, which names what each rank waits for, if the order of computation waits for itself.
+// Throws DataError with the text of find_wrong_computation() if the order of computation has a fault.
 PipelineSchedule with_communication(const PipelineSchedule& schedule);
 
 // Returns the messages of a schedule with communication.

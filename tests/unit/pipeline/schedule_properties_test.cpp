@@ -26,8 +26,8 @@ bool has_schedule(const ScheduleKind& kind, const PipelineSize& size) {
   }
 }
 
-// Calls `body` for every kind of schedule and size that it has: all up to 8 ranks, 4 stages per rank and 24 microbatches,
-// and some up to 32 ranks and 99 microbatches.
+// Calls `body` for every kind of schedule and size that it has: all up to 8 ranks, 4 stages per rank and 24
+// microbatches, and some up to 32 ranks and 99 microbatches.
 int for_each_case(const std::function<void(const ScheduleKind&, const PipelineSize&)>& body) {
   int cases = 0;
   const auto try_case = [&](const ScheduleKind& kind, const PipelineSize& size) {

@@ -127,8 +127,8 @@ inline SecondResult run_events(const PipelineSchedule& schedule, double forward,
   return out;
 }
 
-// Runs a schedule with communication on queues, one per pair of ranks, taking ranks at random. A message that is not the
-// oldest of its queue ends the run. Returns true if every rank comes to its end.
+// Runs a schedule with communication on queues, one per pair of ranks, taking ranks at random. A message that is not
+// the oldest of its queue ends the run. Returns true if every rank comes to its end.
 inline bool run_queues(const PipelineSchedule& schedule, bool sends_wait, std::mt19937& random) {
   struct Rank {
     std::vector<std::string> texts;
