@@ -12,15 +12,16 @@ using pipeline::Kind;
 
 constexpr double kLetter = 6.6, kLine = 26, kBox = 22, kLeft = 70, kTop = 64, kMargin = 16;
 
+// Plain classes: viewers other than browsers know no variables, and show the light colors.
 constexpr const char* kStyle = R"(<style>
-svg { --page: #ffffff; --text: #1f2328; --idle: #eaeef2; --f: #8ecae6; --b: #95d5b2; --i: #ffd166; --w: #f4a6a6; }
-@media (prefers-color-scheme: dark) {
-  svg { --page: #0d1117; --text: #e6edf3; --idle: #21262d; --f: #1f6f8b; --b: #2d6a4f; --i: #8a6d1d; --w: #8c3f3f; }
-}
-.page { fill: var(--page); } .idle { fill: var(--idle); }
-.F { fill: var(--f); } .B { fill: var(--b); } .I { fill: var(--i); } .W { fill: var(--w); }
-text { fill: var(--text); font: 11px ui-monospace, Menlo, Consolas, monospace; }
+.page { fill: #ffffff; } .idle { fill: #eaeef2; }
+.F { fill: #8ecae6; } .B { fill: #95d5b2; } .I { fill: #ffd166; } .W { fill: #f4a6a6; }
+text { fill: #1f2328; font: 11px ui-monospace, Menlo, Consolas, monospace; }
 .head { font-size: 13px; font-weight: bold; } .box { text-anchor: middle; }
+@media (prefers-color-scheme: dark) {
+  .page { fill: #0d1117; } .idle { fill: #21262d; } text { fill: #e6edf3; }
+  .F { fill: #1f6f8b; } .B { fill: #2d6a4f; } .I { fill: #8a6d1d; } .W { fill: #8c3f3f; }
+}
 </style>
 )";
 
