@@ -57,7 +57,7 @@ def schedules_as_pytorch(context):
     expect(0 < refused < len(GRID) / 3, f"PyTorch refused {refused} of {len(GRID)} sizes")
 
 
-# What a reader sees of a small schedule: rank 1 waits at the beginning, rank 0 for each backward.
+# A small schedule as a reader sees it: rank 1 waits at the beginning, rank 0 for each backward.
 DRAWING = """\
 1F1B: 2 ranks, 2 stages, 2 microbatches; times: F 1, I 1, W 1, B 2
 
