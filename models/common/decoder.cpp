@@ -58,7 +58,7 @@ nn::Tensors Decoder::block_inputs(const nn::Tensors& inputs) {
       has_positions ? freqs_cis_.index_select(0, inputs[2].to(device, /*non_blocking=*/true)) : freqs_cis_};
   const at::Tensor documents = inputs.size() > 3 ? inputs[3] : at::Tensor();
   // A single token has nothing but its own document.
-  if ((shape_.block_causal || documents.defined()) && tokens.size(1) > 1) {
+  if (documents.defined() || (shape_.block_causal && tokens.size(1) > 1)) {
     const auto end = shape_.block_causal ? std::optional(document_end_.value()) : std::nullopt;
     state.push_back(nn::document_lengths(tokens, end, documents));
     if (!device.is_cpu() && !device.is_meta()) state.push_back(nn::document_bounds(state.back(), device));

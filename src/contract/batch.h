@@ -14,11 +14,15 @@ struct Batch {
   at::Tensor tokens;  // int64 [B, T], host
   at::Tensor labels;  // int64 [B, T], host; labels[b][t] follows tokens[b][t]; kIgnoredLabel counts as no label
   // int64 [B, T], host: the number, within the row, of the document that a token belongs to and attends to, or
-  // kUnknownDocument. Undefined if it is unknown for all tokens.
+  // kUnknownDocument. Undefined if it is unknown for all tokens. If the batch has a part of each row, those of whole
+  // rows, and all of them known.
   at::Tensor documents = {};
   // int64 [B, T], host: the number of labels that count in a label's conversation, each of which counts one part of so
   // many, so that conversations count alike. Undefined if each label counts once.
   at::Tensor labels_of_sample = {};
+  // int64 [T], host: the positions of the tokens in their rows, in ascending order, if the batch has a part of each
+  // row. Undefined if it has whole rows.
+  at::Tensor positions = {};
 };
 
 }  // namespace titan

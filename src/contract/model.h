@@ -13,9 +13,10 @@ namespace titan {
 // A language model: tokens int64 [B, T] -> logits [B, T, V]. With labels int64 [B, T] as a second input it returns the
 // sum of their cross entropies, float32 0-d (nn/ops/cross_entropy.h), without holding all logits at once; undefined
 // labels are none. A third input int64 [T] gives the positions of the tokens in their rows; without it they are 0, 1,
-// ... A fourth input int64 [B, T] is Batch::documents: tokens attend only to their own document. A fifth, int64 [B, T],
-// is Batch::labels_of_sample, by which the losses are divided. All but the labels may be on the host: the model copies
-// them to its device, and reads the host's values without waiting for that copy.
+// ... A fourth input int64 [B, T] is Batch::documents: tokens attend only to their own document. It is longer than the
+// tokens where these are a part of each row, whose positions are given, and the model's attention is split over ranks.
+// A fifth, int64 [B, T], is Batch::labels_of_sample, by which the losses are divided. All but the labels may be on the
+// host: the model copies them to its device, and reads the host's values without waiting for that copy.
 class LanguageModel : public nn::Module {
  public:
   // Fills every parameter (materialized, sharded or not) and creates the buffers on

@@ -24,6 +24,9 @@ struct ParallelContext {
   const config::JobConfig& job;
   // The model will be called with any number of tokens, as generation does, so no rank holds a part of the sequence.
   bool any_length = false;
+
+  // True if the ranks along cp have a part of each row.
+  bool splits_rows() const { return meshes.cp.size() > 1 && !any_length; }
 };
 
 // One of the changes that make a model a parallel one. A spec lists its passes in the order in which they are applied:

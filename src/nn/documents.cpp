@@ -30,11 +30,13 @@ at::Tensor one_after_the_other(const at::Tensor& q, const at::Tensor& k, const a
 
 at::Tensor document_lengths(const at::Tensor& tokens, std::optional<std::int64_t> end, const at::Tensor& documents) {
   // Meta tensors have no values to find ends in: a row is one document.
-  if (tokens.is_meta()) return at::full({tokens.size(0)}, tokens.size(1), at::kLong);
-  auto is_last = end ? tokens.eq(*end) : at::zeros_like(tokens, at::kBool);  // [B, T]
+  const auto& rows = documents.defined() ? documents : tokens;
+  if (rows.is_meta()) return at::full({rows.size(0)}, rows.size(1), at::kLong);
+  const bool has_part = rows.size(1) != tokens.size(1);
+  auto is_last = end && !has_part ? tokens.eq(*end) : at::zeros_like(rows, at::kBool);  // [B, T]
   if (documents.defined()) {
     is_last.logical_and_(documents.lt(0));
-    const auto T = tokens.size(1);
+    const auto T = rows.size(1);
     is_last.narrow(1, 0, T - 1).logical_or_(documents.narrow(1, 0, T - 1).ne(documents.narrow(1, 1, T - 1)));
   }
   is_last.select(1, -1).fill_(true);

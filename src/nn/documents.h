@@ -10,7 +10,9 @@ namespace titan::nn {
 
 // Returns the lengths of the documents in tokens int64 [B, T], row by row: int64 [documents] on the host, with sum B *
 // T. A document ends with its row, and where `documents` int64 [B, T] changes. Where that is undefined or negative, it
-// ends with the token `end`, which belongs to it. Waits for the device of both tensors, which is the same.
+// ends with the token `end`, which belongs to it. `documents` may be longer than the tokens if none is negative: then
+// the tokens are a part of each row, and the lengths are those of whole rows. Waits for the device of both tensors,
+// which is the same.
 at::Tensor document_lengths(const at::Tensor& tokens, std::optional<std::int64_t> end,
                             const at::Tensor& documents = {});
 

@@ -23,20 +23,20 @@ void keep(AutogradContext* context, std::int64_t dim, dist::ProcessGroup* group)
   keep_group(context, group);
 }
 
-// Returns the parts of all ranks, concatenated along `dim`.
-at::Tensor gather_values(const at::Tensor& x, std::int64_t dim, dist::ProcessGroup& group) {
+// Returns the x of all ranks [ranks, ...].
+at::Tensor gather_stacked(const at::Tensor& x, dist::ProcessGroup& group) {
   const auto part = x.contiguous();
-  if (group.shares_memory(part.device())) {
-    const auto sent = group.exchange_buffer(part.numel(), part.options());
-    sent.copy_(part.view(-1));
-    auto parts = group.all_gather_parts(sent).wait_for_parts();
-    for (auto& each : parts) each = each.view(part.sizes());
-    return at::cat(parts, dim);
-  }
   auto shape = part.sizes().vec();
   shape.insert(shape.begin(), group.size());
   auto stacked = at::empty(shape, part.options());
   group.all_gather(stacked, part).wait();
+  return stacked;
+}
+
+// Returns the parts of all ranks, concatenated along `dim`.
+at::Tensor gather_values(const at::Tensor& x, std::int64_t dim, dist::ProcessGroup& group) {
+  if (group.shares_memory(x.device())) return at::cat(gather_parts(x, group), dim);
+  const auto stacked = gather_stacked(x, group);
   if (dim == 0) return stacked.flatten(0, 1);
   return stacked.movedim(0, dim).flatten(dim, dim + 1);
 }
@@ -135,6 +135,15 @@ struct SumGradients : torch::autograd::Function<SumGradients> {
 };
 
 }  // namespace
+
+std::vector<at::Tensor> gather_parts(const at::Tensor& x, dist::ProcessGroup& group) {
+  if (!group.shares_memory(x.device())) return gather_stacked(x, group).unbind();
+  const auto sent = group.exchange_buffer(x.numel(), x.options());
+  sent.view(x.sizes()).copy_(x);
+  auto parts = group.all_gather_parts(sent).wait_for_parts();
+  for (auto& each : parts) each = each.view(x.sizes());
+  return parts;
+}
 
 at::Tensor all_gather(const at::Tensor& x, std::int64_t dim, dist::ProcessGroup& group) {
   return group.size() == 1 ? x : AllGather::apply(x, dim, &group);

@@ -11,9 +11,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "distributed/process_group.h"
 
 namespace titan::parallel {
+
+// Returns the x of all ranks, in rank order, read-only and without gradients. They may hold the other ranks' memory:
+// drop them soon.
+std::vector<at::Tensor> gather_parts(const at::Tensor& x, dist::ProcessGroup& group);
 
 // All-gather of x, which is split along `dim`; backward is a reduce-scatter. Each rank's use of the result is a term
 // of the loss: the gradients are summed, and each rank gets its part.

@@ -69,7 +69,7 @@ void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prom
   const config::JobConfig& config = run.config;
   if (!prompts.prompts.empty())
     run.samples = std::make_unique<PromptSamples>(std::move(prompts), config.validation.prompt_tokens,
-                                                  config.training.seq_len, *run.model, run.meshes.batch);
+                                                  config.training.seq_len, *run.model, run.meshes.loss);
   if (!held_out) return;
   run.validator = std::make_unique<Validator>(config.validation, std::move(held_out), *run.model, *run.forward_backward,
                                               run.world.group(), run.meshes, *run.metrics, config.training.steps);

@@ -7,6 +7,7 @@
 #include "kernels/operators.h"
 #include "nn/ops/fused_attention.h"
 #include "nn/ops/op_trace.h"
+#include "nn/ops/traced_op.h"
 
 namespace titan::nn {
 namespace {
@@ -95,28 +96,6 @@ struct KeptDocumentAttention : torch::autograd::Function<KeptDocumentAttention> 
     return {of_q, of_k, of_v, at::Tensor(), at::Tensor()};
   }
 };
-
-// Runs an operator under a trace. `compute` returns its output; `keep` returns what its gradient needs, the output
-// first; `restore` turns these into the output with its node.
-template <typename Compute, typename Keep, typename Restore>
-at::Tensor run_traced(OpTrace& trace, const Op& op, bool keepable, Compute compute, Keep keep, Restore restore) {
-  at::Tensor out;
-  switch (trace.begin(op, keepable)) {
-    case OpTrace::Action::kTake:
-      out = restore(trace.take());
-      break;
-    case OpTrace::Action::kComputeAndKeep: {
-      KeptTensors kept = keep();
-      out = kept.tensors[0];
-      trace.keep(std::move(kept));
-      break;
-    }
-    case OpTrace::Action::kCompute:
-      out = compute();
-  }
-  trace.end(out);
-  return out;
-}
 
 }  // namespace
 

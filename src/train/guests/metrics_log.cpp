@@ -30,15 +30,16 @@ void MetricsLog::log(const StepView& step) {
   const PhaseScope phase(Phase::kLog);
   const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
   const StepOutput& output = step.output;
-  auto& group = meshes_.loss.group();
   auto mean_loss = output.loss.to(at::kFloat).clone();
-  auto max_loss =
-      mean_loss * static_cast<double>(step.input.global_valid_tokens) / static_cast<double>(step.output.labels);
+  meshes_.cp.group().all_reduce(mean_loss, dist::ReduceOp::kSum).wait();  // of this rank's rows
+  auto max_loss = mean_loss * static_cast<double>(step.input.global_valid_tokens) /
+                  static_cast<double>(step.input.local_valid_tokens);
   const auto bad_records = data_.bad_records();
   auto counts = at::tensor({metrics_.tokens_seen(), bad_records.value_or(0)}, at::kLong);
+  auto& group = meshes_.batch.group();
   group.all_reduce(mean_loss, dist::ReduceOp::kSum).wait();
   group.all_reduce(max_loss, dist::ReduceOp::kMax).wait();
-  meshes_.batch.group().all_reduce(counts, dist::ReduceOp::kSum).wait();
+  group.all_reduce(counts, dist::ReduceOp::kSum).wait();
   metrics_.log({.step = step.number,
                 .loss = host(mean_loss),
                 .max_loss = host(max_loss),

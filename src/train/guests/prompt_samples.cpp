@@ -29,17 +29,13 @@ std::string in_one_line(const std::string& text) {
 }  // namespace
 
 PromptSamples::PromptSamples(Prompts prompts, std::int64_t max_tokens, std::int64_t context, LanguageModel& model,
-                             const dist::DeviceMesh& batch_mesh)
-    : prompts_(std::move(prompts)),
-      max_tokens_(max_tokens),
-      context_(context),
-      model_(model),
-      batch_mesh_(batch_mesh) {}
+                             const dist::DeviceMesh& mesh)
+    : prompts_(std::move(prompts)), max_tokens_(max_tokens), context_(context), model_(model), mesh_(mesh) {}
 
 // Returns rank 0's choice on all ranks, since processors that round differently must not diverge.
 std::int64_t PromptSamples::likeliest(const at::Tensor& logits) const {
   auto id = logits.argmax(0).reshape({1}).to(at::kCPU);
-  batch_mesh_.group().broadcast(id, 0).wait();
+  mesh_.group().broadcast(id, 0).wait();
   return id.item<std::int64_t>();
 }
 

@@ -12,10 +12,10 @@ namespace titan::train {
 
 class PromptSamples {
  public:
-  // `context`: longest sequence of the model, longer than every prompt. All ranks of `batch_mesh` take part; it and
+  // `context`: longest sequence of the model, longer than every prompt. All ranks of `mesh` take part; it and
   // `model` must outlive this.
   PromptSamples(Prompts prompts, std::int64_t max_tokens, std::int64_t context, LanguageModel& model,
-                const dist::DeviceMesh& batch_mesh);
+                const dist::DeviceMesh& mesh);
 
   // Continues every prompt greedily, by up to `max_tokens` tokens; rank 0 logs the texts. A second call for the same
   // step does nothing. Every parameter is sharded again on return. Draws no random numbers. Collective.
@@ -28,7 +28,7 @@ class PromptSamples {
   std::int64_t last_step_ = 0;
   std::int64_t max_tokens_, context_;
   LanguageModel& model_;
-  const dist::DeviceMesh& batch_mesh_;
+  const dist::DeviceMesh& mesh_;
 };
 
 }  // namespace titan::train

@@ -23,7 +23,8 @@ class WholeModel : public ForwardBackward {
   LossSum forward(const Batch& batch) override {
     const NamedRange range([] { return "forward"; });
     const auto labels = batch.labels.to(device_, /*non_blocking=*/true);
-    return {loss_(model_, {batch.tokens, labels, batch.documents, batch.labels_of_sample}), count_valid_tokens(batch)};
+    return {loss_(model_, {batch.tokens, labels, batch.documents, batch.labels_of_sample, batch.positions}),
+            count_valid_tokens(batch)};
   }
 
   LossSum forward_backward(const Batch& batch, const Objective& objective) override {

@@ -19,8 +19,10 @@ using Objective = std::function<at::Tensor(const at::Tensor& loss)>;
 
 // The part of a batch's loss that a rank has computed. All ranks together cover each label of the batch once.
 struct LossSum {
-  at::Tensor loss;          // float32 0-d on the device: the sum over the labels that this rank has computed
-  std::int64_t labels = 0;  // the number of these labels; labels that do not count are left out
+  at::Tensor loss;  // float32 0-d on the device: the sum over the labels that this rank has computed
+  // The number of these labels; labels that do not count are left out. Ranks that share rows have a part of the loss
+  // each, and one of them counts the labels.
+  std::int64_t labels = 0;
 };
 
 class ForwardBackward {

@@ -21,12 +21,11 @@ struct StepInput {
 
 // Results of a step, on the device; they are not read back before a step is logged.
 struct StepOutput {
-  at::Tensor loss;          // 0-d: this rank's sum of losses over the global number of valid tokens
-  std::int64_t labels = 0;  // number of labels that this rank's sum covers
-  at::Tensor grad_norm;     // 0-d, of the full gradient, before clipping
-  at::Tensor grad_norms;    // [parameters], float32: of each full gradient, before clipping, in the optimizer's order
-  at::Tensor grad_scale;    // 0-d: factor that scaled this step's loss; undefined without float16
-  at::Tensor skipped;       // 0-d: 1 if a guest vetoed this step's update, else 0; undefined means 0
+  at::Tensor loss;        // 0-d: this rank's sum of losses over the global number of valid tokens
+  at::Tensor grad_norm;   // 0-d, of the full gradient, before clipping
+  at::Tensor grad_norms;  // [parameters], float32: of each full gradient, before clipping, in the optimizer's order
+  at::Tensor grad_scale;  // 0-d: factor that scaled this step's loss; undefined without float16
+  at::Tensor skipped;     // 0-d: 1 if a guest vetoed this step's update, else 0; undefined means 0
   double lr = 0;
 };
 

@@ -42,7 +42,7 @@ class Verdict {
   RunEnd end_;
 };
 
-// A step as its guests see it. Before the update, `output` has the loss, its labels and the norm of the gradients.
+// A step as its guests see it. Before the update, `output` has the loss and the norm of the gradients.
 struct StepView {
   std::int64_t number;  // 1-based
   const StepInput& input;

@@ -39,7 +39,6 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps, c
     const LossSum sum = parts_.forward_backward.forward_backward(batch, objective);
     const auto loss = part_of_mean(sum.loss);
     output.loss = output.loss.defined() ? output.loss + loss : loss;
-    output.labels += sum.labels;
   }
 
   // 2. the norm of the full gradient, and the factor that clips it
