@@ -8,6 +8,7 @@
 #include "models/common/activation_checkpoint.h"
 #include "models/common/fully_shard_options.h"
 #include "models/common/wrap_groups.h"
+#include "parallel/context/split_attention.h"
 #include "parallel/fsdp/fully_shard.h"
 
 namespace titan::models {
@@ -21,6 +22,14 @@ void split_layers(LanguageModel& model, const ParallelContext& context) {
   tp::parallelize_module(
       model, context.meshes.tp,
       context.any_length ? whole_sequence_plan(shape) : tensor_parallel_plan(shape, context.job.parallelism));
+}
+
+void share_rows(LanguageModel& model, const ParallelContext& context) {
+  if (!context.splits_rows()) return;
+  const config::Parallelism& parallelism = context.job.parallelism;
+  parallel::split_attention_cores(
+      model, parallel::row_sharing(context.meshes.cp.group(), parallelism.context_parallel_load_balancer,
+                                   parallelism.context_parallel_rotate_method));
 }
 
 void recompute_blocks(LanguageModel& model, const ParallelContext& context) {
@@ -134,7 +143,7 @@ tp::Plan whole_sequence_plan(const DecoderShape& shape) {
 }
 
 std::vector<ModelPass> decoder_passes() {
-  return {{"tensor", split_layers}, {"recompute", recompute_blocks}, {"shard", shard}};
+  return {{"tensor", split_layers}, {"context", share_rows}, {"recompute", recompute_blocks}, {"shard", shard}};
 }
 
 }  // namespace titan::models

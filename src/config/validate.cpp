@@ -165,6 +165,11 @@ void check_wrap_rule(const JobConfig& config, Faults& errors) {
 
 void check_attention(const JobConfig& config, Faults& errors) {
   const std::string& attention = config.cuda.attention;
+  if (config.parallelism.context_parallel_degree > 1 && attention == "math")
+    errors.push_back(
+        {"cuda.attention = \"math\" gives no sums of the softmax, with which context parallelism merges the "
+         "parts of a sequence; use \"auto\" or another kernel",
+         {"cuda.attention", "parallelism.context_parallel_degree"}});
   if (config.training.mixed_precision_param != "float32" || (attention != "cudnn" && attention != "flash")) return;
   errors.push_back({"cuda.attention = \"" + attention +
                         "\" takes bfloat16 and float16, and training.mixed_precision_param is float32; use \"auto\", "

@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "distributed/config_dtype.h"
 #include "nn/init.h"
+#include "parallel/context/split_attention.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "train/split_rows.h"
 
 namespace titan::train {
 
@@ -16,6 +18,12 @@ BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> docu
   auto model = spec.build_model(document_end);
   for (const ModelPass& pass : spec.passes) pass.apply(*model, context);
   auto forward_backward = make_forward_backward(*model, device, spec.loss);
+  const auto& parallelism = context.job.parallelism;
+  if (context.splits_rows())
+    forward_backward =
+        make_split_rows(std::move(forward_backward), *model,
+                        parallel::row_sharing(context.meshes.cp.group(), parallelism.context_parallel_load_balancer,
+                                              parallelism.context_parallel_rotate_method));
   return {std::move(model), std::move(forward_backward)};
 }
 

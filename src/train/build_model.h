@@ -10,8 +10,7 @@
 
 namespace titan::train {
 
-// A model, and what runs batches through it. A pipeline, or a split of the sequence, would make another
-// ForwardBackward.
+// A model, and what runs batches through it. A pipeline would make another ForwardBackward.
 struct BuiltModel {
   std::unique_ptr<LanguageModel> model;
   std::unique_ptr<ForwardBackward> forward_backward;

@@ -195,9 +195,9 @@ class Table {
     add(KEY(parallelism.pipeline_parallel_schedule_csv), "file with a schedule", kAny, dormant("parallelism.pipeline_parallel_degree"));
     add(KEY(parallelism.pipeline_parallel_microbatch_size), "sequences of one pipeline microbatch", at_least(1), dormant("parallelism.pipeline_parallel_degree"));
     add(KEY(parallelism.pipeline_parallel_expert_parallel_overlap), "overlap pipeline with expert communication", kAny, dormant("parallelism.pipeline_parallel_degree"));
-    add(KEY(parallelism.context_parallel_degree), "ranks that share each sequence", at_least(1), not_built("there is no context parallelism yet; use those ranks for parallelism.data_parallel_shard_degree"));
-    add(KEY(parallelism.context_parallel_load_balancer), "how a sequence is dealt out", one_of({"headtail", "ptrr"}), dormant("parallelism.context_parallel_degree"));
-    add(KEY(parallelism.context_parallel_rotate_method), "how keys and values are exchanged", one_of({"allgather", "alltoall"}), dormant("parallelism.context_parallel_degree"));
+    add(KEY(parallelism.context_parallel_degree), "ranks that share each sequence", at_least(1), kSupported);
+    add(KEY(parallelism.context_parallel_load_balancer), "how a sequence is dealt out to the ranks that share it; headtail: a part from the front and one from the end to each; ptrr: small parts, such that ranks have about as many keys to attend to, also within documents; None: in order, so that the last rank has most to do", one_of({"headtail", "ptrr"}), kSupported);
+    add(KEY(parallelism.context_parallel_rotate_method), "how keys and values are exchanged; allgather: each rank gets those of whole sequences at once; alltoall: they go round the ranks in a ring, and each step attends to those of one rank", one_of({"allgather", "alltoall"}), kSupported);
     add(KEY(parallelism.expert_parallel_degree), "ranks that share the experts", at_least(1), not_built("no model here has experts"));
     add(KEY(parallelism.expert_tensor_parallel_degree), "ranks that share each expert", at_least(1), not_built("no model here has experts"));
     add(KEY(parallelism.expert_parallel_comm_backend), "how tokens reach their experts", one_of({"standard", "deepep"}), dormant("parallelism.expert_parallel_degree"));

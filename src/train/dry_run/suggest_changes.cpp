@@ -66,6 +66,17 @@ std::vector<Candidate> candidates(const config::JobConfig& config, int world_siz
         "activation_checkpoint.mode = \"full\" and training.local_batch_size = 1",
         [&](config::JobConfig& c) { full(c), with_batch(1)(c); }, world_size);
   }
+  // A row of which the ranks have parts needs less of everything that grows with tokens; a step has fewer rows, or more
+  // microbatches.
+  const auto& parallelism = config.parallelism;
+  const auto parts = 2 * parallelism.context_parallel_degree;
+  if (batch == 1 && parallelism.data_parallel_shard_degree == -1 &&
+      config::num_data_parallel_ranks(parallelism, world_size) % 2 == 0 &&
+      config.training.seq_len % (2 * parts * parallelism.tensor_parallel_degree) == 0) {
+    add(
+        "parallelism.context_parallel_degree = " + std::to_string(parts),
+        [parts](config::JobConfig& c) { c.parallelism.context_parallel_degree = parts; }, world_size);
+  }
   if (is_gpu && config.parallelism.data_parallel_shard_degree == -1)  // ranks on CPU share the machine's memory
     add(
         "twice as many ranks (" + std::to_string(2 * world_size) + ")", [](config::JobConfig&) {}, 2 * world_size);

@@ -17,7 +17,7 @@ from fixtures import write_job
 from harness import ROOT, Failure, Job, case, expect, read_rows, run
 
 BAD_CONFIGS = ROOT / "tests/bad_configs"
-NUM_BAD_CONFIGS = 284  # so that none can disappear unnoticed
+NUM_BAD_CONFIGS = 285  # so that none can disappear unnoticed
 # Processor time, because other load on the machine adds to wall time. Three times the longest refusal measured, most of
 # which is loading libtorch, because shared cores take longer for the same work.
 CPU_LIMIT_S = 1.0  # per process
@@ -248,7 +248,7 @@ def version_and_help(context):
     for pattern in (r"titan-train \d+\.\d+", r"compiler: +(GCC|Clang)", r"torch: +\d+\.\d+", r"CUDA: +\S", r"NCCL: +\S"):
         expect(re.search(pattern, text), f"--version does not match {pattern}:\n{text}")
     index = run(context, 1, ["--help"], name="help").out_path.read_text()
-    expect(index.count("\n") <= 54 and "[lr_scheduler]" in index and "decay_type" not in index, index)
+    expect(index.count("\n") <= 55 and "[lr_scheduler]" in index and "decay_type" not in index, index)
     expect(run(context, 1, ["help"], name="word").out_path.read_text() == index, "help is not --help")
     whole = run(context, 1, ["--help", "all"], name="whole").out_path.read_text()
     found = run(context, 1, ["--help", "lr"], name="search").out_path.read_text()

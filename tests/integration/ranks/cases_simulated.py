@@ -44,6 +44,14 @@ TENSOR_PARALLEL = {
     "tensor parallel, adapters": ["--parallelism.tensor_parallel_degree", 2, *ADAPTERS],
     "tensor parallel, recomputed by op": ["--parallelism.tensor_parallel_degree", 2, *RECOMPUTED["recomputed by op"]],
 }
+CONTEXT = ["--parallelism.context_parallel_degree", 2]
+RING = ["--parallelism.context_parallel_rotate_method", "alltoall"]
+CONTEXT_PARALLEL = {
+    "context parallel": CONTEXT,
+    "context parallel, in a ring": [*CONTEXT, *RING],
+    "context parallel, documents apart, in a ring": [*CONTEXT, *RING, *DOCUMENTS],
+    "context parallel, recomputed by op": [*CONTEXT, *RECOMPUTED["recomputed by op"]],
+}
 OF_FOUR = {
     "replicas": ["--parallelism.data_parallel_replicate_degree", 2],
     "data parallel": ["--parallelism.data_parallel_replicate_degree", 4, "--parallelism.data_parallel_shard_degree", 1],
@@ -58,7 +66,7 @@ def modes(context, ranks, which):
     if which == "every":
         found |= {**EQUAL, **OTHERS, **CHECKSUMS, "accumulated": ["--training.global_batch_size", 4 * ranks]}
         found["validated"] = validation(write_held_out(context), steps=1)
-        found |= TENSOR_PARALLEL if ranks > 1 else {}
+        found |= TENSOR_PARALLEL | CONTEXT_PARALLEL if ranks > 1 else {}
     return found | (OF_FOUR if ranks == 4 else {})
 
 
