@@ -22,6 +22,7 @@ import make_families
 import make_pipeline
 import make_qwen3
 import torchtitan_configs
+from checkpoint_tools import train
 from harness import Context, end_all_jobs, expect
 
 # ---------------------------------------------------------------------------------------------------- configuration
@@ -113,6 +114,31 @@ def make_tensor(context, output):
     }
     golden.pack_checkpoint(context.dump("they_mesh") / f"checkpoint/step-{golden.HALF}", output / "resume_tensor.zip")
     write(output / "tensor.json", answers)
+
+
+def make_context(context, output):
+    """TorchTitan's figures with context parallelism, from the weights that one rank of ours draws: alone, and with
+    fully_shard besides. Going on from our checkpoints of both meshes: on that mesh, and with fully_shard alone. And its
+    checkpoint of the first."""
+    job = golden.write_job(context, "seed")
+    words = ["--config", job, *golden.size_words(golden.SIZES), "--checkpoint.create_seed_checkpoint"]
+    train(context, 1, words, "seed")
+    start = ["--checkpoint.initial_load_path", context.dump("seed") / "checkpoint/step-0"]
+
+    def theirs(ranks, name, *more):
+        return torchtitans(context, ranks, name, ["--job.config_file", golden.write_job(context, name), *more])
+
+    for ranks in (2, 4):
+        ours(context, ranks, f"we_{ranks}", *golden.CONTEXT)
+        golden.hand_over(context, f"we_{ranks}", f"they_after_us_{ranks}")
+    answers = {
+        "alone": theirs(2, "they_2", *golden.CONTEXT, *start),
+        "sharded": theirs(4, "they_4", *golden.CONTEXT, *start),
+        "after_us": theirs(2, "they_after_us_2", *golden.CONTEXT),
+        "without_after_us": theirs(2, "they_after_us_4"),
+    }
+    golden.pack_checkpoint(context.dump("they_2") / f"checkpoint/step-{golden.HALF}", output / "resume_context.zip")
+    write(output / "context.json", answers)
 
 
 def make_debug_toml(context, output):
@@ -267,6 +293,7 @@ PARTS = {
     "tensorboard": make_tensorboard,
     "resume": make_resume,
     "tensor": make_tensor,
+    "context": make_context,
     "transformers": make_transformers,
     "generate": make_generate,
     "config_variants": make_config_variants,

@@ -116,6 +116,8 @@ FIGURES = ("loss", "grad_norm")
 # of norms, so that mesh is compared with a bound that no gradient reaches.
 TENSOR_SIZES = SIZES | {"n_kv_heads": 2}
 TENSOR = ["--parallelism.tensor_parallel_degree", "2"]
+# Two ranks share each row.
+CONTEXT = ["--parallelism.context_parallel_degree", "2"]
 NEVER_CLIPPED = ["--training.max_norm", "1000"]
 
 JOB = """\

@@ -124,13 +124,14 @@ class Decoder(nn.Module):
         if self.args.enable_weight_tying:
             self.output.weight = self.tok_embeddings.weight
 
-    def forward(self, tokens):
-        """int64 [B, T] -> logits [B, T, V]"""
+    def forward(self, tokens, positions=None):
+        """int64 [B, T] -> logits [B, T, V]. positions: int64 [T], of the tokens in their rows; None: 0, 1, ..."""
         block_causal = self.args.attn_mask_type == "block_causal"
         mask = same_document(tokens, self.args.eos_id) if block_causal else None
+        table = self.table if positions is None else self.table[positions]
         h = self.tok_embeddings(tokens)
         for layer in self.layers.values():
-            h = layer(h, self.table, mask)
+            h = layer(h, table, mask)
         return self.output(self.norm(h))
 
     @torch.no_grad()

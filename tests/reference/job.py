@@ -49,6 +49,8 @@ DEFAULTS = {
         "tensor_parallel_degree": 1,
         "disable_loss_parallel": False,
         "context_parallel_degree": 1,
+        "context_parallel_load_balancer": "headtail",
+        "context_parallel_rotate_method": "allgather",
         "pipeline_parallel_degree": 1,
     },
     "lora": {"rank": 0, "alpha": None, "dropout": 0.0, "targets": ["layers.*"], "base_dtype": None},
@@ -65,7 +67,7 @@ IGNORED_KEYS = {
     ("debug", "deterministic"),
 }
 
-DEGREES_OF_ONE = ("context_parallel_degree", "pipeline_parallel_degree")
+DEGREES_OF_ONE = ("pipeline_parallel_degree",)
 
 
 def parse_value(text, default):

@@ -27,6 +27,7 @@ from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
+import context_parallel
 import decoder
 import job as job_file
 import models
@@ -39,28 +40,34 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 @dataclasses.dataclass
 class Meshes:
     fsdp: DeviceMesh  # one dimension, or (replicate, shard)
-    tp: DeviceMesh | None  # None: every rank reads data of its own
+    tp: DeviceMesh | None  # None: every rank has all heads
+    cp: DeviceMesh | None  # None: every rank has whole rows
     batch_rank: int
     batch_size: int  # ranks that read different data
 
     def sum_over_batch(self, value, dtype):
-        """Returns the sum of what each rank counts of its data; the ranks of `tp` read the same."""
-        return all_reduce(value, dist.ReduceOp.SUM, dtype) / (self.tp.size() if self.tp else 1)
+        """Returns the sum of what each rank counts of its data; the ranks of `tp` and `cp` read the same."""
+        return all_reduce(value, dist.ReduceOp.SUM, dtype) * self.batch_size / dist.get_world_size()
+
+    def sum_over_parts(self, loss):
+        """Returns the sum of the losses of the parts of this rank's rows."""
+        return all_reduce(loss, dist.ReduceOp.SUM, torch.float32, self.cp.get_group()) if self.cp else loss.item()
 
 
 def make_mesh(device, parallelism, world):
     replicas, shards = (parallelism[f"data_parallel_{kind}_degree"] for kind in ("replicate", "shard"))
-    tensor = parallelism["tensor_parallel_degree"]
-    shards = world // (replicas * tensor) if shards == -1 else shards
-    if replicas * shards * tensor != world:
-        raise SystemExit(f"reference: {replicas} replicas * {shards} shards * {tensor} is not the world size {world}")
+    tensor, context = (parallelism[f"{kind}_parallel_degree"] for kind in ("tensor", "context"))
+    shards = world // (replicas * context * tensor) if shards == -1 else shards
+    if replicas * shards * context * tensor != world:
+        degrees = f"{replicas} replicas * {shards} shards * {context} * {tensor}"
+        raise SystemExit(f"reference: {degrees} is not the world size {world}")
+    # Ranks that share rows are shards, too.
     names = ("shard",) if replicas == 1 else ("replicate", "shard")
-    shape = (shards,) if replicas == 1 else (replicas, shards)
-    batch = {"batch_rank": dist.get_rank() // tensor, "batch_size": replicas * shards}
-    if tensor == 1:
-        return Meshes(init_device_mesh(device.type, shape, mesh_dim_names=names), None, **batch)
-    mesh = init_device_mesh(device.type, (*shape, tensor), mesh_dim_names=(*names, "tp"))
-    return Meshes(mesh[names], mesh["tp"], **batch)
+    shape = (shards * context,) if replicas == 1 else (replicas, shards * context)
+    whole = init_device_mesh(device.type, (*shape, tensor), mesh_dim_names=(*names, "tp"))
+    rows = whole["shard"]._unflatten(0, (shards, context), ("batch", "cp"))["cp"] if context > 1 else None
+    batch = {"batch_rank": dist.get_rank() // (context * tensor), "batch_size": replicas * shards}
+    return Meshes(whole[names], whole["tp"] if tensor > 1 else None, rows, **batch)
 
 
 def reshard_policies(mode):
@@ -240,9 +247,9 @@ def random_batches(job, rank, vocab_size):
         yield window[:, :-1].contiguous(), window[:, 1:].contiguous()
 
 
-def all_reduce(value, op, dtype):
+def all_reduce(value, op, dtype, group=None):
     tensor = torch.as_tensor(value, dtype=dtype).clone()
-    dist.all_reduce(tensor, op)
+    dist.all_reduce(tensor, op, group)
     return tensor.item()
 
 
@@ -254,16 +261,17 @@ def clip(model, max_norm):
     return norm.item()
 
 
-def forward_backward(model, microbatches, valid_tokens):
+def forward_backward(model, job, meshes, microbatches, valid_tokens):
     """Accumulates gradients. Returns the sum of this rank's losses, each divided by the global token count."""
     losses = []
     for index, (tokens, labels) in enumerate(microbatches):
         if isinstance(model, DistributedDataParallel):
             model.require_backward_grad_sync = index == len(microbatches) - 1
-        logits = model(tokens)
-        loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum") / valid_tokens
-        del logits
-        loss.backward()
+        with context_parallel.rows_split(meshes.cp, job["parallelism"], tokens, labels) as (tokens, labels, positions):
+            logits = model(tokens) if positions is None else model(tokens, positions)
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum") / valid_tokens
+            del logits
+            loss.backward()
         losses.append(loss.detach().full_tensor() if isinstance(loss, DTensor) else loss.detach())
     return torch.stack(losses).sum()
 
@@ -287,7 +295,8 @@ def train(model, job, device, meshes, source, rows):
         valid = int(meshes.sum_over_batch(local_valid, torch.int64))
         on_device = [(tokens.to(device), labels.to(device)) for tokens, labels in microbatches]
         with loss_parallel() if keeps_logits_split(job, meshes) else contextlib.nullcontext():
-            loss = forward_backward(model, on_device, valid)
+            part = forward_backward(model, job, meshes, on_device, valid)
+        loss = meshes.sum_over_parts(part)
         grad_norm = clip(model, training["max_norm"])
         optimizer.step()
         scheduler.step()

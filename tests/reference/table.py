@@ -40,7 +40,8 @@ def run_row(row, made):
     job = job_file.load_job(row["config"], row["words"])
     rank, world = dist.get_rank(), dist.get_world_size()
     # A mesh makes process groups, so rows with the same degrees share one.
-    degrees = tuple(job["parallelism"][f"{kind}_degree"] for kind in ("data_parallel_replicate", "tensor_parallel"))
+    kinds = ("data_parallel_replicate", "tensor_parallel", "context_parallel")
+    degrees = tuple(job["parallelism"][f"{kind}_degree"] for kind in kinds)
     if degrees not in made:
         made[degrees] = reference.make_mesh(CPU, job["parallelism"], world)
     meshes = made[degrees]

@@ -4,7 +4,8 @@
 
 Needs a Python that has torchtitan. TorchTitan takes its device from an accelerator; here torch.cpu replaces it, with
 constants for what only its memory display reads. Nothing that is computed changes: Gloo lacks NCCL's sum with a factor,
-and gets the plain sum if the factor is one. $TITAN_PEER_ARGS (JSON: fields of the model's arguments) are the sizes of
+and gets the plain sum if the factor is one; and PyTorch's ring attention has no kernel for CPUs, and gets one
+(context_parallel.py). $TITAN_PEER_ARGS (JSON: fields of the model's arguments) are the sizes of
 the flavor "debugmodel" of the job's model.
 """
 import dataclasses
@@ -15,6 +16,8 @@ import types
 import torch
 import torch._utils
 import torch.distributed as dist
+
+import context_parallel
 
 
 def stand_in_for_device():
@@ -55,4 +58,5 @@ def train():
 if __name__ == "__main__":
     stand_in_for_device()
     stand_in_for_nccl()
+    context_parallel.register_cpu_kernel()
     train()

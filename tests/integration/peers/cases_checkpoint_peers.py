@@ -64,6 +64,23 @@ def torchtitan_resume_tensor(context):
     check_figures(we_tensor, theirs["tensor_after_us"], "tensor parallelism alone", HALF + 1)
 
 
+@case(60)
+def torchtitan_resume_context(context):
+    """The same with context parallelism, alone and with fully_shard. Both programs begin with the same weights, so whole
+    runs are compared, too."""
+    theirs = golden.answers("context")
+    after_us = {2: "after_us", 4: "without_after_us"}
+    for ranks, alone in ((2, "alone"), (4, "sharded")):
+        found = ours(context, ranks, f"we_{ranks}", *golden.CONTEXT)
+        check_figures(found, theirs[alone], f"{ranks} ranks")
+        rest = {step: row for step, row in found.items() if step > HALF}
+        check_figures(rest, theirs[after_us[ranks]], f"TorchTitan after us on {ranks} ranks", HALF + 1)
+    for name, ranks, words in (("we_again", 2, golden.CONTEXT), ("we_single", 1, [])):
+        their_half = unpack_checkpoint("context", context.dump(name) / f"checkpoint/step-{HALF}")
+        check_alike(read_state(context.dump("we_2") / f"checkpoint/step-{HALF}"), read_state(their_half), same_start=True)
+        check_figures(ours(context, ranks, name, *words), theirs["alone"], f"{name}, after TorchTitan", HALF + 1)
+
+
 def check_alike(mine, theirs, same_start):
     """Checks that our checkpoint holds what TorchTitan's does, and keys of our own only under titan. same_start: both
     began with the same weights."""

@@ -129,8 +129,8 @@ def tensor_over_sockets(context):
 
 @case(120)
 def any_mesh_has_the_same_curve(context):
-    """A run that is resumed from one mesh to the next, with and without tensor parallelism, starts with the bits of a
-    run on one rank, and has its losses, gradient norms, counts of tokens and validation losses."""
+    """A run that is resumed from one mesh to the next, with and without tensor and context parallelism, starts with the
+    bits of a run on one rank, and has its losses, gradient norms, counts of tokens and validation losses."""
     steps = 8
     words = ["--training.dataset", "jsonl", "--training.local_batch_size", 1, "--training.global_batch_size", 4]
     words += ["--training.mixed_precision_param", "float32", "--lr_scheduler.total_steps", steps]
@@ -143,8 +143,8 @@ def any_mesh_has_the_same_curve(context):
 
     words += ["--config", write_job(context, "meshes", steps=steps), "--checkpoint.enable", "--checkpoint.interval", 1000]
     words += ["--checkpoint.no-last_save_model_only", "--checkpoint.async_mode", "async"]
-    for ranks, tensor, last in [(2, 2, 2), (4, 2, 4), (2, 1, 6), (4, 4, steps)]:
-        mesh = ["--parallelism.tensor_parallel_degree", tensor, "--training.steps", last]
+    for ranks, tensor, shared, last in [(2, 2, 1, 2), (4, 2, 1, 3), (4, 1, 2, 4), (2, 1, 1, 5), (4, 2, 2, 6), (4, 4, 1, steps)]:
+        mesh = ["--parallelism.tensor_parallel_degree", tensor, "--parallelism.context_parallel_degree", shared, "--training.steps", last]
         run(context, ranks, [*words, *mesh], name=f"until_{last}")
     first = [json.loads((context.dump(name) / "checksums.jsonl").read_text().split("\n")[0]) for name in ("meshes", "straight")]
     expect(first[0]["step"] == 0 and first[0] == first[1], f"the first weights differ: {first}")
