@@ -1,8 +1,8 @@
 """Compares titan-train with TorchTitan 0.2.2, eager and compiled: speed, start, memory and losses, on CPU and Gloo.
 
     .venv/bin/python benchmarks/compare_torchtitan.py [--rows debug,125m] [--ranks 1,2] [--dtypes fp32,bf16] [--compiled]
-                                                      [--tensor-parallel 2] [--instructions avx2] [--repeats 5] [--steps N]
-                                                      [--json FILE]
+                                                      [--tensor-parallel 2] [--context-parallel 2] [--instructions avx2]
+                                                      [--repeats 5] [--steps N] [--json FILE]
 
 Needs a built program. The first run makes a virtual environment with TorchTitan (--venv; $TITAN_PEER_PYTHON names
 another Python that has it); --setup does only that. Both train the same steps from TorchTitan's own seed checkpoint on
@@ -67,6 +67,7 @@ def title(cell):
     model = f"dim {shape.dim}, {shape.layers} layers, {shape.heads} heads, vocabulary {shape.vocabulary}"
     ranks = f"{cell.ranks} rank{'s' if cell.ranks > 1 else ''} of {cell.threads} thread{'s' if cell.threads > 1 else ''}"
     ranks += f", tensor parallel {cell.tensor_parallel}" if cell.tensor_parallel > 1 else ""
+    ranks += f", context parallel {cell.context_parallel}" if cell.context_parallel > 1 else ""
     ranks += f", {cell.instructions} played" if cell.instructions != "all" else ""
     return f"{cell.name} ({model}), batch {shape.batch} x {shape.sequence} a rank, {ranks}, {cell.dtype}, {cell.steps} steps"
 
@@ -106,6 +107,7 @@ def summarize(cell, cold, rounds, peaks):
         "row": cell.name,
         "ranks": cell.ranks,
         "tensor_parallel": cell.tensor_parallel,
+        "context_parallel": cell.context_parallel,
         "threads": cell.threads,
         "instructions": cell.instructions,
         "dtype": cell.dtype,
@@ -212,6 +214,7 @@ def parse_arguments():
     parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")], default=[1, 2])
     parser.add_argument("--dtypes", type=words_of(DTYPES), default=list(DTYPES), help="some of fp32,bf16")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="ranks that share each layer")
+    parser.add_argument("--context-parallel", type=int, default=1, help="ranks that share each sequence")
     parser.add_argument("--compiled", action="store_true", help="also against TorchTitan with --compile.enable (needs g++)")
     parser.add_argument("--instructions", choices=titan_pair.PLAYED, default="all", help="a lesser processor, played for both")
     parser.add_argument("--repeats", type=int, default=5)
@@ -224,8 +227,8 @@ def parse_arguments():
     options = parser.parse_args()
     if options.steps is not None and options.steps <= UNCOUNTED_STEPS:
         parser.error(f"--steps must be above {UNCOUNTED_STEPS}")
-    if any(ranks % options.tensor_parallel for ranks in options.ranks):
-        parser.error("--tensor-parallel must divide all of --ranks")
+    if any(ranks % (options.tensor_parallel * options.context_parallel) for ranks in options.ranks):
+        parser.error("--tensor-parallel x --context-parallel must divide all of --ranks")
     if options.repeats < 1 or min(options.ranks) < 1:
         parser.error("--repeats and --ranks must be at least 1")
     return options
@@ -243,7 +246,8 @@ def main():
     sides = [OURS, EAGER, *([COMPILED] if options.compiled else [])]
     cells = [
         titan_pair.Cell(
-            name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name], options.tensor_parallel, options.instructions
+            name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name],
+            options.tensor_parallel, options.context_parallel, options.instructions,
         )
         for name in options.rows
         for ranks in options.ranks

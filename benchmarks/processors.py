@@ -75,7 +75,7 @@ def main():
         measured = []
         for row in options.rows:
             cells = [
-                titan_pair.Cell(row, ROWS[row], options.ranks, dtype, options.steps or STEPS[row], 1, name)
+                titan_pair.Cell(row, ROWS[row], options.ranks, dtype, options.steps or STEPS[row], instructions=name)
                 for name in options.sets
                 for dtype in options.dtypes
             ]

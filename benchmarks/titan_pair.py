@@ -192,14 +192,17 @@ class Cell:
     dtype: str
     steps: int
     tensor_parallel: int = 1  # ranks that share each layer
+    context_parallel: int = 1  # ranks that share each sequence
     instructions: str = "all"  # a name in PLAYED
 
     @property
     def mesh_words(self):
-        """Returns options without clipping: without fully_shard, TorchTitan clips gradients of norms too little."""
-        if self.tensor_parallel == 1:
-            return []
-        return ["--parallelism.tensor_parallel_degree", self.tensor_parallel, "--training.max_norm", 1000]
+        """Returns the options of the mesh. With tensor parallelism there is no clipping: without fully_shard,
+        TorchTitan clips gradients of norms too little."""
+        words = ["--parallelism.context_parallel_degree", self.context_parallel] if self.context_parallel > 1 else []
+        if self.tensor_parallel > 1:
+            words += ["--parallelism.tensor_parallel_degree", self.tensor_parallel, "--training.max_norm", 1000]
+        return words
 
     @property
     def threads(self):
@@ -261,7 +264,7 @@ class Pair:
 
     def run(self, side, cell, steps):
         """Trains `steps` steps from the seed."""
-        folder = self.folder / f"{cell.name}-{cell.ranks}-{cell.tensor_parallel}-{cell.dtype}"
+        folder = self.folder / f"{cell.name}-{cell.ranks}-{cell.tensor_parallel}-{cell.context_parallel}-{cell.dtype}"
         folder.mkdir(exist_ok=True)
         config, dump = folder / "job.toml", folder / "dump"
         config.write_text(cell.toml(self.data, steps) + START.format(seed=self.seed(cell)))
