@@ -165,7 +165,7 @@ std::string search(const std::string& topic) {
   for (const Mode& mode : modes())
     if (is_about(mode.name, words) || is_about(mode.doc, words)) out += mode_help(mode);
   auto keys = keys_about(words, /*idle=*/false);
-  if (keys.empty() && out.empty()) keys = keys_about(words, /*idle=*/true);
+  if (keys.empty()) keys = keys_about(words, /*idle=*/true);
   for (const Field* field : keys) out += key_help(*field);
   return out;
 }
