@@ -47,8 +47,7 @@ nn::AttentionPart GatheredRows::forward(const at::Tensor& q, const at::Tensor& k
   const auto row = gather(k, v);
   nn::AttentionPart result{empty_heads_like(q), at::empty(q.sizes().slice(0, 3), q.options().dtype(at::kFloat))};
   for (const AttentionBlock& block : blocks_) {
-    const auto part =
-        nn::attend_part(queries_of(q, block), keys_of(row[0], block), keys_of(row[1], block), block.offset);
+    const auto part = attend_block(block, q, row);
     queries_of(result.out, block).copy_(part.out);
     queries_of(result.sums, block).copy_(part.sums);
   }
@@ -61,14 +60,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> GatheredRows::backward(const at::
   const auto row = gather(k, v);
   auto q_grad = empty_heads_like(q);
   auto row_grad = at::zeros(row.sizes(), row.options().dtype(at::kFloat));
-  for (const AttentionBlock& block : blocks_) {
-    const auto [of_q, of_k, of_v] = nn::attend_part_backward(
-        queries_of(out_grad, block), queries_of(q, block), keys_of(row[0], block), keys_of(row[1], block),
-        queries_of(result.out, block), queries_of(result.sums, block), block.offset);
-    queries_of(q_grad, block).copy_(of_q);
-    keys_of(row_grad[0], block).add_(of_k);
-    keys_of(row_grad[1], block).add_(of_v);
-  }
+  for (const AttentionBlock& block : blocks_)
+    queries_of(q_grad, block).copy_(attend_block_backward(block, out_grad, q, row, result, row_grad));
   const auto own = scatter(row_grad).to(k.scalar_type());
   return {q_grad, own[0], own[1]};
 }

@@ -65,9 +65,7 @@ nn::AttentionPart RingRows::forward(const at::Tensor& q, const at::Tensor& k, co
     const at::Tensor now = keys_and_values.now();
     if (!is_last) keys_and_values.start();
     for (const AttentionBlock& block : blocks_[step])
-      nn::merge_parts(
-          {queries_of(merged.out, block), queries_of(merged.sums, block)},
-          nn::attend_part(queries_of(q, block), keys_of(now[0], block), keys_of(now[1], block), block.offset));
+      nn::merge_parts({queries_of(merged.out, block), queries_of(merged.sums, block)}, attend_block(block, q, now));
     if (!is_last) keys_and_values.finish();
   }
   return {merged.out.to(q.scalar_type()), merged.sums};
@@ -84,14 +82,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> RingRows::backward(const at::Tens
     const at::Tensor now = keys_and_values.now();
     if (!is_last) keys_and_values.start();
     auto grads = at::zeros(now.sizes(), q_grad.options());
-    for (const AttentionBlock& block : blocks_[step]) {
-      const auto [of_q, of_k, of_v] = nn::attend_part_backward(
-          queries_of(out_grad, block), queries_of(q, block), keys_of(now[0], block), keys_of(now[1], block),
-          queries_of(result.out, block), queries_of(result.sums, block), block.offset);
-      queries_of(q_grad, block).add_(of_q);
-      keys_of(grads[0], block).add_(of_k);
-      keys_of(grads[1], block).add_(of_v);
-    }
+    for (const AttentionBlock& block : blocks_[step])
+      queries_of(q_grad, block).add_(attend_block_backward(block, out_grad, q, now, result, grads));
     // The summands of the ranks before have travelled while this rank computed its own.
     if (gradients) {
       gradients->finish();
