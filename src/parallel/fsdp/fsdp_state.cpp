@@ -266,6 +266,13 @@ void FsdpState::pre_backward() {
   if (group_) group_->pre_backward();
 }
 
+void FsdpState::end_reductions() {
+  if (!root_) return;  // no forward has run
+  for (auto* state : states_)
+    if (state->group_) state->group_->end_backward(/*is_last=*/true);
+  context_->end_backward();
+}
+
 void FsdpState::root_post_backward() {
   for (auto* state : states_) {
     state->warn_of_modules_not_run();

@@ -31,6 +31,8 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   // Starts to gather the group outside forward, even before the root's first one; wait_for_unshard() finishes it.
   // Collective.
   void unshard();
+  // Ends the backwards of a step whose gradients were reduced by ParamGroup::reduce_kept_gradients(). Root only.
+  void end_reductions();
   // Applies to the full model, even if called on a module below the root.
   void set_is_last_backward(bool is_last) { (root_ ? root_ : this)->is_last_backward_ = is_last; }
 

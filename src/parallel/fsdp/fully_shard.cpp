@@ -166,6 +166,13 @@ void set_reshard_after_backward(nn::Module& module, bool reshard, bool recurse) 
   for_groups(module, recurse, [&](ParamGroup& group) { group.set_reshard_after_backward(reshard); });
 }
 
+void reduce_gradients(nn::Module& module) {
+  for_groups(module, /*recurse=*/true, [](ParamGroup& group) { group.reduce_kept_gradients(); });
+}
+void keep_gradients(nn::Module& module) {
+  for_groups(module, /*recurse=*/true, [](ParamGroup& group) { group.keep_gradients(); });
+}
+void end_reductions(nn::Module& module) { state_of(module, "end_reductions").end_reductions(); }
 void set_is_last_backward(nn::Module& module, bool is_last) {
   state_of(module, "set_is_last_backward").set_is_last_backward(is_last);
 }

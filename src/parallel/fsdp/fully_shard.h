@@ -49,6 +49,15 @@ void set_reshard_after_forward(nn::Module& module, bool reshard, bool recurse = 
 void set_reshard_after_backward(nn::Module& module, bool reshard, bool recurse = true);
 // Call on the root. False lets a backward end while its reductions run; use it for all but the last microbatch.
 void set_is_last_backward(nn::Module& module, bool is_last);
+// Reduces the gradients that backwards with gradient sync off have left, and those that were added to gathered
+// parameters outside of a backward, of every group at and below `module`. The reductions may still run on return. For
+// schedules that run backward in parts (pipelines). Collective over the mesh.
+void reduce_gradients(nn::Module& module);
+// Adds the gradients that were added to gathered parameters outside of a backward to those that are kept, in the reduce
+// dtype.
+void keep_gradients(nn::Module& module);
+// Call on the root when all of them are reduced: waits for the reductions, as the end of a last backward does.
+void end_reductions(nn::Module& module);
 // Sets the modules to gather when `module` is gathered, instead of the default order. Throws InternalError for one
 // that fully_shard was not applied to, or that has no parameters of its own.
 void set_modules_to_forward_prefetch(nn::Module& module, const std::vector<nn::Module*>& modules);

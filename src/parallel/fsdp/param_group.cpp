@@ -268,6 +268,19 @@ void ParamGroup::post_backward() {
   if (!params.empty()) start_reduction(std::move(params), std::move(grads));
 }
 
+void ParamGroup::keep_gradients() {
+  for (auto* param : view_) param->keep_unsharded_grad(policy_.reduce_dtype);
+}
+
+void ParamGroup::reduce_kept_gradients() {
+  if (!unsharded_) return;  // its parameters were not used
+  const bool reduced = std::exchange(reduce_grads_, true), all_reduced = std::exchange(all_reduce_grads_, true);
+  phase_ = Phase::kPreBackward;
+  post_backward();
+  reduce_grads_ = reduced;
+  all_reduce_grads_ = all_reduced;
+}
+
 void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads) {
   const Operation operation({"FSDP::post_backward_reduce", MemoryUse::kReduction}, name_);
   ReductionRule rule;

@@ -37,6 +37,11 @@ class ParamGroup {
   // Takes the gradients, frees the parameters and starts the reduction. Does nothing when it ran already in this
   // backward.
   void post_backward();
+  // Takes the gradients that backwards with gradient sync off have left, frees the parameters if they are freed after
+  // backward, and starts the reduction.
+  void reduce_kept_gradients();
+  // Adds the gradients of the gathered parameters to those kept.
+  void keep_gradients();
   // Runs post_backward() if nothing called it. After the last backward, makes the group ready for the next forward.
   void end_backward(bool is_last);
   // Call when a forward of the root begins: no earlier forward is waiting for its backward.

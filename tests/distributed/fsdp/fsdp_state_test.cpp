@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <array>
+
 #include "base/error.h"
+#include "nn/ops/weight_gradients.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "tests/support/optimizer_state.h"
 #include "tests/support/tiny_net.h"
@@ -80,6 +83,49 @@ TEST(FullyShardState, OneRankInOneDtypeHoldsParametersOnce) {
     for (const auto* param : fsdp::FsdpState::of(net)->group()->params()) {
       EXPECT_EQ(param->unsharded_param().data_ptr(), param->sharded_param().data_ptr()) << param->fqn();
     }
+  });
+}
+
+// A pipeline reduces a stage's gradients when its last microbatch is done, some of them from outside of a backward.
+TEST(FullyShardState, ReducesWhatBackwardsHaveLeftOnRequest) {
+  test::on_ranks(2, [](dist::World& world) {
+    const auto net_of = [&] {
+      auto net = std::make_shared<Net>();
+      // Sums of gradients are in another dtype than the gradients.
+      test::shard_by_block(*net, {.mesh = one_dim(world), .mp_policy = {at::kBFloat16, at::kFloat}},
+                           /*checkpoint=*/false);
+      fsdp::to_empty(*net, at::kCPU);
+      net->init_weights();
+      return net;
+    };
+    const auto expected = net_of(), found = net_of();
+    for (const int microbatch : {0, 1, 2}) {
+      fsdp::set_requires_gradient_sync(*expected, microbatch == 2);
+      torch::autograd::backward({loss_of(*expected, tokens_of(microbatch, world.rank()))}, {});
+    }
+    nn::use_own_linear_node(true);
+    fsdp::set_requires_gradient_sync(*found, false);
+    fsdp::set_reshard_after_backward(*found, false);
+    fsdp::set_is_last_backward(*found, false);
+    for (const int step : {0, 1}) {  // a second step finds nothing of the first
+      for (const auto& parameter : found->named_parameters()) parameter.tensor().mutable_grad() = at::Tensor();
+      std::array<nn::WeightGradients, 3> later;
+      for (const int microbatch : {0, 1, 2}) {
+        const nn::WeightGradients::Scope scope(later[static_cast<std::size_t>(microbatch)]);
+        torch::autograd::backward({loss_of(*found, tokens_of(microbatch, world.rank()))}, {});
+      }
+      for (auto& each : later) {
+        each.run();
+        fsdp::keep_gradients(*found);
+      }
+      fsdp::reduce_gradients(*found);
+      fsdp::end_reductions(*found);
+      fsdp::reshard(*found, /*recurse=*/true);
+      const auto mine = found->named_parameters(), theirs = expected->named_parameters();
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        EXPECT_TRUE(mine[i].tensor().grad().equal(theirs[i].tensor().grad())) << step << " " << mine[i].fqn;
+    }
+    nn::use_own_linear_node(false);
   });
 }
 
