@@ -44,6 +44,12 @@ at::Tensor document_lengths(const at::Tensor& tokens, std::optional<std::int64_t
   return at::diff(last, /*n=*/1, /*dim=*/-1, /*prepend=*/at::full({1}, -1, last.options()));
 }
 
+at::Tensor known_documents(const at::Tensor& tokens, std::optional<std::int64_t> end, const at::Tensor& documents) {
+  if (tokens.is_meta()) return at::zeros_like(tokens);
+  const auto lengths = document_lengths(tokens, end, documents);
+  return at::arange(lengths.numel(), at::kLong).repeat_interleave(lengths).view(tokens.sizes());
+}
+
 at::Tensor document_bounds(const at::Tensor& lengths, at::Device device) {
   auto bounds = at::zeros({lengths.size(0) + 1}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
   bounds.slice(0, 1).copy_(lengths.cumsum(0));

@@ -16,6 +16,10 @@ namespace titan::nn {
 at::Tensor document_lengths(const at::Tensor& tokens, std::optional<std::int64_t> end,
                             const at::Tensor& documents = {});
 
+// Returns the number of each token's document, int64 [B, T] on the host, all of them known: documents of a row are
+// numbered in its order. Arguments as in document_lengths(), with documents of the tokens' own size.
+at::Tensor known_documents(const at::Tensor& tokens, std::optional<std::int64_t> end, const at::Tensor& documents);
+
 // Returns where the documents begin and the last one ends, int32 [documents + 1] on `device`, an accelerator, for one
 // kernel that handles all of them. The copy is queued on the device's current stream.
 at::Tensor document_bounds(const at::Tensor& lengths, at::Device device);

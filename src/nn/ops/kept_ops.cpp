@@ -8,6 +8,7 @@
 #include "nn/ops/fused_attention.h"
 #include "nn/ops/op_trace.h"
 #include "nn/ops/traced_op.h"
+#include "nn/ops/weight_gradients.h"
 
 namespace titan::nn {
 namespace {
@@ -39,7 +40,13 @@ struct KeptLinear : torch::autograd::Function<KeptLinear> {
     const auto grad = grad_outputs[0].reshape({-1, weight.size(0)});  // [rows, out]
     variable_list grads(3);                                           // the last is for `kept`
     if (context->needs_input_grad(0)) grads[0] = grad.mm(weight).view(x.sizes());
-    if (context->needs_input_grad(1)) grads[1] = grad.t().mm(x.reshape({-1, weight.size(1)}));
+    if (!context->needs_input_grad(1)) return grads;
+    const auto rows = x.reshape({-1, weight.size(1)});
+    if (auto* const later = WeightGradients::current()) {
+      later->add(weight, rows, grad);
+    } else {
+      grads[1] = grad.t().mm(rows);
+    }
     return grads;
   }
 };
@@ -105,10 +112,19 @@ at::Tensor apply_linear(const at::Tensor& x, const at::Tensor& weight) {
       if (at::Tensor out = ops::linear_of_few_rows(x, weight); out.defined()) return out;
     return at::linear(x, weight);
   };
+  const auto compute_with_node = [&] {
+    if (!uses_own_linear_node() || !at::GradMode::is_enabled()) return compute();
+    const auto product = [&] {
+      const at::NoGradGuard no_grad;
+      return at::linear(x, weight);
+    };
+    return at::Tensor(KeptLinear::apply(x, weight, KeptTensors{{product()}}));
+  };
   auto* trace = OpTrace::current();
-  if (!trace) return compute();
+  if (!trace) return compute_with_node();
   return run_traced(
-      *trace, {OpKind::kLinear, weight.sizes()}, /*keepable=*/true, compute, [&] { return KeptTensors{{compute()}}; },
+      *trace, {OpKind::kLinear, weight.sizes()}, /*keepable=*/true, compute_with_node,
+      [&] { return KeptTensors{{compute()}}; },
       [&](const KeptTensors& kept) { return KeptLinear::apply(x, weight, kept); });
 }
 

@@ -37,6 +37,20 @@ TEST(DocumentLengths, EndWhereTheDocumentChanges) {
   EXPECT_EQ(found(9, {-1, -1, -1, 0, 0, 0}), (Lengths{2, 1, 3}));
 }
 
+TEST(KnownDocuments, NumberTheDocumentsOfTheirRows) {
+  const auto tokens = at::tensor({1, 9, 2, 3, 9, 9, 4, 5}, at::kLong).view({2, 4});
+  const auto expect = [&](std::optional<std::int64_t> end, const at::Tensor& documents) {
+    const auto known = known_documents(tokens, end, documents);
+    EXPECT_EQ(known.sizes(), tokens.sizes());
+    EXPECT_TRUE(known.ge(0).all().item<bool>());
+    // They say the same of each row as the tokens do, now without them.
+    EXPECT_TRUE(document_lengths(at::zeros_like(tokens), end, known).equal(document_lengths(tokens, end, documents)));
+  };
+  expect(9, {});
+  expect(9, at::tensor({-1, -1, -1, -1, 0, 0, 0, 1}, at::kLong).view({2, 4}));
+  expect(std::nullopt, at::tensor({0, 1, 1, 1, 7, 7, 7, 7}, at::kLong).view({2, 4}));
+}
+
 struct Heads {
   at::Tensor q, k, v;
 };
