@@ -1,6 +1,7 @@
 #include "pipeline/stage_split.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -65,7 +66,7 @@ std::vector<StageModules> split_into_stages(const StageRequest& request, std::in
   const std::int64_t counted = counted_layers(request), least = counted / num_stages, longer = counted % num_stages;
   if (least == 0)
     throw ConfigError(layers_text(request) + " are fewer than the " + text(num_stages) + " stages; lower " +
-                          kDegreeKey + " or raise " + kLayersKey,
+                          kDegreeKey + (request.layers_per_stage ? std::string(" or raise ") + kLayersKey : ""),
                       {kDegreeKey, kLayersKey, kFirstKey, kLastKey});
   for (const auto& [key, less] :
        {std::pair(kFirstKey, request.first_stage_less_layers), std::pair(kLastKey, request.last_stage_less_layers)})
@@ -119,6 +120,19 @@ void check_stages(const std::vector<StageModules>& stages, const StageRequest& r
   }
   for (std::size_t i = 0; i < expected.size(); ++i)
     if (!seen[i]) refuse(std::string(kPartsKey) + ": " + expected[i] + " is in no stage; add it to one");
+}
+
+std::string in_short(const StageModules& modules) {
+  constexpr std::string_view kBlock = "layers.";
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < modules.size();) {
+    std::size_t end = i + 1;
+    if (modules[i].starts_with(kBlock))
+      while (end < modules.size() && modules[end].starts_with(kBlock)) ++end;
+    parts.push_back(modules[i] + (end > i + 1 ? "-" + modules[end - 1].substr(kBlock.size()) : ""));
+    i = end;
+  }
+  return join(parts, ", ");
 }
 
 }  // namespace titan::pipeline

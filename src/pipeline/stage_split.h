@@ -25,6 +25,9 @@ std::int64_t num_stages(const StageRequest& request);
 // The modules of a stage, as names of a model's children: "tok_embeddings", "layers.0" and so on, "norm", "output".
 using StageModules = std::vector<std::string>;
 
+// Returns "tok_embeddings, layers.0-3": blocks that follow each other as a range.
+std::string in_short(const StageModules& modules);
+
 // Divides the layers evenly over stages; the first ones have one more if they do not divide. Throws ConfigError if a
 // stage would have less than nothing.
 std::vector<StageModules> split_into_stages(const StageRequest& request, std::int64_t num_stages);

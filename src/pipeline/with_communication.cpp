@@ -152,6 +152,19 @@ PipelineSchedule with_communication(const PipelineSchedule& schedule) {
   return Messages(prepared).add();
 }
 
+PipelineSchedule forwards_alone(const std::vector<int>& rank_of_stage, int num_microbatches) {
+  PipelineSchedule out{.num_microbatches = num_microbatches, .rank_of_stage = rank_of_stage, .orders = {}};
+  const int num_ranks = std::ranges::max(rank_of_stage) + 1;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    Steps& order = out.orders.emplace_back();
+    for (int begin = 0; begin < num_microbatches; begin += num_ranks)
+      for (const int stage : stages_of_rank(out, rank))
+        for (int microbatch = begin; microbatch < std::min(begin + num_ranks, num_microbatches); ++microbatch)
+          order.emplace_back(Action{stage, Kind::kForward, microbatch});
+  }
+  return Messages(out).add();
+}
+
 int num_messages(const PipelineSchedule& schedule) {
   int count = 0;
   for (const Steps& order : schedule.orders)

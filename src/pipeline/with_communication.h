@@ -17,6 +17,11 @@ namespace titan::pipeline {
 // Throws DataError with the text of find_wrong_computation() if the order of computation has a fault.
 PipelineSchedule with_communication(const PipelineSchedule& schedule);
 
+// Returns a schedule of forwards alone for the same stages, with its messages, for any number of microbatches: in
+// rounds of as many microbatches as there are ranks, each of which goes through a rank's stages one after the other. It
+// ends even if a send waits for its receive.
+PipelineSchedule forwards_alone(const std::vector<int>& rank_of_stage, int num_microbatches);
+
 // Returns the messages of a schedule with communication.
 int num_messages(const PipelineSchedule& schedule);
 

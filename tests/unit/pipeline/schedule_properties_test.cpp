@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "pipeline/check_schedule.h"
@@ -147,6 +149,48 @@ TEST(PipelineProperties, APairTakesTheTimeOfBoth) {
   const Costs costs{.forward = 2, .input_gradient = 3, .weight_gradient = 4};
   EXPECT_EQ(costs.of(Step(Action{0, Kind::kForward, 0}, Action{3, Kind::kBackward, 0})), 9);
   EXPECT_EQ(costs.of(Action{0, Kind::kSendForward, 0}), 0);
+}
+
+// Runs the orders with sends that wait for their receives. Returns true if all ranks come to their end, and no forward
+// ran before its input was there.
+bool ends_if_sends_wait(const PipelineSchedule& schedule) {
+  std::vector<std::size_t> next(schedule.orders.size());
+  std::set<std::pair<int, int>> results;  // stage and microbatch
+  const auto action_of = [&](int rank) {
+    const auto& order = schedule.orders[rank];
+    return next[rank] < order.size() ? std::optional(order[next[rank]].first()) : std::nullopt;
+  };
+  for (bool any = true; any;) {
+    any = false;
+    for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
+      const auto action = action_of(rank);
+      if (!action || action->kind == Kind::kReceiveForward) continue;
+      if (action->kind == Kind::kForward) {
+        if (action->stage > 0 && !results.contains({action->stage - 1, action->microbatch})) return false;
+        results.insert({action->stage, action->microbatch});
+      } else {
+        const int to = schedule.rank_of_stage[action->stage + 1];
+        if (action_of(to) != Action{action->stage + 1, Kind::kReceiveForward, action->microbatch}) continue;
+        ++next[to];
+      }
+      ++next[rank];
+      any = true;
+    }
+  }
+  for (int rank = 0; rank < schedule.num_ranks(); ++rank)
+    if (action_of(rank)) return false;
+  return std::ssize(results) == schedule.num_stages() * schedule.num_microbatches;
+}
+
+TEST(PipelineProperties, ForwardsAloneEndForAnyNumberOfMicrobatches) {
+  for (int ranks = 1; ranks <= 6; ++ranks)
+    for (int stages = 1; stages <= 4; ++stages)
+      for (const StageStyle style : {StageStyle::kLoop, StageStyle::kV})
+        for (int microbatches = 1; microbatches <= 3 * ranks + 1; ++microbatches) {
+          if (style == StageStyle::kV && stages != 2) continue;
+          const auto schedule = forwards_alone(place_stages(ranks, ranks * stages, style), microbatches);
+          EXPECT_TRUE(ends_if_sends_wait(schedule)) << ranks << " " << stages << " " << microbatches;
+        }
 }
 
 }  // namespace
