@@ -10,7 +10,14 @@ double StepProgress::share() const {
   return std::min(1.0, static_cast<double>(done) / static_cast<double>(3 * layers * microbatches));
 }
 
+std::string PipelineWork::text() const {
+  if (stage < 0 || has_ended) return "";
+  return (is_forward ? "forward of stage " : "backward of stage ") + std::to_string(stage) + ", microbatch " +
+         std::to_string(microbatch);
+}
+
 std::string StepProgress::text() const {
+  if (pipeline.stage >= 0) return pipeline.text();
   if (forwards == 0 || layers == 0) return "";
   const std::int64_t earlier = (forwards - 1) / layers;  // microbatches
   const std::int64_t layer = is_in_backward() ? std::clamp<std::int64_t>((earlier + 1) * layers - backwards, 1, layers)
@@ -23,9 +30,21 @@ std::string StepProgress::text() const {
 
 void StepWork::begin_step(std::int64_t microbatches) {
   microbatches_ = microbatches;
+  pipeline_ = PipelineWork{};
   forwards_ = 0;
   losses_ = 0;
   backwards_ = 0;
+}
+
+void StepWork::end_pipeline() {
+  PipelineWork work = pipeline_;
+  work.has_ended = true;
+  pipeline_ = work;
+}
+
+std::string StepWork::of_pipeline(Phase phase) const {
+  if (phase != Phase::kStep && phase != Phase::kValidation) return "";
+  return pipeline_.load().text();
 }
 
 StepWork& step_work() {

@@ -13,6 +13,7 @@
 
 #include "base/process/phase.h"
 #include "base/process/program_name.h"
+#include "base/process/step_work.h"
 #include "base/stack/stack.h"
 #include "distributed/flight/flight_recorder.h"
 
@@ -104,8 +105,10 @@ std::filesystem::path dump_file() {
 std::string dump_text(const std::string& why) {
   const auto now = std::chrono::steady_clock::now();
   const PhaseAt at = flight_recorder().phase();
+  const std::string work = step_work().of_pipeline(at.phase);
   return "# " + why + "\n# " +
-         fmt::format("step {}, in {} for {:.3f} s\n", at.step, name_of(at.phase), seconds_between(at.since, now)) +
+         fmt::format("step {}, in {} for {:.3f} s{}\n", at.step, name_of(at.phase), seconds_between(at.since, now),
+                     work.empty() ? "" : ", " + work) +
          collectives_text() + stacks_text();
 }
 

@@ -114,7 +114,8 @@ std::string place_of(const Wait& wait) {
 }
 
 std::string at_step(const RankState& state) {
-  return state.step > 0 ? "at step " + std::to_string(state.step) : "before the first step";
+  const std::string at = state.step > 0 ? "at step " + std::to_string(state.step) : "before the first step";
+  return state.work.empty() ? at : at + " (" + state.work + ")";
 }
 
 // ---------------------------------------------------------------------------------------------------- 1: disagreement

@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "base/process/phase.h"
+#include "base/process/step_work.h"
 
 namespace titan::dist {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveFact, number, kind, input_numel, output_numel, dtype, label, state, age,
                                    phase, peer)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFact, name, ranks, runs_beside, started, recent, transfers, sent, received)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankState, rank, step, phase, seconds, groups)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankState, rank, step, phase, seconds, groups, work)
 
 bool CollectiveFact::matches(const CollectiveFact& other) const {
   return kind == other.kind && input_numel == other.input_numel && output_numel == other.output_numel &&
@@ -54,7 +55,12 @@ CollectiveFact fact_of(const CollectiveRecord& record, TimePoint now) {
 RankState current_state(int rank) {
   const auto now = std::chrono::steady_clock::now();
   const PhaseAt at = flight_recorder().phase();
-  RankState state{rank, at.step, std::string(name_of(at.phase)), seconds_between(at.since, now), {}};
+  RankState state{rank,
+                  at.step,
+                  std::string(name_of(at.phase)),
+                  seconds_between(at.since, now),
+                  {},
+                  step_work().of_pipeline(at.phase)};
   for (auto& history : flight_recorder().groups()) {
     GroupFact group{std::move(history.name), std::move(history.ranks), history.runs_beside, history.started, {}};
     for (const auto& record : history.recent) group.recent.push_back(fact_of(record, now));

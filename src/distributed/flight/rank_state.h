@@ -51,6 +51,7 @@ struct RankState {
   std::string phase;      // base/process/phase.h
   double seconds = 0;     // in this phase
   std::vector<GroupFact> groups;
+  std::string work = {};  // in a pipeline (base/process/step_work.h); empty if there is none
 };
 
 // Returns the state of this process.

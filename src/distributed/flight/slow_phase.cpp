@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/process/step_work.h"
 #include "distributed/flight/flight_recorder.h"
 
 namespace titan::dist {
@@ -20,8 +21,9 @@ bool is_watched(Phase phase) {
 PhaseLook look_at_process() {
   const PhaseLog& phases = phase_log();
   FlightRecorder& recorder = flight_recorder();
-  return {phases.current(), phases.step(), std::min(phases.seconds_in_current(), recorder.seconds_since_progress()),
-          recorder.holds_training_thread()};
+  const Phase phase = phases.current();
+  return {phase, phases.step(), std::min(phases.seconds_in_current(), recorder.seconds_since_progress()),
+          recorder.holds_training_thread(), step_work().of_pipeline(phase)};
 }
 
 }  // namespace
@@ -40,8 +42,9 @@ std::optional<std::string> SlowPhases::look(const PhaseLook& look) {
   if (is_said_ || look.in_collective || !is_watched(look.phase) || look.seconds < limit_of(look)) return std::nullopt;
   is_said_ = true;
   longest = std::max(longest, look.seconds);
-  return fmt::format("has been in {} for {:.0f} s{}, and in no collective", name_of(look.phase), look.seconds,
-                     look.step > 0 ? fmt::format(" at step {}", look.step) : "");
+  return fmt::format("has been in {} for {:.0f} s{}{}, and in no collective", name_of(look.phase), look.seconds,
+                     look.step > 0 ? fmt::format(" at step {}", look.step) : "",
+                     look.work.empty() ? "" : " (" + look.work + ")");
 }
 
 SlowPhaseWatch::SlowPhaseWatch(SlowPhases phases, std::function<void(const std::string&)> say)

@@ -19,6 +19,7 @@ struct PhaseLook {
   std::int64_t step = 0;  // under way; 0 before the first
   double seconds = 0;     // since the phase began, or since the last collective within it
   bool in_collective = false;
+  std::string work = {};  // in a pipeline
 };
 
 // Decides when to report. Watches the phases that wait for something (load, data, device, checkpoint) or do one

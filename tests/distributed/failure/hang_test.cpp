@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/process/phase.h"
+#include "base/process/step_work.h"
 #include "base/stack/crash.h"
 #include "distributed/flight/flight_recorder.h"
 #include "distributed/world.h"
@@ -181,10 +182,9 @@ TEST(Hang, OfAStageIsSaidWithTheMessageThatOthersWaitFor) {
     if (world.rank() > 0) receive(world.rank() - 1);
     if (world.rank() < 2) send(world.rank() + 1);
     reduce(world, 4);
-    if (world.rank() == 0) {
-      const PhaseScope phase(Phase::kData);
-      hang(world);
-    }
+    const PhaseScope phase(Phase::kStep);
+    step_work().begin_in_pipeline({.stage = static_cast<std::int16_t>(world.rank()), .microbatch = 2});
+    if (world.rank() == 0) hang(world);
     const Operation operation({}, "layers.3");
     if (world.rank() == 1) return stand_in(world, [&] { receive(0); });
     wait_for_others(world);
@@ -192,11 +192,14 @@ TEST(Hang, OfAStageIsSaidWithTheMessageThatOthersWaitFor) {
     receive(1);
   });
   if (test::is_rank()) return;
-  expect_reason(ends,
-                "rank 0: has been in data for [0-9.]+ s at step 7, while rank 1 waits for it in a receive of 8 "
-                "elements of float32 from rank 0 for layers.3, message no. 2 of 'world'\n");
-  EXPECT_THAT(said_by_all(ends), ContainsRegex("rank 2: at step 7, in start; waits in a receive of 8 elements of "
-                                               "float32 from rank 1 for layers.3, message no. 2 of 'world', since"));
+  expect_reason(
+      ends,
+      "rank 0: has been in step for [0-9.]+ s at step 7 .forward of stage 0, microbatch 2., while rank 1 waits "
+      "for it in a receive of 8 elements of float32 from rank 0 for layers.3, message no. 2 of 'world'\n");
+  EXPECT_THAT(said_by_all(ends),
+              ContainsRegex("rank 2: at step 7 .forward of stage 2, microbatch 2., in step; waits in a "
+                            "receive of 8 elements of "
+                            "float32 from rank 1 for layers.3, message no. 2 of 'world', since"));
 }
 
 TEST(Hang, DisagreementIsSaidWithWhatTheRanksHave) {

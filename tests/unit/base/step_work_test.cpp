@@ -39,6 +39,28 @@ TEST(StepWork, SaysWhereAStepIsAndHowMuchOfItIsDone) {
   }
 }
 
+TEST(StepWork, OfAPipelineIsItsStageAndMicrobatch) {
+  StepWork work;
+  work.set_layers(3);
+  work.begin_step(4);
+  work.begin_forward_of_layer();
+  EXPECT_EQ(work.get().text(), "forward of layer 1 of 3, microbatch 1 of 4");
+  work.begin_in_pipeline({2, /*is_forward=*/true, /*has_ended=*/false, 3});
+  EXPECT_EQ(work.get().text(), "forward of stage 2, microbatch 3");
+  work.begin_in_pipeline({.stage = 0, .is_forward = false, .microbatch = 1});
+  EXPECT_EQ(work.get().text(), "backward of stage 0, microbatch 1");
+  for (const Phase phase : {Phase::kStep, Phase::kValidation})
+    EXPECT_EQ(work.of_pipeline(phase), "backward of stage 0, microbatch 1");
+  EXPECT_EQ(work.of_pipeline(Phase::kCheckpoint), "");
+  // The counts of layers are of one order of microbatches after the other, which a pipeline does not have.
+  work.end_pipeline();
+  EXPECT_EQ(work.get().text(), "");
+  EXPECT_EQ(work.of_pipeline(Phase::kStep), "");
+  work.begin_step(4);
+  work.begin_forward_of_layer();
+  EXPECT_EQ(work.get().text(), "forward of layer 1 of 3, microbatch 1 of 4");
+}
+
 TEST(StepWork, OfOneMicrobatchAndOfAModelWithoutLayers) {
   StepWork work;
   work.begin_step(1);

@@ -74,6 +74,20 @@ TEST(FindCulprit, NamesTheRankThatIsBusyWithAnythingElse) {
   }
 }
 
+TEST(FindCulprit, SaysWhichWorkOfAPipelineARankIsIn) {
+  auto states = without_rank_2("step");
+  states[2]->work = "forward of stage 1, microbatch 2";
+  states[3]->work = "backward of stage 0, microbatch 7";
+  states[2] = rank_state_from_json(to_json(*states[2]));
+  EXPECT_THAT(find_culprit(states)->reason,
+              HasSubstr("has been in step for 131 s at step 12 (forward of stage 1, microbatch 2), while"));
+  const auto lines = summarize(states);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[0], HasSubstr("ranks 0, 1: at step 12, in data; waits in"));
+  EXPECT_THAT(lines[1], HasSubstr("rank 2: at step 12 (forward of stage 1, microbatch 2), in step for"));
+  EXPECT_THAT(lines[2], HasSubstr("rank 3: at step 12 (backward of stage 0, microbatch 7), in data; waits in"));
+}
+
 TEST(FindCulprit, SaysWhatACollectiveIsFor) {
   auto states = without_rank_2("step");
   for (const int r : {0, 1, 3}) {

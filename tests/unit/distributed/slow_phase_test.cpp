@@ -23,6 +23,12 @@ TEST(SlowPhases, SaysItOnceAnEpisode) {
   EXPECT_EQ(phases.look({Phase::kStep, 12, 100, false}), "has been in step for 100 s at step 12, and in no collective");
 }
 
+TEST(SlowPhases, SaysWhichWorkOfAPipelineIsSlow) {
+  SlowPhases phases(kFirst, kLimit);
+  EXPECT_EQ(phases.look({Phase::kStep, 12, 100, false, "forward of stage 1, microbatch 2"}),
+            "has been in step for 100 s at step 12 (forward of stage 1, microbatch 2), and in no collective");
+}
+
 TEST(SlowPhases, LetsTheStartTakeLonger) {
   SlowPhases phases(kFirst, kLimit);
   EXPECT_EQ(phases.look({Phase::kLoad, 0, 299, false}), std::nullopt);
