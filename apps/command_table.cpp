@@ -22,6 +22,7 @@
 #include "facts/device_facts.h"
 #include "models/catalog.h"
 #include "models/from_folder.h"
+#include "pipeline/schedule_kinds.h"
 
 namespace titan {
 namespace {
@@ -101,6 +102,7 @@ void describe_program() {
   config::set_program({.commands = commands(),
                        .usual_values = {{"model.name", models::model_names()},
                                         {"model.flavor", models::flavor_names()},
+                                        {"parallelism.pipeline_parallel_schedule", pipeline::schedule_names()},
                                         {"device", device_names()}},
                        .complete_model = models::complete_from_folder,
                        .check_model = models::check_model});

@@ -34,6 +34,7 @@ CheckedConfig check_model(config::LoadedConfig loaded) {
   try {
     checked.spec = models::make_train_spec(checked.config.model, checked.config.lora, checked.config.training.seq_len);
     models::check_mesh(checked.spec.stats, checked.config.parallelism);
+    models::check_pipeline(checked.spec.stats, checked.config);
     models::check_wrap(checked.spec, checked.config.parallelism);
     check_groups(checked.config.optimizer, checked.spec);
   } catch (const ConfigError& error) {

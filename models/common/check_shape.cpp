@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "config/keys/field_values.h"
+#include "config/pipeline_plan.h"
 
 namespace titan::models {
 namespace {
@@ -151,6 +152,18 @@ void check_mesh(const ModelStats& stats, const config::Parallelism& parallelism)
   if (parallelism.tensor_parallel_degree == 1) return;
   check_heads(stats, parallelism.tensor_parallel_degree);
   check_vocabulary(stats.vocab_size, parallelism.tensor_parallel_degree);
+}
+
+void check_pipeline(const ModelStats& stats, const config::JobConfig& config) {
+  if (config.parallelism.pipeline_parallel_degree == 1) return;
+  const auto plan = config::pipeline_plan(config, stats.num_layers);
+  if (stats.num_tied_parameters == 0 || plan.rank_of("tok_embeddings") != plan.rank_of("output")) return;
+  const std::string key = "parallelism.pipeline_parallel_schedule";
+  throw ConfigError(key + " (\"" + config.parallelism.pipeline_parallel_schedule +
+                        "\") puts the first and the last stage on one rank, and the model's embedding is its output "
+                        "projection: both stages would have one parameter; take a schedule that puts them on two "
+                        "ranks, such as \"Interleaved1F1B\"",
+                    {key, "model.args.enable_weight_tying"});
 }
 
 }  // namespace titan::models

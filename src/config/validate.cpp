@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "base/error.h"
@@ -14,6 +15,7 @@
 #include "config/keys/values/fsdp_wrap.h"
 #include "config/keys/values/lora_keys.h"
 #include "config/keys/values/lr_factors.h"
+#include "config/keys/values/pipeline_limits.h"
 
 namespace titan::config {
 namespace {
@@ -277,6 +279,8 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_data(config, found.errors, found.warnings);
   for (Fault& fault : find_wrong_lr_factors(config)) found.errors.push_back(std::move(fault));
   for (Fault& fault : find_wrong_lora(config)) found.errors.push_back(std::move(fault));
+  for (Fault& fault : find_wrong_pipeline(config)) found.errors.push_back(std::move(fault));
+  std::ranges::move(warn_of_unused_pipeline_keys(config), std::back_inserter(found.warnings));
   check_prompts(config, found.errors);
   check_checkpoint_options(config, found.errors);
   check_on_nan(config, found.errors);

@@ -87,6 +87,7 @@ def bash_completion(context):
         (["--model.name", ""], ["llama3", "llama2", "qwen2", "qwen3", "smollm3"]),
         (["--model.flavor", "70"], ["70B"]),
         (["--training.dataset", "c4"], ["c4_test", "c4", "c4_validation"]),
+        (["--parallelism.pipeline_parallel_schedule", "Inter"], ["Interleaved1F1B", "InterleavedZeroBubble"]),
         (["--device", "A100"], ["A100", "A100-40GB"]),
         (["--config", "r"], [FILES, "run.toml", "runs"]),
         (["-c", "my"], [FILES, "my run.toml"]),
