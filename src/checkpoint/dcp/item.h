@@ -25,6 +25,9 @@ struct TensorItem {
   // The item whose tensor this is too, under a second name, if a tied parameter is stored under several. A load checks
   // that both are equal where the checkpoint has both. Empty otherwise.
   std::string tied_to = {};
+  // Other ranks have all of it: `local` is empty, of the dtype that they have. Every rank lists every weight, since
+  // rank 0 writes and reads files of whole weights.
+  bool absent = false;
 };
 
 // An item that is not a tensor. Ranks with the same key hold the same value; a per-rank value has the rank in its key.

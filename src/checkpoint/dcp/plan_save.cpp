@@ -76,6 +76,7 @@ std::map<ItemKey, std::size_t> choose_writers(const std::vector<std::vector<Plan
   std::map<std::string, const PlanEntry*> by_fqn;
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {
     for (const PlanEntry& entry : plans[rank]) {
+      if (entry.absent) continue;
       check_agreement(*by_fqn.emplace(entry.fqn, &entry).first->second, entry, rank);
       const auto [found, is_new] = index.emplace(key_of(entry), candidates.size());
       if (is_new) candidates.push_back({&entry, {}});
@@ -142,6 +143,7 @@ std::vector<PlanEntry> local_plan(const std::vector<Item>& items) {
       throw CheckpointError("the key " + entry.fqn + " occurs twice in the state to save");
     if (const auto* tensor = std::get_if<TensorItem>(&item)) {
       check_tensor(*tensor);
+      entry.absent = tensor->absent;
       entry.sharded = tensor->sharded;
       entry.dtype = tensor->local.scalar_type();
       entry.spec = tensor->spec;
@@ -158,7 +160,9 @@ std::string encode_plan(const std::vector<PlanEntry>& plan) {
   for (const PlanEntry& entry : plan) {
     Json path = Json::array();
     for (const auto& step : entry.path) std::visit([&](const auto& each) { path.push_back(each); }, step);
-    if (entry.is_value) {
+    if (entry.absent) {
+      json.push_back(Json::array({entry.fqn}));
+    } else if (entry.is_value) {
       json.push_back({entry.fqn, path});
     } else {
       json.push_back({entry.fqn, path, entry.sharded, static_cast<int>(entry.dtype), entry.spec.global_shape,
@@ -175,6 +179,11 @@ std::vector<PlanEntry> decode_plan(const std::string& bytes) {
   for (const Json& json : Json::from_msgpack(bytes)) {
     PlanEntry entry;
     entry.fqn = json.at(0).get<std::string>();
+    entry.absent = json.size() == 1;
+    if (entry.absent) {
+      plan.push_back(std::move(entry));
+      continue;
+    }
     for (const Json& step : json.at(1)) {
       if (step.is_string()) {
         entry.path.emplace_back(step.get<std::string>());
@@ -203,7 +212,7 @@ SavePlan plan_save(const std::vector<std::vector<PlanEntry>>& plans) {
     StorageOrder value_storage, tensor_storage;
     for (std::size_t i = 0; i < plans[rank].size(); ++i) {
       const PlanEntry& entry = plans[rank][i];
-      if (writers.at(key_of(entry)) != rank) continue;
+      if (entry.absent || writers.at(key_of(entry)) != rank) continue;
       (entry.is_value ? values : tensors).push_back(i);
       (entry.is_value ? value_storage : tensor_storage).push_back(add_entry(result.metadata, entry));
     }

@@ -16,6 +16,7 @@ struct PlanEntry {
   std::string fqn;
   StatePath path;
   bool is_value = false;
+  bool absent = false;  // TensorItem::absent: only its place in the list counts
   bool sharded = false;
   c10::ScalarType dtype = c10::ScalarType::Float;
   dist::ShardSpec spec;
