@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -19,6 +20,15 @@ namespace titan::models {
 namespace {
 
 constexpr const char *kEmbedding = "tok_embeddings.weight", *kOutput = "output.weight";
+
+constexpr std::string_view kBlock = "layers.";
+
+// Drops the children of `module` whose names below the model are not in `kept`.
+void drop_others(nn::Module& module, const std::string& prefix, const std::set<std::string>& kept) {
+  const auto children = module.children();  // a copy: dropping changes the list
+  for (const auto& [name, child] : children)
+    if (!child->is_container() && !kept.contains(prefix + name)) module.drop_child(name);
+}
 
 }  // namespace
 
@@ -44,8 +54,8 @@ Decoder::Decoder(const DecoderShape& shape, std::int64_t seq_len, std::optional<
 
 // Returns what each block gets: x [B, T, D], the rotary factors of its tokens, and their documents if the input or
 // block-causal attention separates them.
-nn::Tensors Decoder::block_inputs(const nn::Tensors& inputs) {
-  const at::Tensor& tokens = inputs[0];
+nn::Tensors Decoder::block_inputs(const nn::Tensors& inputs, const Stage& stage) {
+  const at::Tensor& tokens = inputs[0];  // or hidden states
   const at::Device device = freqs_cis_.device();
   const bool has_positions = inputs.size() > 2 && inputs[2].defined();
   if (has_positions && inputs[2].is_cpu()) {
@@ -54,24 +64,48 @@ nn::Tensors Decoder::block_inputs(const nn::Tensors& inputs) {
                                      std::to_string(last) + " is beyond it");
   }
   nn::Tensors state = {
-      tok_embeddings_ ? (*tok_embeddings_)(tokens.to(device, /*non_blocking=*/true)) : tokens,
+      stage.has_embedding ? (*tok_embeddings_)(tokens.to(device, /*non_blocking=*/true)) : tokens,
       has_positions ? freqs_cis_.index_select(0, inputs[2].to(device, /*non_blocking=*/true)) : freqs_cis_};
   const at::Tensor documents = inputs.size() > 3 ? inputs[3] : at::Tensor();
   // A single token has nothing but its own document.
   if (documents.defined() || (shape_.block_causal && tokens.size(1) > 1)) {
     const auto end = shape_.block_causal ? std::optional(document_end_.value()) : std::nullopt;
-    state.push_back(nn::document_lengths(tokens, end, documents));
+    state.push_back(nn::document_lengths(stage.has_embedding ? tokens : documents, end, documents));
     if (!device.is_cpu() && !device.is_meta()) state.push_back(nn::document_bounds(state.back(), device));
   }
   return state;
 }
 
+void Decoder::keep_stages(const std::vector<pipeline::StageModules>& stages) {
+  std::set<std::string> kept;
+  for (const auto& stage : stages) kept.insert(stage.begin(), stage.end());
+  drop_others(*this, "", kept);
+  drop_others(*layers_, std::string(kBlock), kept);
+
+  std::size_t next_block = 0;
+  for (const auto& stage : stages) {
+    const auto has = [&](const char* name) { return std::ranges::count(stage, name) > 0; };
+    const auto num_blocks = static_cast<std::size_t>(
+        std::ranges::count_if(stage, [](const std::string& name) { return name.starts_with(kBlock); }));
+    stages_.push_back({next_block, next_block + num_blocks, has("tok_embeddings"), has("norm"), has("output")});
+    next_block += num_blocks;
+  }
+  TITAN_CHECK(next_block == layers_->size(), "a stage names blocks that the model does not have");
+}
+
+Decoder::Stage Decoder::stage_of(const nn::Tensors& inputs) const {
+  if (inputs.size() > 5 && inputs[5].defined())
+    return stages_.at(static_cast<std::size_t>(inputs[5].item<std::int64_t>()));
+  TITAN_CHECK(stages_.empty(), "this rank has stages of the model, which are called one by one");
+  return {0, layers_ ? layers_->size() : 0, tok_embeddings_ != nullptr, norm_ != nullptr, output_ != nullptr};
+}
+
 at::Tensor Decoder::forward(const nn::Tensors& inputs) {
-  nn::Tensors state = block_inputs(inputs);
-  if (layers_)
-    for (const auto& [name, layer] : layers_->children()) state[0] = (*layer)(state);
-  if (norm_) state[0] = (*norm_)(state[0]);
-  if (!output_) return state[0];
+  const Stage stage = stage_of(inputs);
+  nn::Tensors state = block_inputs(inputs, stage);
+  for (std::size_t i = stage.first_block; i < stage.end_block; ++i) state[0] = (*layers_)[i](state);
+  if (stage.has_norm) state[0] = (*norm_)(state[0]);
+  if (!stage.has_output) return state[0];
   nn::Tensors output_inputs = {state[0]};
   if (inputs.size() > 1 && inputs[1].defined()) output_inputs.push_back(inputs[1]);
   if (inputs.size() > 4 && inputs[4].defined()) output_inputs.push_back(inputs[4]);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "config/pipeline_plan.h"
 #include "models/common/activation_checkpoint.h"
 #include "models/common/fully_shard_options.h"
 #include "models/common/wrap_groups.h"
@@ -16,12 +17,29 @@ namespace {
 
 Decoder& decoder(LanguageModel& model) { return dynamic_cast<Decoder&>(model); }
 
+void keep_own_stages(LanguageModel& model, const ParallelContext& context) {
+  if (context.meshes.pp.size() == 1 || context.any_length) return;
+  Decoder& whole = decoder(model);
+  const auto plan = config::pipeline_plan(context.job, whole.shape().n_layers);
+  whole.keep_stages(plan.stages_of_rank(context.meshes.pp.local_rank("pp")));
+}
+
+// Returns the plan without rows for modules that other ranks have.
+tp::Plan rows_of_own_modules(tp::Plan plan, Decoder& model) {
+  const Decoder::Parts parts = model.parts();
+  std::erase_if(plan, [&](const auto& row) {
+    const std::string& pattern = row.first;
+    return (pattern == "tok_embeddings" && !parts.tok_embeddings) || (pattern == "norm" && !parts.norm) ||
+           (pattern == "output" && !parts.output) || (pattern.starts_with("layers.") && parts.layers->size() == 0);
+  });
+  return plan;
+}
+
 void split_layers(LanguageModel& model, const ParallelContext& context) {
   if (context.meshes.tp.size() == 1) return;
   const DecoderShape& shape = decoder(model).shape();
-  tp::parallelize_module(
-      model, context.meshes.tp,
-      context.any_length ? whole_sequence_plan(shape) : tensor_parallel_plan(shape, context.job.parallelism));
+  auto plan = context.any_length ? whole_sequence_plan(shape) : tensor_parallel_plan(shape, context.job.parallelism);
+  tp::parallelize_module(model, context.meshes.tp, rows_of_own_modules(std::move(plan), decoder(model)));
 }
 
 void share_rows(LanguageModel& model, const ParallelContext& context) {
@@ -50,6 +68,11 @@ void shard_groups(Decoder& model, const std::vector<fsdp::WrapGroup>& groups, fs
   fsdp::fully_shard(model, options);
 }
 
+// Returns true if one stage of a pipeline has the norm and another the output projection.
+bool parts_norm_from_output(const Decoder& model) {
+  return std::ranges::any_of(model.stages(), [](const auto& stage) { return stage.has_norm != stage.has_output; });
+}
+
 // Modules in one call communicate together. A tied parameter has one group.
 void shard_blocks(Decoder& model, fsdp::FullyShardOptions options, const ReshardRule& reshard) {
   const Decoder::Parts parts = model.parts();
@@ -62,7 +85,11 @@ void shard_blocks(Decoder& model, fsdp::FullyShardOptions options, const Reshard
   if (tied) last.insert(last.begin(), parts.tok_embeddings);
   std::erase(last, nullptr);
   options.reshard_after_forward = reshard.last;
-  if (!last.empty()) fsdp::fully_shard(last, options);
+  if (parts_norm_from_output(model)) {
+    for (auto* module : last) fsdp::fully_shard(*module, options);
+  } else if (!last.empty()) {
+    fsdp::fully_shard(last, options);
+  }
   options.reshard_after_forward = std::nullopt;
   fsdp::fully_shard(model, options);
 }
@@ -143,7 +170,11 @@ tp::Plan whole_sequence_plan(const DecoderShape& shape) {
 }
 
 std::vector<ModelPass> decoder_passes() {
-  return {{"tensor", split_layers}, {"context", share_rows}, {"recompute", recompute_blocks}, {"shard", shard}};
+  return {{kPipelinePass, keep_own_stages},
+          {"tensor", split_layers},
+          {"context", share_rows},
+          {"recompute", recompute_blocks},
+          {"shard", shard}};
 }
 
 }  // namespace titan::models

@@ -16,8 +16,9 @@ tp::Plan tensor_parallel_plan(const DecoderShape& shape, const config::Paralleli
 // summed after attention and after the feed-forward. No gradients.
 tp::Plan whole_sequence_plan(const DecoderShape& shape);
 
-// Returns the passes of a spec whose build_model() makes a Decoder: tensor parallelism by that plan, attention over
-// rows that ranks share, recomputation of blocks, and fully_shard of the blocks and what is around them.
+// Returns the passes of a spec whose build_model() makes a Decoder: the stages of a pipeline, tensor parallelism by
+// that plan, attention over rows that ranks share, recomputation of blocks, and fully_shard of the blocks and what is
+// around them.
 std::vector<ModelPass> decoder_passes();
 
 }  // namespace titan::models

@@ -23,6 +23,9 @@ struct Batch {
   // int64 [T], host: the positions of the tokens in their rows, in ascending order, if the batch has a part of each
   // row. Undefined if it has whole rows.
   at::Tensor positions = {};
+  // int64 0-d, host: the stage of a pipeline that gets this batch (LanguageModel), whose tokens may be hidden states.
+  // Undefined if the whole model does.
+  at::Tensor stage = {};
 };
 
 }  // namespace titan

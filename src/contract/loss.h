@@ -19,9 +19,7 @@ using LossFunction = std::function<at::Tensor(LanguageModel& model, const Batch&
 
 // The model's own loss, the sum of cross entropies. It need not hold all logits in memory at once.
 inline at::Tensor cross_entropy_of_model(LanguageModel& model, const Batch& batch) {
-  const bool is_plain = !batch.positions.defined() && !batch.documents.defined() && !batch.labels_of_sample.defined();
-  if (is_plain) return model(batch.tokens, batch.labels);
-  return model(batch.tokens, batch.labels, batch.positions, batch.documents, batch.labels_of_sample);
+  return model(batch.tokens, batch.labels, batch.positions, batch.documents, batch.labels_of_sample, batch.stage);
 }
 
 }  // namespace titan

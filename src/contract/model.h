@@ -17,6 +17,10 @@ namespace titan {
 // tokens where these are a part of each row, whose positions are given, and the model's attention is split over ranks.
 // A fifth, int64 [B, T], is Batch::labels_of_sample, by which the losses are divided. All but the labels may be on the
 // host: the model copies them to its device, and reads the host's values without waiting for that copy.
+//
+// A sixth input, int64 0-d on the host, runs one stage of a pipeline: it is the stage's number among those of this
+// rank. Instead of tokens the stages after the first get the hidden states [B, T, D] of the stage before, and the
+// documents of whole rows if the model separates them; the stages before the last return hidden states.
 class LanguageModel : public nn::Module {
  public:
   // Fills every parameter (materialized, sharded or not) and creates the buffers on

@@ -37,6 +37,9 @@ struct ModelPass {
   std::function<void(LanguageModel&, const ParallelContext&)> apply;
 };
 
+// The name of the pass after which a rank may have a part of the model.
+inline constexpr const char* kPipelinePass = "pipeline";
+
 struct TrainSpec {
   std::string name;              // "llama3 debugmodel"
   std::int64_t max_seq_len = 0;  // the longest sequence that the model supports

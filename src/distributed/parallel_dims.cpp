@@ -28,14 +28,19 @@ std::string ParallelDims::text() const {
 Meshes Meshes::build(World& world, const ParallelDims& dims) {
   const auto all = DeviceMesh::layout(world, {dims.pp, dims.dp_replicate, dims.dp_shard, dims.cp, dims.tp},
                                       {"pp", "dp_replicate", "dp_shard", "cp", "tp"});
+  // The first mesh of some ranks names their group in reports: rather these than a flat one with the same ranks.
+  const auto pp = all.slice({"pp"});
+  const auto cp = all.slice({"cp"});
   const auto replicate = all.slice({"dp_replicate"});
   const auto fsdp = all.flatten({"dp_shard", "cp"}, "fsdp");
   return {.batch = all.flatten({"dp_replicate", "dp_shard"}, "batch"),
-          .loss = all.flatten({"dp_replicate", "dp_shard", "cp"}, "loss"),
+          .loss = all.flatten({"pp", "dp_replicate", "dp_shard", "cp"}, "loss"),
+          .same_stage = all.flatten({"dp_replicate", "dp_shard", "cp"}, "same_stage"),
+          .rows = all.flatten({"pp", "cp"}, "rows"),
           .fsdp = dims.dp_replicate > 1 ? DeviceMesh::concatenate(replicate, fsdp) : fsdp,
-          .cp = all.slice({"cp"}),
+          .cp = cp,
           .tp = all.slice({"tp"}),
-          .pp = all.slice({"pp"})};
+          .pp = pp};
 }
 
 RunShape RunShape::of(const config::JobConfig& config, int world_size) {

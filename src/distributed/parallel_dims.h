@@ -34,8 +34,10 @@ struct ParallelDims {
 struct Meshes {
   DeviceMesh batch;  // (batch) = dp_replicate x dp_shard: ranks that read different data. Ranks along cp, tp and pp
                      // read the same rows, so counts of rows read are summed over this
-  DeviceMesh loss;   // (loss) = batch x cp: for sums of what each rank computes from its part of the rows
-  DeviceMesh fsdp;   // for fully_shard: (fsdp) = dp_shard x cp, or (dp_replicate, fsdp) when dp_replicate > 1
+  DeviceMesh loss;   // (loss) = pp x batch x cp: for sums of what each rank computes of the loss
+  DeviceMesh same_stage;  // (same_stage) = batch x cp: ranks that have the same part of the model along pp and tp
+  DeviceMesh rows;        // (rows) = pp x cp: ranks that have parts of the same rows' loss
+  DeviceMesh fsdp;        // for fully_shard: (fsdp) = dp_shard x cp, or (dp_replicate, fsdp) when dp_replicate > 1
   DeviceMesh cp;
   DeviceMesh tp;
   DeviceMesh pp;

@@ -173,14 +173,19 @@ void World::watch_failures() {
   g_world = this;
 }
 
-World::World(int fake_world_size) : device_(c10::DeviceType::Meta), timeout_(0) {
+World::World(int fake_world_size, int fake_rank) : device_(c10::DeviceType::Meta), timeout_(0) {
+  TITAN_CHECK(fake_rank >= 0 && fake_rank < fake_world_size,
+              "rank " + std::to_string(fake_rank) + " of a fake job of " + std::to_string(fake_world_size));
   env_.world_size = fake_world_size;
+  env_.rank = fake_rank;
   std::vector<int> all(static_cast<std::size_t>(fake_world_size));
   std::iota(all.begin(), all.end(), 0);
   group_ = make_group("world", all);
 }
 
-std::unique_ptr<World> World::fake(int world_size) { return std::unique_ptr<World>(new World(world_size)); }
+std::unique_ptr<World> World::fake(int world_size, int rank) {
+  return std::unique_ptr<World>(new World(world_size, rank));
+}
 
 World::~World() {
   World* self = this;

@@ -22,8 +22,8 @@ class World {
   // Collective over all ranks of the job. `device_type` is CPU or CUDA (whose module must be loaded); on CUDA the local
   // rank picks the device. A job of one rank opens no socket. Throws DistError.
   World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::milliseconds init_timeout);
-  // Makes rank 0 of a fake job of `world_size` ranks: groups and meshes can be made, but nothing can be sent.
-  static std::unique_ptr<World> fake(int world_size);
+  // Makes one rank of a fake job of `world_size` ranks: groups and meshes can be made, but nothing can be sent.
+  static std::unique_ptr<World> fake(int world_size, int rank = 0);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -65,7 +65,7 @@ class World {
  private:
   friend void stop_this_rank(const std::string& symptom) noexcept;
   friend void fail_this_rank(const std::string& reason) noexcept;
-  explicit World(int fake_world_size);
+  World(int fake_world_size, int fake_rank);
   // stop() for a thread other than the training thread. Returns if the store is gone.
   void stop_apart(const std::string& symptom) noexcept;
   // Ends this process (exit code 1) for a reason of its own, on a thread other than the training thread.

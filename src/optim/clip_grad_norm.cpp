@@ -181,6 +181,15 @@ Clip clip_factor(const std::vector<ShardedGrad>& grads, double max_norm, double 
   return {norm, at::clamp_max(max_norm / (norm + 1e-6), 1.0), each};
 }
 
+Clip clip_factor_over(const Clip& own, const ModelParts& parts, double max_norm) {
+  if (parts.group.size() == 1) return own;
+  const at::NoGradGuard no_grad;
+  auto norm = own.norm;
+  if (parts.owned.defined()) norm = at::linalg_vector_norm(at::where(parts.owned > 0, own.each, 0.0));
+  norm = reduce(norm, {&parts.group}, 2.0);
+  return {norm, at::clamp_max(max_norm / (norm + 1e-6), 1.0), own.each};
+}
+
 void scale_grads(const std::vector<at::Tensor>& grads, const at::Tensor& factor) {
   const at::NoGradGuard no_grad;
   std::vector<std::pair<at::Device, std::vector<at::Tensor>>> by_device;

@@ -41,6 +41,17 @@ struct Clip {
 Clip clip_factor(const std::vector<ShardedGrad>& grads, double max_norm, double norm_type = 2.0,
                  bool error_if_nonfinite = false);
 
+// Ranks that have different parameters of one model.
+struct ModelParts {
+  dist::ProcessGroup& group;
+  // [grads], float32, 1 or 0 where another rank counts the gradient, too; undefined if all are this rank's alone.
+  at::Tensor owned;
+};
+
+// Returns the clip factor of the gradients of all parts, of order 2. `own`: clip_factor() of this rank's with the same
+// max_norm; its `each` is returned. Collective over the group.
+Clip clip_factor_over(const Clip& own, const ModelParts& parts, double max_norm);
+
 // Multiplies the gradients in place by `factor`, float32 0-d, on any device; skips undefined and empty ones.
 void scale_grads(const std::vector<at::Tensor>& grads, const at::Tensor& factor);
 

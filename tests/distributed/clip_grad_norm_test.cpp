@@ -124,6 +124,39 @@ TEST_P(ClipGradNorm, NonfinitePassesOrThrowsOnEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ClipGradNorm, testing::Values(1, 2, 4));
 
+// Each rank has two gradients of its own, and one of a parameter that the first rank owns.
+TEST_P(ClipGradNorm, OfAModelInPartsCountsCopiesOnce) {
+  test::on_ranks(GetParam(), [](dist::World& world) {
+    const auto tied = at::randn({6}, at::detail::createCPUGenerator(99), at::kFloat);
+    const auto own = [](int rank, int index) {
+      return at::randn({5}, at::detail::createCPUGenerator(static_cast<std::uint64_t>(10 * rank + index)), at::kFloat);
+    };
+    std::vector<Case> whole = {{tied, {}}};
+    for (int rank = 0; rank < world.size(); ++rank)
+      for (const int index : {1, 2}) whole.push_back({own(rank, index), {}});
+    const auto expected = expected_norm(whole, 2).item<double>();
+
+    const auto max_norm = 0.25 * expected;
+    const auto part =
+        optim::clip_factor({{own(world.rank(), 1), {}}, {tied, {}}, {own(world.rank(), 2), {}}}, max_norm);
+    // Undefined where each gradient is the rank's own.
+    const at::Tensor owned = world.rank() == 0 ? at::Tensor() : at::tensor({1.0F, 0.0F, 1.0F});
+    const auto all = optim::clip_factor_over(part, {world.group(), owned}, max_norm);
+    EXPECT_NEAR(all.norm.item<double>() / expected, 1, kTolerance);
+    EXPECT_NEAR(all.factor.item<double>() * (expected + 1e-6) / max_norm, 1, kTolerance);
+    EXPECT_TRUE(all.each.equal(part.each));
+  });
+}
+
+// Only the last rank's part is not finite; every rank learns of it.
+TEST_P(ClipGradNorm, OfAModelInPartsIsNotFiniteOnEveryRank) {
+  test::on_ranks(GetParam(), [](dist::World& world) {
+    const auto grad = at::full({3}, world.rank() == world.size() - 1 ? std::nan("") : 1.0, at::kFloat);
+    const auto all = optim::clip_factor_over(optim::clip_factor({{grad, {}}}, 1.0), {world.group(), {}}, 1.0);
+    EXPECT_TRUE(std::isnan(all.norm.item<double>()));
+  });
+}
+
 // Derives the groups from each parameter's sharding: over one mesh or another, split by both axes in either order, by
 // one, by none.
 TEST(TotalNorm, OfAnOptimizerWhoseParametersLieOnTwoMeshes) {

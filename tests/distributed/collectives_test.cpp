@@ -161,7 +161,10 @@ TEST(Meshes, HaveTheRanksOfEveryView) {
   EXPECT_EQ(meshes.cp.group().ranks(), (std::vector<int>{0, 2}));
   EXPECT_EQ(meshes.pp.group().ranks(), (std::vector<int>{0, 24}));
   EXPECT_EQ(meshes.batch.group().ranks(), (std::vector<int>{0, 4, 8, 12, 16, 20}));
-  EXPECT_EQ(meshes.loss.group().ranks(), (std::vector<int>{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22}));
+  EXPECT_EQ(meshes.loss.group().ranks(), (std::vector<int>{0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20, 22,
+                                                           24, 26, 28, 30, 32, 34, 36, 38, 40, 42, 44, 46}));
+  EXPECT_EQ(meshes.same_stage.group().ranks(), (std::vector<int>{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22}));
+  EXPECT_EQ(meshes.rows.group().ranks(), (std::vector<int>{0, 2, 24, 26}));
   EXPECT_EQ(meshes.fsdp.axis_names(), (std::vector<std::string>{"dp_replicate", "fsdp"}));
   EXPECT_EQ(meshes.fsdp.group("fsdp").ranks(), (std::vector<int>{0, 2, 4, 6}));
   EXPECT_EQ(meshes.fsdp.group("dp_replicate").ranks(), (std::vector<int>{0, 8, 16}));
