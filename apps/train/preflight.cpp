@@ -29,6 +29,8 @@ struct Size {
   double parameters, tokens, layers, dim, vocabulary;
   double ranks_of_copy;   // ranks that share one copy of the parameters
   double ranks_of_batch;  // ranks that share the activations of a batch
+  double stages;          // of them, those of a pipeline
+  double microbatches;    // of a pipeline, in a batch
   double moments;         // tensors that the optimizer keeps per parameter, in units of a stored parameter
   double bytes;           // of a stored parameter, on average
   bool offloads;          // parameters, gradients and moments are in the host's memory
@@ -50,6 +52,10 @@ Size size_of(const config::JobConfig& config, const ModelStats& stats, std::int6
       .vocabulary = static_cast<double>(stats.vocab_size),
       .ranks_of_copy = static_cast<double>(dims.dp_shard * dims.ranks_of_batch()),
       .ranks_of_batch = static_cast<double>(dims.ranks_of_batch()),
+      .stages = static_cast<double>(dims.pp),
+      .microbatches = dims.pp == 1 ? 1.0
+                                   : static_cast<double>(config.training.local_batch_size) /
+                                         static_cast<double>(config.parallelism.pipeline_parallel_microbatch_size),
       .moments = of_moments / stored,
       .bytes = stored / all,
       .offloads = config.training.enable_cpu_offload && device == train::EstimatedDevice::kGpu};
@@ -61,7 +67,8 @@ double most(const Size& size) {
   constexpr double kBytesOfGathered = 8;                     // upper bound: only two groups are gathered at a time
   constexpr double kBytesOfLayer = 60 * 4;                   // per token, times the model's width
   constexpr double kBytesOfLogit = 16;
-  return size.parameters * (bytes_of_parameter / size.ranks_of_copy + kBytesOfGathered) +
+  // The stage with the output projection may have most of a small model.
+  return size.parameters * (bytes_of_parameter * size.stages / size.ranks_of_copy + kBytesOfGathered) +
          size.tokens * (size.layers * size.dim * kBytesOfLayer + size.vocabulary * kBytesOfLogit);
 }
 
@@ -69,9 +76,11 @@ double most(const Size& size) {
 double least(const Size& size) {
   constexpr double kBytesOfToken = 16;  // token and label
   constexpr double kBytesOfInput = 2;   // a block's input, kept even with full recomputation
+  // A stage may have a single microbatch between its forward and its backward.
+  const double in_flight = 1 / size.microbatches;
   const double parameters = size.offloads ? 0 : size.parameters;
   return (1 + size.moments) * parameters * size.bytes / size.ranks_of_copy +
-         size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput) / size.ranks_of_batch;
+         size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput * in_flight) / size.ranks_of_batch;
 }
 
 // Returns `path`, or its nearest parent that exists.
@@ -135,14 +144,17 @@ std::optional<config::Fault> find_lack_of_memory(const config::JobConfig& config
   const auto room = static_cast<double>(capacity.bytes_of_a_rank);
   const auto [bound, upper_bound] = memory_bounds(config, spec.stats, world_size, capacity.device);
   if (upper_bound <= room) return std::nullopt;
-  const double peak =
-      bound > room ? bound
-                   : static_cast<double>(
-                         train::estimate_memory(config, spec, static_cast<int>(world_size), capacity.device).peak());
+  double peak = bound;
+  std::string where = "each rank";
+  if (bound <= room) {
+    const auto memory = train::estimate_memory(config, spec, static_cast<int>(world_size), capacity.device);
+    peak = static_cast<double>(memory.peak());
+    if (!memory.of_pipeline_ranks.empty()) where = "rank " + std::to_string(memory.pipeline_rank) + " of the pipeline";
+  }
   if (peak <= room) return std::nullopt;
   return config::Fault{
       "this run will not fit: its tensors take " + std::string(bound > room ? "at least " : "") + format_bytes(peak) +
-          " on each rank, and " + capacity.words + ". Lower training.local_batch_size (" +
+          " on " + where + ", and " + capacity.words + ". Lower training.local_batch_size (" +
           std::to_string(config.training.local_batch_size) + ") or training.seq_len (" +
           std::to_string(config.training.seq_len) +
           "), set activation_checkpoint.mode = \"full\", or use more ranks on more machines; --dry-run shows what "

@@ -4,16 +4,21 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "contract/train_contract.h"
 #include "train/step/forward_backward.h"
+#include "train/step/run_parameters.h"
 
 namespace titan::train {
 
-// A model, and what runs batches through it. A pipeline would make another ForwardBackward.
+// A model, and what runs batches through it.
 struct BuiltModel {
   std::unique_ptr<LanguageModel> model;
   std::unique_ptr<ForwardBackward> forward_backward;
+  // Runs the whole model, with the ranks that have the other stages. Null if this rank has all of it.
+  std::unique_ptr<LanguageModel> all_stages;
+  std::vector<ParameterSlot> slots;  // of the whole model, of which this rank may have some stages
 };
 
 // Builds the model of `spec` on the meta device and applies the spec's passes in their order. Its batches go to
@@ -27,7 +32,10 @@ BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> docu
 // InternalError naming a parameter that is still on meta, unless `device` is.
 void materialize(LanguageModel& model, at::Device device, at::ScalarType dtype, at::ScalarType frozen_dtype);
 
-// Same with the dtypes of a job: training.dtype and lora.base_dtype.
+// Returns the dtypes of a job's parameters: training.dtype and lora.base_dtype.
+StoredDtypes stored_dtypes(const config::JobConfig& config);
+
+// Same with these.
 void materialize(LanguageModel& model, at::Device device, const config::JobConfig& config);
 
 }  // namespace titan::train

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "config/pipeline_plan.h"
 #include "optim/make_optimizer.h"
 #include "train/build_model.h"
 #include "train/first_step.h"
@@ -27,12 +28,14 @@ namespace {
 void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer) {
   const config::JobConfig& config = run.config;
   run.seed = agree_on_seed(config.debug.seed, run.world.group());
-  at::manual_seed(run.seed);
+  // Ranks with other layers drop other elements, as in TorchTitan.
+  at::manual_seed(run.seed + static_cast<std::uint64_t>(run.meshes.pp.local_rank("pp")));
   auto built = build_on_meta(spec, tokenizer.document_end, {run.meshes, config}, run.world.device());
   run.model = std::move(built.model);
+  run.all_stages = std::move(built.all_stages);
   run.forward_backward = std::move(built.forward_backward);
   materialize(*run.model, run.meshes.fsdp.device(), config);
-  run.parameters = std::make_unique<RunParameters>(*run.model);
+  run.parameters = std::make_unique<RunParameters>(*run.model, built.slots, stored_dtypes(config));
   run.optimizer = optim::make_optimizer(config.optimizer, run.parameters->to_train());
   if (speaks_for_all())
     for (const std::string& group : group_lines(config.optimizer, *run.parameters))
@@ -69,7 +72,7 @@ void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prom
   const config::JobConfig& config = run.config;
   if (!prompts.prompts.empty())
     run.samples = std::make_unique<PromptSamples>(std::move(prompts), config.validation.prompt_tokens,
-                                                  config.training.seq_len, *run.model, run.meshes.loss);
+                                                  config.training.seq_len, run.whole_model(), run.meshes.loss);
   if (!held_out) return;
   run.validator = std::make_unique<Validator>(config.validation, std::move(held_out), *run.model, *run.forward_backward,
                                               run.world.group(), run.meshes, *run.metrics, config.training.steps);
@@ -117,7 +120,7 @@ void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& toke
   auto& log = add(
       run, std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
   if (config.metrics.enable_tensorboard && config.metrics.gradient_histograms)
-    add(run, std::make_unique<GradientNorms>(*run.metrics, run.optimizer->fqns()));
+    add(run, std::make_unique<GradientNorms>(*run.metrics, *run.parameters, run.meshes.pp.group()));
   add_watches(run, log);
   add(run, std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq, *run.parameters, run.world,
                                          run.state->step));
@@ -129,7 +132,7 @@ void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& toke
                                                                          .tasks = std::move(tasks),
                                                                          .vocab_size = spec.stats.vocab_size,
                                                                          .last_step = config.training.steps,
-                                                                         .model = *run.model,
+                                                                         .model = run.whole_model(),
                                                                          .world = run.world.group(),
                                                                          .meshes = run.meshes,
                                                                          .metrics = *run.metrics}));
@@ -143,6 +146,9 @@ void announce(const RunParts& run, const TrainSpec& spec) {
   spdlog::info("{}: {} parameters{}, {} on this rank, {}, {} of {} tokens per step", spec.name, with_thousands(all),
                trained, with_thousands(run.parameters->local_numel()), counted(run.world.size(), "rank"),
                counted(run.shape.sequences_per_step, "sequence"), run.config.training.seq_len);
+  if (run.meshes.pp.size() > 1)
+    spdlog::info("pipeline {}: {}", run.config.parallelism.pipeline_parallel_schedule,
+                 config::pipeline_plan(run.config, spec.stats.num_layers).text(run.meshes.pp.local_rank("pp")));
 }
 
 }  // namespace
@@ -165,14 +171,16 @@ RunParts build_run(RunInputs inputs) {
                                                             .metrics = *run.metrics,
                                                             .events = *run.events,
                                                             .validator = run.validator.get()});
-  run.step = std::make_unique<TrainStep>(TrainStep::Parts{.forward_backward = *run.forward_backward,
-                                                          .optimizer = *run.optimizer,
-                                                          .schedule = *run.schedule,
-                                                          .grad_scaler = run.grad_scaler.get(),
-                                                          .checkpointer = *run.checkpointer,
-                                                          .world = run.world.group(),
-                                                          .base_lr = config.optimizer.lr,
-                                                          .max_norm = config.training.max_norm});
+  run.step = std::make_unique<TrainStep>(
+      TrainStep::Parts{.forward_backward = *run.forward_backward,
+                       .optimizer = *run.optimizer,
+                       .schedule = *run.schedule,
+                       .grad_scaler = run.grad_scaler.get(),
+                       .checkpointer = *run.checkpointer,
+                       .world = run.world.group(),
+                       .stages = {run.meshes.pp.group(), run.parameters->owned(run.world.device())},
+                       .base_lr = config.optimizer.lr,
+                       .max_norm = config.training.max_norm});
   add_guests(run, inputs.spec, inputs.tokenizer, std::move(inputs.tasks));
   announce(run, inputs.spec);
   return run;

@@ -51,6 +51,9 @@ struct RunParts {
   RunParts(const config::JobConfig& config_, dist::World& world_, const dist::Meshes& meshes_)
       : config(config_), world(world_), meshes(meshes_) {}
 
+  // Returns the model to call with tokens, on every rank alike.
+  LanguageModel& whole_model() { return all_stages ? *all_stages : *model; }
+
   const config::JobConfig& config;
   dist::World& world;
   const dist::Meshes& meshes;
@@ -60,6 +63,7 @@ struct RunParts {
   dist::RunShape shape;
   std::uint64_t seed = 0;
   std::unique_ptr<LanguageModel> model;
+  std::unique_ptr<LanguageModel> all_stages;  // BuiltModel::all_stages
   std::unique_ptr<ForwardBackward> forward_backward;
   std::unique_ptr<RunParameters> parameters;
   std::unique_ptr<optim::Optimizer> optimizer;

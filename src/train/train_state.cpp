@@ -60,6 +60,24 @@ void warn_of(const Changes& changes, std::size_t num_parameters) {
   }
 }
 
+checkpoint::TensorItem item_of(const nn::NamedParameter& parameter) {
+  return {.local = parameter.tensor().detach(),
+          .spec = parameter.spec(),
+          .sharded = parameter.parameter->sharding.has_value()};
+}
+
+// Returns the empty part that this rank has of a parameter of another rank.
+checkpoint::TensorItem absent_item(const RunParameter& parameter) {
+  auto local_shape = parameter.shape;
+  local_shape.front() = 0;
+  auto offset = std::vector<std::int64_t>(parameter.shape.size(), 0);
+  offset.front() = parameter.shape.front();
+  return {.local = at::empty(local_shape, parameter.dtype),
+          .spec = {parameter.shape, std::move(offset), local_shape},
+          .sharded = true,
+          .absent = true};
+}
+
 // Returns an item that a checkpoint may lack.
 checkpoint::Item optional_item(const std::string& key) { return checkpoint::value_item(key, {}, /*optional=*/true); }
 
@@ -69,14 +87,11 @@ checkpoint::Item optional_item(const std::string& key) { return checkpoint::valu
 std::vector<checkpoint::Item> weight_items(const RunParameters& parameters) {
   std::vector<checkpoint::Item> items;
   for (const auto& [fqn, parameter] : parameters.stored()) {
-    if (!parameter->local) continue;
-    const auto& local = *parameter->local;
-    items.push_back(checkpoint::TensorItem{fqn,
-                                           {fqn},
-                                           local.tensor().detach(),
-                                           local.spec(),
-                                           local.parameter->sharding.has_value(),
-                                           fqn == parameter->fqn ? "" : parameter->fqn});
+    auto item = parameter->local ? item_of(*parameter->local) : absent_item(*parameter);
+    item.fqn = fqn;
+    item.path = {fqn};
+    if (fqn != parameter->fqn) item.tied_to = parameter->fqn;
+    items.push_back(std::move(item));
   }
   return items;
 }

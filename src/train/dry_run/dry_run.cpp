@@ -84,6 +84,35 @@ std::string communication_lines(const Communication& communication) {
   return out;
 }
 
+// Returns the pipeline's schedule, and what each of its ranks has and takes; empty without a pipeline.
+std::string pipeline_lines(const DryRun& run) {
+  if (!run.pipeline) return "";
+  const PipelineForecast& pipeline = *run.pipeline;
+  std::string out = "pipeline\n";
+  out += text_line("schedule", pipeline.schedule);
+  out += text_line("microbatches of each rank's batch", with_thousands(pipeline.microbatches));
+  out += text_line("bubble: the share of a step in which ranks wait", fmt::format("{:.1f} %", 100 * pipeline.bubble));
+  const auto& bytes = run.demand.memory.of_pipeline_ranks;
+  for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
+    const auto stages = pipeline.stages_of_rank(static_cast<int>(rank));
+    out += text_line(fmt::format("rank {}: {}", rank, join(stages, "; ")), size_text(bytes[rank]));
+  }
+  return out;
+}
+
+nlohmann::ordered_json pipeline_json(const DryRun& run) {
+  if (!run.pipeline) return nullptr;
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  const auto& bytes = run.demand.memory.of_pipeline_ranks;
+  for (std::size_t rank = 0; rank < bytes.size(); ++rank)
+    ranks.push_back({{"stages", run.pipeline->stages_of_rank(static_cast<int>(rank))}, {"device_bytes", bytes[rank]}});
+  return {{"schedule", run.pipeline->schedule},
+          {"microbatches", run.pipeline->microbatches},
+          {"bubble", run.pipeline->bubble},
+          {"ranks", ranks},
+          {"largest_rank", run.demand.memory.pipeline_rank}};
+}
+
 std::string verdict(const DryRun& run) {
   const Demand& demand = run.demand;
   const double percent = 100 * static_cast<double>(demand.total()) / static_cast<double>(run.device.bytes);
@@ -144,6 +173,7 @@ DryRun dry_run(const config::JobConfig& config, const TrainSpec& spec, int world
   run.groups = group_lines(config.optimizer, RunParameters(*model));
   run.checkpoint = checkpoint_size(config, spec.stats);
   run.device = device;
+  if (run.dims.pp > 1) run.pipeline = forecast_pipeline(config, spec.stats.num_layers);
   run.demand = demand_of(config, spec, world_size, device);
   if (!run.demand.fits()) run.suggestions = suggest_changes(config, spec, world_size, device, run.demand);
   return run;
@@ -164,8 +194,12 @@ std::string to_table(const DryRun& run) {
   for (const std::string& group : run.groups) out += "  optimizer: " + group + "\n";
   out += text_line("checkpoint on disk (model and " + run.optimizer + ")", size_text(run.checkpoint.full));
   out += text_line("checkpoint on disk (model alone)", size_text(run.checkpoint.model));
-  out += text_line("kept by a forward for its backward", size_text(demand.memory.kept_by_forward));
-  out += "bytes per rank, at the peak in " + demand.memory.moment + "\n";
+  out += text_line(run.pipeline ? "kept by forwards for their backwards" : "kept by a forward for its backward",
+                   size_text(demand.memory.kept_by_forward));
+  out += pipeline_lines(run);
+  out += run.pipeline ? fmt::format("bytes of rank {} of the pipeline, at its peak in ", demand.memory.pipeline_rank)
+                      : "bytes per rank, at the peak in ";
+  out += demand.memory.moment + "\n";
   for (const auto& kind : kinds(run)) out += text_line(kind.label, size_text(kind.bytes));
   out += text_line("predicted peak", size_text(demand.memory.peak()));
   if (run.device.is_gpu) {
@@ -212,6 +246,7 @@ std::string to_json(const DryRun& run) {
               {"checkpoint_bytes", run.checkpoint.full},
               {"model_checkpoint_bytes", run.checkpoint.model},
               {"kept_by_forward_bytes", demand.memory.kept_by_forward},
+              {"pipeline", pipeline_json(run)},
               {"peak_moment", demand.memory.moment},
               {"peak_by_kind_bytes", at_peak},
               {"peak_bytes", demand.memory.peak()},

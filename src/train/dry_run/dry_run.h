@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "distributed/parallel_dims.h"
 #include "train/dry_run/memory_estimate.h"
 #include "train/dry_run/named_device.h"
+#include "train/dry_run/pipeline_forecast.h"
 
 namespace titan::train {
 
@@ -60,6 +62,7 @@ struct DryRun {
   std::string frozen_dtype;         // of frozen parameters; empty if it is `dtype`
   std::vector<std::string> groups;  // of the optimizer's parameters; empty if there is only one
   CheckpointSize checkpoint;
+  std::optional<PipelineForecast> pipeline;  // nullopt without one
   Device device;
   Demand demand;
   std::vector<Suggestion> suggestions;  // if the run does not fit; changes that make it fit come first

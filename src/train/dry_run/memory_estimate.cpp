@@ -18,6 +18,7 @@
 #include "nn/ops/cross_entropy.h"
 #include "nn/ops/meta_kernels.h"
 #include "nn/ops/meta_run.h"
+#include "nn/ops/weight_gradients.h"
 #include "optim/make_optimizer.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/build_model.h"
@@ -48,6 +49,7 @@ class StandsFor {
     kernels::use_fused_kernels(c10::DeviceType::Meta, (is_gpu ? config.cuda.kernels : config.cpu.kernels) == "own");
   }
   ~StandsFor() {
+    nn::use_own_linear_node(false);  // a pipeline may have set it
     meta_run::stand_for_gpu(false);
     kernels::use_fused_kernels(c10::DeviceType::Meta, used_fused_);
   }
@@ -127,24 +129,25 @@ void announce_modules(nn::Module& model, MemoryLog& log) {
 // A model on the meta device that can take steps, and the kinds of the log's allocations.
 class MetaRun {
  public:
-  MetaRun(const config::JobConfig& config, const TrainSpec& spec, int world_size)
-      : config_(config), spec_(spec), watched_(spec), world_(dist::World::fake(world_size)) {
+  // `rank`: of the fake world.
+  MetaRun(const config::JobConfig& config, const TrainSpec& spec, int world_size, int rank)
+      : config_(config), spec_(spec), watched_(spec), world_(dist::World::fake(world_size, rank)) {
     watched_.loss = [this](LanguageModel& model, const Batch& batch) { return loss_of(model, batch); };
     const auto shape = dist::RunShape::of(config, world_size);
     const auto meshes = dist::Meshes::build(*world_, shape.dims);
     all_microbatches_ = shape.accumulation_steps;
     microbatches_ = std::min<std::int64_t>(all_microbatches_, 2);
     // Document ends depend on the tokens, which meta tensors do not have: each row of the batch is one document.
-    auto [model, forward_backward] =
-        build_on_meta(watched_, spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt,
-                      {meshes, config}, at::kMeta);
-    model_ = std::move(model);
-    forward_backward_ = std::move(forward_backward);
+    auto built = build_on_meta(watched_, spec.separates_documents ? std::optional<std::int64_t>(0) : std::nullopt,
+                               {meshes, config}, at::kMeta);
+    model_ = std::move(built.model);
+    forward_backward_ = std::move(built.forward_backward);
     log_.start();  // everything made so far stays on the meta device in a real run, too
     log_.enter("the start");
     materialize(*model_, at::kMeta, config);
     for (const auto& parameter : model_->named_parameters()) add(parameters_, log_.find(parameter.tensor()));
     announce_modules(*model_, log_);
+    if (meshes.pp.size() > 1) watch_stages();
     optimizer_ = optim::make_optimizer(config.optimizer, RunParameters(*model_).to_train());
   }
   ~MetaRun() { log_.stop(); }
@@ -178,21 +181,28 @@ class MetaRun {
   const Ids& optimizer() const { return optimizer_state_; }
   const Ids& gradients() const { return gradients_; }
   const Ids& logits() const { return logits_; }
-  // Returns the bytes that the last forward keeps, without parameters that are still gathered.
+  // Returns the most bytes that forwards keep at once, without parameters that are still gathered.
   std::int64_t kept_by_forward() const {
-    std::int64_t bytes = 0;
-    for (const auto& allocation : log_.allocations()) {
-      if (allocation.born >= forwards_.back().begin && allocation.lives_after(forwards_.back().end) &&
-          allocation.use == MemoryUse::kOther)
-        bytes += allocation.bytes;
+    std::int64_t now = 0, most = 0;
+    for (std::size_t event = 0; event < log_.now(); ++event) {
+      const auto id = log_.allocation_of(event);
+      const auto& allocation = log_.allocations()[id];
+      if (allocation.use != MemoryUse::kOther || !is_kept_for_backward(id)) continue;
+      now += allocation.born == event ? allocation.bytes : -allocation.bytes;
+      most = std::max(most, now);
     }
-    return bytes;
+    return most;
   }
-  // True if a forward made the allocation and it is alive at that forward's end, for backward.
-  bool is_kept_for_backward(const Allocation& allocation) const {
-    return std::any_of(forwards_.begin(), forwards_.end(), [&](const Span& forward) {
-      return forward.begin <= allocation.born && allocation.lives_after(forward.end);
-    });
+  // True if a forward made the allocation and it is alive at that forward's end, for backward, or if it is what a stage
+  // received.
+  bool is_kept_for_backward(std::size_t id) const {
+    if (received_.contains(id)) return true;
+    const auto& allocation = log_.allocations()[id];
+    // Forwards follow each other.
+    const auto after = std::ranges::upper_bound(forwards_, allocation.born, {}, &Span::begin);
+    if (after == forwards_.begin()) return false;
+    const Span& forward = *std::prev(after);
+    return allocation.born <= forward.end && allocation.lives_after(forward.end);
   }
 
  private:
@@ -205,6 +215,18 @@ class MetaRun {
     const auto int64 = at::TensorOptions(at::kLong).device(at::kMeta);
     const auto tokens = at::empty({config_.training.local_batch_size, config_.training.seq_len}, int64);
     forward_backward_->forward_backward({tokens, at::empty_like(tokens)}, [](const at::Tensor& loss) { return loss; });
+  }
+
+  // Marks the forwards of stages without a loss.
+  void watch_stages() {
+    model_->add_pre_hook([this](nn::Module&, nn::Tensors& inputs) {
+      if (is_in_loss_) return;
+      begin_of_stage_ = log_.now();
+      if (inputs[0].is_floating_point()) add(received_, log_.find(inputs[0]));
+    });
+    model_->add_post_hook([this](nn::Module&, const nn::Tensors&, at::Tensor&) {
+      if (!is_in_loss_) forwards_.push_back({begin_of_stage_, log_.now()});
+    });
   }
 
   // Logits have the full vocabulary, or this rank's part of it.
@@ -220,7 +242,10 @@ class MetaRun {
   at::Tensor loss_of(LanguageModel& model, const Batch& batch) {
     expect_logits(batch.labels.numel());
     const auto begin = log_.now();
+    if (batch.tokens.is_floating_point()) add(received_, log_.find(batch.tokens));
+    is_in_loss_ = true;
     auto loss = spec_.loss(model, batch);
+    is_in_loss_ = false;
     forwards_.push_back({begin, log_.now()});
     log_.enter("the backward");
     return loss;
@@ -237,6 +262,9 @@ class MetaRun {
   std::unique_ptr<ForwardBackward> forward_backward_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   Ids parameters_, optimizer_state_, gradients_, logits_;
+  Ids received_;  // inputs of stages, from other stages
+  bool is_in_loss_ = false;
+  std::size_t begin_of_stage_ = 0;
   std::vector<Span> forwards_;
 };
 
@@ -276,7 +304,7 @@ std::int64_t& kind_of(std::size_t id, const MetaRun& run, MemoryEstimate& out) {
   if (allocation.use == MemoryUse::kGathered) return out.gathered;
   if (allocation.use == MemoryUse::kReduction) return out.reductions;
   if (run.logits().contains(id)) return out.logits;
-  return run.is_kept_for_backward(allocation) ? out.activations : out.temporaries;
+  return run.is_kept_for_backward(id) ? out.activations : out.temporaries;
 }
 
 // True if the caching allocator of CUDA would use expandable segments. They are the default if the user sets nothing
@@ -313,14 +341,9 @@ std::int64_t reserved_bytes(const MemoryLog& log, const Ids& on_host) {
   return pools.reserved();
 }
 
-}  // namespace
-
-MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec& spec, int world_size,
-                               EstimatedDevice device) {
-  const bool is_gpu = device == EstimatedDevice::kGpu;
-  nn::register_meta_kernels();
-  const StandsFor stands_for(device, config);
-  MetaRun run(config, spec, world_size);
+MemoryEstimate estimate_rank(const config::JobConfig& config, const TrainSpec& spec, int world_size, int rank,
+                             bool is_gpu) {
+  MetaRun run(config, spec, world_size, rank);
   run.step();
   const auto second_step = run.log().now();
   run.communication();  // the first step's
@@ -343,6 +366,26 @@ MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec&
   if (config.checkpoint.enable && config.checkpoint.async_mode != "disabled")
     out.staging = bytes_of(run.log(), run.parameters()) + bytes_of(run.log(), run.optimizer());
   return out;
+}
+
+}  // namespace
+
+MemoryEstimate estimate_memory(const config::JobConfig& config, const TrainSpec& spec, int world_size,
+                               EstimatedDevice device) {
+  const bool is_gpu = device == EstimatedDevice::kGpu;
+  nn::register_meta_kernels();
+  const StandsFor stands_for(device, config);
+  const int stages = dist::ParallelDims::from_config(config.parallelism, world_size).pp;
+  MemoryEstimate most;
+  std::vector<std::int64_t> each;
+  for (int rank = 0; rank < stages; ++rank) {
+    auto next = estimate_rank(config, spec, world_size, rank * (world_size / stages), is_gpu);
+    next.pipeline_rank = rank;
+    each.push_back(next.peak() + next.pooled);
+    if (each.back() > most.peak() + most.pooled) most = std::move(next);
+  }
+  if (stages > 1) most.of_pipeline_ranks = std::move(each);
+  return most;
 }
 
 }  // namespace titan::train

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "config/job_config.h"
 #include "contract/train_contract.h"
@@ -30,6 +31,7 @@ struct MemoryEstimate {
   }
 
   // Bytes that a forward keeps for its backward, activations and logits. They do not depend on the number of ranks.
+  // With a pipeline: what all microbatches between their forward and their backward keep, at most.
   std::int64_t kept_by_forward = 0;
   // Parameters, optimizer state and gradients that training.enable_cpu_offload keeps in the memory of a GPU's host.
   // They are not counted above.
@@ -39,12 +41,17 @@ struct MemoryEstimate {
   std::int64_t pooled = 0;
   // The number of the rank's groups of several ranks. Each has a communicator of its own on a GPU.
   int num_groups = 0;
+  // With a pipeline: the rank of it that the other fields are about, and the device memory, peak() + pooled, of all of
+  // its ranks.
+  int pipeline_rank = 0;
+  std::vector<std::int64_t> of_pipeline_ranks;
   Communication communication;
 };
 
 enum class EstimatedDevice { kCpu, kGpu };
 
-// Estimates for rank 0 of `world_size`, which has the largest shards. kGpu includes side streams, and the caching
+// Estimates for rank 0 of `world_size`, which has the largest shards; with a pipeline, for all ranks that have these in
+// their stages, of which it returns the one that takes the most. kGpu includes side streams, and the caching
 // allocator as PYTORCH_ALLOC_CONF sets it. Operators are those of cpu.kernels or cuda.kernels. Memory that operators
 // and communication libraries allocate themselves is not included. Uses the process's allocator of meta tensors: one
 // call at a time. Throws ConfigError if the degrees do not fit.

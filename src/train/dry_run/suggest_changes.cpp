@@ -5,12 +5,15 @@
 #include <string>
 
 #include "base/error.h"
+#include "config/pipeline_plan.h"
 #include "config/validate.h"
 
 namespace titan::train {
 namespace {
 
 constexpr std::size_t kMostSuggestions = 4;
+// The pipeline schedule whose ranks have the fewest microbatches between forward and backward.
+constexpr const char* kLeanSchedule = "1F1B";
 
 struct Candidate {
   std::string change;
@@ -54,6 +57,25 @@ std::vector<Candidate> candidates(const config::JobConfig& config, int world_siz
         },
         world_size);
   }
+  const bool has_pipeline = config.parallelism.pipeline_parallel_degree > 1;
+  if (has_pipeline) {
+    if (config.parallelism.pipeline_parallel_schedule != kLeanSchedule)
+      add(
+          "parallelism.pipeline_parallel_schedule = \"1F1B\"",
+          [](config::JobConfig& c) {
+            c.parallelism.pipeline_parallel_schedule = kLeanSchedule;
+            c.parallelism.pipeline_parallel_schedule_csv.reset();
+          },
+          world_size);
+    if (config.parallelism.fsdp_reshard_after_forward == "default")
+      add(
+          "parallelism.fsdp_reshard_after_forward = \"always\"",
+          [](config::JobConfig& c) { c.parallelism.fsdp_reshard_after_forward = "always"; }, world_size);
+    if (config.parallelism.pipeline_parallel_microbatch_size > 1)
+      add(
+          "parallelism.pipeline_parallel_microbatch_size = 1",
+          [](config::JobConfig& c) { c.parallelism.pipeline_parallel_microbatch_size = 1; }, world_size);
+  }
   const auto batch = config.training.local_batch_size;
   const auto with_batch = [](std::int64_t size) {
     return [size](config::JobConfig& c) { c.training.local_batch_size = size; };
@@ -88,6 +110,19 @@ std::vector<Candidate> candidates(const config::JobConfig& config, int world_siz
   return out;
 }
 
+// True if a run with this configuration would be refused: for example, the global batch does not divide, or the
+// schedule needs more microbatches.
+bool is_refused(const config::JobConfig& config, const TrainSpec& spec, int world_size) {
+  if (!config::cross_check(config, world_size).errors.empty()) return true;
+  if (config.parallelism.pipeline_parallel_degree == 1) return false;
+  try {
+    config::pipeline_plan(config, spec.stats.num_layers);
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 std::vector<Suggestion> suggest_changes(const config::JobConfig& config, const TrainSpec& spec, int world_size,
@@ -95,7 +130,7 @@ std::vector<Suggestion> suggest_changes(const config::JobConfig& config, const T
   std::vector<Suggestion> fitting, smaller;
   for (const auto& [change, changed, ranks] : candidates(config, world_size, device.is_gpu)) {
     if (fitting.size() == kMostSuggestions) break;
-    if (!config::cross_check(changed, ranks).errors.empty()) continue;  // for example, the global batch does not divide
+    if (is_refused(changed, spec, ranks)) continue;
     const Demand then = demand_of(changed, spec, ranks, device);
     if (then.total() >= demand.total()) continue;
     (then.fits() ? fitting : smaller).push_back({change, then.total(), then.fits()});

@@ -27,7 +27,8 @@ bool owns_replica(const nn::NamedParameter& parameter, int rank) {
 
 // Returns this rank's part of the checksum of a parameter, or of its gradient; 0 for what another rank owns_replica.
 at::Tensor sum_of(const RunParameter& parameter, bool of_gradient, int rank, at::Device device) {
-  if (!parameter.local) return at::zeros({}, at::TensorOptions().dtype(at::kLong).device(device));
+  if (!parameter.local || parameter.is_copy())
+    return at::zeros({}, at::TensorOptions().dtype(at::kLong).device(device));
   const auto& local = *parameter.local;
   const at::Tensor tensor = of_gradient ? local.tensor().grad() : local.tensor();
   return tensor_checksum(owns_replica(local, rank) ? tensor : at::Tensor(), local.spec(), device);

@@ -31,7 +31,7 @@ void MetricsLog::log(const StepView& step) {
   const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
   const StepOutput& output = step.output;
   auto mean_loss = output.loss.to(at::kFloat).clone();
-  meshes_.cp.group().all_reduce(mean_loss, dist::ReduceOp::kSum).wait();  // of this rank's rows
+  meshes_.rows.group().all_reduce(mean_loss, dist::ReduceOp::kSum).wait();  // of this rank's rows
   auto max_loss = mean_loss * static_cast<double>(step.input.global_valid_tokens) /
                   static_cast<double>(step.input.local_valid_tokens);
   const auto bad_records = data_.bad_records();

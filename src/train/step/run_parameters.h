@@ -19,13 +19,36 @@ struct RunParameter {
   std::vector<std::string> other_names;  // of the slots that are tied to it
   std::vector<std::int64_t> shape;       // of the full parameter
   bool is_trained = true;
+  at::ScalarType dtype = at::kFloat;        // of its shards
   std::optional<nn::NamedParameter> local;  // this rank's part; nullopt if other ranks own it
+
+  // True if this rank has a copy, under another of the names, of a parameter that another rank owns.
+  bool is_copy() const { return local && local->fqn != fqn; }
+};
+
+// A slot of the whole model, before a pass gave parts of it to other ranks.
+struct ParameterSlot {
+  std::string fqn;
+  std::size_t first = 0;  // index of the first slot of the same parameter: its own if it is not tied
+  std::vector<std::int64_t> shape;
+  bool is_trained = true;
+};
+
+// Lists all slots of a model, in their order.
+std::vector<ParameterSlot> slots_of(nn::Module& model);
+
+// The dtypes of shards.
+struct StoredDtypes {
+  at::ScalarType trained = at::kFloat, frozen = at::kFloat;
 };
 
 class RunParameters {
  public:
   // Lists the parameters of a model that every rank has, sharded or not. `model` must outlive this.
-  explicit RunParameters(nn::Module& model);
+  explicit RunParameters(nn::Module& model) : RunParameters(model, slots_of(model)) {}
+  // Lists the parameters of a model of which this rank has a part. `whole`: slots_of() it on any rank. `dtypes`: of
+  // those that this rank does not have.
+  RunParameters(nn::Module& model, const std::vector<ParameterSlot>& whole, const StoredDtypes& dtypes = {});
   RunParameters(const RunParameters&) = delete;
   RunParameters& operator=(const RunParameters&) = delete;
 
@@ -39,6 +62,8 @@ class RunParameters {
   // Returns every name with its parameter, tied ones under each of their names, in the order of the model's slots:
   // TorchTitan's checkpoints have them so.
   const std::vector<std::pair<std::string, const RunParameter*>>& stored() const { return stored_; }
+  // Returns 1 for each parameter of to_train(), and 0 for copies: float32 on `device`. Undefined if there are none.
+  at::Tensor owned(at::Device device) const;
   // Returns the elements that this rank stores.
   std::int64_t local_numel() const;
 

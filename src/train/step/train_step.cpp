@@ -22,7 +22,7 @@ at::Tensor any_veto(const StepGuests& guests, const StepView& step) {
 
 StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps, const StepGuests& guests) {
   const PhaseScope phase(Phase::kStep);
-  step_work().begin_step(static_cast<std::int64_t>(input.microbatches.size()));
+  step_work().begin_step(std::ssize(input.microbatches) * parts_.forward_backward.num_parts());
   StepOutput output;
   optim::Optimizer& optimizer = parts_.optimizer;
   optim::GradScaler* const grad_scaler = parts_.grad_scaler;
@@ -43,7 +43,8 @@ StepOutput TrainStep::run(const StepInput& input, std::int64_t finished_steps, c
 
   // 2. the norm of the full gradient, and the factor that clips it
   if (grad_scaler) grad_scaler->unscale(optimizer.grads(), parts_.world);
-  const auto clip = optim::clip_factor(optimizer.sharded_grads(), parts_.max_norm);
+  const auto clip = optim::clip_factor_over(optim::clip_factor(optimizer.sharded_grads(), parts_.max_norm),
+                                            parts_.stages, parts_.max_norm);
   output.grad_norm = clip.norm;
   output.grad_norms = clip.each;
 

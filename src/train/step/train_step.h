@@ -25,8 +25,9 @@ class TrainStep {
     optim::GradScaler* grad_scaler;  // null without float16
     checkpoint::Checkpointer& checkpointer;
     dist::ProcessGroup& world;
-    double base_lr;   // optimizer.lr
-    double max_norm;  // training.max_norm
+    optim::ModelParts stages;  // of a pipeline
+    double base_lr;            // optimizer.lr
+    double max_norm;           // training.max_norm
   };
   explicit TrainStep(const Parts& parts) : parts_(parts) {}
 

@@ -51,6 +51,22 @@ const std::vector<Case> kCases = {
        c.activation_checkpoint.mode = "full";
      }},
     {"without recomputation", [](auto& c) { c.activation_checkpoint.mode = "none"; }},
+    {"a pipeline of many microbatches",
+     [](auto& c) {
+       c.parallelism.pipeline_parallel_degree = 2;
+       c.training.local_batch_size = 64;
+       c.model.args.dim = 512;
+       c.model.args.n_layers = 16;
+       c.model.args.vocab_size = 256;
+       c.activation_checkpoint.mode = "full";
+     }},
+    {"a pipeline whose last stage is the largest",
+     [](auto& c) {
+       c.parallelism.pipeline_parallel_degree = 4;
+       c.parallelism.pipeline_parallel_last_stage_less_layers = 0;
+       c.training.local_batch_size = 4;
+       c.model.args.dim = 512;
+     }},
     {"one token", [](auto& c) { c.training.local_batch_size = c.training.seq_len = 1; }},
 };
 
@@ -76,6 +92,17 @@ TEST(Preflight, RefusesOnlyWhatTheEstimateRefuses) {
     EXPECT_TRUE(fits(config, 8, peak)) << name;
     EXPECT_FALSE(fits(config, 8, peak - 1)) << name;
   }
+}
+
+TEST(Preflight, NamesTheRankOfAPipelineThatTakesTheMost) {
+  auto config = train::config_of_1b(/*layers=*/4);
+  config.model.args.vocab_size = 256;
+  config.parallelism.pipeline_parallel_degree = 2;
+  const auto memory = train::estimate(config, 2);
+  const Capacity capacity{.bytes_of_a_rank = memory.peak() - 1, .words = "a device", .device = EstimatedDevice::kGpu};
+  const auto fault = find_lack_of_memory(config, train::spec_of(config), 2, capacity);
+  ASSERT_TRUE(fault);
+  EXPECT_NE(fault->message.find(" on rank 0 of the pipeline, and a device"), std::string::npos) << fault->message;
 }
 
 // Eight ranks that share each layer hold an eighth of the parameters each, as eight shards do; with offload, a GPU

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/train/support.h"
 
 namespace titan::train {
@@ -147,6 +149,62 @@ TEST(DryRun, SuggestsOnlyWhatTheConfigurationAllows) {
   for (const auto& suggestion : run.suggestions) {
     EXPECT_THAT(suggestion.change, Not(HasSubstr("128"))) << "6 sequences on 128 ranks are not 384";
   }
+}
+
+config::JobConfig with_pipeline(const std::string& schedule, std::int64_t microbatches) {
+  auto config = with_batch(microbatches);
+  config.parallelism.pipeline_parallel_degree = 4;
+  config.parallelism.pipeline_parallel_schedule = schedule;
+  config.activation_checkpoint.mode = "none";
+  return config;
+}
+
+TEST(DryRun, SaysWhatEachRankOfAPipelineHas) {
+  const auto run = run_on(with_pipeline("Interleaved1F1B", 8), 8, "H200");
+  ASSERT_TRUE(run.pipeline);
+  EXPECT_EQ(run.pipeline->stages_of_rank(0), (std::vector<std::string>{"tok_embeddings, layers.0-3", "layers.17-20"}));
+  EXPECT_EQ(run.pipeline->stages_of_rank(3).back(), "layers.29-31, norm, output");
+  EXPECT_EQ(run.pipeline->microbatches, 8);
+  EXPECT_NEAR(run.pipeline->bubble, 3.0 / (2 * 8 + 3), 1e-9);  // docs/pipeline.md
+  const auto& memory = run.demand.memory;
+  ASSERT_EQ(memory.of_pipeline_ranks.size(), 4U);
+  const auto largest = std::ranges::max_element(memory.of_pipeline_ranks);
+  EXPECT_EQ(largest - memory.of_pipeline_ranks.begin(), memory.pipeline_rank);
+  EXPECT_EQ(*largest, memory.peak() + memory.pooled);
+  const std::string table = to_table(run);
+  EXPECT_THAT(table, HasSubstr("rank 0: tok_embeddings, layers.0-3; layers.17-20"));
+  EXPECT_THAT(table, HasSubstr("bytes of rank " + std::to_string(memory.pipeline_rank) + " of the pipeline, at"));
+  EXPECT_THAT(to_json(run), HasSubstr("\"schedule\": \"Interleaved1F1B\""));
+  EXPECT_THAT(to_json(run_on(with_batch(1), 8, "H200")), HasSubstr("\"pipeline\": null"));
+}
+
+// Each stage but the first receives hidden states for each microbatch, and gradients from the stage after it.
+TEST(DryRun, CountsMessagesBetweenStages) {
+  const auto run = run_on(with_pipeline("GPipe", 8), 8, "H200");
+  std::int64_t sends = 0, bytes = 0;
+  for (const auto& each : run.demand.memory.communication.messages)
+    if (each.kind == "send" && each.group == "pp") sends += each.count, bytes += each.bytes;
+  const bool is_at_an_end = run.demand.memory.pipeline_rank % 3 == 0;
+  EXPECT_EQ(sends, is_at_an_end ? 8 : 16);
+  EXPECT_EQ(bytes, sends * 2 * 8192 * 4096);  // bfloat16
+}
+
+TEST(DryRun, SuggestsWhatAPipelineAllows) {
+  const auto suggested = [](const std::string& schedule, std::int64_t sequences, std::int64_t microbatch_size) {
+    auto config = config_of_1b(/*layers=*/6);
+    config.training.local_batch_size = sequences;
+    config.parallelism.pipeline_parallel_degree = 4;
+    config.parallelism.pipeline_parallel_schedule = schedule;
+    config.parallelism.pipeline_parallel_microbatch_size = microbatch_size;
+    std::string all;
+    for (const auto& each : run_on(config, 4, "1GiB").suggestions) all += each.change + "\n";
+    return all;
+  };
+  EXPECT_THAT(suggested("GPipe", 8, 1), HasSubstr("pipeline_parallel_schedule = \"1F1B\""));
+  const auto of_1f1b = suggested("1F1B", 4, 1);
+  EXPECT_THAT(of_1f1b, Not(HasSubstr("local_batch_size = 1"))) << "4 ranks need 4 microbatches";
+  EXPECT_THAT(of_1f1b, Not(HasSubstr("schedule")));
+  EXPECT_THAT(suggested("1F1B", 8, 2), HasSubstr("pipeline_parallel_microbatch_size = 1"));
 }
 
 TEST(DryRun, OfAMachineATenthIsNotForTensors) {

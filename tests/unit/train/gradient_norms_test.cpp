@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -25,6 +26,18 @@ class KeptNorms : public metrics::MetricsSink {
   Norms& kept_;
 };
 
+struct NetOfLayers : nn::Module {
+  NetOfLayers() {
+    param("embed.weight", weights[0], {1});
+    param("layers.0.a", weights[1], {1});
+    param("layers.0.b", weights[2], {1});
+    param("layers.1.a", weights[3], {1});
+    param("output.weight", weights[4], {1});
+  }
+  at::Tensor forward(const nn::Tensors& inputs) override { return inputs[0]; }
+  std::array<at::Tensor, 5> weights;
+};
+
 TEST(GradientNorms, ALayerIsWhatHasANumber) {
   EXPECT_EQ(layer_of("layers.3.attention.wq.weight"), "layers.3");
   EXPECT_EQ(layer_of("layers.12.ffn_norm.weight"), "layers.12");
@@ -37,7 +50,10 @@ TEST(GradientNorms, LayersAreAddedUpAtLoggedSteps) {
   std::vector<std::unique_ptr<metrics::MetricsSink>> sinks;
   sinks.push_back(std::make_unique<KeptNorms>(kept));
   metrics::MetricsProcessor processor({.log_freq = 3}, std::move(sinks));
-  GradientNorms norms(processor, {"embed.weight", "layers.0.a", "layers.0.b", "layers.1.a", "output.weight"});
+  NetOfLayers net;
+  const RunParameters parameters(net);
+  dist::ProcessGroup alone("stages", {0}, 0, {}, {});
+  GradientNorms norms(processor, parameters, alone);
   StepOutput output;
   output.grad_norms = at::tensor({1.0F, 3.0F, 4.0F, 2.0F, 0.5F});
   for (const std::int64_t step : {1, 2, 3}) EXPECT_EQ(norms.after_step({step, {}, output}), Verdict::go_on());

@@ -89,6 +89,40 @@ TEST(MemoryEstimate, WhatIsOnTheMetaDeviceIsNoMemory) {
   EXPECT_LT(estimate(config, 64).pooled, 20 * kGiB);
 }
 
+// The ranks of a pipeline have each parameter once: together as many as one rank without it.
+TEST(MemoryEstimate, StagesShareTheState) {
+  auto config = config_of_1b(/*layers=*/8);
+  const auto whole = estimate(config, 1);
+  config.parallelism.pipeline_parallel_degree = 4;
+  const auto found = estimate(config, 4);
+  EXPECT_EQ(found.of_pipeline_ranks.size(), 4U);
+  EXPECT_LT(found.parameters, whole.parameters / 2);
+  EXPECT_LT(found.peak(), whole.peak());
+}
+
+// Rank 0 of 1F1B has as many microbatches between forward and backward as there are ranks, however many there are;
+// with GPipe it has all of them. Outputs on their way to the next stage count too: up to eight, 0.7 % of a microbatch
+// each.
+TEST(MemoryEstimate, TheScheduleSaysHowManyMicrobatchesAreKept) {
+  auto config = config_of_1b(/*layers=*/6);
+  config.model.args.vocab_size = 256;  // the first and the last stage are no larger than the others
+  config.parallelism.pipeline_parallel_degree = 2;
+  config.parallelism.pipeline_parallel_schedule = "1F1B";
+  double kept_by_one = 0;
+  for (const std::int64_t microbatches : {4, 8}) {
+    config.training.local_batch_size = microbatches;
+    config.parallelism.pipeline_parallel_schedule = "1F1B";
+    const auto lean = estimate(config, 2);
+    EXPECT_EQ(lean.pipeline_rank, 0);
+    const auto kept = static_cast<double>(lean.kept_by_forward);
+    if (kept_by_one == 0) kept_by_one = kept / 2;
+    EXPECT_NEAR(kept / kept_by_one, 2, 0.1) << microbatches;
+    config.parallelism.pipeline_parallel_schedule = "GPipe";
+    const auto all = static_cast<double>(estimate(config, 2).kept_by_forward);
+    EXPECT_NEAR(all / kept_by_one, static_cast<double>(microbatches), 0.1) << microbatches;
+  }
+}
+
 TEST(MemoryEstimate, IsTheSameTwice) {
   const auto config = config_of_8b();
   EXPECT_EQ(estimate(config, 8).peak(), estimate(config, 8).peak());

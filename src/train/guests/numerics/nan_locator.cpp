@@ -10,14 +10,22 @@
 #include <tuple>
 #include <utility>
 
+#include "base/process/step_work.h"
 #include "base/text.h"
 #include "parallel/fsdp/fully_shard.h"
 #include "train/guests/evaluation.h"
+#include "train/guests/gradient_norms.h"
 
 namespace titan::train {
 namespace {
 
 constexpr std::size_t kNamed = 3;  // tensors that a line names
+
+// Returns the number of the batch's part that goes through the model now, from 0.
+std::int64_t part_in_work() {
+  const auto work = step_work().get().pipeline;
+  return work.stage < 0 ? 0 : work.microbatch;
+}
 
 bool is_finite(const at::Tensor& tensor) {
   return !tensor.defined() || !tensor.is_floating_point() || tensor.isfinite().all().item<bool>();
@@ -96,8 +104,8 @@ std::string describe(const NanReport& report) {
 struct NanLocator::First {
   bool is_found = false;
   std::int64_t microbatch = 0;
-  std::int64_t call = 0;    // index in the microbatch, in the order in which calls end
-  std::int64_t module = 0;  // index in named_modules()
+  std::int64_t call = 0;  // index in the microbatch, in the order in which calls end
+  std::string module;     // its name
   bool inputs_are_finite = true;
   NotFinite count;
   bool loss_is_finite = true;
@@ -134,9 +142,9 @@ NanLocator::First NanLocator::run_forward(const std::vector<Batch>& microbatches
       ++call;
       if (first.is_found || is_finite(output)) return;
       first = {.is_found = true,
-               .microbatch = microbatch,
+               .microbatch = microbatch * forward_backward_.num_parts() + part_in_work(),
                .call = call,
-               .module = static_cast<std::int64_t>(i),
+               .module = modules[i].fqn,
                .inputs_are_finite = std::ranges::all_of(inputs, is_finite),
                .count = count_of(output),
                .loss_is_finite = first.loss_is_finite};
@@ -152,22 +160,30 @@ NanLocator::First NanLocator::run_forward(const std::vector<Batch>& microbatches
   return first;
 }
 
+// Returns the place of a module's layer in the whole model, of which other ranks may have the layers before.
+std::int64_t NanLocator::place_of(std::string_view module) const {
+  const auto& slots = parameters_.stored();
+  const std::string layer = std::string(layer_of(module)) + ".";
+  const auto found = std::ranges::find_if(slots, [&](const auto& slot) { return slot.first.starts_with(layer); });
+  return found - slots.begin();
+}
+
 void NanLocator::gather_first(NanReport& report, const First& first) {
   const auto mine = at::tensor(
-      {std::int64_t{first.is_found}, first.microbatch, first.call, first.module, std::int64_t{first.inputs_are_finite},
-       first.count.nan, first.count.inf, std::int64_t{first.loss_is_finite}},
+      {std::int64_t{first.is_found}, first.microbatch, place_of(first.module), first.call,
+       std::int64_t{first.inputs_are_finite}, first.count.nan, first.count.inf, std::int64_t{first.loss_is_finite}},
       at::kLong);
+  const auto modules = world_.all_gather_bytes(first.module);
   const auto width = mine.numel();
   auto all = at::empty({world_.size() * width}, at::kLong);
   world_.all_gather(all, mine).wait();
-  const auto modules = model_.named_modules();
-  auto earliest = std::tuple(std::numeric_limits<std::int64_t>::max(), std::int64_t{0});
+  auto earliest = std::tuple(std::numeric_limits<std::int64_t>::max(), std::int64_t{0}, std::int64_t{0});
   for (int rank = 0; rank < world_.size(); ++rank) {
     const auto* row = all.const_data_ptr<std::int64_t>() + rank * width;
     if (row[7] == 0) report.bad_loss_ranks.push_back(world_.ranks()[static_cast<std::size_t>(rank)]);
-    if (row[0] == 0 || std::tuple(row[1], row[2]) >= earliest) continue;
-    earliest = {row[1], row[2]};
-    report.output = {.module = modules[static_cast<std::size_t>(row[3])].fqn,
+    if (row[0] == 0 || std::tuple(row[1], row[2], row[3]) >= earliest) continue;
+    earliest = {row[1], row[2], row[3]};
+    report.output = {.module = modules[static_cast<std::size_t>(rank)],
                      .rank = world_.ranks()[static_cast<std::size_t>(rank)],
                      .microbatch = row[1],
                      .inputs_are_finite = row[4] != 0,
@@ -179,7 +195,7 @@ std::vector<NanReport::Named> NanLocator::gather_counts(bool of_gradients) {
   auto counts = at::zeros({static_cast<std::int64_t>(parameters_.size()), 2}, at::kLong);
   auto* numbers = counts.mutable_data_ptr<std::int64_t>();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].local) continue;
+    if (!parameters_[i].local || parameters_[i].is_copy()) continue;
     const auto& tensor = parameters_[i].local->tensor();
     const auto count = count_of(of_gradients ? tensor.grad() : tensor.detach());
     numbers[2 * i] = count.nan;

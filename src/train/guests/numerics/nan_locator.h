@@ -28,8 +28,8 @@ struct NanReport {
     std::string fqn;
     NotFinite count;  // over all ranks; each replica counts
   };
-  // The first module, in the order of microbatches and calls, whose output was not finite. A module inside another ends
-  // first, so it is the innermost.
+  // The first module, in the order of microbatches, layers and calls, whose output was not finite. A module inside
+  // another ends first, so it is the innermost.
   struct Output {
     std::string module;  // "" is the full model
     int rank = 0;
@@ -67,6 +67,7 @@ class NanLocator {
  private:
   struct First;
   First run_forward(const std::vector<Batch>& microbatches);
+  std::int64_t place_of(std::string_view module) const;
   void gather_first(NanReport& report, const First& first);
   std::vector<NanReport::Named> gather_counts(bool of_gradients);
 

@@ -53,8 +53,9 @@ std::optional<std::vector<metrics::TaskScores>> TaskEvaluation::pass() {
   std::vector<metrics::TaskScores> out;
   bool is_stopped = false;
   for (std::size_t i = 0; i < plans_.size() && !is_stopped; ++i) {
-    const auto sums = plans_[i].compute(parts_.model, parts_.meshes.loss.device(), parts_.meshes.loss.group(),
-                                        [&] { return some_rank_must_stop(parts_.world); });
+    const auto sums =
+        plans_[i].compute(parts_.model, parts_.meshes.same_stage.device(), parts_.meshes.same_stage.group(),
+                          [&] { return some_rank_must_stop(parts_.world); });
     is_stopped = !sums;
     if (sums) out.push_back(scores_of(parts_.tasks[i], *sums));
   }

@@ -1,4 +1,4 @@
-#include "train/split_rows.h"
+#include "train/parts/split_rows.h"
 
 #include <ATen/ATen.h>
 
@@ -14,6 +14,10 @@ class SplitRows : public ForwardBackward {
   SplitRows(std::unique_ptr<ForwardBackward> whole, LanguageModel& model, const parallel::RowSharing& sharing)
       : whole_(std::move(whole)), model_(model), sharing_(sharing) {}
 
+  std::int64_t num_parts() const override { return whole_->num_parts(); }
+
+  bool has_loss() const override { return whole_->has_loss(); }
+
   LossSum forward(const Batch& batch) override { return of_rows(batch, whole_->forward(part_of(batch))); }
 
   LossSum forward_backward(const Batch& batch, const Objective& objective) override {
@@ -23,7 +27,7 @@ class SplitRows : public ForwardBackward {
  private:
   // Counts labels by whole rows: the labels of a conversation that a part of a row has need not add up to a number.
   LossSum of_rows(const Batch& batch, const LossSum& part) const {
-    return {part.loss, sharing_.group.rank() == 0 ? count_valid_tokens(batch) : 0};
+    return {part.loss, sharing_.group.rank() == 0 && whole_->has_loss() ? count_valid_tokens(batch) : 0};
   }
 
   Batch part_of(const Batch& batch) const {
@@ -47,9 +51,8 @@ class SplitRows : public ForwardBackward {
   // Returns the number of each token's document, int64 [B, T], all of them known.
   at::Tensor documents_of(const Batch& batch) const {
     const auto end = model_.document_end();
-    if (batch.tokens.is_meta() || (!end && !batch.documents.defined())) return at::zeros_like(batch.tokens);
-    const auto lengths = nn::document_lengths(batch.tokens, end, batch.documents);
-    return at::arange(lengths.numel(), at::kLong).repeat_interleave(lengths).view(batch.tokens.sizes());
+    if (!end && !batch.documents.defined()) return at::zeros_like(batch.tokens);
+    return nn::known_documents(batch.tokens, end, batch.documents);
   }
 
   std::unique_ptr<ForwardBackward> whole_;
