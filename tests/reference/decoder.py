@@ -121,18 +121,22 @@ class Decoder(nn.Module):
 
     def tie(self):
         """Makes the output projection and the embedding one parameter, also after both were replaced."""
-        if self.args.enable_weight_tying:
+        if self.args.enable_weight_tying and None not in (self.output, self.tok_embeddings):
             self.output.weight = self.tok_embeddings.weight
 
     def forward(self, tokens, positions=None):
-        """int64 [B, T] -> logits [B, T, V]. positions: int64 [T], of the tokens in their rows; None: 0, 1, ..."""
+        """int64 [B, T] -> logits [B, T, V]. positions: int64 [T], of the tokens in their rows; None: 0, 1, ...
+
+        A stage of a pipeline lacks modules: it takes and returns what passes between those of a whole model.
+        """
         block_causal = self.args.attn_mask_type == "block_causal"
         mask = same_document(tokens, self.args.eos_id) if block_causal else None
         table = self.table if positions is None else self.table[positions]
-        h = self.tok_embeddings(tokens)
+        h = tokens if self.tok_embeddings is None else self.tok_embeddings(tokens)
         for layer in self.layers.values():
             h = layer(h, table, mask)
-        return self.output(self.norm(h))
+        h = h if self.norm is None else self.norm(h)
+        return h if self.output is None else self.output(h)
 
     @torch.no_grad()
     def init_weights(self):

@@ -52,6 +52,12 @@ DEFAULTS = {
         "context_parallel_load_balancer": "headtail",
         "context_parallel_rotate_method": "allgather",
         "pipeline_parallel_degree": 1,
+        "module_fqns_per_model_part": None,
+        "pipeline_parallel_first_stage_less_layers": 1,
+        "pipeline_parallel_last_stage_less_layers": 1,
+        "pipeline_parallel_layers_per_stage": None,
+        "pipeline_parallel_schedule": "1F1B",
+        "pipeline_parallel_microbatch_size": 1,
     },
     "lora": {"rank": 0, "alpha": None, "dropout": 0.0, "targets": ["layers.*"], "base_dtype": None},
     "debug": {"seed": None},
@@ -66,8 +72,6 @@ IGNORED_KEYS = {
     ("training", "gc_freq"),
     ("debug", "deterministic"),
 }
-
-DEGREES_OF_ONE = ("pipeline_parallel_degree",)
 
 
 def parse_value(text, default):
@@ -128,7 +132,4 @@ def load_job(path, words=()):
             for key, value in table.items():
                 merge(job, section, key, value)
     override(job, list(words))
-    for degree in DEGREES_OF_ONE:
-        if job["parallelism"][degree] != 1:
-            raise SystemExit(f"reference: parallelism.{degree} must be 1")
     return job

@@ -33,6 +33,7 @@ import job as job_file
 import models
 import tensor_parallel
 import text_data
+from pipeline_parallel import Pipeline
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -42,32 +43,37 @@ class Meshes:
     fsdp: DeviceMesh  # one dimension, or (replicate, shard)
     tp: DeviceMesh | None  # None: every rank has all heads
     cp: DeviceMesh | None  # None: every rank has whole rows
+    pp: DeviceMesh | None  # None: every rank has all layers
     batch_rank: int
     batch_size: int  # ranks that read different data
 
     def sum_over_batch(self, value, dtype):
-        """Returns the sum of what each rank counts of its data; the ranks of `tp` and `cp` read the same."""
+        """Returns the sum of what each rank counts of its data; the ranks of `tp`, `cp` and `pp` read the same."""
         return all_reduce(value, dist.ReduceOp.SUM, dtype) * self.batch_size / dist.get_world_size()
 
     def sum_over_parts(self, loss):
-        """Returns the sum of the losses of the parts of this rank's rows."""
-        return all_reduce(loss, dist.ReduceOp.SUM, torch.float32, self.cp.get_group()) if self.cp else loss.item()
+        """Returns the sum of the losses of the parts of this rank's rows, which the ranks of `cp` compute, and of `pp`
+        those with the last stage."""
+        for mesh in (self.cp, self.pp):
+            loss = all_reduce(loss, dist.ReduceOp.SUM, torch.float32, mesh.get_group()) if mesh else loss
+        return float(loss)
 
 
 def make_mesh(device, parallelism, world):
     replicas, shards = (parallelism[f"data_parallel_{kind}_degree"] for kind in ("replicate", "shard"))
-    tensor, context = (parallelism[f"{kind}_parallel_degree"] for kind in ("tensor", "context"))
-    shards = world // (replicas * context * tensor) if shards == -1 else shards
-    if replicas * shards * context * tensor != world:
-        degrees = f"{replicas} replicas * {shards} shards * {context} * {tensor}"
+    tensor, context, stages = (parallelism[f"{kind}_parallel_degree"] for kind in ("tensor", "context", "pipeline"))
+    shards = world // (stages * replicas * context * tensor) if shards == -1 else shards
+    if stages * replicas * shards * context * tensor != world:
+        degrees = f"{stages} * {replicas} replicas * {shards} shards * {context} * {tensor}"
         raise SystemExit(f"reference: {degrees} is not the world size {world}")
     # Ranks that share rows are shards, too.
     names = ("shard",) if replicas == 1 else ("replicate", "shard")
     shape = (shards * context,) if replicas == 1 else (replicas, shards * context)
-    whole = init_device_mesh(device.type, (*shape, tensor), mesh_dim_names=(*names, "tp"))
+    whole = init_device_mesh(device.type, (stages, *shape, tensor), mesh_dim_names=("pp", *names, "tp"))
     rows = whole["shard"]._unflatten(0, (shards, context), ("batch", "cp"))["cp"] if context > 1 else None
-    batch = {"batch_rank": dist.get_rank() // (context * tensor), "batch_size": replicas * shards}
-    return Meshes(whole[names], whole["tp"] if tensor > 1 else None, rows, **batch)
+    batch_rank = dist.get_rank() // (context * tensor) % (replicas * shards)
+    tp, pp = (whole[name] if size > 1 else None for name, size in (("tp", tensor), ("pp", stages)))
+    return Meshes(whole[names], tp, rows, pp, batch_rank, replicas * shards)
 
 
 def reshard_policies(mode):
@@ -89,16 +95,20 @@ def shard_model(model, job, meshes):
     policy = MixedPrecisionPolicy(
         param_dtype=DTYPES[training["mixed_precision_param"]], reduce_dtype=DTYPES[training["mixed_precision_reduce"]]
     )
-    blocks, last = reshard_policies(job["parallelism"]["fsdp_reshard_after_forward"])
+    mode = job["parallelism"]["fsdp_reshard_after_forward"]
+    blocks, last = reshard_policies("never" if meshes.pp and mode == "default" else mode)
     common = {"mesh": mesh, "mp_policy": policy}
     if training["enable_cpu_offload"]:
         common["offload_policy"] = CPUOffloadPolicy(pin_memory=mesh.device_type != "cpu")
-    first, last_modules = [model.tok_embeddings], [model.norm, model.output]
-    if model.args.enable_weight_tying:  # one parameter is in one group
+    # A stage of a pipeline may lack any of them.
+    ends = [[model.tok_embeddings], [model.norm, model.output]]
+    first, last_modules = ([module for module in modules if module is not None] for modules in ends)
+    if model.args.enable_weight_tying and model.output is not None:  # one parameter is in one group
         first, last_modules = [], [*first, *last_modules]
     for module in (*first, *model.layers.values()):
         fully_shard(module, reshard_after_forward=blocks, **common)
-    fully_shard(last_modules, reshard_after_forward=last, **common)
+    if last_modules:
+        fully_shard(last_modules, reshard_after_forward=last, **common)
     fully_shard(model, **common)
     for module in model.modules():
         if isinstance(module, FSDPModule):
@@ -131,18 +141,26 @@ def build_model(job, device, meshes, init_from=None, ddp=False):
     if init_from is None:
         # Every rank draws the full model and keeps its shard, so the start does not depend on the world size.
         model = models.build_initialized(job, job["debug"]["seed"], dtype)
-        if ddp:
-            return replicate_model(model)
-        shard_model(model, job, meshes)
-        return model
+        return distribute(model, job, meshes, ddp)
     # A rank never holds more than its shards, so that its peak is that of training.
     model = models.build_on_meta(job, dtype)
     if not ddp:
-        shard_model(model, job, meshes)
-    models.allocate(model, "cpu" if job["training"]["enable_cpu_offload"] else device)
-    model.table = model.make_table(model.args).to(device)
+        model = distribute(model, job, meshes)
+    for part in model.parts if isinstance(model, Pipeline) else [model]:
+        models.allocate(part, "cpu" if job["training"]["enable_cpu_offload"] else device)
+        part.table = part.make_table(part.args).to(device)
     dcp.load(named_weights(model), checkpoint_id=init_from)
     return replicate_model(model) if ddp else model
+
+
+def distribute(model, job, meshes, ddp=False):
+    """Returns what this rank trains of a whole model, with sharded or replicated weights."""
+    if ddp:
+        return replicate_model(model)
+    if meshes.pp:
+        return Pipeline(model, job, meshes.pp.get_group(), lambda part: shard_model(part, job, meshes))
+    shard_model(model, job, meshes)
+    return model
 
 
 def lr_factor(schedule, steps):
@@ -253,26 +271,38 @@ def all_reduce(value, op, dtype, group=None):
     return tensor.item()
 
 
-def clip(model, max_norm):
+def clip(model, max_norm, meshes):
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters], foreach=True)
+    counted = model.counted(parameters) if meshes.pp else parameters
+    norm = torch.nn.utils.get_total_norm([p.grad for p in counted], foreach=True)
     norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+    if meshes.pp:
+        norm = norm**2
+        dist.all_reduce(norm, dist.ReduceOp.SUM, meshes.pp.get_group())
+        norm = norm.sqrt()
     torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm, foreach=True)
     return norm.item()
 
 
 def forward_backward(model, job, meshes, microbatches, valid_tokens):
     """Accumulates gradients. Returns the sum of this rank's losses, each divided by the global token count."""
+
+    def loss_of(logits, labels):
+        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum") / valid_tokens
+
     losses = []
     for index, (tokens, labels) in enumerate(microbatches):
         if isinstance(model, DistributedDataParallel):
             model.require_backward_grad_sync = index == len(microbatches) - 1
         with context_parallel.rows_split(meshes.cp, job["parallelism"], tokens, labels) as (tokens, labels, positions):
-            logits = model(tokens) if positions is None else model(tokens, positions)
-            loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum") / valid_tokens
-            del logits
+            if meshes.pp:
+                losses.append(model.forward_backward(tokens, labels, positions, loss_of, tokens.device))
+                continue
+            loss = loss_of(model(tokens) if positions is None else model(tokens, positions), labels)
             loss.backward()
         losses.append(loss.detach().full_tensor() if isinstance(loss, DTensor) else loss.detach())
+    if meshes.pp:
+        model.add_tied_gradients()
     return torch.stack(losses).sum()
 
 
@@ -297,7 +327,7 @@ def train(model, job, device, meshes, source, rows):
         with loss_parallel() if keeps_logits_split(job, meshes) else contextlib.nullcontext():
             part = forward_backward(model, job, meshes, on_device, valid)
         loss = meshes.sum_over_parts(part)
-        grad_norm = clip(model, training["max_norm"])
+        grad_norm = clip(model, training["max_norm"], meshes)
         optimizer.step()
         scheduler.step()
         tokens_seen += int(meshes.sum_over_batch(sum(t.numel() for t, _ in microbatches), torch.int64))

@@ -23,6 +23,7 @@ import job as job_file
 import llama_fsdp2 as reference
 import text_data
 from forked import run_ranks
+from pipeline_parallel import Pipeline
 from trace_collectives import collectives_recorded
 
 
@@ -32,6 +33,8 @@ CPU = torch.device("cpu")
 def save_weights(model, path):
     weights = reference.named_weights(model)
     whole = {name: w.full_tensor() if isinstance(w, DTensor) else w for name, w in weights.items()}
+    if isinstance(model, Pipeline):
+        whole = model.gather(whole)
     if dist.get_rank() == 0:
         torch.save(whole, path)
 
@@ -40,7 +43,7 @@ def run_row(row, made):
     job = job_file.load_job(row["config"], row["words"])
     rank, world = dist.get_rank(), dist.get_world_size()
     # A mesh makes process groups, so rows with the same degrees share one.
-    kinds = ("data_parallel_replicate", "tensor_parallel", "context_parallel")
+    kinds = ("data_parallel_replicate", "tensor_parallel", "context_parallel", "pipeline_parallel")
     degrees = tuple(job["parallelism"][f"{kind}_degree"] for kind in kinds)
     if degrees not in made:
         made[degrees] = reference.make_mesh(CPU, job["parallelism"], world)

@@ -41,7 +41,7 @@ def block_plan(block):
 
 
 def parallelize(model, mesh, keeps_logits_split):
-    """Applies the plan. `mesh`: one dimension. `keeps_logits_split`: for a loss within torch's loss_parallel()."""
+    """Applies the plan to a model or a stage of one. `mesh`: one dimension. `keeps_logits_split`: for a loss within torch's loss_parallel()."""
     logits = Shard(-1) if keeps_logits_split else Replicate()
     plan = {
         "tok_embeddings": RowwiseParallel(input_layouts=Replicate(), output_layouts=SEQUENCE),
@@ -50,6 +50,6 @@ def parallelize(model, mesh, keeps_logits_split):
             input_layouts=SEQUENCE, output_layouts=logits, use_local_output=not keeps_logits_split
         ),
     }
-    parallelize_module(model, mesh, plan)
+    parallelize_module(model, mesh, {name: style for name, style in plan.items() if getattr(model, name) is not None})
     for block in model.layers.values():
         parallelize_module(block, mesh, block_plan(block))
