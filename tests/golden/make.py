@@ -116,14 +116,18 @@ def make_tensor(context, output):
     write(output / "tensor.json", answers)
 
 
+def seed(context):
+    """Has one rank of ours draw the weights. Returns the words with which both programs start from them."""
+    job = golden.write_job(context, "seed")
+    train(context, 1, ["--config", job, *golden.size_words(golden.SIZES), "--checkpoint.create_seed_checkpoint"], "seed")
+    return ["--checkpoint.initial_load_path", context.dump("seed") / "checkpoint/step-0"]
+
+
 def make_context(context, output):
     """TorchTitan's figures with context parallelism, from the weights that one rank of ours draws: alone, and with
     fully_shard besides. Going on from our checkpoints of both meshes: on that mesh, and with fully_shard alone. And its
     checkpoint of the first."""
-    job = golden.write_job(context, "seed")
-    words = ["--config", job, *golden.size_words(golden.SIZES), "--checkpoint.create_seed_checkpoint"]
-    train(context, 1, words, "seed")
-    start = ["--checkpoint.initial_load_path", context.dump("seed") / "checkpoint/step-0"]
+    start = seed(context)
 
     def theirs(ranks, name, *more):
         return torchtitans(context, ranks, name, ["--job.config_file", golden.write_job(context, name), *more])
@@ -139,6 +143,30 @@ def make_context(context, output):
     }
     golden.pack_checkpoint(context.dump("they_2") / f"checkpoint/step-{golden.HALF}", output / "resume_context.zip")
     write(output / "context.json", answers)
+
+
+def make_stages(context, output):
+    """TorchTitan's figures with pipeline parallelism, from the weights that one rank of ours draws: alone, with two
+    distant stages on each rank, and with fully_shard besides, also in bf16. Going on from our checkpoints of both
+    meshes: on that mesh, and without a pipeline. And its checkpoint of the second mesh."""
+    start = seed(context)
+
+    def theirs(ranks, name, *more):
+        return torchtitans(context, ranks, name, ["--job.config_file", golden.write_job(context, name), *more])
+
+    for ranks in (2, 4):
+        ours(context, ranks, f"we_{ranks}", *golden.STAGES)
+        golden.hand_over(context, f"we_{ranks}", f"they_after_us_{ranks}")
+    answers = {
+        "alone": theirs(2, "they_2", *golden.STAGES, *start),
+        "interleaved": theirs(2, "they_interleaved", *golden.STAGES, *golden.INTERLEAVED, *start),
+        "sharded": theirs(4, "they_4", *golden.STAGES, *start),
+        "sharded_bf16": theirs(4, "they_bf16", *golden.STAGES, *golden.BF16, *start),
+        "after_us": theirs(2, "they_after_us_2", *golden.STAGES),
+        "without_after_us": theirs(2, "they_after_us_4", *golden.ALWAYS_CLIPPED),
+    }
+    golden.pack_checkpoint(context.dump("they_4") / f"checkpoint/step-{golden.HALF}", output / "resume_stages.zip")
+    write(output / "stages.json", answers)
 
 
 def make_debug_toml(context, output):
@@ -294,6 +322,7 @@ PARTS = {
     "resume": make_resume,
     "tensor": make_tensor,
     "context": make_context,
+    "stages": make_stages,
     "transformers": make_transformers,
     "generate": make_generate,
     "config_variants": make_config_variants,

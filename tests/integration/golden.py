@@ -118,6 +118,14 @@ TENSOR_SIZES = SIZES | {"n_kv_heads": 2}
 TENSOR = ["--parallelism.tensor_parallel_degree", "2"]
 # Two ranks share each row.
 CONTEXT = ["--parallelism.context_parallel_degree", "2"]
+# Two ranks share the layers. There TorchTitan's gradients are of the sum of a step's losses: its norm is the program's
+# times the tokens of a step, and both programs make the same steps if both clip in each. They do with this bound.
+ALWAYS_CLIPPED = ["--training.max_norm", "0.1"]
+STAGES = ["--parallelism.pipeline_parallel_degree", "2", *ALWAYS_CLIPPED]
+INTERLEAVED = ["--parallelism.pipeline_parallel_schedule", "Interleaved1F1B"]
+BF16 = ["--training.mixed_precision_param", "bfloat16"]
+# TorchTitan's norms are divided by these: the tokens of one rank's batch, or of two.
+NORM_DIVISORS = {"alone": 128, "interleaved": 128, "sharded": 256, "sharded_bf16": 256, "after_us": 128, "without_after_us": 1}
 NEVER_CLIPPED = ["--training.max_norm", "1000"]
 
 JOB = """\
